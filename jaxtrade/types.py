@@ -36,15 +36,13 @@ class SessionTable(struct.PyTreeNode):
 class IntrabarPath(struct.PyTreeNode):
     """The order of prices inside each bar, taken from one-second bars.
 
-    A fall is a drop from the running high of the bar. Only record falls are kept: each is deeper than all before it.
-    Column [:, 0] is for a long position; column [:, 1] is for a short one and is computed on the inverted bar. With
-    two-sided bars, long positions use the bid and short positions use the ask.
+    A fall is a drop from the bar's running high. Only record falls are kept: each is deeper than all before it. Column
+    [:, 0] is for a long position (on the bid), [:, 1] for a short one (on the ask), computed on the inverted bar.
 
     falls: int32[T, 2, 3, K] ticks from the bar's open, in time order, padded with zeros. Entries of a fall: the running
         high before the second in which the low occurs, the running high including that second, and the low.
-    ambiguous: bool[T, 2] True without second bars, where they do not rebuild the bar, and with more than K falls. The
-        intrabar rule `stop_first` resolves such a bar.
-    """
+    ambiguous: bool[T, 2] True without second bars, where they do not rebuild the bar, and with more than K falls:
+        `stop_first` resolves such a bar."""
 
     falls: Array
     ambiguous: Array
@@ -54,18 +52,14 @@ class TickValue(struct.PyTreeNode):
     """Value of one tick of one contract in each bar, for a market whose profits arise in another currency.
 
     times, over: int32[T] > 0. One tick is worth times / over mills (at least 1), at the exchange rate that is known at
-        the bar's open. Every fill and mark of the bar is converted at this rate and rounded once, half to even.
-    """
+        the bar's open. Every fill and mark of the bar is converted at this rate and rounded once, half to even."""
 
     times: Array
     over: Array
 
 
 class Quotes(struct.PyTreeNode):
-    """The ask side of a market with two-sided bars.
-
-    open, high, low, close: int32[T] ticks, never below the bid.
-    """
+    """The ask side of a market with two-sided bars: int32[T] ticks, never below the bid."""
 
     open: Array
     high: Array
@@ -107,6 +101,8 @@ class MarketData(struct.PyTreeNode):
     path: order of prices inside each bar. None (static) without second bars.
     tick_value: value of a tick in each bar. None (static) if profits arise in dollars.
     ask: the ask side of two-sided bars. None (static) if the bars are one-sided.
+    symbol: int8[T] the symbol of each bar, as its place in the set. None (static) for one symbol. The bars of a set
+        stand one symbol after the other, without padding, and so do its sessions.
     """
 
     open: Array
@@ -121,6 +117,7 @@ class MarketData(struct.PyTreeNode):
     path: IntrabarPath | None = None
     tick_value: TickValue | None = None
     ask: Quotes | None = None
+    symbol: Array | None = None
 
     @property
     def mid_close(self) -> Array:
@@ -131,13 +128,15 @@ class MarketData(struct.PyTreeNode):
 class SessionSet(struct.PyTreeNode):
     """The sessions of one split (training, validation, test) as traced data.
 
-    ids: int32[N] rows of the session table in time order, padded to the market's session count. The padding repeats
-        the first id (0 if the set is empty).
+    ids: int32[N] rows of the session table in time order (by symbol), padded to the market's session count. The
+        padding repeats the first id (0 if the set is empty).
     count: int32[] number of ids before the padding.
+    offsets: int32[M + 1]: ids offsets[m]..offsets[m + 1] - 1 are of symbol m. None (static) for one symbol.
     """
 
     ids: Array
     count: Array
+    offsets: Array | None = None
 
 
 class EndReason(enum.IntEnum):
@@ -172,7 +171,11 @@ class Outcome(struct.PyTreeNode, Generic[RefT]):
 
 
 class Env(Protocol):
-    """The interface of an environment. Its functions are pure, and `params` is traced."""
+    """The interface of an environment. Its functions are pure, and `params` is traced.
+
+    reset(key, params) -> (state, ref). step: one step with auto-reset -> (state, ref, outcome). observe -> float32[D];
+    acting and learning must get the same bits for the same reference. action_mask -> bool[A], at least one True.
+    """
 
     @property
     def num_actions(self) -> int: ...
@@ -180,21 +183,13 @@ class Env(Protocol):
     @property
     def observation_size(self) -> int: ...
 
-    def reset(self, key: Array, params: PyTree) -> tuple[PyTree, PyTree]:
-        """-> (state, ref)."""
-        ...
+    def reset(self, key: Array, params: PyTree) -> tuple[PyTree, PyTree]: ...
 
-    def step(self, key: Array, state: PyTree, action: Array, params: PyTree) -> tuple[PyTree, PyTree, Outcome]:
-        """One step with auto-reset -> (state, ref, outcome)."""
-        ...
+    def step(self, key: Array, state: PyTree, action: Array, params: PyTree) -> tuple[PyTree, PyTree, Outcome]: ...
 
-    def observe(self, ref: PyTree, params: PyTree) -> Array:
-        """float32[D] observation. Acting and learning must get the same bits for the same reference."""
-        ...
+    def observe(self, ref: PyTree, params: PyTree) -> Array: ...
 
-    def action_mask(self, ref: PyTree) -> Array:
-        """bool[A], at least one True."""
-        ...
+    def action_mask(self, ref: PyTree) -> Array: ...
 
 
 class Transition(NamedTuple):
@@ -225,6 +220,7 @@ class Summary(NamedTuple):
     collect(transitions of one step [N, ...]) -> the numbers to add in this step, the same tree with a leading axis N.
     figures(sums over all steps and environments, number of environment steps) -> metrics by name.
     """
+
     start: Callable[[PyTree], PyTree]
     collect: Callable[[Transition], PyTree]
     figures: Callable[[PyTree, int], Mapping[str, Array]]
@@ -293,7 +289,7 @@ class Warn(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A metric on the console's progress line: its label, its name and its format specification."""
+    """A metric on the console's progress line: label, name, format specification."""
 
     label: str
     metric: str

@@ -53,7 +53,7 @@ def data_options(parser: argparse.ArgumentParser) -> None:
                         help="import a module that registers parts of your own (a task, a reward term, a feature, a "
                         "network, ...) before the configuration is read (repeatable); the run remembers it")
     parser.add_argument("--market", help="contract symbol, e.g. NQ; bars are bundled for "
-                        f"{' and '.join(BUNDLED)}, synthetic for others unless --data is given")
+                        f"{', '.join(BUNDLED)}, synthetic for others unless --data is given")
     parser.add_argument("--contract", metavar="FILE", help="your own contract instead of --market: a YAML file of its "
                         "figures, or a shipped one such as SPY")
     parser.add_argument("--data", metavar="FILE", help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "

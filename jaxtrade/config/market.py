@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, mod
 
 from jaxtrade.config.base import Atrs, Count, Names, Section
 from jaxtrade.config.corporate import Splits
+from jaxtrade.config.symbols import capital_keys, capitals, check_set
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
 
@@ -67,18 +68,20 @@ Roll = Literal["off", "volume"] | dict[str, str]
 
 
 # Keys of `DataConfig` that only say where a file is: its content is in the market's fingerprint, or in the contract.
-PLACES = frozenset(("contract", "file", "seconds", "conversion", "quotes"))
+PLACES = frozenset(("contract", "file", "folder", "seconds", "conversion", "quotes"))
 
 
 class DataConfig(Section, frozen=True):
     """Where the bars come from. Zone, stamp side and price scale are given or known, never guessed."""
 
     market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
-    markets: Names = Field(default=(), description="several symbols, one per environment (or all of them at once, "
-                           "env.task=allocate), e.g. [EURUSD,USDJPY]; empty: data.market alone")
+    markets: Annotated[Names, AfterValidator(capitals)] = Field(
+        default=(), description="several symbols, one per environment (or all of them at once, env.task=allocate), "
+        "e.g. [EURUSD,USDJPY]; empty: data.market alone")
     folder: str | None = Field(default=None, description="source: file: the folder that holds one file of bars per "
                                "symbol of data.markets, named after it (EURUSD*.csv.gz)")
-    per_market: dict[str, dict[str, str | int | float | bool | dict[str, str]]] = Field(
+    per_market: Annotated[dict[str, dict[str, str | int | float | bool | dict[str, str]]],
+                          AfterValidator(capital_keys)] = Field(
         default_factory=dict, description="symbol -> keys of this section for its bars alone, e.g. {USDJPY: "
         "{price_scale: 0.001}}")
     contract: str | None = Field(default=None, description="your own contract: a YAML file, or a shipped one such as "
@@ -138,6 +141,11 @@ class DataConfig(Section, frozen=True):
         known = {"file": self.file, "quotes": self.quotes, "seconds": self.seconds, "conversion": self.conversion,
                  "calendar": calendar}
         return {key: path for key, path in known.items() if path is not None}
+
+    @model_validator(mode="after")
+    def _set_of_symbols(self) -> DataConfig:
+        check_set(self)
+        return self
 
     @model_validator(mode="after")
     def _in_order(self) -> DataConfig:

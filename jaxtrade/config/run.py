@@ -107,6 +107,13 @@ class RunConfig(Section, frozen=True):
         return self
 
     @model_validator(mode="after")
+    def _set_without_advisor(self) -> RunConfig:
+        if self.advisor.on and len(self.data.markets) > 1:
+            raise ValueError(f"advisor.kind={self.advisor.kind[:60]} advises on one symbol, and data.markets names "
+                             f"{len(self.data.markets)}: set advisor.kind=off, or train on one symbol (data.market)")
+        return self
+
+    @model_validator(mode="after")
     def _minibatches_fit(self) -> RunConfig:
         if self.algorithm != "ppo":
             return self

@@ -23,7 +23,7 @@ from jaxtrade.errors import ConfigError
 ZONE = "America/New_York"
 Kind = Literal["future", "fx", "equity"]
 Calendar = Literal["cme_equity", "cme_metal_energy", "cme_fx", "fx", "us_equity"]  # product groups with their own hours
-BUNDLED = ("ES", "EURUSD")  # markets with bars in the package
+BUNDLED = ("ES", "EURUSD", "GBPUSD", "USDJPY", "USDCHF")  # markets with bars in the package
 # The ranges below are of the cash index. Futures trade at a distance from it, and the ranges only need to show that a
 # file belongs to another market, so they are widened by this share.
 RANGE_MARGIN = 0.10

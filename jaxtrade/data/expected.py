@@ -12,7 +12,10 @@ from jaxtrade.data.contracts import require_bundled
 from jaxtrade.errors import ConfigError
 
 # First and last trade date of the bundled bars. The default of ES is one week of them.
-BUNDLED_DATES = {"ES": ("2013-10-07", "2020-01-07"), "EURUSD": ("2007-01-01", "2018-12-31")}
+BUNDLED_DATES = {
+    "ES": ("2013-10-07", "2020-01-07"), "EURUSD": ("2007-01-01", "2018-12-31"), "GBPUSD": ("2012-11-16", "2022-03-04"),
+    "USDJPY": ("2012-11-16", "2022-03-04"), "USDCHF": ("2012-11-15", "2022-03-04"),
+}
 ES_WEEK = ("2013-10-07", "2013-10-11")
 ES_EXPIRY = "201312"  # the contract of ES that is read unless data.expiry or data.roll says otherwise
 ES_CONTRACT = ("2013-10-07", "2013-12-20")
@@ -29,6 +32,15 @@ def bundled_expiry(symbol: str, data: DataConfig) -> str | None:
     """`ES_EXPIRY` if the bundled bars that `data` selects are of that contract alone, else None."""
     one = symbol == "ES" and data.roll == "off" and data.expiry in (None, ES_EXPIRY)
     return ES_EXPIRY if one else None
+
+
+def date_range(data: DataConfig, symbol: str) -> tuple[str, str] | None:
+    """First and last trade date (ISO) that the bars can have, if both are known before reading; None otherwise."""
+    copied = data.source == "bundled" or data.synthetic == "phase_randomised"
+    first, last = bundled_dates(symbol, data) if copied and data.source != "file" and symbol in BUNDLED_DATES else (
+        None, None)
+    starts, ends = ([day for day in days if day is not None] for days in ((first, data.start), (last, data.end)))
+    return (max(starts), min(ends)) if starts and ends else None
 
 
 def most_sessions(data: DataConfig, symbol: str) -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import sys
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from jaxtrade.data.calendar.sessions import (
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
+from jaxtrade.data.device import host_data, to_device
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
     NO_VOLUME,
@@ -41,14 +41,13 @@ from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.memory import release_memory
 from jaxtrade.data.prepared import HostMarket, Tell, keep, restored, shelf_of
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.data.whole import cut_short
 from jaxtrade.data.windows import wants_tables, with_tables
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
+from jaxtrade.types import MarketData
 
 INT32 = 1 << 31
 
@@ -87,6 +86,21 @@ class Market:
         """N, the number of rows in the session table."""
         return len(self.trade_dates)
 
+    @property
+    def members(self) -> tuple[Market]:
+        """The market itself, as the only member of a set (`market_set.MarketSet.members`)."""
+        return (self,)
+
+    @property
+    def name(self) -> str:
+        """Its symbol, as `market_set.MarketSet.name`."""
+        return self.contract.symbol
+
+    @property
+    def num_bars(self) -> int:
+        """T, the number of bars."""
+        return len(self.bars)
+
 
 def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
     """Load the market of a run onto the device, from its files or from what an earlier start prepared of them.
@@ -94,6 +108,11 @@ def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
     tell: receives a line if a prepared market is damaged or cannot be kept; by default it is printed on stderr. Raises
     ConfigError or DataError.
     """
+    return market_of(load_host(config, tell), config)
+
+
+def load_host(config: RunConfig, tell: Tell | None = None) -> HostMarket:
+    """The part of `load_market` that does not need the device, with the same arguments and errors."""
     tell = tell or _print_note
     require_seconds(config, config.data.seconds is not None)
     contract = contract_of(config.data)
@@ -104,7 +123,7 @@ def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
         host = host_market(bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract))
         if shelf is not None:
             keep(shelf, host, config, tell)
-    return _on_device(host, config)
+    return host
 
 
 def _print_note(line: str) -> None:
@@ -132,7 +151,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
         ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path` without seconds, or
             missing rates.
     """
-    return _on_device(host_market(bars, config, seconds, rates), config)
+    return market_of(host_market(bars, config, seconds, rates), config)
 
 
 def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None) -> HostMarket:
@@ -188,8 +207,10 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     return HostMarket(replace(bars, places=None), arrays, digest, notes, has_volume)
 
 
-def _on_device(host: HostMarket, config: RunConfig) -> Market:
-    """Copy a prepared market to the device, with the view that the configuration's observations read.
+def market_of(host: HostMarket, config: RunConfig, on_device: bool = True) -> Market:
+    """A prepared market on the device, with the view that the configuration's observations read.
+
+    on_device: if False, the leaves of `data` stay NumPy arrays, and the view has no tables of windows.
 
     Raises ConfigError as `build_market` does for figures that could overflow int32.
     """
@@ -198,36 +219,15 @@ def _on_device(host: HostMarket, config: RunConfig) -> Market:
     release_memory()
     view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context,
                      _base(host.bars))
-    data = _to_device(host.arrays, host.fingerprint, view, host.path, host.tick_value)
-    if wants_tables(config):
+    data = host_data(host, view)
+    if on_device:
+        data = to_device(data)
+    if on_device and wants_tables(config):
         data = data.replace(view=with_tables(data.view, config.env.window))
     return Market(data=data, contract=contract,
                   bars=host.bars, trade_dates=host.arrays["date"].astype("datetime64[D]"), table=table,
                   columns=table_columns(config.env.features, context), fingerprint=host.fingerprint,
                   synthetic=host.bars.synthetic, notes=host.notes, has_volume=host.has_volume)
-
-
-def _to_device(arrays: dict[str, np.ndarray], digest: str, view: MarketView, path: IntrabarPath | None,
-               value: TickValue | None) -> MarketData:
-    """Copy a market to the device.
-
-    arrays: host arrays by name. digest: the fingerprint in hex. view, path, value: pytrees with NumPy leaves.
-    """
-    import jax
-
-    def copied(array: np.ndarray) -> Any:
-        return jax.device_put(array, may_alias=False)
-
-    device = {name: copied(value) for name, value in arrays.items()
-              if "." not in name and name not in ("table", "symbol")}
-    sessions = SessionTable(**{name: device.pop(name)
-                               for name in ("start", "end", "first", "last", "date", "complete")})
-    words = copied(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
-    ask = {name: copied(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
-    # Nobody else holds the view's arrays, so JAX may use their memory as it is.
-    return MarketData(**device, sessions=sessions, view=jax.tree.map(jax.device_put, view), fingerprint=words,
-                      path=jax.tree.map(copied, path), ask=Quotes(**ask) if ask else None,
-                      tick_value=jax.tree.map(copied, value))
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:

@@ -1,18 +1,67 @@
-"""The symbols of a set, `data.markets`: one configuration for each."""
+"""The symbols of a set, `data.markets`: one configuration for each. Imports neither JAX nor NumPy."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from jaxtrade.config import RunConfig, changed_config
+from jaxtrade.data.contract_file import contract_of
+from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
+
+ENDINGS = (".csv", ".csv.gz", ".csv.zip", ".zip", ".txt", ".txt.gz", ".parquet")
+SHOWN = 12  # files of a folder that an error names
 
 
 def member_configs(config: RunConfig) -> tuple[RunConfig, ...]:
     """The configuration of each symbol alone, in the order of `data.markets`; `config` itself where that is empty.
 
     A member's `data.market` is its symbol, and its `data.per_market` entries have taken the place of the common keys.
-    Raises ConfigError for a key of `data.per_market` that does not exist.
+    With `data.folder`, a symbol's file is the one that is named after it, unless `data.per_market` names another.
+
+    Raises:
+        ConfigError: an unknown symbol, a value that `data.per_market` may not have, a contract of another symbol, or
+            several files for one symbol.
+        DataError: no such folder, or no file for a symbol.
     """
     if not config.data.markets:
         return (config,)
+    return tuple(_member(config, symbol) for symbol in config.data.markets)
+
+
+def _member(config: RunConfig, symbol: str) -> RunConfig:
+    own = dict(config.data.per_market.get(symbol, {}))
+    if config.data.folder is not None and "file" not in own:
+        own["file"] = str(file_of(Path(config.data.folder), symbol))
     common = config.data.model_dump(mode="json") | {"markets": [], "folder": None, "per_market": {}}
-    return tuple(changed_config(config, {"data": common | {"market": symbol} | config.data.per_market.get(symbol, {})})
-                 for symbol in config.data.markets)
+    try:
+        member = changed_config(config, {"data": common | {"market": symbol} | own})
+        found = contract_of(member.data).symbol
+    except ConfigFaultsError as error:
+        raise ConfigError(f"data.per_market.{symbol}: {'; '.join(text for _, text in error.faults)}") from None
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("data.market = ", "data.markets: ", 1)) from None
+    if found != symbol:
+        raise ConfigError(f"data.per_market.{symbol}.contract = {member.data.contract}: its symbol is {found}; name "
+                          f"{found} in data.markets, or give the contract of {symbol}")
+    return member
+
+
+def file_of(folder: Path, symbol: str) -> Path:
+    """The file of bars in `folder` that is named after a symbol, such as EURUSD.csv or eurusd_h1.csv.gz.
+
+    Raises DataError if there is none, ConfigError if there are several.
+    """
+    if not folder.is_dir():
+        raise DataError(f"data.folder = '{folder}': there is no such folder")
+    bars = sorted(path for path in folder.iterdir() if path.is_file() and path.name.lower().endswith(ENDINGS))
+    named = re.compile(rf"{re.escape(symbol)}(?![A-Z0-9])", re.IGNORECASE)
+    found = [path for path in bars if named.match(path.name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigError(f"data.folder = '{folder}': {', '.join(path.name for path in found)} are all named after "
+                          f"{symbol}; name one in data.per_market, e.g. {{{symbol}: {{file: {found[0]}}}}}")
+    names = ", ".join(path.name for path in bars[:SHOWN]) + (" ..." if len(bars) > SHOWN else "")
+    raise DataError(f"data.folder = '{folder}': no file is named after {symbol} (files found: {names or 'none'}); "
+                    f"rename it, or name it in data.per_market, e.g. {{{symbol}: {{file: FILE}}}}")

@@ -1,22 +1,38 @@
-"""Split a market's sessions in time order. Splits are traced data, so walk-forward training never recompiles."""
+"""Split a market's sessions in time order. Splits are traced data, so walk-forward training never recompiles.
+
+A set of symbols is split by date, on the trade dates that all of its symbols share. Otherwise one symbol would train on
+the days on which another is tested.
+"""
 
 from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jaxtrade.config import SplitConfig
 from jaxtrade.data.expected import check_split
 from jaxtrade.data.market import Market
+from jaxtrade.errors import ConfigError
 from jaxtrade.types import SessionSet
 
+if TYPE_CHECKING:
+    from jaxtrade.data.market_set import MarketSet
 
-def session_set(ids: np.ndarray, size: int) -> SessionSet:
-    """A SessionSet of rows of the session table, padded to `size` (the market's number of sessions)."""
+
+def session_set(ids: np.ndarray, size: int, symbols: np.ndarray | None = None) -> SessionSet:
+    """A SessionSet of rows of the session table, padded to `size` (the market's number of sessions).
+
+    symbols: int[size], the symbol of each row of the table, in increasing order; None for one symbol.
+    """
     import jax.numpy as jnp
 
     padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
     padded[:len(ids)] = ids
-    return SessionSet(ids=jnp.asarray(padded), count=jnp.int32(len(ids)))
+    offsets = None if symbols is None else jnp.asarray(
+        np.searchsorted(symbols[ids], np.arange(symbols[-1] + 2)).astype(np.int32))
+    return SessionSet(ids=jnp.asarray(padded), count=jnp.int32(len(ids)), offsets=offsets)
 
 
 def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
@@ -34,10 +50,50 @@ def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
     return {"train": np.arange(end), "validation": ids["validation"], "test": ids["test"], "all": np.arange(sessions)}
 
 
-def split_sessions(market: Market, config: SplitConfig) -> dict[str, SessionSet]:
-    """SessionSets `train`, `validation`, `test` and `all` of a market, in time order.
+def shared_dates(dates: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+    """The trade dates that every symbol has, increasing. dates: datetime64[D][N]. symbols: int[N]."""
+    return functools.reduce(np.intersect1d, [dates[symbols == symbol] for symbol in np.unique(symbols)])
 
-    Raises ConfigError as `split_ids` does.
+
+def split_ids_by_date(dates: np.ndarray, symbols: np.ndarray, config: SplitConfig) -> dict[str, np.ndarray]:
+    """Rows of `train`, `validation`, `test` and `all` of the session table of several symbols, int64 each.
+
+    Held-out blocks are the last dates of those that all symbols share, so each symbol has as many held-out sessions.
+    Sessions from the first date that is held out (or embargoed) on are not trained on, whether their date is shared or
+    not. Sessions after the last shared date belong to no split.
+
+    dates: datetime64[D][N], the trade date of each row. symbols: int[N], its symbol, in increasing order.
+
+    Raises ConfigError if no shared date is left for training.
     """
-    ids = split_ids(market.num_sessions, config)
-    return {name: session_set(rows, market.num_sessions) for name, rows in ids.items()}
+    shared = shared_dates(dates, symbols)
+    if not len(shared):
+        raise ConfigError("data.markets: the symbols have no trade date in common, and a split needs dates that all "
+                          "of them have; choose other symbols or files, or other data.start and data.end")
+    blocks = split_ids(len(shared), config)
+    known = dates <= shared[-1]
+    held = len(blocks["train"])  # the first shared date that is held out or embargoed
+    trained = known if held == len(shared) else known & (dates < shared[held])
+    found = {"train": np.flatnonzero(trained), "all": np.flatnonzero(known)}
+    for name in ("validation", "test"):
+        found[name] = np.flatnonzero(np.isin(dates, shared[blocks[name]]))
+    return found
+
+
+def split_sessions(market: Market | MarketSet, config: SplitConfig) -> dict[str, SessionSet]:
+    """SessionSets `train`, `validation`, `test` and `all` of a market, in time order; of a set, in the order of its
+    symbols and then of time.
+
+    Raises ConfigError as `split_ids` does, or as `split_ids_by_date` does for a set.
+    """
+    if isinstance(market, Market):
+        ids = split_ids(market.num_sessions, config)
+        return {name: session_set(rows, market.num_sessions) for name, rows in ids.items()}
+    symbols = market.session_symbols
+    found = split_ids_by_date(market.trade_dates, symbols, config)
+    for number, member in enumerate(market.members):
+        if not np.any(symbols[found["train"]] == number):
+            raise ConfigError(f"data.markets: {member.contract.symbol} has no training session: its sessions begin on "
+                              f"{member.trade_dates[0]}, after the last date that is trained on; hold out fewer "
+                              "sessions, or leave it out")
+    return {name: session_set(rows, market.num_sessions, symbols) for name, rows in found.items()}

@@ -67,7 +67,7 @@ def _leg_bar(config: EnvConfig, state: EnvState, params: EnvParams) -> LegBar:
         quote=quote_at(market, row),
         decided=quote_at(market, state.row) if config.fill == "close" else None,
         may_open=rules.may_open(state, params),
-        largest=params.account.max_contracts,
+        largest=params.account.max_contracts if params.contract.cap is None else params.contract.cap,
         forced=jnp.where(at_flat_bar, reason, ExitReason.NONE).astype(jnp.int32),
         trail=trail_distance(market.tr_sum[row], params),
         path=market.path,
@@ -162,14 +162,14 @@ class TradingEnv:
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
         """bool[A]: the legal actions at `state`."""
-        mask = self.task.mask(self.config, state, params)
+        mask = self.task.mask(self.config, state, rules.of_symbol(params, state.row))
         chex.assert_shape(mask, (self.num_actions,),
                           custom_message=f"task '{self.config.task}': `mask` is not one bool for each of `actions`")
         return mask
 
     def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
         """The order of a legal action (int32[]) at `state`."""
-        return self.task.decode(self.config, action, state, params)
+        return self.task.decode(self.config, action, state, rules.of_symbol(params, state.row))
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
         """One bar; see `dynamics.transition`."""
@@ -181,7 +181,7 @@ class TradingEnv:
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
         """float32[D]: the observation of a reference. Acting and learning get the same bits."""
-        return observation.observe(self.config, ref, params)
+        return observation.observe(self.config, ref, rules.of_symbol(params, ref.row[0]))
 
     def action_mask(self, ref: ObservationRef) -> Array:
         """bool[A]: the stored mask of the observation at which the action is chosen."""
@@ -197,6 +197,7 @@ class TradingEnv:
         """
         chex.assert_rank(action, 0)
         chex.assert_type(action, int)
+        params = rules.of_symbol(params, state.row)
         # Comparisons instead of a look-up, which would be a program of its own on a device.
         mask = self.mask(state, params)
         legal = functools.reduce(jnp.logical_or, [mask[i] & (action == i) for i in range(self.num_actions)])
@@ -226,7 +227,7 @@ class TradingEnv:
         state = start_drawn(params, seed, episode, self.config.random_start).replace(record=self.new_record())
         if params.forced_start is None:
             return state
-        return forced_entry(self.config, state, params.forced_start, params)
+        return forced_entry(self.config, state, params.forced_start, rules.of_symbol(params, state.row))
 
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams

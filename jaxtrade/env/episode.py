@@ -68,7 +68,7 @@ def end_reason(state: EnvState, params: EnvParams) -> Array:
     account, sessions = state.account, params.market.sessions
     session = params.sessions.ids[state.slot]
     at_flat_bar = state.row > sessions.last[session]
-    last_session = (state.sessions_left == 0) | (state.slot + 1 >= params.sessions.count)
+    last_session = (state.sessions_left == 0) | (state.slot + 1 >= _end_of_symbol(state, params))
     incomplete = ~sessions.complete[session]
     bust = rules.at_drawdown_floor(account, params.account)
     daily = params.account.fail_on_daily_loss & rules.at_daily_floor(account, params.account)
@@ -80,6 +80,14 @@ def end_reason(state: EnvState, params: EnvParams) -> Array:
     reason = jnp.where(target, EndReason.TARGET, reason)
     reason = jnp.where(daily, EndReason.DAILY_LOSS, reason)
     return jnp.where(bust, EndReason.BUST, reason).astype(jnp.int32)
+
+
+def _end_of_symbol(state: EnvState, params: EnvParams) -> Array:
+    """int32[]: the slot after the last one of this state's symbol in the split."""
+    sessions, symbol = params.sessions, params.market.symbol
+    if sessions.offsets is None or symbol is None:
+        return sessions.count
+    return sessions.offsets[symbol[state.row].astype(jnp.int32) + 1]
 
 
 def is_truncation(reason: Array) -> Array:

@@ -153,7 +153,7 @@ def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -
     now = _now(ref, params)
     side = jnp.sign(quantity).astype(jnp.float32)
     held = quantity != 0
-    close, per_atr, base = now["close"], now["per_atr"], params.market.view.base
+    close, per_atr, base = now["close"], now["per_atr"], _base(ref, params)
 
     def relative(ticks: Array) -> Array:
         return (ticks if base is None else ticks - base).astype(jnp.float32)
@@ -168,6 +168,14 @@ def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -
     else:
         against = jnp.where(held, side * (close - price) * per_atr, 0.0)
     return jnp.stack([side, against, distance(stop), distance(target), bars.astype(jnp.float32) / BARS_PER_DAY])
+
+
+def _base(ref: ObservationRef, params: EnvParams) -> Array | None:
+    """int32[] ticks that the view's prices are relative to, for the symbol of the decision bar; None for 0."""
+    base, symbol = params.market.view.base, params.market.symbol
+    if base is None or symbol is None:
+        return base
+    return base[symbol[ref.row[0]].astype(jnp.int32)]
 
 
 def flag_slots() -> tuple[Slot, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,6 +22,7 @@ from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
+    from jaxtrade.data.market_set import MarketSet
 
 
 def _limit(dollars: float | None, key: str) -> int:
@@ -135,13 +138,16 @@ def _check_money(market: Market, account: AccountParams, contract: ContractParam
     return (OFF - 1) // one_position
 
 
-def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvParams:
-    """Build the traced parameters of an environment.
+class _OfSymbol(NamedTuple):
+    """What one symbol adds to the parameters. cap: the largest number of contracts of an entry."""
 
-    Larger orders are filled only up to the account's cap, and up to the quantity that int32 mills can hold. Raises
-    ConfigError if `env.quantity` exceeds the account's cap, the market data lack the currency conversion, money could
-    overflow int32 mills, or the intrabar order needs second bars that the market does not have.
-    """
+    contract: ContractParams
+    account: AccountParams
+    cap: int
+
+
+def _of_symbol(market: Market, config: RunConfig) -> _OfSymbol:
+    """The checked figures of one symbol. Raises ConfigError as `make_params` does."""
     if config.env.intrabar == "path" and market.data.path is None:
         raise ConfigError("env.intrabar = path needs second bars, which this market does not have; set data.seconds "
                           "(--seconds FILE), or build_market(bars, config, seconds)")
@@ -151,14 +157,35 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
                           "this market's data were built for another currency; build it with build_market")
     account = account_params(preset, market.contract.micro)
     contract = contract_params(market.contract, config)
-    cap = int(account.max_contracts)
     check_quantity(config.env.quantity, preset, config.account.preset, market.contract.symbol, market.contract.micro)
     largest = _check_money(market, account, contract, config)
+    return _OfSymbol(contract, account, min(int(account.max_contracts), largest))
+
+
+def _stacked(symbols: Sequence[_OfSymbol], converted: bool) -> ContractParams:
+    """The contracts of a set, each leaf with a leading axis of symbols. converted: whether the market has the value of
+    a tick in each bar."""
+    contracts = [each.contract.replace(cap=jnp.int32(each.cap)) for each in symbols]
+    if converted:
+        contracts = [contract.replace(tick_mills=None) for contract in contracts]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *contracts)
+
+
+def make_params(market: Market | MarketSet, sessions: SessionSet, config: RunConfig) -> EnvParams:
+    """Build the traced parameters of an environment, over one symbol or a set of them.
+
+    Larger orders are filled only up to the account's cap, and up to the quantity that int32 mills can hold; in a set
+    each symbol has a cap of its own. Raises ConfigError if `env.quantity` exceeds the account's cap, the market data
+    lack the currency conversion, money could overflow int32 mills, or the intrabar order needs second bars that the
+    market does not have.
+    """
+    symbols = [_of_symbol(member, config) for member in market.members]
+    one = len(symbols) == 1
     return EnvParams(
         market=market.data,
         sessions=sessions,
-        contract=contract,
-        account=account.replace(max_contracts=jnp.int32(min(cap, largest))),
+        contract=symbols[0].contract if one else _stacked(symbols, market.data.tick_value is not None),
+        account=symbols[0].account.replace(max_contracts=jnp.int32(max(each.cap for each in symbols))),
         brackets=BracketParams(
             stop_atr=jnp.int32(config.brackets.stop_thousandths),
             target_multiple=jnp.int32(config.brackets.target_multiple),
@@ -168,3 +195,12 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
         episode_sessions=jnp.int32(config.episode.sessions),
         max_steps=jnp.int32(config.episode.max_steps),
     )
+
+
+def params_of_symbol(params: EnvParams, number: int) -> EnvParams:
+    """The parameters of a set with the contract of one symbol alone: every leaf of it is a scalar.
+
+    Rows, sessions and slots stay those of the set. Whoever uses the result must stay on rows of this symbol.
+    """
+    contract = jax.tree.map(lambda leaf: leaf[number], params.contract)
+    return params.replace(contract=contract, account=params.account.replace(max_contracts=contract.cap))

@@ -5,6 +5,7 @@ Floors and limits are mills relative to the start balance. `OFF` switches a limi
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from jaxtrade.env.money import money_of, ticks_within
@@ -53,12 +54,27 @@ def highest_floor(account: Account, rules: AccountParams) -> Array:
     return jnp.maximum(drawdown_floor(account, rules), daily_floor(account, rules))
 
 
+def of_symbol(params: EnvParams, row: Array) -> EnvParams:
+    """The parameters with the contract of the symbol of bar `row`, in which every leaf is a scalar.
+
+    Parameters of one symbol are returned as they are, and so are those that this function has returned.
+    """
+    symbol, contract = params.market.symbol, params.contract
+    if symbol is None or contract.commission.ndim == 0:
+        return params
+    own = symbol[row].astype(jnp.int32)
+    return params.replace(contract=jax.tree.map(lambda leaf: leaf[own], contract))
+
+
 def contract_at(params: EnvParams, row: Array) -> ContractParams:
-    """The figures of the contract in bar `row`. If profits are converted, the value of a tick depends on the bar."""
-    value = params.market.tick_value
+    """The figures of the contract in bar `row`, scalars. This is the only way to a contract of a set of symbols.
+
+    If profits are converted, the value of a tick depends on the bar.
+    """
+    contract, value = of_symbol(params, row).contract, params.market.tick_value
     if value is None:
-        return params.contract
-    return params.contract.replace(tick_mills=value.times[row], tick_over=value.over[row])
+        return contract
+    return contract.replace(tick_mills=value.times[row], tick_over=value.over[row])
 
 
 def unrealised(position: Position, price: Array, contract: ContractParams) -> Array:

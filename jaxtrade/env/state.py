@@ -229,6 +229,9 @@ class ContractParams(struct.PyTreeNode):
     In a market that converts profits, tick_mills is None until `rules.contract_at` sets both for a bar.
     commission: mills per side and contract. slippage: ticks. min_stop: ticks. be_ticks: distance of a break-even stop
     beyond the entry fill, ticks. tick_size: float32[] points.
+
+    In a set of symbols each leaf has a leading axis of symbols, and `rules.contract_at` picks that of a bar. cap: the
+    largest number of contracts of an entry. None (static) for one symbol, where `AccountParams.max_contracts` is it.
     """
 
     tick_mills: Array | None
@@ -238,6 +241,7 @@ class ContractParams(struct.PyTreeNode):
     be_ticks: Array
     tick_size: Array
     tick_over: Array | None = None
+    cap: Array | None = None
 
 
 class AccountParams(struct.PyTreeNode):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,16 @@ from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import require_bundled
-from jaxtrade.data.expected import bundled_dates, bundled_expiry, check_split, most_sessions
+from jaxtrade.data.expected import (
+    bundled_dates,
+    bundled_expiry,
+    check_split,
+    date_range,
+    most_sessions,
+    weekdays,
+)
 from jaxtrade.data.features.schema import table_columns
+from jaxtrade.data.members import member_configs
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
@@ -93,20 +102,34 @@ def memory_notes(config: RunConfig) -> Iterator[str]:
 
 
 def _names(config: RunConfig, own_files: bool) -> list[Check]:
-    data = config.data
     checks: list[Check] = [
         lambda: resolve_account(config.account),
         lambda: resolve_reward(config.reward),
         lambda: table_columns(config.env.features),
         lambda: _check_advisor(config),
         lambda: check_context(config.advisor),
-        lambda: _check_market(config, own_files),
+        lambda: member_configs(config),
     ]
+    return checks + [check for member in _members(config) for check in _member_names(member, own_files)]
+
+
+def _members(config: RunConfig) -> tuple[RunConfig, ...]:
+    """The configurations of the symbols; none if one of them is at fault, which another check reports."""
+    try:
+        return member_configs(config)
+    except (ConfigError, DataError):
+        return ()
+
+
+def _member_names(config: RunConfig, own_files: bool) -> list[Check]:
+    data = config.data
     named = (("--data", "data.file", data.file if data.source == "file" else None),
              ("--seconds", "data.seconds", data.seconds), ("--quotes", "data.quotes", data.quotes),
              ("--set", "data.conversion", data.conversion))
-    return checks + [lambda flag=flag, key=key, path=path: _check_file(flag, key, path)
-                     for flag, key, path in named if path is not None]
+    checks: list[Check] = [lambda: _check_market(config, own_files)]
+    return checks + [
+        lambda flag=flag, key=key, path=path: _check_file(flag, key, path)
+        for flag, key, path in named if path is not None]
 
 
 def _check_advisor(config: RunConfig) -> None:
@@ -137,7 +160,11 @@ def _check_file(flag: str, key: str, path: str) -> None:
 
 
 def _rules(config: RunConfig) -> list[Check]:
-    return [lambda: check_account(config.account), lambda: _check_quantity(config), lambda: _check_sessions(config)]
+    members = _members(config)
+    checks: list[Check] = [lambda: check_account(config.account)]
+    for member in members:
+        checks += [lambda member=member: _check_quantity(member), lambda member=member: _check_sessions(member)]
+    return checks + ([lambda: _check_shared(members, config)] if len(members) > 1 else [])
 
 
 def _check_quantity(config: RunConfig) -> None:
@@ -154,6 +181,21 @@ def _check_sessions(config: RunConfig) -> None:
         raise ConfigError(f"{', '.join(given)}: no session lies {where}{_bundled_range(data, symbol)}; choose others")
     if most is not None:
         check_split(most, config.split, at_most=True)
+
+
+def _check_shared(members: Sequence[RunConfig], config: RunConfig) -> None:
+    """Raises ConfigError if the dates that all symbols can have are too few for the splits."""
+    ranges = [date_range(member.data, contract_of(member.data).symbol) for member in members]
+    known = [dates for dates in ranges if dates is not None]
+    if not known:
+        return
+    first, last = max(first for first, _ in known), min(last for _, last in known)
+    if first > last:
+        listed = ", ".join(f"{member.data.market} {dates[0]}..{dates[1]}"
+                           for member, dates in zip(members, ranges, strict=True) if dates is not None)
+        raise ConfigError(f"data.markets: no trade date is common to all symbols ({listed}), and splits are made of "
+                          "such dates; choose other symbols, data.start or data.end")
+    check_split(weekdays(date.fromisoformat(first), date.fromisoformat(last)), config.split, at_most=True)
 
 
 def _bundled_range(data: DataConfig, symbol: str) -> str:

@@ -12,7 +12,8 @@ import jax
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig
-from jaxtrade.data.market import Market, load_market
+from jaxtrade.data.market import Market
+from jaxtrade.data.market_set import MarketSet, load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -44,7 +45,7 @@ class Setup:
     """
 
     config: RunConfig
-    market: Market
+    market: Market | MarketSet
     splits: dict[str, SessionSet]
     env: TradingEnv
     params: EnvParams
@@ -70,7 +71,8 @@ class Setup:
         fingerprint and the contract.
         """
         config = self.config.model_dump(mode="json", exclude={"seed": True, "data": set(PLACES)})
-        return {"config": config, "data": self.market.fingerprint, "contract": repr(self.market.contract)}
+        contracts = [repr(member.contract) for member in self.market.members]
+        return {"config": config, "data": self.market.fingerprint, "contract": " ".join(contracts)}
 
     def evaluation_split(self) -> str:
         """The split to evaluate: `test`, or `train` (in sample) if no session is held out."""
@@ -82,13 +84,13 @@ def prepare(config: RunConfig) -> Setup:
 
     Raises ConfigError, DataError.
     """
-    market = load_market(config)
+    market = load_markets(config)
     splits = split_sessions(market, config.split)
     env = make_env(config)
     params = make_params(market, splits["train"], config)
     fusion = make_fusion(config.advisor, config.env)
     if fusion is not None:
-        table = empty_table(len(market.bars) * config.advisor.advisors)
+        table = empty_table(market.num_bars * config.advisor.advisors)
         view = view_of(config.advisor, market.data.sessions, table, True)
         params = params.replace(advice=view)
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)

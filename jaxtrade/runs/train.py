@@ -90,7 +90,7 @@ def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
 def _run(setup: Setup, path: Path | None, source: Source | None, programs: Programs, screen: Screen) -> RunResult:
     config = setup.config
     begins = Fresh() if source is None else transferred(setup, source, programs)
-    path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
+    path = path or rundir.new_run_path(setup.market.name, config.env.task)
     manifest = rundir.provenance(config, setup.market.fingerprint)
     if source is not None and begins.coverage is not None:
         manifest["source"] = describe(source, begins.coverage, path)
@@ -236,7 +236,7 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
 def _draw(job: Job, controller: control.Controller | None, results: dict[int, EvaluationResult], steps: int) -> None:
     """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
-    title = f"Training on {job.setup.market.contract.symbol}: task {config.env.task}, learner {config.algorithm}"
+    title = f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"
     scores, best = (controller.state.scores, controller.state.best_update) if controller else ((), None)
     training_picture.draw(history(job.path), metrics, title, job.path / "training.png", scores, best)
     calibration.draw(config, job.setup.market, job.setup.splits["train"], job.path, history(job.path),

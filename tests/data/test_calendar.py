@@ -27,7 +27,7 @@ from jaxtrade.data.calendar.schedule import (
     trade_dates,
 )
 from jaxtrade.data.calendar.tables import CALENDARS, PROJECTED_TO
-from jaxtrade.data.contracts import Contract, get_contract
+from jaxtrade.data.contracts import BUNDLED, Contract, get_contract
 from jaxtrade.data.describe import check_text
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import load_bars
@@ -574,7 +574,7 @@ def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
     assert build_market(moved, make_config({"data": {"calendar": "infer"}})).num_sessions >= 4
 
 
-@pytest.mark.parametrize("symbol", ["ES", "EURUSD"])
+@pytest.mark.parametrize("symbol", BUNDLED)
 def test_the_bundled_bars_are_not_shifted(symbol):
     contract = get_contract(symbol)
     bars = bundled(contract)

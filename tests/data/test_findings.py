@@ -237,7 +237,8 @@ def test_regular_hours_labelled_with_a_wrong_zone(es_bars, label, hours, zone):
 # --- no false findings ------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("symbol", "keys"), [
-    ("ES", {}), ("ES", {"start": "2013-10-06", "end": "2020-01-31"}), ("ES", {"roll": "volume"}), ("EURUSD", {})])
+    ("ES", {}), ("ES", {"start": "2013-10-06", "end": "2020-01-31"}), ("ES", {"roll": "volume"}), ("EURUSD", {}),
+    ("GBPUSD", {}), ("USDJPY", {}), ("USDCHF", {})])
 def test_the_bundled_bars_have_no_findings(symbol, keys):
     assert found(bundled(get_contract(symbol), **keys)) == ()
 

@@ -340,9 +340,15 @@ def test_bundled_files_are_small_and_attributed():
     from importlib import resources
 
     files = {f.name: f for f in resources.files("jaxtrade.data.bundled").iterdir() if not f.name.startswith("__")}
-    assert sum(len(f.read_bytes()) for f in files.values()) < 4_000_000
+    assert sum(len(f.read_bytes()) for f in files.values()) < 4_500_000
     for name in ("es_1m_trade", "eurusd_hour_bidask"):
         source = files[f"{name}.SOURCE.md"].read_text()
         assert "Apache-2.0" in source
         assert "UTC" in source
     assert "Apache License" in files["LICENSE.upstream"].read_text()
+    for name in ("gbpusd_hour", "usdjpy_hour", "usdchf_hour"):
+        source = files[f"{name}.SOURCE.md"].read_text()
+        assert "Apache-2.0 (`broker_hours.LICENSE.upstream`" in source
+        assert "New York plus seven hours" in source
+        assert f"{name}.csv.gz" in files
+    assert "Apache License" in files["broker_hours.LICENSE.upstream"].read_text()

@@ -53,6 +53,64 @@ def test_ties_are_half_even(a: int, b: int, c: int, wanted: int) -> None:
     assert int(compiled(a, b, c)) == wanted
 
 
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, HIGH), st.integers(1, 2**30 - 1), st.integers(-2, 2), st.sampled_from([-1, 1]))
+def test_ties_and_their_neighbours_are_exact(whole: int, half: int, away: int, sign: int) -> None:
+    """a / 2 with a = 2 whole + 1 is a tie; `away` moves it by up to two units of the last place of a large product."""
+    c = 2 * half
+    a, b = sign * max(min(2 * whole + 1, HIGH), 1), half  # a * b / c = a / 2
+    assume(LOW <= a + away <= HIGH)
+    assert int(compiled(a, b, c)) == half_even(a, b, c)
+    wanted = half_even(a + away, b, c)
+    assert int(compiled(a + away, b, c)) == wanted
+
+
+def numpy_half_even(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Independent reference in uint64, which holds every product of magnitudes up to 2^31."""
+    product, divisor = np.abs(a).astype(np.uint64) * np.abs(b).astype(np.uint64), c.astype(np.uint64)
+    quotient = product // divisor
+    twice = 2 * (product - quotient * divisor)
+    quotient += (twice > divisor) | ((twice == divisor) & (quotient % 2 == 1))
+    return np.where((a < 0) ^ (b < 0), -quotient.astype(np.int64), quotient.astype(np.int64))
+
+
+@pytest.mark.parametrize("kind", ["any size", "near int32's ends", "quotient near 2^31", "small divisor", "half"])
+def test_a_million_quotients_equal_those_in_64_bits(kind: str) -> None:
+    rng = np.random.default_rng(len(kind))
+    n = 1_000_000
+
+    def sized() -> np.ndarray:
+        """Magnitudes whose number of bits is drawn evenly from 0 to 31."""
+        return rng.integers(0, 2**31, n) >> rng.integers(0, 32, n)
+
+    a, b, c = (sized() * rng.choice([-1, 1], n) for _ in range(3))
+    if kind == "near int32's ends":
+        a, b = rng.integers(HIGH - 40, HIGH + 1, n), rng.integers(LOW, LOW + 40, n)
+        c = rng.integers(HIGH - 40, HIGH + 1, n)
+    elif kind == "quotient near 2^31":
+        b = np.clip(np.abs(c) + rng.integers(-3, 4, n), 1, HIGH)
+        a = rng.integers(HIGH - 60, HIGH + 1, n)
+    elif kind == "small divisor":
+        c = rng.integers(1, 8, n)
+    elif kind == "half":
+        b = np.maximum(np.abs(b) >> 1, 1)
+        c = 2 * b
+    c = np.maximum(np.abs(c), 1)
+    wanted = numpy_half_even(a, b, c)
+    fits = (wanted >= LOW) & (wanted <= HIGH)
+    assert fits.mean() > 0.3
+    found = np.asarray(compiled(*(jnp.asarray(x, jnp.int32) for x in (a, b, c))))
+    np.testing.assert_array_equal(found[fits], wanted[fits])
+
+
+def test_muldiv_compiles_without_a_loop_and_without_64_bits() -> None:
+    lanes = jax.ShapeDtypeStruct((128,), jnp.int32)
+    text = jax.jit(muldiv).lower(lanes, lanes, lanes).compile().as_text()
+    assert "while" not in text
+    assert "s64" not in text
+    assert "u64" not in text
+
+
 def test_products_far_past_int32() -> None:
     assert int(compiled(2_000_000_000, 1_999_999_999, 2_000_000_000)) == 1_999_999_999
     assert int(compiled(-2_000_000_000, 2_000_000_000, 2_000_000_001)) == -1_999_999_999

@@ -1,0 +1,63 @@
+"""What the keys of a symbol set (`data.markets`, `data.folder`, `data.per_market`) may say together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from jaxtrade.config.faults import suggest
+
+MOST = 127  # symbols are numbered in int8
+# Keys that name the files or the contract of one symbol. With several symbols they stand in `data.per_market`.
+OF_ONE = ("contract", "file", "seconds", "quotes", "conversion")
+OF_THE_SET = ("market", "markets", "folder", "per_market")
+
+
+def capitals(symbols: tuple[str, ...]) -> tuple[str, ...]:
+    """The symbols in capitals, as contracts are named."""
+    return tuple(symbol.upper() for symbol in symbols)
+
+
+def capital_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping with its symbols in capitals."""
+    return {symbol.upper(): values for symbol, values in given.items()}
+
+
+def check_set(data: Any) -> None:
+    """Check the keys of a symbol set in a `DataConfig`, which imports this module.
+
+    Raises ValueError, which pydantic expects, if they contradict each other or other keys.
+    """
+    if not data.markets:
+        for key in ("folder", "per_market"):
+            if getattr(data, key):
+                raise ValueError(f"data.{key} is given and data.markets is empty; name the symbols in data.markets, "
+                                 f"or drop data.{key}")
+        return
+    twice = sorted({symbol for symbol in data.markets if data.markets.count(symbol) > 1})
+    if twice:
+        raise ValueError(f"data.markets names {', '.join(twice)} more than once; name each symbol once")
+    if len(data.markets) > MOST:
+        raise ValueError(f"data.markets names {len(data.markets)} symbols; a set has at most {MOST}")
+    for key in OF_ONE:
+        if getattr(data, key) is not None:
+            raise ValueError(f"data.{key} belongs to one symbol, and data.markets names {len(data.markets)}: give it "
+                             f"in data.per_market, e.g. {{{data.markets[0]}: {{{key}: ...}}}}"
+                             f"{', or all files in data.folder' if key == 'file' else ''}")
+    if data.folder is not None and data.source != "file":
+        raise ValueError(f"data.folder = '{data.folder}' is given but data.source = {data.source}; set "
+                         "data.source=file, or drop data.folder")
+    _check_keys(data, {name for name in type(data).model_fields if name not in OF_THE_SET})
+
+
+def _check_keys(data: Any, known: Collection[str]) -> None:
+    for symbol, keys in data.per_market.items():
+        if symbol not in data.markets:
+            raise ValueError(f"data.per_market.{symbol}: {symbol} is not in data.markets ({', '.join(data.markets)})"
+                             f"{suggest(symbol, data.markets)}")
+        for key in keys:
+            if key in OF_THE_SET:
+                raise ValueError(f"data.per_market.{symbol}.{key}: {key} is a key of the whole set; drop it here")
+            if key not in known:
+                raise ValueError(f"data.per_market.{symbol}.{key}: the section data has no such key"
+                                 f"{suggest(key, known)}")
