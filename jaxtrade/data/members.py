@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from jaxtrade.config import RunConfig, changed_config
+from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 
@@ -31,6 +32,7 @@ def member_configs(config: RunConfig) -> tuple[RunConfig, ...]:
 
 def _member(config: RunConfig, symbol: str) -> RunConfig:
     own = dict(config.data.per_market.get(symbol, {}))
+    config = config.model_copy(update={"allocate": AllocateConfig()})  # its keys are about all symbols
     if config.data.folder is not None and "file" not in own:
         own["file"] = str(file_of(Path(config.data.folder), symbol))
     common = config.data.model_dump(mode="json") | {"markets": [], "folder": None, "per_market": {}}

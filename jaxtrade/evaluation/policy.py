@@ -18,11 +18,12 @@ import jax.numpy as jnp
 from pydantic import BaseModel, ValidationError
 
 from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
+from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.config.legacy import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import make_spec
-from jaxtrade.env.tasks.base import action_names
+from jaxtrade.env.layout import action_names, make_spec, symbols_of
+from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
 from jaxtrade.rl.algorithms import first_policy, make_algorithm
@@ -41,24 +42,30 @@ FOLDER = "policy"  # subfolder of a run directory
 LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
 
 
-def observation_schema(env: EnvConfig) -> dict[str, Any]:
-    """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in bars."""
-    spec = make_spec(env)
+def observation_schema(env: EnvConfig, allocate: AllocateConfig = AllocateConfig(), symbols: tuple[str, ...] = ()
+                       ) -> dict[str, Any]:
+    """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in bars.
+
+    allocate, symbols: of `env.task=allocate`; no other task reads them.
+    """
+    spec = make_spec(env, allocate, symbols)
     slots = [{"name": slot.name, "unit": slot.unit, "warm_up": slot.warm_up} for slot in spec.slots]
     return {"scaling": spec.scaling, "size": spec.size, "slots": slots}
 
 
-def action_schema(env: EnvConfig) -> dict[str, Any]:
-    """Names of the actions, in the order of their ids."""
-    return {"names": list(action_names(env))}
+def action_schema(env: EnvConfig, allocate: AllocateConfig = AllocateConfig(), symbols: tuple[str, ...] = ()
+                  ) -> dict[str, Any]:
+    """Names of the actions, in the order of their ids. allocate, symbols: as in `observation_schema`."""
+    return {"names": list(action_names(env, allocate, symbols))}
 
 
-def absent_slots(env: EnvConfig, market: Market) -> list[str]:
+def absent_slots(env: EnvConfig, market: Market | Portfolio, allocate: AllocateConfig = AllocateConfig(),
+                 symbols: tuple[str, ...] = ()) -> list[str]:
     """Names of the slots that are constant in this market: features that need volume, if the bars have none."""
     if market.has_volume:
         return []
     absent = absent_features((*env.features, *context_features(env.task)))
-    return [slot.name for slot in make_spec(env).slots if slot.name.partition("[")[0] in absent]
+    return [name for name in make_spec(env, allocate, symbols).names if name.partition("[")[0] in absent]
 
 
 def digest(part: Mapping[str, Any]) -> str:
@@ -68,25 +75,36 @@ def digest(part: Mapping[str, Any]) -> str:
 
 def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, Any]:
     """The content of `schema.json`. absent: slots that are constant in the training data."""
-    observation, actions = observation_schema(env), action_schema(env)
+    several = (config.allocate, symbols_of(config)) if env.task == TASK else ()
+    observation, actions = observation_schema(env, *several), action_schema(env, *several)
     return {
         "schema_format": FORMAT,
         "observation": observation,
         "observation_sha256": digest(observation),
         "actions": actions,
         "actions_sha256": digest(actions),
-        "absent": absent_slots(env, market),  # a property of the data, not of the layout, so not in the digests
+        "absent": absent_slots(env, market, *several),  # a property of the data, not of the layout, so not in the digests
         "env": env.model_dump(mode="json"),
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),
         # Only the settings of the fusion matter to the policy. The others may contain private data, such as addresses.
         "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
             "kind": "none" if config.advisor.on else "off", "panel": [{"kind": "none"} for _ in config.advisor.panel]},
-        "market": {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
-                   "bar_seconds": market.bars.bar_seconds, "synthetic": market.synthetic},
+        "market": market_schema(market),
+        **({"allocate": config.allocate.model_dump(mode="json")} if env.task == TASK else {}),
         "data_sha256": market.fingerprint,
         "config_sha256": config.digest(),
     }
+
+
+def market_schema(market: Market | Portfolio) -> dict[str, Any]:
+    """What the bundle says about the market that it was trained on."""
+    if isinstance(market, Portfolio):
+        return {"symbol": market.name, "symbols": list(market.symbols), "synthetic": market.synthetic,
+                "tick_size": [str(contract.tick_size) for contract in market.contracts],
+                "bar_seconds": market.bar_seconds}
+    return {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
+            "bar_seconds": market.bars.bar_seconds, "synthetic": market.synthetic}
 
 
 def save_policy_bundle(
@@ -140,7 +158,9 @@ def _check_schema(schema: dict[str, Any], path: Path) -> None:
     if schema.get("schema_format") != FORMAT:
         raise CheckpointError(f"{where}: schema format {schema.get('schema_format')}, this version reads {FORMAT}")
     env = _rebuild(EnvConfig, schema, "env", path)
-    for part, built in (("observation", observation_schema(env)), ("actions", action_schema(env))):
+    several = () if "allocate" not in schema else (
+        _rebuild(AllocateConfig, schema, "allocate", path), tuple(schema["market"]["symbols"]))
+    for part, built in (("observation", observation_schema(env, *several)), ("actions", action_schema(env, *several))):
         if digest(schema[part]) != schema[f"{part}_sha256"]:
             raise CheckpointError(f"{where}: '{part}' does not match its recorded sha256; restore the file")
         if digest(built) != schema[f"{part}_sha256"]:

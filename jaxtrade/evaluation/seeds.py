@@ -13,6 +13,7 @@ from typing import Any
 
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.evaluation.portfolio.result import JointResult
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned
@@ -54,6 +55,9 @@ def _spread(each: list[Any]) -> dict[str, Any]:
 def table(results: Mapping[int, EvaluationResult]) -> str:
     """The console table: statistics of the greedy policy over seeds, and the net profit of each seed."""
     first = next(iter(results.values()))
+    if isinstance(first, JointResult):
+        return "\n\n".join([f"seed {seed}\n{result.table()}" for seed, result in results.items()]
+                           if len(results) > 1 else [first.table()])
     if len(results) == 1:
         return report.table(first)
     figures, sessions = spread(results), len(first.decisions.ids)
@@ -89,8 +93,12 @@ def beaten(results: Mapping[int, EvaluationResult]) -> str:
 
 def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:
     """Plain data for JSON: the statistics, and the evaluation of each seed."""
+    first = next(iter(results.values()))
+    if isinstance(first, JointResult):
+        return {"format": report.FORMAT, "seeds": {str(seed): result.to_json() for seed, result in results.items()}} if (
+            len(results) > 1) else first.to_json()
     if len(results) == 1:
-        return report.to_json(next(iter(results.values())))
+        return report.to_json(first)
     return {"format": report.FORMAT, "agent": POLICY, "spread": spread(results),
             "seeds": {str(seed): report.to_json(result) for seed, result in results.items()}}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 
+from jaxtrade.config.allocate import TASK
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.evaluate import begin_evaluation
 from jaxtrade.evaluation.validation import begin_mean_reward
@@ -29,7 +30,7 @@ def begin_for_run(programs: Programs, setup: Setup, state: PyTree, validation: E
     scores its policy on them.
     """
     policy = jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
-    if validation is not None:
+    if validation is not None and setup.config.env.task != TASK:
         begin_mean_reward(programs, setup.env, validation, setup.splits["validation"], setup.algorithm, policy)
     begin_evaluations(programs, setup, policy.replace(opening=None), setup.evaluation_split())
 
@@ -40,6 +41,8 @@ def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: s
     Does nothing for a run with an advisor, because the advice that an evaluation shows is not known yet, or for a split
     without sessions.
     """
+    if setup.config.env.task == TASK:
+        return  # its programs are few, and compiled when they are needed
     if setup.fusion is None and int(setup.splits[split].count):
         begin_evaluation(programs, setup.env, setup.params, setup.market, setup.splits[split], setup.config,
                          setup.algorithm, policy)

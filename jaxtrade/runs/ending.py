@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.allocate import TASK
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.runs import rundir
 
@@ -27,6 +28,11 @@ def ending(path: Path, folder: Path, results: Mapping[int, EvaluationResult], co
         advisor: the words that chose another advisor than the run's own.
     Raises ConfigError if `path` is not a run's folder.
     """
+    if config.env.task == TASK:
+        yield f"run       {path}"
+        yield f"fills     {folder / 'trades.csv'}"
+        yield f"equity    {folder / 'equity.csv'}"
+        return
     yield f"run       {path}"
     own = (path / "training.png", path / "advice.png")
     found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]

@@ -14,13 +14,14 @@ import numpy as np
 
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.config.allocate import TASK
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import grids, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
 from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import files, machine, rundir
+from jaxtrade.runs import files, joint, machine, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
@@ -119,6 +120,10 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         again: ask about the bars about which an earlier evaluation had no answer in time.
     """
     sessions, config = _held_out(setup, split), setup.config
+    if config.env.task == TASK:
+        alike: Any = joint.evaluate(setup, policies, split, path, folder_of(path, split),
+                                    Screen() if screen is None else screen)
+        return alike
     _, manifest = rundir.read_run(path)
     folder, results = folder_of(path, split, other), {}
     params, known = params_shown(setup, split, None if other else path, tell, again)
@@ -221,6 +226,7 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     progress.phase("loading", "the market and the policy")
     setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
     config, sessions = setup.config, _held_out(setup, split)
+    joint.refuse("--cost-grid, --intrabar-grid", config)
     policy = _load(path, config, _chosen_seed(config, seed))
     agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
     with _keeping(setup, path):
@@ -254,6 +260,7 @@ def replay_run(path: Path, session: str, seed: int | None = None, data: Path | N
     `evaluate_run`. Raises ConfigError if the date is not a session of the run.
     """
     setup, _ = open_run(path, data)
+    joint.refuse("replay", setup.config)
     policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
     split = _split_of(setup, session)
     with _keeping(setup, path):

@@ -12,11 +12,16 @@ import jax
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig
+from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.layout import symbols_of
 from jaxtrade.env.params import make_params
+from jaxtrade.env.portfolio.dynamics import PortfolioEnv
+from jaxtrade.env.portfolio.market import load_portfolio, split_portfolio
+from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.env.summary import summarise
@@ -33,6 +38,9 @@ from jaxtrade.types import Algorithm, LoopState, SessionSet
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
     """The environment of a configuration. It is static and hashable; the data are in `EnvParams` (`make_params`)."""
+    if isinstance(config, RunConfig) and config.env.task == TASK:
+        joint: Any = PortfolioEnv(config.env, config.allocate, symbols_of(config))  # the same `Env`, of several symbols
+        return joint
     return TradingEnv(config.env if isinstance(config, RunConfig) else config)
 
 
@@ -84,10 +92,8 @@ def prepare(config: RunConfig) -> Setup:
 
     Raises ConfigError, DataError.
     """
-    market = load_markets(config)
-    splits = split_sessions(market, config.split)
+    market, splits, params = _joint(config) if config.env.task == TASK else _alone(config)
     env = make_env(config)
-    params = make_params(market, splits["train"], config)
     fusion = make_fusion(config.advisor, config.env)
     if fusion is not None:
         table = empty_table(market.num_bars * config.advisor.advisors)
@@ -97,6 +103,21 @@ def prepare(config: RunConfig) -> Setup:
     algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
                                fusion=fusion)
     return Setup(config, market, splits, env, params, plan, algorithm, fusion)
+
+
+def _alone(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Any]:
+    """Market, splits and training parameters of tasks that hold one symbol at a time."""
+    market = load_markets(config)
+    splits = split_sessions(market, config.split)
+    return market, splits, make_params(market, splits["train"], config)
+
+
+def _joint(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Any]:
+    """The same of `allocate`, a `Portfolio` and `PortfolioParams`. They serve where a run needs a market's sessions and
+    fingerprint, and parameters for the environment of `make_env`."""
+    market = load_portfolio(config)
+    splits = split_portfolio(market, config.split)
+    return market, splits, make_portfolio_params(market, splits["train"], config)
 
 
 def stack_of(config: RunConfig) -> Stack:

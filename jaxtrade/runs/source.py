@@ -9,8 +9,7 @@ import jax
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.contract_file import contract_of
-from jaxtrade.env.observation import make_spec
-from jaxtrade.env.tasks.base import action_names
+from jaxtrade.env.layout import actions_of, spec_of
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
@@ -49,8 +48,8 @@ class Source(NamedTuple):
 
 def layout_of(config: RunConfig) -> Layout:
     """What the arrays of a configuration's policy mean."""
-    spec = make_spec(config.env)
-    return Layout(spec.names, action_names(config.env), spec.scaling, config.network)
+    spec = spec_of(config)
+    return Layout(spec.names, actions_of(config), spec.scaling, config.network)
 
 
 def load_source(path: Path) -> Source:

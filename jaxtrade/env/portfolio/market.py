@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.config import RunConfig
-from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.config import RunConfig, SplitConfig
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.members import member_configs
+from jaxtrade.data.splits import session_set, split_ids
 from jaxtrade.env.portfolio.state import JointMarket
 from jaxtrade.errors import DataError
 from jaxtrade.text import several, short_repr
-from jaxtrade.types import Quotes, SessionTable, TickValue
+from jaxtrade.types import Quotes, SessionSet, SessionTable, TickValue
 
 PRICES = ("open", "high", "low", "close")
 
@@ -53,6 +53,16 @@ class Portfolio:
     def contract(self) -> Joint:
         """A name for all symbols together: EURUSD-USDJPY."""
         return Joint("-".join(self.symbols))
+
+    @property
+    def name(self) -> str:
+        """The same name, as `data.market.Market.name`."""
+        return self.contract.symbol
+
+    @property
+    def num_bars(self) -> int:
+        """T, the number of shared bars."""
+        return len(self.times)
 
     @property
     def contracts(self) -> tuple[Contract, ...]:
@@ -98,8 +108,16 @@ class _Rows(NamedTuple):
 
 def load_portfolio(config: RunConfig) -> Portfolio:
     """Load each symbol of `data.markets` onto the device, and join them. Raises ConfigError, DataError."""
-    alone = config.model_copy(update={"allocate": AllocateConfig()})  # its keys are about all symbols
-    return join_markets([load_market(member) for member in member_configs(alone)])
+    return join_markets([load_market(member) for member in member_configs(config)])
+
+
+def split_portfolio(market: Portfolio, config: SplitConfig) -> dict[str, SessionSet]:
+    """SessionSets `train`, `validation`, `test` and `all` of the sessions that all symbols share, in time order.
+
+    Raises ConfigError as `data.splits.split_ids`.
+    """
+    ids = split_ids(market.num_sessions, config)
+    return {name: session_set(rows, market.num_sessions) for name, rows in ids.items()}
 
 
 def join_markets(members: Sequence[Market]) -> Portfolio:
