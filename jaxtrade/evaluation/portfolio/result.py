@@ -26,7 +26,7 @@ from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
 from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
 from jaxtrade.evaluation.trades import write_csv
 from jaxtrade.storage.staged import staged
-from jaxtrade.text import aligned, several, short_repr
+from jaxtrade.text import aligned, in_dollars, several, short_repr
 from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class JointResult:
         net = first.strategy_figures["net_profit"]
         rivals = [each for each in others if each.name != "sampled"]
         beaten = [each.name for each in rivals if net > each.strategy_figures["net_profit"]]
-        made = f"made ${net:,.2f} after costs" if first.strategy_figures["orders"] else "never traded"
-        return f"{first.name} {made}: more than {', '.join(beaten) if beaten else 'none'} of " \
-               f"{', '.join(each.name for each in rivals)}"
+        made = f"made {in_dollars(net)} after costs" if first.strategy_figures["orders"] else "never traded"
+        known = ", ".join(each.name for each in rivals)
+        return f"{first.name} {made}: more than {', '.join(beaten) or 'none'} of {known}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
@@ -209,7 +209,7 @@ def _labels(market: Portfolio, decisions: DecisionBars, trained_on: SessionSet |
     if market.synthetic:
         yield "synthetic: these bars were generated, no market ever traded them"
     if not market.has_volume:
-        yield "without volume in every symbol, volume features are constant"
+        yield "bars without volume: the volume features of their symbols are constant"
 
 
 def _time(seconds: int) -> str:
