@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from jaxtrade.config.base import Section, Widths
-
-if TYPE_CHECKING:
-    from jaxtrade.config.run import RunConfig
 
 TASK = "allocate"
 DUAL = 2  # symbols of the preset `dual_26`
@@ -50,8 +47,11 @@ class AllocateConfig(Section, frozen=True):
         return self
 
 
-def check_allocate(config: RunConfig) -> None:
-    """What must hold between `allocate` and the other sections. Raises ValueError, which pydantic expects."""
+def check_allocate(config: Any) -> None:
+    """What must hold between `allocate` and the other sections. Raises ValueError, which pydantic expects.
+
+    config: a `RunConfig`, which imports this module.
+    """
     if config.env.task != TASK:
         if config.allocate != AllocateConfig():
             raise ValueError(f"keys of allocate need env.task={TASK}, found {config.env.task}: leave them out, or set "
@@ -70,7 +70,7 @@ def check_allocate(config: RunConfig) -> None:
     _refuse(config)
 
 
-def _refuse(config: RunConfig) -> None:
+def _refuse(config: Any) -> None:
     """Refuse keys that other tasks have and this one has no meaning for."""
     env, fresh = config.env, type(config.env)()
     keys = {"env.fill": "orders fill at the next open", "env.mark": "the floors are tested inside the bar",

@@ -19,7 +19,6 @@ from jaxtrade.data.features.indicators import true_range_sum, true_ranges
 from jaxtrade.data.features.rolling import cumulative_sum, highest, lowest, sample_std, smooth, sum_of_last
 from jaxtrade.data.features.schema import (
     GROWTH_BARS,
-    RETURN_BARS,
     RSI_BARS,
     SESSION_MINUTES,
     TRUE_RANGES,
@@ -157,7 +156,7 @@ _COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
     **{f"session_{name}": _session_flag for name in (*SESSION_MINUTES, "closed")},
     "volume_ratio_5min": lambda bars, _: indicators.volume_ratio(bars.volume, 5),
     "volume_ratio_20min": lambda bars, _: indicators.volume_ratio(bars.volume, 20),
-    **{f"return_{n}": lambda bars, _, n=n: indicators.returns(bars.close, n) for n in RETURN_BARS},
+    **{f"return_{n}": lambda bars, _, n=n: indicators.returns(bars.close, n) for n in (1, 5, 15)},
     "bollinger_position": lambda bars, _: indicators.bollinger_position(bars.close),
     "time_of_day": lambda bars, _: bars.minute / 1440.0,
     "support_20": lambda bars, _: lowest(bars.low, 20),
