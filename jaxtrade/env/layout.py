@@ -23,21 +23,25 @@ def symbols_of(config: RunConfig) -> tuple[str, ...]:
 
 def spec_of(config: RunConfig) -> ObservationSpec:
     """The slots of the observation."""
-    return make_spec(config.env, config.allocate, symbols_of(config)) if config.env.task == TASK else (
-        observation.make_spec(config.env))
+    return make_spec(config.env, config.allocate, symbols_of(config))
 
 
 def actions_of(config: RunConfig) -> tuple[str, ...]:
     """Names of the actions, in the order of their ids."""
-    return action_names(config.env, config.allocate, symbols_of(config)) if config.env.task == TASK else (
-        base.action_names(config.env))
+    return action_names(config.env, config.allocate, symbols_of(config))
 
 
-def make_spec(env: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]) -> ObservationSpec:
-    """The slots of the observation; `allocate` and `symbols` matter to that task alone."""
-    return joint.make_spec(env, allocate, symbols) if env.task == TASK else observation.make_spec(env)
+def make_spec(env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
+              ) -> ObservationSpec:
+    """The slots of the observation. allocate, symbols: needed by that task alone."""
+    if env.task != TASK:
+        return observation.make_spec(env)
+    return joint.make_spec(env, AllocateConfig() if allocate is None else allocate, symbols)
 
 
-def action_names(env: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of the actions, in the order of their ids; `allocate` and `symbols` matter to that task alone."""
-    return table.names(allocate, symbols) if env.task == TASK else base.action_names(env)
+def action_names(env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
+                 ) -> tuple[str, ...]:
+    """Names of the actions, in the order of their ids. allocate, symbols: needed by that task alone."""
+    if env.task != TASK:
+        return base.action_names(env)
+    return table.names(AllocateConfig() if allocate is None else allocate, symbols)

@@ -128,7 +128,7 @@ def begin_evaluation(
     params = params.replace(sessions=sessions)
     for agent in standard_agents(env, market, config, algorithm, policy):
         begin_backtest(programs, env, agent, params, decisions)
-    programs.also(lambda: _key_of(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
+    programs.also(lambda: agent_key(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
     programs.also(style.load)
 
 

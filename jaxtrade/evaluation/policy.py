@@ -42,7 +42,7 @@ FOLDER = "policy"  # subfolder of a run directory
 LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
 
 
-def observation_schema(env: EnvConfig, allocate: AllocateConfig = AllocateConfig(), symbols: tuple[str, ...] = ()
+def observation_schema(env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
                        ) -> dict[str, Any]:
     """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in bars.
 
@@ -53,13 +53,13 @@ def observation_schema(env: EnvConfig, allocate: AllocateConfig = AllocateConfig
     return {"scaling": spec.scaling, "size": spec.size, "slots": slots}
 
 
-def action_schema(env: EnvConfig, allocate: AllocateConfig = AllocateConfig(), symbols: tuple[str, ...] = ()
+def action_schema(env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
                   ) -> dict[str, Any]:
     """Names of the actions, in the order of their ids. allocate, symbols: as in `observation_schema`."""
     return {"names": list(action_names(env, allocate, symbols))}
 
 
-def absent_slots(env: EnvConfig, market: Market | Portfolio, allocate: AllocateConfig = AllocateConfig(),
+def absent_slots(env: EnvConfig, market: Market | Portfolio, allocate: AllocateConfig | None = None,
                  symbols: tuple[str, ...] = ()) -> list[str]:
     """Names of the slots that are constant in this market: features that need volume, if the bars have none."""
     if market.has_volume:
@@ -83,7 +83,8 @@ def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, 
         "observation_sha256": digest(observation),
         "actions": actions,
         "actions_sha256": digest(actions),
-        "absent": absent_slots(env, market, *several),  # a property of the data, not of the layout, so not in the digests
+        # A property of the data, not of the layout, so not in the digests.
+        "absent": absent_slots(env, market, *several),
         "env": env.model_dump(mode="json"),
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),

@@ -56,8 +56,8 @@ def table(results: Mapping[int, EvaluationResult]) -> str:
     """The console table: statistics of the greedy policy over seeds, and the net profit of each seed."""
     first = next(iter(results.values()))
     if isinstance(first, JointResult):
-        return "\n\n".join([f"seed {seed}\n{result.table()}" for seed, result in results.items()]
-                           if len(results) > 1 else [first.table()])
+        tables = [f"seed {seed}\n{result.table()}" for seed, result in results.items()]
+        return first.table() if len(results) == 1 else "\n\n".join(tables)
     if len(results) == 1:
         return report.table(first)
     figures, sessions = spread(results), len(first.decisions.ids)
@@ -95,8 +95,9 @@ def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:
     """Plain data for JSON: the statistics, and the evaluation of each seed."""
     first = next(iter(results.values()))
     if isinstance(first, JointResult):
-        return {"format": report.FORMAT, "seeds": {str(seed): result.to_json() for seed, result in results.items()}} if (
-            len(results) > 1) else first.to_json()
+        if len(results) == 1:
+            return first.to_json()
+        return {"format": report.FORMAT, "seeds": {str(seed): each.to_json() for seed, each in results.items()}}
     if len(results) == 1:
         return report.to_json(first)
     return {"format": report.FORMAT, "agent": POLICY, "spread": spread(results),

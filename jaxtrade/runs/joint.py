@@ -23,8 +23,8 @@ def opening_lines(setup: Setup) -> Iterator[str]:
         yield (f"bars of {member.contract.symbol} are SYNTHETIC: generated, never traded" if member.synthetic else
                f"bars: {member.bars.source} ({member.contract.symbol}, real)")
     counts = {name: int(split.count) for name, split in setup.splits.items()}
-    yield (f"{several(market.num_sessions, 'shared session')}, {market.num_bars:,} shared bars; train {counts['train']}, "
-           f"validation {counts['validation']}, test {counts['test']}; task allocate "
+    yield (f"{several(market.num_sessions, 'shared session')}, {market.num_bars:,} shared bars; train "
+           f"{counts['train']}, validation {counts['validation']}, test {counts['test']}; task allocate "
            f"({setup.config.allocate.actions}), {setup.env.observation_size} observations, {setup.env.num_actions} "
            f"actions, account {setup.config.account.preset}")
     yield from (f"note: {note}" for note in market.notes)

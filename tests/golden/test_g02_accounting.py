@@ -5,6 +5,8 @@ Here equity is cash plus holdings at every step, whatever is bought, sold short,
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -45,5 +47,5 @@ def test_equity_is_cash_plus_holdings_at_each_step(engine: str, seed: int) -> No
     steps = play(engine, bars, wants, commission=2_080, slippage=1)
     assert [step.equity for step in steps] == ledger(steps, [[row[3] for row in rows] for rows in bars])
     assert steps[-1].quantity == [0] * symbols
-    turned = sum({np.sign(a[0]), np.sign(b[0])} == {-1, 1} for a, b in zip(wants, wants[1:], strict=False))
+    turned = sum({np.sign(a[0]), np.sign(b[0])} == {-1, 1} for a, b in itertools.pairwise(wants))
     assert turned > 5

@@ -168,8 +168,7 @@ _run = jax.jit(_play, static_argnums=(0, 3), compiler_options={"xla_backend_opti
 
 
 def compare(trace: Trace, shared: Shared, settings: Settings) -> dict[str, int]:
-    """Play the trace's actions in the oracle; every figure of every step must be equal. Returns counts of what happened.
-    """
+    """Play the trace's actions in the oracle; every figure of every step must be equal. Returns counts of events."""
     trace = jax.tree.map(np.asarray, trace)
     oracle, counts = PortfolioOracle(shared, settings), dict.fromkeys((*ENDS, "liquidation", "breach", "illegal",
                                                                        "orders"), 0)

@@ -188,7 +188,8 @@ _SEED = {
         FeatureSpec("double_bottom", "fraction", 40, "0.7 if A > 1.01 B and D/M < 0.02, else 0; A = lowest low of the "
                     "last 20 bars, B = of the 20 before them, D and M as in double_top. This is a rise from a lower "
                     "bottom, not a double bottom; it is RL-Trainer's formula"),
-        *(FeatureSpec(f"return_{n}", "share", n + 1, f"close / close {n} bars ago - 1", source="textbook") for n in (1, 5, 15)),
+        *(FeatureSpec(f"return_{n}", "share", n + 1, f"close / close {n} bars ago - 1", source="textbook")
+          for n in (1, 5, 15)),
         FeatureSpec("bollinger_position", "fraction", 20, "(close - M)/(2 D), M and D as in double_top; 0 if D = 0"),
         FeatureSpec("time_of_day", "fraction", 1, "minute of the exchange day of the open stamp / 1440"),
         FeatureSpec("breakout_signal", "fraction", 21, "1 if close > 1.002 H, else 0; H = highest high of the 20 bars "

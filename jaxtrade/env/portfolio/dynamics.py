@@ -213,9 +213,9 @@ class PortfolioEnv:
         over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
         going_on = select(over & ~done, next_session(moved, params), moved)
         truncated = is_truncation(end)
-        return going_on, Outcome(final_ref=self.ref(going_on, params), reward=total(terms), terminated=done & ~truncated,
-                                 truncated=truncated,
-                                 info=StepInfo(alike[2], moved.stats, moved.account.equity, end, terms, illegal))
+        return going_on, Outcome(
+            final_ref=self.ref(going_on, params), reward=total(terms), terminated=done & ~truncated,
+            truncated=truncated, info=StepInfo(alike[2], moved.stats, moved.account.equity, end, terms, illegal))
 
     def step(self, key: Array, state: PortfolioState, action: Array, params: PortfolioParams
              ) -> tuple[PortfolioState, ObservationRef, Outcome[ObservationRef]]:

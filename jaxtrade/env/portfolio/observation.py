@@ -67,8 +67,9 @@ def make_ref(allocate: AllocateConfig, state: PortfolioState, mask: Array, param
         room = jnp.where(floor == rules.NO_FLOOR, NO_LEVEL, state.account.equity - floor)
         account = AccountNow(state.account.equity, room, market.bars_to_flat[state.row], wait(state, params),
                              trades_left(state, params))
-    return ObservationRef(row=market.rows[state.row], legs=jnp.stack([legs.quantity, entry, -none, none, bars], axis=-1),
-                          account=account, legal=bits_of(mask), aux=None, num_actions=mask.shape[-1])
+    shown = jnp.stack([legs.quantity, entry, -none, none, bars], axis=-1)
+    return ObservationRef(row=market.rows[state.row], legs=shown, account=account, legal=bits_of(mask), aux=None,
+                          num_actions=mask.shape[-1])
 
 
 def observe(config: EnvConfig, allocate: AllocateConfig, ref: ObservationRef, params: PortfolioParams) -> Array:

@@ -71,15 +71,16 @@ def _check(market: Portfolio, config: RunConfig) -> None:
     far = max(int((side["high"] - side["open"]).max()) for side in (bid, ask))
     far = max(far, *(int((side["open"] - side["low"]).max()) for side in (bid, ask)))
     if far > FARTHEST:
-        raise ConfigError(f"data.markets: a bar moves {far:,} ticks from its open, more than {FARTHEST:,} (int32); give "
-                          "shorter bars, or a coarser tick_size in the contract file")
+        raise ConfigError(f"data.markets: a bar moves {far:,} ticks from its open, more than {FARTHEST:,} (int32); "
+                          "give shorter bars, or a coarser tick_size in the contract file")
     slip = np.array([contract.under(config).slippage_ticks for contract in market.contracts])
     price = np.maximum(np.abs(ask["high"]), np.abs(bid["low"])).max(axis=0) + slip
     value = held * price * _tick_mills(market)  # of a position of the most units
     if (held * price).max() >= 2 * OFF or 4 * int(value.sum()) >= 2 * OFF:
         worst = market.symbols[int(np.argmax(value))]
-        raise ConfigError(f"allocate: positions of {held.tolist()} contracts are worth up to ${int(value.sum()) // 1000:,}"
-                          f" ({worst} most); twice both sides must stay below ${2 * OFF // 1000:,} (int32 mills): {keys}")
+        raise ConfigError(f"allocate: positions of {held.tolist()} contracts are worth up to "
+                          f"${int(value.sum()) // 1000:,} ({worst} most), and four times that must stay below "
+                          f"${2 * OFF // 1000:,} (int32 mills): {keys}")
     base = whole_mills(config.allocate.impact_base, "allocate.impact_base")
     if config.allocate.impact_bp and int(value.max()) > MOST_BASES * base:
         raise ConfigError(f"allocate.impact_base = {config.allocate.impact_base:g}: a position is worth up to "

@@ -92,6 +92,6 @@ def portfolio_weights(config: RewardConfig) -> dict[str, float]:
     """Term -> weight for several symbols. Raises ConfigError for a term that needs a single leg."""
     weights = resolve_reward(config)
     if other := [name for name in weights if name not in (*SHARED, *JOINT)]:
-        raise ConfigError(f"reward: {', '.join(other)}: of a position with stop and target, which env.task=allocate does "
-                          f"not have; choose from {', '.join((*SHARED, *JOINT))}, or another reward.preset")
+        raise ConfigError(f"reward: {', '.join(other)}: of a position with stop and target, which env.task=allocate "
+                          f"does not have; choose from {', '.join((*SHARED, *JOINT))}, or another reward.preset")
     return weights

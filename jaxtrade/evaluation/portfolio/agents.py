@@ -113,7 +113,8 @@ def joint_agents(env: PortfolioEnv, market: Portfolio, params: PortfolioParams, 
     fast, slow = config.evaluation.sma_fast, config.evaluation.sma_slow
     # Averages of each symbol's own closes, read at its row of the shared bar.
     rows = np.asarray(params.market.rows)
-    signs = np.stack([sma_signs(member.data, fast, slow)[rows[:, s]] for s, member in enumerate(market.members)], axis=1)
+    signs = np.stack([sma_signs(member.data, fast, slow)[rows[:, s]] for s, member in enumerate(market.members)],
+                     axis=1)
     units = position_of(env, market, int(params.account.max_contracts))
     about = {"flat": "never trades", "random": "uniform over the legal actions",
              "buy_hold": "buys every symbol, equally many units, at each session's first decision bar; out at the flat "

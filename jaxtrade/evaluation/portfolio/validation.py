@@ -23,6 +23,7 @@ def mean_reward(env: PortfolioEnv, params: Any, sessions: SessionSet, algorithm:
     key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
     scores = []
     for policy in policies:
-        agent = JointAgent("greedy", PolicyAct(env, algorithm.act, False), (policy, algorithm.carry), "", forget_episode)
+        act = PolicyAct(env, algorithm.act, False)
+        agent = JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
         scores.append(backtest(env, agent, params, decisions, True, key).reward.sum(dtype=np.float64))
     return float(np.mean(scores)) / len(decisions.ids)
