@@ -75,7 +75,7 @@ def digest(part: Mapping[str, Any]) -> str:
 
 def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, Any]:
     """The content of `schema.json`. absent: slots that are constant in the training data."""
-    several = (config.allocate, symbols_of(config)) if env.task == TASK else ()
+    several: tuple[Any, ...] = (config.allocate, symbols_of(config)) if env.task == TASK else ()
     observation, actions = observation_schema(env, *several), action_schema(env, *several)
     return {
         "schema_format": FORMAT,
@@ -159,7 +159,7 @@ def _check_schema(schema: dict[str, Any], path: Path) -> None:
     if schema.get("schema_format") != FORMAT:
         raise CheckpointError(f"{where}: schema format {schema.get('schema_format')}, this version reads {FORMAT}")
     env = _rebuild(EnvConfig, schema, "env", path)
-    several = () if "allocate" not in schema else (
+    several: tuple[Any, ...] = () if "allocate" not in schema else (
         _rebuild(AllocateConfig, schema, "allocate", path), tuple(schema["market"]["symbols"]))
     for part, built in (("observation", observation_schema(env, *several)), ("actions", action_schema(env, *several))):
         if digest(schema[part]) != schema[f"{part}_sha256"]:
