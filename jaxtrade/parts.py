@@ -11,7 +11,7 @@ from jaxtrade.registry import Registry
 
 # The types of the parts live above this module: `env.tasks.base.Task`, `rl.algorithms.Learner`,
 # `networks.heads.Network` (what makes one), `data.features.columns.Feature`, `advisor.host.registry.AdvisorKind`,
-# `evaluation.report.Section`, `env.rewards.Term`.
+# `evaluation.report.Section`, `env.rewards.Term`, `env.sampler.Sampler`.
 TASKS: Registry[Any] = Registry("task", {
     "entry": "jaxtrade.env.tasks.entry:ENTRY",
     "manage": "jaxtrade.env.tasks.manage:MANAGE",
@@ -25,6 +25,8 @@ CONTEXTS: Registry[tuple[str, ...]] = Registry("context", {
     "allocate": "jaxtrade.data.features.dual:DUAL_FEATURES",
 })
 
+SAMPLERS: Registry[Any] = Registry("sampler", {name: f"jaxtrade.env.sampler:{name}" for name in (
+    "uniform", "balanced", "round_robin", "prioritised")})
 LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER"})
 NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",
                                                "gru": "jaxtrade.networks.heads:make_actor_critic"})

@@ -58,8 +58,9 @@ def _data(args: argparse.Namespace) -> int:
     config = resolve(args, training=False)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market
+    from jaxtrade.data.members import member_configs
 
-    print(describe_text(load_market(config), config))
+    print("\n\n".join(describe_text(load_market(member), member) for member in member_configs(config)))
     return 0
 
 

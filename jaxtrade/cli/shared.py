@@ -190,6 +190,8 @@ def completed(chosen: RunConfig, args: argparse.Namespace, own_files: bool = Fal
 def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     """The configuration with the paths from flags. Raises ConfigError if a file is needed and none is given."""
     paths = {"file": args.data, "seconds": args.seconds, "quotes": args.quotes, "contract": args.contract}
+    _check_set(chosen, {"market": args.market, "data": args.data, "seconds": args.seconds, "quotes": args.quotes,
+                        "contract": args.contract})
     # Paths are set directly and not as overrides, because YAML could misread them.
     chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
     _check_market(chosen, args)
@@ -197,11 +199,20 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
         from jaxtrade.data.contract_file import load_contract
 
         chosen = _with_data(chosen, {"market": load_contract(chosen.data.contract).symbol})
-    if chosen.data.source == "file" and chosen.data.file is None:
+    if chosen.data.source == "file" and chosen.data.file is None and not chosen.data.markets:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
-    if chosen.env.intrabar == "path" and chosen.data.seconds is None:
+    if chosen.env.intrabar == "path" and chosen.data.seconds is None and not chosen.data.markets:
         raise ConfigError("env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds")
     return chosen
+
+
+def _check_set(chosen: RunConfig, flags: Mapping[str, object]) -> None:
+    """Raise ConfigError if a flag about one symbol meets a configuration that names several."""
+    symbols = chosen.data.markets
+    given = [f"--{name}" for name, value in flags.items() if value is not None]
+    if symbols and given:
+        raise ConfigError(f"{', '.join(given)}: the configuration names the symbols {', '.join(symbols)} "
+                          "(data.markets); drop the flag, or give --set data.markets=[] too for one symbol")
 
 
 def _check_market(chosen: RunConfig, args: argparse.Namespace) -> None:

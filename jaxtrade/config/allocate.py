@@ -87,6 +87,9 @@ def _refuse(config: Any) -> None:
     if config.advisor.on:
         raise ValueError(f"advisor.kind={config.advisor.kind}: not with env.task={TASK}, because no advisor knows "
                          "several symbols; set advisor.kind=off")
+    if config.sampler != type(config.sampler)():
+        raise ValueError(f"sampler: not with env.task={TASK}, which holds all symbols in every episode; leave the "
+                         "section out")
     if config.stages.forces_starts:
         raise ValueError(f"stages.forced_start={config.stages.forced_start:g}: not with env.task={TASK}, whose "
                          "episodes start flat; set it to 0")

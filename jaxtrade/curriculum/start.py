@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxtrade.data.splits import session_set
+from jaxtrade.data.splits import sessions_of
 from jaxtrade.evaluation.agents import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.result import AgentResult
@@ -29,7 +29,10 @@ def common_sessions(setups: list[Setup], split: str = "validation") -> list[np.n
         sessions, held = setup.market.data.sessions, setup.splits[split]
         ids = np.asarray(held.ids)[: int(held.count)]
         lengths = np.asarray(sessions.last)[ids] - np.asarray(sessions.first)[ids]
-        return {setup.market.trade_dates[i]: (int(i), int(length)) for i, length in zip(ids, lengths, strict=True)}
+        symbols = np.repeat([member.contract.symbol for member in setup.market.members],
+                            [member.num_sessions for member in setup.market.members])
+        return {(symbols[i], setup.market.trade_dates[i]): (int(i), int(length))
+                for i, length in zip(ids, lengths, strict=True)}
 
     found = [spans(setup) for setup in setups]
     dates = [date for date, (_, length) in found[0].items()
@@ -38,7 +41,7 @@ def common_sessions(setups: list[Setup], split: str = "validation") -> list[np.n
 
 
 def _results(setup: Setup, agents: list[Agent], ids: np.ndarray) -> dict[str, AgentResult]:
-    result = evaluate(setup.env, setup.params, setup.market, session_set(ids, setup.market.num_sessions), setup.config,
+    result = evaluate(setup.env, setup.params, setup.market, sessions_of(setup.market, ids), setup.config,
                       agents=agents)
     return {agent.name: agent for agent in result.agents}
 

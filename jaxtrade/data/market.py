@@ -38,6 +38,7 @@ from jaxtrade.data.features.table import float_table
 from jaxtrade.data.features.view import host_view, price_base
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
+from jaxtrade.data.members import member_configs
 from jaxtrade.data.memory import release_memory
 from jaxtrade.data.prepared import HostMarket, Tell, keep, restored, shelf_of
 from jaxtrade.data.read.bars import Bars
@@ -106,13 +107,18 @@ def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
     """Load the market of a run onto the device, from its files or from what an earlier start prepared of them.
 
     tell: receives a line if a prepared market is damaged or cannot be kept; by default it is printed on stderr. Raises
-    ConfigError or DataError.
+    ConfigError (also for a set of symbols, see `market_set.load_markets`) or DataError.
     """
-    return market_of(load_host(config, tell), config)
+    configs = member_configs(config)
+    if len(configs) != 1:
+        raise ConfigError(f"data.markets names {len(configs)} symbols ({', '.join(config.data.markets)}), and only one "
+                          "is read here; name one of them (data.markets=[], data.market=SYMBOL; in Python, "
+                          "load_markets reads them all)")
+    return market_of(load_host(configs[0], tell), configs[0])
 
 
 def load_host(config: RunConfig, tell: Tell | None = None) -> HostMarket:
-    """The part of `load_market` that does not need the device, with the same arguments and errors."""
+    """The part of `load_market` for one symbol (`members.member_configs`) that does not need the device."""
     tell = tell or _print_note
     require_seconds(config, config.data.seconds is not None)
     contract = contract_of(config.data)

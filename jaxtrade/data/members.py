@@ -21,8 +21,8 @@ def member_configs(config: RunConfig) -> tuple[RunConfig, ...]:
     With `data.folder`, a symbol's file is the one that is named after it, unless `data.per_market` names another.
 
     Raises:
-        ConfigError: an unknown symbol, a value that `data.per_market` may not have, a contract of another symbol, or
-            several files for one symbol.
+        ConfigError: an unknown symbol, a symbol without a file, a value that `data.per_market` may not have, a contract
+            of another symbol, or several files for one symbol.
         DataError: no such folder, or no file for a symbol.
     """
     if not config.data.markets:
@@ -43,6 +43,9 @@ def _member(config: RunConfig, symbol: str) -> RunConfig:
         raise ConfigError(f"data.per_market.{symbol}: {'; '.join(text for _, text in error.faults)}") from None
     except ConfigError as error:
         raise ConfigError(str(error).replace("data.market = ", "data.markets: ", 1)) from None
+    if member.data.source == "file" and member.data.file is None:
+        raise ConfigError(f"data.source = file: no file is given for {symbol}; name a folder in data.folder, or the "
+                          f"file in data.per_market, e.g. {{{symbol}: {{file: FILE}}}}")
     if found != symbol:
         raise ConfigError(f"data.per_market.{symbol}.contract = {member.data.contract}: its symbol is {found}; name "
                           f"{found} in data.markets, or give the contract of {symbol}")

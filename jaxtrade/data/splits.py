@@ -58,7 +58,8 @@ def shared_dates(dates: np.ndarray, symbols: np.ndarray) -> np.ndarray:
 def split_ids_by_date(dates: np.ndarray, symbols: np.ndarray, config: SplitConfig) -> dict[str, np.ndarray]:
     """Rows of `train`, `validation`, `test` and `all` of the session table of several symbols, int64 each.
 
-    Held-out blocks are the last dates of those that all symbols share, so each symbol has as many held-out sessions.
+    Held-out blocks are the last dates of those that all symbols share, so each symbol has as many held-out sessions,
+    and at least one for training.
     Sessions from the first date that is held out (or embargoed) on are not trained on, whether their date is shared or
     not. Sessions after the last shared date belong to no split.
 
@@ -80,20 +81,18 @@ def split_ids_by_date(dates: np.ndarray, symbols: np.ndarray, config: SplitConfi
     return found
 
 
+def sessions_of(market: Market | MarketSet, ids: np.ndarray) -> SessionSet:
+    """A SessionSet of some rows of a market's session table, in increasing order."""
+    symbols = None if isinstance(market, Market) else market.session_symbols
+    return session_set(ids, market.num_sessions, symbols)
+
+
 def split_sessions(market: Market | MarketSet, config: SplitConfig) -> dict[str, SessionSet]:
     """SessionSets `train`, `validation`, `test` and `all` of a market, in time order; of a set, in the order of its
     symbols and then of time.
 
     Raises ConfigError as `split_ids` does, or as `split_ids_by_date` does for a set.
     """
-    if isinstance(market, Market):
-        ids = split_ids(market.num_sessions, config)
-        return {name: session_set(rows, market.num_sessions) for name, rows in ids.items()}
-    symbols = market.session_symbols
-    found = split_ids_by_date(market.trade_dates, symbols, config)
-    for number, member in enumerate(market.members):
-        if not np.any(symbols[found["train"]] == number):
-            raise ConfigError(f"data.markets: {member.contract.symbol} has no training session: its sessions begin on "
-                              f"{member.trade_dates[0]}, after the last date that is trained on; hold out fewer "
-                              "sessions, or leave it out")
-    return {name: session_set(rows, market.num_sessions, symbols) for name, rows in found.items()}
+    ids = split_ids(market.num_sessions, config) if isinstance(market, Market) else split_ids_by_date(
+        market.trade_dates, market.session_symbols, config)
+    return {name: sessions_of(market, rows) for name, rows in ids.items()}

@@ -112,6 +112,7 @@ class TradingEnv:
     """
 
     config: EnvConfig
+    sampler: str = "uniform"
 
     def __repr__(self) -> str:
         return short_repr("TradingEnv", f"task={self.config.task}", f"{self.observation_size} observations",
@@ -224,7 +225,8 @@ class TradingEnv:
         return self._begin(state.seed, state.episode + 1, params)
 
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
-        state = start_drawn(params, seed, episode, self.config.random_start).replace(record=self.new_record())
+        state = start_drawn(params, seed, episode, self.config.random_start, self.sampler)
+        state = state.replace(record=self.new_record())
         if params.forced_start is None:
             return state
         return forced_entry(self.config, state, params.forced_start, rules.of_symbol(params, state.row))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import chex
 import jax.numpy as jnp
 
 from jaxtrade.env import rules
@@ -17,6 +18,7 @@ from jaxtrade.env.state import (
     Event,
     Position,
 )
+from jaxtrade.parts import SAMPLERS
 from jaxtrade.types import Array
 
 
@@ -132,12 +134,15 @@ def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Arra
     )
 
 
-def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool) -> EnvState:
-    """The start of episode number `episode`: a random session of the split.
+def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool,
+                sampler: str = "uniform") -> EnvState:
+    """The start of episode number `episode`: a session of the split that the sampler draws (`env.sampler`).
 
     The row is a random decision bar of the session if `random_row`, else its first one.
     """
-    slot = below(draw(seed, episode, 1), params.sessions.count)
+    slot = SAMPLERS[sampler](params.symbol_weights, seed, episode, params.sessions)
+    chex.assert_shape(slot, (), custom_message=f"sampler '{sampler}'")
+    chex.assert_type(slot, jnp.int32, custom_message=f"sampler '{sampler}'")
     session = params.sessions.ids[slot]
     first, last = params.market.sessions.first[session], params.market.sessions.last[session]
     row = first + below(draw(seed, episode, 2), last - first + 1) if random_row else first

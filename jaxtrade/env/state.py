@@ -281,6 +281,7 @@ class EnvParams(struct.PyTreeNode):
     traced. episode_sessions: int32[] sessions per episode. max_steps: int32[] step limit of an episode, 0 for none.
     forced_start: float32[] probability that a drawn episode starts in a position. None (static) in evaluation, and in
     training without this stage. advice: an advisor's advice on the bars. None (static) without an advisor.
+    symbol_weights: float32[M], the share of each symbol that the learner wants. None (static) without such shares.
     """
 
     market: MarketData
@@ -293,6 +294,7 @@ class EnvParams(struct.PyTreeNode):
     max_steps: Array
     forced_start: Array | None = None
     advice: AdviceView | None = None
+    symbol_weights: Array | None = None
 
     def __repr__(self) -> str:
         """Shapes only: the leaves may be of any type, as inside of jit."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.config.accounts import check_account
-from jaxtrade.data.market import load_market
+from jaxtrade.data.market_set import load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -37,11 +37,11 @@ def load_world(config: RunConfig | str = "quickstart", overrides: Iterable[str] 
         raise ConfigError("overrides apply to the name of a configuration, not to a RunConfig: give them to "
                           "load_config")
     check_account(config.account)
-    market = load_market(config)
+    market = load_markets(config)
     splits = split_sessions(market, config.split)
     if split not in splits:
         raise ConfigError(f"split '{split}': there are {', '.join(splits)}")
     if not int(splits[split].count):
         raise ConfigError(f"split '{split}': this configuration holds no sessions out for it "
                           f"(split.{split}_sessions = 0)")
-    return TradingEnv(config.env), make_params(market, splits[split], config)
+    return TradingEnv(config.env, config.sampler.kind), make_params(market, splits[split], config)

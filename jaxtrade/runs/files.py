@@ -17,6 +17,7 @@ from typing import Any
 
 from jaxtrade.advisor.host.context.choosing import files_of
 from jaxtrade.config import RunConfig, find_file
+from jaxtrade.data.members import member_configs
 from jaxtrade.errors import ConfigError, DataError
 
 FILES = "files"  # in a manifest
@@ -26,9 +27,12 @@ _FLAGS = {"data.file": "--data"}
 
 def named(config: RunConfig) -> dict[str, str]:
     """Key -> path of every file that a configuration names, as it names it."""
-    found = {f"data.{key}": path for key, path in config.data.files.items()}
-    if config.data.contract is not None:
-        found["data.contract"] = config.data.contract
+    found = {}
+    for member in member_configs(config):
+        prefix = f"data.per_market.{member.data.market}." if config.data.markets else "data."
+        found |= {f"{prefix}{key}": path for key, path in member.data.files.items()}
+        if member.data.contract is not None:
+            found[f"{prefix}contract"] = member.data.contract
     head, _, rest = config.advisor.kind.partition(":")
     if head in _ADVISORS:
         found["advisor.kind"] = rest
@@ -53,7 +57,7 @@ def record(config: RunConfig, folder: Path) -> dict[str, dict[str, Any]]:
     """The entry `files` of the manifest of a new run in `folder`."""
     found = {}
     for key, given in named(config).items():
-        path = _contract(given) if key == "data.contract" else Path(given)
+        path = _contract(given) if _is_contract(key) else Path(given)
         if path.is_file():  # a file that is named but not read may be absent
             found[key] = {"given": given} | ({"shipped": True} if _is_shipped(given, key) else places(path, folder)) \
                 | _content(path)
@@ -68,8 +72,12 @@ def _contract(given: str) -> Path:
     return find_file(given, "contracts", "contract")
 
 
+def _is_contract(key: str) -> bool:
+    return key.startswith("data.") and key.endswith(".contract")
+
+
 def _is_shipped(given: str, key: str) -> bool:
-    return key == "data.contract" and not Path(given).is_file()
+    return _is_contract(key) and not Path(given).is_file()
 
 
 def places(path: Path, folder: Path) -> dict[str, str]:
@@ -138,7 +146,16 @@ def _candidates(entry: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _with_paths(config: RunConfig, values: Mapping[str, str]) -> RunConfig:
-    data = {key.partition(".")[2]: path for key, path in values.items() if key.startswith("data.")}
+    data: dict[str, Any] = {}
+    per_market = {symbol: dict(keys) for symbol, keys in config.data.per_market.items()}
+    for key, path in values.items():
+        match key.split("."):
+            case ["data", "per_market", *symbol, own]:  # a symbol may hold a dot
+                per_market.setdefault(".".join(symbol), {})[own] = path
+            case ["data", own]:
+                data[own] = path
+    if per_market != config.data.per_market:
+        data["per_market"] = per_market
     advisor = {key.partition(".")[2]: path for key, path in values.items()
                if key in ("advisor.kind", "advisor.template")}
     if "kind" in advisor:
@@ -184,12 +201,12 @@ def explain(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> str
         if key.startswith("data."):
             path = _contract(entry["given"]) if entry.get("shipped") else Path(named(config)[key])
             if (found := _content(path)["sha256"]) != entry["sha256"]:
-                what = "the contract file" if key == "data.contract" else f"the file of {key}"
+                what = "the contract file" if _is_contract(key) else f"the file of {key}"
                 changed.append(f"{what} {path} has changed (sha256 {found[:16]}..., then {entry['sha256'][:16]}...)")
     if changed:
         return f"{folder}: since this run was trained, {' and '.join(changed)}; {again}"
     if FILES in manifest:
         return (f"{folder}: none of its files has changed, but this version of jaxtrade makes another market of its "
                 "bars; use the version in the run's manifest.json, or train a new run")
-    contract = " or its contract file" if config.data.contract is not None else ""
+    contract = " or its contract file" if any(_is_contract(key) for key in named(config)) else ""
     return f"{folder}: its data{contract} have changed since it was trained; {again}"

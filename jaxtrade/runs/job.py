@@ -27,7 +27,8 @@ class Job:
         self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
         self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
         self.config, self.screen = setup.config, screen
-        names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
+        names, columns = figure_names(setup.env, setup.market), setup.algorithm.progress
+        update = beginning.resume_update
         self.board: TensorBoardSink | None = None
         screen.describe(names, columns)
         self.files: list[MetricSink] = [JsonlSink(path / METRICS, resume_update=update, names=names),

@@ -41,7 +41,7 @@ def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
     if isinstance(config, RunConfig) and config.env.task == TASK:
         joint: Any = PortfolioEnv(config.env, config.allocate, symbols_of(config))  # the same `Env`, of several symbols
         return joint
-    return TradingEnv(config.env if isinstance(config, RunConfig) else config)
+    return TradingEnv(config.env, config.sampler.kind) if isinstance(config, RunConfig) else TradingEnv(config)
 
 
 @dataclass(frozen=True)
@@ -149,11 +149,12 @@ def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[st
     """
     if setup.fusion is None:
         return setup.params, None
+    assert isinstance(setup.market, Market), "an advisor advises on one symbol (`RunConfig`)"
     known = shown(setup.config, setup.market, split, setup.splits[split], path, tell, again)
     return setup.params.replace(advice=known.view), known
 
 
-def figure_names(env: TradingEnv) -> Names:
-    """Names of the entries of the run's list-valued figures: actions and reasons for an episode's end."""
-    return {"action_share": list(env.actions),
-            "end_share": [reason.name for reason in EndReason]}
+def figure_names(env: TradingEnv, market: Market | MarketSet) -> Names:
+    """Names of the entries of the run's list-valued figures: actions, reasons for an episode's end, and symbols."""
+    return {"action_share": list(env.actions), "end_share": [reason.name for reason in EndReason],
+            "symbol_share": [member.contract.symbol for member in market.members]}

@@ -81,7 +81,8 @@ class LimitParams(struct.PyTreeNode):
 class PortfolioParams(struct.PyTreeNode):
     """The traced part of the environment, as `EnvParams` is for one symbol.
 
-    contract: figures of the contracts, leaves [S]; `tick_size` float32[S]. forced_start, advice: always None (static).
+    contract: figures of the contracts, leaves [S]; `tick_size` float32[S]. forced_start, advice,
+    symbol_weights: always None (static).
     """
 
     market: JointMarket
@@ -95,6 +96,7 @@ class PortfolioParams(struct.PyTreeNode):
     max_steps: Array
     forced_start: None = None
     advice: None = None
+    symbol_weights: None = None
 
     def __repr__(self) -> str:
         return short_repr("PortfolioParams", f"market of {self.market.close.shape[-2]:,} shared bars",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig
+from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig, SamplerConfig
 from jaxtrade.networks.heads import Network
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.ppo.form import CPU, Form
 from jaxtrade.types import Env, Stage, Summary
+
+UNIFORM = SamplerConfig()
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class PPO:
     settings: configuration of the network. network: see `make_network`. summary: extra metrics, computed from the
     environment's `info`. stage: changes the environment's parameters as the run goes on. fusion: combines the policy
     with advice. reduce: forms figures over environments that several devices share; the counts of `rollout` are then
-    those of one device. form: see `form`.
+    those of one device. form: see `form`. sampler: how the symbols of episodes are chosen (`rl.symbols`).
     """
 
     config: PPOConfig
@@ -36,6 +38,7 @@ class PPO:
     fusion: Fusion | None = None
     reduce: Reduce = LOCAL
     form: Form = CPU
+    sampler: SamplerConfig = UNIFORM
 
     @property
     def first_carry(self) -> Any:

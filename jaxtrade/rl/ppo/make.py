@@ -24,6 +24,7 @@ from jaxtrade.rl.reward_scale import init_scale
 from jaxtrade.rl.rollout import reset_all
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.state import EpisodeTotals, strong_types
+from jaxtrade.rl.symbols import first_errors
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary
 
 
@@ -49,6 +50,7 @@ def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
         episodes=EpisodeTotals(jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)), key=key_run,
         update=jnp.int32(0), total_updates=jnp.int32(ppo.total_updates), hparams=make_hparams(ppo.config),
         rollbacks=jnp.int32(0), rewards=init_scale(num_envs) if ppo.config.normalise_rewards else None,
+        errors=first_errors(ppo.sampler, params),
     ))
 
 
@@ -58,8 +60,8 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
     """Build PPO on `env` for a run of `total_updates` updates. The schedules span this length.
 
     Args:
-        config: the sections `ppo`, `network`, `rollout` and `compute` are read. They hold static counts and the initial
-            values of the tunable floats.
+        config: the sections `ppo`, `network`, `rollout`, `compute` and `sampler` are read. They hold static counts and
+            the initial values of the tunable floats.
         summarise: extra metrics, computed from the environment's `info`.
         stage: changes `params` as the run goes on. The whole update uses the changed parameters, and the stage's
             figures become metrics. `act` does not apply the stage.
@@ -79,7 +81,7 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
     """
     rollout, count, precision = config.rollout, config.minibatches, config.compute.precision
     exact = PPO(config.ppo, count, rollout, config.network, env, make_network(config.network, env.num_actions),
-                total_updates, summarise, stage, fusion, reduce, form_of(platform))
+                total_updates, summarise, stage, fusion, reduce, form_of(platform), config.sampler)
     ppo = in_precision(exact, dot_general_of(precision, platform))
     if ppo.first_carry is not None and rollout.num_envs // rollout.shards % count:
         raise ConfigError(f"network.kind={config.network.kind} has a memory: rollout.num_envs/rollout.num_shards "

@@ -58,6 +58,7 @@ class TrainState(struct.PyTreeNode):
     opening: schedule of actions that a transfer added, else None.
     advice: state of the advisor, shared by all agents of a population; None without an advisor.
     rewards: what rewards are divided by; None without `normalise_rewards`.
+    errors: float32[M], mean |advantage| of each symbol (`rl.symbols`); None unless the sampler reads weights.
     """
 
     params: PyTree
@@ -76,6 +77,7 @@ class TrainState(struct.PyTreeNode):
     opening: OpeningPlan | None = None
     advice: AdviceState | None = None
     rewards: RewardScale | None = None
+    errors: Array | None = None
 
 
 def policy_of(state: TrainState) -> Policy:

@@ -25,6 +25,7 @@ from jaxtrade.rl.ppo.state import HParams, TrainState, policy_of
 from jaxtrade.rl.rollout import count_illegal, episode_figures
 from jaxtrade.rl.schedules import clipped_adam, linear, progress
 from jaxtrade.rl.state import Policy
+from jaxtrade.rl.symbols import followed, weighted
 from jaxtrade.types import Array, Env, PyTree, Transition
 
 
@@ -177,6 +178,7 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     if ppo.stage is not None:
         params, staged = ppo.stage(params, fraction)
 
+    params = weighted(params, state.errors, ppo.sampler)
     policy = ready(ppo, policy)
     collected, seen, batch, tally = collect(ppo, state, policy, params, key_rollout)
     objective = Objective(policy, params, hparams, ent_coef)
@@ -185,13 +187,16 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     stats = state.normaliser
     if ppo.settings.normalise_observations:
         stats = update_statistics(ppo.env, stats, seen.ref, params, ppo.reduce, ppo.form.statistics_rows)
-    new = learnt.replace(normaliser=stats, update=state.update + 1)
+    errors = followed(state.errors, jnp.abs(batch.advantage), seen.ref, params, ppo.sampler, ppo.reduce)
+    new = learnt.replace(normaliser=stats, update=state.update + 1, errors=errors)
     metrics = episode_figures(tally.episodes, ppo.reduce) | step_metrics(history)
     metrics |= rollout_metrics(ppo, seen, batch) | {
         "learning_rate": learning_rate,
         "ent_coef": ent_coef,
         "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
     }
+    if errors is not None:
+        metrics["symbol_share"] = params.symbol_weights
     if ppo.fusion is not None:
         assert inputs is not None
         metrics |= advice_metrics(ppo, seen, policy, inputs)

@@ -1,0 +1,77 @@
+"""Samplers: in which session an episode of training starts, and so on which symbol of a set.
+
+A sampler is a pure function (weights, seed, episode, sessions) -> slot:
+
+    weights: float32[M], the share of each symbol that the learner wants (`rl.symbols`). None without such shares.
+    seed: uint32[] of the environment. episode: int32[], the number of its episode, from 0.
+    sessions: the split. Slots offsets[m]..offsets[m + 1] - 1 are of symbol m; `offsets` is None for one symbol.
+    slot: int32[] in [0, sessions.count).
+
+Random words come from `episode.draw(seed, episode, stream)`, without a key. Streams 1 (session) and 5 (symbol) belong
+to samplers. With one symbol, all samplers of this module draw as `uniform` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from jaxtrade.env.episode import below, draw, mix
+from jaxtrade.parts import SAMPLERS
+from jaxtrade.types import Array, SessionSet
+
+Sampler = Callable[[Array | None, Array, Array, SessionSet], Array]
+SESSION, SYMBOL = 1, 5  # streams of random words
+
+
+def register_sampler(sampler: Sampler) -> Sampler:
+    """Register your own sampler under the name of its function, for `sampler.kind`. A decorator that returns it.
+
+    Raises ConfigError if another sampler has this name.
+    """
+    return SAMPLERS.register(sampler.__name__, sampler)
+
+
+def uniform(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
+    """Every session of the split equally often: a symbol with more history is traded more."""
+    return below(draw(seed, episode, SESSION), sessions.count)
+
+
+def balanced(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
+    """Every symbol equally often, and every session of a symbol equally often."""
+    if sessions.offsets is None:
+        return uniform(weights, seed, episode, sessions)
+    return _session_of(below(draw(seed, episode, SYMBOL), _symbols(sessions)), seed, episode, sessions)
+
+
+def round_robin(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
+    """The symbols in turn by the number of the episode. Each environment begins at a symbol that its seed gives."""
+    if sessions.offsets is None:
+        return uniform(weights, seed, episode, sessions)
+    turn = mix(seed) % _symbols(sessions).astype(jnp.uint32) + episode.astype(jnp.uint32)
+    return _session_of(below(turn, _symbols(sessions)), seed, episode, sessions)
+
+
+def prioritised(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
+    """Each symbol as often as its weight says; `balanced` without weights, as before the first update."""
+    if sessions.offsets is None or weights is None:
+        return balanced(weights, seed, episode, sessions)
+    upto = jnp.cumsum(weights)
+    # At most 1 - 2^-24, so the product is below the sum of all weights: a symbol of weight 0 is never drawn.
+    chance = (draw(seed, episode, SYMBOL) >> 8).astype(jnp.float32) * 2.0**-24
+    symbol = jnp.sum(upto <= chance * upto[-1], dtype=jnp.int32)
+    return _session_of(jnp.minimum(symbol, weights.shape[0] - 1), seed, episode, sessions)
+
+
+def _symbols(sessions: SessionSet) -> Array:
+    """int32[]: M, the number of symbols."""
+    assert sessions.offsets is not None
+    return jnp.int32(sessions.offsets.shape[0] - 1)
+
+
+def _session_of(symbol: Array, seed: Array, episode: Array, sessions: SessionSet) -> Array:
+    """A random slot of a symbol."""
+    assert sessions.offsets is not None
+    begin, end = sessions.offsets[symbol], sessions.offsets[symbol + 1]
+    return begin + below(draw(seed, episode, SESSION), end - begin)

@@ -1,0 +1,175 @@
+"""Symbol sets: what a configuration may say, the files of a folder, and a market made of several."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.given import write_bars
+from jaxtrade.data.market import load_market
+from jaxtrade.data.market_set import MarketSet, join, load_markets
+from jaxtrade.data.members import member_configs
+from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
+from jaxtrade.runs import files
+from jaxtrade.runs.preflight import check
+
+PAIRS = ("EURUSD", "USDJPY")
+
+
+def config(**data: Any) -> RunConfig:
+    return make_config({"data": data})
+
+
+@pytest.mark.parametrize(("data", "text"), [
+    ({"markets": ["EURUSD", "EURUSD"]}, "data.markets names EURUSD more than once"),
+    ({"markets": ["EURUSD", "eurusd"]}, "data.markets names EURUSD more than once"),
+    ({"markets": ["EURUSD", "USDJPY"], "file": "a.csv"},
+     "data.file belongs to one symbol, and data.markets names 2: give it in data.per_market, e.g. "
+     "{EURUSD: {file: ...}}, or all files in data.folder"),
+    ({"markets": ["EURUSD"], "seconds": "a.csv"}, "data.seconds belongs to one symbol"),
+    ({"markets": ["EURUSD", "USDJPY"], "folder": "bars"}, "data.source = bundled; set data.source=file"),
+    ({"folder": "bars"}, "data.folder is given and data.markets is empty"),
+    ({"per_market": {"EURUSD": {"start": "2018-01-01"}}}, "data.per_market is given and data.markets is empty"),
+    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJYP": {"price_scale": 0.001}}},
+     "data.per_market.USDJYP: USDJYP is not in data.markets (EURUSD, USDJPY); did you mean 'USDJPY'?"),
+    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scales": 0.001}}},
+     "data.per_market.USDJPY.price_scales: the section data has no such key; did you mean 'price_scale'?"),
+    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"markets": "x"}}}, "is a key of the whole set"),
+    ({"markets": [f"A{i}" for i in range(128)]}, "a set has at most 127"),
+])
+def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(data: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigFaultsError) as caught:
+        config(**data)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(("data", "text"), [
+    ({"markets": ["EURUSD", "USDJYP"]}, "data.markets: 'USDJYP': unknown market"),
+    ({"markets": ["EURUSD", "USDJYP"]}, "did you mean 'USDJPY'"),
+    ({"markets": ["EURUSD", "NQ"]}, "no bars are bundled for NQ"),
+    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scale": -1.0}}},
+     "data.per_market.USDJPY: 'data.price_scale' = -1.0"),
+    ({"markets": ["EURUSD", "SPY"], "per_market": {"SPY": {"contract": "GOOG"}}},
+     "data.per_market.SPY.contract = GOOG: its symbol is GOOG"),
+    ({"markets": ["EURUSD", "GBPUSD"], "per_market": {"GBPUSD": {"start": "2019-01-01"}}},
+     "no trade date is common to all symbols (EURUSD 2007-01-01..2018-12-31, GBPUSD 2019-01-01..2022-03-04)"),
+    ({"markets": ["EURUSD", "USDJPY"], "source": "file"}, "no file is given for EURUSD; name a folder in data.folder"),
+    ({"markets": ["EURUSD", "USDJPY"], "source": "file", "folder": "no/such"}, "data.folder = 'no/such': there is no"),
+])
+def test_faults_of_a_symbol_are_found_before_jax_starts(data: dict[str, Any], text: str) -> None:
+    with pytest.raises((ConfigError, DataError)) as caught:
+        check(config(**data))
+    assert text in str(caught.value)
+
+
+def test_an_advisor_is_refused_with_a_set() -> None:
+    with pytest.raises(ConfigError, match=r"mock:skilled:0.6 advises on one symbol, and data.markets names 2"):
+        make_config({"data": {"markets": list(PAIRS)}, "advisor": {"kind": "mock:skilled:0.6", "fusion": "trust"}})
+
+
+def test_symbols_may_be_written_small_and_keys_of_one_symbol_replace_the_common_ones() -> None:
+    members = member_configs(config(markets=["eurusd", "usdjpy"], start="2018-01-01",
+                                    per_market={"usdjpy": {"start": "2018-06-01", "price_scale": 0.001}}))
+    assert [(member.data.market, member.data.start, member.data.price_scale) for member in members] == [
+        ("EURUSD", "2018-01-01", 1.0), ("USDJPY", "2018-06-01", 0.001)]
+    assert all(not member.data.markets and not member.data.per_market for member in members)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two pairs in files named after them, and a file of neither."""
+    made = tmp_path_factory.mktemp("bars")
+    for symbol, name in (("EURUSD", "eurusd_hours.csv.gz"), ("USDJPY", "USDJPY.csv.gz")):
+        bars = bundled(get_contract(symbol), start="2018-10-01", end="2018-12-31")
+        write_bars(bars, made).rename(made / name)
+    (made / "EURUSDX.csv").write_text("time,open\n")
+    return made
+
+
+def test_a_folder_has_one_file_for_each_symbol(folder: Path) -> None:
+    chosen = config(source="file", folder=str(folder), markets=["USDJPY", "EURUSD"], stamp="open")
+    assert [Path(str(member.data.file)).name for member in member_configs(chosen)] == [
+        "USDJPY.csv.gz", "eurusd_hours.csv.gz"]
+    market = load_markets(chosen)
+    assert isinstance(market, MarketSet)
+    assert market.symbols == ("USDJPY", "EURUSD")
+    # The bars are those of the package, so each member is the market that the package's bars make.
+    own = load_market(config(market="USDJPY", start="2018-10-01", end="2018-12-31"))
+    assert market.members[0].fingerprint == own.fingerprint
+
+
+def test_a_symbol_without_a_file_names_the_files_that_were_found(folder: Path, tmp_path: Path) -> None:
+    chosen = config(source="file", folder=str(folder), markets=["EURUSD", "GBPUSD"], stamp="open")
+    with pytest.raises(DataError, match=r"no file is named after GBPUSD \(files found: EURUSDX.csv, USDJPY.csv.gz, "
+                                        r"eurusd_hours.csv.gz\)"):
+        check(chosen)
+    shutil.copytree(folder, tmp_path / "two")
+    shutil.copy(tmp_path / "two" / "USDJPY.csv.gz", tmp_path / "two" / "usdjpy-old.csv.gz")
+    with pytest.raises(ConfigError, match=r"USDJPY.csv.gz, usdjpy-old.csv.gz are all named after USDJPY"):
+        member_configs(config(source="file", folder=str(tmp_path / "two"), markets=list(PAIRS), stamp="open"))
+
+
+def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(folder: Path, tmp_path: Path) -> None:
+    run, old, new = tmp_path / "run", tmp_path / "old", tmp_path / "new"
+    run.mkdir()
+    shutil.copytree(folder, old)
+    chosen = config(source="file", folder=str(old), markets=list(PAIRS), stamp="open")
+    manifest = {"files": files.record(chosen, run)}
+    assert set(manifest["files"]) == {f"data.per_market.{symbol}.file" for symbol in PAIRS}
+    assert files.locate(chosen, manifest, run) == chosen  # nothing has moved
+    old.rename(new)
+    with pytest.raises(DataError, match=r"its file data.per_market.EURUSD.file = .* is not at"):
+        files.require(files.locate(chosen, manifest, run), manifest, run)
+    moved = manifest["files"]["data.per_market.EURUSD.file"] | {"relative": "../new/eurusd_hours.csv.gz"}
+    manifest["files"] = {"data.per_market.EURUSD.file": moved}
+    located = files.locate(chosen, manifest, run)
+    assert Path(str(located.data.per_market["EURUSD"]["file"])) == new / "eurusd_hours.csv.gz"
+
+
+def test_a_set_holds_the_members_one_after_the_other() -> None:
+    chosen = make_config({"data": {"markets": ["EURUSD", "USDJPY", "GBPUSD"], "start": "2018-10-01",
+                                   "end": "2018-12-31"}})
+    market = load_markets(chosen)
+    assert isinstance(market, MarketSet)
+    data, parts = market.data, [member.data for member in market.members]
+    assert market.name == "EURUSD+USDJPY+GBPUSD"
+    assert market.num_bars == sum(len(member.bars) for member in market.members) == data.close.shape[0]
+    for name in ("open", "high", "low", "close", "tr_sum", "bars_to_flat"):
+        np.testing.assert_array_equal(getattr(data, name), np.concatenate([getattr(part, name) for part in parts]))
+    np.testing.assert_array_equal(data.symbol, np.repeat([0, 1, 2], np.diff(market.offsets)))
+    assert data.symbol.dtype == np.int8
+    assert data.ask is not None
+    assert data.tick_value is not None
+    rows = slice(int(market.offsets[2]), None)
+    for side, bid in zip((data.ask.open, data.ask.close), (data.open, data.close), strict=True):
+        np.testing.assert_array_equal(side[rows], bid[rows])  # GBPUSD has one side
+    np.testing.assert_array_equal(data.tick_value.times[rows], 1000)  # a dollar a tick
+    np.testing.assert_array_equal(data.tick_value.over[rows], 1)
+    firsts = np.asarray(data.sessions.first)
+    own = np.concatenate([np.asarray(part.sessions.first) + offset
+                          for part, offset in zip(parts, market.offsets[:-1], strict=True)])
+    np.testing.assert_array_equal(firsts, own)
+    assert all(note.split(": ")[0] in market.symbols for note in market.notes)
+
+
+def test_a_set_depends_on_the_order_and_the_content_of_its_members() -> None:
+    made = {symbol: load_market(config(market=symbol, source="synthetic", synthetic_sessions=3))
+            for symbol in ("ES", "NQ")}
+    one, other = (join([made[a], made[b]], RunConfig()) for a, b in (("ES", "NQ"), ("NQ", "ES")))
+    assert one.fingerprint != other.fingerprint
+    assert one.data.tick_value is None
+    assert one.data.ask is None
+    with pytest.raises(ConfigError, match="found ES, ES"):
+        join([made["ES"], made["ES"]], RunConfig())
+
+
+def test_a_command_for_one_symbol_refuses_a_set() -> None:
+    with pytest.raises(ConfigError, match=r"names 2 symbols \(EURUSD, USDJPY\), and only one is read here"):
+        load_market(config(markets=list(PAIRS)))
