@@ -21,6 +21,7 @@ from jaxtrade.env.portfolio.market import load_portfolio
 from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.portfolio.rewards import portfolio_weights
 from jaxtrade.env.portfolio.state import CostParams
+from jaxtrade.env.reward_presets import one_symbol_weights
 from jaxtrade.env.state import ContractParams, ExitReason
 from jaxtrade.errors import ConfigError, DataError
 from tests.golden.engines import TICK, symbol_of
@@ -224,6 +225,12 @@ def test_what_makes_no_sense_is_refused_with_the_reason(given: dict[str, Any], t
     with pytest.raises(ConfigError) as raised:
         make_config(values(**given), "test")
     assert text in str(raised.value)
+
+
+def test_terms_of_several_symbols_are_refused_for_one() -> None:
+    config = make_config({"reward": {"preset": "jules_v2"}}, "test")
+    with pytest.raises(ConfigError, match=r"turnover_squared, return_squared: needs env\.task=allocate"):
+        one_symbol_weights(config.reward)
 
 
 def test_terms_that_need_brackets_are_refused() -> None:

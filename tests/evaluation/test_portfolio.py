@@ -141,5 +141,5 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path: Path, networ
     assert evaluate_run(path) == first.table
     assert resume(path).table == first.table
     for command in (lambda: replay_run(path, "2023-11-28"), lambda: grid_run(path)):
-        with pytest.raises(ConfigError, match="not built for env.task=allocate"):
+        with pytest.raises(ConfigError, match=r"not built for env\.task=allocate"):
             command()

@@ -15,7 +15,8 @@ import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.portfolio.rewards import JOINT, SHARED
+from jaxtrade.env.portfolio.rewards import SHARED
+from jaxtrade.env.reward_presets import OF_SEVERAL
 from tests.env import worlds
 from tests.oracle.portfolio_worlds import joined, portfolio_env, portfolio_params, random_symbol, run
 from tests.oracle.test_portfolio import CASES
@@ -33,7 +34,7 @@ def total(terms: dict[str, jax.Array]) -> np.ndarray:
 def joint() -> worlds.Trace:
     settings = CASES["product"]
     params = portfolio_params(joined(random_symbol(1, 12), random_symbol(2, 12, 9_000)), settings)
-    weights = {name: jnp.float32(1) for name in (*SHARED, *JOINT)}
+    weights = {name: jnp.float32(1) for name in (*SHARED, *OF_SEVERAL)}
     return run(portfolio_env(settings, ("A", "B")), params.replace(reward_weights=weights), 5, 2_000)
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from jaxtrade.config import RewardConfig
 from jaxtrade.env.portfolio.state import PortfolioParams, PortfolioState
-from jaxtrade.env.reward_presets import resolve_reward
+from jaxtrade.env.reward_presets import OF_SEVERAL, resolve_reward
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
 
@@ -21,8 +21,6 @@ JointStep = Any  # a `rewards.StepEvent` whose event is a `PortfolioEvent`
 # Terms of `env.rewards` that read nothing but the account, the counts of trades and whether anything is held.
 SHARED = ("equity_change", "net_return", "win", "loss", "in_position", "flat", "floor_reached", "profit_level",
           "return_level", "illegal")
-JOINT = ("realised_return", "cost_share", "turnover", "turnover_squared", "return_squared", "loss_squared", "drawdown",
-         "drawdown_squared", "trades_ordered", "position_changed")
 
 
 def _share(mills: Array, params: PortfolioParams) -> Array:
@@ -94,7 +92,7 @@ def position_changed(prev: PortfolioState, next: PortfolioState, step: JointStep
 def portfolio_weights(config: RewardConfig) -> dict[str, float]:
     """Term -> weight for several symbols. Raises ConfigError for a term that needs a single leg."""
     weights = resolve_reward(config)
-    if other := [name for name in weights if name not in (*SHARED, *JOINT)]:
+    if other := [name for name in weights if name not in (*SHARED, *OF_SEVERAL)]:
         raise ConfigError(f"reward: {', '.join(other)}: of a position with stop and target, which env.task=allocate "
-                          f"does not have; choose from {', '.join((*SHARED, *JOINT))}, or another reward.preset")
+                          f"does not have; choose from {', '.join((*SHARED, *OF_SEVERAL))}, or another reward.preset")
     return weights

@@ -82,7 +82,7 @@ class PortfolioParams(struct.PyTreeNode):
     """The traced part of the environment, as `EnvParams` is for one symbol.
 
     contract: figures of the contracts, leaves [S]; `tick_size` float32[S]. forced_start, advice,
-    symbol_weights: always None (static).
+    symbol_weights: always None (static). monitor: static; whether episodes are counted for the monitor.
     """
 
     market: JointMarket
@@ -97,6 +97,7 @@ class PortfolioParams(struct.PyTreeNode):
     forced_start: None = None
     advice: None = None
     symbol_weights: None = None
+    monitor: bool = struct.field(pytree_node=False, default=False)
 
     def __repr__(self) -> str:
         return short_repr("PortfolioParams", f"market of {self.market.close.shape[-2]:,} shared bars",
