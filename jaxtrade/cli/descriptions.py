@@ -20,6 +20,11 @@ REWARDS = {
     "seed_phase3": "RL-Trainer, phase 3: the weights of its phase 2",
     "seed_phase3_fork": "a fork of RL-Trainer, phase 3: the weights of its phase 2",
     "jules_net": "IntradayJules: the relative change of equity, net of costs",
+    "jules_realised": "IntradayJules: booked profit less costs (env.task=allocate)",
+    "jules_turnover": "IntradayJules: jules_net less a share of the turnover (env.task=allocate)",
+    "jules_v2": "IntradayJules V2: jules_net less turnover and returns, both squared (env.task=allocate)",
+    "jules_drawdown": "IntradayJules: jules_net less the drawdown squared (env.task=allocate)",
+    "jules_downside": "IntradayJules V3: jules_net less losses squared and changes (env.task=allocate)",
 }
 TERMS = {
     "equity_change": "change of equity in the bar, in risk units",
@@ -53,8 +58,8 @@ TERMS = {
 TASKS = {
     "entry": "HOLD, BUY and SELL; each position has a fixed stop and target",
     "manage": "also moves the stop to break-even, trails it, and closes the position",
-    "allocate": "target positions of several symbols in one account (data.markets, allocate.actions)",
     "advised": "the actions of manage; also shows the bar's context, the trade record and, if wanted, advice",
+    "allocate": "target positions of several symbols in one account (data.markets, allocate.actions)",
 }
 NETWORKS = {
     "mlp": "a torso of dense layers each for policy and value, without memory",
