@@ -42,30 +42,27 @@ FOLDER = "policy"  # subfolder of a run directory
 LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
 
 
-def observation_schema(env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
-                       ) -> dict[str, Any]:
+def observation_schema(env: EnvConfig, *several: Any) -> dict[str, Any]:
     """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in bars.
 
-    allocate, symbols: of `env.task=allocate`; no other task reads them.
+    several: of `env.task=allocate` alone, its `AllocateConfig` and its symbols (`env.layout`).
     """
-    spec = make_spec(env, allocate, symbols)
+    spec = make_spec(env, *several)
     slots = [{"name": slot.name, "unit": slot.unit, "warm_up": slot.warm_up} for slot in spec.slots]
     return {"scaling": spec.scaling, "size": spec.size, "slots": slots}
 
 
-def action_schema(env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
-                  ) -> dict[str, Any]:
-    """Names of the actions, in the order of their ids. allocate, symbols: as in `observation_schema`."""
-    return {"names": list(action_names(env, allocate, symbols))}
+def action_schema(env: EnvConfig, *several: Any) -> dict[str, Any]:
+    """Names of the actions, in the order of their ids. several: as in `observation_schema`."""
+    return {"names": list(action_names(env, *several))}
 
 
-def absent_slots(env: EnvConfig, market: Market | Portfolio, allocate: AllocateConfig | None = None,
-                 symbols: tuple[str, ...] = ()) -> list[str]:
+def absent_slots(env: EnvConfig, market: Market | Portfolio, *several: Any) -> list[str]:
     """Names of the slots that are constant in this market: features that need volume, if the bars have none."""
     if market.has_volume:
         return []
     absent = absent_features((*env.features, *context_features(env.task)))
-    return [name for name in make_spec(env, allocate, symbols).names if name.partition("[")[0] in absent]
+    return [name for name in make_spec(env, *several).names if name.partition("[")[0] in absent]
 
 
 def digest(part: Mapping[str, Any]) -> str:
