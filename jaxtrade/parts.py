@@ -16,10 +16,14 @@ TASKS: Registry[Any] = Registry("task", {
     "entry": "jaxtrade.env.tasks.entry:ENTRY",
     "manage": "jaxtrade.env.tasks.manage:MANAGE",
     "advised": "jaxtrade.env.tasks.advised:ADVISED",
+    "allocate": "jaxtrade.env.portfolio.task:ALLOCATE",
 })
 
 # Features of the decision bar itself that a task shows. Data reads this table, so that it need not import tasks.
-CONTEXTS: Registry[tuple[str, ...]] = Registry("context", {"advised": "jaxtrade.data.features.schema:CONTEXT_FEATURES"})
+CONTEXTS: Registry[tuple[str, ...]] = Registry("context", {
+    "advised": "jaxtrade.data.features.schema:CONTEXT_FEATURES",
+    "allocate": "jaxtrade.data.features.dual:DUAL_FEATURES",
+})
 
 SAMPLERS: Registry[Any] = Registry("sampler", {name: f"jaxtrade.env.sampler:{name}" for name in (
     "uniform", "balanced", "round_robin", "prioritised")})
@@ -35,7 +39,10 @@ Q_NETWORKS: Registry[Any] = Registry("Q-network", {"mlp": "jaxtrade.networks.q_h
 FEATURES: Registry[Any] = Registry("feature", {})
 ADVISORS: Registry[Any] = Registry("advisor", {})
 REPORT_SECTIONS: Registry[Any] = Registry("report section", {})
+# Of one symbol, and of several (env.task=allocate).
 REWARD_TERMS: Registry[Any] = Registry("reward term", {name: f"jaxtrade.env.rewards:{name}" for name in (
     "equity_change", "net_return", "closed_profit", "win", "loss", "trail_win", "in_position", "flat", "floor_reached",
     "forced_flat", "breakeven_moved", "trail_enabled", "trail_enabled_in_profit", "profit_level", "return_level",
-    "illegal", "illegal_management")})
+    "illegal", "illegal_management")} | {name: f"jaxtrade.env.portfolio.rewards:{name}" for name in (
+        "realised_return", "cost_share", "turnover", "turnover_squared", "return_squared", "loss_squared", "drawdown",
+        "drawdown_squared", "trades_ordered", "position_changed")})

@@ -101,7 +101,8 @@ FAULTS = {  # text of the file -> what the message has to say
     "stages: {forced_start: -0.1}": ["'stages.forced_start' = -0.1", "greater than or equal to 0"],
     "stages: {forced_start: 0.1, forced_start_until: 0}": ["'stages.forced_start_until' = 0", "greater than 0"],
     "data: {price_scale: 0}": ["'data.price_scale' = 0", "greater than 0"],
-    "env: {task: trade}": ["'env.task' = 'trade'", "no task is called 'trade' (known: entry, manage, advised)"],
+    "env: {task: trade}": ["'env.task' = 'trade'",
+                           "no task is called 'trade' (known: entry, manage, advised, allocate)"],
     "env: {advice: true}": ["env.advice=true needs env.task=advised, found manage"],
     "account: {drawdown: hello}": ["'account.drawdown' = 'hello'", "expected a number; or: expected 'off'"],
     # contradictions

@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.catalogue import BENCHES
 from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, DQNConfig, MonitorConfig, PQNConfig, RunConfig
 from jaxtrade.config.accounts import PRESETS, AccountPreset
+from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.parts import REWARD_TERMS
 
@@ -97,3 +98,9 @@ def test_reward_terms() -> None:
 
 def test_every_bench_has_its_row() -> None:
     assert set(rows("benchmarks.md", "bench")) == set(BENCHES)
+
+
+def test_keys_of_allocate() -> None:
+    written = {name: cells[0] for name, cells in rows("allocate.md", "allocate key").items()}
+    assert written == {f"allocate.{name}": "none" if value is None else str(value)
+                       for name, value in AllocateConfig().model_dump(mode="json").items()}

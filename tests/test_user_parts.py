@@ -137,7 +137,7 @@ def test_a_whole_run_trains_evaluates_and_replays_it(tmp_path: Path) -> None:
 
 
 def test_a_name_that_nobody_registered_is_refused_with_those_that_are() -> None:
-    known = r"'env.task' = 'produkt': .*known: entry, manage, advised, product.*did you mean 'product'"
+    known = r"'env.task' = 'produkt': .*known: entry, manage, advised, allocate, product.*did you mean 'product'"
     with pytest.raises(ConfigError, match=known):
         jaxtrade.load_config(None, ["env.task=produkt"])
     with pytest.raises(ConfigError, match="task 'manage' exists already"):

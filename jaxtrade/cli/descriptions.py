@@ -20,6 +20,11 @@ REWARDS = {
     "seed_phase3": "RL-Trainer, phase 3: the weights of its phase 2",
     "seed_phase3_fork": "a fork of RL-Trainer, phase 3: the weights of its phase 2",
     "jules_net": "IntradayJules: the relative change of equity, net of costs",
+    "jules_realised": "IntradayJules: booked profit less costs (env.task=allocate)",
+    "jules_turnover": "IntradayJules: jules_net less a share of the turnover (env.task=allocate)",
+    "jules_v2": "IntradayJules V2: jules_net less turnover and returns, both squared (env.task=allocate)",
+    "jules_drawdown": "IntradayJules: jules_net less the drawdown squared (env.task=allocate)",
+    "jules_downside": "IntradayJules V3: jules_net less losses squared and changes (env.task=allocate)",
 }
 TERMS = {
     "equity_change": "change of equity in the bar, in risk units",
@@ -39,11 +44,22 @@ TERMS = {
     "return_level": "equity against the start balance as a share, in every bar",
     "illegal": "1 for an action outside the mask",
     "illegal_management": "1 for an action outside the mask that manages a position",
+    "realised_return": "booked profit less costs as a share of the start balance (env.task=allocate)",
+    "cost_share": "costs of the bar as a share of the start balance (env.task=allocate)",
+    "turnover": "notional traded as a share of the start balance (env.task=allocate)",
+    "turnover_squared": "its square (env.task=allocate)",
+    "return_squared": "the square of net_return: realised variance (env.task=allocate)",
+    "loss_squared": "the same of losses alone (env.task=allocate)",
+    "drawdown": "equity below its peak as a share of the start balance, in every bar (env.task=allocate)",
+    "drawdown_squared": "its square (env.task=allocate)",
+    "trades_ordered": "number of symbols that an order traded (env.task=allocate)",
+    "position_changed": "1 if an order traded any symbol (env.task=allocate)",
 }
 TASKS = {
     "entry": "HOLD, BUY and SELL; each position has a fixed stop and target",
     "manage": "also moves the stop to break-even, trails it, and closes the position",
     "advised": "the actions of manage; also shows the bar's context, the trade record and, if wanted, advice",
+    "allocate": "target positions of several symbols in one account (data.markets, allocate.actions)",
 }
 NETWORKS = {
     "mlp": "a torso of dense layers each for policy and value, without memory",

@@ -37,6 +37,11 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "costs.slippage": ("costs.slippage=1",),
     "brackets.min_stop_ticks": ("brackets.min_stop_ticks=8",),
     "brackets.be_ticks": ("brackets.be_ticks=1",),
+    **{f"allocate.{name}": (f"allocate.{name}={value}", "env.task=allocate") for name, value in (
+        ("actions", "increment"), ("size", "[2]"), ("max_units", 2), ("max_total", 2), ("cooldown", 5),
+        ("trades_per_day", 50), ("gate", 5), ("cost_bp", 0.5), ("impact_bp", 1.5), ("impact_base", 50_000.0),
+        ("fee", 1.0))},
+    "allocate.preset": ("allocate.preset=dual_26", "env.task=allocate", "data.markets=[EURUSD,USDJPY]"),
     "reward.weights": ("reward.weights={equity_change: 1.0, loss: -0.1}",),
     "network.hidden": ("network.hidden=[256, 128]",),
     "rollout.num_envs": ("rollout.num_envs=512",),

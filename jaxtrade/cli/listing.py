@@ -108,9 +108,11 @@ def _rules(preset: AccountPreset) -> str:
 
 
 def _features() -> list[tuple[Rows, tuple[int, ...]]]:
+    from jaxtrade.data.features.dual import DUAL_FEATURES
     from jaxtrade.data.features.schema import CONTEXT_FEATURES, SEED_FEATURES, feature_spec
 
-    built_in = [name for name in dict.fromkeys((*SEED_FEATURES, *CONTEXT_FEATURES)) if name not in FEATURES]
+    known = dict.fromkeys((*SEED_FEATURES, *CONTEXT_FEATURES, *DUAL_FEATURES))
+    built_in = [name for name in known if name not in FEATURES]
     specs = [feature_spec(name) for name in (*built_in, *FEATURES.names)]
     rows = [(spec.name, spec.unit, str(spec.warm_up), spec.formula) for spec in specs]
     rows += [(name, "", "", text) for name, text in descriptions.PARAMETRIC.items()]

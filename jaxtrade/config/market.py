@@ -242,8 +242,9 @@ class EnvConfig(Section, frozen=True):
     """The static half of the environment. A change of these keys compiles a new program."""
 
     task: Annotated[str, AfterValidator(_task)] = Field(
-        default="manage", description="entry, manage, advised, or a registered task; advised: the actions of manage, "
-        "plus the bar's context and the account's record in the observation")
+        default="manage", description="entry, manage, advised, allocate (several symbols in one account), or a "
+        "registered task; advised: the actions of manage, plus the bar's context and the account's record in the "
+        "observation")
     advice: bool = Field(default=False, description="add seven slots of advice to the observation, one of which says "
                          "whether there is any; not with entry and manage")
     actions: Literal["full", "seed6"] = Field(default="full", description="of manage and advised: full includes CLOSE; "

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, model_validator
 
 from jaxtrade.config import learners
-from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.config.allocate import AllocateConfig, check_allocate
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.dqn import DQNConfig
@@ -87,6 +87,11 @@ class RunConfig(Section, frozen=True):
             raise ValueError(f"control.evaluate_every ({self.control.evaluate_every}) evaluates on the validation "
                              "sessions, and split.validation_sessions is 0: hold some out, e.g. "
                              "split.validation_sessions=1")
+        return self
+
+    @model_validator(mode="after")
+    def _allocates_alone(self) -> RunConfig:
+        check_allocate(self)
         return self
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxtrade.config import RunConfig, changed_config
+from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 
@@ -35,9 +36,13 @@ def set_name(symbols: Sequence[str]) -> str:
 
 
 def groups_of(config: RunConfig) -> tuple[str, ...]:
-    """Names of the groups of observation statistics, in order: the symbols, or one name where they are common."""
+    """Names of the groups of observation statistics, in order: the symbols, or one name where they are common.
+
+    `allocate` observes all symbols together, so they share their statistics.
+    """
     symbols = symbols_of(config)
-    return symbols if len(symbols) == 1 or config.network.normalise_per_symbol else (COMMON,)
+    own = config.network.normalise_per_symbol and config.env.task != TASK
+    return symbols if len(symbols) == 1 or own else (COMMON,)
 
 
 def member_configs(config: RunConfig) -> tuple[RunConfig, ...]:
@@ -58,6 +63,7 @@ def member_configs(config: RunConfig) -> tuple[RunConfig, ...]:
 
 def _member(config: RunConfig, symbol: str) -> RunConfig:
     own = dict(config.data.per_market.get(symbol, {}))
+    config = config.model_copy(update={"allocate": AllocateConfig()})  # its keys are about all symbols
     if config.data.folder is not None and "file" not in own:
         own["file"] = str(file_of(Path(config.data.folder), symbol))
     common = config.data.model_dump(mode="json") | {"markets": [], "folder": None, "per_market": {}}

@@ -15,7 +15,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import AccountPreset, check_quantity, contract_cap, resolve_account
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.data.conversion import ACCOUNT
-from jaxtrade.env.reward_presets import resolve_reward
+from jaxtrade.env.reward_presets import one_symbol_weights
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import SessionSet
@@ -191,7 +191,7 @@ def make_params(market: Market | MarketSet, sessions: SessionSet, config: RunCon
             target_multiple=jnp.int32(config.brackets.target_multiple),
             trail_atr=jnp.int32(config.brackets.trail_thousandths),
         ),
-        reward_weights={name: jnp.float32(weight) for name, weight in resolve_reward(config.reward).items()},
+        reward_weights={name: jnp.float32(weight) for name, weight in one_symbol_weights(config.reward).items()},
         episode_sessions=jnp.int32(config.episode.sessions),
         max_steps=jnp.int32(config.episode.max_steps),
     )

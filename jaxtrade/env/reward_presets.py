@@ -26,7 +26,30 @@ REWARDS: dict[str, dict[str, float]] = {
     "seed_phase3": _PHASE2,
     "seed_phase3_fork": _PHASE2_FORK,
     "jules_net": {"net_return": 1.0},
+    "jules_realised": {"realised_return": 1.0},
+    "jules_turnover": {"net_return": 1.0, "turnover": -1e-4},
+    "jules_v2": {"net_return": 1.0, "turnover_squared": -1e-4, "return_squared": -1.0},
+    "jules_drawdown": {"net_return": 1.0, "drawdown_squared": -0.1},
+    "jules_downside": {"net_return": 1.0, "loss_squared": -1.0, "position_changed": -1e-5},
 }
+
+# Terms that read fills of several symbols (`env.portfolio.rewards`): of env.task=allocate alone.
+OF_SEVERAL = ("realised_return", "cost_share", "turnover", "turnover_squared", "return_squared", "loss_squared",
+              "drawdown", "drawdown_squared", "trades_ordered", "position_changed")
+
+
+def of_one_symbol() -> tuple[str, ...]:
+    """Names of the terms that tasks of one symbol take, a user's own included."""
+    return tuple(name for name in REWARD_TERMS.names if name not in OF_SEVERAL)
+
+
+def one_symbol_weights(config: RewardConfig) -> dict[str, float]:
+    """`resolve_reward` for tasks of one symbol. Raises ConfigError for a term that only `allocate` has, too."""
+    weights = resolve_reward(config)
+    if other := [name for name in weights if name in OF_SEVERAL]:
+        raise ConfigError(f"reward: {', '.join(other)}: needs env.task=allocate; choose other terms or another "
+                          "reward.preset")
+    return weights
 
 
 def resolve_reward(config: RewardConfig) -> dict[str, float]:

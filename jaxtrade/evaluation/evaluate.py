@@ -131,11 +131,11 @@ def begin_evaluation(
     params = params.replace(sessions=sessions)
     for agent in standard_agents(env, market, config, algorithm, policy):
         begin_backtest(programs, env, agent, params, decisions)
-    programs.also(lambda: _key_of(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
+    programs.also(lambda: agent_key(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
     programs.also(style.load)
 
 
-def _key_of(key: jax.Array, name: str) -> jax.Array:
+def agent_key(key: jax.Array, name: str) -> jax.Array:
     """The random key of an agent. Its draws do not depend on the other agents."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
@@ -144,7 +144,7 @@ def _evaluate_one(
     env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array,
     programs: Programs | None, begun: Callable[[str], None] | None
 ) -> AgentResult:
-    key = _key_of(key, agent.name)
+    key = agent_key(key, agent.name)
 
     def record_of(which: Pass) -> Record:
         if begun is not None:

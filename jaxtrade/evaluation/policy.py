@@ -18,12 +18,13 @@ import jax.numpy as jnp
 from pydantic import BaseModel, ValidationError
 
 from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
+from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.config.legacy import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
 from jaxtrade.data.members import groups_of
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import make_spec
-from jaxtrade.env.tasks.base import action_names
+from jaxtrade.env.layout import action_names, make_spec, symbols_of
+from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
 from jaxtrade.networks.normalize import init_stats
@@ -45,24 +46,27 @@ NETWORK_KEYS = {"dueling", "layer_norm"}  # keys of a learner's section that dec
 LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
 
 
-def observation_schema(env: EnvConfig) -> dict[str, Any]:
-    """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in bars."""
-    spec = make_spec(env)
+def observation_schema(env: EnvConfig, *several: Any) -> dict[str, Any]:
+    """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in bars.
+
+    several: of `env.task=allocate` alone, its `AllocateConfig` and its symbols (`env.layout`).
+    """
+    spec = make_spec(env, *several)
     slots = [{"name": slot.name, "unit": slot.unit, "warm_up": slot.warm_up} for slot in spec.slots]
     return {"scaling": spec.scaling, "size": spec.size, "slots": slots}
 
 
-def action_schema(env: EnvConfig) -> dict[str, Any]:
-    """Names of the actions, in the order of their ids."""
-    return {"names": list(action_names(env))}
+def action_schema(env: EnvConfig, *several: Any) -> dict[str, Any]:
+    """Names of the actions, in the order of their ids. several: as in `observation_schema`."""
+    return {"names": list(action_names(env, *several))}
 
 
-def absent_slots(env: EnvConfig, market: Market) -> list[str]:
+def absent_slots(env: EnvConfig, market: Market | Portfolio, *several: Any) -> list[str]:
     """Names of the slots that are constant in this market: features that need volume, if the bars have none."""
     if market.has_volume:
         return []
     absent = absent_features((*env.features, *context_features(env.task)))
-    return [slot.name for slot in make_spec(env).slots if slot.name.partition("[")[0] in absent]
+    return [name for name in make_spec(env, *several).names if name.partition("[")[0] in absent]
 
 
 def digest(part: Mapping[str, Any]) -> str:
@@ -70,13 +74,13 @@ def digest(part: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def make_schema(env: EnvConfig, market: Market | MarketSet, config: RunConfig) -> dict[str, Any]:
+def make_schema(env: EnvConfig, market: Market | MarketSet | Portfolio, config: RunConfig) -> dict[str, Any]:
     """The content of `schema.json`. absent: slots that are constant in the training data.
 
     market: that of the run, or the set of several; the schema then has `markets` and the `groups` of its statistics.
     """
-    members = market.members
-    observation, actions = observation_schema(env), action_schema(env)
+    several: tuple[Any, ...] = (config.allocate, symbols_of(config)) if env.task == TASK else ()
+    observation, actions = observation_schema(env, *several), action_schema(env, *several)
     shape = {} if config.learner is None else config.learner.model_dump(mode="json", include=NETWORK_KEYS)
     return {
         "schema_format": FORMAT,
@@ -85,8 +89,7 @@ def make_schema(env: EnvConfig, market: Market | MarketSet, config: RunConfig) -
         "actions": actions,
         "actions_sha256": digest(actions),
         # A property of the data, not of the layout, so not in the digests.
-        "absent": [name for name in absent_slots(env, members[0])
-                   if all(name in absent_slots(env, each) for each in members)],
+        "absent": absent_everywhere(env, market, *several),
         "env": env.model_dump(mode="json"),
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),
@@ -94,11 +97,30 @@ def make_schema(env: EnvConfig, market: Market | MarketSet, config: RunConfig) -
         # Only the settings of the fusion matter to the policy. The others may contain private data, such as addresses.
         "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
             "kind": "none" if config.advisor.on else "off", "panel": [{"kind": "none"} for _ in config.advisor.panel]},
-        **({"market": market_facts(members[0])} if len(members) == 1 else
-           {"markets": [market_facts(each) for each in members], "groups": list(groups_of(config))}),
+        **market_schema(market, config),
+        **({"allocate": config.allocate.model_dump(mode="json")} if env.task == TASK else {}),
         "data_sha256": market.fingerprint,
         "config_sha256": config.digest(),
     }
+
+
+def absent_everywhere(env: EnvConfig, market: Market | MarketSet | Portfolio, *several: Any) -> list[str]:
+    """Names of the slots that are constant in every symbol of the market."""
+    if isinstance(market, Portfolio):
+        return absent_slots(env, market, *several)
+    first, *others = market.members
+    return [name for name in absent_slots(env, first) if all(name in absent_slots(env, each) for each in others)]
+
+
+def market_schema(market: Market | MarketSet | Portfolio, config: RunConfig) -> dict[str, Any]:
+    """What the bundle says about the market that it was trained on, or about each of several."""
+    if isinstance(market, Portfolio):
+        return {"market": {"symbol": market.name, "symbols": list(market.symbols), "synthetic": market.synthetic,
+                           "tick_size": [str(contract.tick_size) for contract in market.contracts],
+                           "bar_seconds": market.bar_seconds}}
+    if len(market.members) == 1:
+        return {"market": market_facts(market.members[0])}
+    return {"markets": [market_facts(each) for each in market.members], "groups": list(groups_of(config))}
 
 
 def market_facts(market: Market) -> dict[str, Any]:
@@ -178,7 +200,9 @@ def _check_schema(schema: dict[str, Any], path: Path) -> None:
     if schema.get("schema_format") != FORMAT:
         raise CheckpointError(f"{where}: schema format {schema.get('schema_format')}, this version reads {FORMAT}")
     env = _rebuild(EnvConfig, schema, "env", path)
-    for part, built in (("observation", observation_schema(env)), ("actions", action_schema(env))):
+    several: tuple[Any, ...] = () if "allocate" not in schema else (
+        _rebuild(AllocateConfig, schema, "allocate", path), tuple(schema["market"]["symbols"]))
+    for part, built in (("observation", observation_schema(env, *several)), ("actions", action_schema(env, *several))):
         if digest(schema[part]) != schema[f"{part}_sha256"]:
             raise CheckpointError(f"{where}: '{part}' does not match its recorded sha256; restore the file")
         if digest(built) != schema[f"{part}_sha256"]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.evaluation.portfolio.result import JointResult
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.storage.staged import staged
@@ -56,6 +57,9 @@ def _spread(each: list[Any]) -> dict[str, Any]:
 def table(results: Results) -> str:
     """The console table: statistics of the greedy policy over seeds, and the net profit of each seed."""
     first = next(iter(results.values()))
+    if isinstance(first, JointResult):
+        tables = [f"seed {seed}\n{result.table()}" for seed, result in results.items()]
+        return first.table() if len(results) == 1 else "\n\n".join(tables)
     if len(results) == 1:
         return first.table()
     figures, sessions = spread(results), first.settings["sessions"]
@@ -104,8 +108,13 @@ def beaten(results: Results) -> str:
 
 def to_json(results: Results) -> dict[str, Any]:
     """Plain data for JSON: the statistics, and the evaluation of each seed."""
+    first = next(iter(results.values()))
+    if isinstance(first, JointResult):
+        if len(results) == 1:
+            return first.to_json()
+        return {"format": report.FORMAT, "seeds": {str(seed): each.to_json() for seed, each in results.items()}}
     if len(results) == 1:
-        return next(iter(results.values())).to_json()
+        return first.to_json()
     return {"format": report.FORMAT, "agent": POLICY, "spread": spread(results),
             "seeds": {str(seed): result.to_json() for seed, result in results.items()}}
 

@@ -8,9 +8,11 @@ import jax
 import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.backtest import backtest, begin_backtest, decision_bars
+from jaxtrade.evaluation.portfolio import validation as joint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
@@ -27,6 +29,8 @@ def mean_reward(
     `programs` may hold it already (`begin_mean_reward`). steps: as in `DecisionBars`. Raises DataError and ConfigError
     as `backtest`.
     """
+    if isinstance(env, PortfolioEnv):
+        return joint.mean_reward(env, params, sessions, algorithm, policies)
     decisions = decision_bars(params.market, sessions, steps)
     params = params.replace(sessions=sessions)
     key = jax.random.key(0)  # never used: a greedy policy draws no random numbers

@@ -35,6 +35,8 @@ def draw(config: RunConfig, market: Market, train: SessionSet, path: Path, rows:
             whole, so this ends nothing.
     Raises OSError (disk).
     """
+    if not config.advisor.on:
+        return False
     try:
         visible = visible_rows(config, market, path)
     except (DataError, JournalError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 
+from jaxtrade.config.allocate import TASK
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.evaluate import begin_evaluation
 from jaxtrade.evaluation.validation import begin_mean_reward
@@ -30,7 +31,7 @@ def begin_for_run(programs: Programs, setup: Setup, state: PyTree, validation: E
     scores its policy on them.
     """
     policy = jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
-    if validation is not None:
+    if validation is not None and setup.config.env.task != TASK:
         symbol, own = next(iter(setup.symbols.items()))  # its program serves every symbol
         begin_mean_reward(programs, own.env, validation, own.splits["validation"], own.algorithm,
                           policy_for(setup, policy, symbol), steps_of(setup, "validation"))
@@ -43,6 +44,8 @@ def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: s
     Does nothing for a run with an advisor, because the advice that an evaluation shows is not known yet, or for a split
     without sessions.
     """
+    if setup.config.env.task == TASK:
+        return  # its programs are few, and compiled when they are needed
     if setup.fusion is None and int(setup.splits[split].count):
         symbol, own = next(iter(setup.symbols.items()))  # the programs of one symbol serve all of them
         begin_evaluation(programs, own.env, own.params, own.single, own.splits[split], own.config, own.algorithm,

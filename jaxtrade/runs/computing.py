@@ -10,8 +10,7 @@ from typing import Any
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import AUTO_ROWS
-from jaxtrade.env.observation import make_spec
-from jaxtrade.env.tasks.base import task_of
+from jaxtrade.env.layout import actions_of, spec_of
 from jaxtrade.runs.memory import torsos
 from jaxtrade.storage.programs import DETERMINISTIC, is_deterministic, jax_started, pin_threads, use_determinism
 
@@ -67,14 +66,14 @@ def minibatch_work(config: RunConfig) -> float | None:
     network, rollout = config.network, config.rollout
     if network.kind not in ("mlp", "gru") or config.learner is None:
         return None
-    weights, width = 0, make_spec(config.env).size
+    weights, width = 0, spec_of(config).size
     if network.adapter:
         weights, width = width * network.adapter, network.adapter
     if network.kind == "gru":
         weights += 3 * network.rnn_width * (width + network.rnn_width)
         width += network.rnn_width
     widths = (width, *network.hidden)
-    outputs = len(task_of(config.env).actions(config.env)) + 1  # the logits, and the value
+    outputs = len(actions_of(config)) + 1  # the logits, and the value
     weights += torsos(config) * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
     given = AUTO_ROWS if rollout.auto else rollout.num_envs * rollout.num_steps / config.minibatches
     rows = getattr(config.learner, "batch_size", given)

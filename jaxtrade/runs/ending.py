@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.allocate import TASK
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.runs import rundir
@@ -28,6 +29,11 @@ def ending(path: Path, folder: Path, results: Results, config: RunConfig,
         advisor: the words that chose another advisor than the run's own.
     Raises ConfigError if `path` is not a run's folder.
     """
+    if config.env.task == TASK:
+        yield f"run       {path}"
+        yield f"fills     {folder / 'trades.csv'}"
+        yield f"equity    {folder / 'equity.csv'}"
+        return
     yield f"run       {path}"
     own = (path / "training.png", path / "advice.png")
     found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]

@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
 from jaxtrade.errors import ConfigError, DataError
@@ -24,7 +25,7 @@ from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import files, machine, rundir
+from jaxtrade.runs import files, joint, machine, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
@@ -131,6 +132,10 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         again: ask about the bars about which an earlier evaluation had no answer in time.
     """
     _held_out(setup, split)
+    if setup.config.env.task == TASK:
+        alike: Any = joint.evaluate(setup, policies, split, path, folder_of(path, split),
+                                    Screen() if screen is None else screen)
+        return alike
     folder, results = folder_of(path, split, other), {}
     shown, busy = Screen() if screen is None else screen, str if programs is None else lambda: programs.busy
     steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
@@ -261,6 +266,7 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     progress = Screen() if screen is None else screen
     progress.phase("loading", "the market and the policy")
     setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
+    joint.refuse("--cost-grid, --intrabar-grid", setup.config)
     _held_out(setup, split)
     policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
     makers = [make for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
@@ -308,6 +314,7 @@ def replay_run(path: Path, session: str, seed: int | None = None, data: Path | N
     session of the run.
     """
     whole, _ = open_run(path, data)
+    joint.refuse("replay", whole.config)
     policy = _load(path, whole.config, _chosen_seed(whole.config, seed))
     chosen = chosen_symbol(whole, symbol)
     setup, policy = whole.symbols[chosen], policy_for(whole, policy, chosen)

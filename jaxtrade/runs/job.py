@@ -9,13 +9,14 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import room_warning
+from jaxtrade.config.allocate import TASK
 from jaxtrade.data.describe import cost_warning, round_turn
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import member_configs
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import board, computing, rundir
+from jaxtrade.runs import board, computing, joint, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
 from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.preflight import memory_notes
@@ -100,6 +101,11 @@ def cost_warnings(market: Market, config: RunConfig) -> Iterator[str]:
 
 def opening_lines(job: Job) -> Iterator[str]:
     setup, market = job.setup, job.setup.market
+    if job.config.env.task == TASK:
+        yield f"run {job.path}"
+        yield from joint.opening_lines(setup)
+        yield from _about_the_run(job)
+        return
     counts = {name: int(split.count) for name, split in setup.splits.items()}
     yield f"run {job.path}"
     members = member_configs(job.config)
@@ -119,6 +125,12 @@ def opening_lines(job: Job) -> Iterator[str]:
         yield from (f"{name}{warning}" for warning in cost_warnings(member, config))
     if setup.env.config.optimistic:
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
+    yield from _about_the_run(job)
+
+
+def _about_the_run(job: Job) -> Iterator[str]:
+    """Lines that do not depend on the market."""
+    setup = job.setup
     if setup.plan.message:
         yield setup.plan.message
     yield from describe_stages(job.config.stages)

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.allocate import TASK
 from jaxtrade.config.learners import Q_LEARNERS
 from jaxtrade.data.features.schema import context_features
 from jaxtrade.errors import ConfigError, OutOfMemoryError
@@ -50,6 +51,8 @@ class Part(NamedTuple):
 
 def observation_slots(config: RunConfig) -> int:
     """D, or a little more: the slots of the shipped tasks."""
+    if config.env.task == TASK:
+        return max(len(config.data.markets), 1) * (len(context_features(TASK)) + 3) + OTHER_SLOTS
     return config.env.window * (len(config.env.features) + 3) + len(context_features(config.env.task)) + OTHER_SLOTS
 
 

@@ -9,13 +9,16 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet
 from jaxtrade.env.monitored import monitored
+from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.env.summary import summarise
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.types import Algorithm, Row, Summary, Warn
 
 
-def symbols_of(market: Market | MarketSet) -> tuple[str, ...]:
-    """The names of a market's symbols, by number."""
+def symbols_of(market: Market | MarketSet | Portfolio) -> tuple[str, ...]:
+    """The names of a market's symbols, by number; of symbols that are held together, one name for all of them."""
+    if isinstance(market, Portfolio):
+        return (market.name,)
     return tuple(member.contract.symbol for member in market.members)
 
 

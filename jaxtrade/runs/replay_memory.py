@@ -27,8 +27,9 @@ def transition_bytes(config: RunConfig) -> int:
 
 
 def replay_bytes(config: RunConfig) -> int:
-    """Bytes of the replays of all agents, in all copies; 0 for another learner than DQN."""
-    if config.algorithm != "dqn":
+    """Bytes of the replays of all agents, in all copies; 0 for another learner than DQN, and as long as the number of
+    environments is not known (`rollout.num_envs=auto` measures each size whole)."""
+    if config.algorithm != "dqn" or config.rollout.auto:
         return 0
     rows = config.dqn.rows(config.rollout)
     return COPIES * config.train.num_seeds * rows * config.rollout.num_envs * transition_bytes(config)

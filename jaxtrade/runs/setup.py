@@ -12,11 +12,16 @@ import jax
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig
+from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.layout import symbols_of
 from jaxtrade.env.params import make_params
+from jaxtrade.env.portfolio.dynamics import PortfolioEnv
+from jaxtrade.env.portfolio.market import load_portfolio, split_portfolio
+from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
@@ -35,6 +40,9 @@ from jaxtrade.types import Algorithm, LoopState, SessionSet
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
     """The environment of a configuration. It is static and hashable; the data are in `EnvParams` (`make_params`)."""
+    if isinstance(config, RunConfig) and config.env.task == TASK:
+        joint: Any = PortfolioEnv(config.env, config.allocate, symbols_of(config))  # the same `Env`, of several symbols
+        return joint
     return TradingEnv(config.env, config.sampler.kind) if isinstance(config, RunConfig) else TradingEnv(config)
 
 
@@ -74,7 +82,7 @@ class Setup:
 
         The markets of a set have one shape there, and their arrays are on the host. For one symbol: this setup itself.
         """
-        if isinstance(self.market, Market):
+        if not isinstance(self.market, MarketSet):
             return {self.market.contract.symbol: self}
         return {symbol: replace(self, market=own.market, splits=own.sessions, params=own.params, config=own.config)
                 for symbol, own in members_of(self.market, self.splits, self.config).items()}
@@ -108,10 +116,8 @@ def prepare(config: RunConfig) -> Setup:
     if config.rollout.auto:
         raise ConfigError("rollout.num_envs=auto: it is measured by `jaxtrade train` and jaxtrade.run alone; give a "
                           "number")
-    market = load_markets(config)
-    splits = split_sessions(market, config.split)
+    market, splits, params = _joint(config) if config.env.task == TASK else _alone(config)
     env = make_env(config)
-    params = make_params(market, splits["train"], config)
     fusion = make_fusion(config.advisor, config.env)
     if fusion is not None:
         table = empty_table(market.num_bars * config.advisor.advisors)
@@ -134,6 +140,21 @@ def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
     alone. Raises ConfigError."""
     plan, algorithm = _learner(config, setup.env, setup.market, setup.fusion)
     return replace(setup, config=config, plan=plan, algorithm=algorithm)
+
+
+def _alone(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Any]:
+    """Market, splits and training parameters of tasks that hold one symbol at a time."""
+    market = load_markets(config)
+    splits = split_sessions(market, config.split)
+    return market, splits, make_params(market, splits["train"], config)
+
+
+def _joint(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Any]:
+    """The same of `allocate`, a `Portfolio` and `PortfolioParams`. They serve where a run needs a market's sessions and
+    fingerprint, and parameters for the environment of `make_env`."""
+    market = load_portfolio(config)
+    splits = split_portfolio(market, config.split)
+    return market, splits, make_portfolio_params(market, splits["train"], config)
 
 
 def stack_of(config: RunConfig) -> Stack:

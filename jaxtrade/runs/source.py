@@ -10,8 +10,7 @@ import jax
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.data.members import groups_of, symbols_of
-from jaxtrade.env.observation import make_spec
-from jaxtrade.env.tasks.base import action_names
+from jaxtrade.env.layout import actions_of, spec_of
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
@@ -59,8 +58,8 @@ def layout_of(config: RunConfig) -> Layout:
         able = ", ".join(name for name in SECTIONS if name in LEARNERS)
         raise ConfigError(f"algorithm={config.algorithm}: no other run can go on with what this learner has learned; "
                           f"train afresh, or set algorithm to one of {able}")
-    spec = make_spec(config.env)
-    return Layout(spec.names, action_names(config.env), spec.scaling, config.network, learner.head, groups_of(config))
+    spec = spec_of(config)
+    return Layout(spec.names, actions_of(config), spec.scaling, config.network, learner.head, groups_of(config))
 
 
 def load_source(path: Path) -> Source:

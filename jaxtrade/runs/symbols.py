@@ -6,7 +6,7 @@ program is compiled once for all symbols.
 
 from __future__ import annotations
 
-from jaxtrade.data.market import Market
+from jaxtrade.data.market_set import MarketSet
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import bars_of, for_member
 from jaxtrade.runs.setup import Setup
@@ -15,14 +15,14 @@ from jaxtrade.types import PyTree
 
 def steps_of(setup: Setup, split: str) -> int | None:
     """The number of bars that the programs of a set step on a split: of the symbol with most. None for one symbol."""
-    if isinstance(setup.market, Market):
+    if not isinstance(setup.market, MarketSet):
         return None
     return max(bars_of(own.single, own.splits[split]) for own in setup.symbols.values())
 
 
 def policy_for(setup: Setup, policy: PyTree, symbol: str) -> PyTree:
     """The policy as it acts on one symbol: with the observation statistics of that symbol. It may be abstract."""
-    return policy if isinstance(setup.market, Market) else for_member(policy, setup.market.symbols.index(symbol))
+    return for_member(policy, setup.market.symbols.index(symbol)) if isinstance(setup.market, MarketSet) else policy
 
 
 def chosen_symbol(setup: Setup, symbol: str | None) -> str:

@@ -17,6 +17,7 @@ from jaxtrade.advisor.host.registry import _EXPECTED, MOCKS
 from jaxtrade.cli import descriptions, listing, main
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.data.contracts import CONTRACTS
+from jaxtrade.data.features.dual import DUAL_FEATURES
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, SEED_FEATURES
 from jaxtrade.env.reward_presets import REWARDS
 
@@ -25,9 +26,9 @@ EXPECTED = {  # what is listed -> the names in its first column
     "markets": list(CONTRACTS), "accounts": list(PRESETS), "tasks": list(parts.TASKS._built_in),
     "networks": list(parts.NETWORKS._built_in), "learners": list(parts.LEARNERS._built_in),
     "contracts": ["6B", "EURGBP", "GOOG", "SPY"],
-    "presets": ["advised", "advisor_ablation", "curriculum", "fx_dqn", "fx_ppo", "fx_pqn",
+    "presets": ["advised", "advisor_ablation", "curriculum", "fx_allocate", "fx_dqn", "fx_ppo", "fx_pqn",
                 "quickstart"],
-    "features": [*dict.fromkeys((*SEED_FEATURES, *CONTEXT_FEATURES)), *descriptions.PARAMETRIC],
+    "features": [*dict.fromkeys((*SEED_FEATURES, *CONTEXT_FEATURES, *DUAL_FEATURES)), *descriptions.PARAMETRIC],
     "templates": [*descriptions.TEMPLATES, *(f"{{{name}}}" for name in FIELDS)],
     "rewards": [*REWARDS, *parts.REWARD_TERMS._built_in],
 }

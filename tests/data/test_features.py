@@ -202,6 +202,17 @@ def test_shares_ratios_and_levels_by_hand():
     assert compute_feature(bars, "price_to_vwap")[2] == pytest.approx(102 / ((101 + 2 * 102) / 3) - 1, abs=1e-15)
 
 
+def test_features_of_allocate_by_hand():
+    """Closes rise by 1 a bar, so 20 of them have the deviation sqrt(35) and their mean lies 9.5 below the last."""
+    bars = of_bars(np.arange(100, 180) + 2, np.arange(100, 180) - 3, np.arange(100, 180))
+    for n in (1, 5, 15):
+        assert compute_feature(bars, f"return_{n}")[30] == 130 / (130 - n) - 1
+    assert compute_feature(bars, "bollinger_position")[30] == pytest.approx(9.5 / (2 * 35**0.5), abs=1e-12)
+    assert (compute_feature(bars, "time_of_day")[:5] == bars.minute[:5] / 1440).all()
+    still = of_bars(np.full(40, 100), np.full(40, 100), np.full(40, 100))
+    assert compute_feature(still, "bollinger_position")[30] == 0.0
+
+
 def test_slopes_by_hand():
     """Closes rise by 1 a bar: a mean of n closes rises by 1 too, and lies (n - 1)/2 below the close."""
     bars = of_closes(np.arange(100, 360))

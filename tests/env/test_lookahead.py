@@ -36,9 +36,9 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.record import AccountSeen
 from jaxtrade.env.reference import ObservationRef, bits_of
+from jaxtrade.env.reward_presets import of_one_symbol
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, Order, Position, Trailing
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
-from jaxtrade.parts import REWARD_TERMS
 from jaxtrade.types import MarketView, TickValue
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
@@ -363,7 +363,7 @@ def with_trailing(params: EnvParams, trailing: Trailing) -> EnvParams:
 
 
 def with_every_term(params: EnvParams) -> EnvParams:
-    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(REWARD_TERMS.names, 1)})
+    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(of_one_symbol(), 1)})
 
 
 ALTERED: dict[str, Callable[[EnvParams], EnvParams]] = {

@@ -16,7 +16,7 @@ from jaxtrade.env import rewards
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.leg import empty_event
-from jaxtrade.env.reward_presets import REWARDS, resolve_reward
+from jaxtrade.env.reward_presets import REWARDS, of_one_symbol, resolve_reward
 from jaxtrade.env.rewards import StepEvent, weighted_terms
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, ExitReason, StepInfo
 from jaxtrade.env.summary import summarise
@@ -73,7 +73,7 @@ def test_only_the_terms_of_the_composition_are_compiled() -> None:
         return str(jax.make_jaxpr(ENV.step)(jax.random.key(0), state, i32(0), params))
 
     sizes = [len(program(weights)) for weights in (REWARDS["equity_change"], REWARDS["seed_phase2"],
-                                                   dict.fromkeys(REWARD_TERMS.names, 1.0))]
+                                                   dict.fromkeys(of_one_symbol(), 1.0))]
     assert sizes[0] < sizes[1] < sizes[2]
     assert program({"equity_change": 1.0}) == program({"equity_change": 0.5})
 
@@ -88,7 +88,7 @@ LEVELS = {"return_level": -2_080 / 50e6}  # of HELD, in every bar
 def terms_of(prev: dict[str, int], next: dict[str, int], action: Action, illegal: bool, **event: int
              ) -> dict[str, float]:
     """Every term but those that are 0, each with weight 1. One long of one contract, $2.08 a side, risk unit $500."""
-    params = params_of(dict.fromkeys(REWARD_TERMS.names, 1.0))
+    params = params_of(dict.fromkeys(of_one_symbol(), 1.0))
 
     def state(quantity: int = 0, trailing: int = 0, balance: int = 0, equity: int = 0, trades: int = 0,
               wins: int = 0) -> EnvState:

@@ -10,8 +10,8 @@ import numpy as np
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.reward_presets import of_one_symbol
 from jaxtrade.env.state import EndReason
-from jaxtrade.parts import REWARD_TERMS
 from tests.env import worlds
 
 ENV = TradingEnv(EnvConfig(window=4))
@@ -26,7 +26,7 @@ def make_params() -> Any:
     sessions[3] = sessions[3]._replace(complete=False)
     market, account = worlds.make_market(bars, sessions), worlds.rules(drawdown=300_000)
     params = worlds.make_params(market, account=account, max_steps=60)
-    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(REWARD_TERMS.names, 1)})
+    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(of_one_symbol(), 1)})
 
 
 PARAMS = make_params()

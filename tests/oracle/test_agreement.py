@@ -18,10 +18,9 @@ from jaxtrade.config.accounts import PRESETS as SHIPPED_PRESETS
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import account_params
-from jaxtrade.env.reward_presets import REWARDS
+from jaxtrade.env.reward_presets import REWARDS, of_one_symbol
 from jaxtrade.env.state import OFF as OFF_LIMIT
 from jaxtrade.env.state import Trailing
-from jaxtrade.parts import REWARD_TERMS
 from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
 from tests.oracle.events import habits_of, random_market
 from tests.oracle.markets import pad_bars
@@ -136,12 +135,12 @@ def presets_of(unit: str) -> list[Settings]:
     if unit == "shipped":  # their limits are far for one contract: a tick of $125 reaches them in these short sessions
         return [dataclasses.replace(shipped(name), tick_mills=125_000) for name in SHIPPED_PRESETS]
     if unit == "rewards":  # every term is compiled once; a preset is a row of weights
-        none = dict.fromkeys(REWARD_TERMS.names, 0.0)
+        none = dict.fromkeys(of_one_symbol(), 0.0)
         cheap = dataclasses.replace(PRESETS["daily_loss_locks"], slippage=0, commission=1_000)  # sessions that gain
         rules = (cheap, PRESETS["target_continues"])
         scaled_down = {"closed_profit": 0.01, "profit_level": 0.001}  # dollars, to a like size
-        every = dict.fromkeys(REWARD_TERMS.names, 1.0) | scaled_down
-        weights = [none | preset for preset in REWARDS.values()] + [every]
+        every = dict.fromkeys(of_one_symbol(), 1.0) | scaled_down
+        weights = [none | preset for preset in REWARDS.values() if preset.keys() <= none.keys()] + [every]
         unique = [row for i, row in enumerate(weights) if row not in weights[:i]]
         return [dataclasses.replace(rules[i % 2], reward=row) for i, row in enumerate(unique)]
     return [scaled(PRESETS[name], **(UNITS | SLOW_UNITS)[unit]) for name in names_of(unit)]

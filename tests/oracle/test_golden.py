@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.env.reward_presets import REWARDS
+from jaxtrade.env.reward_presets import REWARDS, of_one_symbol
 from jaxtrade.env.state import EndReason, ExitReason
-from jaxtrade.parts import REWARD_TERMS
 from tests.oracle.engines import ENGINES, Record
 from tests.oracle.events import WARM_UP, eastern
 from tests.oracle.model import (
@@ -480,7 +479,7 @@ REWARDED: dict[str, tuple[list[Bar], Sequence[int], dict[str, Any], list[float]]
 def test_reward_presets_by_hand(engine, preset):
     story, actions, changes, rewards = REWARDED[preset]
     flat_at_end = preset == "seed_phase1"
-    every = dict.fromkeys(REWARD_TERMS.names, 0.0)  # one program for all
+    every = dict.fromkeys(of_one_symbol(), 0.0)  # one program for all
     settings = Settings(reward=every | REWARDS[preset], **changes)
     check(engine, market(story, tail=0 if flat_at_end else 4), settings, actions,
           [{"reward": reward} for reward in rewards])
@@ -489,7 +488,7 @@ def test_reward_presets_by_hand(engine, preset):
 @both_engines
 def test_the_old_systems_breach_costs_ten_and_the_loss(engine):
     # as in test_liquidation_at_the_drawdown_floor: -104.16 net
-    settings = dataclasses.replace(TIGHT, reward=dict.fromkeys(REWARD_TERMS.names, 0.0) | REWARDS["seed_phase1"])
+    settings = dataclasses.replace(TIGHT, reward=dict.fromkeys(of_one_symbol(), 0.0) | REWARDS["seed_phase1"])
     check(engine, market([QUIET, NEAR, (1000, 1001, 990, 995)]), settings, [BUY, HOLD], [
         {"reward": -0.01}, {"reward": -1.0416 - 10, "end": EndReason.BUST}])
 

@@ -80,6 +80,11 @@ def bollinger_width(close: np.ndarray, n: int = 20) -> np.ndarray:
     return 4 * sample_std(close, n) / (sum_of_last(close, n) / n)
 
 
+def bollinger_position(close: np.ndarray, n: int = 20) -> np.ndarray:
+    """(close - mean) / (2 standard deviations) of the last n closes; 0 where they are equal. The divisor is n - 1."""
+    return quotient(close - sum_of_last(close, n) / n, 2 * sample_std(close, n), 0.0)
+
+
 def stochastic(high: np.ndarray, low: np.ndarray, close: np.ndarray, n: int = 14) -> np.ndarray:
     """Fast %K: 100 (close - lowest low) / (highest high - lowest low) over n bars; 50 where both are equal."""
     bottom = lowest(low, n)

@@ -188,6 +188,10 @@ _SEED = {
         FeatureSpec("double_bottom", "fraction", 40, "0.7 if A > 1.01 B and D/M < 0.02, else 0; A = lowest low of the "
                     "last 20 bars, B = of the 20 before them, D and M as in double_top. This is a rise from a lower "
                     "bottom, not a double bottom; it is RL-Trainer's formula"),
+        *(FeatureSpec(f"return_{n}", "share", n + 1, f"close / close {n} bars ago - 1", source="textbook")
+          for n in (1, 5, 15)),
+        FeatureSpec("bollinger_position", "fraction", 20, "(close - M)/(2 D), M and D as in double_top; 0 if D = 0"),
+        FeatureSpec("time_of_day", "fraction", 1, "minute of the exchange day of the open stamp / 1440"),
         FeatureSpec("breakout_signal", "fraction", 21, "1 if close > 1.002 H, else 0; H = highest high of the 20 bars "
                     "before"),
         FeatureSpec("breakdown_signal", "fraction", 21, "1 if close < 0.998 L, else 0; L = lowest low of the 20 bars "
@@ -314,8 +318,8 @@ This page lists every feature with formula, unit and warm-up. Choose features wi
 `env.features: [close, volume, rsi, ...]`, in the order that the observation should have.
 `python -m jaxtrade.data.features.schema` writes this page; a test fails if page and code differ.
 
-- The numbered features are RL-Trainer's 42 columns, under its names; the others are what its third phase had in
-  addition. `sma_N`, `ema_N`, `rsi_N`, `atr_N` take any N up to 9999 (examples at the end).
+- The numbered features are RL-Trainer's 42 columns, under its names; the others are what its third phase had besides,
+  and what `allocate` shows (`return_N` ..). `sma_N`, `ema_N`, `rsi_N`, `atr_N` take any N up to 9999 (at the end).
 - S is the sum of the last 14 true ranges.
 - A value reads its own bar and earlier bars of the same feature window. Nothing is filled forward or back. Decisions
   start after the longest warm-up.

@@ -1,0 +1,117 @@
+"""The observation of `allocate`: features of the decision bar and the position of each symbol, and the account.
+
+A symbol's features are those of its own bars, computed by `data.features` and shown at the shared bar's close.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.data.features.schema import NOW, context_features, feature_spec
+from jaxtrade.env import rules
+from jaxtrade.env.money import ceil_div
+from jaxtrade.env.observation import BARS_PER_DAY, ObservationSpec
+from jaxtrade.env.portfolio.masks import trades_left, wait
+from jaxtrade.env.portfolio.state import PortfolioParams, PortfolioState
+from jaxtrade.env.reference import ObservationRef, Slot, bits_of
+from jaxtrade.env.state import NO_LEVEL
+from jaxtrade.errors import ConfigError
+from jaxtrade.types import Array
+
+LEG_SLOTS = ("open_profit", "bars_in_position")
+ACCOUNT_SLOTS = ("profit", "room", "to_flat", "wait", "trades_left")
+MOST_WAITING = 10.0  # bars and trades are shown in tens, at most 1
+
+
+class AccountNow(NamedTuple):
+    """The visible part of the account, int32[]: equity, room above the higher floor (mills; `NO_LEVEL` without one),
+    bars to the flat time, bars until an order is allowed, legs that orders may still change."""
+
+    equity: Array
+    room: Array
+    to_flat: Array
+    wait: Array
+    left: Array
+
+
+def make_spec(config: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]) -> ObservationSpec:
+    """The slots: those of each symbol in turn, then those of the account (`preset: full`)."""
+    slots = []
+    for symbol in symbols:
+        slots += [Slot(f"{name}[t].{symbol}", feature_spec(name).unit, feature_spec(name).warm_up)
+                  for name in context_features(config.task)]
+        names = ("position",) if allocate.preset == "dual_26" else ("position", *LEG_SLOTS)
+        slots += [Slot(f"{name}.{symbol}", "account", 0) for name in names]
+    if allocate.preset == "full":
+        slots += [Slot(name, "account", 0) for name in ACCOUNT_SLOTS]
+    return ObservationSpec(tuple(slots), config.scaling)
+
+
+def make_ref(allocate: AllocateConfig, state: PortfolioState, mask: Array, params: PortfolioParams) -> ObservationRef:
+    """The reference of the observation at `state`. mask: bool[A] of the same state.
+
+    The entry of a leg is the mean price paid, rounded up to whole ticks.
+    """
+    legs, market = state.legs, params.market
+    size, side = jnp.abs(legs.quantity), jnp.sign(legs.quantity)
+    entry = ceil_div(side * legs.paid, jnp.maximum(size, 1))
+    bars = jnp.where(size > 0, state.row - legs.opened + 1, 0)
+    none = side * NO_LEVEL
+    account = None
+    if allocate.preset == "full":
+        floor = rules.highest_floor(state.account, params.account)
+        room = jnp.where(floor == rules.NO_FLOOR, NO_LEVEL, state.account.equity - floor)
+        account = AccountNow(state.account.equity, room, market.bars_to_flat[state.row], wait(state, params),
+                             trades_left(state, params))
+    shown = jnp.stack([legs.quantity, entry, -none, none, bars], axis=-1)
+    return ObservationRef(row=market.rows[state.row], legs=shown, account=account, legal=bits_of(mask), aux=None,
+                          num_actions=mask.shape[-1])
+
+
+def observe(config: EnvConfig, allocate: AllocateConfig, ref: ObservationRef, params: PortfolioParams) -> Array:
+    """float32[D]. It reads the reference, the views of the symbols at their rows, and constants of `params`.
+
+    Raises ConfigError if the market was made for another task or scaling.
+    """
+    parts, count = [], len(context_features(config.task))
+    for s, view in enumerate(params.market.views):
+        if view.context is None or view.context.shape[-1] != count or view.scaling != config.scaling:
+            raise ConfigError(f"the markets were made for another task or env.scaling={view.scaling}, the environment "
+                              f"for {config.task} and {config.scaling}; make both from one configuration")
+        row, leg = ref.row[s], ref.legs[s]
+        parts += [view.context[row], _leg(allocate, leg, s, params)]
+        if allocate.preset == "full":
+            parts.append(_open(leg, view, row))
+    if allocate.preset == "full":
+        parts.append(_account(ref.account, params))
+    return jnp.concatenate(parts)
+
+
+def _leg(allocate: AllocateConfig, leg: Array, s: int, params: PortfolioParams) -> Array:
+    """float32[1]: the position as a share of the largest one."""
+    most = params.limits.size[s] * params.limits.max_units
+    return (leg[:1].astype(jnp.float32) * (1.0 / most.astype(jnp.float32)))
+
+
+def _open(leg: Array, view: object, row: Array) -> Array:
+    """float32[2]: open profit per contract in ATRs of the symbol, and holding time in bars / 390."""
+    now = dict(zip(NOW, view.now[row], strict=True))  # type: ignore[attr-defined]
+    base = view.base  # type: ignore[attr-defined]
+    quantity, entry, bars = leg[0], leg[1], leg[4]
+    side = jnp.sign(quantity).astype(jnp.float32)
+    paid = (entry if base is None else entry - base).astype(jnp.float32)
+    profit = jnp.where(quantity != 0, side * (now["close"] - paid) * now["per_atr"], 0.0)
+    return jnp.stack([profit, bars.astype(jnp.float32) * (1.0 / BARS_PER_DAY)])
+
+
+def _account(seen: AccountNow, params: PortfolioParams) -> Array:
+    """float32[5]: ACCOUNT_SLOTS. Money in risk units; room at most 1 (1 without a floor); bars / 390; waits and trades
+    in tens, at most 1."""
+    unit, ten = 1.0 / params.account.risk_unit, 1.0 / MOST_WAITING
+    equity, room, to_flat, waiting, left = (x.astype(jnp.float32) for x in seen)
+    return jnp.stack([equity * unit, jnp.minimum(room * unit, 1.0), to_flat * (1.0 / BARS_PER_DAY),
+                      jnp.minimum(waiting * ten, 1.0), jnp.minimum(left * ten, 1.0)])

@@ -1,0 +1,1 @@
+"""Evaluate the task `allocate`: agents over all decision bars of a split, with account rules off and on."""

@@ -1,0 +1,261 @@
+"""The evaluation of `allocate`: its result, its table, and its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxtrade.config import RunConfig
+from jaxtrade.config.accounts import resolve_account
+from jaxtrade.env.portfolio.dynamics import PortfolioEnv
+from jaxtrade.env.portfolio.market import Portfolio
+from jaxtrade.env.portfolio.state import PortfolioParams
+from jaxtrade.env.state import ExitReason
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.backtest import DecisionBars, decision_bars
+from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.portfolio.agents import JointAgent
+from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
+from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
+from jaxtrade.evaluation.trades import write_csv
+from jaxtrade.storage.staged import staged
+from jaxtrade.text import aligned, in_dollars, several, short_repr
+from jaxtrade.types import SessionSet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+NOT_AVAILABLE = "n/a"
+FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv")
+FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "cost", "booked")
+Form = Callable[[Any], str]
+
+
+@dataclass(frozen=True)
+class JointAgentResult:
+    """The two passes of one agent. Figures by name."""
+
+    name: str
+    about: str
+    strategy: JointRecord
+    account: JointRecord
+    strategy_figures: dict[str, Any]
+    account_figures: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class JointResult:
+    """Results of several agents of `allocate` over the same decision bars. settings, labels, provenance: as in
+    `evaluation.report.EvaluationResult`."""
+
+    agents: tuple[JointAgentResult, ...]
+    decisions: DecisionBars
+    market: Portfolio
+    start_balance: float
+    settings: dict[str, Any]
+    labels: tuple[str, ...]
+    provenance: dict[str, Any]
+
+    def agent(self, name: str) -> JointAgentResult:
+        """The result of the agent `name`. Raises KeyError, which lists the names of this evaluation."""
+        for result in self.agents:
+            if result.name == name:
+                return result
+        raise KeyError(f"no agent '{name}' in this evaluation; it has {', '.join(each.name for each in self.agents)}")
+
+    def table(self) -> str:
+        """The console table: agents as columns."""
+        symbols = self.market.symbols
+        lines = [["", *(each.name for each in self.agents)]]
+        for title, rows, which in (("Strategy (account rules off)", strategy_rows(symbols), "strategy_figures"),
+                                   ("Account (rules on)", ACCOUNT_ROWS, "account_figures")):
+            lines.append([title, *[""] * len(self.agents)])
+            for label, key, form in rows:
+                values = [getattr(each, which)[key] for each in self.agents]
+                lines.append([f"  {label}", *(NOT_AVAILABLE if v is None else form(v) for v in values)])
+        s = self.settings
+        return "\n".join([
+            f"{s['market']} held jointly, {several(s['sessions'], 'session')} {s['first_session']} .. "
+            f"{s['last_session']}, {s['decision_bars']:,} decisions; {s['costs']}; account {s['account']}",
+            *(f"note: {label}" for label in self.labels), "", *aligned(lines), "", self.verdict()])
+
+    def verdict(self) -> str:
+        """One line: the first agent against the baselines, by net profit with the account rules off."""
+        first, *others = self.agents
+        net = first.strategy_figures["net_profit"]
+        rivals = [each for each in others if each.name != "sampled"]
+        beaten = [each.name for each in rivals if net > each.strategy_figures["net_profit"]]
+        made = f"made {in_dollars(net)} after costs" if first.strategy_figures["orders"] else "never traded"
+        known = ", ".join(each.name for each in rivals)
+        return f"{first.name} {made}: more than {', '.join(beaten) or 'none'} of {known}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`; undefined figures are None."""
+        return {"format": FORMAT, "task": "allocate", "settings": self.settings, "labels": list(self.labels),
+                "provenance": self.provenance,
+                "agents": {each.name: {"about": each.about, "strategy": each.strategy_figures,
+                                       "account": each.account_figures} for each in self.agents}}
+
+    @property
+    def trades(self) -> pd.DataFrame:
+        """The fills of the first agent in the strategy pass, one row each, as in `trades.csv`."""
+        import pandas as pd
+
+        return pd.DataFrame(list(fill_rows(self, self.agents[0])), columns=list(FILL_COLUMNS))
+
+    @property
+    def equity(self) -> pd.DataFrame:
+        """Equity of the first agent, one row per decision bar, as in `equity.csv`."""
+        import pandas as pd
+
+        return pd.DataFrame(list(equity_rows(self, self.agents[0])), columns=list(equity_columns(self)))
+
+    def plot(self) -> Any:
+        """Not built. Raises ConfigError."""
+        raise ConfigError("env.task=allocate: no picture is built for several symbols; use `equity`, one column per "
+                          "symbol")
+
+    def __repr__(self) -> str:
+        return short_repr("JointResult", "-".join(self.market.symbols), *(each.name for each in self.agents))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{self.table()}</pre>"
+
+
+def _dollars(value: float) -> str:
+    return f"{value:,.2f}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def strategy_rows(symbols: tuple[str, ...]) -> tuple[tuple[str, str, Form], ...]:
+    """(label, figure, form) of the strategy block."""
+    return (("net profit ($)", "net_profit", _dollars), *((f"  of {s} ($)", f"profit.{s}", _dollars) for s in symbols),
+            ("return (% of start)", "return_pct", _ratio), ("Sharpe (daily, x sqrt 252)", "sharpe_daily", _ratio),
+            ("max drawdown ($)", "max_drawdown", _dollars), ("round turns", "trades", _count),
+            ("win rate", "win_rate", _share), ("orders", "orders", _count),
+            ("turnover (x start balance)", "turnover", _ratio), ("costs ($)", "costs", _dollars),
+            ("exposure", "exposure", _share), ("illegal actions", "illegal_actions", _count))
+
+
+ACCOUNT_ROWS: tuple[tuple[str, str, Form], ...] = (
+    ("accounts", "accounts", _count), ("passed", "passed", _count), ("bust", "bust", _count),
+    ("failed by daily loss", "failed_daily_loss", _count), ("open at end", "open_at_end", _count),
+    ("net profit ($)", "net_profit", _dollars), ("best session / total", "best_session_share", _share))
+
+
+def evaluate_joint(env: PortfolioEnv, params: PortfolioParams, market: Portfolio, sessions: SessionSet,
+                   config: RunConfig, agents: list[JointAgent], provenance: Mapping[str, Any],
+                   trained_on: SessionSet | None = None, begun: Callable[[str], None] | None = None) -> JointResult:
+    """Run every agent over all decision bars of `sessions`, with account rules off and on.
+
+    Raises DataError if the set is empty. begun: called before each pass of each agent.
+    """
+    decisions: Any = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
+    params, balance = params.replace(sessions=sessions), resolve_account(config.account).start_balance
+    results = []
+    for agent in agents:
+        key, records = agent_key(jax.random.key(config.seed), agent.name), {}
+        for which in ("account", "strategy"):
+            if begun is not None:
+                begun(f"{agent.name}, {which} pass")
+            records[which] = backtest(env, agent, params, decisions, which == "account", key)
+        results.append(JointAgentResult(
+            agent.name, agent.about, records["strategy"], records["account"],
+            strategy_figures(records["strategy"], decisions, market.symbols, balance),
+            account_figures(records["account"], decisions)))
+    return JointResult(tuple(results), decisions, market, balance, _settings(env, market, decisions, config),
+                       tuple(_labels(market, decisions, trained_on)), dict(provenance))
+
+
+def _settings(env: PortfolioEnv, market: Portfolio, decisions: DecisionBars, config: RunConfig) -> dict[str, Any]:
+    chosen = config.allocate
+    costs = [f"{chosen.cost_bp:g} bp"] if chosen.cost_bp else []
+    costs += [f"impact {chosen.impact_bp:g} bp per ${chosen.impact_base:,.0f}"] if chosen.impact_bp else []
+    costs += [f"${chosen.fee:g} a fill"] if chosen.fee else []
+    each = [contract.under(config) for contract in market.contracts]
+    costs += [f"{c.symbol} ${c.commission_mills / 1000:g} and {c.slippage_ticks} ticks a side" for c in each]
+    return {"market": "-".join(market.symbols), "symbols": list(market.symbols), "sessions": len(decisions.ids),
+            "first_session": str(decisions.date[0]), "last_session": str(decisions.date[-1]),
+            "decision_bars": len(decisions.rows), "task": env.config.task, "allocate": chosen.model_dump(mode="json"),
+            "costs": "costs: " + ", ".join(costs), "start_balance": resolve_account(config.account).start_balance,
+            "account": config.account.preset, "seed": config.seed, "config_sha256": config.digest(),
+            "data_sha256": market.fingerprint}
+
+
+def _labels(market: Portfolio, decisions: DecisionBars, trained_on: SessionSet | None) -> Iterator[str]:
+    if trained_on is not None:
+        seen = int(np.isin(decisions.ids, np.asarray(trained_on.ids)[:int(trained_on.count)]).sum())
+        if seen:
+            yield f"in sample: the policy was trained on {seen} of these {len(decisions.ids)} sessions"
+    if market.synthetic:
+        yield "synthetic: these bars were generated, no market ever traded them"
+    if not market.has_volume:
+        yield "bars without volume: the volume features of their symbols are constant"
+
+
+def _time(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[Any, ...]]:
+    """Rows of FILL_COLUMNS. Cost and booked profit of a symbol's bar stand in the row of its last fill there."""
+    record, market = agent.strategy, result.market
+    event, position = record.event, np.zeros(len(market.symbols), np.int64)
+    length = market.bar_seconds
+    for i in np.flatnonzero(np.any([event.close_quantity, event.open_quantity, event.exit_quantity], axis=(0, 2))):
+        row = int(result.decisions.rows[i]) + 1
+        for s, contract in enumerate(market.contracts):
+            fills = [(kind, int(getattr(event, f"{kind}_quantity")[i, s]), int(getattr(event, f"{kind}_price")[i, s]))
+                     for kind in ("close", "open", "exit") if getattr(event, f"{kind}_quantity")[i, s]]
+            for n, (kind, quantity, price) in enumerate(fills):
+                reason = ExitReason(int(event.exit_reason[i, s])) if kind == "exit" else ExitReason.ORDER
+                position[s] += quantity
+                late = length if reason in (ExitReason.FLAT, ExitReason.END_OF_DATA) else 0
+                money = (int(event.cost[i, s]) / 1000, int(event.cash[i, s]) / 1000) if n + 1 == len(fills) else (0, 0)
+                yield (_time(market.times[row] + late), contract.symbol, quantity,
+                       f"{price * contract.tick_size:.{contract.decimals}f}", int(position[s]), reason.name.lower(),
+                       *(f"{x:.3f}" for x in money))
+
+
+def equity_columns(result: JointResult) -> tuple[str, ...]:
+    """Columns of `equity.csv`; the profit of each symbol is cumulative."""
+    return ("time", "equity", *(f"profit_{symbol}" for symbol in result.market.symbols), "account_equity", "account")
+
+
+def equity_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[Any, ...]]:
+    """One row for each bar after a decision, at its close, in dollars."""
+    profit = np.cumsum(agent.strategy.event.profit.astype(np.int64), axis=0)
+    for i, row in enumerate(result.decisions.rows):
+        at = result.market.times[int(row) + 1] + result.market.bar_seconds
+        yield (_time(at), f"{int(agent.strategy.equity[i]) / 1000:.3f}", *(f"{int(p) / 1000:.3f}" for p in profit[i]),
+               f"{int(agent.account.equity[i]) / 1000:.3f}", int(agent.account.account[i]))
+
+
+def write(result: JointResult, directory: Path) -> None:
+    """Write `FILES`: those of the first agent, and of all agents the table and the document."""
+    shown = result.agents[0]
+    with staged(directory) as new:
+        document = json.dumps(result.to_json(), indent=2, allow_nan=False)
+        (new / "evaluation.json").write_text(document + "\n", encoding="utf-8")
+        (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
+        write_csv(new / "trades.csv", FILL_COLUMNS, fill_rows(result, shown))
+        write_csv(new / "equity.csv", equity_columns(result), equity_rows(result, shown))

@@ -1,0 +1,57 @@
+"""The parts of a run that differ for `env.task=allocate`: its opening lines and its evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.portfolio.agents import joint_agents
+from jaxtrade.evaluation.portfolio.result import JointResult, evaluate_joint, write
+from jaxtrade.progress.screen import Screen
+from jaxtrade.runs import machine, rundir
+from jaxtrade.runs.setup import Setup
+from jaxtrade.text import several
+from jaxtrade.types import PyTree
+
+
+def opening_lines(setup: Setup) -> Iterator[str]:
+    """What a run says about its bars, splits and task."""
+    market: Any = setup.market
+    for member in market.members:
+        yield (f"bars of {member.contract.symbol} are SYNTHETIC: generated, never traded" if member.synthetic else
+               f"bars: {member.bars.source} ({member.contract.symbol}, real)")
+    counts = {name: int(split.count) for name, split in setup.splits.items()}
+    yield (f"{several(market.num_sessions, 'shared session')}, {market.num_bars:,} shared bars; train "
+           f"{counts['train']}, validation {counts['validation']}, test {counts['test']}; task allocate "
+           f"({setup.config.allocate.actions}), {setup.env.observation_size} observations, {setup.env.num_actions} "
+           f"actions, account {setup.config.account.preset}")
+    yield from (f"note: {note}" for note in market.notes)
+
+
+def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, folder: Path, screen: Screen
+             ) -> dict[int, JointResult]:
+    """Evaluate policies by seed on a split, and write the results below `folder`. path: the run's folder."""
+    env: Any = setup.env
+    market: Any = setup.market
+    params: Any = setup.params
+    sessions, results = setup.splits[split], {}
+    manifest = rundir.read_run(path)[1]
+    for seed, policy in policies.items():
+        agents = joint_agents(env, market, params, setup.config, setup.algorithm, policy)
+        screen.phase("evaluating", f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
+                     len(policies) * (2 * len(agents) + 1))
+        provenance = manifest | machine.facts() | {"split": split} | setup.stack.provenance(seed)
+        results[seed] = evaluate_joint(env, params, market, sessions, setup.config, agents, provenance,
+                                       setup.splits["train"], screen.step)
+        screen.step("tables")
+        write(results[seed], setup.stack.folder(folder, seed))
+    return results
+
+
+def refuse(what: str, config: Any) -> None:
+    """Raises ConfigError for what is built for one symbol alone. what: the command as it was typed."""
+    if config.env.task == "allocate":
+        raise ConfigError(f"{what}: not built for env.task=allocate, which holds several symbols; its fills and equity "
+                          "are in the run's folder, evaluation/SPLIT/trades.csv and equity.csv")

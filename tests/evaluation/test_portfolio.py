@@ -1,0 +1,145 @@
+"""The evaluation of `allocate`: baselines, figures, files, and a whole small run."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jaxtrade.config import make_config
+from jaxtrade.env.state import EndReason
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.portfolio.agents import NAMES, joint_agents
+from jaxtrade.evaluation.portfolio.result import FILES, JointResult, evaluate_joint, write
+from jaxtrade.evaluation.portfolio.validation import mean_reward
+from jaxtrade.rl.state import finished
+from jaxtrade.runs.evaluate import evaluate_run, grid_run, replay_run
+from jaxtrade.runs.setup import Setup, policies_of, prepare
+from jaxtrade.runs.train import resume, run
+
+VALUES = {
+    "data": {"source": "synthetic", "markets": ["MES", "MNQ"], "synthetic_sessions": 5,
+             "per_market": {"MNQ": {"synthetic_seed": 3}}},
+    "env": {"task": "allocate", "window": 2}, "allocate": {"cost_bp": 0.5, "fee": 0.1, "size": [3, 2]},
+    "account": {"preset": "rules_off_50k", "drawdown": 900.0}, "split": {"test_sessions": 3},
+    "network": {"hidden": [8]}, "rollout": {"num_envs": 8, "num_steps": 16}, "ppo": {"num_minibatches": 1},
+    "train": {"total_timesteps": 512, "chunk_updates": 2}}
+
+
+@pytest.fixture(scope="module")
+def setup() -> Setup:
+    return prepare(make_config(VALUES, "test"))
+
+
+@pytest.fixture(scope="module")
+def policy(setup: Setup) -> Any:
+    return finished(policies_of(setup, setup.algorithm.init(jax.random.key(1), setup.params))[0])
+
+
+@pytest.fixture(scope="module")
+def result(setup: Setup, policy: Any) -> JointResult:
+    parts: Any = (setup.env, setup.params, setup.market)
+    agents = joint_agents(parts[0], parts[2], parts[1], setup.config, setup.algorithm, policy)
+    return evaluate_joint(*parts, setup.splits["test"], setup.config, agents, {"split": "test"}, setup.splits["train"])
+
+
+def test_the_policy_stands_beside_the_baselines(result: JointResult) -> None:
+    assert tuple(agent.name for agent in result.agents) == ("greedy", "sampled", *NAMES)
+    assert result.labels == ("synthetic: these bars were generated, no market ever traded them",)
+    flat, hold = result.agent("flat").strategy_figures, result.agent("buy_hold").strategy_figures
+    assert (flat["net_profit"], flat["orders"], flat["exposure"], flat["win_rate"]) == (0.0, 0, 0.0, None)
+    assert hold["orders"] == 2 * 3  # two symbols, three sessions
+    assert hold["trades"] == 2 * 3
+    assert result.agent("sma_cross").strategy_figures["orders"] > 10
+    assert result.agent("random").strategy_figures["illegal_actions"] == 0
+
+
+def test_profits_of_the_symbols_sum_to_the_net(result: JointResult) -> None:
+    for agent in result.agents:
+        figures = agent.strategy_figures
+        assert figures["net_profit"] == pytest.approx(figures["profit.MES"] + figures["profit.MNQ"], abs=1e-9)
+
+
+def test_buy_and_hold_by_hand(result: JointResult, setup: Setup) -> None:
+    """Bought at the open after each session's first decision bar, sold at the flat bar's close, both slipped."""
+    market: Any = setup.market
+    expected, data = [0, 0], market.data
+    for i in result.decisions.ids:
+        first, flat = int(data.sessions.first[i]), int(data.sessions.last[i]) + 1
+        for s, (size, contract) in enumerate(zip((3, 2), market.contracts, strict=True)):
+            bought = int(data.open[first + 1, s]) + contract.slippage_ticks
+            sold = int(data.close[flat, s]) - contract.slippage_ticks
+            expected[s] += size * (sold - bought) * contract.tick_mills
+            for price in (bought, sold):
+                share = round(size * price * contract.tick_mills * 50_000 / 10**9)
+                expected[s] -= size * contract.commission_mills + 100 + share
+    figures = result.agent("buy_hold").strategy_figures
+    found = [round(1000 * figures[f"profit.{symbol}"]) for symbol in ("MES", "MNQ")]
+    assert found == expected
+
+
+def test_an_account_that_ends_is_followed_by_a_new_one(result: JointResult) -> None:
+    """Random trading in large sizes busts; the rest of the session is idle, and the next session has a new account."""
+    agent = result.agent("random")
+    record, figures = agent.account, agent.account_figures
+    assert figures["bust"] == int((record.end == EndReason.BUST).sum()) > 0
+    assert figures["accounts"] == figures["bust"] + figures["open_at_end"]
+    at = int(np.flatnonzero(record.end == EndReason.BUST)[0])
+    session = result.decisions.session
+    rest = (session == session[at]) & (np.arange(len(session)) > at)
+    assert not record.active[rest].any()
+    assert (record.equity[rest] == record.equity[at]).all()
+    assert (record.quantity[rest] == 0).all()
+    follows = np.flatnonzero(session > session[at])
+    if len(follows):
+        assert record.account[follows[0]] == record.account[at] + 1
+        assert abs(int(record.equity[follows[0]])) < 400_000
+
+
+def test_files_add_up(result: JointResult, tmp_path: Path) -> None:
+    write(result, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(FILES)
+    document = json.loads((tmp_path / "evaluation.json").read_text())
+    net = document["agents"]["greedy"]["strategy"]["net_profit"]
+    with (tmp_path / "trades.csv").open() as file:
+        fills = list(csv.DictReader(file))
+    assert sum(round(1000 * float(row["booked"])) for row in fills) == round(1000 * net)
+    position = {"MES": 0, "MNQ": 0}
+    for row in fills:
+        position[row["symbol"]] += int(row["quantity"])
+        assert position[row["symbol"]] == int(row["position"])
+    assert set(position.values()) == {0}
+    with (tmp_path / "equity.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    assert float(last["equity"]) == net
+    assert float(last["profit_MES"]) + float(last["profit_MNQ"]) == pytest.approx(net)
+    assert len(result.trades) == len(fills)
+    assert len(result.equity) == len(result.decisions.rows)
+
+
+def test_the_validation_score_is_the_account_pass(result: JointResult, setup: Setup, policy: Any) -> None:
+    env: Any = setup.env
+    score = mean_reward(env, setup.params, setup.splits["test"], setup.algorithm, [policy])
+    reward = result.agent("greedy").account.reward
+    assert score == pytest.approx(float(reward.sum(dtype=np.float64)) / 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["mlp", "gru"])
+def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path: Path, network: str) -> None:
+    values = VALUES | {"network": {"kind": network, "hidden": [8], "rnn_width": 4} if network == "gru" else
+                       {"hidden": [8]}, "split": {"test_sessions": 1, "validation_sessions": 1},
+                       "control": {"evaluate_every": 1}}
+    path = tmp_path / "run"
+    first = run(make_config(values, "test"), path)
+    assert "greedy" in first.table
+    assert evaluate_run(path) == first.table
+    assert resume(path).table == first.table
+    for command in (lambda: replay_run(path, "2023-11-28"), lambda: grid_run(path)):
+        with pytest.raises(ConfigError, match=r"not built for env\.task=allocate"):
+            command()
