@@ -242,17 +242,33 @@ def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None
 
 # --- journals and snapshots ------------------------------------------------------------------------------------------
 
+# What earlier versions did not have. With its default a run is as theirs was, and their recordings belong to it.
+_LATER = {"data": ("markets", "folder", "per_market"), "network": ("normalise_per_symbol",), "control": ("wall_clock",),
+          "compute": ("eager",)}
+_LATER_SECTIONS = ("sampler", "dqn", "pqn", "allocate")
+
+
+def _as_before(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a configuration without later keys and sections that have their defaults."""
+    usual = RunConfig().model_dump(mode="json")
+    kept = {section: part for section, part in values.items()
+            if section not in _LATER_SECTIONS or part != usual[section]}
+    for section, names in _LATER.items():
+        kept[section] = {name: value for name, value in kept[section].items()
+                         if name not in names or value != usual[section][name]}
+    return kept
+
 
 def config_digest(config: RunConfig) -> str:
     """sha256 (hex) of the configuration fields in which a recording and its replay must agree.
 
-    The kinds, options and service of advisors, the TensorBoard switch and the places of files may differ, so they are
-    left out: a journal names the bars by their content. The transport is included: it decides at which updates advice
+    The kinds, options and service of advisors, the TensorBoard switch, the monitor and the places of files may differ,
+    so they are left out: a journal names the bars by their content. The transport is included: it decides at which updates advice
     becomes visible. Of a panel, the number of members and the content of snapshots are included.
 
     Raises DataError where a snapshot of a panel cannot be read.
     """
-    values = config.model_dump(mode="json", exclude={"data": set(PLACES)})
+    values = _as_before(config.model_dump(mode="json", exclude={"data": set(PLACES), "monitor": True}))
     before = AdvisorConfig().model_dump(mode="json") | _BEFORE
     values["advisor"] = {name: value for name, value in values["advisor"].items() if name not in _FREE_KEYS and (
         name in _FIRST_KEYS or value != before[name])} | digest_values(config.advisor)

@@ -214,7 +214,8 @@ def find_key(name: str) -> Key:
     begun = [key for key in known if key.rpartition(".")[2].startswith(f"{name}_")]
     if name in NO_KEYS:
         raise ConfigError(f"no key is called '{name}': {NO_KEYS[name]} (jaxtrade config explain account.preset)")
-    near = same or begun or alike(name, known, 3) or [
+    own = [key for key in known if key.partition(".")[0] == name.partition(".")[0]]  # of the section that is named
+    near = same or begun or alike(name, own, 3) or alike(name, known, 3) or [
         key for key in known if difflib.get_close_matches(name, [key.rpartition(".")[2]], cutoff=0.7)]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise ConfigError(f"no key is called '{name}'{hint} (all keys: jaxtrade config keys)")

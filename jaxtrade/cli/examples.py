@@ -37,11 +37,11 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "costs.slippage": ("costs.slippage=1",),
     "brackets.min_stop_ticks": ("brackets.min_stop_ticks=8",),
     "brackets.be_ticks": ("brackets.be_ticks=1",),
-    **{f"allocate.{name}": (f"allocate.{name}={value}", "env.task=allocate") for name, value in (
+    **{f"allocate.{name}": (f"allocate.{name}={value}",) for name, value in (
         ("actions", "increment"), ("size", "[2]"), ("max_units", 2), ("max_total", 2), ("cooldown", 5),
         ("trades_per_day", 50), ("gate", 5), ("cost_bp", 0.5), ("impact_bp", 1.5), ("impact_base", 50_000.0),
         ("fee", 1.0))},
-    "allocate.preset": ("allocate.preset=dual_26", "env.task=allocate", "data.markets=[EURUSD,USDJPY]"),
+    "allocate.preset": ("allocate.preset=full",),
     "reward.weights": ("reward.weights={equity_change: 1.0, loss: -0.1}",),
     "network.hidden": ("network.hidden=[256, 128]",),
     "rollout.num_envs": ("rollout.num_envs=512",),
@@ -87,11 +87,18 @@ def overrides_of(key: Key) -> tuple[str, ...]:
     return (own, f"{ALGORITHM}={key.section}") if chosen else (own,)
 
 
+def configuration_of(key: Key) -> str | None:
+    """The configuration that a key's example starts from. None: that of `jaxtrade train` without a name."""
+    return "fx_allocate" if key.section == "allocate" else None
+
+
 def key_default(name: str) -> object:
     """The default of a key."""
     return all_keys()[name].default
 
 
 def of(key: Key) -> list[str]:
-    """The example as words of a command line, quoted for a shell: --set KEY=VALUE, and what else it needs."""
-    return [word for override in overrides_of(key) for word in ("--set", shlex.quote(override))]
+    """The example as words of a command line, quoted for a shell: --set KEY=VALUE, and what else it needs. The name of
+    its configuration, if it needs one, is the first."""
+    first = configuration_of(key)
+    return ([] if first is None else [first]) + [word for override in overrides_of(key) for word in ("--set", shlex.quote(override))]

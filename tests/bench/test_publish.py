@@ -70,7 +70,7 @@ def test_pages_are_written_between_the_markers_and_stay(checkout: Path, capsys: 
     assert "`card/env_step.json: sides.jaxtrade@1024.steps_per_second`" in text
     assert "A processor (cpu, 1 device), 2 CPU cores" in text
     assert "left out: DummyVecEnv(16): stable-baselines3 is not installed" in text
-    assert "Not measured yet: `intrabar`, `rollout`" in text
+    assert "Not measured yet: `intrabar`, `converted`, `rollout`" in text
 
 
 def test_what_is_stale_is_found(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:

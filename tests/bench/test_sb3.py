@@ -19,6 +19,7 @@ BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "n
 OTHER = {  # another value of every field
     "num_envs": 8, "num_steps": 128, "num_minibatches": 4, "num_epochs": 9, "num_shards": 2, "kind": "gru",
     "rnn_width": 32, "hidden": (8,), "activation": "relu", "normalise_observations": True,
+    "normalise_per_symbol": False,
     "normalise_advantages": False, "learning_rate": 1e-3, "learning_rate_end": 1e-4, "gamma": 0.5, "gae_lambda": 0.5,
     "clip_eps": 0.1, "vf_clip_eps": 0.2, "ent_coef": 0.02, "ent_coef_end": 0.001, "vf_coef": 0.25,
     "max_grad_norm": 1.0, "target_kl": 0.03, "gradient_rows": 4_096,
@@ -26,8 +27,8 @@ OTHER = {  # another value of every field
 }
 REFUSED = {"adapter", "num_shards", "kind", "normalise_observations", "normalise_rewards", "learning_rate_end",
            "vf_clip_eps", "ent_coef_end", "learning_rate"}  # the last alone: the rate would fall to its other end
-# A width and a freeze that this network has not, on either side; and blocks, which change no result.
-WITHOUT_EFFECT = {"rnn_width", "gradient_rows", "adapter_freeze"}
+# A width and a freeze that this network has not, on either side; blocks, which change no result; and one symbol.
+WITHOUT_EFFECT = {"rnn_width", "gradient_rows", "adapter_freeze", "normalise_per_symbol"}
 
 
 @pytest.mark.parametrize("name", list(Learning.model_fields))

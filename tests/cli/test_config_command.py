@@ -105,6 +105,7 @@ def test_explain_says_all_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
         "number into its config.yaml",
         "  type        whole number, at least 1 or auto",
         "  default     64",
+        "  shipped     256 in fx_allocate",
         "  flag        --envs",
         "  documented  docs/training.md",
         "  example     jaxtrade train --set rollout.num_envs=512",
@@ -159,13 +160,15 @@ def test_every_key_has_a_description_a_type_and_a_page() -> None:
 @pytest.mark.parametrize("name", list(all_keys()))
 def test_every_example_works(name: str) -> None:
     """As it is printed, quotes and all: the words that a shell makes of it are accepted, and set the key."""
-    words = shlex.split(" ".join(examples.of(all_keys()[name])))
+    words, started = shlex.split(" ".join(examples.of(all_keys()[name]))), "quickstart"
+    if words[0] != "--set":
+        started, *words = words
     overrides = words[1::2]
     assert words[::2] == ["--set"] * len(overrides)
     assert overrides[0].partition("=")[0] == name
     if name == "imports":
         overrides = ["imports=[json]"]  # the example's module is the user's
-    load_config("quickstart", overrides)
+    load_config(started, overrides)
 
 
 def test_a_table_fits_its_width() -> None:
