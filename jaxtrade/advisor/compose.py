@@ -263,8 +263,8 @@ def config_digest(config: RunConfig) -> str:
     """sha256 (hex) of the configuration fields in which a recording and its replay must agree.
 
     The kinds, options and service of advisors, the TensorBoard switch, the monitor and the places of files may differ,
-    so they are left out: a journal names the bars by their content. The transport is included: it decides at which updates advice
-    becomes visible. Of a panel, the number of members and the content of snapshots are included.
+    so they are left out: a journal names the bars by their content. The transport is included: it decides at which
+    updates advice becomes visible. Of a panel, the number of members and the content of snapshots are included.
 
     Raises DataError where a snapshot of a panel cannot be read.
     """

@@ -190,7 +190,7 @@ def explain(name: str) -> list[str]:
     rows += [("values", f"jaxtrade list {LISTS[key.name]}")] if key.name in LISTS else []
     rows += [("documented", page_of(key.name)), ("example", f"jaxtrade train {' '.join(example)}")]
     *path, last = key.name.split(".")
-    value = example[1].partition("=")[2].strip("'")
+    value = examples.overrides_of(key)[0].partition("=")[2]
     nested = [*(f"{'  ' * depth}{part}:" for depth, part in enumerate(path)), f"{'  ' * len(path)}{last}: {value}"]
     rows += [("in a file" if not i else "", line) for i, line in enumerate(nested)]
     return [key.name, f"  {key.description}", *(f"  {line}" for line in aligned(rows, (0, 1)))]

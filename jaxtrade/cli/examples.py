@@ -101,4 +101,5 @@ def of(key: Key) -> list[str]:
     """The example as words of a command line, quoted for a shell: --set KEY=VALUE, and what else it needs. The name of
     its configuration, if it needs one, is the first."""
     first = configuration_of(key)
-    return ([] if first is None else [first]) + [word for override in overrides_of(key) for word in ("--set", shlex.quote(override))]
+    words = [word for override in overrides_of(key) for word in ("--set", shlex.quote(override))]
+    return words if first is None else [first, *words]
