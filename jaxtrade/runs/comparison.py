@@ -16,7 +16,8 @@ from jaxtrade.storage import checkpoint
 EVALUATION = "evaluation"  # in a run's folder
 _TEXTS = (".json", ".txt", ".csv")  # pictures are drawn from these
 # Where and from what a run was made, and how long it took. These differ between a run and its replay.
-_OWN = frozenset(("provenance", "config_sha256", "compile_seconds", "steps_per_second", "recompiles", "warnings"))
+_OWN = frozenset(("provenance", "config_sha256", "compile_seconds", "steps_per_second", "recompiles", "warnings",
+                  "performance"))
 
 
 def state_differences(one: Path, other: Path) -> list[str]:

@@ -107,7 +107,7 @@ MUTATIONS = (
              "contract=rules.contract_at(params, state.row)", "full/path/converted"),
     Mutation("converted money rounded half up", "money", "((twice == divisor) & ((quotient & 1) == 1))",
              "(twice == divisor)", "full/path/converted"),
-    Mutation("converted level not corrected downwards", "money", " + one_more) // size", ") // size",
+    Mutation("converted level not corrected downwards", "money", " - (rest < 0) + one_more) // size", " + 1) // size",
              "full/path/converted"),
     Mutation("liquidation level without the exit cost", "rules", "floor + size * contract.commission -",
              "floor -"),

@@ -62,7 +62,7 @@ def test_ppo_keeps_an_error_by_symbol_and_draws_by_it() -> None:
     assert metrics["symbol_share"].tolist() == [0.5, 0.5]
     assert (after.errors > 0).any()
     again, metrics = update(after)
-    np.testing.assert_array_equal(metrics["symbol_share"], shares(after.errors, 0.5))
+    np.testing.assert_allclose(metrics["symbol_share"], shares(after.errors, 0.5), rtol=1e-6)  # another program
     assert again.env_state.row.shape == (8,)
     assert update._cache_size() == 1
 
