@@ -84,6 +84,21 @@ def test_a_first_size_that_does_not_fit_is_an_error_and_no_silent_number() -> No
             search([16], kind, 50)
 
 
+def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run() -> None:
+    """As a replay that is too short for the rollouts of so many environments."""
+    measured = machine({8: 100.0, 16: 190.0, 32: 300.0})
+
+    def measure(number: int) -> Measured:
+        if number > 16:
+            raise ConfigError("dqn.buffer_size (3,000) holds 1 rollouts")
+        return measured(number)
+
+    choice = search([8, 16, 32], measure, None)
+    assert (choice.num_envs, choice.reason) == (16, "32 do not fit (dqn.buffer_size (3,000) holds 1 rollouts)")
+    with pytest.raises(ConfigError, match=r"dqn\.buffer_size"):
+        search([32], measure, None)
+
+
 def test_an_error_that_is_not_of_memory_is_not_swallowed() -> None:
     def broken(number: int) -> Measured:
         raise RuntimeError(f"a bug with {number}")
@@ -202,6 +217,7 @@ def test_an_advisor_is_refused(overrides: tuple[str, ...]) -> None:
         prepare(config())
 
 
+@pytest.mark.slow
 def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch,
                                                                   tmp_path: Path) -> None:
     begun, told, real = list[int](), Told(), training._run

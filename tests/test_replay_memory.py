@@ -50,6 +50,24 @@ def test_a_transition_takes_as_many_bytes_as_promised(task, most):
     assert size_of(own.replay.version) == 4 * MILLION // 64
 
 
+def allocate_config(*sets):
+    symbols = ("MES", "MNQ", "MYM", "M2K")
+    count = 4 if "four" in sets else 2
+    return load_config(None, [*SETS, "env.task=allocate", "data.source=synthetic", "data.synthetic_sessions=5",
+                              f"data.markets=[{','.join(symbols[:count])}]", "env.window=2",
+                              *(each for each in sets if each != "four")])
+
+
+@pytest.mark.parametrize(("sets", "found"), [
+    (("allocate.preset=dual_26",), 116), ((), 156), (("four", "allocate.actions=increment"), 252), (("four",), 268)])
+def test_the_estimate_of_allocate_is_that_of_the_arrays(sets, found):
+    """Account and mask grow with the preset and with the number of actions: 9, 9, 9 and 81."""
+    config = allocate_config(*sets)
+    _, own, _ = shapes_of(config)
+    assert size_of((own.replay.rows, own.priorities)) / MILLION == pytest.approx(found, abs=0.01)
+    assert transition_bytes(config) == found
+
+
 @pytest.mark.parametrize("sets", [("env.task=entry",), ("dqn.replay=uniform",)])
 def test_the_estimate_is_that_of_the_arrays(sets):
     config = dqn_config(*sets)

@@ -22,6 +22,7 @@ def test_faults_are_told_at_once_and_nothing_is_there_before_training() -> None:
             use()
 
 
+@pytest.mark.slow
 def test_a_run_in_steps_is_the_run(tmp_path: Path) -> None:
     trainer = jt.Trainer("quickstart", tmp_path / "run", **TINY)
     result = trainer.train()

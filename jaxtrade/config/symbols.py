@@ -34,6 +34,9 @@ def check_set(data: Any) -> None:
                 raise ValueError(f"data.{key} is given and data.markets is empty; name the symbols in data.markets, "
                                  f"or drop data.{key}")
         return
+    if data.market != type(data)().market and data.market not in data.markets:
+        raise ValueError(f"data.market = {data.market} has no effect beside data.markets ({', '.join(data.markets)}): "
+                         "drop it, or add it to data.markets")
     twice = sorted({symbol for symbol in data.markets if data.markets.count(symbol) > 1})
     if twice:
         raise ValueError(f"data.markets names {', '.join(twice)} more than once; name each symbol once")

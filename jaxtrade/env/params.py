@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import AccountPreset, check_quantity, contract_cap, resolve_account
+from jaxtrade.config.allocate import TASK
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.env.reward_presets import one_symbol_weights
@@ -148,6 +149,10 @@ class _OfSymbol(NamedTuple):
 
 def _of_symbol(market: Market, config: RunConfig) -> _OfSymbol:
     """The checked figures of one symbol. Raises ConfigError as `make_params` does."""
+    if config.env.task == TASK:
+        raise ConfigError(f"env.task={TASK} holds several symbols in one account, and these are the parameters of one "
+                          "symbol at a time: train it with jaxtrade.run or jaxtrade.Trainer (or see "
+                          "jaxtrade.env.portfolio.params.make_portfolio_params)")
     if config.env.intrabar == "path" and market.data.path is None:
         raise ConfigError("env.intrabar = path needs second bars, which this market does not have; set data.seconds "
                           "(--seconds FILE), or build_market(bars, config, seconds)")

@@ -119,13 +119,19 @@ def forget_episode(carry: PyTree, first: Array) -> PyTree:
     return policy, forget(memory, first)
 
 
+def _epsilon(policy: PyTree) -> Any:
+    """What a Q-policy explores with; None for other policies, those of a user's own learner among them."""
+    return getattr(policy, "epsilon", None)
+
+
 def greedy(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
-    """An agent that takes the policy's most probable legal action at every bar."""
-    return Agent("greedy", PolicyAct(env, algorithm.act, False), (policy, algorithm.carry),
-                 "most probable legal action", forget_episode)
+    """An agent that takes the policy's best legal action at every bar: the most probable one, or that of largest Q."""
+    about = "most probable legal action" if _epsilon(policy) is None else "legal action with the largest Q"
+    return Agent("greedy", PolicyAct(env, algorithm.act, False), (policy, algorithm.carry), about, forget_episode)
 
 
 def sampled(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
-    """An agent that draws an action from the policy's masked distribution at every bar."""
-    return Agent("sampled", PolicyAct(env, algorithm.act, True), (policy, algorithm.carry),
-                 "drawn from the policy", forget_episode)
+    """An agent that draws an action from the policy's masked distribution at every bar; of a Q-policy the
+    epsilon-greedy one."""
+    about = "drawn from the policy" if _epsilon(policy) is None else "epsilon-greedy, with the policy's own epsilon"
+    return Agent("sampled", PolicyAct(env, algorithm.act, True), (policy, algorithm.carry), about, forget_episode)

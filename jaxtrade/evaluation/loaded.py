@@ -188,7 +188,8 @@ class LoadedPolicy:
             carry: `first_carry()` at the start of an episode, else the carry that the previous call returned.
             observation: float[D] or float[B, D], as `observe` returns it (not normalised).
             mask: bool[A] or bool[B, A], with at least one True per row.
-            explore: True samples an action and needs a typed `key`. False takes the most probable legal action.
+            explore: True samples an action and needs a typed `key`. False takes the best legal action: the most
+                probable one, or that of the largest Q.
             advice: what an advisor says, for a policy that `listens`; None acts as without advice. Its keys, each a
                 number, or [B] numbers: direction (1 buy, -1 sell, 0 hold), confidence and risk (0 to 1), and age (bars
                 since the bar that it is about). risk and age may be left out and are then 0. For a panel of advisors, a

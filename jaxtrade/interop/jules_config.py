@@ -32,11 +32,15 @@ TAKEN, NONE, REFUSED = "taken as", "has no meaning here:", "not supported:"
 PARAMS, VECTOR = "training.algo_params.", "training.vectorized_training."
 TIMES = ("hour_sin", "hour_cos", "day_of_week_sin", "day_of_week_cos", "time_sin", "time_cos")  # always observed
 _VWAP = re.compile(r"vwap_[0-9]+")
+BALANCE = "environment.initial_balance"
+# The environments of IntradayJules have no rules of a prop firm.
+NO_RULES = {"account.drawdown": "off", "account.profit_target": "off", "account.freeze": "never", "account.min_days": 0}
 SHARDS = 8  # the default of `rollout.num_shards`
 
 
 class Fate(NamedTuple):
-    """What became of one key. kind: TAKEN, NONE or REFUSED. text: our keys, or why."""
+    """What became of one key. kind: TAKEN, NONE, REFUSED, or that it was not given. text: our keys, or
+    why."""
 
     key: str
     kind: str
@@ -47,7 +51,8 @@ class Fate(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """values: dotted key of ours -> value, of all keys that are not defaults. fates: one for each key that was read."""
+    """values: dotted key of ours -> value, of all keys that are not defaults. fates: one for each key that was read,
+    and for a balance that was not given."""
 
     values: dict[str, Any]
     fates: tuple[Fate, ...]
@@ -82,6 +87,7 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
     except ConfigError as error:
         raise ConfigFaultsError([(name, str(error))]) from None
     found |= {"algorithm": learner, **own}
+    first: dict[str, str] = dict.fromkeys(found, "algorithm")  # our key -> the key of theirs that set it
     for key in given:
         try:
             kind, outcome = _fate(key, given, learner)
@@ -89,12 +95,27 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
             faults.append((name, str(error)))
             continue
         if isinstance(outcome, dict):
+            faults += [(name, text) for text in _contradictions(key, outcome, found, first)]
             found |= outcome
+            first |= dict.fromkeys(outcome, key)
             outcome = ", ".join(f"{ours}={_shown(value)}" for ours, value in outcome.items()) + _remark(key, given[key])
         fates.append(Fate(key, kind, outcome))
     if faults:
         raise ConfigFaultsError(faults)
+    if "account.preset" not in found:
+        found |= NO_RULES
+        rules = ", ".join(f"{ours}={value}" for ours, value in NO_RULES.items())
+        fates.append(Fate(BALANCE, "not given:", f"{rules} (the default account, without rules that end an episode)"))
     return Imported(found, tuple(fates))
+
+
+def _contradictions(key: str, outcome: Mapping[str, Any], found: Mapping[str, Any],
+                    first: Mapping[str, str]) -> Iterator[str]:
+    """One text for each key of ours that `key` sets to another value than an earlier key of theirs did."""
+    for ours, value in outcome.items():
+        if ours in found and found[ours] != value:
+            yield (f"{first[ours]} and {key} both set {ours}: to {_shown(found[ours])} and to {_shown(value)}; give "
+                   "one of the two")
 
 
 def _shown(value: Any) -> str:
@@ -152,7 +173,7 @@ def _made(key: str, value: Any, given: Mapping[str, Any], learner: str) -> tuple
         case "data_dir":
             return TAKEN, folder(value)
         case "enabled":  # the monitor's
-            return (NONE, "a run always writes monitor.csv") if value else (REFUSED, "set monitor.on=false")
+            return TAKEN, {"monitor.on": bool(value)}
         case "observation_feature_cols":
             return _features(value)
         case "initial_balance":
@@ -224,8 +245,7 @@ def _account(value: Any) -> dict[str, Any]:
     if value not in balances:
         raise ConfigError(f"environment.initial_balance = {value!r}: accounts begin with "
                           f"{', '.join(f'{each:,.0f}' for each in sorted(balances))}; choose one of them")
-    return {"account.preset": balances[value], "account.drawdown": "off", "account.profit_target": "off",
-            "account.freeze": "never", "account.min_days": 0}
+    return {"account.preset": balances[value], **NO_RULES}
 
 
 def _reward(value: Any) -> tuple[str, dict[str, Any] | str]:

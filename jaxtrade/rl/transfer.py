@@ -219,7 +219,7 @@ def check_layouts(source: Layout, target: Layout) -> None:
         raise ConfigError("source and target share no observation slot; transfer between tasks that do, or train "
                           "afresh")
     if source.actions[0] not in target.actions or target.actions[0] not in source.actions:
-        raise ConfigError(f"source and target do not share the action that is always legal ({source.actions[0]}, "
+        raise ConfigError(f"source and target do not have the first action of each other ({source.actions[0]}, "
                           f"{target.actions[0]}); train afresh")
     if source.config.adapter and not target.config.adapter:
         raise ConfigError("the source has an adapter; set transfer.mode=adapter to keep it")

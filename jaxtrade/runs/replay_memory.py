@@ -7,16 +7,21 @@ of 32 bits, and two floats of a sum tree if the replay is prioritised. A test co
 from __future__ import annotations
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.allocate import TASK, AllocateConfig
 
 COPIES = 2  # the state that trains, and the one to which a run can roll back
-LEG_WORDS, RECORD_WORDS, ADVICE_WORDS = 5, 6, 7  # whole words of a reference: per position, trade record, per advice
+# Whole words of a reference: per position, trade record, per advice, and the account that `allocate` shows.
+LEG_WORDS, RECORD_WORDS, ADVICE_WORDS, ACCOUNT_WORDS = 5, 6, 7, 5
 WORD = 32
 
 
 def transition_bytes(config: RunConfig) -> int:
     """Bytes of one transition. For the shipped tasks; a task of the user's own may store more or less."""
-    symbols = max(len(config.data.markets), 1) if config.env.task == "allocate" else 1
+    symbols = max(len(config.data.markets), 1) if config.env.task == TASK else 1
     words, bits = symbols * (1 + LEG_WORDS), 8  # rows and positions; the mask of up to eight actions
+    if config.env.task == TASK:
+        bits = -(-action_count(config.allocate, symbols) // 8) * 8
+        words += ACCOUNT_WORDS if config.allocate.preset == "full" else 0
     if config.env.task == "advised":
         words, bits = words + RECORD_WORDS, bits + 16
     if config.advisor.on:
@@ -24,6 +29,11 @@ def transition_bytes(config: RunConfig) -> int:
         words += ADVICE_WORDS * (1 + members)
     stored = 2 * words + 1 + -(-(2 * bits + 8 + 2) // WORD)  # both references, reward, small numbers
     return 4 * stored + (8 if config.dqn.replay == "prioritised" else 0)
+
+
+def action_count(allocate: AllocateConfig, symbols: int) -> int:
+    """The number of actions of the task `allocate` with so many symbols."""
+    return {"product": 3**symbols, "increment": 2 * symbols + 1, "table": 3}[allocate.actions]
 
 
 def replay_bytes(config: RunConfig) -> int:

@@ -89,12 +89,17 @@ def search(candidates: Iterable[int], measure: Callable[[int], Measured], limit:
         candidates: from `sizes`.
         measure: of a number of environments. It may raise what the end of memory raises.
         limit: bytes that a run may take; None if unknown. `measure` returns no speed for a size that needs more.
-    Raises OutOfMemoryError if the first size does not fit.
+    Raises OutOfMemoryError if the first size does not fit, and ConfigError if other keys refuse it.
     """
     found, reason = list[Measured](), f"more would leave the run fewer than {LEAST_UPDATES} updates"
     for number in candidates:
         try:
             now = measure(number)
+        except ConfigError as error:  # other keys, such as a replay's size, leave no room for more environments
+            if not found:
+                raise
+            reason = f"{number:,} do not fit ({error})"
+            break
         except (MemoryError, RuntimeError) as error:
             if not is_exhausted(error):
                 raise

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.allocate import TASK
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
 from jaxtrade.evaluation import frames, html, report, set_report
 from jaxtrade.evaluation.policy import FOLDER, LoadedPolicy, load_policy
+from jaxtrade.evaluation.portfolio import result as joint
 from jaxtrade.runs import rundir
 from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
@@ -121,6 +124,32 @@ class StoredSet(StoredEvaluation):
 
 
 @dataclass(frozen=True, repr=False)
+class StoredJoint(StoredEvaluation):
+    """The evaluation of `allocate`: `evaluation/<split>`. Frames as those of `JointResult`: fills, and equity with one
+    column for each symbol."""
+
+    @cached_property
+    def trades(self) -> pd.DataFrame:
+        """The fills of the policy, one row each. Raises DataError."""
+        return joint.read_frame(self.path / "trades.csv")
+
+    @cached_property
+    def equity(self) -> pd.DataFrame:
+        """Equity of the policy, one row per decision bar. Raises DataError."""
+        return joint.read_frame(self.path / "equity.csv")
+
+    def plot(self) -> Figure:
+        """Not built. Raises ConfigError."""
+        raise joint.no_picture()
+
+    def __repr__(self) -> str:
+        return report.repr_of("StoredJoint", self.document)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.table)}</pre>"
+
+
+@dataclass(frozen=True, repr=False)
 class StoredRun:
     """A run in its folder.
 
@@ -135,12 +164,14 @@ class StoredRun:
     def evaluations(self) -> dict[str, StoredEvaluation]:
         """The evaluations by name: `test`, or `test/seed_3` if the run has several seeds. Empty before the first one.
 
-        That of a set is a `StoredSet`, which holds those of its symbols. Raises DataError if a file is damaged.
+        That of a set is a `StoredSet`, which holds those of its symbols; of `allocate` a `StoredJoint`. Raises
+        DataError if a file is damaged.
         """
         root, zone = self.path / "evaluation", _zone(self.config)
         found = sorted(root.rglob("evaluation.json"), key=lambda path: _rank(path.relative_to(root).parts))
-        several = len(symbols_of(self.config)) > 1
-        kind = StoredSet if several else StoredEvaluation
+        together = self.config.env.task == TASK
+        several = len(symbols_of(self.config)) > 1 and not together
+        kind = StoredJoint if together else StoredSet if several else StoredEvaluation
         return {path.parent.relative_to(root).as_posix(): kind(path.parent, _read(path), zone) for path in found
                 if not (several and path.parent.name in symbols_of(self.config))}
 

@@ -11,12 +11,8 @@ from bench import learners_settings as chosen
 from bench.catalogue import Options
 from bench.learners_settings import Goal
 from bench.recent import Recent
-from jaxtrade.config import RunConfig, load_config
-from jaxtrade.data.market import load_market
-from jaxtrade.data.synthetic import REVERSION_PULL
-from jaxtrade.data.synthetic.chain import LEVELS
-from tests.optimum.dp import solve
-from tests.optimum.learner import settings
+from jaxtrade.config import load_config
+from tests.optimum.learner import reward_per_step
 
 
 def test_a_mean_of_steps_is_read_once_the_window_is_full():
@@ -60,22 +56,6 @@ def test_every_learner_has_settings_for_every_task():
 def test_the_optimum_is_the_dynamic_programmes(keys, optimum):
     """Expected reward of all episodes over their expected steps: starts are drawn from all decision bars."""
     assert reward_per_step(load_config(None, [*chosen.CHAIN, *keys])) == pytest.approx(optimum, abs=2e-4)
-
-
-def reward_per_step(config: RunConfig) -> float:
-    market, task = load_market(config), config.env.task
-    first, last = (np.asarray(column) for column in (market.data.sessions.first, market.data.sessions.last))
-    close = np.asarray(market.bars.close)
-    level = np.searchsorted(LEVELS, close - close.min())
-    solved = solve(settings(task), REVERSION_PULL, int((last - first + 1).max()))
-    mills = steps = 0.0
-    for start, end in zip(first, last, strict=True):
-        row = np.arange(start, end + 1)
-        left = end - row + 1
-        state = 2 * level[row] + (close[row] > close[row - 1])
-        mills += solved.value[left, state, 0].mean()
-        steps += left.mean()
-    return mills / steps / settings(task).risk_unit
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from bench.learning import learning_of
 from bench.time_to_reward import Run, bootstrap, compare, config_of, summary, train_until, window_mean
 from bench.time_to_reward_settings import Goal
 from bench.worker import Reply
-from tests.optimum.learner import REVERSION_PULL, chain_config, settings, solve
+from tests.optimum.learner import chain_config, reward_per_step
 
 GOAL = Goal(target=0.5, window=2, updates=5)
 
@@ -114,24 +114,8 @@ def test_every_side_runs_and_a_side_that_cannot_is_reported(monkeypatch: pytest.
 
 @pytest.mark.slow
 def test_the_optimum_is_the_dynamic_programmes() -> None:
-    """Expected reward of all training episodes over their expected steps: starts are drawn from all decision bars."""
-    from jaxtrade.data.market import load_market
-    from jaxtrade.data.synthetic.chain import LEVELS
-
     config = config_of(4)
     task = config.env.task
     assert config.data == chain_config(task).data
     assert (config.account, config.env, config.reward) == (lambda c: (c.account, c.env, c.reward))(chain_config(task))
-    market = load_market(config)
-    first, last = (np.asarray(column) for column in (market.data.sessions.first, market.data.sessions.last))
-    close = np.asarray(market.bars.close)
-    level = np.searchsorted(LEVELS, close - close.min())
-    solved = solve(settings(task), REVERSION_PULL, int((last - first + 1).max()))
-    mills = steps = 0.0
-    for start, end in zip(first, last, strict=True):
-        row = np.arange(start, end + 1)
-        left = end - row + 1
-        state = 2 * level[row] + (close[row] > close[row - 1])
-        mills += solved.value[left, state, 0].mean()
-        steps += left.mean()
-    assert mills / steps / settings(task).risk_unit == pytest.approx(chosen.OPTIMUM, abs=2e-4)
+    assert reward_per_step(config) == pytest.approx(chosen.OPTIMUM, abs=2e-4)

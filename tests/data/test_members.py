@@ -28,6 +28,7 @@ def config(**data: Any) -> RunConfig:
 
 
 @pytest.mark.parametrize(("data", "text"), [
+    ({"market": "USDCHF", "markets": PAIRS}, "data.market = USDCHF has no effect beside data.markets"),
     ({"markets": ["EURUSD", "EURUSD"]}, "data.markets names EURUSD more than once"),
     ({"markets": ["EURUSD", "eurusd"]}, "data.markets names EURUSD more than once"),
     ({"markets": ["EURUSD", "USDJPY"], "file": "a.csv"},

@@ -13,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.config import make_config
+from jaxtrade.config import load_config, make_config
 from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.data.market_set import load_markets
+from jaxtrade.data.splits import split_sessions
+from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio import table
 from jaxtrade.env.portfolio.costs import fill_cost, root_of, share_of
 from jaxtrade.env.portfolio.market import load_portfolio
@@ -269,3 +272,11 @@ def test_bars_of_other_years_have_no_shared_session() -> None:
     late = replace(shared.members[1], trade_dates=shared.members[1].trade_dates + 900)
     with pytest.raises(DataError, match="no trade date has two bars that all symbols share"):
         join_markets([shared.members[0], late])
+
+
+def test_the_parameters_of_one_symbol_are_refused() -> None:
+    config = load_config(None, ["env.task=allocate", "data.source=synthetic", "data.synthetic_sessions=3",
+                                "data.markets=[MES,MNQ]", "env.window=2", "split.test_sessions=0"])
+    market = load_markets(config)
+    with pytest.raises(ConfigError, match=r"env\.task=allocate holds several symbols .* jaxtrade\.run"):
+        make_params(market, split_sessions(market, config.split)["train"], config)

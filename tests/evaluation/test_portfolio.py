@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.portfolio.agents import NAMES, joint_agents
-from jaxtrade.evaluation.portfolio.result import FILES, JointResult, evaluate_joint, write
+from jaxtrade.evaluation.portfolio.result import FILES, JointResult, evaluate_joint, fill_rows, write
 from jaxtrade.evaluation.portfolio.validation import mean_reward
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.evaluate import evaluate_run, grid_run, replay_run
 from jaxtrade.runs.setup import Setup, policies_of, prepare
+from jaxtrade.runs.stored import StoredJoint, open_run
 from jaxtrade.runs.train import resume, run
 
 VALUES = {
@@ -120,6 +123,33 @@ def test_files_add_up(result: JointResult, tmp_path: Path) -> None:
     assert float(last["profit_MES"]) + float(last["profit_MNQ"]) == pytest.approx(net)
     assert len(result.trades) == len(fills)
     assert len(result.equity) == len(result.decisions.rows)
+    assert document["verdict"] == result.verdict()
+    stored = StoredJoint(tmp_path, document, "America/New_York")
+    pd.testing.assert_frame_equal(stored.trades, result.trades)
+    pd.testing.assert_frame_equal(stored.equity, result.equity)
+    assert stored.table == result.table()
+    assert "<pre>" in stored._repr_html_()
+    assert "MES" in repr(stored)
+    with pytest.raises(ConfigError, match="no picture is built"):
+        stored.plot()
+
+
+def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result: JointResult) -> None:
+    said = result.verdict()
+    assert said.startswith("On 3 held-out sessions, 'greedy' ")
+    assert all(f"{name} (" in said for name in NAMES)
+    assert "sampled" not in said
+    assert "3 sessions cannot tell skill from luck" in said
+
+
+def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result: JointResult) -> None:
+    """The first bar that is joined in its symbol; here one bar was missing in the other symbol."""
+    market: Any = result.market
+    late = replace(result, market=replace(market, opens=market.opens - np.array([0, 60])))
+    for before, after in zip(fill_rows(result, result.agents[0]), fill_rows(late, result.agents[0]), strict=True):
+        moved = pd.Timestamp(before[0]) - pd.Timestamp(after[0])
+        expected = 60 if before[1] == "MNQ" and before[5] == "order" else 0
+        assert moved.total_seconds() == expected
 
 
 def test_the_validation_score_is_the_account_pass(result: JointResult, setup: Setup, policy: Any) -> None:
@@ -140,6 +170,11 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path: Path, networ
     assert "greedy" in first.table
     assert evaluate_run(path) == first.table
     assert resume(path).table == first.table
+    again = open_run(path)
+    assert again.table == first.table
+    assert len(again.trades) == len(first.trades)
+    assert list(again.equity.columns) == list(first.equity.columns)
+    assert "<pre>" in again._repr_html_()
     for command in (lambda: replay_run(path, "2023-11-28"), lambda: grid_run(path)):
         with pytest.raises(ConfigError, match=r"not built for env\.task=allocate"):
             command()

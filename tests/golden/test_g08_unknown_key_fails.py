@@ -9,6 +9,7 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.cli.entry import main
+from jaxtrade.config import make_config
 from jaxtrade.interop.jules import TrainerAgent, build_vec_env
 
 TYPOS: list[tuple[dict[str, Any], str]] = [
@@ -46,3 +47,12 @@ def test_through_the_commands_and_python(tmp_path: Path, capsys: pytest.CaptureF
         assert f"did you mean {said}" in capsys.readouterr().err
     with pytest.raises(jt.ConfigError, match="did you mean 'total_timesteps'"):
         jt.Trainer("quickstart", total_timestep=5)
+
+
+@pytest.mark.parametrize(("values", "near"), [
+    ({"allocate": {"cooldwn": 3}}, "allocate.cooldown"), ({"allocate": {"costs_bp": 1}}, "allocate.cost_bp"),
+    ({"alocate": {}}, "allocate"), ({"env": {"tasks": "allocate"}}, "env.task"), ({"dqn": {"buffer": 1}}, "")])
+def test_in_our_own_configuration(values: dict[str, Any], near: str) -> None:
+    with pytest.raises(jt.ConfigError, match="unknown key") as raised:
+        make_config(values, "test")
+    assert near in str(raised.value)

@@ -103,7 +103,6 @@ hardware: {cpu: {affinity: null, torch_threads: 2}, memory: {shm_size: 2g}}
 requirements: {min_cpu_cores: 4}
 benchmarks: {single_threaded: {steps_per_second: 45000}}
 """
-with_dqn = pytest.mark.skipif(not DQNConfig.model_fields, reason="this version has no DQN")
 PRICES = {"EURUSD": (1.3, 5), "GBPUSD": (1.6, 5), "USDJPY": (105.0, 3), "USDCHF": (0.92, 5)}
 
 
@@ -150,7 +149,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["PPO", "PQN", pytest.param("DQN", marks=with_dqn)])
+@pytest.mark.parametrize("algorithm", ["PPO", "PQN", "DQN"])
 def test_the_quick_start_runs_as_it_is_written(algorithm: str, here: Path, monkeypatch: pytest.MonkeyPatch,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     small(monkeypatch)
@@ -209,7 +208,7 @@ def test_an_environment_is_needed_and_must_be_ours() -> None:
 
 # --- its YAML
 
-@pytest.mark.parametrize("learner", ["PPO", "PQN", "RecurrentPPO", pytest.param("DQN", marks=with_dqn)])
+@pytest.mark.parametrize("learner", ["PPO", "PQN", "RecurrentPPO", "DQN"])
 def test_every_key_of_the_schema_has_a_fate(learner: str) -> None:
     values = parse_yaml(SCHEMA.replace("LEARNER", learner), "schema")
     found = imported(values)
@@ -234,6 +233,19 @@ def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return found
 
 
+def test_a_balance_that_is_not_given_means_no_rules_too() -> None:
+    found = imported({"algorithm": "PPO", "training": {"seed": 2}})
+    account = found.config().account
+    assert (account.drawdown, account.profit_target, account.freeze, account.min_days) == ("off", "off", "never", 0)
+    assert str(found.fates[-1]).startswith("environment.initial_balance: not given: account.drawdown=off")
+
+
+def test_the_monitor_can_be_turned_off() -> None:
+    for on in (True, False):
+        values = {"training": {"vectorized_training": {"monitor": {"enabled": on}}}}
+        assert imported(values).config().monitor.on is on
+
+
 def test_the_replay_ratio_of_sb3_is_samples_per_environment_step() -> None:
     values = {"algorithm": "DQN", "training": {"algo_params": {"train_freq": 4, "gradient_steps": 2, "batch_size": 64}}}
     assert imported(values).values["dqn.replay_ratio"] == 32.0, "2 steps of 64 samples every 4 steps"
@@ -256,6 +268,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": "SAC"}, r"algorithm = SAC: not supported; expected one of DQN"),
     ({"algorithm": "DQM"}, r"did you mean 'DQN'\?"),
     ({"algorithm": "DQN", "training": {"algorithm": "PPO"}}, "give one of the two"),
+    ({"algorithm": "DQN", "seed": 1, "training": {"seed": 2}},
+     "seed and training.seed both set seed: to 1 and to 2; give one of the two"),
     ({"environment": {"action_type": "continuous"}}, "expected discrete"),
     ({"environment": {"initial_balance": 12345}}, r"accounts begin with 25,000"),
     ({"environment": {"observation_feature_cols": ["rsi_14", "rsj"]}}, "unknown feature 'rsj'"),

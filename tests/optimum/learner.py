@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig, load_config
+from jaxtrade.data.market import load_market
 from jaxtrade.data.synthetic import REVERSION_PULL
 from jaxtrade.data.synthetic.chain import LEVELS
 from jaxtrade.env.dynamics import TradingEnv
@@ -61,6 +62,24 @@ def optimum_of(task: str, sessions: Sessions) -> tuple[Optimum, np.ndarray]:
     """The solved task, and float64[n] mills that its optimum expects of each session."""
     solved = solve(settings(task), REVERSION_PULL, int(sessions.bars.max()))
     return solved, solved.value[sessions.bars, sessions.state, 0]
+
+
+def reward_per_step(config: RunConfig) -> float:
+    """Reward per step, in risk units, of the optimum over random starts: the expected reward of all training episodes
+    over their expected steps."""
+    market, task = load_market(config), config.env.task
+    first, last = (np.asarray(column) for column in (market.data.sessions.first, market.data.sessions.last))
+    close = np.asarray(market.bars.close)
+    level = np.searchsorted(LEVELS, close - close.min())
+    solved = solve(settings(task), REVERSION_PULL, int((last - first + 1).max()))
+    mills = steps = 0.0
+    for start, end in zip(first, last, strict=True):
+        row = np.arange(start, end + 1)
+        left = end - row + 1
+        state = 2 * level[row] + (close[row] > close[row - 1])
+        mills += solved.value[left, state, 0].mean()
+        steps += left.mean()
+    return mills / steps / settings(task).risk_unit
 
 
 def profits(env: TradingEnv, agent: Agent, params: EnvParams, sessions: Sessions) -> np.ndarray:

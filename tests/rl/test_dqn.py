@@ -191,6 +191,7 @@ def test_the_target_becomes_the_online_network_where_the_steps_cross_a_multiple(
     assert int(whole[0].state.own.since) == 2 * (12 * 32 - 300)  # in halves of a step
 
 
+@pytest.mark.slow
 def test_many_multiples_inside_an_update_are_crossed():
     """Every gradient step crosses one, so the target is always the online network."""
     algorithm = dqn_of(config_of(target_every=5))

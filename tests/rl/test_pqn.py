@@ -145,6 +145,7 @@ def slow_targets(ctx, policy, state, after, seen, params, gamma, weight):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truncates", [False, True])
 def test_the_targets_of_a_rollout_by_a_slow_loop(truncates):
     chosen = config("rollout.num_envs=2", "rollout.num_steps=7", "pqn.num_minibatches=1", "pqn.q_lambda=0.5")

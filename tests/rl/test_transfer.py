@@ -225,7 +225,7 @@ def test_what_finds_no_place_is_an_error() -> None:
     ({"config": GRU}, r"network\.kind=gru: the source has mlp"),
     ({"config": CONFIG.model_copy(update={"normalise_observations": False})}, r"network\.normalise_observations=False"),
     ({"slots": ("q", "r")}, "share no observation slot"),
-    ({"actions": ("FLAT", "LONG")}, r"always legal \(HOLD, FLAT\)"),
+    ({"actions": ("FLAT", "LONG")}, r"first action of each other \(HOLD, FLAT\)"),
 ])
 def test_incompatible_layouts_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

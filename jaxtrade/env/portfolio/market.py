@@ -33,13 +33,15 @@ class Joint(NamedTuple):
 class Portfolio:
     """Several markets held jointly, with their shared bars on the device. T shared bars, N sessions, S symbols.
 
-    members: the markets, in the order of the legs. times: int64[T] UTC seconds of the opens. trade_dates:
-    datetime64[D][N]. The other fields are as in `data.market.Market`.
+    members: the markets, in the order of the legs. times: int64[T] UTC seconds of the opens of the shared bars.
+    opens: int64[T, S] those of the first bar that is joined in each symbol, whose open is the shared bar's.
+    trade_dates: datetime64[D][N]. The other fields are as in `data.market.Market`.
     """
 
     members: tuple[Market, ...]
     data: JointMarket
     times: np.ndarray
+    opens: np.ndarray
     trade_dates: np.ndarray
     fingerprint: str
     notes: tuple[str, ...]
@@ -137,8 +139,9 @@ def join_markets(members: Sequence[Market]) -> Portfolio:
                         "same years, with stamps of the same zone")
     arrays = _arrays(members, rows)
     digest = hashlib.sha256("|".join(member.fingerprint for member in members).encode()).hexdigest()
+    opens = np.stack([member.bars.time[rows.first[:, s]] for s, member in enumerate(members)], axis=1)
     return Portfolio(tuple(members), _on_device(arrays, members, rows, digest),
-                     members[0].bars.time[rows.last[:, 0]], rows.dates, digest, _notes(members, rows))
+                     members[0].bars.time[rows.last[:, 0]], opens, rows.dates, digest, _notes(members, rows))
 
 
 def _shared_rows(members: Sequence[Market]) -> _Rows:

@@ -12,8 +12,8 @@ from jaxtrade.errors import ConfigError
 
 def _refuse() -> NoReturn:
     raise ConfigError("env.task=allocate holds several symbols: its environment is "
-                      "jaxtrade.env.portfolio.dynamics.PortfolioEnv (runs.setup.make_env makes it from a whole "
-                      "configuration), not TradingEnv")
+                      "jaxtrade.env.portfolio.dynamics.PortfolioEnv, not TradingEnv; jaxtrade.make_env makes it "
+                      "from a whole configuration: make_env(config), not make_env(config.env)")
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +20,18 @@ from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.state import ExitReason
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.backtest import DecisionBars, decision_bars
 from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.portfolio.agents import JointAgent
 from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
 from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
+from jaxtrade.evaluation.report import kind_of
 from jaxtrade.evaluation.trades import write_csv
+from jaxtrade.evaluation.verdict import Standing, compared
 from jaxtrade.storage.staged import staged
-from jaxtrade.text import aligned, in_dollars, several, short_repr
+from jaxtrade.text import aligned, several, short_repr
 from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 NOT_AVAILABLE = "n/a"
 FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv")
+TEXTS = ("symbol", "reason")
 FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "cost", "booked")
 Form = Callable[[Any], str]
 
@@ -88,46 +94,67 @@ class JointResult:
             *(f"note: {label}" for label in self.labels), "", *aligned(lines), "", self.verdict()])
 
     def verdict(self) -> str:
-        """One line: the first agent against the baselines, by net profit with the account rules off."""
-        first, *others = self.agents
-        net = first.strategy_figures["net_profit"]
-        rivals = [each for each in others if each.name != "sampled"]
-        beaten = [each.name for each in rivals if net > each.strategy_figures["net_profit"]]
-        made = f"made {in_dollars(net)} after costs" if first.strategy_figures["orders"] else "never traded"
-        known = ", ".join(each.name for each in rivals)
-        return f"{first.name} {made}: more than {', '.join(beaten) or 'none'} of {known}"
+        """One sentence: the first agent against the baselines, by net profit with the account rules off, and whether it
+        can be luck (`evaluation.verdict`)."""
+        standings = [Standing(each.name, each.strategy_figures["net_profit"], each.strategy_figures["orders"],
+                              session_pnl(each.strategy.equity, self.decisions.last)) for each in self.agents]
+        kind = kind_of(self.provenance.get("split"), self.labels)
+        return compared(standings, several(len(self.decisions.ids), f"{kind} session".strip()))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
         return {"format": FORMAT, "task": "allocate", "settings": self.settings, "labels": list(self.labels),
-                "provenance": self.provenance,
+                "provenance": self.provenance, "verdict": self.verdict(),
                 "agents": {each.name: {"about": each.about, "strategy": each.strategy_figures,
                                        "account": each.account_figures} for each in self.agents}}
 
     @property
     def trades(self) -> pd.DataFrame:
         """The fills of the first agent in the strategy pass, one row each, as in `trades.csv`."""
-        import pandas as pd
-
-        return pd.DataFrame(list(fill_rows(self, self.agents[0])), columns=list(FILL_COLUMNS))
+        return as_frame(FILL_COLUMNS, fill_rows(self, self.agents[0]))
 
     @property
     def equity(self) -> pd.DataFrame:
         """Equity of the first agent, one row per decision bar, as in `equity.csv`."""
-        import pandas as pd
-
-        return pd.DataFrame(list(equity_rows(self, self.agents[0])), columns=list(equity_columns(self)))
+        return as_frame(equity_columns(self), equity_rows(self, self.agents[0]))
 
     def plot(self) -> Any:
         """Not built. Raises ConfigError."""
-        raise ConfigError("env.task=allocate: no picture is built for several symbols; use `equity`, one column per "
-                          "symbol")
+        raise no_picture()
 
     def __repr__(self) -> str:
         return short_repr("JointResult", "-".join(self.market.symbols), *(each.name for each in self.agents))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{self.table()}</pre>"
+        return f"<pre>{escape(self.table())}</pre>"
+
+
+def no_picture() -> ConfigError:
+    """The error of `plot`."""
+    return ConfigError("env.task=allocate: no picture is built for several symbols; use `equity`, one column per "
+                       "symbol")
+
+
+def as_frame(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
+    """The rows of `trades.csv` or `equity.csv` as a frame: times in UTC, numbers as numbers, names as text."""
+    import pandas as pd
+
+    frame = pd.DataFrame(list(rows), columns=list(columns))
+    for name in frame.columns:
+        if name == "time":
+            frame[name] = pd.to_datetime(frame[name], utc=True)
+        elif name not in TEXTS:
+            frame[name] = pd.to_numeric(frame[name])
+    return frame
+
+
+def read_frame(path: Path) -> pd.DataFrame:
+    """`as_frame` of a file. Raises DataError if it is not there."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; evaluate the run again: jaxtrade evaluate RUN")
+    with path.open(encoding="utf-8", newline="") as file:
+        columns, *rows = csv.reader(file)
+    return as_frame(columns, rows)
 
 
 def _dollars(value: float) -> str:
@@ -217,7 +244,9 @@ def _time(seconds: int) -> str:
 
 
 def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[Any, ...]]:
-    """Rows of FILL_COLUMNS. Cost and booked profit of a symbol's bar stand in the row of its last fill there."""
+    """Rows of FILL_COLUMNS. Cost and booked profit of a symbol's bar stand in the row of its last fill there.
+
+    An order is filled at the open of the first bar that is joined in its symbol. A forced exit is at the close."""
     record, market = agent.strategy, result.market
     event, position = record.event, np.zeros(len(market.symbols), np.int64)
     length = market.bar_seconds
@@ -229,9 +258,10 @@ def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[An
             for n, (kind, quantity, price) in enumerate(fills):
                 reason = ExitReason(int(event.exit_reason[i, s])) if kind == "exit" else ExitReason.ORDER
                 position[s] += quantity
-                late = length if reason in (ExitReason.FLAT, ExitReason.END_OF_DATA) else 0
+                at = market.opens[row, s] if kind != "exit" else market.times[row]
+                at += length if reason in (ExitReason.FLAT, ExitReason.END_OF_DATA) else 0
                 money = (int(event.cost[i, s]) / 1000, int(event.cash[i, s]) / 1000) if n + 1 == len(fills) else (0, 0)
-                yield (_time(market.times[row] + late), contract.symbol, quantity,
+                yield (_time(at), contract.symbol, quantity,
                        f"{price * contract.tick_size:.{contract.decimals}f}", int(position[s]), reason.name.lower(),
                        *(f"{x:.3f}" for x in money))
 
