@@ -2,7 +2,8 @@
 
 The choice is made as `jaxtrade train` makes it, from one pass over sizes that are doubled. The grid holds sizes on both
 sides of every choice; all its updates take turns, after the choice, so that both see the same machine. `share` is the
-speed of the choice over that of the grid's fastest size (medians). Minibatches keep their rows at every size.
+speed of the choice over that of the grid's fastest size (medians). PPO's minibatches keep their rows at every size,
+and DQN its batch and its replay ratio.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from jaxtrade.runs.sizing import SHARE, search, sized, sizes
 from . import harness, setting
 from .catalogue import Options
 
-LEARNERS: dict[str, dict[str, Any]] = {
+LEARNERS: dict[str, dict[str, Any]] = {  # by name: keys of `learning.sections_of`; "dqn": of that section instead
     "64x64": {"hidden": [64, 64], "num_epochs": 4},
     "256-256-128": {"hidden": [256, 256, 128], "num_epochs": 4},
+    "dqn": {"dqn": {"buffer_size": 2**20}},  # the replay has room for the grid's largest size
 }
 NUM_STEPS, LONG = 32, 10**10  # a run so long that its number of updates limits no choice
 MOST = 4096  # environments of the grid's largest size
@@ -28,9 +30,11 @@ QUICK_MOST = 32
 
 
 def setup_of(learner: dict[str, Any], quick: bool) -> Setup:
-    config = setting.config(8 if quick else setting.SESSIONS, ppo=learner | {
-        "num_envs": 16, "num_steps": NUM_STEPS, "num_minibatches": "auto"}, train={"total_timesteps": LONG})
-    return prepare(config)
+    sessions, rollout = 8 if quick else setting.SESSIONS, {"num_envs": 16, "num_steps": NUM_STEPS}
+    train = {"total_timesteps": LONG}
+    if "dqn" in learner:
+        return prepare(setting.learner_config("dqn", sessions, **learner, rollout=rollout, train=train))
+    return prepare(setting.config(sessions, ppo=learner | rollout | {"num_minibatches": "auto"}, train=train))
 
 
 def grid_side(setup: Setup, num_envs: int) -> harness.Side:
@@ -60,7 +64,7 @@ def one(learner: dict[str, Any], options: Options) -> dict[str, Any]:
 
 
 def run(options: Options) -> dict[str, Any]:
-    learners = dict(list(LEARNERS.items())[:1]) if options.quick else LEARNERS
+    learners = {name: LEARNERS[name] for name in ("64x64", "dqn")} if options.quick else LEARNERS
     found = {name: one(learner, options) for name, learner in learners.items()}
     return {
         "config": {"num_steps": NUM_STEPS, "learners": learners, "repeats": options.repeats,
