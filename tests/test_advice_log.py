@@ -84,6 +84,7 @@ def test_without_exactly_one_model_no_run_begins(step: object, words: str, tmp_p
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_with_a_named_model_begins_although_its_server_is_down(tmp_path: Path) -> None:
     train(tmp_path / "run", "http://127.0.0.1:9/v1", "advisor.options.model=m")
     assert (tmp_path / "run" / "summary.json").is_file()

@@ -46,6 +46,7 @@ def manage(entry: Path) -> Path:
     return run(config("manage", "transfer.open_until=0.5"), entry.parent / "manage", load_source(entry)).path
 
 
+@pytest.mark.slow
 def test_the_transferred_policy_does_what_its_source_did(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))

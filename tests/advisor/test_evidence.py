@@ -41,7 +41,7 @@ def reference(bars: np.ndarray, advised: np.ndarray, followed: np.ndarray, weigh
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(6, 40), st.integers(1, 50))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_block_sums_give_what_rows_give(seed: int, blocks: int, size: int) -> None:
     random = np.random.default_rng(seed)
     bars = np.sort(random.choice(blocks * size, random.integers(5, blocks * size + 1) if blocks * size > 5 else 5))

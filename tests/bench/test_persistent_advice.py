@@ -23,6 +23,7 @@ def test_runs_without_trust_are_counted() -> None:
     assert (first["largest_trust"], placebo["largest_trust"], placebo["mean_trust"]) == (0.1, 0.5, 0.125)
 
 
+@pytest.mark.slow
 def test_every_run_has_a_market_and_opinions_of_its_own() -> None:
     """Only such runs are independent. Equal numbers give equal runs."""
     first, again, other = (bench.run_of(number) for number in (1, 1, 2))

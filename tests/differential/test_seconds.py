@@ -104,6 +104,7 @@ def test_trades_and_equity_are_identical_on_generated_seconds() -> None:
     differs_without_the_path(params, fine)
 
 
+@pytest.mark.slow
 def test_trades_and_equity_are_identical_on_spy_seconds(shared: Path) -> None:
     params, fine = real("spy", shared)
     total = compare_random(CONFIG, TIGHT.apply(params), 2, fine=fine)

@@ -112,7 +112,7 @@ def side_at(found: Decisions, i: int) -> int | None:
     return int(found.sides[i]) if found.given[i] else None
 
 
-@pytest.mark.parametrize("fusion", ["trust", "gate", "rules"])
+@pytest.mark.parametrize("fusion", ["trust", pytest.param("gate", marks=pytest.mark.slow), "rules"])
 def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made: Made, fusion: str) -> None:
     path, found = made(fusion)
     loaded = load_policy(path)

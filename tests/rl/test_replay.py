@@ -99,7 +99,7 @@ def expected_sample(steps, n_steps):
     return (steps[0].stamp, steps[0].action, total, step.final, 0.0 if step.terminated else factor, steps[0].version)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**31 - 1), rollouts=st.integers(1, 10), n_steps=st.sampled_from([1, 3, 5]))
 def test_it_is_the_newest_rows_of_a_list(programs, seed, rollouts, n_steps):
     own, added, everything, uniform, by_priority = programs[n_steps]
