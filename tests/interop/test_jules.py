@@ -13,6 +13,7 @@ import pytest
 from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config, make_config
 from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.config.meant import PARAMETERS
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_keys
@@ -257,7 +258,7 @@ def test_the_replay_ratio_of_sb3_is_samples_per_environment_step() -> None:
 def test_each_key_of_the_tables_has_one_fate_and_a_plain_one_is_ours() -> None:
     tables = [set(jules_keys.PLAIN), set(jules_keys.MADE), set(jules_keys.NO_MEANING), set(jules_keys.UNSUPPORTED)]
     assert sum(map(len, tables)) == len(set().union(*tables))
-    ours = [*jules_keys.PLAIN.values()] + [f"{learner}.{name}" for learner, names in jules_keys.PARAMETERS.items()
+    ours = [*jules_keys.PLAIN.values()] + [f"{learner}.{name}" for learner, names in PARAMETERS.items()
                                            for name in names.values() if learner != "dqn" or DQNConfig.model_fields]
     from jaxtrade.config.keys import all_keys
 
