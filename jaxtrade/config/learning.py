@@ -273,6 +273,10 @@ class TrainConfig(Section, frozen=True):
     keep_checkpoints: int = Field(default=3, ge=1, description="newest checkpoints that stay on disk")
     tensorboard: bool = Field(default=True, description="write event files for TensorBoard")
 
+    def chunks(self, steps_per_update: int) -> int:
+        """Chunks of the run: `total_timesteps` rounded up to whole ones. steps_per_update: over all environments."""
+        return -(-self.total_timesteps // (steps_per_update * self.chunk_updates))
+
 
 class ControlConfig(Section, frozen=True):
     """Decisions between chunks: evaluation on the validation sessions, early stop, plateaus, rollbacks."""

@@ -255,6 +255,8 @@ def _reward(value: Any) -> tuple[str, dict[str, Any] | str]:
 
 def _parameter(name: str, value: Any, given: Mapping[str, Any], learner: str) -> tuple[str, dict[str, Any] | str]:
     """The fate of a key of `training.algo_params`."""
+    if learner == DQN and name.startswith("prioritized_replay_") and not given.get(f"{PARAMS}prioritized_replay"):
+        return NONE, "prioritized_replay is off: all transitions are drawn alike"
     if name in PARAMETERS[learner]:
         return TAKEN, {f"{learner}.{PARAMETERS[learner][name]}": value}
     match name:
