@@ -300,7 +300,7 @@ class ControlConfig(Section, frozen=True):
                                   "towards the next")
     wall_clock: Seconds = Field(default=None, description="ends the run after the first chunk that passes this time, "
                                 "as 90s, 15m or 2h, compilation included; it is saved and can be resumed, each resume "
-                                "with the whole time again; null: no limit")
+                                "with the whole time again, or with another limit; null: no limit")
     max_rollbacks: int = Field(default=2, ge=0, le=1000, description="how often a run may go back to its last "
                                "checkpoint after a loss or gradient that is not finite; 0: it ends at once")
 
