@@ -23,5 +23,5 @@ def time_limit(config: RunConfig, overrides: Sequence[str]) -> float | None:
     """
     if refused := changes_bits(overrides):
         raise ConfigError(f"{', '.join(refused)}: a resumed run keeps its configuration, except {', '.join(FREE)}; for "
-                          "a new run that goes on with other keys, give --continue RUN instead of --resume RUN")
+                          "other keys, begin a new run from this one")
     return changed_config(config, overrides).control.wall_clock if overrides else config.control.wall_clock
