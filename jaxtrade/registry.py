@@ -68,8 +68,9 @@ class Registry(Generic[PartT]):
         """`name` itself. Raises ConfigError, with the known names and a suggestion, where no part has it."""
         if name in self:
             return name
-        near = difflib.get_close_matches(name, self.names, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
+        small = {known.lower(): known for known in self.names}
+        near = difflib.get_close_matches(name.lower(), small, n=1)
+        hint = f"; did you mean '{small[near[0]]}'?" if near else ""
         raise ConfigError(f"no {self.kind} is called '{name}' (known: {', '.join(self.names)}){hint}; a {self.kind} of "
                           "your own must be registered first: imports=[MODULE] (--import MODULE)")
 

@@ -117,6 +117,20 @@ def test_the_choice_is_near_the_fastest_that_was_measured(gains: list[float]) ->
     assert choice.num_envs == min(good)
 
 
+@pytest.mark.parametrize(("steps", "measured", "said"), [
+    (199, [8], "the run takes 2.0 s at this speed, of which 16 would save less than their compilation takes"),
+    (200, [8, 16], "the run takes 1.0 s at this speed, of which 32 would save less than"),
+    (399, [8, 16], "the run takes 2.0 s at this speed, of which 32 would save less than"),
+    (400, [8, 16, 32], "32 gain +0% over 16")])
+def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(steps: int, measured: list[int],
+                                                                        said: str) -> None:
+    """A compilation takes 1 s, and the run must take 2 s or more for a doubling to save that."""
+    choice = search([8, 16, 32, 64], machine({8: 100, 16: 200, 32: 200.0, 64: 200.0}), None, steps)
+    assert [each.num_envs for each in choice.measured] == measured
+    assert choice.num_envs == min(16, measured[-1])
+    assert said in choice.reason
+
+
 # --- which sizes
 
 def test_minibatches_keep_their_rows() -> None:
@@ -207,6 +221,25 @@ def test_what_was_chosen_is_said_in_one_line() -> None:
     left = prepared(config(), None, Told(), lambda setup, limit: at_once(setup, limit)._replace(
         steps_per_second=None if 10 * setup.config.rollout.num_envs > (limit or 0) else 1.0), lambda: 500)
     assert left.setup.config.rollout.num_envs == 32, "64 need 640 bytes, and 80 % of 500 are 400"
+
+
+def test_a_single_size_is_not_measured() -> None:
+    def refuse(setup: Setup, limit: int | None) -> Measured:
+        raise AssertionError(f"measured {setup.config.rollout.num_envs} within {limit}")
+
+    told = Told()
+    found = prepared(config("train.total_timesteps=2000"), None, told, refuse, lambda: None)
+    assert found.setup.config.rollout.num_envs == 32
+    assert told.lines == ["rollout.num_envs: auto is 32 (512 steps per update; not measured): it is the smallest that "
+                          "fits, and more would leave the run fewer than 50 updates"]
+    assert not told.phases
+
+
+def test_a_short_run_is_measured_once() -> None:
+    slow = prepared(config(), None, Told(), lambda setup, limit: at_once(setup, limit)._replace(compile_seconds=1e6),
+                    lambda: None)
+    assert slow.choice is not None
+    assert [each.num_envs for each in slow.choice.measured] == [32], "51,200 steps at 32 steps/s take 1,600 s"
 
 
 @pytest.mark.parametrize("overrides", [("advisor.kind=rules", "advisor.fusion=trust")])

@@ -178,6 +178,20 @@ def test_files_that_cannot_be_read_are_refused(here, capsys):
     assert "without daily zips of LEAN" in capsys.readouterr().err
 
 
+def test_a_folder_of_several_symbols_says_how_to_train_on_them(here, capsys):
+    folder = here / "my bars"
+    folder.mkdir()
+    for name in ("eurusd_h1.csv", "USDJPY.csv.gz", "readme.txt"):
+        (folder / name).write_text("")
+    assert main(["init", "my bars"]) == 2
+    said = capsys.readouterr().err
+    assert "jaxtrade init 'my bars/eurusd_h1.csv'" in said
+    words = shlex.split(said.partition("one set: jaxtrade train ")[2].partition(" (docs")[0])
+    data = load_config(None, [word for word in words if word != "--set"]).data
+    assert (data.source, data.folder, data.markets) == ("file", "my bars", ("EURUSD", "USDJPY"))
+    assert list(here.iterdir()) == [folder]
+
+
 def test_a_fault_in_the_bars_stops_before_anything_is_written(es, here, capsys):
     text = vendors.databento(es).decode().splitlines(keepends=True)
     (here / "bars.csv").write_text("".join([*text[:9], text[8], *text[9:]]))

@@ -50,7 +50,7 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     ({"total_timestep": 5}, ["unknown key 'total_timestep'", "did you mean 'total_timesteps' (train.total_timesteps)"]),
     ({"kind": "gru"}, ["several sections have the key 'kind': sampler, network and advisor", "sampler={'kind': ...}"]),
     ({"preset": "x", "gama": 1}, ["account, allocate and reward",
-                                  "did you mean 'gamma' (ppo.gamma or dqn.gamma or pqn.gamma)"]),
+                                  "did you mean 'gamma' (ppo.gamma)"]),
     ({"ppo": 3}, ["ppo=3", "a section of the configuration", "num_minibatches"]),
     ({"ppo.gama": 0.9}, ["unknown key 'ppo.gama'; did you mean 'ppo.gamma'"]),
     ({"gamma": 0.9, "ppo": {"gamma": 0.8}}, ["the key 'ppo.gamma' is given twice"]),

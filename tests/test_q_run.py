@@ -16,6 +16,7 @@ from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.beginning import transferred
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
+from jaxtrade.runs.preflight import check
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.source import adopt, load_source
 from jaxtrade.runs.train import resume, run
@@ -109,6 +110,12 @@ def test_a_bundle_of_an_unknown_learner_says_so(entry: Path, tmp_path: Path) -> 
     (["--algorithm", "pqn", "--advisor", "rules"], "advisor.fusion=trust changes a distribution"),
     (["--algorithm", "pqn", "--set", "learner.gama=1"], "did you mean 'pqn.gamma'"),
     (["--algorithm", "pqn", "--set", "learner.num_minibatches=3"], "pqn.num_minibatches (3)"),
+    (["--algorithm", "dqn", "--timesteps", "2000", "--set", "dqn.learning_starts=40961"],
+     "dqn.learning_starts (40,961) is beyond the run's 40,960 environment steps"),  # 20 updates of 64 x 32 steps
+    (["--algorithm", "dqn", "--timesteps", "2000", "--set", "train.chunk_updates=1"], "set dqn.learning_starts=204 "),
+    (["--algorithm", "dqn", "--set", "dqn.priority_beta=0.5"], "dqn.priority_beta: no effect with dqn.replay=uniform"),
+    (["--algorithm", "dqn", "--set", "dqn.priority_alpha=0.5", "--set", "dqn.priority_beta_end=0.5"],
+     "dqn.priority_alpha, dqn.priority_beta_end: no effect with dqn.replay=uniform"),
 ])
 def test_what_does_not_fit_is_refused_before_anything_runs(words: list[str], message: str, tmp_path: Path,
                                                            capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,3 +123,10 @@ def test_what_does_not_fit_is_refused_before_anything_runs(words: list[str], mes
     said = capsys.readouterr().err
     assert message in said
     assert not (tmp_path / "x").exists()
+
+
+def test_what_has_an_effect_is_accepted() -> None:
+    check(load_config(None, ["algorithm=dqn", "dqn.learning_starts=40960", "train.total_timesteps=2000"]))
+    check(load_config(None, ["algorithm=dqn", "dqn.learning_starts=40960", "train.total_timesteps=1",
+                             "rollout.num_envs=auto"]))  # the length is not known yet
+    assert load_config(None, ["algorithm=dqn", "dqn.replay=prioritised", "dqn.priority_alpha=0.5"]).dqn.replay

@@ -12,13 +12,17 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.cli.entry import main
+from jaxtrade.cli.parser import build_parser
+from jaxtrade.cli.shared import resolve
 from jaxtrade.config import load_config
 from jaxtrade.runs import performance, rundir
 from jaxtrade.runs import train as training
 from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.resuming import time_limit
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.hooks import Change
+from jaxtrade.training.loop import plan_run
 from jaxtrade.training.wall_clock import WallClock
 from tests.structure import ROOT
 
@@ -57,9 +61,10 @@ def test_times_that_are_none(text: str, said: str) -> None:
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose limit passes after the first of three chunks, and the lines that it printed in `run.log`."""
+    """A run whose limit passes after the first of four chunks, and the lines that it printed in `run.log`."""
     path = tmp_path_factory.mktemp("runs") / "limited"
-    config = load_config("quickstart", [*TINY, "control.wall_clock=0.001", "train.checkpoint_every=2"])
+    config = load_config("quickstart", [*TINY, "control.wall_clock=0.001", "train.checkpoint_every=2",
+                                        "train.total_timesteps=1024"])
     assert run(config, path).exit_code in (0, 1)
     return path
 
@@ -68,7 +73,7 @@ def test_a_limited_run_says_why_it_ended_and_has_saved_and_evaluated(limited: Pa
     summary = json.loads((limited / "summary.json").read_text())
     assert (summary["updates"], summary["stopped_early"]) == (2, True)
     reason = summary["stop_reason"]
-    assert re.fullmatch(r"control.wall_clock: stopped after update 2 of 6, [\d.,]+ s after the start \(limit 0.0 s\)",
+    assert re.fullmatch(r"control.wall_clock: stopped after update 2 of 8, [\d.,]+ s after the start \(limit 0.0 s\)",
                         reason)
     assert f"{reason}; saved; continue with: jaxtrade train --resume {limited}" in (limited / "run.log").read_text()
     assert jt.open_run(limited).evaluation.table
@@ -77,11 +82,32 @@ def test_a_limited_run_says_why_it_ended_and_has_saved_and_evaluated(limited: Pa
 def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
     path = tmp_path / "limited"
     shutil.copytree(limited, path)
-    for updates in (4, 6):
-        resume(path)
-        summary = json.loads((path / "summary.json").read_text())
-        assert summary["updates"] == updates == len(history(path))
-    assert (summary["stopped_early"], summary["stop_reason"]) == (False, None)
+    written = (path / "config.yaml").read_bytes()
+    resume(path)
+    assert json.loads((path / "summary.json").read_text())["updates"] == 4 == len(history(path))
+    resume(path, set=["control.wall_clock=1h"])  # without it, the run's own limit would end it after update 6 too
+    summary = json.loads((path / "summary.json").read_text())
+    assert (summary["updates"], summary["stopped_early"], summary["stop_reason"]) == (8, False, None)
+    assert (path / "config.yaml").read_bytes() == written
+
+
+@pytest.mark.parametrize(("override", "said"), [
+    ("ppo.gamma=0.5", "keeps its configuration, except control.wall_clock; drop --set"),
+    ("control.wall_clock=soon", "expected seconds, or a time such as 90s"),
+    ("control.wall_clok=5", "drop --set")])
+def test_a_resumed_run_takes_a_new_limit_and_no_other_key(override: str, said: str,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--resume", str(OLD), "--set", override]) == 2
+    assert said in capsys.readouterr().err
+    if "wall_clock=" not in override:
+        with pytest.raises(jt.ConfigError, match=r"a resumed run keeps its configuration, except control\.wall_clock"):
+            time_limit(rundir.read_run(OLD)[0], [override])
+
+
+def test_the_limit_of_a_resumed_run() -> None:
+    config = load_config(None, ["control.wall_clock=5s"])
+    assert (time_limit(config, []), time_limit(config, ["control.wall_clock=2m"])) == (5.0, 120.0)
+    assert time_limit(config, ["control.wall_clock=null"]) is None
 
 
 def test_a_set_of_symbols_has_a_folder_of_a_safe_name() -> None:
@@ -178,6 +204,11 @@ def test_eager_compiles_no_training_program(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_the_flag_sets_the_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert load_config(None).compute.eager is False
+    config = resolve(build_parser().parse_args(["train", "--test", "--eager", "--timesteps", "1"]))
+    assert config.compute.eager
+    per_update = config.rollout.num_envs * config.rollout.num_steps
+    assert plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps).total_steps == per_update
+    assert config.train.checkpoint_every == 1
     with pytest.raises(SystemExit):
         main(["evaluate", "--eager"])
     assert main(["train", "--eager", "--resume", str(OLD)]) == 2

@@ -17,6 +17,7 @@ def test_faults_are_told_at_once_and_nothing_is_there_before_training() -> None:
         jt.Trainer("quickstart", total_timestep=5)
     trainer = jt.Trainer("quickstart", **TINY)
     assert (trainer.config.rollout.num_envs, trainer.config.data.source) == (8, "synthetic")
+    assert repr(trainer) == "Trainer(ES, task manage, ppo, 256 steps, not trained yet)"
     for use in (trainer.evaluate, trainer.performance_info, lambda: trainer.policy, lambda: trainer.run):
         with pytest.raises(jt.ConfigError, match=r"call train\(\) first"):
             use()
@@ -27,6 +28,7 @@ def test_a_run_in_steps_is_the_run(tmp_path: Path) -> None:
     trainer = jt.Trainer("quickstart", tmp_path / "run", **TINY)
     result = trainer.train()
     assert result.path == trainer.path == tmp_path / "run"
+    assert f"trained: {result.path}" in repr(trainer) or "more" in repr(trainer)
     assert trainer.evaluate().table == result.table
     assert trainer.evaluate("train").path.name == "train", "it is evaluated when it is asked for"
     assert trainer.performance_info()["num_envs"] == 8

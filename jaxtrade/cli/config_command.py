@@ -12,11 +12,12 @@ from jaxtrade.cli import examples, flags
 from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, say, with_absent
 from jaxtrade.cli.tables import columns, table
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
-from jaxtrade.config.faults import NO_KEYS, alike
+from jaxtrade.config.faults import NO_KEYS
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.legacy import MOVED
 from jaxtrade.config.load import shipped
+from jaxtrade.config.meant import alike, foreign, learners_of
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import imported, nested
@@ -215,9 +216,10 @@ def find_key(name: str) -> Key:
     if name in NO_KEYS:
         raise ConfigError(f"no key is called '{name}': {NO_KEYS[name]} (jaxtrade config explain account.preset)")
     own = [key for key in known if key.partition(".")[0] == name.partition(".")[0]]  # of the section that is named
-    near = same or begun or alike(name, own, 3) or alike(name, known, 3) or [
+    theirs = [key for learner in learners_of(name, SECTIONS[0]) if (key := foreign(name, learner)) in known]
+    near = theirs or same or begun or alike(name, own, 3) or alike(name, known, 3) or [
         key for key in known if difflib.get_close_matches(name, [key.rpartition(".")[2]], cutoff=0.7)]
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    hint = f"; did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
     raise ConfigError(f"no key is called '{name}'{hint} (all keys: jaxtrade config keys)")
 
 

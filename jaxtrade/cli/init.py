@@ -52,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     values = overridden(read_values(config_path("quickstart")) | {"data": {}}, args.overrides)
     data = values["data"]
     data["source"] = "file"
+    if args.file.is_dir():
+        _refuse_set(args.file)
     file = _one_file(args.file, out) if args.file.is_dir() else args.file
     data["file"] = str(file.resolve())
     stated = make_config(values, "quickstart and --set").data  # before anything slow: wrong keys and values
@@ -87,6 +89,22 @@ def _require_new(path: Path) -> None:
         raise ConfigError(f"{path}: exists already, and is not overwritten; give another name with --out, or remove it")
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: there is no folder {path.parent}; make it, or give another --out")
+
+
+def _refuse_set(folder: Path) -> None:
+    """Raise ConfigError, with the keys for a set, if a folder has files that are named after symbols."""
+    from jaxtrade.data.contracts import CONTRACTS
+    from jaxtrade.data.members import bars_in, is_of
+
+    named = {symbol: path for symbol in CONTRACTS for path in bars_in(folder) if is_of(symbol, path)}
+    if not named:
+        return
+    sets = ("data.source=file", f"data.folder={folder}", f"data.markets=[{','.join(named)}]")
+    words = shlex.join([word for each in sets for word in ("--set", each)])
+    raise ConfigError(f"{folder}: a folder with files of {', '.join(named)}, and init looks at one file: jaxtrade init "
+                      f"{shlex.quote(str(next(iter(named.values()))))}. It writes how such a file is read (data.stamp, "
+                      f"data.time_zone, ...); with those keys all of them are one set: jaxtrade train {words} "
+                      "(docs/symbols.md)")
 
 
 def _one_file(folder: Path, out: Path) -> Path:

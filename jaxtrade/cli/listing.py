@@ -29,7 +29,8 @@ OWN = "your own"
 def add_parser(commands: Any) -> None:
     """Add the parser of `list`."""
     listing = commands.add_parser("list", help="the known markets, accounts, features, rewards, presets, ...")
-    listing.add_argument("what", choices=tuple(LISTS), metavar="WHAT", help=f"one of {', '.join(LISTS)}")
+    listing.add_argument("what", nargs="?", choices=tuple(LISTS), metavar="WHAT", help=f"one of {', '.join(LISTS)}; "
+                         "without it, what can be listed")
     listing.add_argument("--import", action="append", default=[], metavar="MODULE", dest="modules",
                          help="import a module that registers parts of your own, to list them too (repeatable)")
 
@@ -37,6 +38,10 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Handle `list`. Returns the exit code. Raises ConfigError for a module that does not exist."""
     import_parts(args.modules)
+    if args.what is None:
+        rows = [("list", "how to use a name of it"), *((what, use) for what, (_, use) in LISTS.items())]
+        print("\n".join([*table(rows, columns()), "", "See one: jaxtrade list markets"]))
+        return 0
     print("\n\n".join("\n".join(block) for block in blocks(args.what, columns())))
     return 0
 

@@ -42,13 +42,14 @@ def _add_train(commands: Any) -> None:
     train.add_argument("--continue", metavar="RUN", dest="onward", help="start from another run's policy, "
                        "optimiser state and configuration; --set changes its keys")
     train.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR)
-    train.add_argument("--resume", metavar="RUN", help="continue a run from its newest good checkpoint")
+    train.add_argument("--resume", metavar="RUN", help="continue a run from its newest good checkpoint; of the keys, "
+                       "--set takes control.wall_clock alone")
     train.add_argument("--perf", action="store_true", help="also print what was measured of the run: steps per second, "
                        "seconds of compilation and of each phase, devices, bytes")
     train.add_argument("--perf-one", action="store_true", help="as --perf, and time one update with a single "
                        "environment too, to compare")
     train.add_argument("--eager", action="store_true", help="compile nothing, which is very slow: to find a fault with "
-                       "print or a debugger (key compute.eager)")
+                       "print or a debugger (key compute.eager); each update is a chunk of its own")
 
 
 def _add_curriculum(commands: Any) -> None:

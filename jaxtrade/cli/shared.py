@@ -40,6 +40,8 @@ TEST_OVERRIDES = (
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )
+# Without jit an update takes seconds to minutes: each is a chunk, and a checkpoint, so that little is lost by Ctrl-C.
+EAGER_OVERRIDES = ("compute.eager=true", "train.chunk_updates=1", "train.checkpoint_every=1")
 FATAL_ONLY = "3"  # of XLA's messages
 _ABSENT = {"config": None, "overrides": (), **dict.fromkeys((*MARKET, *flags.NAMES)), "test": False, "advisor": None,
            "modules": (), "eager": False}
@@ -143,7 +145,7 @@ def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
     return [*(("--test", override) for override in (TEST_OVERRIDES if args.test else ())),
             *(("--import", override) for override in import_flags(args.modules)),
             *data_flags(args), *flags.key_flags(args),
-            *((("--eager", "compute.eager=true"),) if getattr(args, "eager", False) else ()),
+            *(("--eager", override) for override in (EAGER_OVERRIDES if getattr(args, "eager", False) else ())),
             *(("--advisor", override) for override in advisor_flags(args.advisor))]
 
 

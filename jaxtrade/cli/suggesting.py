@@ -13,8 +13,27 @@ _CHOICE = re.compile(r"invalid choice: '?([^'\s]*)'? \(choose from (.*)\)$")
 
 def nearest_word(word: str, known: Iterable[str]) -> str:
     """The end of a message: the known word that `word` resembles, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    small = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), small, n=1)
+    return f"; did you mean {small[near[0]]}?" if near else ""
+
+
+def key_of_flag(flag: str) -> str:
+    """The end of a message about an unknown flag: the configuration key that has its name, or nothing.
+
+    A key that several learners have is named `learner.KEY`, which is that of the chosen learner.
+    """
+    from jaxtrade.config.keys import all_keys  # pydantic is loaded for this message alone
+    from jaxtrade.config.learners import LEARNER, SECTIONS
+    from jaxtrade.config.meant import foreign
+
+    name = flag.removeprefix("--").replace("-", "_")
+    theirs = [key for learner in SECTIONS if (key := foreign(name, learner)) is not None]
+    found = list(dict.fromkeys([*(key for key in all_keys() if key.rpartition(".")[2] == name), *theirs]))
+    last = {key.rpartition(".")[2] for key in found}
+    if len(found) > 1 and len(last) == 1 and all(key.partition(".")[0] in SECTIONS for key in found):
+        found = [f"{LEARNER}.{last.pop()}"]
+    return f"; set the key: --set {'=VALUE or --set '.join(found)}=VALUE" if found else ""
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,6 +61,7 @@ class Parser(argparse.ArgumentParser):
         known, others = super().parse_known_args(args, namespace)
         flags = [word.partition("=")[0] for word in others if word.startswith("-")]
         if flags and self._subparsers is None:
-            hint = nearest_word(flags[0], (name for name in self._option_string_actions if name.startswith("--")))
+            hint = key_of_flag(flags[0]) if {"overrides", "algorithm"} <= vars(known).keys() else ""
+            hint = hint or nearest_word(flags[0], (name for name in self._option_string_actions if name[:2] == "--"))
             self.error(f"there is no flag {', '.join(flags)}{hint}")
         return known, others

@@ -30,6 +30,7 @@ from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.preflight import check_memory
+from jaxtrade.runs.resuming import FREE, changes_bits, time_limit
 
 if TYPE_CHECKING:
     from jaxtrade.curriculum.config import Curriculum
@@ -85,15 +86,18 @@ def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    kept = [name for name in (*_KEPT, "onward", "eager") if name != "data"]
-    refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration")
-    rundir.read_run(Path(args.resume))
+    refused = changes_bits(args.overrides)
+    kept = [name for name in (*_KEPT, "onward", "eager") if name != "data" and (refused or name != "overrides")]
+    refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration"
+           f"{', except ' + ', '.join(FREE) if refused else ''}")
+    time_limit(rundir.read_run(Path(args.resume))[0], args.overrides)  # a value that is wrong is told before JAX loads
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         store = keep_programs(args)
         from jaxtrade.runs.train import resume
 
-        result = resume(Path(args.resume), store, None if args.data is None else Path(args.data), screen)
+        result = resume(Path(args.resume), store, None if args.data is None else Path(args.data), screen,
+                        args.overrides)
     return _ended(result, args, screen)
 
 

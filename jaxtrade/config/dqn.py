@@ -10,6 +10,7 @@ from pydantic import Field
 from jaxtrade.config.base import Count
 from jaxtrade.config.learning import RolloutConfig
 from jaxtrade.config.q_learning import QLearningConfig
+from jaxtrade.errors import ConfigError
 
 MOST = 2**31  # rows and steps are counted in int32
 
@@ -68,6 +69,23 @@ class DQNConfig(QLearningConfig, frozen=True):
                              f"dqn.n_steps ({self.n_steps}) need {least}: set dqn.buffer_size={least * per_rollout} or "
                              "more")
         return found
+
+    def check_priorities(self) -> None:
+        """Raises ValueError if a key of prioritised draws is set and draws are uniform."""
+        default = DQNConfig()
+        changed = [name for name in ("priority_alpha", "priority_beta", "priority_beta_end")
+                   if getattr(self, name) != getattr(default, name)]
+        if changed and self.replay != "prioritised":
+            raise ValueError(f"dqn.{', dqn.'.join(changed)}: no effect with dqn.replay=uniform, which draws all "
+                             "transitions alike: set dqn.replay=prioritised, or leave "
+                             f"{'it' if len(changed) == 1 else 'them'} out")
+
+    def check_length(self, steps: int) -> None:
+        """Raises ConfigError if a run of `steps` environment steps ends before it learns anything."""
+        if self.learning_starts > steps:
+            raise ConfigError(f"dqn.learning_starts ({self.learning_starts:,}) is beyond the run's {steps:,} "
+                              "environment steps (train.total_timesteps, in whole chunks): it would never learn; set "
+                              f"dqn.learning_starts={steps // 10} (a tenth), or raise train.total_timesteps")
 
     def check(self, rollout: RolloutConfig) -> None:
         """Raises ValueError unless the counts fit those of the rollout."""

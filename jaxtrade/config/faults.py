@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import re
 import reprlib
 import shlex
@@ -15,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from jaxtrade.config.legacy import MOVED
+from jaxtrade.config.meant import hint
 
 _SHORT = reprlib.Repr()  # shortens values in messages, because YAML aliases can make them endless
 _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlevel = 2
 
-LIKE = 0.6  # least likeness of a suggestion
 # pydantic's kinds of faults about the type of a value, in the words of a configuration's reader.
 EXPECTED = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
@@ -35,24 +34,6 @@ MEMBER = re.compile(r"float|constrained-\w+|(literal|function-[a-z]+)\[.*\]", re
 NO_KEYS = {f"account.{name}": "the start balance comes with account.preset"
            for name in ("balance", "initial_balance", "start_balance", "starting_balance", "start", "size", "capital")}
 SECTION = ("model_type", "model_attributes_type", "dict_type")
-
-
-def alike(word: str, known: Iterable[str], most: int = 5) -> list[str]:
-    """The known words that `word` resembles, the nearest first.
-
-    Of dotted keys the last parts must resemble each other too: the same section alone is no likeness.
-    """
-    own = word.rpartition(".")[2]
-    return [name for name in difflib.get_close_matches(word, list(known), n=most, cutoff=LIKE)
-            if difflib.SequenceMatcher(None, name.rpartition(".")[2], own).ratio() >= LIKE]
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: the known one that it resembles, or nothing."""
-    known, own = list(known), word.rpartition(".")[2]
-    same = [name for name in known if "." in word and name.rpartition(".")[2] == own]
-    near = same or alike(word, known)
-    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -85,8 +66,8 @@ def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     return location[:-1] if member else location
 
 
-def _unknown(item: ErrorDetails, key: str, known: list[str], model: type[BaseModel]) -> tuple[str, str]:
-    """(key, line) of an unknown key."""
+def _unknown(item: ErrorDetails, key: str, known: list[str], model: type[BaseModel], algorithm: Any) -> tuple[str, str]:
+    """(key, line) of an unknown key. algorithm: as in `faults_of`."""
     if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
         key = f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
     if key in MOVED:
@@ -94,9 +75,12 @@ def _unknown(item: ErrorDetails, key: str, known: list[str], model: type[BaseMod
     if key in NO_KEYS:
         return key, f"unknown key '{key}': {NO_KEYS[key]}"
     known, section = _chosen(known, key), key.rpartition(".")[0]
+    said = hint(key, known, algorithm, model)
+    if "did you mean" in said:
+        return key, f"unknown key '{key}'{said}"
+    section = algorithm if said else section  # the keys of a learner that is not chosen would be refused
     siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
-    hint = suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
-    return key, f"unknown key '{key}'{hint}"
+    return key, f"unknown key '{key}'{said}; expected one of: {', '.join(siblings)}"
 
 
 def _said(item: ErrorDetails) -> str:
@@ -123,15 +107,18 @@ def _place(item: ErrorDetails, key: str) -> tuple[str, str]:
     return key, f"'{key}': " if isinstance(value, Mapping) else f"'{key}' = {_SHORT.repr(value)}: "
 
 
-def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
-    """(key, one line about it) of every fault. The key of a rule about several keys is that of their section, or ""."""
+def faults_of(error: ValidationError, model: type[BaseModel], algorithm: Any = None) -> list[tuple[str, str]]:
+    """(key, one line about it) of every fault. The key of a rule about several keys is that of their section, or "".
+
+    algorithm: the chosen learner of a run's configuration, whose keys are suggested; None for other models.
+    """
     unknown: list[tuple[str, str]] = []
     others: dict[tuple[str, str], list[str]] = {}
     known, items = _keys(model), error.errors()
     for item in items:
         key = ".".join(str(part) for part in _location(item["loc"]))
         if item["type"] == "extra_forbidden":
-            unknown.append(_unknown(item, key, known, model))
+            unknown.append(_unknown(item, key, known, model, algorithm))
             continue
         key, where = _place(item, key)
         others.setdefault((key, where), []).append(_said(item))

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from jaxtrade.config.learners import LEARNER, SECTIONS, chosen_key
+from jaxtrade.config.meant import accepted, described, foreign
 from jaxtrade.errors import ConfigError
 
 
@@ -100,9 +101,14 @@ def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
         section = most[0]
         raise ConfigError(f"{name}=...: several sections have the key '{name}': {', '.join(most)} and {last}; name "
                           f"one, e.g. {section}={{'{name}': ...}} or set=['{section}.{name}=...']")
-    names = list(dict.fromkeys(key.rpartition(".")[2] for key in known))
+    own = accepted(known, algorithm)
+    found = foreign(name, algorithm) if algorithm in SECTIONS else None
+    if found in own:
+        raise ConfigError(f"{name}=...: unknown key '{name}'; did you mean '{found.rpartition('.')[2]}' ({found}: "
+                          f"{described(found, model)})?")
+    names = list(dict.fromkeys(key.rpartition(".")[2] for key in own))
     near = difflib.get_close_matches(name, names, n=1)
     if not near:
         raise ConfigError(f"{name}=...: unknown key '{name}'; `jaxtrade config keys` lists the keys")
-    where = [key for key in known if key.rpartition(".")[2] == near[0]]
+    where = [key for key in own if key.rpartition(".")[2] == near[0]]
     raise ConfigError(f"{name}=...: unknown key '{name}'; did you mean '{near[0]}' ({' or '.join(where)})?")

@@ -77,6 +77,7 @@ def _fits_dqn(config: Any) -> None:
     if config.network.kind == "gru":
         raise ValueError("network.kind=gru has a memory, and the samples of DQN's replay are too short to rebuild it: "
                          "set algorithm=pqn, which learns from whole rollouts, or network.kind=mlp")
+    config.dqn.check_priorities()
     if not config.rollout.auto:  # the counts are checked once they are known
         config.dqn.check(config.rollout)
 

@@ -273,6 +273,10 @@ class TrainConfig(Section, frozen=True):
     keep_checkpoints: int = Field(default=3, ge=1, description="newest checkpoints that stay on disk")
     tensorboard: bool = Field(default=True, description="write event files for TensorBoard")
 
+    def chunks(self, steps_per_update: int) -> int:
+        """Chunks of the run: `total_timesteps` rounded up to whole ones. steps_per_update: over all environments."""
+        return -(-self.total_timesteps // (steps_per_update * self.chunk_updates))
+
 
 class ControlConfig(Section, frozen=True):
     """Decisions between chunks: evaluation on the validation sessions, early stop, plateaus, rollbacks."""
@@ -296,7 +300,7 @@ class ControlConfig(Section, frozen=True):
                                   "towards the next")
     wall_clock: Seconds = Field(default=None, description="ends the run after the first chunk that passes this time, "
                                 "as 90s, 15m or 2h, compilation included; it is saved and can be resumed, each resume "
-                                "with the whole time again; null: no limit")
+                                "with the whole time again, or with another limit; null: no limit")
     max_rollbacks: int = Field(default=2, ge=0, le=1000, description="how often a run may go back to its last "
                                "checkpoint after a loss or gradient that is not finite; 0: it ends at once")
 

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from jaxtrade.config.faults import faults_of, of_bars, of_folder, suggest, without
+from jaxtrade.config.faults import faults_of, of_bars, of_folder, without
 from jaxtrade.config.keywords import placed
 from jaxtrade.config.learners import chosen_key
+from jaxtrade.config.meant import suggest
 from jaxtrade.config.run import RunConfig
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError
@@ -113,8 +114,9 @@ def validated(model: type[ModelT], values: Mapping[str, Any], name: str, origins
         def origin(key: str) -> str:
             return next((of for own, of in (origins or {}).items() if f"{key}.".startswith(f"{own}.")), name)
 
-        raise ConfigFaultsError([(origin(key), text) for key, text in faults_of(error, model)],
-                           without(values, error)) from None
+        algorithm = values.get(ALGORITHM, DEFAULT) if ALGORITHM in model.model_fields else None
+        raise ConfigFaultsError([(origin(key), text) for key, text in faults_of(error, model, algorithm)],
+                                without(values, error)) from None
 
 
 def make_config(values: Mapping[str, Any], name: str = "configuration", origins: Mapping[str, str] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jaxtrade.config.faults import suggest
+from jaxtrade.config.meant import suggest
 
 MOST = 127  # symbols are numbered in int8
 # Keys that name the files or the contract of one symbol. With several symbols they stand in `data.per_market`.

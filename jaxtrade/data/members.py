@@ -90,9 +90,8 @@ def file_of(folder: Path, symbol: str) -> Path:
     """
     if not folder.is_dir():
         raise DataError(f"data.folder = '{folder}': there is no such folder")
-    bars = sorted(path for path in folder.iterdir() if path.is_file() and path.name.lower().endswith(ENDINGS))
-    named = re.compile(rf"{re.escape(symbol)}(?![A-Z0-9])", re.IGNORECASE)
-    found = [path for path in bars if named.match(path.name)]
+    bars = bars_in(folder)
+    found = [path for path in bars if is_of(symbol, path)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -101,3 +100,13 @@ def file_of(folder: Path, symbol: str) -> Path:
     names = ", ".join(path.name for path in bars[:SHOWN]) + (" ..." if len(bars) > SHOWN else "")
     raise DataError(f"data.folder = '{folder}': no file is named after {symbol} (files found: {names or 'none'}); "
                     f"rename it, or name it in data.per_market, e.g. {{{symbol}: {{file: FILE}}}}")
+
+
+def bars_in(folder: Path) -> list[Path]:
+    """The files in a folder whose endings are those of bars, by name."""
+    return sorted(path for path in folder.iterdir() if path.is_file() and path.name.lower().endswith(ENDINGS))
+
+
+def is_of(symbol: str, path: Path) -> bool:
+    """Whether a file is named after a symbol."""
+    return re.match(rf"{re.escape(symbol)}(?![A-Z0-9])", path.name, re.IGNORECASE) is not None

@@ -124,6 +124,8 @@ def _ratio(value: float) -> str:
 
 
 FigureRow = tuple[str, str, Callable[[Any], str]]
+NO_LIMITS = "no limits"
+ALONE = "the account has no limits: one pass"  # in the title of a table that shows one pass
 STRATEGY_ROWS: tuple[FigureRow, ...] = (
     ("net profit ($)", "net_profit", _money),
     ("return", "return_pct", _percent),
@@ -172,7 +174,14 @@ def rules_text(rules: dict[str, Any]) -> str:
     if rules["drawdown"] is not None:
         how = {"intraday": "trails live equity", "end_of_day": "trails closing equity", "static": "never trails"}
         limits[0] += f" ({how[rules['trailing']]})"
-    return ", ".join(limits) or "no limits"
+    return ", ".join(limits) or NO_LIMITS
+
+
+def one_pass(document: Mapping[str, Any]) -> bool:
+    """Whether the account has no limits, so that both passes are the same and a table shows one of them."""
+    rules, agents = document["settings"].get("rules"), document["agents"].values()
+    return rules is not None and rules_text(rules) == NO_LIMITS and all(
+        each["strategy"]["net_profit"] == each["account"]["net_profit"] for each in agents)
 
 
 def costs_text(settings: Mapping[str, Any]) -> str:
@@ -237,11 +246,12 @@ def sections(result: EvaluationResult) -> list[str]:
 def _cells(document: Mapping[str, Any]) -> list[list[str]]:
     """The cells of the table: names of the agents, then a block for each pass. document: as from `to_json`."""
     settings, agents = document["settings"], document["agents"]
-    account = f"Account (rules on: {settings['account']})"
-    return [["", *agents],
-            *block("Strategy (account rules off)", STRATEGY_ROWS, [each["strategy"] for each in agents.values()],
-                    settings["sessions"]),
-            *block(account, ACCOUNT_ROWS, [each["account"] for each in agents.values()], settings["sessions"])]
+    alone, sessions = one_pass(document), settings["sessions"]
+    strategy = f"Strategy ({ALONE if alone else 'account rules off'})"
+    cells = [["", *agents],
+             *block(strategy, STRATEGY_ROWS, [each["strategy"] for each in agents.values()], sessions)]
+    return cells if alone else [*cells, *block(f"Account (rules on: {settings['account']})", ACCOUNT_ROWS,
+                                               [each["account"] for each in agents.values()], sessions)]
 
 
 def table(result: EvaluationResult) -> str:

@@ -64,8 +64,9 @@ def table(results: Results) -> str:
         return first.table()
     figures, sessions = spread(results), first.settings["sessions"]
     lines = [["", *COLUMNS]]
-    for which, title, rows in PASSES:
-        lines.append([title, *[""] * len(COLUMNS)])
+    alone = report.one_pass(first.to_json())
+    for which, title, rows in PASSES[:1] if alone else PASSES:
+        lines.append([f"Strategy ({report.ALONE})" if alone else title, *[""] * len(COLUMNS)])
         for label, key, form in rows:
             if key == "sharpe_daily" and sessions < MIN_SESSIONS:
                 continue  # undefined for so few sessions; the table of each seed says so

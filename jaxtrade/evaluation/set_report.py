@@ -157,20 +157,21 @@ def verdict(result: SetResult) -> str:
 
 def _cells(document: Mapping[str, Any]) -> list[list[str]]:
     """The cells of the table: names of the agents, a block for each symbol, then two for all of them together."""
-    settings, agents = document["settings"], document["agents"]
-    cells = [["", *agents]]
+    settings, agents, alone = document["settings"], document["agents"], report.one_pass(document)
+    cells, off = [["", *agents]], "" if alone else ", account rules off"
     for symbol, own in document["symbols"].items():
         sessions = own["settings"]["sessions"]
         figures = [each["strategy"] for each in own["agents"].values()]
-        cells += block(f"{symbol} ({several(sessions, 'session')}, account rules off)", SYMBOL_ROWS, figures, sessions)
+        cells += block(f"{symbol} ({several(sessions, 'session')}{off})", SYMBOL_ROWS, figures, sessions)
         rows = (("net profit, rules on ($)", "net_profit", ACCOUNT_ROWS[0][2]),)
-        cells += block("", rows, [each["account"] for each in own["agents"].values()], sessions)[1:]
+        if not alone:
+            cells += block("", rows, [each["account"] for each in own["agents"].values()], sessions)[1:]
     count, dates = several(len(document["symbols"]), "symbol"), settings["sessions"]
-    return [*cells,
-            *block(f"All {count}, strategy (account rules off)", STRATEGY_ROWS,
-                   [each["strategy"] for each in agents.values()], dates),
-            *block(f"All {count}, accounts (rules on: {settings['account']})", ACCOUNT_ROWS,
-                   [each["account"] for each in agents.values()], dates)]
+    title = report.ALONE.replace("account has", "accounts have") if alone else "account rules off"
+    cells += block(f"All {count}, strategy ({title})", STRATEGY_ROWS, [each["strategy"] for each in agents.values()],
+                   dates)
+    return cells if alone else [*cells, *block(f"All {count}, accounts (rules on: {settings['account']})", ACCOUNT_ROWS,
+                                               [each["account"] for each in agents.values()], dates)]
 
 
 def table(result: SetResult) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.config.accounts import PRESETS
-from jaxtrade.config.faults import suggest
+from jaxtrade.config.meant import PARAMETERS, suggest
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 from jaxtrade.interop.jules_keys import (
@@ -22,7 +22,6 @@ from jaxtrade.interop.jules_keys import (
     MADE,
     NO_MEANING,
     NOT_HERE,
-    PARAMETERS,
     PLAIN,
     PPO,
     UNSUPPORTED,
@@ -256,6 +255,8 @@ def _reward(value: Any) -> tuple[str, dict[str, Any] | str]:
 
 def _parameter(name: str, value: Any, given: Mapping[str, Any], learner: str) -> tuple[str, dict[str, Any] | str]:
     """The fate of a key of `training.algo_params`."""
+    if learner == DQN and name.startswith("prioritized_replay_") and not given.get(f"{PARAMS}prioritized_replay"):
+        return NONE, "prioritized_replay is off: all transitions are drawn alike"
     if name in PARAMETERS[learner]:
         return TAKEN, {f"{learner}.{PARAMETERS[learner][name]}": value}
     match name:

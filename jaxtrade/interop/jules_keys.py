@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jaxtrade.config.meant import PARAMETERS
+
 DQN, PPO, PQN = "dqn", "ppo", "pqn"
 # `algorithm` there -> ours, and keys that go with it.
 ALGORITHMS: Mapping[str, tuple[str, Mapping[str, object]]] = {
@@ -23,18 +25,6 @@ PLAIN: Mapping[str, str] = {
     "environment.max_steps": "episode.max_steps",
     "seed": "seed",
     "training.seed": "seed",
-}
-# Of `training.algo_params`, by learner.
-PARAMETERS: Mapping[str, Mapping[str, str]] = {
-    DQN: {"gamma": "gamma", "batch_size": "batch_size", "buffer_size": "buffer_size",
-          "learning_starts": "learning_starts", "target_update_interval": "target_every", "n_steps": "n_steps",
-          "exploration_fraction": "epsilon_until", "exploration_initial_eps": "epsilon",
-          "exploration_final_eps": "epsilon_end", "max_grad_norm": "max_grad_norm",
-          "prioritized_replay_alpha": "priority_alpha", "prioritized_replay_beta0": "priority_beta"},
-    PQN: {"gamma": "gamma", "exploration_fraction": "epsilon_until", "exploration_initial_eps": "epsilon",
-          "exploration_final_eps": "epsilon_end", "max_grad_norm": "max_grad_norm", "n_epochs": "num_epochs"},
-    PPO: {"gamma": "gamma", "n_epochs": "num_epochs", "gae_lambda": "gae_lambda", "clip_range": "clip_eps",
-          "ent_coef": "ent_coef", "vf_coef": "vf_coef", "max_grad_norm": "max_grad_norm", "target_kl": "target_kl"},
 }
 MADE = (
     "algorithm", "training.algorithm",

@@ -23,7 +23,7 @@ from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import METRICS
 from jaxtrade.runs.limits import available_memory
 from jaxtrade.runs.setup import Setup, prepare, with_learner_of
-from jaxtrade.runs.sizing import SHARE, Choice, Measured, line, search, sized, sizes
+from jaxtrade.runs.sizing import SHARE, Choice, Measured, line, only, search, sized, sizes
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sizes import program_bytes, tree_bytes
@@ -99,6 +99,10 @@ def prepared(config: RunConfig, store: Store | None, screen: Screen, measure: Me
                           "cannot be measured before the run; give a number")
     candidates = list(sizes(config))
     setup = prepare(sized(config, candidates[0]))
+    if len(candidates) == 1:
+        choice = only(candidates[0])
+        screen.message(line(choice, setup.config, "not measured"))
+        return Sized(setup, config, choice)
     own = None if store is None or config.imports else _path(store.folder.parent / FOLDER, setup)
     free = left()
     limit = None if free is None else int(SHARE * free)
@@ -109,7 +113,8 @@ def prepared(config: RunConfig, store: Store | None, screen: Screen, measure: Me
             gc.collect()  # of the size before, so that two are not held at once
             return measure(with_learner_of(setup, sized(config, number)), limit)
 
-        choice, where = search(candidates, at, limit), f"measured on {jax.local_devices()[0].device_kind}"
+        steps = config.train.total_timesteps * setup.stack.count
+        choice, where = search(candidates, at, limit, steps), f"measured on {jax.local_devices()[0].device_kind}"
         if own is not None:
             _write(own, choice, screen)
     setup = with_learner_of(setup, sized(config, choice.num_envs))

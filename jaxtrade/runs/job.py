@@ -31,7 +31,9 @@ from jaxtrade.training.wall_clock import WallClock
 class Job:
     """One run in its folder: its parts, its beginning, its programs, its screen and its sinks."""
 
-    def __init__(self, setup: Setup, path: Path, beginning: Beginning, programs: Programs, screen: Screen) -> None:
+    def __init__(self, setup: Setup, path: Path, beginning: Beginning, programs: Programs, screen: Screen,
+                 limit: float | None) -> None:
+        """limit: of the time of this process, in seconds: `control.wall_clock`, or what a resume was given."""
         self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
         self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
         self.config, self.screen = setup.config, screen
@@ -49,7 +51,6 @@ class Job:
         if self.config.monitor.on and self.config.monitor.csv:
             self.files.append(monitor_sink(path, self.config, setup.market, update))
         self.watch = Watch.of(setup.algorithm, self.tell, names)
-        limit = self.config.control.wall_clock
         self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
         self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 

@@ -161,10 +161,18 @@ def _check_file(flag: str, key: str, path: str) -> None:
 
 def _rules(config: RunConfig) -> list[Check]:
     members = _members(config)
-    checks: list[Check] = [lambda: check_account(config.account)]
+    checks: list[Check] = [lambda: check_account(config.account), lambda: _check_length(config)]
     for member in members:
         checks += [lambda member=member: _check_quantity(member), lambda member=member: _check_sessions(member)]
     return checks + ([lambda: _check_shared(members, config)] if len(members) > 1 else [])
+
+
+def _check_length(config: RunConfig) -> None:
+    """Raises ConfigError if DQN ends before it learns. The length for `rollout.num_envs: auto` is not known yet."""
+    rollout = config.rollout
+    if config.algorithm == "dqn" and not rollout.auto:
+        per_update = rollout.num_envs * rollout.num_steps
+        config.dqn.check_length(config.train.chunks(per_update) * config.train.chunk_updates * per_update)
 
 
 def _check_quantity(config: RunConfig) -> None:

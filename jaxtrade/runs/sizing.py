@@ -1,12 +1,13 @@
 """How many environments train fastest: the search for `rollout.num_envs: auto`. Imports no JAX.
 
 The number of environments is doubled until a doubling gains less than `GROWTH`, or its memory is not there, or the run
-would have too few updates. What is measured is given by the caller.
+would have too few updates, or measuring would take longer than it can save. What is measured is given by the caller.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -38,6 +39,12 @@ class Choice(NamedTuple):
     num_envs: int
     measured: tuple[Measured, ...]
     reason: str
+
+
+def only(number: int) -> Choice:
+    """The choice where one size is left, so that there is nothing to measure."""
+    return Choice(number, (), f"it is the smallest that fits, and more would leave the run fewer than {LEAST_UPDATES} "
+                  "updates")
 
 
 def sized(config: RunConfig, num_envs: int) -> RunConfig:
@@ -82,17 +89,24 @@ def _first(config: RunConfig) -> int:
                       ) from None
 
 
-def search(candidates: Iterable[int], measure: Callable[[int], Measured], limit: int | None) -> Choice:
+def search(candidates: Iterable[int], measure: Callable[[int], Measured], limit: int | None,
+           steps: float = math.inf) -> Choice:
     """Measure sizes, the smallest first, until one is not worth it -> the smallest that is about as fast as any.
 
     Args:
         candidates: from `sizes`.
         measure: of a number of environments. It may raise what the end of memory raises.
         limit: bytes that a run may take; None if unknown. `measure` returns no speed for a size that needs more.
+        steps: of the run, of all agents together. Twice the environments are at most twice as fast, so a doubling saves
+            at most half of the time that these steps take: the search ends where compiling the last size took longer.
     Raises OutOfMemoryError if the first size does not fit, and ConfigError if other keys refuse it.
     """
     found, reason = list[Measured](), f"more would leave the run fewer than {LEAST_UPDATES} updates"
     for number in candidates:
+        if found and (takes := steps / _speed(found[-1])) / 2 < found[-1].compile_seconds:
+            reason = (f"the run takes {takes:.1f} s at this speed, of which {number:,} would save less than their "
+                      f"compilation takes ({found[-1].compile_seconds:.1f} s for {found[-1].num_envs:,})")
+            break
         try:
             now = measure(number)
         except ConfigError as error:  # other keys, such as a replay's size, leave no room for more environments
@@ -128,6 +142,7 @@ def _speed(measured: Measured) -> float:
 def line(choice: Choice, config: RunConfig, where: str) -> str:
     """One line about a choice. config: the run's, with the number. where: what was measured on, or where it is from."""
     speeds = ", ".join(f"{each.num_envs:,}: {_speed(each):,.0f}" for each in choice.measured)
+    measured = f"steps/s by number {speeds}; " if speeds else ""
     rows = config.rollout.num_envs * config.rollout.num_steps
-    return (f"rollout.num_envs: auto is {config.rollout.num_envs:,} ({rows:,} steps per update; {where}): steps/s by "
-            f"number {speeds}; {choice.reason}")
+    return (f"rollout.num_envs: auto is {config.rollout.num_envs:,} ({rows:,} steps per update; {where}): "
+            f"{measured}{choice.reason}")

@@ -28,7 +28,7 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import board, calibration, performance, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
-from jaxtrade.runs.beginning import Beginning, Fresh, resumed, transferred
+from jaxtrade.runs.beginning import Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.ending import ending, quoted
@@ -38,6 +38,7 @@ from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
+from jaxtrade.runs.resuming import time_limit
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.runs.symbols import policy_for, steps_of
@@ -109,23 +110,29 @@ def _run(sized: Sized, path: Path, source: Source | None, programs: Programs, sc
         check_advisor(config, setup.market)
     rundir.create_run(path, config, manifest)
     with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
-        return _train_and_evaluate(setup, path, begins, programs, screen)
+        return _train_and_evaluate(Job(setup, path, begins, programs, screen, config.control.wall_clock))
 
 
 def resume(path: Path, store: Store | None = None, data: Path | None = None,
-           screen: Screen | None = None) -> RunResult:
-    """Continue a run from its newest good checkpoint, then evaluate it. store, screen: as in `run`. data: a file of
-    the run's bars, instead of its own.
+           screen: Screen | None = None, set: Sequence[str] = ()) -> RunResult:
+    """Continue a run from its newest good checkpoint, then evaluate it.
 
-    The result has the same bits as if the run had never stopped. Raises ConfigError (not a run), DataError (the data
-    have changed), CheckpointError, RunLockedError.
+    The result has the same bits as if the run had never stopped.
+
+    Args:
+        store, screen: as in `run`. data: a file of the run's bars, instead of its own.
+        set: `control.wall_clock=TIME` gives this process another limit of its time. The run folder keeps its own.
+    Raises:
+        ConfigError (not a run, or another key in `set`), DataError (the data have changed), CheckpointError,
+        RunLockedError.
     """
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data)
+        limit = time_limit(setup.config, set)
         with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
-            return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs, shown,
-                                       differences(manifest, facts()))
+            begins = resumed(setup, path, manifest, programs)
+            return _train_and_evaluate(Job(setup, path, begins, programs, shown, limit), differences(manifest, facts()))
 
 
 def how_to_continue(path: Path) -> str:
@@ -222,9 +229,8 @@ def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     return policies
 
 
-def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs: Programs, screen: Screen,
-                        changed: Iterable[str] = ()) -> RunResult:
-    job = Job(setup, path, beginning, programs, screen)
+def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
+    setup, path, beginning, programs, screen = job.setup, job.path, job.beginning, job.programs, job.screen
     try:
         for line in opening_lines(job):
             job.tell(line)

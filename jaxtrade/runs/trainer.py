@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.config import Changes, RunConfig
+from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import LoadedPolicy
@@ -15,6 +16,7 @@ from jaxtrade.runs.performance import performance_info
 from jaxtrade.runs.python import configured, run
 from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
 from jaxtrade.runs.train import RunResult, resume
+from jaxtrade.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +41,13 @@ class Trainer:
         self._given = {"data": data, "set": set, "from_run": from_run} | settings
         self._config, self._new, self._path = config, path, None if path is None else Path(path)
         self._trained = False
+
+    def __repr__(self) -> str:
+        """What is trained, and where it is once it is trained."""
+        config = self.config
+        done = f"trained: {self._path}" if self._trained else "not trained yet"
+        return short_repr("Trainer", set_name(symbols_of(config)), f"task {config.env.task}", config.algorithm,
+                          f"{config.train.total_timesteps:,} steps", done)
 
     @property
     def path(self) -> Path:

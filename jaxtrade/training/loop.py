@@ -71,8 +71,7 @@ class TrainResult(NamedTuple):
 def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
     """Round `total_timesteps` up to whole chunks of updates. One update takes `num_envs` x `num_steps` steps."""
     steps_per_update = num_envs * num_steps
-    per_chunk = steps_per_update * config.chunk_updates
-    chunks = -(-config.total_timesteps // per_chunk)
+    chunks = config.chunks(steps_per_update)
     plan = Plan(chunks * config.chunk_updates, chunks, steps_per_update, "")
     if plan.total_steps == config.total_timesteps:
         return plan

@@ -144,3 +144,10 @@ def test_listing_loads_nothing_heavy() -> None:
             "sys.exit(f'loaded {heavy}' if heavy else 0)")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_without_a_name_it_lists_what_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out
+    assert [line.split()[0] for line in said.splitlines()[1:-2]] == list(listing.LISTS)
+    assert said.rstrip().endswith("jaxtrade list markets")

@@ -16,7 +16,7 @@ from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import backtest as backtests
-from jaxtrade.evaluation import metrics
+from jaxtrade.evaluation import metrics, set_report
 from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write_set
 from jaxtrade.evaluation.members import bars_of, for_member, member_sessions, members_of
 from jaxtrade.runs.setup import prepare
@@ -131,7 +131,7 @@ def test_the_table_shows_each_symbol_and_all_together(result):
     text = result.table()
     assert text.startswith("Evaluation on 4 symbols (EURUSD, GBPUSD, USDJPY, USDCHF), 6 trade dates (2016-06-0")
     lines = text.splitlines()
-    titles = [*(f"{symbol} (6 sessions" for symbol in SYMBOLS), "All 4 symbols, strategy", "All 4 symbols, accounts"]
+    titles = [*(f"{symbol} (6 sessions" for symbol in SYMBOLS), "All 4 symbols, strategy"]
     at = [next(i for i, line in enumerate(lines) if line.startswith(title)) for title in titles]
     assert at == sorted(at)
     net = result.symbols["USDJPY"].agent("greedy").strategy_figures["net_profit"]
@@ -141,6 +141,17 @@ def test_the_table_shows_each_symbol_and_all_together(result):
     assert "NOTE: no overnight swap is charged (positions never stay overnight)" in lines
     assert lines[-1].startswith("On 6 held-out trade dates of 4 symbols, 'greedy' ")
     assert "per trade date" in lines[-1] or "never traded" in lines[-1]
+
+
+def test_accounts_without_limits_show_one_pass(result):
+    document = result.to_json()
+    free = set_report.to_html(document)
+    document["settings"] = document["settings"] | {"rules": document["settings"]["rules"] | {"daily_loss": 1_000.0}}
+    limited = set_report.to_html(document)
+    for words in ("account rules off", "rules on", "accounts opened"):
+        assert words not in free
+        assert words in limited
+    assert "strategy (the accounts have no limits: one pass)" in free
 
 
 def test_the_document_holds_all_of_it(result, setup):

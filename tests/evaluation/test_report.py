@@ -56,6 +56,23 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     assert document["settings"]["coverage"] == 1.0
 
 
+def test_an_account_without_limits_shows_one_pass(hand_result, long_result):
+    free = result_of(hand_market(2), lambda env: [baselines.buy_and_hold(env), baselines.flat()],
+                     account={"preset": "rules_off_50k"})
+    assert "Strategy (the account has no limits: one pass)" in free.table()
+    assert "accounts opened" not in free.table()
+    for limited in (hand_result, long_result):
+        assert "Strategy (account rules off)" in limited.table()
+        assert "accounts opened" in limited.table()
+    document = report.to_json(free)
+    assert report.one_pass(document)
+    assert "account" in document["agents"]["flat"], "the document has both passes"
+    document["agents"]["flat"]["account"]["net_profit"] += 1
+    assert not report.one_pass(document), "passes that differ are both shown"
+    del document["settings"]["rules"]
+    assert not report.one_pass(document), "an earlier version did not say"
+
+
 @pytest.mark.parametrize(("costs", "said"), [
     ({}, "commission $2.08 per side, slippage $12.50 per market or stop fill (1 tick), per contract"),
     ({"commission": 0.125, "slippage": 2}, "commission $0.125 per side, slippage $25.00 per market or stop fill "

@@ -13,6 +13,7 @@ import pytest
 from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config, make_config
 from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.config.meant import PARAMETERS
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_keys
@@ -254,10 +255,19 @@ def test_the_replay_ratio_of_sb3_is_samples_per_environment_step() -> None:
         imported(values)
 
 
+def test_priorities_are_taken_only_where_draws_are_prioritised() -> None:
+    given = {"prioritized_replay_alpha": 0.7}
+    off = imported({"algorithm": "DQN", "training": {"algo_params": given}})
+    on = imported({"algorithm": "DQN", "training": {"algo_params": {"prioritized_replay": True, **given}}})
+    assert off.config().dqn.priority_alpha == 0.6
+    assert "prioritized_replay is off" in str(next(fate for fate in off.fates if "alpha" in fate.key))
+    assert (on.config().dqn.replay, on.config().dqn.priority_alpha) == ("prioritised", 0.7)
+
+
 def test_each_key_of_the_tables_has_one_fate_and_a_plain_one_is_ours() -> None:
     tables = [set(jules_keys.PLAIN), set(jules_keys.MADE), set(jules_keys.NO_MEANING), set(jules_keys.UNSUPPORTED)]
     assert sum(map(len, tables)) == len(set().union(*tables))
-    ours = [*jules_keys.PLAIN.values()] + [f"{learner}.{name}" for learner, names in jules_keys.PARAMETERS.items()
+    ours = [*jules_keys.PLAIN.values()] + [f"{learner}.{name}" for learner, names in PARAMETERS.items()
                                            for name in names.values() if learner != "dqn" or DQNConfig.model_fields]
     from jaxtrade.config.keys import all_keys
 
