@@ -226,8 +226,7 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
                         changed: Iterable[str] = ()) -> RunResult:
     job = Job(setup, path, beginning, programs, screen)
     try:
-        for line in opening_lines(job):
-            job.tell(line)
+        job.tell_opening(list(opening_lines(job)))
         for difference in changed:
             job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
         if beginning.coverage is not None:
