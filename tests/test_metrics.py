@@ -7,14 +7,12 @@ import json
 import math
 import re
 import struct
-from types import SimpleNamespace
 
 import pytest
 
 from jaxtrade.errors import DataError
 from jaxtrade.progress.plain import Plain
 from jaxtrade.rl.ppo.reports import PROGRESS
-from jaxtrade.runs.job import Job
 from jaxtrade.storage.events import EventWriter, masked_crc32c
 from jaxtrade.storage.sinks import (
     JsonlSink,
@@ -136,17 +134,6 @@ def read_events(data):
         events.append(Event.FromString(record))
         data = data[16 + length:]
     return events
-
-
-def test_the_console_shows_one_note_of_each_kind_and_the_log_all(tmp_path):
-    log, stream = LogSink(tmp_path / "run.log"), io.StringIO()
-    lines = ["run a", *(f"note: EURUSD: 2013-01-{day:02d}: {day} of 24 scheduled bars missing" for day in range(1, 31))]
-    with Plain(stream) as screen:
-        Job.tell_opening(SimpleNamespace(path=tmp_path, screen=screen, files=[log]), lines)  # type: ignore[arg-type]
-    log.close()
-    assert stream.getvalue() == (f"run a\nnote: EURUSD: 2013-01-01: 1 of 24 scheduled bars missing (30 notes of this "
-                                 f"kind; all of them in {tmp_path}/run.log)\n")
-    assert [line.partition(" ")[2] for line in (tmp_path / "run.log").read_text().splitlines()] == lines
 
 
 def test_tensorboard_writes_scalars_by_steps(tmp_path):

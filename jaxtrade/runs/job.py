@@ -15,6 +15,7 @@ from jaxtrade.data.market import Market
 from jaxtrade.data.members import member_configs
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
+from jaxtrade.evaluation.verdict import LEAST, key_of
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import board, computing, joint, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
@@ -100,7 +101,9 @@ def split_lines(setup: Setup) -> Iterator[str]:
         ids = np.asarray(setup.splits[name].ids)[:int(setup.splits[name].count)]
         if len(ids):
             found = np.unique(dates[ids])
-            yield f"  {name}: {several(len(found), 'trade date')} {found[0]} .. {found[-1]}"
+            few = (f": too few to tell skill from luck; hold out more with {key_of(name)}"
+                   if name == "test" and len(found) < LEAST else "")
+            yield f"  {name}: {several(len(found), 'trade date')} {found[0]} .. {found[-1]}{few}"
 
 
 def cost_warnings(market: Market, config: RunConfig) -> Iterator[str]:

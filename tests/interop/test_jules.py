@@ -17,7 +17,7 @@ from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_keys
 from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
-from jaxtrade.interop.jules_config import imported, nested
+from jaxtrade.interop.jules_config import TEST_SESSIONS, imported, nested
 
 QUICK_START = """
 from pathlib import Path
@@ -212,7 +212,8 @@ def test_an_environment_is_needed_and_must_be_ours() -> None:
 def test_every_key_of_the_schema_has_a_fate(learner: str) -> None:
     values = parse_yaml(SCHEMA.replace("LEARNER", learner), "schema")
     found = imported(values)
-    assert [fate.key for fate in found.fates] == [key for key, _ in flat(values)]
+    assert [fate.key for fate in found.fates] == [*(key for key, _ in flat(values)), "held-out sessions"]
+    assert found.config().split.test_sessions == TEST_SESSIONS == 20
     config = found.config()
     assert (config.rollout.num_envs, config.rollout.num_shards) == (12, 4)
     assert (config.env.window, config.episode.max_steps, config.compute.threads) == (3, 1000, 2)
@@ -237,7 +238,7 @@ def test_a_balance_that_is_not_given_means_no_rules_too() -> None:
     found = imported({"algorithm": "PPO", "training": {"seed": 2}})
     account = found.config().account
     assert (account.drawdown, account.profit_target, account.freeze, account.min_days) == ("off", "off", "never", 0)
-    assert str(found.fates[-1]).startswith("environment.initial_balance: not given: account.drawdown=off")
+    assert str(found.fates[-2]).startswith("environment.initial_balance: not given: account.drawdown=off")
 
 
 def test_the_monitor_can_be_turned_off() -> None:
