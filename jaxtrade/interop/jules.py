@@ -73,8 +73,12 @@ def build_vec_env(symbols: Sequence[str], data_dir: Path | str | None, config: M
     places = {"data.source": "bundled", "data.folder": None} if data_dir is None else folder(data_dir)
     chosen = given.values | places | _symbols(symbols) | number_of_envs(n_envs)
     made = changed_config(changed_config(RunConfig(), nested_changes(chosen)), set)
-    for member in member_configs(made):  # a file for each symbol, and contracts of these names
-        check_names(member)
+    try:
+        for member in member_configs(made):  # a file for each symbol, and contracts of these names
+            check_names(member)
+    except DataError as error:  # the script has this key under another name
+        text = str(error).replace("data.folder = ", "data_dir (data.folder) = ", 1)
+        raise DataError(text.replace("(data.source=bundled, without data.folder)", "(data_dir=None)")) from None
     return VectorizedEnv(made)
 
 

@@ -115,7 +115,7 @@ def test_a_folder_has_one_file_for_each_symbol(folder: Path) -> None:
 def test_a_symbol_without_a_file_names_the_files_that_were_found(folder: Path, tmp_path: Path) -> None:
     chosen = config(source="file", folder=str(folder), markets=["EURUSD", "GBPUSD"], stamp="open")
     with pytest.raises(DataError, match=r"no file is named after GBPUSD \(files found: EURUSDX.csv, USDJPY.csv.gz, "
-                                        r"eurusd_hours.csv.gz\)"):
+                                        r"eurusd_hours.csv.gz; expected GBPUSD\*\{.csv,.csv.gz,"):
         check(chosen)
     shutil.copytree(folder, tmp_path / "two")
     shutil.copy(tmp_path / "two" / "USDJPY.csv.gz", tmp_path / "two" / "usdjpy-old.csv.gz")

@@ -304,3 +304,19 @@ def test_the_command_writes_ours_and_says_what_became_of_each_key(tmp_path: Path
 
 def test_nested_sections_by_hand() -> None:
     assert nested({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+def test_a_folder_that_is_missing_is_named_with_what_was_expected(here: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        build_vec_env(["EURUSD"], "data/fx", {"algorithm": "DQN"})
+    assert str(caught.value) == (
+        f"data_dir (data.folder) = 'data/fx': there is no such folder in {here}; expected a folder with one file of "
+        "bars for each symbol, named after it, such as EURUSD.csv (EURUSD*{.csv,.csv.gz,.csv.zip,.zip,.txt,.txt.gz,"
+        ".parquet}). Fix: name that folder, or take the bars of the package (data_dir=None)")
+
+
+def test_a_file_that_is_missing_is_named_with_its_pattern(here: Path) -> None:
+    (here / "data" / "forex" / "GBPUSD_H1.csv").rename(here / "data" / "forex" / "cable.csv")
+    with pytest.raises(DataError, match=r"^data_dir \(data.folder\) = 'data/forex': no file is named after GBPUSD "
+                       r"\(files found: EURUSD_H1.csv, USDCHF_H1.csv, USDJPY_H1.csv, cable.csv; expected GBPUSD\*\{"):
+        build_vec_env(["EURUSD", "GBPUSD"], "data/forex", {"algorithm": "DQN"})
