@@ -20,7 +20,7 @@ from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.patterns import copied_block, halved_bars, regular_gaps, wrong_hours
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
-from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.read.stamps import OWN_OFFSET, iso
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.data.scale import Scale, scale_of
 from jaxtrade.data.weekend import weekend_bars
@@ -98,7 +98,8 @@ def require_stated(bars: Bars, schedule: Schedule, dates: np.ndarray, data: Data
 
     Raises DataError for likely splits that neither `data.splits` nor `data.allow_jumps` allows for.
     """
-    found = bar_findings(bars, schedule, dates, data.splits, data.time_zone)
+    own = any(note.startswith(OWN_OFFSET) for note in bars.notes)  # data.time_zone has no effect then
+    found = bar_findings(bars, schedule, dates, data.splits, None if own else data.time_zone)
     if not data.allow_jumps and (problem := refusal(found, data.splits)):
         raise DataError(problem)
     return tuple(each.text() for each in found)

@@ -15,8 +15,9 @@ from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import Schedule, file_schedule, schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text
-from jaxtrade.data.findings import BarFinding, bar_findings
+from jaxtrade.data.findings import BarFinding, bar_findings, require_stated
 from jaxtrade.data.read.bars import Bars, load_bars
+from jaxtrade.data.read.stamps import OWN_OFFSET
 
 EURUSD = get_contract("EURUSD")
 HOUR = 3600
@@ -104,6 +105,17 @@ def test_the_server_time_of_a_broker_is_found_whatever_it_was_read_as(tmp_path, 
     assert one.size.endswith(f"all bars look {hours} h late")
     assert one.fix == (f"set data.time_zone=America/New_York+7h (it is {zone} now); for this symbol alone, "
                        f"data.per_market.{symbol}.time_zone")
+
+
+@pytest.mark.parametrize(("notes", "fix"), [
+    ((), "set data.time_zone=America/New_York+7h (it is UTC now)"),
+    ((f"{OWN_OFFSET}; data.time_zone=UTC is not needed",), "set data.time_zone to the zone of the file's stamps, 2 h")])
+def test_a_zone_without_effect_is_not_named(fx, notes, fix):
+    bars = replace(moved(fx, 2), notes=notes)
+    schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
+    data = make_config({"data": {"market": "EURUSD", "time_zone": "UTC"}}).data
+    (text,) = require_stated(bars, schedule, trade_dates(bars.time, bars.contract), data)
+    assert f"Fix: {fix}" in text
 
 
 FRIDAYS = ("2014-01-10", "2014-01-17", "2014-01-24", "2014-01-31", "2014-02-07")
