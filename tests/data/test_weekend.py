@@ -111,7 +111,7 @@ def test_the_server_time_of_a_broker_is_found_whatever_it_was_read_as(tmp_path, 
     ((), "set data.time_zone=America/New_York+7h (it is UTC now)"),
     ((f"{OWN_OFFSET}; data.time_zone=UTC is not needed",), "set data.time_zone to the zone of the file's stamps, 2 h")])
 def test_a_zone_without_effect_is_not_named(fx, notes, fix):
-    bars = replace(moved(fx, 2), notes=notes)
+    bars = replace(moved(fx, 2), notes=(*fx.notes, *notes))
     schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
     data = make_config({"data": {"market": "EURUSD", "time_zone": "UTC"}}).data
     (text,) = require_stated(bars, schedule, trade_dates(bars.time, bars.contract), data)
