@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
+
+NOTE, WARNING = "note: ", "WARNING: "
+_NUMBER = re.compile(r"\d[\d.,:-]*")
 
 Tell = Callable[[str], None]  # receives one line of text, without its end
 
@@ -70,3 +74,23 @@ def in_dollars(value: float) -> str:
 def in_mills(value: float) -> str:
     """A cost in dollars: `$2.08`, or `$0.125` where cents would not be exact."""
     return f"${value:,.{2 if abs(value - round(value, 2)) < 1e-9 else 3}f}"
+
+
+def note_line(note: str) -> str:
+    """A note of a market as a line of a run: `note: EURUSD: ...`; one that warns as `warning: EURUSD: ...`, which a
+    quiet console shows too."""
+    return f"warning: {note.replace(WARNING, '', 1)}" if WARNING in note else f"{NOTE}{note}"
+
+
+def in_short(lines: Sequence[str], where: str) -> list[str]:
+    """The lines, with one line for all notes that differ in nothing but their numbers: the first of them, and how many
+    there are. where: the file that has all of them.
+
+    Lines that do not begin with `note: ` stay as they are.
+    """
+    kinds: dict[str, list[str]] = {}
+    for number, line in enumerate(lines):
+        kind = _NUMBER.sub("#", line) if line.startswith(NOTE) else f"{number}"
+        kinds.setdefault(kind, []).append(line)
+    return [first if not more else f"{first} ({len(more) + 1:,} notes of this kind; all of them in {where})"
+            for first, *more in kinds.values()]

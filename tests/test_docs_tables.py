@@ -11,6 +11,8 @@ from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, DQNConfig,
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.env.reward_presets import REWARDS
+from jaxtrade.evaluation.portfolio.result import FILL_COLUMNS
+from jaxtrade.interop.jules_config import imported
 from jaxtrade.parts import REWARD_TERMS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -104,3 +106,27 @@ def test_keys_of_allocate() -> None:
     written = {name: cells[0] for name, cells in rows("allocate.md", "allocate key").items()}
     assert written == {f"allocate.{name}": "none" if value is None else str(value)
                        for name, value in AllocateConfig().model_dump(mode="json").items()}
+
+
+def test_columns_of_the_fills() -> None:
+    assert tuple(rows("allocate.md", "column")) == FILL_COLUMNS
+
+
+def test_keywords_of_sb3_are_those_that_the_import_takes() -> None:
+    """Each keyword with a value that is no default: the import sets the keys of its row."""
+    values = {"learning_rate": 0.02, "buffer_size": 70_000, "learning_starts": 77, "batch_size": 64, "train_freq": 2,
+              "gradient_steps": 3, "target_update_interval": 777, "tau": 0.3, "gamma": 0.77,
+              "exploration_initial_eps": 0.7, "exploration_final_eps": 0.07, "exploration_fraction": 0.17,
+              "max_grad_norm": 7.0}
+    found = imported({"algorithm": "DQN", "training": {"algo_params": values}}).config().dqn
+    table = rows("learners.md", "SB3 keyword")
+    assert {word.strip(" `") for first in table for word in first.split(",")} == set(values)
+    for first, (keys, _) in table.items():
+        name, *more = (word.strip(" `") for word in first.split(","))
+        own = 3 * 64 / 2 if more else values[name]  # gradient steps x batch size / frequency
+        for key in keys.split(", "):
+            assert getattr(found, key.strip("`").removeprefix("dqn.")) == own, key
+    plain = (DOCS / "learners.md").read_text(encoding="utf-8").rpartition("For its plain DQN")[2]
+    for name, value in (("n_steps", 1), ("double", False), ("dueling", False), ("normalise_rewards", False)):
+        assert f"`dqn.{name}={str(value).lower()}`" in plain
+        assert getattr(DQNConfig(), name) != value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxtrade.text import aligned, ruled, year_runs
+from jaxtrade.text import aligned, in_short, note_line, ruled, year_runs
 
 
 def test_words_stand_left_and_figures_right() -> None:
@@ -40,3 +40,18 @@ def test_a_rule_is_as_long_as_the_longest_line() -> None:
 ])
 def test_years_in_short(years: list[int], text: str) -> None:
     assert year_runs(years) == text
+
+
+def test_notes_that_differ_in_numbers_alone_are_one_line() -> None:
+    lines = ["run a", "note: EURUSD: 2013-01-02: 2 of 24 scheduled bars missing (8 %)",
+             "note: EURUSD: 2013-01-03: 1 bars inside a closure, first 2013-01-03 17:00",
+             "note: EURUSD: 2013-01-04: 3 of 24 scheduled bars missing (12 %)",
+             "note: USDJPY: 2013-01-04: 3 of 24 scheduled bars missing (12 %)", "seed 1", "seed 2"]
+    more = " (2 notes of this kind; all of them in a/run.log)"
+    assert in_short(lines, "a/run.log") == ["run a", lines[1] + more, lines[2], *lines[4:]]
+
+
+def test_a_note_that_warns_is_a_warning() -> None:
+    assert note_line("EURUSD: WARNING: a.csv: shifted") == "warning: EURUSD: a.csv: shifted"
+    assert note_line("WARNING: a.csv: shifted") == "warning: a.csv: shifted"
+    assert note_line("column 'Date' read as time") == "note: column 'Date' read as time"

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, mod
 
 from jaxtrade.config.base import Atrs, Count, Names, Section
 from jaxtrade.config.corporate import Splits
-from jaxtrade.config.symbols import capital_keys, capitals, check_set
+from jaxtrade.config.symbols import capital_keys, capitals, check_set, of_symbols
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
 
@@ -81,7 +81,7 @@ class DataConfig(Section, frozen=True):
     folder: str | None = Field(default=None, description="source: file: the folder that holds one file of bars per "
                                "symbol of data.markets, named after it (EURUSD*.csv.gz)")
     per_market: Annotated[dict[str, dict[str, str | int | float | bool | dict[str, str]]],
-                          AfterValidator(capital_keys)] = Field(
+                          BeforeValidator(of_symbols), AfterValidator(capital_keys)] = Field(
         default_factory=dict, description="symbol -> keys of this section for its bars alone, e.g. {USDJPY: "
         "{price_scale: 0.001}}")
     contract: str | None = Field(default=None, description="your own contract: a YAML file, or a shipped one such as "

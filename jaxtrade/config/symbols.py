@@ -10,6 +10,7 @@ from jaxtrade.config.meant import suggest
 MOST = 127  # symbols are numbered in int8
 # Keys that name the files or the contract of one symbol. With several symbols they stand in `data.per_market`.
 OF_ONE = ("contract", "file", "seconds", "quotes", "conversion")
+EXAMPLE = "data.per_market: {USDJPY: {price_scale: 0.001}}"
 OF_THE_SET = ("market", "markets", "folder", "per_market")
 
 
@@ -21,6 +22,20 @@ def capitals(symbols: tuple[str, ...]) -> tuple[str, ...]:
 def capital_keys(given: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping with its symbols in capitals."""
     return {symbol.upper(): values for symbol, values in given.items()}
+
+
+def of_symbols(given: Any) -> Any:
+    """`data.per_market` as given. Raises ValueError, which pydantic expects, if its first keys are no symbols."""
+    if not isinstance(given, Mapping):
+        return given
+    for name, values in given.items():
+        if str(name).lower() in OF_THE_SET:
+            raise ValueError(f"'{name}' is no symbol; the symbols stand in data.per_market directly, without "
+                             f"'{name}' around them, e.g. {EXAMPLE}")
+        if not isinstance(values, Mapping):
+            raise ValueError(f"'{name}' stands where a symbol is expected, and its value is no section of keys; write "
+                             f"symbol, key and value, e.g. {EXAMPLE}")
+    return given
 
 
 def check_set(data: Any) -> None:

@@ -20,7 +20,7 @@ from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.patterns import copied_block, halved_bars, regular_gaps, wrong_hours
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
-from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.read.stamps import OWN_OFFSET, iso
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.data.scale import Scale, scale_of
 from jaxtrade.data.weekend import weekend_bars
@@ -73,11 +73,12 @@ class BarFinding:
         return f"WARNING: {self.where}: {self.size}; likely {self.cause}. Fix: {fix}"
 
 
-def bar_findings(bars: Bars, schedule: Schedule, dates: np.ndarray, splits: tuple[ShareSplit, ...] = ()
-                 ) -> tuple[BarFinding, ...]:
+def bar_findings(bars: Bars, schedule: Schedule, dates: np.ndarray, splits: tuple[ShareSplit, ...] = (),
+                 zone: str | None = None) -> tuple[BarFinding, ...]:
     """The findings of a series. Two-sided bars are judged by their mid price. Generated bars have none.
 
-    dates: datetime64[D][T], the trade date of each bar. splits: those for which the bars are adjusted already.
+    dates: datetime64[D][T], the trade date of each bar. splits: those for which the bars are adjusted already. zone:
+    the zone in which the stamps were read (`data.time_zone`).
     """
     if bars.synthetic or len(bars) < 3:
         return ()
@@ -88,7 +89,7 @@ def bar_findings(bars: Bars, schedule: Schedule, dates: np.ndarray, splits: tupl
     if scale is not None:
         found += [*_level_changes(bars, schedule, dates, starts, scale, splits), _spikes(bars, scale)]
     found += [_stale(bars, starts), _copied(bars), _without_volume(bars), _gaps(bars),
-              _shifted(bars, schedule, dates, starts)]
+              _shifted(bars, schedule, dates, starts, zone)]
     return tuple(each for each in found if each is not None)
 
 
@@ -97,7 +98,8 @@ def require_stated(bars: Bars, schedule: Schedule, dates: np.ndarray, data: Data
 
     Raises DataError for likely splits that neither `data.splits` nor `data.allow_jumps` allows for.
     """
-    found = bar_findings(bars, schedule, dates, data.splits)
+    own = any(note.startswith(OWN_OFFSET) for note in bars.notes)  # data.time_zone has no effect then
+    found = bar_findings(bars, schedule, dates, data.splits, None if own else data.time_zone)
     if not data.allow_jumps and (problem := refusal(found, data.splits)):
         raise DataError(problem)
     return tuple(each.text() for each in found)
@@ -266,13 +268,14 @@ def _gaps(bars: Bars) -> BarFinding | None:
                       "export the bars again, without a filter; or resample them to a length that the file holds whole")
 
 
-def _shifted(bars: Bars, schedule: Schedule, dates: np.ndarray, starts: np.ndarray) -> BarFinding | None:
+def _shifted(bars: Bars, schedule: Schedule, dates: np.ndarray, starts: np.ndarray, zone: str | None
+             ) -> BarFinding | None:
     found = wrong_hours(bars, starts)
     if found is not None:
-        row, count, size, zone = found
+        row, count, size, likely = found
         return BarFinding("zone", row, _where(bars, row), count, size, "a wrong data.time_zone",
-                          f"set data.time_zone to the zone of the file's stamps{zone}")
-    weekend = weekend_bars(bars, schedule, dates)
+                          f"set data.time_zone to the zone of the file's stamps{likely}")
+    weekend = weekend_bars(bars, schedule, dates, zone)
     if weekend is None:
         return None
     return BarFinding("zone", weekend.row, _where(bars, weekend.row), weekend.count, weekend.size, weekend.cause,

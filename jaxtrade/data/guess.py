@@ -15,13 +15,12 @@ from jaxtrade.data.calendar.schedule import in_session, schedule_for, trade_date
 from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
 from jaxtrade.data.examine import Examined
-from jaxtrade.data.formats.vendors import SERVER
 from jaxtrade.data.read.stamps import known_zone
 from jaxtrade.data.read.validate import product_of
+from jaxtrade.data.zones import USUAL
 from jaxtrade.errors import ConfigError, DataError
 
 SCALES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
-ZONES = ("UTC", "America/New_York", "America/Chicago", SERVER, "Etc/GMT+5", "Europe/London")
 PROBES = 50_000  # bars whose hours are compared with the calendar
 CLEAR = 4  # times as many bars in closed hours make a clock worse than the best one
 
@@ -89,7 +88,7 @@ def clocks(seen: Examined, contract: Contract) -> list[Clock]:
     """How well usual time zones and both stamp sides fit the market's hours, the best first; for stamps in UTC, the
     sides alone. Empty if the calendar has no hours for these dates."""
     at = seen.wall[np.linspace(0, len(seen.wall) - 1, min(PROBES, len(seen.wall))).astype(np.int64)]
-    zones = [seen.keys.time_zone] if seen.keys.time_zone is not None else list(ZONES) if seen.naive else ["UTC"]
+    zones = [seen.keys.time_zone] if seen.keys.time_zone is not None else list(USUAL) if seen.naive else ["UTC"]
     sides: tuple[Literal["open", "close"], ...] = ("open", "close") if seen.keys.stamp is None else (seen.keys.stamp,)
     found = []
     for zone in zones:

@@ -83,13 +83,22 @@ def _member(config: RunConfig, symbol: str) -> RunConfig:
     return member
 
 
+def expected_names(symbol: str) -> str:
+    """The names that a symbol's file in a folder may have, as patterns."""
+    return f"{symbol}*{{{','.join(ENDINGS)}}}"
+
+
 def file_of(folder: Path, symbol: str) -> Path:
     """The file of bars in `folder` that is named after a symbol, such as EURUSD.csv or eurusd_h1.csv.gz.
 
     Raises DataError if there is none, ConfigError if there are several.
     """
     if not folder.is_dir():
-        raise DataError(f"data.folder = '{folder}': there is no such folder")
+        found = "is a file" if folder.exists() else "there is no such folder" + (
+            "" if folder.is_absolute() else f" in {Path.cwd()}")
+        raise DataError(f"data.folder = '{folder}': {found}; expected a folder with one file of bars for each symbol, "
+                        f"named after it, such as {symbol}.csv ({expected_names(symbol)}). Fix: name that folder, or "
+                        "take the bars of the package (data.source=bundled, without data.folder)")
     bars = bars_in(folder)
     found = [path for path in bars if is_of(symbol, path)]
     if len(found) == 1:
@@ -98,8 +107,9 @@ def file_of(folder: Path, symbol: str) -> Path:
         raise ConfigError(f"data.folder = '{folder}': {', '.join(path.name for path in found)} are all named after "
                           f"{symbol}; name one in data.per_market, e.g. {{{symbol}: {{file: {found[0]}}}}}")
     names = ", ".join(path.name for path in bars[:SHOWN]) + (" ..." if len(bars) > SHOWN else "")
-    raise DataError(f"data.folder = '{folder}': no file is named after {symbol} (files found: {names or 'none'}); "
-                    f"rename it, or name it in data.per_market, e.g. {{{symbol}: {{file: FILE}}}}")
+    raise DataError(f"data.folder = '{folder}': no file is named after {symbol} (files found: {names or 'none'}; "
+                    f"expected {expected_names(symbol)}); rename it, or name it in data.per_market, e.g. {{{symbol}: "
+                    "{file: FILE}}")
 
 
 def bars_in(folder: Path) -> list[Path]:

@@ -12,10 +12,11 @@ import numpy as np
 from jaxtrade.data.calendar.clock import run_starts
 from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.zones import keeping, utc_offsets
 
 # Dealers begin and end their weeks some minutes early or late. Quotes of hours without a shift are another's market.
 LEAST, ALONE = 1800, 4 * 3600  # seconds
-SERVER_HOURS, NEW_YORK_HOURS = (2, 3), (-4, -5)  # ahead of UTC, in winter and summer
+SEASON = 0.2  # share of the weekends from which on a shift is named
 
 
 class WeekendBars(NamedTuple):
@@ -28,9 +29,22 @@ class WeekendBars(NamedTuple):
     fix: str
 
 
-def weekend_bars(bars: Bars, schedule: Schedule, dates: np.ndarray) -> WeekendBars | None:
+class _Shift(NamedTuple):
+    """at: int64[W], the first bar of each weekend that shows the shift, UTC seconds. hours: float64[W], by which it has
+    bars after its closing, or, below zero, before its opening. alike: whether the week's other end lacks about as
+    much."""
+
+    at: np.ndarray
+    hours: np.ndarray
+    alike: bool
+
+
+def weekend_bars(bars: Bars, schedule: Schedule, dates: np.ndarray, zone: str | None = None) -> WeekendBars | None:
     """The bars that lie on most of the weekends that the file touches; None if there are few, or if the calendar has
-    sessions on weekends or was inferred from the bars. dates: datetime64[D][T], the trade date of each bar."""
+    sessions on weekends or was inferred from the bars.
+
+    dates: datetime64[D][T], the trade date of each bar. zone: the zone of the stamps (`data.time_zone`).
+    """
     starts = run_starts(dates)
     rest = _on_weekend(dates[starts])
     if schedule.name == "infer" or not rest.any() or _on_weekend(schedule.dates).any():
@@ -43,31 +57,49 @@ def weekend_bars(bars: Bars, schedule: Schedule, dates: np.ndarray) -> WeekendBa
     if 2 * len(begins) <= touched:
         return None
     ends = np.append(begins[1:], len(rows)) - 1
-    hours, alike = _shift(bars, schedule, bars.time[rows[begins]], bars.time[rows[ends]] + bars.bar_seconds)
-    if abs(hours) * 3600 < (LEAST if alike else ALONE):
+    shift = _shift(bars, schedule, bars.time[rows[begins]], bars.time[rows[ends]] + bars.bar_seconds)
+    hours = float(np.median(shift.hours))
+    if abs(hours) * 3600 < (LEAST if shift.alike else ALONE):
         return None
     size = f"{len(rows)} bars lie on weekends, when the market is closed (on {len(begins)} of {touched} weekends)"
-    if not alike:
+    if not shift.alike:
         return WeekendBars(int(rows[0]), len(rows), size, "quotes outside the market's week, or a wrong data.time_zone",
                            "check data.time_zone; if it is right, remove those rows: no decision is taken on them")
-    late = hours > 0
-    size += (f", and the weeks {'begin' if late else 'end'} {abs(hours):g} h {'late' if late else 'early'}: all bars "
-             f"look {abs(hours):g} h {'late' if late else 'early'}")
+    late, extent = hours > 0, _extent(shift.hours)
+    size += (f", and the weeks {'begin' if late else 'end'} {extent} h {'late' if late else 'early'}: all bars "
+             f"look {extent} h {'late' if late else 'early'}")
     side = abs(hours) * 3600 == bars.bar_seconds
-    zone = "America/New_York+7h" if hours in SERVER_HOURS else "America/New_York" if hours in NEW_YORK_HOURS else None
     return WeekendBars(int(rows[0]), len(rows), size, "a wrong data.time_zone" + (" or data.stamp" if side else ""),
-                       f"set data.time_zone to the zone of the file's stamps, {abs(hours):g} h "
-                       f"{'ahead of' if late else 'behind'} the one they were read with"
-                       + (f" (perhaps {zone}, if that was UTC)" if zone else ""))
+                       _fix(shift, zone, f"{extent} h {'ahead of' if late else 'behind'}", bars.contract.symbol))
+
+
+def _extent(hours: np.ndarray) -> str:
+    """The size of the shift in words: 2, or 2 to 3 where summer differs from winter."""
+    values, counts = np.unique(np.abs(hours), return_counts=True)
+    usual = values[counts >= SEASON * len(hours)]
+    usual = usual if len(usual) else np.median(np.abs(hours), keepdims=True)
+    return " to ".join(f"{value:g}" for value in dict.fromkeys((usual[0], usual[-1])))
+
+
+def _fix(shift: _Shift, zone: str | None, ahead: str, symbol: str) -> str:
+    """What to set. zone: `data.time_zone`; None if the file's stamps carry their offset, or it is not known."""
+    seconds = np.round(3600 * shift.hours).astype(np.int64)
+    times = shift.at - seconds  # what the stamps seem to mean
+    found = " or ".join(keeping(times, utc_offsets(shift.at, zone or "UTC") + seconds))
+    if zone is None or not found:
+        return (f"set data.time_zone to the zone of the file's stamps, {ahead} the one they were read with"
+                + (f" (perhaps {found}, if that was UTC)" if found and zone is None else ""))
+    return (f"set data.time_zone={found} (it is {zone} now); for this symbol alone, "
+            f"data.per_market.{symbol}.time_zone")
 
 
 def _on_weekend(days: np.ndarray) -> np.ndarray:
     return (days.astype(np.int64) + 3) % 7 >= 5
 
 
-def _shift(bars: Bars, schedule: Schedule, begin: np.ndarray, end: np.ndarray) -> tuple[float, bool]:
-    """(hours by which weekends have bars after their closing, or, below zero, before their opening; whether the weeks'
-    other ends lack about as much).
+def _shift(bars: Bars, schedule: Schedule, begin: np.ndarray, end: np.ndarray) -> _Shift:
+    """The shift that the ends of the weeks show. Both ends of one weekend are compared: a zone with another summer time
+    than the market's shifts some weeks by an hour more.
 
     begin, end: UTC seconds of the first open and the last close of the bars of each such weekend.
     """
@@ -80,20 +112,25 @@ def _shift(bars: Bars, schedule: Schedule, begin: np.ndarray, end: np.ndarray) -
     late = np.where(known_before & known_after, begin - schedule.close[before] < schedule.open[after] - end,
                     known_before)
     if 2 * late.sum() >= len(late):
-        extent = float(np.median(gone[late]))
-        opens = schedule.open[after[late & known_after]]
+        sign, mine, extent, both = 1, late, gone, late & known_after
+        opens = schedule.open[after]
         first = np.searchsorted(bars.time, opens)
-        opens, first = opens[first < len(bars)], first[first < len(bars)]
-        lacking, sign = bars.time[first] - opens, 1
+        both &= first < len(bars)
+        lacking = bars.time[np.minimum(first, len(bars) - 1)] - opens
     else:
-        extent = float(np.median(ahead[~late]))
-        closes = schedule.close[before[~late & known_before]]
-        last = np.searchsorted(bars.time, closes) - 1
-        lacking, sign = closes - bars.time[np.maximum(last, 0)] - bars.bar_seconds, -1
-    if not len(lacking):  # a file of one week
-        lacking = _outer(bars, schedule, sign)
-    alike = abs(float(np.median(lacking)) - extent) <= max(LEAST, bars.bar_seconds / 2)
-    return sign * round(extent / 1800) / 2, bool(alike)
+        sign, mine, extent, both = -1, ~late, ahead, ~late & known_before
+        closes = schedule.close[before]
+        last = np.maximum(np.searchsorted(bars.time, closes) - 1, 0)
+        lacking = closes - bars.time[last] - bars.bar_seconds
+    enough = max(LEAST, bars.bar_seconds / 2)
+    if not both.any():  # a file of one week
+        alike = abs(float(np.median(_outer(bars, schedule, sign))) - float(np.median(extent[mine]))) <= enough
+        both = mine
+    else:
+        near = both & (np.abs(lacking - extent) <= enough)
+        alike = 2 * near.sum() >= both.sum()
+        both = near if alike else mine
+    return _Shift(begin[both], sign * np.round(extent[both] / 1800) / 2, bool(alike))
 
 
 def _outer(bars: Bars, schedule: Schedule, sign: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtrade.evaluation import frames, html, report
 from jaxtrade.evaluation.pooled import PooledAgent, pooled, trade_dates
 from jaxtrade.evaluation.report import ACCOUNT_ROWS, STRATEGY_ROWS, EvaluationResult, FigureRow, block
-from jaxtrade.evaluation.verdict import Standing, compared
+from jaxtrade.evaluation.verdict import Standing, compared, key_of
 from jaxtrade.text import aligned, ruled, several
 
 if TYPE_CHECKING:
@@ -148,11 +148,12 @@ def header_of(each: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
 
 def verdict(result: SetResult) -> str:
     """One sentence about all symbols together: the first agent and the baselines, and whether it can be luck."""
-    kind = report.kind_of(result.provenance.get("split"), result.labels)
+    split = result.provenance.get("split")
+    kind = report.kind_of(split, result.labels)
     standings = [Standing(agent.name, agent.strategy_figures["net_profit"], agent.trades, agent.pnl)
                  for agent in result.agents]
     dates = several(result.settings["sessions"], f"{kind} trade date".strip())
-    return compared(standings, f"{dates} of {several(len(result.symbols), 'symbol')}", "trade date")
+    return compared(standings, f"{dates} of {several(len(result.symbols), 'symbol')}", "trade date", key_of(split))
 
 
 def _cells(document: Mapping[str, Any]) -> list[list[str]]:

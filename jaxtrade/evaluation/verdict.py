@@ -47,13 +47,20 @@ def mean_interval(pnl: np.ndarray, confidence: float = CONFIDENCE) -> tuple[floa
     return float(np.mean(pnl)), float(stdtrit(len(pnl) - 1, 0.5 + confidence / 2)) * spread
 
 
-def noise(agent: Standing, unit: str = "session") -> str:
-    """Whether the distance from staying flat can be luck, in words. unit: noun for one entry of the P&L."""
+def key_of(split: str | None) -> str:
+    """The key that says how many sessions a held-out split has; "" for another split."""
+    return f"split.{split}_sessions" if split in ("test", "validation") else ""
+
+
+def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
+    """Whether the distance from staying flat can be luck, in words. unit: noun for one entry of the P&L. key: as in
+    `compared`."""
     count = len(agent.pnl)
     if not agent.trades:
         return ""
     if count < LEAST:
-        return f"{f'one {unit}' if count == 1 else f'{count} {unit}s'} cannot tell skill from luck"
+        return f"{f'one {unit}' if count == 1 else f'{count} {unit}s'} cannot tell skill from luck" + (
+            f" (train with a larger {key})" if key else "")
     mean, half = mean_interval(agent.pnl / 1000)
     within = "within noise" if abs(mean) <= half else f"outside noise, though past {unit}s prove nothing about others"
     return (f"per {unit} {signed_dollars(mean)} +- {signed_dollars(half)} ({100 * CONFIDENCE:.0f} % interval): the "
@@ -70,8 +77,9 @@ def sentence(agents: Sequence[AgentResult], decisions: DecisionBars, kind: str =
     return compared(standings, several(len(decisions.ids), f"{kind} session".strip()))
 
 
-def compared(agents: Sequence[Standing], span: str, unit: str = "session") -> str:
-    """`sentence` from standings. span: what was evaluated, as "5 held-out sessions". unit: as in `noise`."""
+def compared(agents: Sequence[Standing], span: str, unit: str = "session", key: str = "") -> str:
+    """`sentence` from standings. span: what was evaluated, as "5 held-out sessions". unit: as in `noise`. key: the key
+    to raise where they are too few (`key_of`)."""
     first, *others = agents
     net = first.net
     made = (f"made {signed_dollars(net)} after costs" if first.trades else "never traded")
@@ -82,7 +90,7 @@ def compared(agents: Sequence[Standing], span: str, unit: str = "session") -> st
         word = "more than" if net > other.net else "less than" if net < other.net else "as much as"
         groups[word].append(f"{other.name} ({signed_dollars(other.net)})")
     ranks = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
-    parts = [ranks, noise(first, unit),
+    parts = [ranks, noise(first, unit, key),
              "staying flat can be the right answer" if net <= 0 else ""]
     text = f"On {span}, '{first.name}' {made}"
     return "; ".join([f"{text}: {parts[0]}" if parts[0] else text, *(part for part in parts[1:] if part)]) + "."

@@ -29,7 +29,6 @@ from jaxtrade.runs.trainer import Trainer
 SHARED_MEMORY = Fate("use_shared_memory", NONE, "there are no worker processes: all environments are rows of arrays in "
                      "one address space")
 MONITOR_PATH = Fate("monitor_path", NONE, "monitor.csv is in the run's folder")
-TEST_SESSIONS = 20  # held out at the end of the data; IntradayJules has no key for it
 _TOLD: set[str] = set()
 
 
@@ -72,11 +71,14 @@ def build_vec_env(symbols: Sequence[str], data_dir: Path | str | None, config: M
     _explain([*given.fates, *([SHARED_MEMORY] if use_shared_memory is not None else []),
               *([MONITOR_PATH] if monitor_path is not None else [])])
     places = {"data.source": "bundled", "data.folder": None} if data_dir is None else folder(data_dir)
-    chosen = {"split.test_sessions": TEST_SESSIONS} | given.values | places | _symbols(symbols) | (
-        number_of_envs(n_envs))
+    chosen = given.values | places | _symbols(symbols) | number_of_envs(n_envs)
     made = changed_config(changed_config(RunConfig(), nested_changes(chosen)), set)
-    for member in member_configs(made):  # a file for each symbol, and contracts of these names
-        check_names(member)
+    try:
+        for member in member_configs(made):  # a file for each symbol, and contracts of these names
+            check_names(member)
+    except DataError as error:  # the script has this key under another name
+        text = str(error).replace("data.folder = ", "data_dir (data.folder) = ", 1)
+        raise DataError(text.replace("(data.source=bundled, without data.folder)", "(data_dir=None)")) from None
     return VectorizedEnv(made)
 
 

@@ -34,6 +34,7 @@ _VWAP = re.compile(r"vwap_[0-9]+")
 BALANCE = "environment.initial_balance"
 # The environments of IntradayJules have no rules of a prop firm.
 NO_RULES = {"account.drawdown": "off", "account.profit_target": "off", "account.freeze": "never", "account.min_days": 0}
+TEST_SESSIONS = 20  # held out at the end of the data; IntradayJules has no key for it
 SHARDS = 8  # the default of `rollout.num_shards`
 
 
@@ -51,7 +52,7 @@ class Fate(NamedTuple):
 
 class Imported(NamedTuple):
     """values: dotted key of ours -> value, of all keys that are not defaults. fates: one for each key that was read,
-    and for a balance that was not given."""
+    for a balance that was not given, and for what is held out."""
 
     values: dict[str, Any]
     fates: tuple[Fate, ...]
@@ -105,6 +106,9 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
         found |= NO_RULES
         rules = ", ".join(f"{ours}={value}" for ours, value in NO_RULES.items())
         fates.append(Fate(BALANCE, "not given:", f"{rules} (the default account, without rules that end an episode)"))
+    found["split.test_sessions"] = TEST_SESSIONS
+    fates.append(Fate("held-out sessions", "not given:", f"split.test_sessions={TEST_SESSIONS} (the test, at the "
+                      "end of the data)"))
     return Imported(found, tuple(fates))
 
 

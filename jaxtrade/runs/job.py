@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from jaxtrade.data.market import Market
 from jaxtrade.data.members import member_configs
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
+from jaxtrade.evaluation.verdict import LEAST, key_of
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import board, computing, joint, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
@@ -23,9 +24,11 @@ from jaxtrade.runs.preflight import memory_notes
 from jaxtrade.runs.setup import Setup, figure_names
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import JsonlSink, LogSink, MetricSink, TensorBoardSink
-from jaxtrade.text import several
+from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training.health import Watch
 from jaxtrade.training.wall_clock import WallClock
+
+LOG = "run.log"
 
 
 class Job:
@@ -42,7 +45,7 @@ class Job:
         self.board: TensorBoardSink | None = None
         screen.describe(names, columns)
         self.files: list[MetricSink] = [JsonlSink(path / METRICS, resume_update=update, names=names),
-                                        LogSink(path / "run.log", names=names, columns=columns)]
+                                        LogSink(path / LOG, names=names, columns=columns)]
         if self.config.train.tensorboard:
             steps = None if update is None else update * setup.plan.steps_per_update
             self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
@@ -58,6 +61,15 @@ class Job:
         """Write one line about the run to the console and the log."""
         for sink in (self.screen, *self.files):
             sink.message(line)
+
+    def tell_opening(self, lines: Sequence[str]) -> None:
+        """Write the lines with which a run opens: all of them to the log, and to the console one for each kind of
+        note, because a market may have thousands."""
+        for line in in_short(lines, str(self.path / LOG)):
+            self.screen.message(line)
+        for sink in self.files:
+            for line in lines:
+                sink.message(line)
 
     def close(self) -> None:
         for sink in self.files:
@@ -90,7 +102,9 @@ def split_lines(setup: Setup) -> Iterator[str]:
         ids = np.asarray(setup.splits[name].ids)[:int(setup.splits[name].count)]
         if len(ids):
             found = np.unique(dates[ids])
-            yield f"  {name}: {several(len(found), 'trade date')} {found[0]} .. {found[-1]}"
+            few = (f": too few to tell skill from luck; hold out more with {key_of(name)}"
+                   if name == "test" and len(found) < LEAST else "")
+            yield f"  {name}: {several(len(found), 'trade date')} {found[0]} .. {found[-1]}{few}"
 
 
 def cost_warnings(market: Market, config: RunConfig) -> Iterator[str]:
@@ -120,7 +134,7 @@ def opening_lines(job: Job) -> Iterator[str]:
            f"{job.config.account.preset}")
     if several_symbols:
         yield from split_lines(setup)
-    yield from (f"note: {note}" for note in market.notes)
+    yield from map(note_line, market.notes)
     for member, config in zip(market.members, members, strict=True):
         name = f"{member.contract.symbol}: " if several_symbols else ""
         yield from (f"{name}{warning}" for warning in cost_warnings(member, config))

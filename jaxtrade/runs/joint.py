@@ -12,7 +12,7 @@ from jaxtrade.evaluation.portfolio.result import JointResult, evaluate_joint, wr
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import machine, rundir
 from jaxtrade.runs.setup import Setup
-from jaxtrade.text import several
+from jaxtrade.text import note_line, several
 from jaxtrade.types import PyTree
 
 
@@ -27,7 +27,7 @@ def opening_lines(setup: Setup) -> Iterator[str]:
            f"{counts['train']}, validation {counts['validation']}, test {counts['test']}; task allocate "
            f"({setup.config.allocate.actions}), {setup.env.observation_size} observations, {setup.env.num_actions} "
            f"actions, account {setup.config.account.preset}")
-    yield from (f"note: {note}" for note in market.notes)
+    yield from map(note_line, market.notes)
 
 
 def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, folder: Path, screen: Screen

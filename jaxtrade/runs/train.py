@@ -232,8 +232,7 @@ def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
 def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
     setup, path, beginning, programs, screen = job.setup, job.path, job.beginning, job.programs, job.screen
     try:
-        for line in opening_lines(job):
-            job.tell(line)
+        job.tell_opening(list(opening_lines(job)))
         for difference in changed:
             job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
         if beginning.coverage is not None:

@@ -182,6 +182,17 @@ def test_prices_that_contradict_the_market_are_refused(write, rows, market):
             contract=get_contract(market))
 
 
+@pytest.mark.parametrize(("symbol", "price", "scale", "fix"), [
+    ("GBPUSD", 160_000, 1.0, "0.00001"), ("USDJPY", 98_000, 1.0, "0.001"), ("USDJPY", 98_000, 0.00001, "0.001"),
+    ("GBPUSD", 0.016, 1.0, "100")])
+def test_prices_in_another_unit_name_the_scale_and_its_key(write, rows, symbol, price, scale, fix):
+    whole = [",".join([row.split(",")[0], *[f"{price}"] * 4, "1"]) for row in rows]
+    refused(write(whole), f"6 of 6 bars of 2013 contradict {symbol}",
+            f"if the file holds {symbol} in another unit, set data.price_scale={fix} (for this symbol alone, "
+            f"data.per_market.{symbol}.price_scale={fix}); otherwise check data.market",
+            contract=get_contract(symbol), price_scale=scale)
+
+
 def test_a_block_of_prices_a_hundred_times_too_small_is_refused(write, rows):
     rows[3] = "2013-10-07T13:33:00Z,16.75,16.75,16.50,16.50,2400"
     refused(write(rows), ":5:", "'low' = '16.50'", "1 of 6 bars of 2013 contradict ES")

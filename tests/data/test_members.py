@@ -43,6 +43,12 @@ def config(**data: Any) -> RunConfig:
     ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scales": 0.001}}},
      "data.per_market.USDJPY.price_scales: the section data has no such key; did you mean 'price_scale'?"),
     ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"markets": "x"}}}, "is a key of the whole set"),
+    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"markets": {"USDJPY": {"price_scale": 0.001}}}},
+     "'data.per_market': 'markets' is no symbol; the symbols stand in data.per_market directly, without 'markets' "
+     "around them, e.g. data.per_market: {USDJPY: {price_scale: 0.001}}"),
+    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"per_market": {"USDJPY": {}}}}, "'per_market' is no symbol"),
+    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"price_scale": 0.001}},
+     "'price_scale' stands where a symbol is expected, and its value is no section of keys; write symbol, key and"),
     ({"markets": [f"A{i}" for i in range(128)]}, "a set has at most 127"),
 ])
 def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(data: dict[str, Any], text: str) -> None:
@@ -109,7 +115,7 @@ def test_a_folder_has_one_file_for_each_symbol(folder: Path) -> None:
 def test_a_symbol_without_a_file_names_the_files_that_were_found(folder: Path, tmp_path: Path) -> None:
     chosen = config(source="file", folder=str(folder), markets=["EURUSD", "GBPUSD"], stamp="open")
     with pytest.raises(DataError, match=r"no file is named after GBPUSD \(files found: EURUSDX.csv, USDJPY.csv.gz, "
-                                        r"eurusd_hours.csv.gz\)"):
+                                        r"eurusd_hours.csv.gz; expected GBPUSD\*\{.csv,.csv.gz,"):
         check(chosen)
     shutil.copytree(folder, tmp_path / "two")
     shutil.copy(tmp_path / "two" / "USDJPY.csv.gz", tmp_path / "two" / "usdjpy-old.csv.gz")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +15,9 @@ from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import Schedule, file_schedule, schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text
-from jaxtrade.data.findings import BarFinding, bar_findings
-from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.findings import BarFinding, bar_findings, require_stated
+from jaxtrade.data.read.bars import Bars, load_bars
+from jaxtrade.data.read.stamps import OWN_OFFSET
 
 EURUSD = get_contract("EURUSD")
 HOUR = 3600
@@ -44,8 +47,9 @@ def test_shifted_weeks_are_named_with_their_shift(fx, hours):
     assert one.bars == 5 * abs(hours)
     assert one.cause == "a wrong data.time_zone"
     assert f"{abs(hours)} h {'ahead of' if hours > 0 else 'behind'} the one they were read with" in one.fix
-    likely = {2: "(perhaps America/New_York+7h, if that was UTC)", -5: "(perhaps America/New_York, if that was UTC)"}
-    assert one.fix.endswith(likely.get(hours, "read with"))
+    likely = {2: "America/New_York+7h", -5: "America/New_York or Etc/GMT+5"}  # winter does not tell these two apart
+    likely |= {each: f"Etc/GMT{-each:+d}" for each in (9, 7, 5, -2, -8, -12, 12)}
+    assert one.fix.endswith(f"(perhaps {likely[hours]}, if that was UTC)" if hours in likely else "read with")
 
 
 def test_the_first_row_is_named(fx):
@@ -75,6 +79,43 @@ def with_rows(bars: Bars, stamps: list[str]) -> Bars:
     time = np.concatenate([bars.time, times])
     place = np.argsort(time, kind="stable")
     return replace(bars.rows(order[place]), time=time[place], places=None)
+
+
+def read_as(tmp_path: Path, symbol: str, zone: str) -> BarFinding:
+    """The finding of the bundled hours of a broker, which stand on New York plus seven hours, read in another zone."""
+    with resources.as_file(resources.files("jaxtrade.data.bundled") / f"{symbol.lower()}_hour.csv.gz") as packed:
+        file = tmp_path / f"{symbol}.csv.gz"
+        shutil.copy(packed, file)
+    bars = load_bars(file, get_contract(symbol), stamp="open", time_zone=zone,
+                     price_scale={"GBPUSD": 1e-5, "USDJPY": 1e-3}[symbol],
+                     columns={"time": "Date", "volume": "tick_volume"})
+    schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
+    (one,) = bar_findings(bars, schedule, trade_dates(bars.time, bars.contract), zone=zone)
+    return one
+
+
+@pytest.mark.parametrize(("symbol", "zone", "hours"), [
+    ("GBPUSD", "UTC", "2 to 3"), ("USDJPY", "UTC", "2 to 3"), ("GBPUSD", "Etc/GMT+5", "7 to 8"),
+    ("GBPUSD", "America/New_York", "7"), ("GBPUSD", "Europe/London", "2")])
+def test_the_server_time_of_a_broker_is_found_whatever_it_was_read_as(tmp_path, symbol, zone, hours):
+    """Years of real hours: summer shifts by an hour more than winter, and some Fridays lack their last hour."""
+    one = read_as(tmp_path, symbol, zone)
+    assert f"{symbol}.csv.gz:" in one.where
+    assert "of 486 weekends), and the weeks begin" in one.size
+    assert one.size.endswith(f"all bars look {hours} h late")
+    assert one.fix == (f"set data.time_zone=America/New_York+7h (it is {zone} now); for this symbol alone, "
+                       f"data.per_market.{symbol}.time_zone")
+
+
+@pytest.mark.parametrize(("notes", "fix"), [
+    ((), "set data.time_zone=America/New_York+7h (it is UTC now)"),
+    ((f"{OWN_OFFSET}; data.time_zone=UTC is not needed",), "set data.time_zone to the zone of the file's stamps, 2 h")])
+def test_a_zone_without_effect_is_not_named(fx, notes, fix):
+    bars = replace(moved(fx, 2), notes=(*fx.notes, *notes))
+    schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
+    data = make_config({"data": {"market": "EURUSD", "time_zone": "UTC"}}).data
+    (text,) = require_stated(bars, schedule, trade_dates(bars.time, bars.contract), data)
+    assert f"Fix: {fix}" in text
 
 
 FRIDAYS = ("2014-01-10", "2014-01-17", "2014-01-24", "2014-01-31", "2014-02-07")

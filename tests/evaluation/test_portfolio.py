@@ -139,7 +139,7 @@ def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result: Jo
     assert said.startswith("On 3 held-out sessions, 'greedy' ")
     assert all(f"{name} (" in said for name in NAMES)
     assert "sampled" not in said
-    assert "3 sessions cannot tell skill from luck" in said
+    assert "3 sessions cannot tell skill from luck (train with a larger split.test_sessions)" in said
 
 
 def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result: JointResult) -> None:

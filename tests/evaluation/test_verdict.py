@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.verdict import listed, mean_interval, sentence
+from jaxtrade.evaluation.verdict import Standing, compared, key_of, listed, mean_interval, sentence
 
 
 def agent(name: str, *dollars: float, trades: int = 3) -> Any:
@@ -30,6 +30,16 @@ def test_one_session_is_luck() -> None:
         "On 1 held-out session, 'greedy' made -$1.50 after costs: more than random (-$3.00), as much as cross (-$1.50)"
         ", less than flat ($0.00) and hold ($2.00); one session cannot tell skill from luck; staying flat can be the "
         "right answer.")
+
+
+def test_too_few_sessions_name_the_key_to_raise() -> None:
+    few, enough = ([Standing("greedy", float(days), 3, 1000 * np.ones(days, np.int64))] for days in (4, 5))
+    assert [key_of(split) for split in ("test", "validation", "train", None)] == [
+        "split.test_sessions", "split.validation_sessions", "", ""]
+    assert compared(few, "4 dates", "trade date", key_of("test")).endswith(
+        "4 trade dates cannot tell skill from luck (train with a larger split.test_sessions).")
+    assert "split." not in compared(enough, "5 dates", "trade date", key_of("test"))
+    assert "split." not in compared(few, "4 dates", "trade date", key_of("train"))
 
 
 def test_few_sessions_are_luck_too() -> None:

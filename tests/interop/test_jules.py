@@ -18,7 +18,7 @@ from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_keys
 from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
-from jaxtrade.interop.jules_config import imported, nested
+from jaxtrade.interop.jules_config import TEST_SESSIONS, imported, nested
 
 QUICK_START = """
 from pathlib import Path
@@ -213,7 +213,8 @@ def test_an_environment_is_needed_and_must_be_ours() -> None:
 def test_every_key_of_the_schema_has_a_fate(learner: str) -> None:
     values = parse_yaml(SCHEMA.replace("LEARNER", learner), "schema")
     found = imported(values)
-    assert [fate.key for fate in found.fates] == [key for key, _ in flat(values)]
+    assert [fate.key for fate in found.fates] == [*(key for key, _ in flat(values)), "held-out sessions"]
+    assert found.config().split.test_sessions == TEST_SESSIONS == 20
     config = found.config()
     assert (config.rollout.num_envs, config.rollout.num_shards) == (12, 4)
     assert (config.env.window, config.episode.max_steps, config.compute.threads) == (3, 1000, 2)
@@ -238,7 +239,7 @@ def test_a_balance_that_is_not_given_means_no_rules_too() -> None:
     found = imported({"algorithm": "PPO", "training": {"seed": 2}})
     account = found.config().account
     assert (account.drawdown, account.profit_target, account.freeze, account.min_days) == ("off", "off", "never", 0)
-    assert str(found.fates[-1]).startswith("environment.initial_balance: not given: account.drawdown=off")
+    assert str(found.fates[-2]).startswith("environment.initial_balance: not given: account.drawdown=off")
 
 
 def test_the_monitor_can_be_turned_off() -> None:
@@ -313,3 +314,19 @@ def test_the_command_writes_ours_and_says_what_became_of_each_key(tmp_path: Path
 
 def test_nested_sections_by_hand() -> None:
     assert nested({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+def test_a_folder_that_is_missing_is_named_with_what_was_expected(here: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        build_vec_env(["EURUSD"], "data/fx", {"algorithm": "DQN"})
+    assert str(caught.value) == (
+        f"data_dir (data.folder) = 'data/fx': there is no such folder in {here}; expected a folder with one file of "
+        "bars for each symbol, named after it, such as EURUSD.csv (EURUSD*{.csv,.csv.gz,.csv.zip,.zip,.txt,.txt.gz,"
+        ".parquet}). Fix: name that folder, or take the bars of the package (data_dir=None)")
+
+
+def test_a_file_that_is_missing_is_named_with_its_pattern(here: Path) -> None:
+    (here / "data" / "forex" / "GBPUSD_H1.csv").rename(here / "data" / "forex" / "cable.csv")
+    with pytest.raises(DataError, match=r"^data_dir \(data.folder\) = 'data/forex': no file is named after GBPUSD "
+                       r"\(files found: EURUSD_H1.csv, USDCHF_H1.csv, USDJPY_H1.csv, cable.csv; expected GBPUSD\*\{"):
+        build_vec_env(["EURUSD", "GBPUSD"], "data/forex", {"algorithm": "DQN"})

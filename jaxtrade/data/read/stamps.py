@@ -88,9 +88,12 @@ def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
     return series.astype("int64").to_numpy()
 
 
+OWN_OFFSET = "stamps carry their own offset"
+
+
 def _note_offset(first: str, time_zone: str | None, notes: list[str]) -> None:
     if time_zone is not None and OFFSET.search(first):
-        notes.append(f"stamps carry their own offset; data.time_zone={time_zone} is not needed")
+        notes.append(f"{OWN_OFFSET}; data.time_zone={time_zone} is not needed")
 
 
 def iso(seconds: int) -> str:

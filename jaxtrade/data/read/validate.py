@@ -12,10 +12,10 @@ from jaxtrade.config import Roll
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.precision import TICK_NOISE, allowed_noise
+from jaxtrade.data.read.price_range import check_range
 from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
 from jaxtrade.data.read.tabular import Table
-from jaxtrade.text import year_runs
 
 FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
 ALIASES = {
@@ -242,7 +242,7 @@ def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
         for i in np.flatnonzero(points[field] <= 0):
             faults.add("a price that is not positive", NOT_POSITIVE, int(rows[i]), names[field],
                        table.cell(names[field], int(rows[i])))
-    _check_range(table, names, rows, seconds, points, contract, faults, notes)
+    check_range(table, names, rows, seconds, points, contract, price_scale, faults, notes)
     ticks = [_ticks(table, names[field], rows, points[field], contract, faults, notes) for field in PRICES]
     _check_shape(table, names, rows, points, faults)
     if "volume" not in names:
@@ -306,43 +306,3 @@ def _check_shape(table: Table, names: Mapping[str, str], rows: np.ndarray, point
         for i in np.flatnonzero(outside & (points["high"] >= points["low"])):
             faults.add(f"{field} is outside low..high", "remove the row, or check data.columns", int(rows[i]),
                        names[field], table.cell(names[field], int(rows[i])))
-
-
-def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray,
-                 points: Mapping[str, np.ndarray], contract: Contract, faults: Faults, notes: list[str]) -> None:
-    """Check that prices are plausible for the market in their year, to refuse bars of another market.
-
-    If most bars are implausible, the market is the wrong one. The check then raises at once, because faults about the
-    wrong market's tick would only hide the cause.
-    """
-    other_market, unknown = False, list[int]()
-    years = seconds.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
-    for year in np.unique(years[seconds != 0]):
-        bounds = contract.price_range(int(year))
-        if bounds is None:
-            unknown.append(int(year))
-            continue
-        of_year = years == year
-        wrong = np.flatnonzero(of_year & ((points["low"] < bounds[0]) | (points["high"] > bounds[1])))
-        if not len(wrong):
-            continue
-        i = int(wrong[0])
-        field = "low" if points["low"][i] < bounds[0] else "high"
-        others = [c.symbol for c in CONTRACTS.values() if not c.micro and _fits(c, int(year), points, of_year)]
-        hint = f"; they fit {' or '.join(others)}" if others else ""
-        faults.add(f"{len(wrong)} of {int(of_year.sum())} bars of {year} contradict {contract.symbol}, which traded "
-                   f"between {bounds[0]:.{contract.decimals}f} and {bounds[1]:.{contract.decimals}f}{hint}",
-                   "check data.market and data.price_scale (back-adjusted prices are not tradable prices)",
-                   int(rows[i]), names[field], table.cell(names[field], int(rows[i])))
-        other_market |= 2 * len(wrong) > int(of_year.sum())
-    if unknown:
-        notes.append(f"{year_runs(unknown)}: no price range is known for {contract.symbol}; its prices are not checked "
-                     "against one")
-    if other_market:
-        faults.stop()
-
-
-def _fits(contract: Contract, year: int, points: Mapping[str, np.ndarray], of_year: np.ndarray) -> bool:
-    bounds = contract.price_range(year)
-    return bounds is not None and bool((points["low"][of_year] >= bounds[0]).all()
-                                       and (points["high"][of_year] <= bounds[1]).all())

@@ -29,7 +29,7 @@ from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
 from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
 from jaxtrade.evaluation.report import kind_of
 from jaxtrade.evaluation.trades import write_csv
-from jaxtrade.evaluation.verdict import Standing, compared
+from jaxtrade.evaluation.verdict import Standing, compared, key_of
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, several, short_repr
 from jaxtrade.types import SessionSet
@@ -98,8 +98,9 @@ class JointResult:
         can be luck (`evaluation.verdict`)."""
         standings = [Standing(each.name, each.strategy_figures["net_profit"], each.strategy_figures["orders"],
                               session_pnl(each.strategy.equity, self.decisions.last)) for each in self.agents]
-        kind = kind_of(self.provenance.get("split"), self.labels)
-        return compared(standings, several(len(self.decisions.ids), f"{kind} session".strip()))
+        split = self.provenance.get("split")
+        span = several(len(self.decisions.ids), f"{kind_of(split, self.labels)} session".strip())
+        return compared(standings, span, key=key_of(split))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
