@@ -15,7 +15,7 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -190,21 +190,25 @@ def device_bytes(tree: Any, where: Any) -> int:
     return used.argument_size_in_bytes
 
 
-def q_phases(module: Any, chosen: dict[str, int], state: Any, where: Any) -> dict[str, int]:
-    """Launches of a rollout step and of a gradient step, loops inside it included, and bytes of replay and priorities
-    on the device.
+def q_loops(loops: Sequence[Any], num_steps: int) -> tuple[Any, Any]:
+    """(the loop over the rollout's steps, the loop over gradient steps) of `hlo.Module.loops`.
 
     The rollout is the outer loop of its length with the most launches. The gradient steps are the outer loop that has
     the most of all others, or the loop inside it that has nearly all of those (the minibatches of an epoch).
     """
-    loops = module.loops()
     outer = [loop for loop in loops if not loop.path]
-    rollout = max((loop for loop in outer if loop.trips == chosen["num_steps"]), key=lambda loop: loop.own)
-    steps = max((loop for loop in outer if loop.name != rollout.name), key=lambda loop: loop.own * (loop.trips or 1))
-    inside = (loop for loop in loops if loop.path == (steps.name,))
-    steps = next((loop for loop in inside if loop.own * (loop.trips or 1) >= 0.8 * steps.own), steps)
+    rollout = max((loop for loop in outer if loop.trips == num_steps), key=lambda loop: loop.own)
+    most = max((loop for loop in outer if loop.name != rollout.name), key=lambda loop: loop.own * (loop.trips or 1))
+    inside = (loop for loop in loops if loop.path == (most.name,) and loop.own * (loop.trips or 1) >= 0.8 * most.own)
+    return rollout, next(inside, most)
+
+
+def q_phases(module: Any, chosen: dict[str, int], state: Any, where: Any) -> dict[str, int]:
+    """Launches of a rollout step and of a gradient step, loops inside it included, and bytes of replay and priorities
+    on the device."""
+    rollout, step = q_loops(list(module.loops()), chosen["num_steps"])
     replay = 0 if state.own is None else device_bytes((state.own.replay, state.own.priorities), where)
-    return {"rollout_step": rollout.own, "gradient_step": steps.own, "replay_bytes": replay}
+    return {"rollout_step": rollout.own, "gradient_step": step.own, "replay_bytes": replay}
 
 
 def report(target: str, shape: str, quick: bool) -> dict[str, Any]:

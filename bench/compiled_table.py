@@ -1,4 +1,4 @@
-"""The table of docs/accelerators.md, from committed results: `python -m bench.compiled_table`."""
+"""The tables of docs/accelerators.md, from committed results: `python -m bench.compiled_table`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 from . import catalogue
 
-NOW, BEFORE = "accelerator.json", "accelerator_20cc2a7.json"
+NOW, BEFORE, Q_LEARNERS = "accelerator.json", "accelerator_20cc2a7.json", "q_learners.json"
 COLUMNS = {"launches": "launches", "rollout step": "rollout_step", "after the rollout, per step":
            "after_rollout_per_step", "minibatch": "minibatch", "step": "step", "loops over rows": "row_loops"}
+Q_COLUMNS = {"launches": "launches", "rollout step": "rollout_step", "gradient step": "gradient_step",
+             "loops over rows": "row_loops", "replay, bytes": "replay_bytes", "temporaries, bytes": "temporaries"}
 
 
 def read(name: str) -> dict[str, Any]:
-    """One of the two committed results, from the working directory."""
+    """One of the committed results, from the working directory."""
     return json.loads((catalogue.COMPILED / name).read_text(encoding="utf-8"))
 
 
@@ -34,6 +36,20 @@ def lines() -> Iterator[str]:
             yield f"| {device} | {shape} | " + " | ".join(cells) + " |"
 
 
+def q_lines() -> Iterator[str]:
+    """Markdown: one row for each device and program of a Q-learner."""
+    yield "| device | program | " + " | ".join(Q_COLUMNS) + " | estimate, steps/s |"
+    yield "|---|---|" + "---|" * (len(Q_COLUMNS) + 1)
+    for device, shapes in read(Q_LEARNERS)["targets"].items():
+        for shape, found in shapes.items():
+            if "unread" in found:
+                cells = ["not readable", *[""] * len(Q_COLUMNS)]
+            else:
+                cells = [f"{found[key]:,}" for key in Q_COLUMNS.values()]
+                cells.append(f"{found['estimate']['steps_per_second']:,}")
+            yield f"| {device} | {shape} | " + " | ".join(cells) + " |"
+
+
 def _cell(old: float | None, new: float | None) -> str:
     if new is None:
         return ""
@@ -41,4 +57,4 @@ def _cell(old: float | None, new: float | None) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join(lines()))
+    print("\n".join([*lines(), "", *q_lines()]))

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import accelerator, compiled_table
+from bench import accelerator, accelerator_child, compiled_table
 from bench.catalogue import Options
 from bench.command import request
-from bench.described import COMPILED_SHAPES, DEVICES
+from bench.described import COMPILED_SHAPES, DEVICES, Q_SHAPES
+from bench.hlo import Loop
 from jaxtrade.errors import ConfigError
 
 FOUND = {"steps": 1000, "launches": 100, "product_flops": 10**9, "bytes": 10**6, "cycles": 0}
@@ -34,7 +35,7 @@ def compiled(target, shape):
     ("env", {"step": 12, "row_loops": 0}),
     ("dqn", {"rollout_step": 22, "gradient_step": 60, "row_loops": 0, "replay_bytes": 60_000_000}),
     ("dqn_prioritised", {"rollout_step": 22, "gradient_step": 280, "row_loops": 0, "replay_bytes": 68_000_000}),
-    ("pqn", {"rollout_step": 22, "row_loops": 0, "replay_bytes": 0}),
+    ("pqn", {"rollout_step": 22, "gradient_step": 50, "row_loops": 0, "replay_bytes": 0}),
 ])
 def test_launches_on_an_h200_stay_within_their_budgets(shape, budget):
     found = compiled("h200", shape)
@@ -52,6 +53,18 @@ def test_two_processes_compile_the_same_program_for_a_gpu():
 @pytest.mark.parametrize("shape", ["default", "dqn", "dqn_prioritised", "pqn"])
 def test_no_lookup_becomes_a_loop_over_rows_on_a_tpu(shape):
     assert compiled("v5e", shape)["row_loops"] == 0
+
+
+@pytest.mark.parametrize(("inside", "found"), [
+    ([], "epochs"), ([("minibatches", 8, 42)], "minibatches"),
+    ([("levels", 20, 3), ("other levels", 20, 4)], "epochs")])
+def test_the_gradient_step_is_the_minibatch_inside_an_epoch_or_the_outer_loop(inside, found):
+    """An epoch of 348 launches: 8 x 42 of them are nearly all, 20 x 4 are not."""
+    outer = [("rollout", 128, 16), ("advantages", 128, 3), ("epochs", 2, 348)]
+    loops = [*(Loop(name, (), "", trips, 1, own) for name, trips, own in outer),
+             *(Loop(name, ("epochs",), "", trips, 2, own) for name, trips, own in inside)]
+    rollout, step = accelerator_child.q_loops(loops, 128)
+    assert (rollout.name, step.name) == ("rollout", found)
 
 
 def test_the_estimate_by_hand():
@@ -102,8 +115,8 @@ def test_a_failed_compilation_says_why(monkeypatch, tmp_path):
 
 def test_the_page_shows_the_committed_results():
     page = Path("docs/accelerators.md").read_text()
-    rows = list(compiled_table.lines())
-    assert len(rows) > 20
+    rows = [*compiled_table.lines(), *compiled_table.q_lines()]
+    assert len(rows) > 30
     assert [row for row in rows if row not in page] == []
 
 
@@ -112,6 +125,9 @@ def test_the_committed_results_are_of_clean_commits_and_complete():
     assert set(now["targets"]) == set(DEVICES)
     assert all(set(shapes) == set(COMPILED_SHAPES) for shapes in now["targets"].values())
     assert before["stamp"]["command"].endswith("--code DIR")
-    for result in (now, before):
+    learners = compiled_table.read(compiled_table.Q_LEARNERS)
+    assert set(learners["targets"]) == set(DEVICES)
+    assert all(set(shapes) == set(Q_SHAPES) for shapes in learners["targets"].values())
+    for result in (now, before, learners):
         assert not result["quick"]
         assert not result["stamp"]["commit"].endswith("+")
