@@ -67,7 +67,9 @@ def environment(device: Device, code: Path | None) -> dict[str, str]:
     """Variables of a process that compiles for a device. code: a checkout whose package is compiled."""
     path = [str(compilers()), *([str(code)] if code else []), *filter(None, [os.environ.get("PYTHONPATH")])]
     platforms = "cpu,cuda" if device.platform == "cuda" else "cpu"
+    # libtpu locks the machine's TPU for one process, also where there is none; compiling needs no TPU.
     return os.environ | {"PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": platforms, "TPU_SKIP_MDS_QUERY": "1",
+                         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
                          "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_ENABLE_COMPILATION_CACHE": "0",
                          "XLA_FLAGS": DETERMINISTIC if device.platform == "cuda" else "", "TF_CPP_MIN_LOG_LEVEL": "3"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,16 @@ def test_only_the_compilers_processes_see_their_folder(monkeypatch, tmp_path):
     assert gpu["PYTHONPATH"].split(":") == [str(tmp_path / "compilers"), "old", "mine"]
     assert (gpu["JAX_PLATFORMS"], tpu["JAX_PLATFORMS"]) == ("cpu,cuda", "cpu")
     assert "autotune_level=0" in gpu["XLA_FLAGS"]
+
+
+@pytest.mark.slow
+def test_two_programs_are_compiled_for_a_tpu_at_the_same_time():
+    """Two commands, or two tests: the compiler's lock on the machine's TPU is not taken."""
+    if not accelerator.installed("tpu"):
+        pytest.skip("needs the compiler for v5e: jaxtrade bench accelerator --install --target v5e")
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: accelerator.measure("v5e", "env", quick=True), range(2)))
+    assert found[0]["text_sha256"] == found[1]["text_sha256"]
 
 
 def test_its_flags_are_checked():
