@@ -1,7 +1,8 @@
 """`rollout.num_envs: auto` against a grid: how fast is the size that it chooses, and how fast the best of all?
 
 The choice is made as `jaxtrade train` makes it, from one pass over sizes that are doubled. The grid holds sizes on both
-sides of every choice; all its updates take turns, after the choice, so that both see the same machine. `share` is the
+sides of every choice; its sizes take turns after the choice, so that both see the same machine. A turn has as many
+updates, one after the other as in training, as make the steps of one update of the largest size. `share` is the
 speed of the choice over that of the grid's fastest size (medians). PPO's minibatches keep their rows at every size,
 and DQN its batch and its replay ratio.
 """
@@ -37,13 +38,23 @@ def setup_of(learner: dict[str, Any], quick: bool) -> Setup:
     return prepare(setting.config(sessions, ppo=learner | rollout | {"num_minibatches": "auto"}, train=train))
 
 
-def grid_side(setup: Setup, num_envs: int) -> harness.Side:
-    """One update of a size, from one state."""
+def grid_side(setup: Setup, num_envs: int, most: int) -> harness.Side:
+    """Updates of a size, each from the state of the one before, with the steps of one update of size `most` or a
+    little fewer. The state is given away as in training: a replay is not copied."""
     own = with_learner_of(setup, sized(setup.config, num_envs))
     state = jax.jit(own.algorithm.init)(jax.random.key(0), own.params)
-    update = jax.jit(lambda state, params: own.algorithm.update(state, params, None))
-    program = update.lower(state, own.params).compile()
-    return harness.side(lambda: program(state, own.params), own.algorithm.steps_per_update)
+    update = jax.jit(lambda state, params: own.algorithm.update(state, params, None), donate_argnums=0)
+    program, updates = update.lower(state, own.params).compile(), most // num_envs
+
+    def work() -> Any:
+        nonlocal state
+        metrics: Any = None
+        for _ in range(updates):
+            state, metrics = program(state, own.params)
+        jax.block_until_ready(state)  # waited for here, because the next turn gives it away
+        return metrics
+
+    return harness.side(work, updates * own.algorithm.steps_per_update)
 
 
 def one(learner: dict[str, Any], options: Options) -> dict[str, Any]:
@@ -55,7 +66,7 @@ def one(learner: dict[str, Any], options: Options) -> dict[str, Any]:
         "train": setup.config.train.model_copy(update={"total_timesteps": most * NUM_STEPS * 50})})))
     choice = search(grid, lambda number: measure_update(with_learner_of(setup, sized(setup.config, number)), limit),
                     limit)
-    measured = harness.compare({str(number): grid_side(setup, number) for number in grid}, options.repeats)
+    measured = harness.compare({str(number): grid_side(setup, number, grid[-1]) for number in grid}, options.repeats)
     speeds = {number: each["steps_per_second"] for number, each in measured.items()}
     fastest = max(speeds, key=lambda number: speeds[number])
     return {"chosen": choice.num_envs, "reason": choice.reason, "fastest": int(fastest), "grid": measured,

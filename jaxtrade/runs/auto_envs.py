@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -79,7 +80,7 @@ def measure_update(setup: Setup, limit: int | None) -> Measured:
         state, _ = jax.block_until_ready(program(state, setup.params))
         times.append(time.perf_counter() - start)
     steps = setup.algorithm.steps_per_update * setup.stack.count
-    return Measured(number, steps / min(times[1:]), needed, seconds)
+    return Measured(number, steps / statistics.median(times[1:]), needed, seconds)
 
 
 def prepared(config: RunConfig, store: Store | None, screen: Screen, measure: Measure = measure_update,

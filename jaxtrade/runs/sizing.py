@@ -1,6 +1,6 @@
 """How many environments train fastest: the search for `rollout.num_envs: auto`. Imports no JAX.
 
-The number of environments is doubled until a doubling gains less than `GROWTH`, or its memory is not there, or the run
+The number of environments is doubled until two doublings gain less than `GROWTH`, or its memory is not there, or the run
 would have too few updates, or measuring would take longer than it can save. What is measured is given by the caller.
 """
 
@@ -16,7 +16,7 @@ from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.runs.memory import MOST_ROWS, first_line, is_exhausted, size
 
-GROWTH = 1.1  # a doubling that is not this many times as fast ends the search
+GROWTH = 1.05  # two doublings of which none is this many times as fast as the size before both end the search
 NEAR = 0.95  # of the fastest size: the smallest one that is at least so fast is chosen
 SHARE = 0.8  # of the memory that is free: what a run may take
 LEAST_UPDATES = 50  # that a run has, whatever it would gain in speed
@@ -123,8 +123,10 @@ def search(candidates: Iterable[int], measure: Callable[[int], Measured], limit:
             reason = f"{number:,} need {size(now.bytes)}, and a run may take {size(limit or 0)}"
             break
         found.append(now)
-        if len(found) > 1 and (gain := _speed(now) / _speed(found[-2])) < GROWTH:
-            reason = f"{number:,} gain {gain - 1:+.0%} over {found[-2].num_envs:,}"
+        # One doubling is too few: small gains add up, and a measurement is off by a few percent.
+        if len(found) > 2 and (gain := max(map(_speed, found[-2:])) / _speed(found[-3])) < GROWTH:
+            reason = (f"{found[-2].num_envs:,} and {number:,} gain at most {gain - 1:+.0%} over "
+                      f"{found[-3].num_envs:,}")
             break
     if not found:
         raise OutOfMemoryError(f"rollout.num_envs=auto: {reason}; lower rollout.num_steps or network.hidden, or free "
