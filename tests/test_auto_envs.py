@@ -57,14 +57,32 @@ def machine(speeds: dict[int, float], bytes_per_env: int = 1, limit: int | None 
 
 # --- the search
 
-def test_doublings_end_where_two_of_them_gain_less_than_a_twentieth() -> None:
-    speeds = {8: 100, 16: 190, 32: 300, 64: 310, 128: 305, 256: 900}
+def test_doublings_end_where_two_of_them_gain_less_than_three_percent() -> None:
+    speeds = {8: 100, 16: 190, 32: 300, 64: 308, 128: 305, 256: 900}
     choice = search(speeds, machine(speeds), None)
-    assert choice.num_envs == 32, "64 is 3 % faster, and the smallest that is about as fast is chosen"
+    assert choice.num_envs == 32, "64 is 2.7 % faster, and the smallest that is about as fast is chosen"
     assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64, 128]
     assert choice.reason == "64 and 128 gain at most +3% over 32"
-    small = {8: 100, 16: 104, 32: 108, 64: 112, 128: 117, 256: 117, 512: 117}
-    assert search(small, machine(small), None).num_envs == 64, "4 % at a time is more than 5 % in two"
+    small = {8: 100, 16: 102, 32: 104, 64: 106, 128: 108, 256: 108, 512: 108}
+    choice = search(small, machine(small), None)
+    assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64, 128, 256], "2 % a time is 4 % in two"
+    assert choice.num_envs == 32, "108 * 0.95 = 102.6"
+
+
+def test_a_slow_moment_of_the_machine_does_not_end_the_search() -> None:
+    """The first measurements of 32 and 64 take four times as long as they should; both are measured again."""
+    speeds, seen = {8: 100.0, 16: 190.0, 32: 300.0, 64: 500.0, 128: 500.0, 256: 500.0}, list[int]()
+    usual = machine(speeds)
+
+    def measure(number: int) -> Measured:
+        now, slow = usual(number), number in (32, 64) and number not in seen
+        seen.append(number)
+        return now._replace(steps_per_second=speeds[number] / 4) if slow else now
+
+    choice = search(speeds, measure, None)
+    assert seen == [8, 16, 32, 64, 32, 64, 128, 256, 128, 256]
+    assert choice.num_envs == 64
+    assert {each.num_envs: each.steps_per_second for each in choice.measured} == speeds
     assert search([8, 16, 32], machine({8: 100, 16: 190, 32: 206}), None).num_envs == 32, "8 % faster is faster"
 
 

@@ -1,14 +1,15 @@
 """How many environments train fastest: the search for `rollout.num_envs: auto`. Imports no JAX.
 
-The number of environments is doubled until two doublings gain less than `GROWTH`, or its memory is not there, or the run
-would have too few updates, or measuring would take longer than it can save. What is measured is given by the caller.
+The number of environments is doubled until two doublings gain less than `GROWTH`, or its memory is not there, or the
+run would have too few updates, or measuring would take longer than it can save. What is measured is given by the
+caller.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from jaxtrade.config import RunConfig, changed_config
@@ -16,7 +17,7 @@ from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.runs.memory import MOST_ROWS, first_line, is_exhausted, size
 
-GROWTH = 1.05  # two doublings of which none is this many times as fast as the size before both end the search
+GROWTH = 1.03  # two doublings of which none is this many times as fast as the size before both end the search
 NEAR = 0.95  # of the fastest size: the smallest one that is at least so fast is chosen
 SHARE = 0.8  # of the memory that is free: what a run may take
 LEAST_UPDATES = 50  # that a run has, whatever it would gain in speed
@@ -109,6 +110,8 @@ def search(candidates: Iterable[int], measure: Callable[[int], Measured], limit:
             break
         try:
             now = measure(number)
+            if _ends(found, now):  # perhaps because the machine was slow for a moment
+                found[-1], now = (_faster(each, measure(each.num_envs)) for each in (found[-1], now))
         except ConfigError as error:  # other keys, such as a replay's size, leave no room for more environments
             if not found:
                 raise
@@ -123,8 +126,8 @@ def search(candidates: Iterable[int], measure: Callable[[int], Measured], limit:
             reason = f"{number:,} need {size(now.bytes)}, and a run may take {size(limit or 0)}"
             break
         found.append(now)
-        # One doubling is too few: small gains add up, and a measurement is off by a few percent.
-        if len(found) > 2 and (gain := max(map(_speed, found[-2:])) / _speed(found[-3])) < GROWTH:
+        if _ends(found[:-1], now):
+            gain = max(map(_speed, found[-2:])) / _speed(found[-3])
             reason = (f"{found[-2].num_envs:,} and {number:,} gain at most {gain - 1:+.0%} over "
                       f"{found[-3].num_envs:,}")
             break
@@ -134,6 +137,18 @@ def search(candidates: Iterable[int], measure: Callable[[int], Measured], limit:
     fastest = max(map(_speed, found))
     chosen = next(each for each in found if _speed(each) >= NEAR * fastest)
     return Choice(chosen.num_envs, tuple(found), reason)
+
+
+def _ends(found: Sequence[Measured], now: Measured) -> bool:
+    """Whether the last of `found` and the size after it are not worth it. One doubling alone says little: small gains
+    add up."""
+    return now.steps_per_second is not None and len(found) > 1 and (
+        max(_speed(found[-1]), _speed(now)) < GROWTH * _speed(found[-2]))
+
+
+def _faster(one: Measured, other: Measured) -> Measured:
+    """The better of two measurements of one size, of which the second may not have run."""
+    return one if other.steps_per_second is None else max(one, other, key=_speed)
 
 
 def _speed(measured: Measured) -> float:
