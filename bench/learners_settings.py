@@ -1,8 +1,10 @@
 """What `learners` asks for: tasks, targets, budgets and the settings of every learner, committed before a timed run.
 
 Tasks: CartPole-v1 and Acrobot-v1 of gymnax, and the mean-reverting chain (docs/synthetic.md) with the task `manage` and
-account rules off, whose optimum is known exactly. Stable-Baselines3's DQN has on CartPole the settings of its own
-collection of tuned settings (RL Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as far as it knows them.
+account rules off, whose optimum is known exactly. CartPole's settings of PQN and DQN were chosen on seeds from 100 on,
+of which 0 of 20 and 1 of 40 ended below 475; the bench uses others. Stable-Baselines3's DQN has on CartPole the
+settings of its own collection of tuned settings (RL Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as
+far as it knows them.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ GOALS = {"cartpole": Goal("episode", 400.0, 100), "chain": Goal("step", 0.75 * O
 # What a greedy score must reach: CartPole's own threshold, gymnasium's for Acrobot, and a share of the chain's optimum.
 WANTED = {"cartpole": 475.0, "acrobot": -100.0, "chain": 0.85}
 _PQN_CONTROL = ("rollout.num_envs=32", "rollout.num_steps=64", "pqn.num_minibatches=16", "pqn.num_epochs=4",
-                "pqn.learning_rate=0.001", "pqn.learning_rate_end=0.00001", "pqn.gamma=0.99", "pqn.q_lambda=0.95",
+                "pqn.learning_rate=0.0003", "pqn.learning_rate_end=0.00001", "pqn.gamma=0.99", "pqn.q_lambda=0.95",
                 "pqn.epsilon_end=0.05", "pqn.epsilon_until=0.2", "network.hidden=128,128", "network.activation=relu",
                 "train.total_timesteps=500_000")
-_DQN_CONTROL = ("rollout.num_envs=8", "rollout.num_steps=8", "dqn.buffer_size=80_000", "dqn.batch_size=64",
+_DQN_CONTROL = ("rollout.num_envs=8", "rollout.num_steps=8", "dqn.buffer_size=160_000", "dqn.batch_size=64",
                 "dqn.replay_ratio=8", "dqn.learning_starts=1000", "dqn.target_every=500", "dqn.epsilon_until=0.2",
-                "dqn.learning_rate=0.0005", "dqn.learning_rate_end=0.00001", "train.total_timesteps=80_000")
+                "dqn.learning_rate=0.0005", "dqn.learning_rate_end=0.00001", "train.total_timesteps=160_000")
 # (task, learner) -> keys. `train.total_timesteps` is the budget too: a seed that has not met the target by then counts
 # as all of it.
 ROWS: dict[tuple[str, str], tuple[str, ...]] = {

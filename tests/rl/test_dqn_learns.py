@@ -93,29 +93,33 @@ def test_truncation_bootstraps_and_termination_does_not():
     assert [at(1, time)[1] for time in (0, 1)] == pytest.approx([1.5, 1.0], abs=0.05)
 
 
-def solved(task, name):
-    """The score of one seed with the bench's settings, over 200 greedy episodes or 100 unseen sessions."""
+def solved(task, name, seeds):
+    """The scores of `seeds` seeds (two or more) with the bench's settings, each over 200 greedy episodes or 100
+    unseen sessions."""
     problem = PROBLEMS[name]
     config = config_of(problem, "mlp", ("algorithm=dqn", *ROWS[task, "dqn"]))
     world = world_of(problem, config)
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     algorithm = make_algorithm(config, world.env, plan.total_updates)
-    result = train(algorithm, world.params, config=config.train, key=jax.random.key(0))
+    keys = jax.vmap(jax.random.key)(jnp.arange(seeds, dtype=jnp.uint32))
+    result = train(algorithm, world.params, config=config.train, key=keys, num_seeds=seeds)
     assert all(passed for passed, _ in result.health.values()), result.health
-    return world.judge(algorithm, jax.tree.map(lambda x: x[None], policy_of(result.state)))
+    return world.judge(algorithm, jax.vmap(policy_of)(result.state))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "name"), [("cartpole", "CartPole"), ("acrobot", "Acrobot")])
 def test_control_problems_are_solved(task, name, monkeypatch):
+    """The median of three seeds, because one seed in forty may end a little below on CartPole: its last rounding
+    decides, and that differs between machines. The bench shows five seeds."""
     monkeypatch.setattr(defaults_problems, "EPISODES", 200)
-    found = solved(task, name)["return"][0]
-    print(f"{name}: {found:.1f} over 200 greedy episodes")
-    assert found >= WANTED[task]
+    found = solved(task, name, seeds=3)["return"]
+    print(f"{name}: {found} over 200 greedy episodes")
+    assert np.median(found) >= WANTED[task]
 
 
 @pytest.mark.slow
 def test_the_mean_reverting_market_is_learnt_to_within_15_percent_of_its_optimum():
-    found = solved("chain", "reversion")["score"][0]
-    print(f"{found:.3f} of the optimum")
-    assert found >= WANTED["chain"]
+    found = solved("chain", "reversion", seeds=2)["score"]
+    print(f"{found} of the optimum")
+    assert np.min(found) >= WANTED["chain"]

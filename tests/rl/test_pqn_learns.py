@@ -1,4 +1,4 @@
-"""PQN reaches what is known of three problems, one seed each, with the settings of the bench."""
+"""PQN reaches what is known of three problems with the settings of the bench."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ EPISODES, LONGEST = 200, 500
 
 
 def greedy_returns(name: str) -> jax.Array:
-    """float32[200]: the undiscounted returns of greedy episodes after training with the bench's settings."""
+    """float32[3, 200]: undiscounted returns of greedy episodes of three seeds, trained with the bench's settings."""
     config = load_config(None, ["algorithm=pqn", *ROWS[name, "pqn"]])
     env, params = from_gymnax(GYMNAX[name])
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     learner = make_pqn(config, env, plan.total_updates)
-    policy = learner.policy(train(learner, params, config=config.train, key=jax.random.key(0)).state)
+    keys = jax.vmap(jax.random.key)(jnp.arange(3, dtype=jnp.uint32))
+    policies = jax.vmap(learner.policy)(train(learner, params, config=config.train, key=keys, num_seeds=3).state)
 
-    def episode(key):
+    def episode(policy, key):
         state, ref = env.reset(key, params)
 
         def step(now, key):
@@ -39,17 +40,19 @@ def greedy_returns(name: str) -> jax.Array:
         start = (state, ref, jnp.bool_(True))
         return jax.lax.scan(step, start, jax.random.split(key, LONGEST))[1].sum()
 
-    return jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(1), EPISODES))
+    each = jax.vmap(jax.vmap(episode, (None, 0)), (0, None))
+    return jax.jit(each)(policies, jax.random.split(jax.random.key(1), EPISODES))
 
 
 @pytest.mark.slow
 def test_cartpole_is_balanced():
-    assert float(greedy_returns("cartpole").mean()) >= WANTED["cartpole"]
+    """The median of three seeds: the last rounding of a run, which differs between machines, may spoil one."""
+    assert float(jnp.median(greedy_returns("cartpole").mean(1))) >= WANTED["cartpole"]
 
 
 @pytest.mark.slow
 def test_acrobot_swings_up():
-    assert float(greedy_returns("acrobot").mean()) >= WANTED["acrobot"]
+    assert float(jnp.median(greedy_returns("acrobot").mean(1))) >= WANTED["acrobot"]
 
 
 @pytest.mark.slow
