@@ -139,12 +139,12 @@ SMALL = ("train.total_timesteps=512", "train.chunk_updates=1", "rollout.num_step
          "split.test_sessions=3", "rollout.num_envs=8", "train.tensorboard=false", "evaluation.policy_samples=1")
 
 
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, *more_keys: str) -> None:
     """Make what the quick start trains small: `TrainerAgent` has no other way in."""
     real = jules.build_vec_env
 
     def build(*given: Any, set: Any = (), **more: Any) -> jules.VectorizedEnv:
-        return real(*given, **more, set=[*set, *SMALL])
+        return real(*given, **more, set=[*set, *SMALL, *more_keys])
 
     monkeypatch.setattr(jules, "build_vec_env", build)
 
@@ -153,7 +153,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("algorithm", ["PPO", "PQN", "DQN"])
 def test_the_quick_start_runs_as_it_is_written(algorithm: str, here: Path, monkeypatch: pytest.MonkeyPatch,
                                                capsys: pytest.CaptureFixture[str]) -> None:
-    small(monkeypatch)
+    small(monkeypatch, *(["dqn.learning_starts=64"] if algorithm == "DQN" else []))
     names: dict[str, Any] = {}
     with pytest.warns(UserWarning, match="use_shared_memory: has no meaning here") as told:
         exec(QUICK_START.replace("ALGORITHM", algorithm) + PERFORMANCE, names)
