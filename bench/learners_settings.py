@@ -1,10 +1,9 @@
 """What `learners` asks for: tasks, targets, budgets and the settings of every learner, committed before a timed run.
 
 Tasks: CartPole-v1 and Acrobot-v1 of gymnax, and the mean-reverting chain (docs/synthetic.md) with the task `manage` and
-account rules off, whose optimum is known exactly. CartPole's settings of PQN and DQN were chosen on seeds from 100 on,
-of which 0 of 20 and 1 of 40 ended below 475; the bench uses others. Stable-Baselines3's DQN has on CartPole the
-settings of its own collection of tuned settings (RL Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as
-far as it knows them.
+account rules off, whose optimum is known exactly. CartPole's settings of PQN and DQN were chosen on seeds from 100 on;
+the bench uses others. Stable-Baselines3's DQN has on CartPole the settings of its own collection of tuned settings
+(RL Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as far as it knows them.
 """
 
 from __future__ import annotations

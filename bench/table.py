@@ -12,6 +12,7 @@ from . import figures
 from .figures import Place, label, number
 
 NOTHING = "-"
+WIDEST = 60  # characters of a value in a table; a longer one has lines of its own, or every line were as wide
 WORDS = ("side", "figure", "ratio of medians", "also", "")  # headings of columns of words
 PROVENANCE = ("device", "platform", "devices", "cores", "commit")
 
@@ -25,6 +26,7 @@ def align(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 SIDE_HEADER = ("side", "steps/s", "range", "steps/CPU-s", "range", "repeats", "also")
 TIME_HEADER = ("side", "seconds", "range", "CPU seconds", "range", "repeats", "also")
 RATIO_HEADER = ("ratio of medians", "wall", "CPU")
+FIGURES = ("figure", "value")
 
 
 def _measured(place: Place, side: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
@@ -44,7 +46,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], list[list
         (TIME_HEADER, [_measured(*item, ("seconds", "cpu_seconds")) for item in found.times.items()]),
         (RATIO_HEADER, [[label(place), *(figures.in_unit(ratio[clock], "x") if clock in ratio else NOTHING
                                          for clock in figures.CLOCKS)] for place, ratio in found.ratios.items()]),
-        (("figure", "value"), [[label(place), figures.plain(value, place)] for place, value in found.others.items()]),
+        (FIGURES, [[label(place), figures.plain(value, place)] for place, value in found.others.items()]),
     ) if rows)
 
 
@@ -57,7 +59,9 @@ def text(result: Mapping[str, Any]) -> str:
     if busy := result.get("reasons"):
         lines.append(f"  NOT IDLE: {'; '.join(busy)}")
     for header, rows in tables(result):
-        lines += ["", *align(header, rows)]
+        fits = [row for row in rows if header != FIGURES or len(row[-1]) <= WIDEST]
+        lines += ["", *align(header, fits)] * bool(fits)
+        lines += [f"  {row[0]}: {row[-1]}" for row in rows if row not in fits]
     lines += [""] * bool(found.left_out)
     lines += [f"  left out: {label(place)}: {reason}" for place, reason in found.left_out.items()]
     return "\n".join(lines)

@@ -47,7 +47,7 @@ def test_names_of_stable_baselines_lead_to_a_key_that_is_accepted(learner: str, 
 
 
 @pytest.mark.parametrize(("name", "key"), [("exploration_fraction", "epsilon_until"), ("buffer_sise", "buffer_size"),
-                                           ("exploration_initial_eps", "epsilon"), ("train_freq", "num_steps"),
+                                           ("exploration_initial_eps", "epsilon"), ("train_freq", "replay_ratio"),
                                            ("exploration_final_eps", "epsilon_end"), ("gradient_steps", "replay_ratio"),
                                            ("target_update_interval", "target_every"), ("Tau", "tau")])
 def test_the_key_that_is_meant(name: str, key: str) -> None:

@@ -28,6 +28,20 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def looked_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose members are snapshots: how many answers are scored does not depend on the machine's load."""
+    path = tmp_path_factory.mktemp("tables")
+    tables = []
+    for name, *flags in (("mock:skilled:0.8",), ("mock:skilled:0.8", "--set", "advisor.options.seed=3"),
+                         ("mock:random",)):
+        tables.append(path / f"{len(tables)}.npz")
+        assert cli.main(["advise", "precompute", "--advisor", name, "--out", str(tables[-1]), *flags]) == 0
+    train(path / "run", "panel", f"advisor.panel={json.dumps([f'table:{table}' for table in tables])}",
+          "train.total_timesteps=10240")
+    return path / "run"
+
+
 @pytest.mark.slow
 def test_every_member_is_asked_and_scored(recorded: Path) -> None:
     found = figures(recorded)
@@ -40,9 +54,15 @@ def test_every_member_is_asked_and_scored(recorded: Path) -> None:
     assert {name.partition(".")[0] for name in journal.header["identity"]} == {"0", "1", "2"}
     last = history(recorded)[-1]
     assert sum(last[f"advice_scored/{i}"] for i in range(3)) == last["advice_scored"] > 0
-    assert last["hit_rate/1"] > 0.7
-    assert last["trust/2"] == 0.0
     assert (recorded / "advice.png").is_file()
+
+
+@pytest.mark.slow
+def test_skilled_members_are_trusted(looked_up: Path) -> None:
+    last = history(looked_up)[-1]
+    assert min(last["hit_rate/0"], last["hit_rate/1"]) > 0.7
+    assert min(last["trust/0"], last["trust/1"]) > 0.0
+    assert last["trust/2"] == 0.0
 
 
 @pytest.mark.slow
@@ -133,8 +153,8 @@ def test_an_evaluation_shows_every_member_and_is_repeated(recorded: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_loaded_policy_takes_the_advice_of_every_member(recorded: Path) -> None:
-    policy = load_policy(recorded / "policy")
+def test_a_loaded_policy_takes_the_advice_of_every_member(looked_up: Path) -> None:
+    policy = load_policy(looked_up / "policy")
     observation, mask = np.zeros(len(policy.observation_names)), np.ones(len(policy.action_names), bool)
     buy = {"direction": 1, "confidence": 0.8}
     silent = policy.probabilities(observation, mask, advice=[None, None, None], side=0)

@@ -28,7 +28,7 @@ PARAMETERS: Mapping[str, Mapping[str, str]] = {
 }
 # Names whose key is in another section, or takes a value of another meaning.
 RELATED: Mapping[str, Mapping[str, str]] = {
-    "dqn": {"train_freq": "rollout.num_steps", "gradient_steps": "dqn.replay_ratio",
+    "dqn": {"train_freq": "dqn.replay_ratio", "gradient_steps": "dqn.replay_ratio",
             "prioritized_replay": "dqn.replay"},
     "pqn": {"n_steps": "rollout.num_steps", "train_freq": "rollout.num_steps", "batch_size": "pqn.num_minibatches",
             "gradient_steps": "pqn.num_epochs"},

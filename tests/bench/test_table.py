@@ -72,6 +72,13 @@ def test_a_place_leads_to_its_value() -> None:
     assert figures.at(result, ("sides", "none", "steps_per_second")) is None
 
 
+def test_a_long_value_does_not_widen_the_table() -> None:
+    words = "knows no action masks " * 10
+    lines = table.text(env_step(differences=words)).splitlines()
+    assert f"  differences: {words}" in lines
+    assert max(len(line) for line in lines if words not in line) < 120
+
+
 def test_comparison() -> None:
     old, new = env_step(1_000_000.0), env_step(2_000_000.0)
     new["sides"]["other"] = side(5.0)

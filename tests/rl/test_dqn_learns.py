@@ -110,8 +110,8 @@ def solved(task, name, seeds):
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "name"), [("cartpole", "CartPole"), ("acrobot", "Acrobot")])
 def test_control_problems_are_solved(task, name, monkeypatch):
-    """The median of three seeds, because one seed in forty may end a little below on CartPole: its last rounding
-    decides, and that differs between machines. The bench shows five seeds."""
+    """The median of three seeds, because a seed may end below on CartPole: its last rounding decides, and that differs
+    between machines. The bench shows five seeds."""
     monkeypatch.setattr(defaults_problems, "EPISODES", 200)
     found = solved(task, name, seeds=3)["return"]
     print(f"{name}: {found} over 200 greedy episodes")

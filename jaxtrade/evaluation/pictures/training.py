@@ -19,7 +19,8 @@ LONGEST = 22  # characters of an action's name
 RETURN, SHARES = "episode_reward", "action_share"
 LABELS = {RETURN: "Return per episode, sum of rewards", "approx_kl": "KL of an update, nats",
           "clip_fraction": "Clip fraction, share of samples", "entropy": "Entropy, nats",
-          "explained_variance": "Explained variance, 1 at best", "learning_rate": "Learning rate, step size"}
+          "explained_variance": "Explained variance, 1 at best", "learning_rate": "Learning rate, step size",
+          "td_loss": "TD loss"}
 Rows = Sequence[Mapping[str, Any]]
 Scores = Sequence[tuple[int, float]]
 FROM_ZERO = ("approx_kl", "clip_fraction", "entropy", "learning_rate")  # so that a small change looks small
