@@ -55,7 +55,7 @@ ROWS: dict[tuple[str, str], tuple[str, ...]] = {
                        "pqn.learning_rate=0.001", "pqn.learning_rate_end=0.00001", "pqn.gamma=0.95",
                        "pqn.q_lambda=0.9", "pqn.epsilon_end=0.02", "pqn.epsilon_until=0.5",
                        "network.activation=relu", "train.total_timesteps=800_000"),
-    ("cartpole", "dqn"): _DQN_CONTROL,
+    ("cartpole", "dqn"): (*_DQN_CONTROL, "dqn.n_steps=5"),
     ("acrobot", "dqn"): _DQN_CONTROL,
     ("chain", "dqn"): ("dqn.replay_ratio=4", "dqn.gamma=0.95", "train.total_timesteps=800_000"),
     ("cartpole", "ppo"): ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=4",
