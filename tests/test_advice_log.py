@@ -24,6 +24,7 @@ from tests.advisor.test_models import offers
 from tests.test_advisor_run import TINY, train
 
 pytest.importorskip("h11")
+pytestmark = pytest.mark.slow  # whole runs with a server
 REASON = "trend \x1b[2Jup"
 
 

@@ -432,6 +432,7 @@ def test_a_killed_and_resumed_run_is_its_own_journal(tmp_path, transport) -> Non
     assert figures(path)["rows_handed_out"] > 0
 
 
+@pytest.mark.slow
 def test_trust_and_advice_look_at_nothing_later() -> None:
     """In evaluation with trust on: what comes after a bar changes no distribution up to it."""
     config = load_config("quickstart", [*TINY, "advisor.kind=rules", "advisor.latency=[1, 3]"])

@@ -200,6 +200,7 @@ def at_once(setup: Setup, limit: int | None) -> Measured:
     return Measured(number, float(min(number, 64)), 10 * number, 0.0)
 
 
+@pytest.mark.slow
 def test_an_update_is_measured_and_one_that_needs_too_much_is_not_run() -> None:
     setup = prepare(sized(config(), 32))
     found = auto_envs.measure_update(setup, None)
@@ -230,6 +231,7 @@ def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_p
         assert auto_envs.read_choice(path, [32, 64], None) is None
 
 
+@pytest.mark.slow
 def test_what_was_chosen_is_said_in_one_line() -> None:
     told = Told()
     found = prepared(config(), None, told, at_once, lambda: None)

@@ -104,6 +104,7 @@ def damage(path, rng) -> str:
     return kind
 
 
+@pytest.mark.slow
 def test_no_damage_is_ever_loaded(tmp_path):
     """400 random faults over both files: each is named, and the older checkpoint is used."""
     rng = np.random.default_rng(0)

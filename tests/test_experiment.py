@@ -69,6 +69,7 @@ def measured(path: Path) -> list[dict]:
 
 
 # From the fourth update on the run with a damaged checkpoint goes on as well.
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_resumed_run_ends_in_the_same_bits(finished: Path, config: RunConfig, tmp_path: Path, update: int) -> None:
     copied = copy_until(finished, tmp_path / "cut", update)
@@ -80,6 +81,7 @@ def test_resumed_run_ends_in_the_same_bits(finished: Path, config: RunConfig, tm
     assert ours["agents"] == theirs["agents"]
 
 
+@pytest.mark.slow
 def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunConfig, tmp_path: Path,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     """And under the run's own threads and compiler flags, whatever the new process was given."""
@@ -94,6 +96,7 @@ def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunCon
     assert measured(copied) == measured(finished)
 
 
+@pytest.mark.slow
 def test_damaged_checkpoint_is_named_and_passed_over(finished: Path, tmp_path: Path,
                                                      capsys: pytest.CaptureFixture[str]) -> None:
     copied = tmp_path / "damaged"
@@ -220,6 +223,7 @@ def summary_of(path: Path) -> dict:
     return json.loads((path / "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_best_policy_earned_its_score(controlled: Path, controlled_config: RunConfig) -> None:
     reported = summary_of(controlled)["validation"]
     scores = dict(reported["scores"])

@@ -54,11 +54,13 @@ def test_its_file_alone_is_refused_with_todays_keys_and_units(old: Path, capsys:
         assert f"{old_value}: the unit is ATRs (at most 100), no longer thousandths of an ATR; {write}" in said
 
 
+@pytest.mark.slow
 def test_it_is_replayed(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(old), "--session", "2013-10-11"]) == 0
     assert "2013-10-11" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_it_is_resumed_from_its_checkpoint_to_the_same_end(old: Path) -> None:
     """The last checkpoint is taken away, and trained again. The fixture may come from another processor."""
     last = old / "checkpoints" / "update-00000004"

@@ -36,6 +36,7 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(config("entry"), tmp_path_factory.mktemp("runs") / "entry").path
 
 
+@pytest.mark.slow
 def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry: Path) -> None:
     policy = load_policy(entry)
     assert policy.schema["algorithm"] == "pqn"

@@ -69,6 +69,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_limited_run_says_why_it_ended_and_has_saved_and_evaluated(limited: Path) -> None:
     summary = json.loads((limited / "summary.json").read_text())
     assert (summary["updates"], summary["stopped_early"]) == (2, True)
@@ -79,6 +80,7 @@ def test_a_limited_run_says_why_it_ended_and_has_saved_and_evaluated(limited: Pa
     assert jt.open_run(limited).evaluation.table
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
     path = tmp_path / "limited"
     shutil.copytree(limited, path)
@@ -185,6 +187,7 @@ def test_no_speed_stands_in_the_package_as_a_literal() -> None:
 
 # --- without jit
 
+@pytest.mark.slow
 def test_eager_compiles_no_training_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = list[str]()
 

@@ -22,6 +22,7 @@ def test_a_short_run_shows_every_chunk(total: int, size: int) -> None:
     assert all(worth_a_line(rows) for rows in chunks(total, size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("total", "size"), [(101, 1), (10_000, 1), (12_345, 5), (3_000_000, 7)])
 def test_a_long_run_shows_at_most_a_hundred_chunks_and_the_last(total: int, size: int) -> None:
     every = chunks(total, size)

@@ -138,6 +138,7 @@ def made(generator, seeds, days, of_seed, of_day, of_both):
             + of_both * generator.standard_normal((seeds, days)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("days", [6, 20, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seeds", [3, 4, 10])
 def test_intervals_cover(seeds, days):

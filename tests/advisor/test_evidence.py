@@ -40,6 +40,7 @@ def reference(bars: np.ndarray, advised: np.ndarray, followed: np.ndarray, weigh
     return (0.5 + mean / (2 * (1 - drift**2)), n**2 * spread / variance, n * mean / variance**0.5, windows)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(6, 40), st.integers(1, 50))
 @settings(max_examples=25, deadline=None)
 def test_block_sums_give_what_rows_give(seed: int, blocks: int, size: int) -> None:

@@ -88,6 +88,7 @@ def test_by_the_earlier_rule_trust_is_the_clipped_log_odds_of_the_hit_rate(hits:
     assert float(log_odds(outcomes, 10.0, 2.0, 2.0)[0]) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_are_summed_by_block_and_range() -> None:
     followed = jnp.array([1, -1, 1, 0] * 20, jnp.int8)
     found = scored(nothing_scored(2, bars=80), delta((0, LONG, 0.9), (1, LONG, 0.9), (2, SHORT, 0.2), (3, LONG, 0.9),

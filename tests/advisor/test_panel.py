@@ -69,6 +69,7 @@ def test_common_errors_lower_the_weight_of_both() -> None:
     assert float(together(jnp.array([0.8, 0.2]), common)) == pytest.approx(0.8 / 1.225 + 0.2 / 1.9)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-2, 2, width=32), min_size=2, max_size=6), st.floats(0, 1))
 @settings(max_examples=60, deadline=None)
 def test_no_panel_is_worth_more_than_independent_advisors(odds: list[float], common: float) -> None:
@@ -118,6 +119,7 @@ def test_each_advisor_is_scored_alone() -> None:
     np.testing.assert_allclose(each.hits.sum(axis=1), [40, 10])
 
 
+@pytest.mark.slow
 def test_a_panel_comes_within_a_tenth_of_the_exact_posterior() -> None:
     """Two advisors of skill 0.6 whose errors have the correlation 0.9, and a random one; 40,000 bars.
 

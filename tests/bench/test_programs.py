@@ -40,6 +40,7 @@ def test_matrix_products_are_counted_through_loops_and_functions():
     assert programs.matmul_flops(batched, jnp.zeros((4, 3, 5)), b) == 4 * 2 * 3 * 5 * 7
 
 
+@pytest.mark.slow
 def test_epochs_have_the_operations_that_the_shapes_say(world, state):
     """The rule for a network's shapes, against the products of the traced update; and against XLA's own count."""
     config, size, actions = learning_of(world.config), world.env.observation_size, world.env.num_actions

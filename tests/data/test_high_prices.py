@@ -62,6 +62,7 @@ def test_three_decimals_at_twenty_thousand_are_read(write: Callable[..., Path]):
     assert bars.close.tolist() == [20_000_100 + minute for minute in range(30, 40)]
 
 
+@pytest.mark.slow
 def test_the_same_moves_are_seen_alike_at_any_level(es_bars):
     """Bit for bit what is seen at 2,000 points, where float32 holds every price without a base."""
     low, high = (build_market(at(es_bars, points), config()) for points in (2_000, 20_000))

@@ -280,6 +280,7 @@ ENVIRONMENTS = {f"{task}-{scaling}-{mark}": EnvConfig(task=task, scaling=scaling
                                             ("advised", "relative", "extreme"), ("advised", "seed", "extreme")]}
 ENVIRONMENTS |= {"nearer_extreme, every reward term": EnvConfig(intrabar="nearer_extreme"),
                  "path": EnvConfig(intrabar="path")}
+QUICK = ("manage-relative-extreme", "entry-relative-close", "advised-relative-extreme")  # each task; others are slow
 SESSIONS = worlds.even_sessions(4, 160)
 HAND_BARS = worlds.random_bars(31, 640)
 
@@ -399,8 +400,7 @@ def hand_cuts(count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.slow] if name == "advised-seed-extreme" else []) for name in
-    ENVIRONMENTS | ALTERED])
+    pytest.param(name, marks=[pytest.mark.slow] if name not in QUICK else []) for name in ENVIRONMENTS | ALTERED])
 def test_masks_observations_states_and_rewards_do_not_depend_on_later_bars(name: str) -> None:
     env = TradingEnv(ENVIRONMENTS.get(name, EnvConfig()))
     for seed, cut in enumerate(hand_cuts(25)):

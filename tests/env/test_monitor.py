@@ -106,6 +106,7 @@ def test_float32_moments_agree_with_float64(seed: int, drift: int, spread: int, 
         np.testing.assert_allclose(found, exact.mean() / exact.std(ddof=1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 100), st.integers(0, 2**31))
 @settings(max_examples=40, deadline=None)
 def test_the_first_entries_are_picked_in_their_order(steps: int, envs: int, size: int, seed: int) -> None:

@@ -51,7 +51,7 @@ def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
     return env, params, jax.tree.map(np.asarray, run_random(env, params, 1, ENVS, STEPS))
 
 
-QUICK = ("headline", "daily_fail", "converted", "two_sided")  # the others compile for as long
+QUICK = ("headline", "converted")  # the others compile for as long
 
 
 @pytest.fixture(params=[pytest.param(case, marks=[] if case in QUICK else [pytest.mark.slow]) for case in CASES])
@@ -283,6 +283,7 @@ def test_terminated_and_truncated_are_never_both(run: tuple[TradingEnv, EnvParam
     assert ((outcome.terminated | outcome.truncated) == (outcome.info.end != EndReason.NONE)).all()
 
 
+@pytest.mark.slow
 def test_million_masked_samples_hold_no_illegal_action() -> None:
     """10^6 environment steps in one vmapped program: the mask that the sampler used is the mask that `step` checks."""
     env = TradingEnv(EnvConfig(quantity=2))
@@ -395,6 +396,7 @@ def in_axes(name: str) -> EnvParams:
     return axes.replace(contract=axes.contract.replace(**{name: 0}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("intrabar", "name"), [
     pytest.param(intrabar, name, marks=[] if (intrabar, name) in (("stop_first", "commission"), ("path", "slippage"))
                  else [pytest.mark.slow]) for intrabar in INTRABAR for name in ("commission", "slippage")])
@@ -428,6 +430,7 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
 # ---- symmetry
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mark", "intrabar", "two_sided"), [
     ("extreme", "path", True), *(
         pytest.param(*row, marks=pytest.mark.slow)

@@ -112,6 +112,7 @@ def side_at(found: Decisions, i: int) -> int | None:
     return int(found.sides[i]) if found.given[i] else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fusion", ["trust", pytest.param("gate", marks=pytest.mark.slow), "rules"])
 def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made: Made, fusion: str) -> None:
     path, found = made(fusion)
@@ -128,6 +129,7 @@ def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made: M
         assert drawn == found.actions[i]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fusion", ["trust", "gate"])
 def test_advice_matters_and_a_batch_is_its_rows(made: Made, fusion: str) -> None:
     path, found = made(fusion)

@@ -25,6 +25,7 @@ from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.stored import StoredJoint, open_run
 from jaxtrade.runs.train import resume, run
 
+pytestmark = pytest.mark.slow  # a whole run
 VALUES = {
     "data": {"source": "synthetic", "markets": ["MES", "MNQ"], "synthetic_sessions": 5,
              "per_market": {"MNQ": {"synthetic_seed": 3}}},

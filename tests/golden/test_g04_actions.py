@@ -58,6 +58,7 @@ def meant(name: str, held: dict[str, int]) -> dict[str, int]:
     return {symbol: side[word] for word, symbol in zip(words[::2], words[1::2], strict=True)}
 
 
+@pytest.mark.slow
 def test_the_exported_policy_names_the_actions_of_the_environment(exported: tuple[Setup, Any, Path]) -> None:
     setup, _, folder = exported
     loaded = load_policy(folder)

@@ -38,6 +38,7 @@ def joint() -> worlds.Trace:
     return run(portfolio_env(settings, ("A", "B")), params.replace(reward_weights=weights), 5, 2_000)
 
 
+@pytest.mark.slow
 def test_the_terms_of_several_symbols_sum_to_the_reward(joint: worlds.Trace) -> None:
     terms = joint.outcome.info.terms
     np.testing.assert_array_equal(np.asarray(joint.outcome.reward), total(terms))

@@ -74,6 +74,7 @@ def test_never_illegal_with_special_values(special):
         assert mask[np.asarray(pick(CHANCES, logits, mask))].all()
 
 
+@pytest.mark.slow
 def test_a_million_samples_none_illegal_and_frequencies_right():
     count, size = 1_000_000, 7
     key_logits, key_mask, key_chance = jax.random.split(jax.random.key(3), 3)

@@ -111,6 +111,7 @@ def test_every_product_of_an_update_has_the_precision(precision, kind):
     assert set(found) == {expected}
 
 
+@pytest.mark.slow
 def test_training_rounds_and_acting_does_not():
     """The state stays float32; the same policy acts alike, whatever precision it was trained in."""
     states, actions = {}, {}

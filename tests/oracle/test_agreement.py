@@ -66,13 +66,13 @@ def shipped(name: str) -> Settings:
 
 
 UNITS = {
-    "full/open/extreme": {},
-    "two_sided/full/path": {"intrabar": "path", "quantity": 2},
     "rewards": {},  # the package's reward presets
     "advised/full": {"task": "advised", "advice": True},
 }
 SLOW_UNITS = {
+    "full/open/extreme": {},
     "full/open/extreme, all lanes": {},
+    "two_sided/full/path": {"intrabar": "path", "quantity": 2},
     "shipped": {},  # the package's account presets
     "full/path": {"intrabar": "path", "tick_mills": 37_500},  # three times the usual: floors within reach of one bar
     "entry/open/extreme": {"task": "entry"},
@@ -95,7 +95,8 @@ SLOW_UNITS = {
     "two_sided/advised/close": {"task": "advised", "mark": "close"},
 }
 # Of the slow ones, a task, mode, mark and side each; the others are long.
-IN_CI = ("full/open/extreme, all lanes", "shipped", "full/path", "seed6/close/close", "full/nearer_extreme",
+COUNTED = ("full/open/extreme", "two_sided/full/path")  # with UNITS they have every kind of event
+IN_CI = (*COUNTED, "full/open/extreme, all lanes", "shipped", "full/path", "seed6/close/close", "full/nearer_extreme",
          "two_sided/full/stop_first", "entry/path", "two_sided/advised/close")
 BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
 SLOW_TO_COMPILE = ("full/path/converted", "advised/full", "advised/seed6/path/converted")  # fills and marks divide
@@ -220,13 +221,15 @@ KINDS = ("stop", "target", "both", "gap_through", "gap_target", "breakeven", "tr
          "end_step_limit", "end_of_data", "end_end_of_data", "walked_out", "ambiguous", "retrace", "spread_stop")
 
 
-@pytest.mark.parametrize("more", [(), pytest.param(("shipped", "full/path"), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("shipped", "full/path")])
 def test_every_kind_of_event_happened_often(capsys, more):
     total: Counter[str] = Counter()
-    for unit in (*UNITS, *more):
+    units = (*COUNTED, *UNITS, *more)
+    for unit in units:
         total += played(unit).kinds
     with capsys.disabled():
-        steps = sum(played(unit).steps for unit in (*UNITS, *more))
+        steps = sum(played(unit).steps for unit in units)
         print(f"\nevents in {steps:,} compared steps: " + ", ".join(f"{kind} {total[kind]:,}" for kind in KINDS))
     # A floor met by a fall that makes no new low, what only seconds can tell, takes bars like those of full/path.
     least = {"retrace": 300 if more else 1}

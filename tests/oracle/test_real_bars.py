@@ -124,6 +124,7 @@ def test_every_step_agrees_with_the_default_account(name):
     assert (comparison.fault, comparison.steps) == (None, 8_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "mark"), [("ES-roll", "extreme"), *(
     pytest.param(*row, marks=pytest.mark.slow)
     for row in (("EURUSD", "close"), ("ES", "extreme"), ("NQ-synthetic", "extreme"), ("EURUSD", "extreme")))])

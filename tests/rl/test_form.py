@@ -34,6 +34,7 @@ def setup(kind: str) -> Setup:
     return prepare(load_config("quickstart", (*SMALL, *KINDS[kind])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mlp", pytest.param("gru", marks=pytest.mark.slow),
                                   pytest.param("one layer", marks=pytest.mark.slow),
                                   pytest.param("no layer", marks=pytest.mark.slow),

@@ -28,6 +28,7 @@ def bits_of(x):
     return np.asarray(x).view(np.uint32) if x.dtype == np.float32 else np.asarray(x)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(LEAVES, st.sampled_from([(5,), (2, 3)]), st.sampled_from([0, 1]), st.integers(0, 99))
 def test_every_bit_comes_back(leaves, lead, axis, seed):

@@ -322,6 +322,7 @@ def test_sequences_are_not_cut():
     assert block_count(48, 1, sequence=CONFIG.num_steps) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalise", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_minibatch_in_blocks_is_the_minibatch(normalise):
     """48 rows at once or 12 at a time: the same steps and figures, with the whole minibatch's mean advantage."""

@@ -168,6 +168,7 @@ def whole(tmp_path_factory):
                                              checkpoint_dir=directory)
 
 
+@pytest.mark.slow
 def test_a_run_is_healthy_and_resumes_to_the_same_bits(whole, tmp_path):
     learner, params, directory, result = whole
     assert all(passed for passed, _ in result.health.values()), result.health

@@ -77,6 +77,7 @@ def test_groups_draw_by_their_global_number():
     np.testing.assert_array_equal(times[here].reshape(2, -1) * 4 + envs[here].reshape(2, -1) - 4, last)
 
 
+@pytest.mark.slow
 def test_one_update_in_two_halves_is_the_update():
     """Two places with 8 environments each, every figure over both: the parameters, statistics and metrics of 16."""
     whole = make_ppo(WHOLE.run, ENV, 4)

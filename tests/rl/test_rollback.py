@@ -77,6 +77,7 @@ def test_the_count_is_folded_into_the_key_and_the_rate_halves():
     assert_same(back.replace(key=state.key, rollbacks=state.rollbacks, hparams=state.hparams), state)
 
 
+@pytest.mark.slow
 def test_a_run_goes_back_and_on(tmp_path):
     """Checkpoints are after updates 4 and 8; the fault is in the seventh."""
     sink, jsonl = Recorder(), JsonlSink(tmp_path / "metrics.jsonl")

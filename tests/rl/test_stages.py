@@ -47,6 +47,7 @@ def figures(sums: dict[str, Any], steps: int) -> dict[str, jax.Array]:
     return summary.figures(sums, steps) | {"paid": sums["paid"], "sides": sums["sides"]}
 
 
+@pytest.mark.slow
 def test_an_update_sees_the_parameters_of_its_time() -> None:
     """Episodes of one step pay the staged scale: 0, a half, 1, all by one program."""
     traces = []

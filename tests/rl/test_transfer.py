@@ -71,6 +71,7 @@ def with_config(layout: Layout, config: NetworkConfig) -> Layout:
     return layout._replace(config=config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("config", "seed"), [
     (CONFIG, 1), (CONFIG, 2), (CONFIG.model_copy(update={"hidden": (16,), "activation": "relu"}), 3), (GRU, 4)])
 def test_closed_policy_is_the_source(config: NetworkConfig, seed: int) -> None:
