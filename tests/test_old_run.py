@@ -32,6 +32,7 @@ def trades(path: Path) -> str:
     return (path / "evaluation" / "test" / "trades.csv").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_to_the_same_trades(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(old / "evaluation")
     assert main(["evaluate", str(old)]) == 0

@@ -162,6 +162,7 @@ def test_continue_takes_the_optimiser_along(entry: Path, tmp_path: Path) -> None
         require_same(before, config("manage"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "change", "message"), [
     ("manage", "data.market=NQ", r"data\.market=NQ: .*entry was trained on ES"),
     ("manage", "train.num_seeds=2", r"train\.num_seeds=2: .*entry has 1 policies"),
@@ -189,6 +190,7 @@ def test_a_missing_source_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_saved_nothing_is_refused(entry: Path, tmp_path: Path) -> None:
     copy = tmp_path / "entry"
     shutil.copytree(entry, copy)
@@ -197,6 +199,7 @@ def test_a_run_that_saved_nothing_is_refused(entry: Path, tmp_path: Path) -> Non
         load_source(copy)
 
 
+@pytest.mark.slow
 def test_closed_actions_are_part_of_the_policy(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))

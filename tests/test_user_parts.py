@@ -69,6 +69,7 @@ def played(registered: None) -> tuple[jaxtrade.TradingEnv, jaxtrade.EnvParams, d
     return env, params, jax.tree.map(np.asarray, play(jax.random.key(0)))
 
 
+@pytest.mark.slow
 def test_it_acts_by_its_own_table(played: Any) -> None:
     """Each of the nine actions does what its name says, where it is legal."""
     env, _, steps = played

@@ -52,6 +52,7 @@ def sound(found: dict[str, Any], calls: int) -> None:
     assert found["compiled"] == 1
 
 
+@pytest.mark.slow
 def test_thousands_of_calls_on_one_core_with_a_bug_at_the_first_and_the_thousandth() -> None:
     found = child(2000, 1, 1000, cores=first_core())
     sound(found, 2000)
@@ -61,6 +62,7 @@ def test_thousands_of_calls_on_one_core_with_a_bug_at_the_first_and_the_thousand
         assert found["cores"] == 1
 
 
+@pytest.mark.slow
 def test_four_devices_on_two_cores() -> None:
     found = child(2000, flags="--xla_force_host_platform_device_count=4")
     sound(found, 2000)

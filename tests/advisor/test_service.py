@@ -229,6 +229,7 @@ def test_stop_is_short_when_nothing_is_under_way(run: Callable[..., Running],
     assert running.service.take(9) == [(1, ADVICE)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closes", [True, False])
 def test_stop_is_bounded_when_all_workers_hang(run: Callable[..., Running], closes: bool) -> None:
     """The thread of RL-Trainer's advisor was never stopped: "terminate called without an active exception"."""

@@ -126,6 +126,7 @@ def two_runs(seed: int, chunks: int, bars: int, folder: Path) -> Chaos:
     return chaos
 
 
+@pytest.mark.slow
 def test_a_backend_that_does_everything_wrong(tmp_path: Path) -> None:
     chaos = two_runs(1, 250, 1500, tmp_path)
     assert len(chaos.kinds) >= 12  # the script has been through nearly all of it

@@ -26,6 +26,7 @@ def test_a_folder_here_does_not_stand_before_the_package(tmp_path: Path, monkeyp
     assert "no attribute 'no_such_function'" in said
 
 
+@pytest.mark.slow
 def test_the_peak_of_a_process_is_its_own() -> None:
     """The kernel's `ru_maxrss` of a new process begins with that of the process that started it."""
     held = np.ones(1 << 27)  # 1 GiB

@@ -156,6 +156,7 @@ def same(first: Market, second: Market) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_second_start_has_the_same_market_without_reading(case, cache, tmp_path, monkeypatch):
     config = CASES[case](tmp_path)
@@ -182,6 +183,7 @@ def test_only_this_user_can_read_an_entry(cache, nq):
 # --- the key ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("override", [
     "env.window=21", "env.features=[close,sma_5]", "env.task=advised", "session.overnight=true",
     "data.window_reset=session", "data.calendar=infer", "data.end=2023-11-24",

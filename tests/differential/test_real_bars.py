@@ -97,6 +97,7 @@ def played(case: Case, settings: Iterable[Setting], seed: int, request: pytest.F
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=[pytest.mark.slow] * (name.startswith("EURUSD"))) for name in QUICK])
 def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureRequest):

@@ -32,6 +32,7 @@ def params(request: pytest.FixtureRequest):
     return setting.apply(generated.rules_off(generated.market(3, sessions=60, **KINDS[request.param])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [
     {"contracts": 2}, {"tick_cents": 501}, {"commission_cents": 53}, {"slippage": 1}, {"min_stop": 30}, {"be_ticks": 2},
     {"stop_atr": 1550}, {"target_multiple": 4}, {"trail_atr": 700},

@@ -169,6 +169,7 @@ def test_probability_zero_changes_no_bit() -> None:
     assert leaves_differ(zero._replace(outcome=reported), none) == []
 
 
+@pytest.mark.slow
 def test_a_step_tells_the_forced_starts_that_follow_it() -> None:
     some_forced = trace(0.5)
     info, following = some_forced.outcome.info, some_forced.state

@@ -43,6 +43,7 @@ def two() -> tuple[World, list[World]]:
     return both(synthetic(("NQ", "USDJPY"), **EPISODE))
 
 
+@pytest.mark.slow
 def test_each_of_two_symbols_trades_as_alone(two) -> None:
     """NQ pays dollars and USDJPY yen, so NQ's money goes through the conversion of the set."""
     same_alone(*two, seed=0)

@@ -38,6 +38,7 @@ def result():
     return over, evaluate(env, params, market, sessions, config)
 
 
+@pytest.mark.slow
 def test_every_trade_is_converted_once_at_the_rate_of_its_exit(result):
     over, evaluated = result
     for agent in evaluated.agents:
@@ -63,6 +64,7 @@ def test_the_report_says_what_is_converted(result):
     assert "profits arise in CHF and are converted to USD at the USDCHF rate known at each bar's open" in text
 
 
+@pytest.mark.slow
 def test_buy_and_hold_by_hand():
     """In at 8001 + 1, out at 8007 - 1: 4 ticks at 100,000,000 / 8,001 mills, the flat bar's rate, less 2 x $2.08."""
     market = in_francs(hand_market(1), 100_000_000, np.arange(7_000, 7_000 + len(hand_market(1).bars.close)))

@@ -56,6 +56,7 @@ def test_the_policy_has_statistics_of_each_symbol(policy):
     assert np.asarray(policy.normaliser.count)[:, 0].sum() == 8  # one observation of each environment
 
 
+@pytest.mark.slow
 def test_every_symbol_is_evaluated_on_the_same_dates(setup, result):
     assert tuple(result.symbols) == SYMBOLS
     for symbol, each in result.symbols.items():
@@ -179,6 +180,7 @@ def test_frames_have_a_column_symbol(result):
     assert result._repr_html_().count("<tr>") > 30
 
 
+@pytest.mark.slow
 def test_what_is_written_is_read_again(result, tmp_path):
     write_set(result, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*SYMBOLS, "evaluation.json", "evaluation.txt"])

@@ -35,6 +35,7 @@ def result(request):
                      account={"drawdown": 500.0, "profit_target": 600.0})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["random", "flat"])
 def test_the_files_hold_what_the_memory_holds(result, name, tmp_path):
     write(result, tmp_path, name)

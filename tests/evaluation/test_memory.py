@@ -70,6 +70,7 @@ FIRST = np.arange(118) == 0
 SECOND = np.arange(118) == 59  # the second session's first decision bar
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("which", "episode_sessions", "accounts", "begins", "otherwise"), [
     ("strategy", 1, 1, FIRST | SECOND, FIRST),
     ("strategy", 2, 1, FIRST, FIRST | SECOND),

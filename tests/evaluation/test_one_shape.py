@@ -51,6 +51,7 @@ def policy_agent(env: Any, config: Any, params: EnvParams) -> Agent:
     return sampled(algorithm, policy_of(jax.jit(algorithm.init)(jax.random.key(1), params)), env)
 
 
+@pytest.mark.slow
 def test_the_program_of_all_markets_gives_each_the_bits_of_its_own(made):
     env, config, alone = made
     together = in_one_shape(alone)

@@ -61,6 +61,7 @@ def visited(trained):
     return refs, np.stack([observe(ref, params) for ref in refs]), np.stack([ref.mask for ref in refs])
 
 
+@pytest.mark.slow
 def test_loaded_policy_acts_as_the_trained_one(trained):
     run, policy, _, params, algorithm = trained
     loaded = load_policy(run)

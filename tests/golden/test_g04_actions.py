@@ -69,6 +69,7 @@ def test_the_exported_policy_names_the_actions_of_the_environment(exported: tupl
         assert setup.env.num_actions == {"product": 9, "increment": 5, "table": 3}[setup.config.allocate.actions]
 
 
+@pytest.mark.slow
 def test_what_the_policy_chooses_is_what_the_environment_does(exported: tuple[Setup, Any, Path]) -> None:
     """Twenty steps: the loaded policy and the one in memory choose the same id, and the position is the one named."""
     setup, policy, folder = exported

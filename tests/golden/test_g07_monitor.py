@@ -25,6 +25,7 @@ from jaxtrade.training.population import Stack
 
 COLUMNS = {"return": "r", "length": "l", "sharpe": "sharpe_ratio"}  # of a figure, where it is not the figure's name
 AGENTS, UPDATES = 2, 6
+pytestmark = pytest.mark.slow  # a whole training
 
 
 class Run(NamedTuple):

@@ -24,6 +24,7 @@ def flat(tree: Any) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("learner", "loss"), [
     ("dqn", "td_loss"), pytest.param("pqn", "td_loss", marks=pytest.mark.slow),
     pytest.param("ppo", "value_loss", marks=pytest.mark.slow)])

@@ -74,6 +74,7 @@ def test_gymnax_is_equal(truth: Trajectory) -> None:
     assert_equal_bits(truncated, truth.truncated, "info['truncated']")
 
 
+@pytest.mark.slow
 def test_gymnasium_env_is_equal(truth: Trajectory) -> None:
     env, columns = to_gymnasium(ENV, PARAMS), []
     for i in range(NUM_ENVS):

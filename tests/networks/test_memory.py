@@ -51,6 +51,7 @@ def by_hand(parameters, carry, x):
     return (1 - z) * n + z * carry
 
 
+@pytest.mark.slow
 def test_a_step_by_the_equations(network, sequences):
     net, parameters = network
     observations, _, carry = sequences

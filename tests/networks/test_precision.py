@@ -95,7 +95,8 @@ def algorithms_of(jaxpr) -> list:
                     for each in algorithms_of(inner)]
 
 
-@pytest.mark.parametrize("kind", [(), ("network.kind=gru", "ppo.num_minibatches=2"), GATED])
+@pytest.mark.parametrize("kind", [(), *(pytest.param(kind, marks=pytest.mark.slow) for kind in (
+    ("network.kind=gru", "ppo.num_minibatches=2"), GATED))])
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_every_product_of_an_update_has_the_precision(precision, kind):
     """Traced for a GPU. A product without a precision would be TF32 there."""

@@ -35,8 +35,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", [
-    "product", *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "product")])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_every_mill_with_mixed_currencies_and_sides(name: str, mixed: Shared) -> None:
     settings = CASES[name]
     trace = run(portfolio_env(settings, ("A", "B")), portfolio_params(mixed, settings), 5, STEPS)

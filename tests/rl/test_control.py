@@ -138,6 +138,7 @@ def kept(folder):
     return [update for update, _ in checkpoint.list_checkpoints(folder)]
 
 
+@pytest.mark.slow
 def test_early_stop_stops_and_stays_stopped(tmp_path):
     said = []
     made = controller(tmp_path / "best", {2: 1.0, 4: 0.5}, said, patience=1)

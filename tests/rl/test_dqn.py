@@ -148,6 +148,7 @@ def q_by_numpy(parameters, stats, observations):
     return np.tanh(np.clip(x, -10, 10) @ dense["kernel"] + dense["bias"]) @ head["kernel"] + head["bias"]
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_step_by_numpy(soft):
     """The fifth update has one gradient step. The samples are drawn again; the rest is NumPy: masks, targets, Huber."""
     states, rows = soft

@@ -194,6 +194,7 @@ def copied(state, best: int, worst: int):
     return state.replace(params=jax.tree.map(lambda x: x.at[worst].set(x[best]), state.params))
 
 
+@pytest.mark.slow
 def test_a_hook_copies_an_agent_and_gives_each_its_own_floats(whole, tmp_path):
     """What exploitation and exploration need: agent 0 goes on with agent 2's parameters, and its own learning rate."""
     rates = np.float32([1e-3, 2e-3, 4e-3])

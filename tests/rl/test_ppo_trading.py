@@ -66,6 +66,7 @@ def leaves(state):
             for x in jax.tree.leaves(state)]
 
 
+@pytest.mark.slow
 def test_ratio_is_one_after_resets_with_masks(trained):
     """Rollouts of 64 steps, episodes of at most 25: every rollout holds resets; masks differ from bar to bar."""
     _, history = trained

@@ -7,6 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxtrade.rl.rollout import (
     add_step,
@@ -51,6 +52,7 @@ def test_episodes_follow_each_other():
     np.testing.assert_array_equal(carry, np.ones((5, 1)))
 
 
+@pytest.mark.slow
 def test_an_environment_draws_the_same_numbers_beside_any_number_of_others():
     _, few, _ = roll(3)
     _, many, _ = roll(11)
@@ -91,6 +93,7 @@ def episodes_of(totals, seen):
     return tally.running, episode_figures(tally)
 
 
+@pytest.mark.slow
 def test_a_tally_sees_every_step_and_the_transitions_lose_their_info():
     """The sum of rewards by environment, added up while stepping, is that of the stored ones."""
     state, ref = reset_all(ENV, jax.random.key(0), PARAMS, 5)

@@ -52,6 +52,7 @@ def test_adams_epsilon_is_ppos_custom():
     np.testing.assert_allclose(direction, [0.75, -0.5, 4 / 14], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_step_is_optaxs():
     """Thirty steps with gradients of very different sizes, below and above the largest norm."""
     gradients = jnp.asarray(np.random.default_rng(0).normal(size=(30, 50)) * 10.0 ** np.linspace(-4, 1, 30)[:, None],

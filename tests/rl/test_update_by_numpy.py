@@ -73,6 +73,7 @@ def compiled() -> tuple[Any, Any]:
     return jax.jit(algorithm.init), jax.jit(algorithm.update)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("update", "truncates"), [(0, False), (1, True), (3, False)])
 def test_an_update_is_what_numpy_computes(compiled: tuple[Any, Any], update: int,
                                             truncates: bool) -> None:
