@@ -21,6 +21,9 @@ from jaxtrade.runs.commit import PLACES
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 15_000
+# Python looks through all its objects for garbage again and again, and here they are millions: with its own settings
+# that takes an eighth of the time.
+SELDOM = (100_000, 50, 1_000)  # see gc.set_threshold
 
 # Files that compile without most of XLA's optimisations, and without its fusion too, which takes a third of the time:
 # compiling is most of what they do. What they check does not depend on it. Left out are files that read compiled
@@ -89,6 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    gc.set_threshold(*SELDOM)
     config.option.loadscopereorder = False  # xdist would put files with many tests first, whatever their kind
     compiler.get_compile_options = COMPILATION
     jax.jit(lambda x: x + 1)(0)  # XLA reads its flags now, and never again: `compilation` sets those of child processes
@@ -107,6 +111,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Lightly compiled files first: programs that several kinds use are compiled once for each kind, not at each
     turn."""
     items.sort(key=lambda item: (not lightly_compiled(item.path), name_of(item.path) in FUSED))
+    gc.freeze()  # all that is here stays until the end
 
 
 @pytest.fixture(scope="module", autouse=True)
