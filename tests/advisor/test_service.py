@@ -233,7 +233,7 @@ def test_stop_is_short_when_nothing_is_under_way(run: Callable[..., Running],
 @pytest.mark.parametrize("closes", [True, False])
 def test_stop_is_bounded_when_all_workers_hang(run: Callable[..., Running], closes: bool) -> None:
     """The thread of RL-Trainer's advisor was never stopped: "terminate called without an active exception"."""
-    gate = threading.Event()
+    gate, others = threading.Event(), set(threading.enumerate())
     running = run(held(gate), workers=8)
     if closes:
         running.backend.closed = gate  # closing ends what is under way
@@ -243,7 +243,8 @@ def test_stop_is_bounded_when_all_workers_hang(run: Callable[..., Running], clos
     counts = running.counts
     assert counts["in_flight"] == (0 if closes else 8)
     gate.set()
-    assert until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("advisor-")])
+    assert until(lambda: not [thread for thread in set(threading.enumerate()) - others
+                              if thread.name.startswith("advisor-")])
 
 
 def test_stop_waits_for_what_is_paid_for(run: Callable[..., Running], tmp_path: Path,
