@@ -21,8 +21,7 @@ from jaxtrade.runs.commit import PLACES
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 15_000
-# Python looks through all its objects for garbage again and again, and here they are millions: with its own settings
-# that takes an eighth of the time.
+# Python looks through all its objects for garbage again and again, and here they are millions.
 SELDOM = (100_000, 50, 1_000)  # see gc.set_threshold
 
 # Files that compile without most of XLA's optimisations, and without its fusion too, which takes a third of the time:
