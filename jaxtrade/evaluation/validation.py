@@ -21,7 +21,16 @@ def mean_reward(
     env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policies: Sequence[PyTree],
     programs: Programs | None = None, steps: int | None = None
 ) -> float:
-    """Mean reward per session of greedy policies on `sessions`, averaged over the policies.
+    """Mean reward per session of greedy policies on `sessions`, averaged over the policies. As `total_rewards`."""
+    totals = total_rewards(env, params, sessions, algorithm, policies, programs, steps)
+    return float(np.mean(totals)) / int(sessions.count)
+
+
+def total_rewards(
+    env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policies: Sequence[PyTree],
+    programs: Programs | None = None, steps: int | None = None
+) -> np.ndarray:
+    """Total reward of each greedy policy on `sessions`, float64[policies].
 
     Only the account pass of `backtest` runs. An account lives on from session to session, so reward terms that pay for
     a level (not for a change) can be larger than in training. After the end of an account, the rest of its session
@@ -30,13 +39,13 @@ def mean_reward(
     as `backtest`.
     """
     if isinstance(env, PortfolioEnv):
-        return joint.mean_reward(env, params, sessions, algorithm, policies)
+        return joint.total_rewards(env, params, sessions, algorithm, policies)
     decisions = decision_bars(params.market, sessions, steps)
     params = params.replace(sessions=sessions)
     key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
     records = [backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key, True, programs)
                for policy in policies]
-    return float(np.mean([record.reward.sum(dtype=np.float64) for record in records])) / len(decisions.ids)
+    return np.array([record.reward.sum(dtype=np.float64) for record in records])
 
 
 def begin_mean_reward(

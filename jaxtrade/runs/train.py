@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,10 @@ from jaxtrade import interrupt
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
-from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.pictures import training as training_picture
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
-from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
@@ -39,9 +37,9 @@ from jaxtrade.runs.memory import explained
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.resuming import time_limit
-from jaxtrade.runs.setup import Setup, params_shown, policies_of, seeds_of
+from jaxtrade.runs.scoring import scores_by_agent
+from jaxtrade.runs.setup import params_shown, policies_of, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
-from jaxtrade.runs.symbols import policy_for, steps_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.eager import EagerPrograms
@@ -159,7 +157,7 @@ def _controller(job: Job) -> control.Controller | None:
     job.validation = next(iter(shown.values()))
 
     def score(state: PyTree) -> float:
-        value = validation_score(setup, shown, jax.device_get(policies_of(setup, state)), job.programs)
+        value = float(scores_by_agent(setup, shown, jax.device_get(policies_of(setup, state)), job.programs).mean())
         if job.board is not None:
             steps = setup.stack.first(state.update) * setup.plan.steps_per_update
             job.board.figures({board.SCORE: value}, steps)
@@ -172,18 +170,6 @@ def _controller(job: Job) -> control.Controller | None:
         exploration=setup.algorithm.exploration)
     controller.recall(job.beginning.memory(controller.name) or {})
     return controller
-
-
-def validation_score(setup: Setup, shown: Mapping[str, EnvParams], policies: Sequence[PyTree],
-                     programs: Programs) -> float:
-    """Mean reward per validation session of greedy policies, over all policies and symbols, each with equal weight.
-
-    shown: parameters by symbol.
-    """
-    steps = steps_of(setup, "validation")
-    return sum(mean_reward(own.env, shown[symbol], own.splits["validation"], own.algorithm,
-                           [policy_for(setup, policy, symbol) for policy in policies], programs, steps)
-               for symbol, own in setup.symbols.items()) / len(shown)
 
 
 def _advisor(job: Job) -> TrainingAdvisor | None:

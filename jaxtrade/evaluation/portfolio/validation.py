@@ -1,4 +1,4 @@
-"""The score of policies of `allocate` during training: their mean reward per validation session."""
+"""The score of policies of `allocate` during training: their total reward on the validation sessions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from jaxtrade.evaluation.portfolio.backtest import backtest
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 
-def mean_reward(env: PortfolioEnv, params: Any, sessions: SessionSet, algorithm: Algorithm, policies: Sequence[PyTree]
-                ) -> float:
-    """As `evaluation.validation.mean_reward`. Raises DataError if the set is empty."""
+def total_rewards(env: PortfolioEnv, params: Any, sessions: SessionSet, algorithm: Algorithm,
+                  policies: Sequence[PyTree]) -> np.ndarray:
+    """As `evaluation.validation.total_rewards`. Raises DataError if the set is empty."""
     decisions, params = decision_bars(params.market, sessions), params.replace(sessions=sessions)
     key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
     scores = []
@@ -26,4 +26,4 @@ def mean_reward(env: PortfolioEnv, params: Any, sessions: SessionSet, algorithm:
         act = PolicyAct(env, algorithm.act, False)
         agent = JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
         scores.append(backtest(env, agent, params, decisions, True, key).reward.sum(dtype=np.float64))
-    return float(np.mean(scores)) / len(decisions.ids)
+    return np.array(scores)
