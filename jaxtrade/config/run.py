@@ -39,6 +39,7 @@ from jaxtrade.config.market import (
     SplitConfig,
 )
 from jaxtrade.config.monitor import MonitorConfig
+from jaxtrade.config.parallel import ParallelConfig
 from jaxtrade.config.pqn import PQNConfig
 from jaxtrade.config.sampler import SamplerConfig
 from jaxtrade.parts import LEARNERS
@@ -71,6 +72,7 @@ class RunConfig(Section, frozen=True):
     dqn: DQNConfig = DQNConfig()
     pqn: PQNConfig = PQNConfig()
     compute: ComputeConfig = ComputeConfig()
+    parallel: ParallelConfig = ParallelConfig()
     stages: StageConfig = StageConfig()
     train: TrainConfig = TrainConfig()
     monitor: MonitorConfig = MonitorConfig()

@@ -107,7 +107,7 @@ def close(rows: int, symbols: Sequence[str], seen: Transition, params: EnvParams
     """`Summary.close`: means over all ended episodes (with several symbols of each one too), and their rows.
 
     Args:
-        rows: size of the buffer; 0 for none. With several devices it holds the episodes of one of them.
+        rows: size of the buffer; 0 for none. Several parts share it evenly.
         symbols: names, by the number in `params.market.symbol`. One name: the market has one symbol.
     Returns:
         `monitor/FIGURE` and `monitor/SYMBOL/FIGURE` (float32[]), and with a buffer ROWS float32[rows, 7] and LOST
@@ -122,8 +122,10 @@ def close(rows: int, symbols: Sequence[str], seen: Transition, params: EnvParams
         for number, name in enumerate(symbols):
             found |= means(figures, ended & (symbol == number), f"{PREFIX}{name}/", reduce)
     if rows:
-        lost = jnp.maximum(ended.sum(dtype=jnp.int32) - rows, 0)
-        found |= {ROWS: rows_of(figures, symbol, ended, rows), LOST: reduce.sum_of_parts(lost)}
+        own = rows // reduce.count(1)
+        lost = jnp.maximum(ended.sum(dtype=jnp.int32) - own, 0)
+        every = reduce.gathered(rows_of(figures, symbol, ended, own))
+        found |= {ROWS: every.reshape(-1, every.shape[-1]), LOST: reduce.sum_of_parts(lost)}
     return found
 
 

@@ -11,6 +11,8 @@ These weights n / c and m / c stay accurate in float32 for any number of samples
 
 from __future__ import annotations
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -42,54 +44,76 @@ def init_stats(size: int, groups: int = 1) -> RunningStats:
 
 
 def merge(stats: RunningStats, batch: Array, groups: Array | None = None, reduce: Reduce = LOCAL) -> RunningStats:
-    """Add a batch float32[B, D] (B >= 1) to the statistics. `reduce` adds the batches of all devices.
+    """Add a batch float32[B, D] (B >= 1) to the statistics. `reduce` adds the batches of all parts.
 
     groups: int[B], the group of each row. None if there is a single group.
     """
+    if reduce.whole:
+        return _merge(stats, batch, groups)
+    none = jax.tree.map(jnp.zeros_like, stats)
+    own = reduce.alone(lambda batch: _merge(none, batch, groups))(batch)
+    return merge_parts(stats, own, reduce)
+
+
+def merge_parts(stats: RunningStats, own: RunningStats, reduce: Reduce) -> RunningStats:
+    """Add the statistics `own` of each part to `stats`, by a single collective operation.
+
+    Of parts with counts c_i, means m_i and variances v_i, with w_i = c_i / sum of c:
+
+        mean = sum of w_i m_i        variance = sum of w_i (v_i + (m_i - mean)^2)
+    """
+    every = reduce.gathered(jnp.stack([own.count, own.mean, own.variance]))
+    count, mean, variance = jnp.moveaxis(every, 1, 0)  # float32[parts, M, D] each
+    total = _added(count)
+    weight = count / jnp.maximum(total, 1.0)
+    # Differences from a part that has samples: a constant slot then keeps its mean bit by bit, and has no variance.
+    origin = jnp.take_along_axis(mean, jnp.argmax(count > 0.0, axis=0)[None], axis=0)[0]
+    joint = origin + _added(weight * (mean - origin))
+    joint_variance = _added(weight * (variance + jnp.square(mean - joint)))
+    new = _joined(stats, slice(None), jnp.maximum(total, 1.0), joint, joint_variance)
+    return jax.tree.map(lambda new, old: jnp.where(total > 0.0, new, old), new, stats)
+
+
+def _added(x: Array) -> Array:
+    """Sum over the first axis, in its order."""
+    return functools.reduce(jnp.add, list(x))
+
+
+def _merge(stats: RunningStats, batch: Array, groups: Array | None) -> RunningStats:
+    """`merge` of a single part."""
     if groups is None:
         chex.assert_axis_dimension(stats.mean, 0, 1)
-        return _joined(stats, 0, *_moments(batch, reduce))
+        return _joined(stats, 0, *_moments(batch))
     chex.assert_rank([batch, groups], [2, 1])
-    rows, mean, variance = _moments_by_group(batch, groups, stats.mean.shape[0], reduce)
+    rows, mean, variance = _moments_by_group(batch, groups, stats.mean.shape[0])
     joined = _joined(stats, slice(None), jnp.maximum(rows, 1.0), mean, variance)
     return jax.tree.map(lambda new, old: jnp.where(rows > 0, new, old), joined, stats)
 
 
-def _moments(batch: Array, reduce: Reduce) -> tuple[int, Array, Array]:
+def _moments(batch: Array) -> tuple[int, Array, Array]:
     """Number of rows, mean and variance float32[D] of a batch."""
     # Moments around the first row: a constant slot then keeps its mean bit by bit, and its variance is exactly 0.
-    origin = reduce.first(batch[0])
+    origin = batch[0]
     shifted = batch - origin
-    offset = reduce.mean(shifted, 0)
-    mean, variance = origin + offset, reduce.mean(jnp.square(shifted - offset), 0)
-    rows = reduce.count(batch.shape[0])
-    return rows, mean, variance
+    offset = shifted.mean(0)
+    return batch.shape[0], origin + offset, jnp.square(shifted - offset).mean(0)
 
 
-def _moments_by_group(batch: Array, groups: Array, count: int, reduce: Reduce) -> tuple[Array, Array, Array]:
+def _moments_by_group(batch: Array, groups: Array, count: int) -> tuple[Array, Array, Array]:
     """Number of rows float32[M, 1], mean and variance float32[M, D] of each group. A group without rows has zeros."""
     own = groups[:, None] == jnp.arange(count)  # bool[B, M]
     weights = own.astype(jnp.float32)
-    rows = reduce.sum(weights, 0)[:, None]
+    rows = weights.sum(0)[:, None]
 
     def mean_of(values: Array) -> Array:
         # Products instead of masked sums: one pass over the batch for all groups.
         sums = jnp.matmul(weights.T, values, precision=jax.lax.Precision.HIGHEST)
-        return reduce.sum_of_parts(sums) / jnp.maximum(rows, 1.0)
+        return sums / jnp.maximum(rows, 1.0)
 
-    origin = _origins(batch, own, reduce)
+    origin = jnp.where(own.any(0)[:, None], batch[jnp.argmax(own, axis=0)], 0.0)  # a row of each group
     shifted = batch - origin[groups]
     offset = mean_of(shifted)
     return rows, origin + offset, mean_of(jnp.square(shifted - offset[groups]))
-
-
-def _origins(batch: Array, own: Array, reduce: Reduce) -> Array:
-    """float32[M, D]: a row of each group, the same in all parts: the first one of the first part that has any."""
-    part, found = reduce.offset(1), own.any(0)
-    before_all = jnp.iinfo(jnp.int32).min
-    mine = jnp.where(found, -jnp.asarray(part, jnp.int32), before_all)
-    chosen = found & (mine == reduce.max_of_parts(mine))
-    return reduce.sum_of_parts(jnp.where(chosen[:, None], batch[jnp.argmax(own, axis=0)], 0.0))
 
 
 def _joined(stats: RunningStats, group: int | slice, rows: int | Array, mean: Array, variance: Array) -> RunningStats:

@@ -1,19 +1,26 @@
 """Sums, means and moments over environments or rows, on one device or over several.
 
-Every reduction over environments or rows in a learner goes through a `Reduce`; a loss may take the plain mean over its
-own rows, if its gradient and its metrics then go through `mean_of_parts`. Without an axis, it is the plain
+Every reduction over environments or rows in a learner goes through a `Reduce`. Without an axis, it is the plain
 reduction of one device. If the environments are split over the devices of a mesh axis, the learner gets `Reduce(axis)`.
 Each device then gets the figures over all devices. A part is the share of one device; all parts must have equal size.
+
+Strict sums have the same bits on any number of devices. Then the parts are the groups of environments, whose number
+does not depend on the devices: a device holds one or more of them along a second axis, `inner`. What a part computes,
+it computes by a program of its own shapes (`alone`), and the parts' results are added as a binary tree in the order of
+the parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import sequential_vmap
+from jax.flatten_util import ravel_pytree
 
 from jaxtrade.types import Array, PyTree
 
@@ -22,60 +29,153 @@ Axes = int | Sequence[int] | None
 
 @dataclass(frozen=True)
 class Reduce:
-    """axis: name of the mapped axis over which the environments are split; None if one device holds all of them."""
+    """axis: name of the mapped axis over which the environments are split; None if one device holds all of them.
+    inner: name of the mapped axis of the parts on one device, for strict sums; None: a device holds one part."""
 
     axis: str | None = None
+    inner: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a single part."""
+        return self.axis is None and self.inner is None
+
+    @property
+    def strict(self) -> bool:
+        """Whether sums are the same for any number of devices."""
+        return self.inner is not None
+
+    @property
+    def _axes(self) -> tuple[str, ...]:
+        """The mapped axes, innermost first."""
+        return tuple(name for name in (self.inner, self.axis) if name is not None)
 
     # --- arrays that still have an axis of environments or rows ---
 
+    def alone(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, which reduces over no other part. With strict sums every part computes it by the same program:
+        one after the other, not side by side, because a compiler adds up larger arrays in another order."""
+        return _one_by_one(function) if self.strict else function
+
     def sum(self, x: Array, axes: Axes = None, dtype: Any = None) -> Array:
         """Sum over `axes` (default: all) and over the parts."""
-        return self.sum_of_parts(x.sum(axis=axes, dtype=dtype))
+        return self.sum_of_parts(self.alone(lambda x: x.sum(axis=axes, dtype=dtype))(x))
 
     def mean(self, x: Array, axes: Axes = None) -> Array:
         """Mean over `axes` (default: all) and over the parts."""
-        return self.mean_of_parts(x.mean(axis=axes))
+        return self.mean_of_parts(self.alone(lambda x: x.mean(axis=axes))(x))
+
+    def moments(self, x: Array, axis: int | None = None) -> tuple[Array, Array]:
+        """Mean and population variance along `axis` (default: of all numbers) and over the parts.
+
+        Of parts with means m_i and variances v_i: m = mean of m_i, v = mean of v_i + (m_i - m)^2.
+        """
+        mean, variance = self.alone(lambda x: jnp.stack([x.mean(axis), x.var(axis)]))(x)
+        if self.whole:
+            return mean, variance
+        means, variances = jnp.moveaxis(self.gathered(jnp.stack([mean, variance])), 1, 0)
+        mean = _tree_sum(means) / len(means)
+        return mean, _tree_sum(variances + jnp.square(means - mean)) / len(means)
 
     def variance(self, x: Array, axis: int | None = None) -> Array:
         """Population variance along `axis` (default: of all numbers): the mean squared difference from their mean."""
-        if self.axis is None:
-            return x.var(axis)
-        mean = self.mean(x, axis)
-        return self.mean(jnp.square(x - (mean if axis is None else jnp.expand_dims(mean, axis))), axis)
+        return x.var(axis) if self.whole else self.moments(x, axis)[1]
 
-    def deviation(self, x: Array, axis: int | None = None) -> Array:
-        """Population standard deviation along `axis` (default: of all numbers)."""
-        return x.std(axis) if self.axis is None else jnp.sqrt(self.variance(x, axis))
+    def standardised(self, x: Array, epsilon: float) -> Array:
+        """(x - mean) / (standard deviation + epsilon), with the moments over the last axis and over the parts."""
+        if self.whole:
+            return (x - x.mean(-1)[..., None]) / (x.std(-1)[..., None] + epsilon)
+        mean, variance = (moment[..., None] for moment in self.moments(x, -1))
+        return (x - mean) / (jnp.sqrt(variance) + epsilon)
 
     # --- arrays that each part has already reduced ---
 
     def sum_of_parts(self, tree: PyTree) -> PyTree:
         """Sum of each leaf over the parts."""
+        if self.strict:
+            return jax.tree.map(lambda x: _tree_sum(self.gathered(x)), tree)
         return tree if self.axis is None else jax.lax.psum(tree, self.axis)
 
     def mean_of_parts(self, tree: PyTree) -> PyTree:
         """Mean of each leaf over the parts."""
+        if self.strict:
+            return jax.tree.map(lambda x: x / self.count(1), self.sum_of_parts(tree))
         return tree if self.axis is None else jax.lax.pmean(tree, self.axis)
 
     def max_of_parts(self, tree: PyTree) -> PyTree:
         """Maximum of each leaf over the parts."""
-        return tree if self.axis is None else jax.lax.pmax(tree, self.axis)
+        for axis in self._axes:
+            tree = jax.lax.pmax(tree, axis)
+        return tree
+
+    def joined(self, mean: PyTree, most: Any) -> tuple[PyTree, Any]:
+        """(`mean_of_parts(mean)`, `max_of_parts(most)`) by a single collective operation. All leaves are float32.
+
+        The maximum goes into the same sum: each part adds its own number to a place of its own, and zeros elsewhere.
+        """
+        if self.whole:
+            return mean, most
+        flat, restored = ravel_pytree(mean)
+        largest, restored_most = ravel_pytree(most)
+        chex.assert_type([flat, largest], jnp.float32)
+        if self.strict:
+            every = self.gathered(jnp.concatenate([flat, largest]))
+            total, largest = _tree_sum(every[:, :flat.size]), every[:, flat.size:].max(axis=0)
+        else:
+            assert self.axis is not None
+            parts = self.count(1)
+            own = (jnp.arange(parts) == jax.lax.axis_index(self.axis))[:, None]
+            places = jnp.where(own, largest, 0.0).reshape(-1)
+            every = jax.lax.psum(jnp.concatenate([flat, places]), self.axis)
+            total, largest = every[:flat.size], every[flat.size:].reshape(parts, -1).max(axis=0)
+        return restored(jax.lax.optimization_barrier(total) / self.count(1)), restored_most(largest)
+
+    def gathered(self, x: Array) -> Array:
+        """`x` of every part, [parts, ...], in the order of the parts."""
+        if self.whole:
+            return x[None]
+        for axis in self._axes:
+            x = jax.lax.all_gather(x, axis)
+        return x.reshape(-1, *x.shape[len(self._axes):])
 
     # --- places and counts ---
 
-    def first(self, x: Array) -> Array:
-        """`x` of the first part, in every part and bit by bit."""
-        if self.axis is None:
-            return x
-        return jax.lax.psum(jnp.where(jax.lax.axis_index(self.axis) == 0, x, jnp.zeros_like(x)), self.axis)
-
     def offset(self, count: int) -> int | Array:
         """Global number of this part's first environment (or group), if each part holds `count`."""
-        return 0 if self.axis is None else jax.lax.axis_index(self.axis) * count
+        if self.whole:
+            return 0
+        place, before = 0, 1
+        for axis in self._axes:
+            place += jax.lax.axis_index(axis) * before
+            before *= jax.lax.axis_size(axis)
+        return place * count
 
     def count(self, count: int) -> int:
         """Number in all parts together, if each part holds `count`."""
-        return count if self.axis is None else count * jax.lax.axis_size(self.axis)
+        for axis in self._axes:
+            count *= jax.lax.axis_size(axis)
+        return count
+
+
+def _tree_sum(x: Array) -> Array:
+    """Sum over the first axis as a binary tree, whatever program it is part of: neighbours first."""
+    while len(x) > 1:
+        odd = x[len(x) - len(x) % 2:]
+        pairs = x[:len(x) // 2 * 2]
+        x = jnp.concatenate([pairs[0::2] + pairs[1::2], odd])
+    return x[0]
+
+
+def _one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, computed one after the other where it is mapped. It may close over mapped arrays."""
+
+    def called(*args: Any) -> Any:
+        closed, result = jax.make_jaxpr(function, return_shape=True)(*args)
+        run = sequential_vmap(lambda consts, args: jax.core.eval_jaxpr(closed.jaxpr, consts, *args))
+        leaves = jax.lax.optimization_barrier(run(closed.consts, jax.tree.leaves(args)))
+        return jax.tree.unflatten(jax.tree.structure(result), leaves)
+
+    return called
 
 
 LOCAL = Reduce()

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from jaxtrade.config import RunConfig
+from jaxtrade.errors import ConfigError
+from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.parts import LEARNERS
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.state import Policy
@@ -26,7 +28,7 @@ class Make(Protocol):
     """
 
     def __call__(self, config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-                 stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm: ...
+                 stage: Stage | None = None, fusion: Fusion | None = None, **options: Any) -> Algorithm: ...
 
 
 class FirstPolicy(Protocol):
@@ -55,28 +57,35 @@ class Learner(NamedTuple):
 
     head: None if no run can go on with what the learner has learned. With a head, its state must be a
     `train_state.TrainState`. begun(state) -> the first state of a run whose parameters came from another run, with what
-    depends on them (a target network) renewed.
+    depends on them (a target network) renewed. divides: whether `make` takes `reduce` (`networks.reductions.Reduce`),
+    so that several devices can share the environments of an agent.
     """
 
     make: Make
     first_policy: FirstPolicy
     head: Head | None = None
     begun: Callable[[Any], Any] = lambda state: state
+    divides: bool = False
 
 
 def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-                   stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm:
+                   stage: Stage | None = None, fusion: Fusion | None = None, reduce: Reduce = LOCAL) -> Algorithm:
     """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates.
 
     Args:
         summarise: extra metrics, computed from the environment's `info`.
         stage: changes the environment's parameters as the run goes on.
         fusion: combines the policy with advice.
+        reduce: forms figures over the parts of a run on several devices; `config` is then that of one part.
     Raises:
         ConfigError: no learner has this name, or the learner does not support an argument.
     """
     learner: Learner = LEARNERS[config.algorithm]
-    return learner.make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion)
+    options: dict[str, Any] = {} if reduce.whole else {"reduce": reduce}
+    if options and not learner.divides:
+        raise ConfigError(f"parallel.devices: the learner {config.algorithm} cannot divide the environments of an "
+                          "agent between devices; use at most one device for each agent, and parallel.reduce=psum")
+    return learner.make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion, **options)
 
 
 def first_policy(config: RunConfig, num_actions: int, observation_size: int, key: Array,

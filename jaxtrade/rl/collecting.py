@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,10 +45,14 @@ def roll_out(ctx: Context, act: ActFn, state: TrainState, params: PyTree, key: A
     act: as in `unroll`; its random numbers are one uniform number per step. The state's `carry` and `first` are those
     after the last step, so the caller keeps those from before the rollout if it needs them.
     """
-    (env_state, ref, first, carry), seen, tally = unroll(
-        ctx.env, act, state.env_state, state.ref, state.first, state.carry, params, key, ctx.rollout.num_steps,
-        draw=uniforms, tally=_first_tally(ctx, state, params), add=partial(_add, ctx), first_env=ctx.first_env,
-        keep=ctx.summary and ctx.summary.keep)
+    start, first_env = _first_tally(ctx, state, params), ctx.first_env
+
+    def unrolled(env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, tally: Tally) -> Any:
+        return unroll(ctx.env, act, env_state, ref, first, carry, params, key, ctx.rollout.num_steps, draw=uniforms,
+                      tally=tally, add=partial(_add, ctx), first_env=first_env, keep=ctx.summary and ctx.summary.keep)
+
+    (env_state, ref, first, carry), seen, tally = ctx.reduce.alone(unrolled)(state.env_state, state.ref, state.first,
+                                                                             state.carry, start)
     state = state.replace(env_state=env_state, ref=ref, first=first, carry=carry, episodes=tally.episodes.running)
     return state, seen, tally
 

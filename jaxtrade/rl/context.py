@@ -55,6 +55,11 @@ class Context(Generic[ConfigT, NetworkT]):
         return self.reduce.offset(self.rollout.num_envs)
 
     @property
+    def steps_per_update(self) -> int:
+        """Environment steps of an update, over all devices."""
+        return self.reduce.count(self.rollout.num_envs) * self.rollout.num_steps
+
+    @property
     def sequence(self) -> int:
         """Consecutive steps of one environment that a minibatch keeps together: with a memory the whole rollout."""
         return 1 if self.first_carry is None else self.rollout.num_steps

@@ -16,13 +16,14 @@ from jaxtrade.rl.schedules import clipped_adam
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 
-# (parameters, what `prepared` made of the minibatch's row numbers) -> loss float32[], diagnostics, gradient
+# (parameters, what `prepared` made of the minibatch's row numbers) -> loss float32[], diagnostics, gradient, over the
+# rows of this part
 Gradient = Callable[..., tuple[Array, dict[str, Array], PyTree]]
 
 
 def learn(ctx: Context, state: TrainState, gradient: Gradient, prepared: Callable[[Array], tuple[Array, ...]],
-          key: Array, rates: PyTree, stops: Callable[[dict[str, Array]], Array] | None = None
-          ) -> tuple[TrainState, dict[str, Array]]:
+          key: Array, rates: PyTree, stops: Callable[[dict[str, Array]], Array] | None = None,
+          largest: tuple[str, ...] = ()) -> tuple[TrainState, dict[str, Array]]:
     """Run all epochs over one rollout -> (state, diagnostics of every gradient step, [epochs, minibatches]).
 
     The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.flat`), or as they are.
@@ -33,6 +34,7 @@ def learn(ctx: Context, state: TrainState, gradient: Gradient, prepared: Callabl
             themselves.
         rates: learning rate float32[], or one for each number of the parameters (a tree like them).
         stops: diagnostics -> bool[]: once True, no further step of this update is applied. None: never.
+        largest: names of diagnostics of which the largest of all parts counts; of the others it is the mean.
     """
     rollout, hparams = ctx.rollout, state.hparams
     layout = layout_of(ctx.packed(state.params)) if ctx.form.vectors else Unchanged()
@@ -48,8 +50,10 @@ def learn(ctx: Context, state: TrainState, gradient: Gradient, prepared: Callabl
 
     def minibatch(carry: tuple[PyTree, PyTree, Array], now: tuple[Array, ...]) -> tuple[Any, Array]:
         parameters, opt_state, stopped = carry
-        loss, terms, grads = gradient(layout.tree(parameters), *now)
-        grads = layout.flat(grads)
+        loss, terms, grads = ctx.reduce.alone(gradient)(layout.tree(parameters), *now)
+        most = {name: terms.pop(name) for name in largest}
+        (loss, terms, grads), most = ctx.reduce.joined((loss, terms, layout.flat(grads)), most)
+        terms |= most
         grad_norm = optax.tree.norm(grads)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         stopped = stopped if stops is None else stopped | stops(terms)

@@ -23,9 +23,7 @@ def _check_rows(*arrays: Array) -> None:
 def standardised(advantage: Array, reduce: Reduce = LOCAL) -> Array:
     """(advantage - mean) / (standard deviation + 1e-8), float32[..., B]. The moments are over the last axis."""
     chex.assert_type(advantage, float)
-    # 1e-8 avoids a division by zero where all advantages are equal.
-    mean, deviation = (moment[..., None] for moment in (reduce.mean(advantage, -1), reduce.deviation(advantage, -1)))
-    return (advantage - mean) / (deviation + 1e-8)
+    return reduce.standardised(advantage, 1e-8)  # which avoids a division by zero where all advantages are equal
 
 
 def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, clip_eps: Array | float) -> Array:

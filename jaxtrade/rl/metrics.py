@@ -48,7 +48,7 @@ def tally_metrics(ctx: Context, tally: Tally, seen: Transition, params: PyTree
     episodes = episode_figures(tally.episodes, ctx.reduce)
     if ctx.summary is None:
         return episodes, {}
-    steps = ctx.reduce.count(ctx.rollout.num_envs) * ctx.rollout.num_steps
+    steps = ctx.steps_per_update
     sums = jax.tree.map(lambda x: ctx.reduce.sum(x, 0, x.dtype), tally.summary)
     closing = closing_figures(ctx.summary, seen, params, ctx.reduce)
     return episodes, joined(dict(ctx.summary.figures(sums, steps)), closing)

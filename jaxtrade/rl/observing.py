@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
-from jaxtrade.networks.normalize import RunningStats, Scaler, init_stats, merge, normalise, scaler_of
+from jaxtrade.networks.normalize import RunningStats, Scaler, init_stats, merge, merge_parts, normalise, scaler_of
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Array, Env, PyTree
 
@@ -85,9 +86,13 @@ def network_input(env: Env, settings: NetworkConfig, normaliser: RunningStats | 
 def add_observations(env: Env, stats: RunningStats, refs: PyTree, params: PyTree,
                      reduce: Reduce = LOCAL) -> RunningStats:
     """Add the observations of references [B, ...] to the statistics of their groups."""
+    if not reduce.whole:
+        none = jax.tree.map(jnp.zeros_like, stats)
+        own = reduce.alone(lambda refs: add_observations(env, none, refs, params))(refs)
+        return merge_parts(stats, own, reduce)
     count = stats.mean.shape[0]
     groups = None if count == 1 else jax.vmap(lambda ref: group_of(env, count, ref, params))(refs)
-    return merge(stats, jax.vmap(env.observe, (0, None))(refs, params), groups, reduce)
+    return merge(stats, jax.vmap(env.observe, (0, None))(refs, params), groups)
 
 
 def first_statistics(env: Env, settings: NetworkConfig, refs: PyTree, params: PyTree,
@@ -106,13 +111,17 @@ def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTre
     """Add the observations of a rollout to the statistics. refs: [T, N, ...].
 
     The scan rebuilds the observations of a few time steps at a time, about `rows` of them. All of them at once would
-    take far more memory.
+    take far more memory. Of several parts, each adds up its own rollout first.
     """
     steps, envs = jax.tree.leaves(refs)[0].shape[:2]
     together = next(n for n in range(max(rows // envs, 1), 0, -1) if steps % n == 0)
     blocks = jax.tree.map(lambda x: x.reshape(steps // together, together * envs, *x.shape[2:]), refs)
 
     def add(stats: RunningStats, block: PyTree) -> tuple[RunningStats, None]:
-        return add_observations(env, stats, block, params, reduce), None
+        return add_observations(env, stats, block, params), None
 
-    return jax.lax.scan(add, stats, blocks)[0]
+    if reduce.whole:
+        return jax.lax.scan(add, stats, blocks)[0]
+    none = jax.tree.map(jnp.zeros_like, stats)
+    own = reduce.alone(lambda blocks: jax.lax.scan(add, none, blocks)[0])(blocks)
+    return merge_parts(stats, own, reduce)

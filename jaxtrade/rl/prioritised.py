@@ -58,13 +58,14 @@ def renewed(ring: Ring, priorities: Priorities, replay: Replay) -> Priorities:
     return priorities.replace(trees=jax.vmap(sum_tree.tree_of)(leaves))
 
 
-def chances(ring: Ring, key: Array, batch: int) -> Array:
-    """float32[G, batch / G] in [0, 1): the random numbers of one `draw`.
+def chances(ring: Ring, key: Array, batch: int, first_group: int | Array = 0) -> Array:
+    """float32[G, batch / G] in [0, 1): the random numbers of one `draw`. first_group: as of `replay.draw_uniform`.
 
     Raises AssertionError at trace time unless `batch` is a multiple of the groups.
     """
     chex.assert_is_divisible(batch, ring.groups)
-    return jax.vmap(lambda group: jax.random.uniform(jax.random.fold_in(key, group), (batch // ring.groups,)))(
+    share = batch // ring.groups
+    return jax.vmap(lambda group: jax.random.uniform(jax.random.fold_in(key, first_group + group), (share,)))(
         jnp.arange(ring.groups))
 
 
@@ -79,17 +80,21 @@ def draw(ring: Ring, priorities: Priorities, chance: Array) -> Drawn:
 
 
 def importance_weights(ring: Ring, replay: Replay, drawn: Drawn, beta: Array | float) -> Array:
-    """float32[B]: (number of starts * probability)^-beta, divided by the largest of the batch."""
+    """float32[B]: (number of starts * probability)^-beta. The learner divides them by the largest of the batch."""
     count = starts(ring, replay).astype(jnp.float32) * ring.num_envs
-    weight = jnp.maximum(count * drawn.probability, jnp.finfo(jnp.float32).tiny) ** -beta
-    return weight / weight.max()
+    return jnp.maximum(count * drawn.probability, jnp.finfo(jnp.float32).tiny) ** -beta
 
 
-def learned(priorities: Priorities, drawn: Drawn, error: Array, alpha: Array | float, applied: Array) -> Priorities:
-    """The priorities after a gradient step. error: float32[B], the TD errors of the drawn starts. applied: bool[],
-    False leaves all priorities as they are."""
+def found_priorities(error: Array, alpha: Array | float) -> Array:
+    """p float32[B] of starts with TD errors float32[B]."""
     chex.assert_rank(error, 1)
-    found = ((jnp.abs(error) + OFFSET) ** alpha).reshape(drawn.leaf.shape)
+    return (jnp.abs(error) + OFFSET) ** alpha
+
+
+def learned(priorities: Priorities, drawn: Drawn, found: Array, highest: Array, applied: Array) -> Priorities:
+    """The priorities after a gradient step. found: float32[B], of `found_priorities` for the drawn starts. highest:
+    float32[], the largest of them on all devices. applied: bool[], False leaves all priorities as they are."""
+    found = found.reshape(drawn.leaf.shape)
     value = jnp.where(applied, found, jnp.take_along_axis(priorities.trees.leaves, drawn.leaf, axis=1))
-    highest = jnp.where(applied, jnp.maximum(priorities.highest, found.max()), priorities.highest)
+    highest = jnp.where(applied, jnp.maximum(priorities.highest, highest), priorities.highest)
     return Priorities(jax.vmap(sum_tree.with_leaves)(priorities.trees, drawn.leaf, value), highest)

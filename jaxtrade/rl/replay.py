@@ -146,9 +146,10 @@ def ages(ring: Ring, replay: Replay, row: Array) -> Array:
     return (replay.position - 1 - row) % ring.length + 1
 
 
-def draw_uniform(ring: Ring, replay: Replay, key: Array, batch: int) -> tuple[Array, Array]:
+def draw_uniform(ring: Ring, replay: Replay, key: Array, batch: int, first_group: int | Array = 0
+                 ) -> tuple[Array, Array]:
     """(row, lane) int32[batch] each: starts drawn uniformly with replacement, an equal share from each group. Without
-    any start the rows mean nothing.
+    any start the rows mean nothing. Each group draws by its global number, counted from `first_group`.
 
     Raises AssertionError at trace time unless `batch` is a multiple of the groups.
     """
@@ -157,7 +158,7 @@ def draw_uniform(ring: Ring, replay: Replay, key: Array, batch: int) -> tuple[Ar
     share = batch // ring.groups
 
     def of_group(group: Array) -> tuple[Array, Array]:
-        key_row, key_lane = jax.random.split(jax.random.fold_in(key, group))
+        key_row, key_lane = jax.random.split(jax.random.fold_in(key, first_group + group))
         nth = jax.random.randint(key_row, (share,), 0, valid)
         lane = jax.random.randint(key_lane, (share,), 0, ring.group_envs)
         return (replay.position - replay.filled + nth) % ring.length, group * ring.group_envs + lane

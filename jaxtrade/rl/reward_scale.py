@@ -56,7 +56,7 @@ def scaled(scale: RewardScale, reward: Array, done: Array, gamma: Array | float,
 
     Arguments as of `discounted`. The divisor is 1 while all returns are equal.
     """
-    running, returns = discounted(scale.running, reward, done, gamma)
+    running, returns = reduce.alone(discounted)(scale.running, reward, done, gamma)
     stats = merge(scale.stats, returns.reshape(-1, 1), reduce=reduce)
     deviation = jnp.sqrt(stats.variance[0, 0])
     divisor = jnp.where(deviation > MIN_DEVIATION, deviation, 1.0)

@@ -30,14 +30,14 @@ in_halves = partial(jax.vmap, axis_size=2, axis_name="envs")
 
 def test_one_place_changes_nothing():
     x = jnp.arange(6.0)
-    assert LOCAL.first(x) is LOCAL.sum_of_parts(x) is LOCAL.mean_of_parts(x) is LOCAL.max_of_parts(x) is x
+    assert LOCAL.sum_of_parts(x) is LOCAL.mean_of_parts(x) is LOCAL.max_of_parts(x) is x
     assert (LOCAL.offset(8), LOCAL.count(8)) == (0, 8)
 
 
 @pytest.mark.parametrize("of", [
     standardised,
     lambda x, reduce: explained_variance(x, 2 * x + jnp.square(x), reduce),
-    lambda x, reduce: (reduce.sum(x), reduce.mean(x), reduce.variance(x), reduce.deviation(x)),
+    lambda x, reduce: (reduce.sum(x), reduce.mean(x), reduce.variance(x), reduce.moments(x)),
     lambda x, reduce: reduce.max_of_parts(x.max()),
     lambda x, reduce: merge(merge(init_stats(3), x.reshape(-1, 3), reduce=reduce), 5 * x.reshape(-1, 3), reduce=reduce),
     # Both rows of group 1 are in the second half; group 3 has none.

@@ -16,6 +16,6 @@ from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.dqn.make import make_dqn
 from jaxtrade.rl.q.context import HEAD, first_policy
 
-LEARNER = Learner(make_dqn, first_policy, HEAD)
+LEARNER = Learner(make_dqn, first_policy, HEAD, divides=True)
 
 __all__ = ["LEARNER", "make_dqn"]

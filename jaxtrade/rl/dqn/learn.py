@@ -66,15 +66,16 @@ def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
     """The random numbers of all gradient steps, [K, ...]: starts (row, lane) of a uniform replay, uniform numbers of a
     prioritised one. They are drawn at once, because a device would start several programs for each step."""
     config: DQNConfig = ctx.config
-    keys = jax.random.split(key, config.gradient_steps(ctx.rollout))
+    keys, first_group = jax.random.split(key, config.gradient_steps(ctx.rollout)), ctx.reduce.offset(ring.groups)
     if config.replay == "uniform":
-        return jax.vmap(partial(draw_uniform, ring, replay, batch=config.batch_size))(keys)
-    return jax.vmap(partial(prioritised.chances, ring, batch=config.batch_size))(keys)
+        return jax.vmap(partial(draw_uniform, ring, replay, batch=config.batch_size, first_group=first_group))(keys)
+    return jax.vmap(partial(prioritised.chances, ring, batch=config.batch_size, first_group=first_group))(keys)
 
 
 def batch_of(ring: Ring, replay: Replay, priorities: Priorities | None, random: PyTree, hparams: HParams, beta: Array
              ) -> Batch:
-    """The samples of one gradient step. random: its part of `draws`."""
+    """The samples of one gradient step on this device, with weights that `gradient_step` still divides by the largest.
+    random: its part of `draws`."""
     if priorities is None:
         row, lane = random
         return Batch(sample(ring, replay, row, lane, hparams.gamma), None, None)
@@ -130,7 +131,7 @@ def moved_target(ctx: Q, objective: Objective, now: Moving, parameters: PyTree, 
         share = jnp.where(applied, objective.hparams.tau, 0.0)
         return jax.tree.map(lambda old, new: old + share * (new - old), now.target, parameters), now.since, applied
     count = config.gradient_steps(ctx.rollout)
-    since, every = now.since + ctx.rollout.num_envs * ctx.rollout.num_steps, config.target_every * count
+    since, every = now.since + ctx.steps_per_update, config.target_every * count
     crossed = since >= every
     return jax.tree.map(lambda old, new: jnp.where(crossed, new, old), now.target, parameters), since % every, crossed
 
@@ -138,10 +139,15 @@ def moved_target(ctx: Q, objective: Objective, now: Moving, parameters: PyTree, 
 def gradient_step(ctx: Q, ring: Ring, replay: Replay, objective: Objective, layout: Layout | Unchanged,
                   names: list[str], now: Moving, random: PyTree) -> tuple[Moving, Array]:
     """One gradient step -> (what it changed, its figures float32[F]). names: gets their names."""
-    hparams = objective.hparams
-    batch = batch_of(ring, replay, now.priorities, random, hparams, objective.beta)
-    total, terms, error, grads = gradient(ctx, objective, layout.tree(now.parameters), layout.tree(now.target), batch)
-    grads = layout.flat(grads)
+    hparams, reduce = objective.hparams, ctx.reduce
+    batch = reduce.alone(partial(batch_of, ring))(replay, now.priorities, random, hparams, objective.beta)
+    if batch.weight is not None:
+        batch = batch._replace(weight=batch.weight / reduce.max_of_parts(batch.weight.max()))
+    total, terms, error, grads = reduce.alone(partial(gradient, ctx))(objective, layout.tree(now.parameters),
+                                                                      layout.tree(now.target), batch)
+    found = reduce.alone(prioritised.found_priorities)(error, hparams.priority_alpha)
+    most = {} if now.priorities is None else {"highest": found.max()}
+    (total, terms, grads), most = reduce.joined((total, terms, layout.flat(grads)), most)
     norm = optax.tree.norm(grads)
     finite = jnp.isfinite(total) & jnp.isfinite(norm)
     # `where` instead of `lax.cond`: under vmap a cond selects between copies of its operands, the replay among them.
@@ -154,7 +160,7 @@ def gradient_step(ctx: Q, ring: Ring, replay: Replay, objective: Objective, layo
     priorities = now.priorities
     if priorities is not None:
         assert batch.drawn is not None
-        priorities = prioritised.learned(priorities, batch.drawn, error, hparams.priority_alpha, applied)
+        priorities = prioritised.learned(priorities, batch.drawn, found, most["highest"], applied)
     figures = {"td_loss": total, **terms, "grad_norm": norm, "finite": finite | ~objective.active, "applied": applied,
                "target_updates": copied}
     names[:] = figures

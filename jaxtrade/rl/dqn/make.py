@@ -6,6 +6,7 @@ from functools import partial
 
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
+from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.dqn.state import HParams, first_own
 from jaxtrade.rl.dqn.update import update
 from jaxtrade.rl.listening.fusion import Fusion
@@ -23,7 +24,8 @@ def init(ctx: Q, key: Array, params: PyTree) -> TrainState:
 
 
 def make_dqn(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-             stage: Stage | None = None, fusion: Fusion | None = None, platform: str | None = None) -> Algorithm:
+             stage: Stage | None = None, fusion: Fusion | None = None, reduce: Reduce = LOCAL,
+             platform: str | None = None) -> Algorithm:
     """Build DQN on `env` for a run of `total_updates` updates. Arguments and result as of `rl.ppo.make.make_ppo`, with
     the section `dqn` (`config.algorithm` is `dqn`).
 
@@ -35,7 +37,7 @@ def make_dqn(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
     except ValueError as error:
         raise ConfigError(str(error)) from None
     exact, ctx = q_contexts(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion,
-                            platform=platform)
+                            reduce=reduce, platform=platform)
     if ctx.first_carry is not None:
         raise ConfigError(f"network.kind={config.network.kind} has a memory, and a sample of DQN's replay is too short "
                           "to rebuild it: set algorithm=pqn, which learns from whole rollouts, or network.kind=mlp")

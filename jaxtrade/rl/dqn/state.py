@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.rl.parts import Kind, all_of
 from jaxtrade.rl.prioritised import Priorities, no_priorities
 from jaxtrade.rl.q.context import Q
 from jaxtrade.rl.q.state import QHParams
@@ -35,6 +36,14 @@ class Own(struct.PyTreeNode):
     replay: Replay
     priorities: Priorities | None
     since: Array
+
+    def kinds(self) -> Own:
+        """How these arrays divide between devices (`rl.parts`)."""
+        whole = all_of(self, Kind.WHOLE)
+        priorities = None if self.priorities is None else whole.priorities.replace(
+            trees=all_of(self.priorities.trees, Kind.LANES))
+        return whole.replace(replay=whole.replay.replace(rows=all_of(self.replay.rows, Kind.RING)),
+                             priorities=priorities)
 
 
 def ring(ctx: Q, refs: PyTree) -> Ring:

@@ -38,11 +38,12 @@ def remembered(of: Ring, state: TrainState, seen: Transition) -> TrainState:
     return state.replace(own=own.replace(replay=stored, priorities=priorities))
 
 
-def with_rewards(state: TrainState, seen: Transition) -> tuple[TrainState, Array]:
+def with_rewards(ctx: Q, state: TrainState, seen: Transition) -> tuple[TrainState, Array]:
     """(state with the statistics of a rollout's rewards, what the rewards of all samples are divided by float32[])."""
     if state.rewards is None:
         return state, jnp.float32(1.0)
-    scale, _, divisor = scaled(state.rewards, seen.reward, seen.terminated | seen.truncated, state.hparams.gamma)
+    scale, _, divisor = scaled(state.rewards, seen.reward, seen.terminated | seen.truncated, state.hparams.gamma,
+                               ctx.reduce)
     return state.replace(rewards=scale), divisor
 
 
@@ -56,17 +57,21 @@ def followed_errors(ctx: Q, state: TrainState, policy: Policy, params: PyTree, s
     def value(carry: PyTree, ref: PyTree) -> Array:
         return value_of(ctx, policy, carry, ref, params)
 
-    last = jax.vmap(value)(state.carry, state.ref)
-    following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
-    target = seen.reward / divisor + state.hparams.gamma * jnp.where(seen.terminated, 0.0, following)
-    return followed(ctx, state.errors, jnp.abs(target - seen.extras.q), seen, params)
+    def errors(carry: PyTree, ref: PyTree, seen: Transition) -> Array:
+        last = jax.vmap(value)(carry, ref)
+        following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
+        target = seen.reward / divisor + state.hparams.gamma * jnp.where(seen.terminated, 0.0, following)
+        return jnp.abs(target - seen.extras.q)
+
+    sizes = ctx.reduce.alone(errors)(state.carry, state.ref, seen)
+    return followed(ctx, state.errors, sizes, seen, params)
 
 
 def is_active(ctx: Q, update: Array) -> Array:
     """bool[]: whether `learning_starts` environment steps have been taken, the rollout of this update among them.
     Counted in updates, because int32 does not hold the steps of a long run."""
     config: DQNConfig = ctx.config
-    return (update + 1) >= -(-config.learning_starts // (ctx.rollout.num_envs * ctx.rollout.num_steps))
+    return (update + 1) >= -(-config.learning_starts // ctx.steps_per_update)
 
 
 def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
@@ -82,7 +87,7 @@ def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
              for name, values in history.items() if name not in ("finite", "applied", "target_updates")}
     return means | {
         "finite": (history["finite"] > 0).all(), "applied": applied.mean(), "gradient_steps": count,
-        "replay_ratio": count * config.batch_size / (ctx.rollout.num_envs * ctx.rollout.num_steps),
+        "replay_ratio": count * ctx.reduce.count(config.batch_size) / ctx.steps_per_update,
         "target_updates": history["target_updates"].sum(),
     }
 
@@ -93,19 +98,20 @@ def value_metrics(ctx: Q, seen: Transition, policy: Policy, parameters: PyTree, 
     q_error: largest difference of the Q that acted from the Q that learns, relative to 1 + |Q|. q_change: mean change
     by the update. q_max: largest |Q| of the rollout.
     """
-    ref, action, acted = jax.tree.map(lambda x: x[-1], (seen.ref, seen.action, seen.extras.q))
+    learnt = policy.replace(parameters=ctx.packed(parameters))
 
-    def values(policy: Policy) -> Array:
-        return of_action(values_of(ctx, policy, ref, params), action)
+    def compared(ref: PyTree, action: Array, acted: Array) -> tuple[Array, Array]:
+        before, after = (of_action(values_of(ctx, each, ref, params), action) for each in (policy, learnt))
+        return (jnp.abs(before - acted) / (1.0 + jnp.abs(acted))).max(), jnp.abs(after - before).mean()
 
-    before, after = values(policy), values(policy.replace(parameters=ctx.packed(parameters)))
-    return {"q_error": (jnp.abs(before - acted) / (1.0 + jnp.abs(acted))).max(),
-            "q_change": jnp.abs(after - before).mean(), "q_max": jnp.abs(seen.extras.value).max()}
+    error, change = ctx.reduce.alone(compared)(*jax.tree.map(lambda x: x[-1], (seen.ref, seen.action, seen.extras.q)))
+    error, most = ctx.reduce.max_of_parts((error, jnp.abs(seen.extras.value).max()))
+    return {"q_error": error, "q_change": ctx.reduce.mean_of_parts(change), "q_max": most}
 
 
-def replay_metrics(of: Ring, own: Own) -> dict[str, Array]:
+def replay_metrics(ctx: Q, own: Own) -> dict[str, Array]:
     """`replay_size`: transitions in the replay, float32[]."""
-    return {"replay_size": own.replay.filled.astype(jnp.float32) * of.num_envs}
+    return {"replay_size": own.replay.filled.astype(jnp.float32) * ctx.reduce.count(ctx.rollout.num_envs)}
 
 
 def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None = None
@@ -121,7 +127,7 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
 
     policy, of = ready(ctx, policy), ring(ctx, state.ref)
     collected, seen, tally = explore_rollout(ctx, state, policy, params, key_rollout)
-    collected, divisor = with_rewards(remembered(of, collected, seen), seen)
+    collected, divisor = with_rewards(ctx, remembered(of, collected, seen), seen)
     objective = Objective(policy, params, hparams, divisor, learning_rate, beta, is_active(ctx, state.update),
                           state.update)
     learnt, history = learn(ctx, of, collected, objective, key_learn)
@@ -129,7 +135,7 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
                          errors=followed_errors(ctx, collected, policy, params, seen, divisor))
     episodes, summary = tally_metrics(ctx, tally, seen, params)
     metrics: dict[str, Any] = episodes | step_metrics(ctx, history) | action_metrics(ctx, seen)
-    metrics |= value_metrics(ctx, seen, policy, new.params, params) | replay_metrics(of, new.own) | {
+    metrics |= value_metrics(ctx, seen, policy, new.params, params) | replay_metrics(ctx, new.own) | {
         "learning_rate": learning_rate,
         "epsilon": policy.epsilon,
         "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),

@@ -25,8 +25,11 @@ def visits(refs: ObservationRef, need: Array, view: AdviceView, reduce: Reduce =
             at which the policy is undecided count most.
     """
     # A source of -1 (no row) becomes the largest uint32. It lies outside the table, so `mode="drop"` drops it.
-    bar = view.source[refs.row[..., 0]].astype(jnp.uint32)
-    return reduce.sum_of_parts(jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(need, mode="drop"))
+    def added(row: Array, need: Array) -> Array:
+        bar = view.source[row].astype(jnp.uint32)
+        return jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(need, mode="drop")
+
+    return reduce.sum_of_parts(reduce.alone(added)(refs.row[..., 0], need))
 
 
 def figures(env: EnvConfig, seen: Transition, overridden: Array, trust: Trust, outcomes: Outcomes | PanelOutcomes,

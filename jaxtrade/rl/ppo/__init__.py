@@ -22,6 +22,6 @@ from jaxtrade.rl.algorithms import Head, Learner
 from jaxtrade.rl.ppo.make import make_ppo
 from jaxtrade.rl.ppo.network import first_policy
 
-LEARNER = Learner(make_ppo, first_policy, Head("policy_head"))
+LEARNER = Learner(make_ppo, first_policy, Head("policy_head"), divides=True)
 
 __all__ = ["LEARNER", "make_ppo"]

@@ -135,7 +135,7 @@ def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, rows:
 
 
 def gradient(ppo: PPO, objective: Objective, parameters: PyTree, rows: Rows, of: Array, advantage: Array) -> Gradient:
-    """Gradient over a minibatch, averaged over devices.
+    """Gradient over the rows of a minibatch on this device.
 
     Args:
         rows: of the rollout. of: int32[B], the rows of the minibatch. advantage: float32[B], their advantages, which
@@ -143,9 +143,5 @@ def gradient(ppo: PPO, objective: Objective, parameters: PyTree, rows: Rows, of:
     """
     blocks = block_count(len(of), gradient_rows(ppo), ppo.sequence)
     if blocks == 1:
-        loss, terms, grads = gradient_of_rows(ppo, objective, parameters, pick(ppo, rows, of, advantage))
-    else:
-        loss, terms, grads = gradient_in_blocks(ppo, objective, parameters, rows, of, advantage, blocks)
-    worst = ppo.reduce.max_of_parts(terms["ratio_error"])
-    loss, terms, grads = ppo.reduce.mean_of_parts((loss, terms, grads))
-    return loss, terms | {"ratio_error": worst}, grads
+        return gradient_of_rows(ppo, objective, parameters, pick(ppo, rows, of, advantage))
+    return gradient_in_blocks(ppo, objective, parameters, rows, of, advantage, blocks)

@@ -43,14 +43,18 @@ def collect(ppo: PPO, state: TrainState, policy: Policy, params: PyTree,
     def value(carry: PyTree, ref: PyTree) -> Array:
         return value_of(ppo, policy, carry, ref, params)
 
+    def advantages(reward: Array, carry: PyTree, ref: PyTree, seen: Transition) -> tuple[Array, Array]:
+        values = seen.extras.value
+        # The carry is not reset here. Where an episode has just ended, `gae` does not read the value of `ref`.
+        following = next_values(values, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)
+        advantage = gae(reward, values, following, seen.terminated, seen.truncated, state.hparams.gamma,
+                        state.hparams.gae_lambda)
+        return advantage, advantage + values
+
     after, seen, tally = roll_out(ppo, explore, state, params, key)
-    values = seen.extras.value
-    # The carry is not reset here. Where an episode has just ended, `gae` does not read the value of `ref`.
-    following = next_values(values, jax.vmap(value)(after.carry, after.ref), final_values(value, seen), seen.truncated)
     after, reward = scaled_rewards(ppo, after, seen)
-    advantage = gae(reward, values, following, seen.terminated, seen.truncated, state.hparams.gamma,
-                    state.hparams.gae_lambda)
-    terms = jax.vmap(jax.vmap(partial(advice_terms, ppo, policy)))(seen.ref)
-    batch = Batch(state.carry, seen.ref, seen.first, terms, seen.action, seen.extras.log_prob, values, advantage,
-                  advantage + values)
+    advantage, target = ppo.reduce.alone(advantages)(reward, after.carry, after.ref, seen)
+    terms = ppo.reduce.alone(jax.vmap(jax.vmap(partial(advice_terms, ppo, policy))))(seen.ref)
+    batch = Batch(state.carry, seen.ref, seen.first, terms, seen.action, seen.extras.log_prob, seen.extras.value,
+                  advantage, target)
     return after, seen, batch, tally

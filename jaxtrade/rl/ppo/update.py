@@ -29,6 +29,8 @@ from jaxtrade.rl.symbols import followed
 from jaxtrade.rl.train_state import TrainState, staged
 from jaxtrade.types import Array, PyTree
 
+WORST = ("ratio_error",)  # the diagnostic of the first gradient step whose largest value counts
+
 
 def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: Array, learning_rate: Array,
           fraction: Array) -> tuple[TrainState, dict[str, Array]]:
@@ -48,10 +50,10 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
     rows = rows_of(batch)
     rates = learning_rates(ppo, state.params, learning_rate, fraction, hparams.adapter_freeze)
     return epochs.learn(ppo, state, lambda parameters, *now: gradient(ppo, objective, parameters, rows, *now),
-                        prepared, key, rates, stops)
+                        prepared, key, rates, stops, largest=WORST)
 
 
-step_metrics = partial(epochs.step_metrics, first=("ratio_error",))
+step_metrics = partial(epochs.step_metrics, first=WORST)
 
 
 def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | None = None

@@ -13,6 +13,6 @@ from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.pqn.make import make_pqn
 from jaxtrade.rl.q.context import HEAD, first_policy
 
-LEARNER = Learner(make_pqn, first_policy, HEAD)
+LEARNER = Learner(make_pqn, first_policy, HEAD, divides=True)
 
 __all__ = ["LEARNER", "make_pqn"]

@@ -44,9 +44,7 @@ def td_loss(parameters: PyTree, ctx: Q, policy: Policy, params: PyTree, batch: B
 
 def gradient(ctx: Q, policy: Policy, params: PyTree, rows: Rows, parameters: PyTree, of: Array
              ) -> tuple[Array, dict[str, Array], PyTree]:
-    """Loss, diagnostics and gradient over the rows `of` int32[B] of a rollout, averaged over devices."""
+    """Loss, diagnostics and gradient over the rows `of` int32[B] of a rollout on this device."""
     (loss, terms), grads = jax.value_and_grad(td_loss, has_aux=True)(parameters, ctx, policy, params,
                                                                      pick(ctx, rows, of))
-    worst = ctx.reduce.max_of_parts(terms["q_error"])
-    loss, terms, grads = ctx.reduce.mean_of_parts((loss, terms, grads))
-    return loss, terms | {"q_error": worst}, grads
+    return loss, terms, grads

@@ -29,6 +29,8 @@ from jaxtrade.rl.symbols import followed
 from jaxtrade.rl.train_state import TrainState, staged
 from jaxtrade.types import Array, PyTree, Transition
 
+WORST = ("q_error",)  # the diagnostic of the first gradient step whose largest value counts
+
 
 class HParams(QHParams, struct.PyTreeNode):
     """The tunable floats of PQN; meanings as in `PQNConfig`."""
@@ -44,12 +46,15 @@ def collect(ctx: Q, state: TrainState, policy: Policy, params: PyTree, key: Arra
     def value(carry: PyTree, ref: PyTree) -> Array:
         return value_of(ctx, policy, carry, ref, params)
 
+    def targets(reward: Array, carry: PyTree, ref: PyTree, seen: Transition) -> Array:
+        # The carry is not reset here. Where an episode has just ended, `q_lambda` does not read the value of `ref`.
+        last = jax.vmap(value)(carry, ref)
+        following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
+        return q_lambda(reward, following, seen.terminated, seen.truncated, state.hparams.gamma, state.hparams.q_lambda)
+
     after, seen, tally = explore_rollout(ctx, state, policy, params, key)
-    # The carry is not reset here. Where an episode has just ended, `q_lambda` does not read the value of `ref`.
-    last = jax.vmap(value)(after.carry, after.ref)
-    following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
     after, reward = scaled_rewards(ctx, after, seen)
-    target = q_lambda(reward, following, seen.terminated, seen.truncated, state.hparams.gamma, state.hparams.q_lambda)
+    target = ctx.reduce.alone(targets)(reward, after.carry, after.ref, seen)
     return after, seen, Batch(state.carry, seen.ref, seen.first, seen.action, seen.extras.q, target), tally
 
 
@@ -66,11 +71,11 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
     policy = ready(ctx, policy)
     collected, seen, batch, tally = collect(ctx, state, policy, params, key_rollout)
     learnt, history = epochs.learn(ctx, collected, partial(gradient, ctx, policy, params, rows_of(batch)),
-                                   lambda picked: (picked,), key_epochs, learning_rate)
+                                   lambda picked: (picked,), key_epochs, learning_rate, largest=WORST)
     new = learnt.replace(normaliser=new_statistics(ctx, state.normaliser, seen.ref, params), update=state.update + 1,
                          errors=followed(ctx, state.errors, jnp.abs(batch.target - batch.q), seen, params))
     episodes, summary = tally_metrics(ctx, tally, seen, params)
-    metrics = episodes | epochs.step_metrics(history, first=("q_error",)) | action_metrics(ctx, seen) | {
+    metrics = episodes | epochs.step_metrics(history, first=WORST) | action_metrics(ctx, seen) | {
         "explained_variance": explained_variance(batch.q, batch.target, ctx.reduce),
         "q_max": ctx.reduce.max_of_parts(jnp.abs(seen.extras.value).max()),
         "learning_rate": learning_rate,

@@ -1,0 +1,232 @@
+"""A run on several devices: the chunk's program, divided by agents and by environments.
+
+The devices form a mesh of two axes. Agents of a population are divided over the first one, without communication. The
+environments of each agent are divided over the second one: a device computes a rollout of its own environments, and
+the devices add their gradients once for each minibatch (`networks.reductions`). Parameters are the same on all devices.
+
+Everything inside `Spread.around` is the program of one device: `jax.shard_map` goes around a whole chunk of updates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl.parts import Kind, all_of, kinds_of
+from jaxtrade.rl.train_state import TrainState
+from jaxtrade.training.population import Stack
+from jaxtrade.types import Algorithm, PyTree
+
+AGENTS, ENVS = "agent_devices", "env_devices"  # axes of the mesh
+PARTS = "parts"  # mapped axis of the groups on one device, for strict sums
+
+
+class Layout(NamedTuple):
+    """agents, envs: devices along both axes of the mesh. groups: parts of an agent's environments for strict sums, over
+    all devices; 0: as many as devices, and sums as the devices compute them."""
+
+    agents: int
+    envs: int
+    groups: int = 0
+
+    @property
+    def parts(self) -> int:
+        """Parts of an agent's environments, over all devices."""
+        return self.groups or self.envs
+
+    @property
+    def reduce(self) -> Reduce:
+        """How a learner adds up figures over its parts."""
+        if self.groups:
+            return Reduce(ENVS, PARTS)
+        return LOCAL if self.envs == 1 else Reduce(ENVS)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a run needs no mesh: one device, and plain sums."""
+        return self == Layout(1, 1)
+
+
+def layout_of(devices: int, agents: int, groups: int, strict: bool) -> Layout:
+    """Divide agents over the devices as far as they go, and the environments of each agent over the rest.
+
+    groups: of the environments of an agent. Raises ConfigError if they cannot be shared evenly.
+    """
+    along = math.gcd(devices, agents)
+    envs = devices // along
+    if groups % envs:
+        fits = [n for n in range(1, devices) if groups % (n // math.gcd(n, agents)) == 0]
+        raise ConfigError(
+            f"parallel.devices={devices}: {envs} devices would share the environments of an agent, and these form "
+            f"{groups} groups (rollout.num_shards); use {' or '.join(map(str, fits[-2:]))} devices, or set "
+            f"rollout.num_shards to a multiple of {envs} that divides rollout.num_envs")
+    return Layout(along, envs, groups if strict else 0)
+
+
+def mesh_of(layout: Layout, devices: Any = None) -> Mesh:
+    """The mesh of a layout. devices: default: the first ones of all processes.
+
+    Raises ConfigError if there are too few.
+    """
+    found, needed = jax.devices() if devices is None else devices, layout.agents * layout.envs
+    if len(found) < needed:
+        raise ConfigError(f"parallel.devices={needed}: JAX sees {len(found)} ({found[0].platform}); use at most so "
+                          "many, or start more processes (docs/distributed.md)")
+    chosen = np.array(found[:needed]).reshape(layout.agents, layout.envs)
+    return Mesh(chosen, (AGENTS, ENVS), axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A run on the devices of a mesh.
+
+    layout, mesh: as of `mesh_of`. part: the learner of one part, made with `layout.reduce`. stack: all agents of the
+    run. num_envs: environments of an agent, over all devices.
+    """
+
+    layout: Layout
+    mesh: Mesh
+    part: Algorithm
+    stack: Stack
+    num_envs: int
+
+    @property
+    def local(self) -> Stack:
+        """The agents on one device."""
+        if self.layout.agents == 1:
+            return self.stack
+        return Stack((self.stack.count // self.layout.agents,), self.stack.axes)
+
+    # --- how the arrays of a state lie -------------------------------------------------------------------------------
+
+    def kinds(self, state: PyTree) -> PyTree:
+        """The `Kind` of every array. state: of all agents, arrays or shapes."""
+        return kinds_of(state) if isinstance(state, TrainState) else all_of(state, Kind.WHOLE)
+
+    def specs(self, state: PyTree) -> PyTree:
+        """The `PartitionSpec` of every array of a state in the form of `divided`."""
+        lead = (AGENTS,) * len(self.stack.shape)
+
+        def spec(kind: Kind) -> PartitionSpec:
+            rest = {Kind.WHOLE: (), Kind.LANES: (ENVS,), Kind.RING: (None, ENVS)}[kind]
+            return PartitionSpec(*lead, *rest)
+
+        found = jax.tree.map(spec, self.kinds(state))
+        if getattr(state, "advice", None) is None:
+            return found
+        return found.replace(advice=jax.tree.map(lambda _: PartitionSpec(), state.advice))  # all agents share it
+
+    def shardings(self, state: PyTree) -> PyTree:
+        """The `NamedSharding` of every array of a state in the form of `divided`."""
+        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs(state))
+
+    def divided(self, state: PyTree) -> PyTree:
+        """The form in which a state lies on devices: a ring is [L, N, ...] instead of [L N, ...], so that one axis
+        holds the environments."""
+        return self._reshaped(state, lambda x, lead: x.reshape(*x.shape[:lead], -1, self.num_envs, *x.shape[lead + 1:]))
+
+    def joined(self, state: PyTree) -> PyTree:
+        """The inverse of `divided`: the form of a run on one device, which checkpoints have."""
+        return self._reshaped(state, lambda x, lead: x.reshape(*x.shape[:lead], -1, *x.shape[lead + 2:]))
+
+    def _reshaped(self, state: PyTree, change: Callable[[Any, int], Any]) -> PyTree:
+        lead = len(self.stack.shape)
+        return jax.tree.map(lambda kind, x: change(x, lead) if kind == Kind.RING else x, self.kinds(state), state)
+
+    # --- the program of one device -----------------------------------------------------------------------------------
+
+    def around(self, run: Callable[..., Any], state: PyTree, params: PyTree) -> Callable[..., Any]:
+        """The program over all devices: (state, params, *rest) -> (state, *further results).
+
+        run: of one part and the agents of one device. state, params: arrays, or their shapes. The arguments `rest`, and
+        news among the results, are the same on all devices; metrics, the second result, have the agents on their
+        second axis.
+        """
+        specs, given = self.specs(state), self.params_specs(params)
+        agents = PartitionSpec(None, *(AGENTS,) * len(self.stack.shape))
+
+        def program(state: PyTree, params: PyTree, rest: PyTree) -> Any:
+            return jax.shard_map(self._on_device(run, state), mesh=self.mesh, in_specs=(specs, given, PartitionSpec()),
+                                 out_specs=(specs, agents, PartitionSpec()), check_vma=False)(state, params, rest)
+
+        return program
+
+    def params_specs(self, params: PyTree) -> PyTree:
+        """The `PartitionSpec` of the environment's parameters: those that differ between agents lie with them."""
+        axes = self.stack.params_axes(params)
+        return jax.tree.map(lambda axis, _: PartitionSpec() if axis is None else PartitionSpec(AGENTS), axes, params,
+                            is_leaf=lambda x: x is None)
+
+    def begun(self, keys: PyTree, params: PyTree, like: PyTree) -> Callable[..., Any]:
+        """The program of `init` over all devices: (keys, params) -> state. like: shapes of the whole state."""
+        specs = self.specs(like)
+        given = PartitionSpec(AGENTS) if keys.shape else PartitionSpec()
+
+        def on_device(keys: PyTree, params: PyTree) -> PyTree:
+            init = self.local.wrap(self.part).init
+            if self.layout.groups:
+                init = jax.vmap(init, (None, None), self._axes(like), axis_name=PARTS,
+                                axis_size=self.layout.groups // self.layout.envs)
+            return self._outside(init(keys, params), like)
+
+        return jax.shard_map(on_device, mesh=self.mesh, in_specs=(given, self.params_specs(params)), out_specs=specs,
+                             check_vma=False)
+
+    def _on_device(self, run: Callable[..., Any], like: PyTree) -> Callable[..., Any]:
+        if self.layout.groups:
+            axes = self._axes(like)
+            run = jax.vmap(run, (axes, None, None), (axes, None, None), axis_name=PARTS)
+
+        def on_device(state: PyTree, params: PyTree, rest: PyTree) -> Any:
+            state, *results = run(self._inside(state, like), params, rest)
+            return self._outside(state, like), *results
+
+        return on_device
+
+    def _axes(self, like: PyTree) -> PyTree:
+        """The axis of the parts in every array on one device; None where all parts have it."""
+        lead = len(self.stack.shape)
+        return jax.tree.map(lambda kind: None if kind == Kind.WHOLE else lead, self.kinds(like))
+
+    def _inside(self, state: PyTree, like: PyTree) -> PyTree:
+        """The arrays of a device as the program of a part takes them: an axis of parts in front, a ring as rows."""
+        lead, parts = len(self.stack.shape), self.layout.groups // self.layout.envs
+
+        def change(kind: Kind, x: Any) -> Any:
+            if kind == Kind.WHOLE:
+                return x
+            before, ring = x.shape[:lead], kind == Kind.RING
+            if not parts:
+                return x.reshape(*before, -1, *x.shape[lead + 2:]) if ring else x
+            if not ring:
+                return x.reshape(*before, parts, -1, *x.shape[lead + 1:])
+            x = x.reshape(*before, x.shape[lead], parts, -1, *x.shape[lead + 2:]).swapaxes(lead, lead + 1)
+            return x.reshape(*before, parts, -1, *x.shape[lead + 3:])
+
+        return jax.tree.map(change, self.kinds(like), state)
+
+    def _outside(self, state: PyTree, like: PyTree) -> PyTree:
+        """The inverse of `_inside`."""
+        lead, parts = len(self.stack.shape), self.layout.groups // self.layout.envs
+        envs = self.num_envs // self.layout.parts
+
+        def change(kind: Kind, x: Any) -> Any:
+            if kind == Kind.WHOLE:
+                return x
+            before, ring = x.shape[:lead], kind == Kind.RING
+            if not parts:
+                return x.reshape(*before, -1, envs, *x.shape[lead + 1:]) if ring else x
+            if not ring:
+                return x.reshape(*before, -1, *x.shape[lead + 2:])
+            x = x.reshape(*before, parts, -1, envs, *x.shape[lead + 2:]).swapaxes(lead, lead + 1)
+            return x.reshape(*before, x.shape[lead], -1, *x.shape[lead + 3:])
+
+        return jax.tree.map(change, self.kinds(like), state)
