@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
-from jax.custom_batching import sequential_vmap
+from jax.custom_batching import custom_vmap
 from jax.flatten_util import ravel_pytree
 
 from jaxtrade.types import Array, PyTree
@@ -55,7 +56,7 @@ class Reduce:
     def alone(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, which reduces over no other part. With strict sums every part computes it by the same program:
         one after the other, not side by side, because a compiler adds up larger arrays in another order."""
-        return _one_by_one(function) if self.strict else function
+        return _one_by_one(function, self.axis) if self.strict else function
 
     def sum(self, x: Array, axes: Axes = None, dtype: Any = None) -> Array:
         """Sum over `axes` (default: all) and over the parts."""
@@ -166,16 +167,47 @@ def _tree_sum(x: Array) -> Array:
     return x[0]
 
 
-def _one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, computed one after the other where it is mapped. It may close over mapped arrays."""
+def _one_by_one(function: Callable[..., Any], axis: str | None) -> Callable[..., Any]:
+    """`function`, computed one after the other where it is mapped. It may close over mapped arrays. axis: of devices.
+    """
 
     def called(*args: Any) -> Any:
         closed, result = jax.make_jaxpr(function, return_shape=True)(*args)
-        run = sequential_vmap(lambda consts, args: jax.core.eval_jaxpr(closed.jaxpr, consts, *args))
-        leaves = jax.lax.optimization_barrier(run(closed.consts, jax.tree.leaves(args)))
-        return jax.tree.unflatten(jax.tree.structure(result), leaves)
+
+        @custom_vmap
+        def run(*arrays: Array) -> list[Array]:
+            return jax.core.eval_jaxpr(closed.jaxpr, arrays[:len(closed.consts)], *arrays[len(closed.consts):])
+
+        run.def_vmap(partial(_mapped, run, axis))
+        return jax.tree.unflatten(jax.tree.structure(result), run(*closed.consts, *jax.tree.leaves(args)))
 
     return called
+
+
+def _mapped(run: Callable[..., list[Array]], axis: str | None, axis_size: int, is_mapped: Sequence[bool],
+            *arrays: Array) -> tuple[list[Array], list[bool]]:
+    """The rule of `custom_vmap` for a function that is computed in a loop over the mapped axis.
+
+    A compiler dissolves a loop of one round, and joins its operations with those around it: one part on a device would
+    have other bits than several. Two things keep the loop. The number of rounds comes from the number of the device, of
+    which the compiler does not know that it is at least 0. And what a single round reads seems to depend on the round.
+    """
+    device = 0 if axis is None else jax.lax.axis_index(axis)
+    rounds = axis_size + jnp.minimum(device, 0)
+
+    def taken(x: Array, i: Array) -> Array:
+        if axis_size == 1:
+            return jnp.where(i < rounds, x[0], jnp.zeros_like(x[0]))
+        return jax.lax.dynamic_index_in_dim(x, i, keepdims=False)
+
+    def at(i: Array) -> list[Array]:
+        return run(*(taken(x, i) if mapped else x for x, mapped in zip(arrays, is_mapped, strict=True)))
+
+    def step(i: Array, results: list[Array]) -> list[Array]:
+        return [jax.lax.dynamic_update_index_in_dim(whole, x, i, 0) for whole, x in zip(results, at(i), strict=True)]
+
+    results = [jnp.zeros((axis_size, *like.shape), like.dtype) for like in jax.eval_shape(at, jnp.int32(0))]
+    return jax.lax.fori_loop(0, rounds, step, results), [True] * len(results)
 
 
 LOCAL = Reduce()

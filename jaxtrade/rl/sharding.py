@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.parts import Kind, all_of, kinds_of
 from jaxtrade.rl.train_state import TrainState
+from jaxtrade.storage.hosted import hosted, placed
 from jaxtrade.training.population import Stack
 from jaxtrade.types import Algorithm, PyTree
 
@@ -112,7 +114,8 @@ class Spread:
         return kinds_of(state) if isinstance(state, TrainState) else all_of(state, Kind.WHOLE)
 
     def specs(self, state: PyTree) -> PyTree:
-        """The `PartitionSpec` of every array of a state in the form of `divided`."""
+        """The `PartitionSpec` of every array of a state as it lies on the devices: a ring is [L, N, ...] there instead
+        of [L N, ...], so that one axis holds the environments."""
         lead = (AGENTS,) * len(self.stack.shape)
 
         def spec(kind: Kind) -> PartitionSpec:
@@ -125,60 +128,78 @@ class Spread:
         return found.replace(advice=jax.tree.map(lambda _: PartitionSpec(), state.advice))  # all agents share it
 
     def shardings(self, state: PyTree) -> PyTree:
-        """The `NamedSharding` of every array of a state in the form of `divided`."""
-        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs(state))
-
-    def divided(self, state: PyTree) -> PyTree:
-        """The form in which a state lies on devices: a ring is [L, N, ...] instead of [L N, ...], so that one axis
-        holds the environments."""
-        return self._reshaped(state, lambda x, lead: x.reshape(*x.shape[:lead], -1, self.num_envs, *x.shape[lead + 1:]))
-
-    def joined(self, state: PyTree) -> PyTree:
-        """The inverse of `divided`: the form of a run on one device, which checkpoints have."""
-        return self._reshaped(state, lambda x, lead: x.reshape(*x.shape[:lead], -1, *x.shape[lead + 2:]))
-
-    def _reshaped(self, state: PyTree, change: Callable[[Any, int], Any]) -> PyTree:
-        lead = len(self.stack.shape)
-        return jax.tree.map(lambda kind, x: change(x, lead) if kind == Kind.RING else x, self.kinds(state), state)
+        """The `NamedSharding` of every array of a state as of `specs`."""
+        return self._named(self.specs(state))
 
     # --- the program of one device -----------------------------------------------------------------------------------
 
-    def around(self, run: Callable[..., Any], state: PyTree, params: PyTree) -> Callable[..., Any]:
-        """The program over all devices: (state, params, *rest) -> (state, *further results).
-
-        run: of one part and the agents of one device. state, params: arrays, or their shapes. The arguments `rest`, and
-        news among the results, are the same on all devices; metrics, the second result, have the agents on their
-        second axis.
-        """
+    def program(self, run: Callable[..., Any], state: PyTree, params: PyTree) -> Any:
+        """`Place.program`: `run` is of one part and the agents of one device. The inputs and news are the same on all
+        devices; metrics [updates, agents, ...] lie with their agents."""
         specs, given = self.specs(state), self.params_specs(params)
         agents = PartitionSpec(None, *(AGENTS,) * len(self.stack.shape))
+        shared = jax.shard_map(self._on_device(run, state), mesh=self.mesh, in_specs=(specs, given, PartitionSpec()),
+                               out_specs=(specs, agents, PartitionSpec()), check_vma=False)
 
-        def program(state: PyTree, params: PyTree, rest: PyTree) -> Any:
-            return jax.shard_map(self._on_device(run, state), mesh=self.mesh, in_specs=(specs, given, PartitionSpec()),
-                                 out_specs=(specs, agents, PartitionSpec()), check_vma=False)(state, params, rest)
+        def program(state: PyTree, params: PyTree, inputs: PyTree = None) -> Any:
+            return shared(state, params, inputs)
 
-        return program
+        everywhere = NamedSharding(self.mesh, PartitionSpec())
+        return jax.jit(program, donate_argnums=0, in_shardings=(
+            self.shardings(state), self._named(given), everywhere))
 
     def params_specs(self, params: PyTree) -> PyTree:
         """The `PartitionSpec` of the environment's parameters: those that differ between agents lie with them."""
-        axes = self.stack.params_axes(params)
-        return jax.tree.map(lambda axis, _: PartitionSpec() if axis is None else PartitionSpec(AGENTS), axes, params,
-                            is_leaf=lambda x: x is None)
+        axes = None if self.stack.axes is None else self.stack.axes[0].params
 
-    def begun(self, keys: PyTree, params: PyTree, like: PyTree) -> Callable[..., Any]:
-        """The program of `init` over all devices: (keys, params) -> state. like: shapes of the whole state."""
-        specs = self.specs(like)
+        def spec(axis: int | None, below: PyTree) -> PyTree:
+            return jax.tree.map(lambda _: PartitionSpec() if axis is None else PartitionSpec(AGENTS), below)
+
+        return jax.tree.map(spec, axes, params, is_leaf=lambda x: x is None)
+
+    def _named(self, specs: PyTree) -> PyTree:
+        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), specs,
+                            is_leaf=lambda x: isinstance(x, PartitionSpec))
+
+    def _begun(self, whole: Algorithm, keys: PyTree, params: PyTree) -> PyTree:
+        """The first state: each device makes its own environments. whole: the learner of all environments."""
+        like = jax.eval_shape(self.stack.wrap(whole).init, keys, params)
+        init = self.local.wrap(self.part).init
+        if self.layout.groups:
+            init = jax.vmap(init, (None, None), self._axes(like), axis_name=PARTS,
+                            axis_size=self.layout.groups // self.layout.envs)
         given = PartitionSpec(AGENTS) if keys.shape else PartitionSpec()
+        return jax.shard_map(lambda keys, params: self._outside(init(keys, params), like), mesh=self.mesh,
+                             in_specs=(given, self.params_specs(params)), out_specs=self.specs(like),
+                             check_vma=False)(keys, params)
 
-        def on_device(keys: PyTree, params: PyTree) -> PyTree:
-            init = self.local.wrap(self.part).init
-            if self.layout.groups:
-                init = jax.vmap(init, (None, None), self._axes(like), axis_name=PARTS,
-                                axis_size=self.layout.groups // self.layout.envs)
-            return self._outside(init(keys, params), like)
+    # --- `training.placing.Place` ------------------------------------------------------------------------------------
 
-        return jax.shard_map(on_device, mesh=self.mesh, in_specs=(given, self.params_specs(params)), out_specs=specs,
-                             check_vma=False)
+    many = True
+
+    def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
+        """`Place.wrap`. The facts about the learner are those of `algorithm`, which has all environments."""
+        assert stack == self.stack, f"made for {self.stack}, used for {stack}"
+        return stack.wrap(algorithm)._replace(init=partial(self._begun, algorithm),
+                                              update=self.local.wrap(self.part).update)
+
+    def put(self, state: PyTree) -> PyTree:
+        return self.settled(self._reshaped(state, lambda x, lead: x.reshape(
+            *x.shape[:lead], -1, self.num_envs, *x.shape[lead + 1:])))
+
+    def settled(self, state: PyTree) -> PyTree:
+        return placed(state, self.shardings(state))
+
+    def joined(self, state: PyTree) -> PyTree:
+        return self._reshaped(hosted(state), lambda x, lead: x.reshape(*x.shape[:lead], -1, *x.shape[lead + 2:]))
+
+    def _reshaped(self, state: PyTree, change: Callable[[Any, int], Any]) -> PyTree:
+        """A state with its rings in another form."""
+        lead = len(self.stack.shape)
+        return jax.tree.map(lambda kind, x: change(x, lead) if kind == Kind.RING else x, self.kinds(state), state)
+
+    def put_params(self, params: PyTree) -> PyTree:
+        return placed(params, self._named(self.params_specs(params)))
 
     def _on_device(self, run: Callable[..., Any], like: PyTree) -> Callable[..., Any]:
         if self.layout.groups:

@@ -10,8 +10,10 @@ import jax
 import numpy as np
 
 from jaxtrade.storage.compiling import Pending, Programs
+from jaxtrade.storage.hosted import hosted
 from jaxtrade.storage.sizes import program_bytes
 from jaxtrade.training.hooks import Exchange
+from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.types import Algorithm, Array, PyTree
 
 
@@ -36,11 +38,15 @@ def _count_compilations() -> _Compilations:
     return _COMPILATIONS
 
 
-def chunk_program(algorithm: Algorithm, updates: int, exchange: Exchange | None = None) -> Any:
+def chunk_program(algorithm: Algorithm, updates: int, exchange: Exchange | None = None,
+                  place: Place = ONE_DEVICE, state: PyTree = None, params: PyTree = None) -> Any:
     """The jitted function (state, params, inputs) -> (state, metrics [updates, ...], news) of `updates` updates.
 
     The function donates the state: its arrays are invalid after the call. inputs: [updates, ...], or None if the
     algorithm takes no inputs. news: result of `exchange.close_chunk`, or None.
+
+    place: the devices; with several, `algorithm` is from its `wrap`, and `state` and `params` are given, or shapes of
+    them.
     """
 
     def run(state: PyTree, params: PyTree, inputs: PyTree = None) -> tuple[PyTree, dict[str, Array], PyTree]:
@@ -49,7 +55,7 @@ def chunk_program(algorithm: Algorithm, updates: int, exchange: Exchange | None 
         state, news = exchange.close_chunk(state) if exchange else (state, None)
         return state, metrics, news
 
-    return jax.jit(run, donate_argnums=0)
+    return place.program(run, state, params)
 
 
 class Chunk:
@@ -93,15 +99,16 @@ class Chunk:
         program, counted = self._pending.wait(), _count_compilations()
         before = counted.count
         state, metrics, news = program(state, params, inputs)
-        state, (measured, news) = jax.block_until_ready(state), jax.device_get((metrics, news))
+        state, (measured, news) = jax.block_until_ready(state), hosted((metrics, news))
         self.recompiles += 0 if self.eager else counted.count - before  # without jit, each operation is compiled
         return state, measured, news
 
 
 def compile_chunk(programs: Programs, algorithm: Algorithm, updates: int, state: PyTree, params: PyTree,
-                  inputs: PyTree = None, exchange: Exchange | None = None) -> Chunk:
+                  inputs: PyTree = None, exchange: Exchange | None = None, place: Place = ONE_DEVICE) -> Chunk:
     """Begin to compile the program that `training.loop.train` runs, for arguments with these shapes and dtypes."""
-    keep = exchange is None or not exchange.inside  # a program that calls the host cannot be kept
+    # A program that calls the host, or is divided over devices, cannot be kept.
+    keep = (exchange is None or not exchange.inside) and not place.many
     name = f"train chunk of {updates} updates" + ("" if exchange is None else " with advice")
-    program = chunk_program(algorithm, updates, exchange)
+    program = chunk_program(algorithm, updates, exchange, place, state, params)
     return Chunk(programs.begin(name, program, (state, params, inputs), keep=keep))

@@ -22,6 +22,7 @@ from jaxtrade.training import divergence
 from jaxtrade.training.chunk import Chunk, compile_chunk
 from jaxtrade.training.health import population_health
 from jaxtrade.training.hooks import Exchange, Hook, Memories, changed, memories, recall
+from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.training.population import Stack
 from jaxtrade.training.run_io import RunIO
 from jaxtrade.training.signals import catch_signals
@@ -85,7 +86,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
           metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = (),
           num_seeds: int | Stack | None = None, max_rollbacks: int | None = 0,
           exchange: Exchange | None = None, programs: Programs | None = None,
-          ahead: Callable[[PyTree], object] | None = None) -> TrainResult:
+          ahead: Callable[[PyTree], object] | None = None, place: Place = ONE_DEVICE) -> TrainResult:
     """Train until `state.total_updates`, the length for which the algorithm was built (see `plan_run`).
 
     Args:
@@ -112,6 +113,8 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         exchange: exchange of data with the host in each update. A stateful exchange must be among `hooks` too.
         programs: where `init` and the chunk are compiled, side by side, and perhaps kept. Default: compiled here.
         ahead: called once with the shapes of the state while the chunk is compiled, to begin further programs.
+        place: the devices. `state`, checkpoints and the result have the same form on any of them; hooks get the state
+            as it lies on the devices.
     Raises:
         ValueError: both or neither of `key` and `state` are given.
         DivergedError: a loss or gradient is not finite and no rollback is left. That state is not saved.
@@ -124,16 +127,17 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     if (key is None) == (state is None):
         raise ValueError("train needs either key (a new run) or state (to continue one)")
     stack = Stack.of(config.num_seeds if num_seeds is None else num_seeds)
-    stacked = stack.wrap(algorithm)
+    stacked, params = place.wrap(algorithm, stack), place.put_params(params)
     if exchange is not None:
         stacked = exchange.wrap(stacked)
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
     with Programs() if programs is None else nullcontext(programs) as compiling:
         io.phase("compiling", "the training program", lambda: compiling.busy)
-        first = _first(compiling, stacked, params, key, state, stack, config, exchange)
+        first = _first(compiling, stacked, params, key, state, stack, config, exchange, place)
         stack.check(first.state)
-        run = _Run(stacked, params, first.state, config, stack, io, hooks, exchange, compiling, first.chunk, ahead)
+        run = _Run(stacked, params, first.state, config, stack, io, hooks, exchange, compiling, place, first.chunk,
+                   ahead)
         del first  # else a third copy of a large state (a replay) would stay in memory beside the run's two
         _loop(run, max_rollbacks)
     return run.result()
@@ -147,17 +151,17 @@ class _First(NamedTuple):
 
 
 def _first(programs: Programs, algorithm: Algorithm, params: PyTree, key: Array | None, state: LoopState | None,
-           stack: Stack, config: TrainConfig, exchange: Exchange | None) -> _First:
+           stack: Stack, config: TrainConfig, exchange: Exchange | None, place: Place) -> _First:
     """The first state. A new one is drawn from `key`, while the chunk is compiled for its shapes."""
     if state is not None:
-        return _First(state, None)
+        return _First(place.put(state), None)
     assert key is not None
     keys = stack.split_key(key)
     # With an exchange the first answers are constants of `init`, and the chunk's inputs are not known yet.
-    init = programs.begin("init", jax.jit(algorithm.init), (keys, params), keep=exchange is None)
+    init = programs.begin("init", jax.jit(algorithm.init), (keys, params), keep=exchange is None and not place.many)
     chunk = None
     if exchange is None:
-        chunk = compile_chunk(programs, algorithm, config.chunk_updates, init.result_like, params)
+        chunk = compile_chunk(programs, algorithm, config.chunk_updates, init.result_like, params, place=place)
     return _First(init.wait()(keys, params), chunk)
 
 
@@ -192,6 +196,7 @@ class _Run:
     hooks: Sequence[Hook]
     exchange: Exchange | None
     programs: Programs
+    place: Place = ONE_DEVICE
     chunk: Chunk | None = None
     ahead: Callable[[PyTree], object] | None = None
     history: list[Row] = field(default_factory=list)
@@ -234,7 +239,7 @@ class _Run:
         if self.chunk is None:
             self.ready = self._inputs()
             self.chunk = compile_chunk(self.programs, self.algorithm, self.updates, self.state, self.params,
-                                       self.ready, self.exchange)
+                                       self.ready, self.exchange, self.place)
         if self.ahead is not None:
             self.ahead(jax.eval_shape(lambda state: state, self.state))
         self.chunk.wait()
@@ -267,7 +272,8 @@ class _Run:
     def roll_back(self, message: str) -> None:
         """Go back to the rollback point, with other random numbers and the changes of `Algorithm.retry`."""
         self.retries += 1
-        self.state = copied(divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry))
+        again = divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry)
+        self.state = self.place.settled(copied(again))
         self.update = self.good.update
         self.history = [row for row in self.history if row["update"] <= self.update]
         recall(self.hooks, self.good.memories)
@@ -288,7 +294,7 @@ class _Run:
     def call_hooks(self) -> None:
         for hook in self.hooks:
             change = hook(self.state, self.update)
-            self.state = changed(self.state, change)
+            self.state = self.place.settled(changed(self.state, change))
             self.stopped |= change.stop
 
     def save(self, interrupted: bool, keep: bool) -> None:
@@ -296,7 +302,7 @@ class _Run:
         due = self.update // self.updates % self.config.checkpoint_every == 0
         if due or interrupted or not self.unfinished:
             saved = memories(self.hooks)
-            self.io.save(self.state, self.update, self.update * self.steps_per_update, saved)
+            self.io.save(self.place.joined(self.state), self.update, self.update * self.steps_per_update, saved)
             if keep:
                 self.good, self.retries = self._point(saved), 0
                 self.state = copied(self.state)
@@ -309,7 +315,8 @@ class _Run:
         health = {}
         if self.history:
             health = population_health(self.history, recompiles, self.stack, self.algorithm.health)
-        return TrainResult(self.state, self.history, health, self.update, self.update * self.steps_per_update, seconds,
+        return TrainResult(self.place.joined(self.state), self.history, health, self.update,
+                           self.update * self.steps_per_update, seconds,
                            self.speed, self.stopped, None if self.chunk is None else self.chunk.bytes)
 
 
