@@ -18,7 +18,7 @@ from jaxtrade.config import load_config
 from jaxtrade.runs import performance, rundir
 from jaxtrade.runs import train as training
 from jaxtrade.runs.evaluate import history
-from jaxtrade.runs.resuming import time_limit
+from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.hooks import Change
@@ -103,13 +103,14 @@ def test_a_resumed_run_takes_a_new_limit_and_no_other_key(override: str, said: s
     assert said in capsys.readouterr().err
     if "wall_clock=" not in override:
         with pytest.raises(jt.ConfigError, match=r"a resumed run keeps its configuration, except control\.wall_clock"):
-            time_limit(rundir.read_run(OLD)[0], [override])
+            resumed_config(rundir.read_run(OLD)[0], [override])
 
 
 def test_the_limit_of_a_resumed_run() -> None:
     config = load_config(None, ["control.wall_clock=5s"])
-    assert (time_limit(config, []), time_limit(config, ["control.wall_clock=2m"])) == (5.0, 120.0)
-    assert time_limit(config, ["control.wall_clock=null"]) is None
+    limits = [resumed_config(config, given).control.wall_clock for given in ([], ["control.wall_clock=2m"])]
+    assert limits == [5.0, 120.0]
+    assert resumed_config(config, ["control.wall_clock=null"]).control.wall_clock is None
 
 
 def test_a_set_of_symbols_has_a_folder_of_a_safe_name() -> None:

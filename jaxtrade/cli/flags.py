@@ -1,5 +1,5 @@
-"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, --algorithm, and --name for the
-run's folder.
+"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, --algorithm, --devices, and --name
+for the run's folder.
 
 Each but the last is short for one key. Later sources override earlier ones: the file, `--test`, the flags, then
 `--set`. Imports no heavy library at load time.
@@ -30,8 +30,9 @@ class KeyFlag(NamedTuple):
 SEED, TIMESTEPS = KeyFlag("seed", "seed"), KeyFlag("timesteps", "train.total_timesteps")
 ENVS, ACCOUNT = KeyFlag("envs", "rollout.num_envs"), KeyFlag("account", "account.preset")
 ALGORITHM = KeyFlag("algorithm", "algorithm")
-KEY_FLAGS = (SEED, TIMESTEPS, ENVS, ACCOUNT, ALGORITHM)
-NAMES = (*(each.flag for each in KEY_FLAGS), "name")  # attributes of the parsed arguments
+DEVICES = KeyFlag("devices", "parallel.devices")
+KEY_FLAGS = (SEED, TIMESTEPS, ENVS, ACCOUNT, ALGORITHM, DEVICES)
+NAMES = (*(each.flag for each in KEY_FLAGS if each is not DEVICES), "name")  # attributes of the parsed arguments
 
 
 def count(text: str) -> int:
@@ -55,6 +56,11 @@ def count(text: str) -> int:
 def count_or_auto(text: str) -> int | str:
     """A count, or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
     return text if text == "auto" else count(text)
+
+
+def count_or_all(text: str) -> int | str:
+    """A count, or `all`, for argparse. Raises ArgumentTypeError for any other text."""
+    return text if text == "all" else count(text)
 
 
 def whole(text: str) -> int:

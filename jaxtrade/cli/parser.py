@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu
-from jaxtrade.cli.flags import key_options
+from jaxtrade.cli.flags import count_or_all, key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
 from jaxtrade.cli.suggesting import Parser
@@ -48,6 +48,8 @@ def _add_train(commands: Any) -> None:
                        "seconds of compilation and of each phase, devices, bytes")
     train.add_argument("--perf-one", action="store_true", help="as --perf, and time one update with a single "
                        "environment too, to compare")
+    train.add_argument("--devices", type=count_or_all, metavar="N", help="devices to train on, or all that JAX sees; a "
+                       "CPU counts as N devices (key parallel.devices)")
     train.add_argument("--eager", action="store_true", help="compile nothing, which is very slow: to find a fault with "
                        "print or a debugger (key compute.eager); each update is a chunk of its own")
 

@@ -30,7 +30,7 @@ from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.resuming import FREE, changes_bits, time_limit
+from jaxtrade.runs.resuming import FREE, changes_bits, resumed_config
 
 if TYPE_CHECKING:
     from jaxtrade.curriculum.config import Curriculum
@@ -90,7 +90,9 @@ def _resume(args: argparse.Namespace) -> int:
     kept = [name for name in (*_KEPT, "onward", "eager") if name != "data" and (refused or name != "overrides")]
     refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration"
            f"{', except ' + ', '.join(FREE) if refused else ''}")
-    time_limit(rundir.read_run(Path(args.resume))[0], args.overrides)  # a value that is wrong is told before JAX loads
+    if args.devices is not None:
+        args.overrides = [*args.overrides, f"parallel.devices={args.devices}"]
+    resumed_config(rundir.read_run(Path(args.resume))[0], args.overrides)  # a wrong value is told before JAX loads
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         store = keep_programs(args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -19,3 +20,20 @@ class ParallelConfig(Section, frozen=True):
     reduce: Literal["psum", "strict"] = Field(
         default="psum", description="how figures over several devices are added: psum, as fast as the devices can, the "
         "same bits on the same devices; strict, by groups of environments, the same bits on any number of devices")
+
+
+def divided(devices: int, agents: int, groups: int) -> tuple[int, int]:
+    """(devices along the agents, devices along the environments of each agent): agents are divided over the devices as
+    far as they go, and the environments of each agent over the rest.
+
+    groups: of the environments of an agent. Raises ValueError if they cannot be shared evenly.
+    """
+    along = math.gcd(devices, agents)
+    envs = devices // along
+    if groups % envs:
+        fits = [n for n in range(1, devices) if groups % (n // math.gcd(n, agents)) == 0]
+        raise ValueError(
+            f"parallel.devices={devices}: {envs} devices would share the environments of an agent, and these form "
+            f"{groups} groups (rollout.num_shards): use {' or '.join(map(str, fits[-2:]))}, or set rollout.num_shards "
+            f"to a multiple of {envs} that divides rollout.num_envs")
+    return along, envs

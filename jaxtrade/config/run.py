@@ -39,7 +39,7 @@ from jaxtrade.config.market import (
     SplitConfig,
 )
 from jaxtrade.config.monitor import MonitorConfig
-from jaxtrade.config.parallel import ParallelConfig
+from jaxtrade.config.parallel import ParallelConfig, divided
 from jaxtrade.config.pqn import PQNConfig
 from jaxtrade.config.sampler import SamplerConfig
 from jaxtrade.parts import LEARNERS
@@ -112,6 +112,12 @@ class RunConfig(Section, frozen=True):
         if self.advisor.on and len(self.data.markets) > 1:
             raise ValueError(f"advisor.kind={self.advisor.kind[:60]} advises on one symbol, and data.markets names "
                              f"{len(self.data.markets)}: set advisor.kind=off, or train on one symbol (data.market)")
+        return self
+
+    @model_validator(mode="after")
+    def _devices_share(self) -> RunConfig:
+        if self.parallel.devices != "all" and not self.rollout.auto:
+            divided(self.parallel.devices, self.train.num_seeds, self.rollout.shards)
         return self
 
     @model_validator(mode="after")

@@ -9,7 +9,6 @@ Everything inside `Spread.around` is the program of one device: `jax.shard_map` 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from jaxtrade.config.parallel import divided
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.parts import Kind, all_of, kinds_of
@@ -58,18 +58,14 @@ class Layout(NamedTuple):
 
 
 def layout_of(devices: int, agents: int, groups: int, strict: bool) -> Layout:
-    """Divide agents over the devices as far as they go, and the environments of each agent over the rest.
+    """The layout of a run (`config.parallel.divided`). groups: of the environments of an agent.
 
-    groups: of the environments of an agent. Raises ConfigError if they cannot be shared evenly.
+    Raises ConfigError if the groups cannot be shared evenly.
     """
-    along = math.gcd(devices, agents)
-    envs = devices // along
-    if groups % envs:
-        fits = [n for n in range(1, devices) if groups % (n // math.gcd(n, agents)) == 0]
-        raise ConfigError(
-            f"parallel.devices={devices}: {envs} devices would share the environments of an agent, and these form "
-            f"{groups} groups (rollout.num_shards); use {' or '.join(map(str, fits[-2:]))} devices, or set "
-            f"rollout.num_shards to a multiple of {envs} that divides rollout.num_envs")
+    try:
+        along, envs = divided(devices, agents, groups)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     return Layout(along, envs, groups if strict else 0)
 
 

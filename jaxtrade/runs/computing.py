@@ -12,7 +12,14 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.env.layout import actions_of, spec_of
 from jaxtrade.runs.memory import torsos
-from jaxtrade.storage.programs import DETERMINISTIC, is_deterministic, jax_started, pin_threads, use_determinism
+from jaxtrade.storage.programs import (
+    DETERMINISTIC,
+    is_deterministic,
+    jax_started,
+    pin_threads,
+    use_cpu_devices,
+    use_determinism,
+)
 
 # Operations of a minibatch's products, forward, from which on threads are worth their cost. Found by timing minibatches
 # on two cores: with fewer, the second thread saved no time. The bench `versions` has a shape on each side of it.
@@ -30,6 +37,8 @@ def settle(configs: Sequence[RunConfig], env: MutableMapping[str, str] = os.envi
         pin_threads(cores, env)
         return
     pin_threads(max(threads_of(config, cores) for config in configs), env)
+    if (devices := max(_devices_of(config) for config in configs)) > 1:
+        use_cpu_devices(devices, env)
     if all(config.compute.deterministic for config in configs):
         use_determinism(env)
 
@@ -46,8 +55,15 @@ def restore(config: RunConfig, manifest: Mapping[str, Any], env: MutableMapping[
         same = manifest.get("versions", {}).get("jaxlib") == metadata.version("jaxlib")
         if same and "xla_flags" in manifest:  # earlier versions did not record the flags
             env["XLA_FLAGS"] = manifest["xla_flags"]
+            if _devices_of(config) > 1:
+                use_cpu_devices(_devices_of(config), env)
             return
     settle([config], env)
+
+
+def _devices_of(config: RunConfig) -> int:
+    """As how many devices the CPU of this process counts. `all` makes none: it takes what there is."""
+    return 1 if config.parallel.devices == "all" else config.parallel.devices
 
 
 def threads_of(config: RunConfig, cores: int) -> int:

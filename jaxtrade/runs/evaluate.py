@@ -30,6 +30,7 @@ from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
+from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
 from jaxtrade.runs.symbols import chosen_symbol, policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
@@ -44,19 +45,23 @@ OF_EVALUATION = ("advisor.options.", "advisor.service.", "advisor.context.", "ad
                  "advisor.latency=", "advisor.latency_seed=", "advisor.max_age=", "advisor.evaluation_wait_s=")
 
 
-def open_run(path: Path, data: Path | None = None, advisor: bool = True) -> tuple[Setup, dict[str, Any]]:
+def open_run(path: Path, data: Path | None = None, advisor: bool = True, overrides: Sequence[str] = ()
+             ) -> tuple[Setup, dict[str, Any]]:
     """Setup and manifest of an existing run. Its configuration and data must be those that it was trained with.
 
     Args:
         data: a file that holds the run's bars, instead of its own; of a set, a folder with a file for each symbol.
         advisor: whether the run's own advisor is used.
+        overrides: `a.b=value` of keys that may change (`runs.resuming`).
     Raises:
-        ConfigError (not a run, edited configuration), DataError (the data are not there, or have changed).
+        ConfigError (not a run, edited configuration, a key in `overrides` that may not change), DataError (the data
+            are not there, or have changed).
     """
     config, manifest = rundir.read_run(path, _instead(path, data))
     if (found := rundir.config_digest(path)) != manifest["config_sha256"]:
         raise ConfigError(f"{path / 'config.yaml'}: sha256 {found[:16]}..., the run was made with "
                           f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
+    config = resumed_config(config, overrides)
     restore(config, manifest)  # before `prepare` starts JAX
     files.require(config, manifest, path, advisor)
     setup = prepare(config)

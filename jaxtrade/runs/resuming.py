@@ -1,4 +1,4 @@
-"""What a resumed run may change: nothing that its bits depend on, so the limit of its time alone."""
+"""What a resumed run may change: the limit of its time, and the devices that it trains on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.load import changed_config
 from jaxtrade.errors import ConfigError
 
-FREE = ("control.wall_clock",)
+# Another number of devices changes bits only with parallel.reduce=psum, where the last digits depend on it.
+FREE = ("control.wall_clock", "parallel.devices")
 
 
 def changes_bits(overrides: Sequence[str]) -> list[str]:
@@ -16,12 +17,12 @@ def changes_bits(overrides: Sequence[str]) -> list[str]:
     return [override for override in overrides if override.partition("=")[0].strip() not in FREE]
 
 
-def time_limit(config: RunConfig, overrides: Sequence[str]) -> float | None:
-    """Seconds that a resumed run may take: its own `control.wall_clock`, or that of the overrides.
+def resumed_config(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """The configuration of a resumed run, with the overrides.
 
-    Raises ConfigError for another key and for a value that is no time.
+    Raises ConfigError for another key than those of `FREE`, and for a value that is wrong.
     """
     if refused := changes_bits(overrides):
         raise ConfigError(f"{', '.join(refused)}: a resumed run keeps its configuration, except {', '.join(FREE)}; for "
                           "other keys, begin a new run from this one")
-    return changed_config(config, overrides).control.wall_clock if overrides else config.control.wall_clock
+    return changed_config(config, overrides) if overrides else config

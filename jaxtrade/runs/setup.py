@@ -28,12 +28,15 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import members_of
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
+from jaxtrade.rl.parts import part_of
+from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.monitoring import summary_of, with_warning
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.loop import Plan, plan_run
+from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.training.population import Stack
 from jaxtrade.types import Algorithm, LoopState, SessionSet
 
@@ -67,6 +70,19 @@ class Setup:
     def stack(self) -> Stack:
         """How the run's agents are stacked: one, or several along a leading axis."""
         return stack_of(self.config)
+
+    @cached_property
+    def place(self) -> Place:
+        """The devices that the run trains on. Raises ConfigError if there are too few, or they cannot share it."""
+        chosen, rollout = self.config.parallel, self.config.rollout
+        count = jax.device_count() if chosen.devices == "all" else chosen.devices
+        layout = layout_of(count, self.stack.count, rollout.shards, chosen.reduce == "strict")
+        if layout.is_plain:
+            return ONE_DEVICE
+        part = make_algorithm(part_of(self.config, layout.parts), self.env, self.plan.total_updates,
+                              summarise=summary_of(self.config, self.market), stage=make_stages(self.config.stages),
+                              fusion=self.fusion, reduce=layout.reduce)
+        return Spread(layout, mesh_of(layout), part, self.stack, rollout.num_envs)
 
     @property
     def single(self) -> Market:

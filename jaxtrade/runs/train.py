@@ -36,7 +36,6 @@ from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.resuming import time_limit
 from jaxtrade.runs.scoring import scores_by_agent
 from jaxtrade.runs.setup import params_shown, policies_of, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
@@ -119,15 +118,16 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
 
     Args:
         store, screen: as in `run`. data: a file of the run's bars, instead of its own.
-        set: `control.wall_clock=TIME` gives this process another limit of its time. The run folder keeps its own.
+        set: `control.wall_clock=TIME` gives this process another limit of its time, `parallel.devices=N` another number
+            of devices. The run folder keeps its own.
     Raises:
         ConfigError (not a run, or another key in `set`), DataError (the data have changed), CheckpointError,
         RunLockedError.
     """
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
-        setup, manifest = open_run(path, data)
-        limit = time_limit(setup.config, set)
+        setup, manifest = open_run(path, data, overrides=set)
+        limit = setup.config.control.wall_clock
         with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
             begins = resumed(setup, path, manifest, programs)
             return _train_and_evaluate(Job(setup, path, begins, programs, shown, limit), differences(manifest, facts()))
@@ -199,7 +199,8 @@ def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdv
                      sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
                      checkpoint_dir=job.path / "checkpoints", hooks=hooks,
                      max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
-                     ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation), **start)
+                     ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation),
+                     place=job.setup.place, **start)
     except (InterruptedRunError, PreemptedError) as stop:
         raise type(stop)(f"{stop}; continue with: {quoted(['jaxtrade', 'train', '--resume', str(job.path)])}") from None
 

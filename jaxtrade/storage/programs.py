@@ -84,6 +84,18 @@ def pin_threads(count: int, env: MutableMapping[str, str] = os.environ) -> None:
     env.setdefault("NPROC", str(count))
 
 
+def use_cpu_devices(count: int, env: MutableMapping[str, str] = os.environ) -> None:
+    """Let a CPU count as so many devices, unless `XLA_FLAGS` already says how many it counts as.
+
+    Call this before JAX starts.
+    """
+    if "xla_force_host_platform_device_count" in env.get("XLA_FLAGS", ""):
+        return
+    env["JAX_NUM_CPU_DEVICES"] = str(count)  # which JAX reads when it is imported
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_num_cpu_devices", count)
+
+
 def use_determinism(env: MutableMapping[str, str] = os.environ) -> None:
     """Add the options of `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already give one of them another value.
 
