@@ -94,7 +94,7 @@ def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("override", "said"), [
-    ("ppo.gamma=0.5", "keeps its configuration, except control.wall_clock; drop --set"),
+    ("ppo.gamma=0.5", "keeps its configuration, except control.wall_clock, parallel.devices; drop"),
     ("control.wall_clock=soon", "expected seconds, or a time such as 90s"),
     ("control.wall_clok=5", "drop --set")])
 def test_a_resumed_run_takes_a_new_limit_and_no_other_key(override: str, said: str,

@@ -20,6 +20,7 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
+from jax.core import eval_jaxpr
 from jax.custom_batching import custom_vmap
 from jax.flatten_util import ravel_pytree
 
@@ -176,17 +177,20 @@ def _one_by_one(function: Callable[..., Any], axis: str | None) -> Callable[...,
 
         @custom_vmap
         def run(*arrays: Array) -> list[Array]:
-            return jax.core.eval_jaxpr(closed.jaxpr, arrays[:len(closed.consts)], *arrays[len(closed.consts):])
+            return eval_jaxpr(closed.jaxpr, arrays[:len(closed.consts)], *arrays[len(closed.consts):])
 
-        run.def_vmap(partial(_mapped, run, axis))
+        run.def_vmap(partial(one_by_one, run, axis))
         return jax.tree.unflatten(jax.tree.structure(result), run(*closed.consts, *jax.tree.leaves(args)))
 
     return called
 
 
-def _mapped(run: Callable[..., list[Array]], axis: str | None, axis_size: int, is_mapped: Sequence[bool],
-            *arrays: Array) -> tuple[list[Array], list[bool]]:
-    """The rule of `custom_vmap` for a function that is computed in a loop over the mapped axis.
+def one_by_one(run: Callable[..., list[Array]], axis: str | None, axis_size: int, is_mapped: Sequence[bool],
+               *arrays: Array) -> tuple[list[Array], list[bool]]:
+    """The rule of `custom_vmap` for a function that is computed in a loop over the mapped axis -> its results, with
+    that axis in front, and True for each.
+
+    axis: of devices. axis_size, is_mapped, arrays: as `custom_vmap` gives them.
 
     A compiler dissolves a loop of one round, and joins its operations with those around it: one part on a device would
     have other bits than several. Two things keep the loop. The number of rounds comes from the number of the device, of
@@ -206,7 +210,7 @@ def _mapped(run: Callable[..., list[Array]], axis: str | None, axis_size: int, i
     def step(i: Array, results: list[Array]) -> list[Array]:
         return [jax.lax.dynamic_update_index_in_dim(whole, x, i, 0) for whole, x in zip(results, at(i), strict=True)]
 
-    results = [jnp.zeros((axis_size, *like.shape), like.dtype) for like in jax.eval_shape(at, jnp.int32(0))]
+    results = [jax.lax.full((axis_size, *like.shape), 0, like.dtype) for like in jax.eval_shape(at, jnp.int32(0))]
     return jax.lax.fori_loop(0, rounds, step, results), [True] * len(results)
 
 

@@ -28,7 +28,7 @@ class Make(Protocol):
     """
 
     def __call__(self, config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-                 stage: Stage | None = None, fusion: Fusion | None = None, **options: Any) -> Algorithm: ...
+                 stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm: ...
 
 
 class FirstPolicy(Protocol):
@@ -85,7 +85,8 @@ def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise
     if options and not learner.divides:
         raise ConfigError(f"parallel.devices: the learner {config.algorithm} cannot divide the environments of an "
                           "agent between devices; use at most one device for each agent, and parallel.reduce=psum")
-    return learner.make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion, **options)
+    make: Any = learner.make
+    return make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion, **options)
 
 
 def first_policy(config: RunConfig, num_actions: int, observation_size: int, key: Array,

@@ -20,11 +20,11 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxtrade.config.parallel import divided
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.reductions import LOCAL, Reduce, one_by_one
 from jaxtrade.rl.parts import Kind, all_of, kinds_of
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.storage.hosted import hosted, placed
-from jaxtrade.training.population import Stack
+from jaxtrade.training.population import Axes, Stack
 from jaxtrade.types import Algorithm, PyTree
 
 AGENTS, ENVS = "agent_devices", "env_devices"  # axes of the mesh
@@ -80,6 +80,14 @@ def mesh_of(layout: Layout, devices: Any = None) -> Mesh:
                           "many, or start more processes (docs/distributed.md)")
     chosen = np.array(found[:needed]).reshape(layout.agents, layout.envs)
     return Mesh(chosen, (AGENTS, ENVS), axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def _broadcast(axes: Any, tree: PyTree) -> list[int | None]:
+    """The axis of every leaf. axes: one for all of them, or a tree that stands above them."""
+    found: list[int | None] = []
+    jax.tree.map(lambda axis, below: found.extend([axis] * len(jax.tree.leaves(below))), axes, tree,
+                 is_leaf=lambda x: x is None)
+    return found
 
 
 @dataclass(frozen=True)
@@ -146,21 +154,46 @@ class Spread:
 
     def params_specs(self, params: PyTree) -> PyTree:
         """The `PartitionSpec` of the environment's parameters: those that differ between agents lie with them."""
-        axes = None if self.stack.axes is None else self.stack.axes[0].params
-
-        def spec(axis: int | None, below: PyTree) -> PyTree:
-            return jax.tree.map(lambda _: PartitionSpec() if axis is None else PartitionSpec(AGENTS), below)
-
-        return jax.tree.map(spec, axes, params, is_leaf=lambda x: x is None)
+        axes = _broadcast(None if self.stack.axes is None else self.stack.axes[0].params, params)
+        return jax.tree.unflatten(jax.tree.structure(params), [
+            PartitionSpec() if axis is None else PartitionSpec(AGENTS) for axis in axes])
 
     def _named(self, specs: PyTree) -> PyTree:
         return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), specs,
                             is_leaf=lambda x: isinstance(x, PartitionSpec))
 
+    @property
+    def _of_agents(self) -> Algorithm:
+        """The learner of one part, for all agents of a device. With strict sums they are computed one after the other,
+        so that their number on a device changes no bits."""
+        if not self.layout.groups or not self.stack.shape:
+            return self.local.wrap(self.part)
+        axes = Axes() if self.stack.axes is None else self.stack.axes[0]
+        return self.part._replace(init=self._each(self.part.init, (axes.key, axes.params)),
+                                  update=self._each(self.part.update, (0, axes.params, axes.inputs)))
+
+    def _each(self, function: Callable[..., Any], in_axes: tuple[Any, ...]) -> Callable[..., Any]:
+        """`function` of one agent as one of the agents of a device. in_axes: as of `jax.vmap`, 0 or None."""
+
+        def mapped(*args: Any) -> Any:
+            treedef = jax.tree.structure(args)
+            flags = [axis == 0 for axes, arg in zip(in_axes, args, strict=True) for axis in _broadcast(axes, arg)]
+            one = jax.tree.unflatten(treedef, [x[0] if flag else x for x, flag in zip(
+                jax.tree.leaves(args), flags, strict=True)])
+            result = jax.tree.structure(jax.eval_shape(function, *one))
+
+            def run(*arrays: Any) -> list[Any]:
+                return jax.tree.leaves(function(*jax.tree.unflatten(treedef, arrays)))
+
+            leaves, _ = one_by_one(run, AGENTS, self.local.count, flags, *jax.tree.leaves(args))
+            return jax.tree.unflatten(result, leaves)
+
+        return mapped
+
     def _begun(self, whole: Algorithm, keys: PyTree, params: PyTree) -> PyTree:
         """The first state: each device makes its own environments. whole: the learner of all environments."""
         like = jax.eval_shape(self.stack.wrap(whole).init, keys, params)
-        init = self.local.wrap(self.part).init
+        init = self._of_agents.init
         if self.layout.groups:
             init = jax.vmap(init, (None, None), self._axes(like), axis_name=PARTS,
                             axis_size=self.layout.groups // self.layout.envs)
@@ -176,8 +209,7 @@ class Spread:
     def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
         """`Place.wrap`. The facts about the learner are those of `algorithm`, which has all environments."""
         assert stack == self.stack, f"made for {self.stack}, used for {stack}"
-        return stack.wrap(algorithm)._replace(init=partial(self._begun, algorithm),
-                                              update=self.local.wrap(self.part).update)
+        return stack.wrap(algorithm)._replace(init=partial(self._begun, algorithm), update=self._of_agents.update)
 
     def put(self, state: PyTree) -> PyTree:
         return self.settled(self._reshaped(state, lambda x, lead: x.reshape(

@@ -180,7 +180,7 @@ def filled(own, added):
 
 def test_importance_weights_by_hand(programs):
     """Group 0 has starts of priority 1 and 3, group 1 two of 1 (n = 3: one start in each of four lanes). With beta 1
-    a weight is 1 / (4 P): P = 1/8, 3/8, 1/4, 1/4 gives 2, 2/3, 1, 1; divided by the largest of the batch."""
+    a weight is 1 / (4 P): P = 1/8, 3/8, 1/4, 1/4 gives 2, 2/3, 1, 1."""
     own, added, _, _, by_priority = programs[3]
     replay, priorities = filled(own, added)
     drawn = by_priority(priorities, jax.random.key(0))
@@ -189,7 +189,7 @@ def test_importance_weights_by_hand(programs):
     drawn = by_priority(priorities, jax.random.key(0))
     weights = prioritised.importance_weights(own, replay, drawn, 1.0)
     by_lane = dict(zip(np.asarray(drawn.lane).tolist(), np.asarray(weights).tolist(), strict=True))
-    assert by_lane == {0: 1.0, 1: pytest.approx(1 / 3), 2: 0.5, 3: 0.5}
+    assert by_lane == {0: 2.0, 1: pytest.approx(2 / 3), 2: 1.0, 3: 1.0}
     assert np.bincount(drawn.lane).tolist() == [8, 24, 16, 16]  # stratified: exactly the shares
 
 
@@ -198,12 +198,13 @@ def test_a_step_sets_the_drawn_priorities_and_the_highest(programs):
     replay, priorities = filled(own, added)
     drawn = by_priority(priorities, jax.random.key(0))
     error = jnp.where(drawn.lane == 2, -8.0, 2.0)
-    after = prioritised.learned(priorities, drawn, error, 0.5, jnp.bool_(True))
+    found = prioritised.found_priorities(error, 0.5)
+    after = prioritised.learned(priorities, drawn, found, found.max(), jnp.bool_(True))
     leaves = np.asarray(after.trees.leaves)
     np.testing.assert_allclose(leaves[0, :2], [2**0.5] * 2, rtol=1e-5)
     np.testing.assert_allclose(leaves[1, :2], [8**0.5, 2**0.5], rtol=1e-5)
     np.testing.assert_allclose(after.highest, 8**0.5, rtol=1e-5)
-    kept = prioritised.learned(priorities, drawn, error, 0.5, jnp.bool_(False))
+    kept = prioritised.learned(priorities, drawn, found, found.max(), jnp.bool_(False))
     jax.tree.map(np.testing.assert_array_equal, kept, priorities)
     replay, after = added(replay, after, rollout_of(np.random.default_rng(1), 1)[0], jnp.int32(1))
     np.testing.assert_allclose(np.asarray(after.trees.leaves)[:, 2:8], 8**0.5, rtol=1e-5)  # rows 1 to 3 are new starts

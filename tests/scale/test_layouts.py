@@ -1,0 +1,66 @@
+"""Learners on several devices: the same bits in any layout with strict sums, and up to rounding with plain ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ENVIRONMENT = {"NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
+ROOT = Path(__file__).parents[2]
+
+
+def layouts(learner: str, *cases: str) -> dict[str, Any]:
+    """Figures of the cases, of a process with eight devices on this CPU."""
+    child = subprocess.run([sys.executable, "-m", "tests.scale.layouts", learner, *cases], cwd=ROOT, text=True,
+                           capture_output=True, timeout=900, env=os.environ | ENVIRONMENT)
+    assert child.returncode == 0, child.stderr[-3000:]
+    return json.loads(child.stdout)
+
+
+def close(one: dict[str, Any], other: dict[str, Any], rtol: float = 1e-3) -> None:
+    """The same parameters to 1e-6, and the same metrics."""
+    np.testing.assert_allclose(other["parameters"], one["parameters"], rtol=0, atol=1e-6)
+    for row, like in zip(other["rows"], one["rows"], strict=True):
+        assert row.keys() == like.keys()
+        for name, value in like.items():
+            np.testing.assert_allclose(np.asarray(row[name], float), np.asarray(value, float), rtol=rtol, atol=1e-5,
+                                       err_msg=name)
+
+
+def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits() -> None:
+    found = layouts("ppo", "one", "p2", "s1", "s8", "fault")
+    close(found["one"], found["p2"])
+    close(found["one"], found["s1"])
+    assert found["s1"] == found["s8"]  # state and metrics, to the bit
+    with pytest.raises(AssertionError):  # a mean over unequal shares does not go unnoticed
+        close(found["one"], found["fault"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["ppo", "gru", "pqn", "dqn", "prioritised"])
+def test_strict_sums_have_the_same_bits_on_any_number_of_devices(learner: str) -> None:
+    cases = ("s1", "s2", "s4", "s8", "s8>s2", "one>s4") if learner in ("ppo", "dqn") else ("s1", "s8")
+    found = layouts(learner, "one", "p4", *cases)
+    close(found["one"], found["p4"])
+    for case in cases[1:-1] if "one>s4" in cases else cases[1:]:
+        assert found[case]["state"] == found["s1"]["state"], case
+        assert found[case]["rows"] == found["s1"]["rows"][-len(found[case]["rows"]):], case
+    if "one>s4" in cases:  # a state is the same thing on any devices
+        np.testing.assert_allclose(found["one>s4"]["parameters"], found["one"]["parameters"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_agents_over_devices() -> None:
+    """Four agents over four devices, and two over four: each has two devices. A layout repeats its bits."""
+    found = layouts("ppo", "4xone", "4xp4", "2xone", "2xp4", "2xs1", "2xs4", "2xp4>p4")
+    close(found["4xone"], found["4xp4"])
+    close(found["2xone"], found["2xp4"])
+    assert found["2xs1"] == found["2xs4"]
+    assert found["2xp4>p4"]["state"] == found["2xp4"]["state"]
