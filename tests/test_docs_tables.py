@@ -87,6 +87,11 @@ def test_compute_keys() -> None:
     assert written == {f"compute.{name}": str(value).lower() for name, value in ComputeConfig().model_dump().items()}
 
 
+def test_parallel_keys() -> None:
+    written = {name: cells[0] for name, cells in rows("devices.md", "parallel key").items()}
+    assert written == {f"parallel.{name}": str(value) for name, value in ParallelConfig().model_dump().items()}
+
+
 def test_keys_of_data() -> None:
     values = DataConfig().model_dump(mode="json")
     written = {name: cells[0] for name, cells in rows("data.md", "data key").items()}
