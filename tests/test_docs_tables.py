@@ -10,6 +10,7 @@ from bench.catalogue import BENCHES
 from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, DQNConfig, MonitorConfig, PQNConfig, RunConfig
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.config.parallel import ParallelConfig
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.evaluation.portfolio.result import FILL_COLUMNS
 from jaxtrade.interop.jules_config import imported
