@@ -57,7 +57,7 @@ class Reduce:
     def alone(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, which reduces over no other part. With strict sums every part computes it by the same program:
         one after the other, not side by side, because a compiler adds up larger arrays in another order."""
-        return _one_by_one(function, self.axis) if self.strict else function
+        return _one_by_one(function) if self.strict else function
 
     def sum(self, x: Array, axes: Axes = None, dtype: Any = None) -> Array:
         """Sum over `axes` (default: all) and over the parts."""
@@ -138,7 +138,8 @@ class Reduce:
             return x[None]
         for axis in self._axes:
             x = jax.lax.all_gather(x, axis)
-        return x.reshape(-1, *x.shape[len(self._axes):])
+        x = x.reshape(-1, *x.shape[len(self._axes):])
+        return _apart(x) if self.strict else x
 
     # --- places and counts ---
 
@@ -168,9 +169,8 @@ def _tree_sum(x: Array) -> Array:
     return x[0]
 
 
-def _one_by_one(function: Callable[..., Any], axis: str | None) -> Callable[..., Any]:
-    """`function`, computed one after the other where it is mapped. It may close over mapped arrays. axis: of devices.
-    """
+def _one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, computed one after the other where it is mapped. It may close over mapped arrays."""
 
     def called(*args: Any) -> Any:
         closed, result = jax.make_jaxpr(function, return_shape=True)(*args)
@@ -179,25 +179,24 @@ def _one_by_one(function: Callable[..., Any], axis: str | None) -> Callable[...,
         def run(*arrays: Array) -> list[Array]:
             return eval_jaxpr(closed.jaxpr, arrays[:len(closed.consts)], *arrays[len(closed.consts):])
 
-        run.def_vmap(partial(one_by_one, run, axis))
+        run.def_vmap(partial(one_by_one, run))
         return jax.tree.unflatten(jax.tree.structure(result), run(*closed.consts, *jax.tree.leaves(args)))
 
     return called
 
 
-def one_by_one(run: Callable[..., list[Array]], axis: str | None, axis_size: int, is_mapped: Sequence[bool],
-               *arrays: Array) -> tuple[list[Array], list[bool]]:
+def one_by_one(run: Callable[..., list[Array]], axis_size: int, is_mapped: Sequence[bool], *arrays: Array
+               ) -> tuple[list[Array], list[bool]]:
     """The rule of `custom_vmap` for a function that is computed in a loop over the mapped axis -> its results, with
     that axis in front, and True for each.
 
-    axis: of devices. axis_size, is_mapped, arrays: as `custom_vmap` gives them.
+    axis_size, is_mapped, arrays: as `custom_vmap` gives them.
 
-    A compiler dissolves a loop of one round, and joins its operations with those around it: one part on a device would
-    have other bits than several. Two things keep the loop. The number of rounds comes from the number of the device, of
-    which the compiler does not know that it is at least 0. And what a single round reads seems to depend on the round.
+    A compiler treats a loop by the number of its rounds: it dissolves a loop of one round, and joins its operations
+    with those around it. One part on a device would then have other bits than several. So the number is hidden from it,
+    and what a single round reads seems to depend on the round.
     """
-    device = 0 if axis is None else jax.lax.axis_index(axis)
-    rounds = axis_size + jnp.minimum(device, 0)
+    rounds = axis_size + _hidden_zero(arrays)
 
     def taken(x: Array, i: Array) -> Array:
         if axis_size == 1:
@@ -212,6 +211,20 @@ def one_by_one(run: Callable[..., list[Array]], axis: str | None, axis_size: int
 
     results = [jax.lax.full((axis_size, *like.shape), 0, like.dtype) for like in jax.eval_shape(at, jnp.int32(0))]
     return jax.lax.fori_loop(0, rounds, step, results), [True] * len(results)
+
+
+def _apart(x: Array) -> Array:
+    """`x`, as the result of a loop of one round: what reads it is not joined with what made it. On one device nothing
+    else stands between the two, on several there is an operation of all devices."""
+    return jax.lax.fori_loop(0, 1 + _hidden_zero([x]), lambda _, __: x, jnp.zeros_like(x))
+
+
+def _hidden_zero(arrays: Sequence[Array]) -> Array:
+    """int32[]: 0, which a compiler cannot tell, because a float may be NaN. Without any float there is nothing to hide:
+    sums of whole numbers are exact."""
+    floats = (x for x in arrays if jnp.issubdtype(x.dtype, jnp.floating) and x.size)
+    number = next((x.reshape(-1)[0] for x in floats), jnp.float32(0))
+    return ((number != number) & (number == number)).astype(jnp.int32)
 
 
 LOCAL = Reduce()

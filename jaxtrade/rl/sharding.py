@@ -185,7 +185,7 @@ class Spread:
             def run(*arrays: Any) -> list[Any]:
                 return jax.tree.leaves(function(*jax.tree.unflatten(treedef, arrays)))
 
-            leaves, _ = one_by_one(run, AGENTS, self.local.count, flags, *jax.tree.leaves(args))
+            leaves, _ = one_by_one(run, self.local.count, flags, *jax.tree.leaves(args))
             return jax.tree.unflatten(result, leaves)
 
         return mapped
