@@ -65,7 +65,7 @@ def merge_parts(stats: RunningStats, own: RunningStats, reduce: Reduce) -> Runni
     every = reduce.gathered(jnp.stack([own.count, own.mean, own.variance]))
     count, mean, variance = jnp.moveaxis(every, 1, 0)  # float32[parts, M, D] each
     total = _added(count)
-    weight = count / jnp.maximum(total, 1.0)
+    weight = count * (1.0 / jnp.maximum(total, 1.0))
     # Differences from a part that has samples: a constant slot then keeps its mean bit by bit, and has no variance.
     origin = jnp.take_along_axis(mean, jnp.argmax(count > 0.0, axis=0)[None], axis=0)[0]
     joint = origin + _added(weight * (mean - origin))
@@ -108,7 +108,7 @@ def _moments_by_group(batch: Array, groups: Array, count: int) -> tuple[Array, A
     def mean_of(values: Array) -> Array:
         # Products instead of masked sums: one pass over the batch for all groups.
         sums = jnp.matmul(weights.T, values, precision=jax.lax.Precision.HIGHEST)
-        return sums / jnp.maximum(rows, 1.0)
+        return sums * (1.0 / jnp.maximum(rows, 1.0))  # compilers differ in when they make a division one of these
 
     origin = jnp.where(own.any(0)[:, None], batch[jnp.argmax(own, axis=0)], 0.0)  # a row of each group
     shifted = batch - origin[groups]
