@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code. argv: default: the process's own command line.
 
     0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run locked, 74 disk error,
-    71 out of memory, 75 preempted, 76 diverged, 130 Ctrl-C.
+    69 another process of the run was lost, 71 out of memory, 75 preempted, 76 diverged, 130 Ctrl-C.
     """
     if argv is None and len(sys.argv) == 1 and menu.opens_by_itself():
         argv = ["menu"]
@@ -128,6 +128,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Only for the process's own command line: code that calls this function may have changed any part of this package.
     args.source_files = read_source() if argv is None and args.command in KEEPING else None
     declare(args.source_files)
+    return _left(_run(args))
+
+
+def _left(code: int) -> int:
+    """The exit code, once this process has left the others of its run, if it had joined any."""
+    joining = sys.modules.get("jaxtrade.runs.joining")
+    return code if joining is None else joining.leave(code)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run a parsed command -> exit code. Errors are printed."""
     try:
         return COMMANDS[args.command](args)
     except InterruptedRunError as error:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu
+from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, listing, menu
 from jaxtrade.cli.flags import key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
@@ -50,6 +50,7 @@ def _add_train(commands: Any) -> None:
                        "environment too, to compare")
     train.add_argument("--eager", action="store_true", help="compile nothing, which is very slow: to find a fault with "
                        "print or a debugger (key compute.eager); each update is a chunk of its own")
+    distributed.add_options(train)
 
 
 def _add_curriculum(commands: Any) -> None:
