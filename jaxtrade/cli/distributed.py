@@ -58,7 +58,10 @@ def explained(processes: Layout) -> AbstractContextManager[None]:
 
 
 def join(args: argparse.Namespace, processes: Layout, screen: Screen) -> None:
-    """Join the other processes, if there are any and this one has not joined them. Raises ProcessLostError, ConfigError."""
+    """Join the other processes, if there are any and this one has not joined them yet.
+
+    Raises ProcessLostError, ConfigError.
+    """
     if processes.alone or process_count() > 1:
         return
     from jaxtrade.runs import joining

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from jaxtrade import interrupt
-from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu, training
+from jaxtrade.cli import ablate, advise, completion, config_command, init, launch, listing, menu, training
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, print_result, resolve, screen_of
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
@@ -87,6 +87,10 @@ def _bench(args: argparse.Namespace) -> int:
                                        args.again))
 
 
+def _launch(args: argparse.Namespace) -> int:
+    return launch.run(args, build_parser().parse_args)
+
+
 def _completion(args: argparse.Namespace) -> int:
     print(completion.script(args.shell, build_parser()))
     return 0
@@ -112,7 +116,7 @@ def bench_module(name: str) -> ModuleType:
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
             "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run, "advise": advise.run,
             "ablate": ablate.run, "config": config_command.run, "list": listing.run, "menu": menu.run,
-            "completion": _completion}
+            "completion": _completion, "launch": _launch}
 KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 
 

@@ -27,8 +27,8 @@ from jaxtrade.cli.shared import (
     screen_of,
 )
 from jaxtrade.config import RunConfig, make_config, overridden
-from jaxtrade.errors import ConfigError
 from jaxtrade.data.members import set_name, symbols_of
+from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.resuming import FREE, Start, changes_bits, how_to_start, require_own, time_limit

@@ -19,11 +19,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from jaxtrade.errors import ConfigError, JaxtradeError, ProcessLostError
+from jaxtrade.errors import (
+    ConfigError,
+    DivergedError,
+    InterruptedRunError,
+    JaxtradeError,
+    PreemptedError,
+    ProcessLostError,
+)
 from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S, Layout
 from jaxtrade.training import together
 
 LEAVE_S = 5.0  # how long a process that ends with an error waits for the others to end too
+# All processes stop together with these exit codes, and process 0 may still be saving.
+AGREED, LONG_S = (PreemptedError.exit_code, InterruptedRunError.exit_code, DivergedError.exit_code), 600.0
 SHUTDOWN_S = 60  # how long JAX waits at the end for all processes
 AGAIN = ("start all processes again with the same command; with --auto-resume it goes on from the last checkpoint")
 # What a collective says whose partner is gone (gloo on CPUs, NCCL on GPUs, JAX's coordination service).
@@ -117,17 +126,19 @@ def leave(code: int) -> int:
     """
     if together.process_count() == 1:
         return code
-    if code and (code == ProcessLostError.exit_code or not _all_leave()):
+    if code:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # obeyed already; engines send it again to processes that linger
+    if code and (code == ProcessLostError.exit_code or not _all_leave(LONG_S if code in AGREED else LEAVE_S)):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     return code
 
 
-def _all_leave() -> bool:
-    """Whether all processes end now."""
+def _all_leave(seconds: float) -> bool:
+    """Whether all processes end within some seconds."""
     try:
-        together.barrier("end", LEAVE_S)
+        together.barrier("end", seconds)
     except Exception:  # JAX has errors of several kinds for this; whichever it is, the others do not come
         return False
     return True

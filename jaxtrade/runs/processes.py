@@ -125,7 +125,8 @@ def _explicit(source: str, values: Mapping[str, str | int | None]) -> Layout | N
         given = ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
         raise ConfigError(f"{given}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; several "
                           f"processes need all of {at}, {of} and {by}, one process needs none")
-    assert count is not None and own is not None
+    assert count is not None
+    assert own is not None
     if not 0 <= int(own) < int(count):
         raise ConfigError(f"{by}={own}: with {of}={count} expected a number from 0 to {int(count) - 1}")
     return Layout(source, int(own), int(count), checked_address(str(coordinator), at))

@@ -14,7 +14,6 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.load import changed_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.recording import SUMMARY
 
 FREE = ("control.wall_clock",)
 FOUND = ("advisor.options.model", "network.adapter")  # keys that a run fills in by itself where none was given
@@ -33,7 +32,7 @@ def how_to_start(path: Path) -> Start:
     """Whether the folder holds no run, one to go on with, or a finished one."""
     if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
         return Start.NEW
-    return Start.DONE if (path / SUMMARY).is_file() else Start.CONTINUE
+    return Start.DONE if (path / rundir.SUMMARY).is_file() else Start.CONTINUE
 
 
 def require_own(asked: RunConfig, path: Path) -> None:

@@ -24,6 +24,7 @@ from jaxtrade.runs import files, machine
 from jaxtrade.runs.commit import commit
 from jaxtrade.training.together import from_main, is_main
 
+SUMMARY = "summary.json"  # of a finished run
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
