@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.flags import count, whole
 from jaxtrade.config import RunConfig
@@ -20,19 +20,25 @@ ENGINES = "SLURM, Open MPI, Kubernetes, Kubeflow Trainer and SkyPilot"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name the processes of a run."""
+    parser.add_argument("--auto-resume", action="store_true", help="continue the run in --run-dir if there is one, "
+                        "else start it; the same command again and again is right")
+    group = process_options(parser, JOIN_S)
+    group.add_argument("--heartbeat-seconds", type=count, metavar="S", default=HEARTBEAT_S, help="silence after which "
+                       f"a process counts as dead, and the others end (default: {HEARTBEAT_S})")
+
+
+def process_options(parser: argparse.ArgumentParser, join_seconds: int) -> Any:
+    """Add the flags that name the processes -> their group. join_seconds: how long they wait for each other."""
     group = parser.add_argument_group("several processes (docs/distributed.md)")
-    group.add_argument("--auto-resume", action="store_true", help="continue the run in --run-dir if there is one, else "
-                       "start it; the same command again and again is right")
     group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens, for runs of several "
                        f"processes (found by itself on {ENGINES})")
     group.add_argument("--num-processes", type=count, metavar="N", help="how many processes train this run together; "
                        "1: this one alone, whatever the environment says")
     group.add_argument("--process-id", type=whole, metavar="I", help="the number of this process, from 0; process 0 "
                        "writes the run's folder")
-    group.add_argument("--heartbeat-seconds", type=count, metavar="S", default=HEARTBEAT_S, help="silence after which "
-                       f"a process counts as dead, and the others end (default: {HEARTBEAT_S})")
-    group.add_argument("--join-seconds", type=count, metavar="S", default=JOIN_S, help="how long processes wait for "
-                       f"each other at the start (default: {JOIN_S})")
+    group.add_argument("--join-seconds", type=count, metavar="S", default=join_seconds, help="how long processes wait "
+                       f"for each other at the start (default: {join_seconds})")
+    return group
 
 
 def given(args: argparse.Namespace) -> Given:

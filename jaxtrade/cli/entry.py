@@ -13,12 +13,13 @@ from pathlib import Path
 from types import ModuleType
 
 from jaxtrade import interrupt
-from jaxtrade.cli import ablate, advise, completion, config_command, init, launch, listing, menu, training
+from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu, training
 from jaxtrade.cli.parser import build_parser
-from jaxtrade.cli.shared import keep_programs, print_result, resolve, screen_of
+from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.memory import first_line, is_exhausted
+from jaxtrade.runs.processes import layout_of
 from jaxtrade.storage.source import declare, read_source
 from jaxtrade.version import __version__
 
@@ -75,6 +76,11 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _doctor(args: argparse.Namespace) -> int:
+    if args.distributed:
+        from jaxtrade.doctor.distributed import report
+
+        return report(layout_of(distributed.given(args), os.environ), args.join_seconds, args.json)
+    refuse(args, ("coordinator", "num_processes", "process_id"), "these name the processes of --distributed")
     from jaxtrade.doctor import main as examine
 
     return examine([*(["--json"] if args.json else []), "--run-dir", args.run_dir])

@@ -152,3 +152,6 @@ def _add_doctor(commands: Any) -> None:
     doctor = commands.add_parser("doctor", help="examine this machine; every problem comes with a fix")
     doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
     doctor.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")
+    doctor.add_argument("--distributed", action="store_true", help="examine instead the processes that this one would "
+                        "join for a run: start it in all of them, as the run would be")
+    distributed.process_options(doctor, 60)

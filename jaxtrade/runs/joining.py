@@ -13,7 +13,6 @@ import ctypes
 import os
 import re
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -39,13 +38,17 @@ AGAIN = ("start all processes again with the same command; with --auto-resume it
 _GONE = re.compile(r"[Gg]loo .*(Connection|closed|timed out|timeout)|ncclRemoteError|NCCL.*(remote|abort)|"
                    r"coordination service|heartbeat|Socket closed", re.DOTALL)
 _HANDLERS: list[Any] = []  # ctypes frees a handler that nothing holds
+_NOT_MET = ("the processes did not meet within {timeout} s. Check that all of them were started, that their number and "
+            "the coordinator's address are the same everywhere, that process 0 runs at that address, and that no "
+            "firewall or proxy variable is in between")
 
 
 def join(layout: Layout, heartbeat: int = HEARTBEAT_S, timeout: int = JOIN_S) -> None:
     """Join the other processes of the layout. Does nothing for one process. Call this before JAX uses a device.
 
     heartbeat: seconds of silence after which a process counts as dead. timeout: seconds to wait for the others.
-    Raises ProcessLostError if they did not meet in time, ConfigError if JAX finds no cluster or runs already.
+    If they do not meet in time, JAX ends the process, which then says so and has the exit code of ProcessLostError.
+    Raises ConfigError if JAX finds no cluster, runs already, or cannot listen at the coordinator's address.
     """
     if layout.alone:
         return
@@ -57,34 +60,32 @@ def join(layout: Layout, heartbeat: int = HEARTBEAT_S, timeout: int = JOIN_S) ->
         "process_id": layout.process_id, "cluster_detection_method": "deactivate"}
     if layout.coordinator is None and layout.method is not None:
         named["cluster_detection_method"] = layout.method
+    _say_when_aborted(f"{layout}: {_NOT_MET.format(timeout=timeout)}")
     try:
         jax.distributed.initialize(**named, initialization_timeout=timeout, heartbeat_timeout_seconds=heartbeat,
                                    shutdown_timeout_seconds=SHUTDOWN_S)
     except (RuntimeError, ValueError, OSError) as error:
-        raise _not_joined(layout, timeout, error) from error
-    _say_when_aborted(together.process_index(), together.process_count())
+        raise _not_joined(layout, error) from error
+    _say_when_aborted(
+        f"process {together.process_index()} of {together.process_count()}: JAX has ended this process, most likely "
+        f"because another process of the run has died (its lines above say which); {AGAIN}")
 
 
-def _not_joined(layout: Layout, timeout: int, error: Exception) -> JaxtradeError:
+def _not_joined(layout: Layout, error: Exception) -> ConfigError:
     """The error of a process that could not join the others."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if "DEADLINE_EXCEEDED" in str(error) or "UNAVAILABLE" in str(error):
-        return ProcessLostError(
-            f"{layout}: the processes did not meet within {timeout} s ({first}). Check that all of them were started, "
-            "that their number and the coordinator's address are the same everywhere, that process 0 runs at that "
-            "address, and that no firewall or proxy variable is in between")
-    if "already" in str(error) or "in use" in str(error) or "bind" in str(error):
-        return ConfigError(f"{layout}: {first}; choose another port for the coordinator, which nothing else uses")
+    if "start RPC server" in first:
+        return ConfigError(f"{layout}: process 0 cannot listen at that port ({first}); choose another one, which "
+                           "nothing else uses")
     return ConfigError(f"{layout}: JAX could not join the processes ({first}); name them by --coordinator HOST:PORT, "
                        "--num-processes N and --process-id I, or train alone with --num-processes 1")
 
 
-def _say_when_aborted(index: int, count: int) -> None:
-    """Print one line, and end with the exit code of `ProcessLostError`, when JAX aborts this process."""
+def _say_when_aborted(line: str) -> None:
+    """Print a line, and end with the exit code of `ProcessLostError`, when JAX aborts this process."""
     if os.name == "nt":  # its C library has no such handlers by thread
         return
-    text = (f"\nerror: process {index} of {count}: JAX has ended this process, most likely because another process of "
-            f"the run has died (its lines above say which); {AGAIN}\n").encode()
+    text = f"\nerror: {line}\n".encode()
 
     def ended(number: int) -> None:
         del number
@@ -142,13 +143,3 @@ def _all_leave(seconds: float) -> bool:
     except Exception:  # JAX has errors of several kinds for this; whichever it is, the others do not come
         return False
     return True
-
-
-def reachable(address: str, seconds: float = 3.0) -> str:
-    """Why nothing answers at `host:port`; "" if something does."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds):
-            return ""
-    except OSError as error:
-        return str(error)
