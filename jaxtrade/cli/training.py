@@ -97,8 +97,10 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None, path
     check_memory([config])
     processes = distributed.layout(args, config)
     if processes.process_id == 0:  # the others are told
-        path = path or new_folder(args, set_name(symbols_of(config)), config.env.task)
-        rundir.check_new(path)
+        if path is None:
+            path = new_folder(args, set_name(symbols_of(config)), config.env.task)
+        else:
+            rundir.check_new(path)
     with screen_of(args, processes.process_id > 0) as screen:
         config = with_model(config, screen.message)  # a server that does not answer is said before JAX loads
         screen.phase("loading", "JAX")
