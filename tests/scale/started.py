@@ -17,7 +17,7 @@ from typing import Any
 
 LIMIT_S = 240.0  # a process that takes longer hangs; it is then killed, because SIGTERM may not reach it
 # An update takes milliseconds, and every chunk is saved, so a signal finds the run at work.
-TRAIN = ("train", "--auto-resume", "--quiet", "--timesteps", "32k", *(word for override in (
+TRAIN = ("train", "--auto-resume", "--quiet", "--timesteps", "96k", *(word for override in (
     "data.source=synthetic", "data.synthetic_sessions=6", "network.hidden=[8]", "rollout.num_envs=8",
     "rollout.num_steps=16", "ppo.num_minibatches=2", "train.chunk_updates=5", "train.checkpoint_every=1",
     "train.tensorboard=false", "monitor.on=false", "evaluation.policy_samples=1") for word in ("--set", override)))

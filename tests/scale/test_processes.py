@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import time
 from collections.abc import Mapping
@@ -11,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.scale.started import TRAIN, ended, free_port, joined, result_of, saved, started, until
+from tests.scale.started import LIMIT_S, TRAIN, ended, free_port, joined, result_of, saved, started, until
 
 pytestmark = pytest.mark.slow
-UPDATES = 250
+UPDATES = 750
+KILLS = 20
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +37,15 @@ def uninterrupted(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     return result
 
 
-def finish(run: Path, cache: Path, uninterrupted: Mapping[str, Any]) -> None:
-    """The same command again, in new processes: it goes on, and reaches the uninterrupted result; then it is done."""
+def finish(run: Path, cache: Path, uninterrupted: Mapping[str, Any]) -> list[str]:
+    """The same command again, in new processes: it goes on, and reaches the uninterrupted result -> the command."""
     command = ["launch", "local", "-n", "2", "--", *TRAIN, "--run-dir", str(run)]
     with started([command], cache) as [launcher]:
         code, _, err = ended(launcher)
     assert code in (0, 1), err
     assert "resumed after update" in (run / "run.log").read_text(encoding="utf-8")
     assert result_of(run) == uninterrupted
-    with started([command], cache) as [launcher]:
-        code, out, _ = ended(launcher)
-    assert (code, out) == (0, f"[0] {run}: this run has finished; nothing is left to do\n")
+    return command
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -68,6 +68,28 @@ def test_a_killed_process_ends_the_other_and_the_same_command_goes_on(
         finish(run, cache, uninterrupted)
 
 
+@pytest.mark.long
+def test_twenty_kills_at_random_moments_change_nothing(cache: Path, tmp_path: Path,
+                                                       uninterrupted: dict[str, Any]) -> None:
+    """Each start is killed while it joins, compiles, trains or evaluates; a run that finishes first makes room for the
+    next one. Every run must reach the uninterrupted result."""
+    moments, kills, runs = random.Random(18), 0, 0
+    while kills < KILLS:
+        run, runs = tmp_path / f"run{runs}", runs + 1
+        while not (run / "summary.json").exists():
+            port, wait, victim = free_port(), moments.uniform(0.5, 12.0), moments.randrange(2)
+            commands = [[*TRAIN, "--run-dir", str(run), *joined(port, i), "--heartbeat-seconds", "5"] for i in range(2)]
+            with started(commands, cache) as processes:
+                time.sleep(wait if kills < KILLS else LIMIT_S / 4)
+                if processes[victim].poll() is None and kills < KILLS:
+                    processes[victim].kill()
+                    kills += 1
+                codes = [ended(process)[0] for process in processes]
+            assert set(codes) <= {0, 1, 69, -9}, codes
+        assert result_of(run) == uninterrupted
+    assert kills == KILLS
+
+
 def test_a_signal_to_one_process_stops_both_at_one_border(cache: Path, tmp_path: Path,
                                                           uninterrupted: dict[str, Any]) -> None:
     run, port = tmp_path / "run", free_port()
@@ -79,8 +101,10 @@ def test_a_signal_to_one_process_stops_both_at_one_border(cache: Path, tmp_path:
     stops = [err.splitlines()[-1] for _, _, err in ends]
     assert stops[0] == stops[1]
     assert stops[0].startswith("error: SIGTERM: stopped after update ")
-    assert len(list(run.glob("metrics.jsonl"))) == 1
-    finish(run, cache, uninterrupted)
+    command = finish(run, cache, uninterrupted)
+    with started([command], cache) as [launcher]:  # and once more
+        code, out, _ = ended(launcher)
+    assert (code, out) == (0, f"[0] {run}: this run has finished; nothing is left to do\n")
 
 
 def test_slurm_is_detected_by_its_five_variables(cache: Path, tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
