@@ -41,6 +41,10 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     assert how_to_start(run) is Start.CONTINUE  # no checkpoint is needed: it then begins again
     (run / "summary.json").write_text("{}", encoding="utf-8")
     assert how_to_start(run) is Start.DONE
+    (run / "summary.json").write_text('{"stop_reason": "control.patience: 8 evaluations"}', encoding="utf-8")
+    assert how_to_start(run) is Start.DONE
+    (run / "summary.json").write_text('{"stop_reason": "control.wall_clock: stopped after update 3"}', encoding="utf-8")
+    assert how_to_start(run) is Start.CONTINUE
 
 
 def test_every_key_that_differs_is_named() -> None:

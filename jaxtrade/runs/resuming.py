@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,16 @@ class Start(enum.StrEnum):
 
 
 def how_to_start(path: Path) -> Start:
-    """Whether the folder holds no run, one to go on with, or a finished one."""
+    """Whether the folder holds no run, one to go on with, or a finished one.
+
+    A run that its limit of time has ended (`control.wall_clock`) has a summary too, and goes on.
+    """
     if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
         return Start.NEW
-    return Start.DONE if (path / rundir.SUMMARY).is_file() else Start.CONTINUE
+    if not (path / rundir.SUMMARY).is_file():
+        return Start.CONTINUE
+    reason = json.loads((path / rundir.SUMMARY).read_text(encoding="utf-8")).get("stop_reason")
+    return Start.CONTINUE if str(reason).startswith(FREE) else Start.DONE
 
 
 def require_own(asked: RunConfig, path: Path) -> None:

@@ -78,8 +78,8 @@ def test_twenty_kills_at_random_moments_change_nothing(cache: Path, tmp_path: Pa
         run, runs = tmp_path / f"run{runs}", runs + 1
         while not (run / "summary.json").exists():
             port, wait, victim = free_port(), moments.uniform(0.5, 12.0), moments.randrange(2)
-            commands = [[*TRAIN, "--run-dir", str(run), *joined(port, i), "--heartbeat-seconds", "5"] for i in range(2)]
-            with started(commands, cache) as processes:
+            command = [*TRAIN, "--run-dir", str(run), "--heartbeat-seconds", "5"]
+            with started([[*command, *joined(port, i)] for i in range(2)], cache) as processes:
                 time.sleep(wait if kills < KILLS else LIMIT_S / 4)
                 if processes[victim].poll() is None and kills < KILLS:
                     processes[victim].kill()
@@ -141,8 +141,9 @@ def test_processes_that_do_not_meet_say_so(cache: Path, tmp_path: Path) -> None:
     with started(commands, cache) as processes:
         (train, _, err), (doctor, out, _) = (ended(process) for process in processes)
     assert train == 69
-    assert err.splitlines()[-1].startswith(f"error: process 1 of 2, coordinator 127.0.0.1:{port} (flags): the processes "
-                                           "did not meet within 1 s. Check that all of them were started")
+    assert err.splitlines()[-1].startswith(
+        f"error: process 1 of 2, coordinator 127.0.0.1:{port} (flags): the processes did not meet within 1 s. Check that "
+        "all of them were started")
     assert not (tmp_path / "run").exists()
     assert doctor == 1
     assert f"nothing answers at 127.0.0.1:{port} within 1 s" in out
