@@ -141,9 +141,8 @@ def test_processes_that_do_not_meet_say_so(cache: Path, tmp_path: Path) -> None:
     with started(commands, cache) as processes:
         (train, _, err), (doctor, out, _) = (ended(process) for process in processes)
     assert train == 69
-    assert err.splitlines()[-1].startswith(
-        f"error: process 1 of 2, coordinator 127.0.0.1:{port} (flags): the processes did not meet within 1 s. Check that "
-        "all of them were started")
+    assert err.splitlines()[-1].startswith(f"error: process 1 of 2, coordinator 127.0.0.1:{port} (flags): the "
+                                           "processes did not meet within 1 s. Check that all of them were started")
     assert not (tmp_path / "run").exists()
     assert doctor == 1
     assert f"nothing answers at 127.0.0.1:{port} within 1 s" in out
