@@ -23,7 +23,7 @@ INDEXED = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "5"}
 NOTHING = Given()
 
 
-def found(given: Given = NOTHING, installed: bool = False, **env: str) -> Layout:
+def found(given: Given = NOTHING, installed: bool = False, /, **env: str) -> Layout:
     return layout_of(given, env, lambda name: installed)
 
 
@@ -62,7 +62,7 @@ def test_one_task_joins_no_one() -> None:
 
 def test_kubernetes_is_left_to_jax_if_its_package_is_there() -> None:
     assert found(**INDEXED) is ALONE
-    layout = found(installed=True, **INDEXED)
+    layout = found(NOTHING, True, **INDEXED)
     assert layout == Layout("Kubernetes", 5, None)
     assert not layout.alone
     assert str(layout) == "process 5 of several, coordinator found by JAX (Kubernetes)"

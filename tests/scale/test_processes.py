@@ -78,7 +78,7 @@ def test_twenty_kills_at_random_moments_change_nothing(cache: Path, tmp_path: Pa
         run, runs = tmp_path / f"run{runs}", runs + 1
         while not (run / "summary.json").exists():
             port, wait, victim = free_port(), moments.uniform(0.5, 12.0), moments.randrange(2)
-            command = [*TRAIN, "--run-dir", str(run), "--heartbeat-seconds", "5"]
+            command = [*TRAIN, "--run-dir", str(run), "--heartbeat-seconds", "5", "--join-seconds", "20"]
             with started([[*command, *joined(port, i)] for i in range(2)], cache) as processes:
                 time.sleep(wait if kills < KILLS else LIMIT_S / 4)
                 if processes[victim].poll() is None and kills < KILLS:
