@@ -33,7 +33,7 @@ LEAVE_S = 5.0  # how long a process that ends with an error waits for the others
 # All processes stop together with these exit codes, and process 0 may still be saving.
 AGREED, LONG_S = (PreemptedError.exit_code, InterruptedRunError.exit_code, DivergedError.exit_code), 600.0
 SHUTDOWN_S = 60  # how long JAX waits at the end for all processes
-AGAIN = ("start all processes again with the same command; with --auto-resume it goes on from the last checkpoint")
+AGAIN = "start all processes again with the same command; with --auto-resume it goes on from the last checkpoint"
 # What a collective says whose partner is gone (gloo on CPUs, NCCL on GPUs, JAX's coordination service).
 _GONE = re.compile(r"[Gg]loo .*(Connection|closed|timed out|timeout)|ncclRemoteError|NCCL.*(remote|abort)|"
                    r"coordination service|heartbeat|Socket closed", re.DOTALL)
