@@ -34,7 +34,8 @@ def table_bytes(view: MarketView, window: int) -> int:
 def with_tables(view: MarketView, window: int, device: Any = None) -> MarketView:
     """The view with `windows` and `level_windows`. window: bars in a window, at most those of the market.
 
-    Raises ConfigError if the tables do not fit into the memory that `device` (default: the first of this process) still has.
+    Raises ConfigError if the tables do not fit into the memory that `device` (default: the first of this process) still
+    has.
     """
     needed, free = table_bytes(view, window), _free_bytes(device or jax.local_devices()[0])
     if free is not None and needed > free:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
+from jaxtrade.training import together
 
 PORT = 55527  # where process 0 listens if nothing names a port; JAX chooses the same on Kubernetes
 HEARTBEAT_S = 15  # silence after which a process counts as dead; JAX's own default is 100
@@ -174,6 +175,11 @@ def _number(env: Mapping[str, str], name: str) -> int | None:
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise ConfigError(f"{name}={text}: expected a whole number of at least 0")
     return int(text)
+
+
+def joined() -> Layout:
+    """The processes that this one has joined already, by itself or by `jax.distributed.initialize` of its caller."""
+    return Layout("joined before", together.process_index(), together.process_count())
 
 
 def check_config(config: RunConfig, layout: Layout) -> None:

@@ -35,6 +35,7 @@ from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.preflight import check, check_device, check_memory
+from jaxtrade.runs.processes import check_config, joined
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.resuming import time_limit
 from jaxtrade.runs.scoring import scores_by_agent
@@ -70,6 +71,7 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
     check(config)
+    check_config(config, joined())
     check_memory([config])
     settle([config])  # these settings change bits, so the manifest records them and `resume` makes them again
     if source is None:
@@ -128,6 +130,7 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data)
+        check_config(setup.config, joined())
         limit = time_limit(setup.config, set)
         with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
             begins = resumed(setup, path, manifest, programs)
