@@ -78,3 +78,17 @@ class InterruptedRunError(JaxtradeError):
     """Ctrl-C: a run stopped at a chunk border, saved, and can be resumed; other commands stopped at once."""
 
     exit_code = 130
+
+
+class ProcessLostError(JaxtradeError):
+    """Another process of the run has ended, or does not answer. All of them must be started again."""
+
+    exit_code = 69
+
+
+class StoppedTogetherError(JaxtradeError):
+    """Process 0 has stopped a run of several processes. exit_code: that of its own error."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

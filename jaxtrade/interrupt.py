@@ -98,6 +98,13 @@ def install(grace_s: float = GRACE_S, quiet: bool = False) -> None:
     threading.Thread(target=_watch, args=(reader,), name="jaxtrade-interrupt", daemon=True).start()
 
 
+def release() -> None:
+    """Stop watching for Ctrl-C in this process: the caller sets a handler of its own, and ends in its own time."""
+    if _STATE.installed:
+        signal.set_wakeup_fd(-1)
+        _STATE.installed = False
+
+
 def installed() -> bool:
     """Whether this process is a command that ends by itself after a Ctrl-C."""
     return _STATE.installed

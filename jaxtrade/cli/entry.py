@@ -13,12 +13,13 @@ from pathlib import Path
 from types import ModuleType
 
 from jaxtrade import interrupt
-from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu, training
+from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu, training
 from jaxtrade.cli.parser import build_parser
-from jaxtrade.cli.shared import keep_programs, print_result, resolve, screen_of
+from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.memory import first_line, is_exhausted
+from jaxtrade.runs.processes import layout_of
 from jaxtrade.storage.source import declare, read_source
 from jaxtrade.version import __version__
 
@@ -75,6 +76,11 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _doctor(args: argparse.Namespace) -> int:
+    if args.distributed:
+        from jaxtrade.doctor.distributed import report
+
+        return report(layout_of(distributed.given(args), os.environ), args.join_seconds, args.json)
+    refuse(args, ("coordinator", "num_processes", "process_id"), "these name the processes of --distributed")
     from jaxtrade.doctor import main as examine
 
     return examine([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
@@ -85,6 +91,10 @@ def _bench(args: argparse.Namespace) -> int:
     return command.run(command.request(args.names, args.quick, args.repeats, args.out, args.compare, args.purejaxrl,
                                        args.force, args.target, args.shape, args.install, args.code, args.part,
                                        args.again))
+
+
+def _launch(args: argparse.Namespace) -> int:
+    return launch.run(args, build_parser().parse_args)
 
 
 def _completion(args: argparse.Namespace) -> int:
@@ -112,7 +122,7 @@ def bench_module(name: str) -> ModuleType:
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
             "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run, "advise": advise.run,
             "ablate": ablate.run, "config": config_command.run, "list": listing.run, "menu": menu.run,
-            "completion": _completion}
+            "completion": _completion, "launch": _launch}
 KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 
 
@@ -120,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code. argv: default: the process's own command line.
 
     0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run locked, 74 disk error,
-    71 out of memory, 75 preempted, 76 diverged, 130 Ctrl-C.
+    69 another process of the run was lost, 71 out of memory, 75 preempted, 76 diverged, 130 Ctrl-C.
     """
     if argv is None and len(sys.argv) == 1 and menu.opens_by_itself():
         argv = ["menu"]
@@ -128,6 +138,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Only for the process's own command line: code that calls this function may have changed any part of this package.
     args.source_files = read_source() if argv is None and args.command in KEEPING else None
     declare(args.source_files)
+    return _left(_run(args))
+
+
+def _left(code: int) -> int:
+    """The exit code, once this process has left the others of its run, if it had joined any."""
+    joining = sys.modules.get("jaxtrade.runs.joining")
+    return code if joining is None else joining.leave(code)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run a parsed command -> exit code. Errors are printed."""
     try:
         return COMMANDS[args.command](args)
     except InterruptedRunError as error:

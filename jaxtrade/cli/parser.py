@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu
+from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu
 from jaxtrade.cli.flags import count_or_all, key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
@@ -22,7 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, init.add_parser,
                        advise.add_parser, ablate.add_parser, config_command.add_parser, listing.add_parser,
-                       menu.add_parser, _add_bench, _add_doctor, completion.add_parser):
+                       menu.add_parser, launch.add_parser, _add_bench, _add_doctor, completion.add_parser):
         add_parser(commands)
     return parser
 
@@ -52,6 +52,7 @@ def _add_train(commands: Any) -> None:
                        "CPU counts as N devices (key parallel.devices)")
     train.add_argument("--eager", action="store_true", help="compile nothing, which is very slow: to find a fault with "
                        "print or a debugger (key compute.eager); each update is a chunk of its own")
+    distributed.add_options(train)
 
 
 def _add_curriculum(commands: Any) -> None:
@@ -153,3 +154,6 @@ def _add_doctor(commands: Any) -> None:
     doctor = commands.add_parser("doctor", help="examine this machine; every problem comes with a fix")
     doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
     doctor.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")
+    doctor.add_argument("--distributed", action="store_true", help="examine instead the processes that this one would "
+                        "join for a run: start it in all of them, as the run would be")
+    distributed.process_options(doctor, 60)

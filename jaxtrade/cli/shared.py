@@ -244,15 +244,20 @@ def quiet_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show no progress, only warnings, errors and the result")
 
 
-def screen_of(args: argparse.Namespace) -> Screen:
+def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
     """Where a command shows its progress: on standard error. Call this once the flags are known to be right.
+
+    silent: show nothing, because another process of the run does.
 
     XLA's own messages are switched off, unless TF_CPP_MIN_LOG_LEVEL is set: its errors are raised as exceptions too,
     and its warnings (a compilation of two minutes is "very slow") would break the panel. A fatal error is still shown.
     """
     from jaxtrade.progress.choose import open_screen
+    from jaxtrade.progress.screen import Screen
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", FATAL_ONLY)  # XLA reads it when it is loaded
+    if silent:
+        return Screen()
     return open_screen(f"jaxtrade {args.command}", args.quiet)
 
 

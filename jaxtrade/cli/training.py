@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.advisor.host.models import with_model
-from jaxtrade.cli import flags
-from jaxtrade.cli.flags import new_folder
+from jaxtrade.cli import distributed, flags
+from jaxtrade.cli.flags import chosen_folder, new_folder
 from jaxtrade.cli.shared import (
     MARKET,
     advisor_flags,
@@ -28,13 +28,16 @@ from jaxtrade.cli.shared import (
 )
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import set_name, symbols_of
+from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.resuming import FREE, changes_bits, resumed_config
+from jaxtrade.runs.resuming import FREE, Start, changes_bits, how_to_start, require_own, resumed_config
+from jaxtrade.training.together import from_main, is_main
 
 if TYPE_CHECKING:
     from jaxtrade.curriculum.config import Curriculum
     from jaxtrade.progress.screen import Screen
+    from jaxtrade.runs.processes import Layout
     from jaxtrade.runs.result import RunResult
 
 # Flags that --resume refuses, because the folder holds these settings, and those that --continue takes from its source.
@@ -44,6 +47,8 @@ _INHERITED = ("config", "source", "market", "contract", "test")
 
 def train(args: argparse.Namespace) -> int:
     """Handle `train`. Returns the exit code. Raises ConfigError, DataError, and the errors of `runs.train.run`."""
+    if args.auto_resume:
+        return _auto_resume(args)
     if args.resume:
         return _resume(args)
     if args.onward:
@@ -54,14 +59,53 @@ def train(args: argparse.Namespace) -> int:
     return _begin(args, config, args.source)
 
 
-def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
-    """Train a new run. source: the path of its source run, if any."""
+def _auto_resume(args: argparse.Namespace) -> int:
+    """Continue the run in the folder that the command names, or start it there."""
+    refuse(args, ("resume", "onward"), "--auto-resume: starts the run, or continues the one in --run-dir")
+    path = chosen_folder(args)
+    if path is None:
+        raise ConfigError("--auto-resume: the folder of the run is missing; add --run-dir DIR, the same each time")
+    config = resolve(args)
+    processes = distributed.layout(args, config)
+    start = how_to_start(path)
+    if start is not Start.NEW:
+        require_own(config, path)
+    elif args.source:
+        rundir.read_run(Path(args.source))
+    if processes.alone and start is not Start.DONE:
+        return _begin(args, config, args.source, path) if start is Start.NEW else _go_on(
+            args, path, processes, _limit(config))
+    with screen_of(args, processes.process_id > 0) as screen:
+        distributed.join(args, processes, screen)
+        start = Start(from_main(lambda: str(start)))  # another one may see the folder later, or earlier
+    if start is Start.DONE:
+        if is_main():
+            print(f"{path}: this run has finished; nothing is left to do")
+        return 0
+    if start is Start.NEW:
+        return _begin(args, config, args.source, path)
+    return _go_on(args, path, processes, _limit(config))
+
+
+def _limit(config: RunConfig) -> list[str]:
+    """The limit of time and the devices of a configuration, as what a resumed run may be given."""
+    return [f"control.wall_clock={json.dumps(config.control.wall_clock)}", f"parallel.devices={config.parallel.devices}"]
+
+
+def _begin(args: argparse.Namespace, config: RunConfig, source: str | None, path: Path | None = None) -> int:
+    """Train a new run. source: the path of its source run, if any. path: of its folder, where it need not be new."""
     check_memory([config])
-    path = new_folder(args, set_name(symbols_of(config)), config.env.task)
-    with screen_of(args) as screen:
+    processes = distributed.layout(args, config)
+    if processes.process_id == 0:  # the others are told
+        if path is None:
+            path = new_folder(args, set_name(symbols_of(config)), config.env.task)
+        else:
+            rundir.check_new(path)
+    with screen_of(args, processes.process_id > 0) as screen:
         config = with_model(config, screen.message)  # a server that does not answer is said before JAX loads
         screen.phase("loading", "JAX")
-        store = keep_programs(args)
+        store = _programs(args, processes)
+        distributed.join(args, processes, screen)
         from jaxtrade.runs.computing import settle
         from jaxtrade.runs.source import load_source, require_same
         from jaxtrade.runs.train import run
@@ -70,12 +114,24 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> i
         loaded = load_source(Path(source)) if source else None
         if loaded is not None and args.onward:
             require_same(loaded, config)
-        result = run(config, path, loaded, store, screen)
+        with distributed.explained(processes):
+            result = run(config, path, loaded, store, screen)
     return _ended(result, args, screen)
 
 
+def _programs(args: argparse.Namespace, processes: Layout) -> Any:
+    """`keep_programs`; programs of several processes are in JAX's cache alone."""
+    store = keep_programs(args)
+    return store if processes.alone else None
+
+
 def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
-    """Print the result of a run, and with `--perf` what was measured of it. Returns the exit code."""
+    """Print the result of a run, and with `--perf` what was measured of it. Returns the exit code.
+
+    Of several processes, process 0 prints.
+    """
+    if not is_main():
+        return result.exit_code
     text = result.table
     if args.perf or args.perf_one:
         from jaxtrade.runs.performance import lines, performance_info
@@ -90,16 +146,24 @@ def _resume(args: argparse.Namespace) -> int:
     kept = [name for name in (*_KEPT, "onward", "eager") if name != "data" and (refused or name != "overrides")]
     refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration"
            f"{', except ' + ', '.join(FREE) if refused else ''}")
+    config = rundir.read_run(Path(args.resume))[0]
     if args.devices is not None:
         args.overrides = [*args.overrides, f"parallel.devices={args.devices}"]
-    resumed_config(rundir.read_run(Path(args.resume))[0], args.overrides)  # a wrong value is told before JAX loads
-    with screen_of(args) as screen:
+    config = resumed_config(config, args.overrides)  # a wrong value is told before JAX loads
+    return _go_on(args, Path(args.resume), distributed.layout(args, config), args.overrides)
+
+
+def _go_on(args: argparse.Namespace, path: Path, processes: Layout, overrides: Sequence[str]) -> int:
+    """Continue the run at `path`. overrides: what it may be given anew."""
+    data = Path(args.data) if args.resume and args.data is not None else None
+    with screen_of(args, processes.process_id > 0) as screen:
         screen.phase("loading", "JAX")
-        store = keep_programs(args)
+        store = _programs(args, processes)
+        distributed.join(args, processes, screen)
         from jaxtrade.runs.train import resume
 
-        result = resume(Path(args.resume), store, None if args.data is None else Path(args.data), screen,
-                        args.overrides)
+        with distributed.explained(processes):
+            result = resume(path, store, data, screen, overrides)
     return _ended(result, args, screen)
 
 

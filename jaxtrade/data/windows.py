@@ -34,9 +34,10 @@ def table_bytes(view: MarketView, window: int) -> int:
 def with_tables(view: MarketView, window: int, device: Any = None) -> MarketView:
     """The view with `windows` and `level_windows`. window: bars in a window, at most those of the market.
 
-    Raises ConfigError if the tables do not fit into the memory that `device` (default: the first one) still has.
+    Raises ConfigError if the tables do not fit into the memory that `device` (default: the first of this process) still
+    has.
     """
-    needed, free = table_bytes(view, window), _free_bytes(device or jax.devices()[0])
+    needed, free = table_bytes(view, window), _free_bytes(device or jax.local_devices()[0])
     if free is not None and needed > free:
         raise ConfigError(f"data.windows=table needs {needed / 1e9:.1f} GB for {view.value.shape[0]:,} bars, and the "
                           f"device has {free / 1e9:.1f} GB left; use fewer bars (data.start, data.end), a shorter "

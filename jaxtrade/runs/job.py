@@ -23,9 +23,10 @@ from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.preflight import memory_notes
 from jaxtrade.runs.setup import Setup, figure_names
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.sinks import JsonlSink, LogSink, MetricSink, TensorBoardSink
+from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
 from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training.health import Watch
+from jaxtrade.training.together import is_main
 from jaxtrade.training.wall_clock import WallClock
 
 LOG = "run.log"
@@ -44,8 +45,19 @@ class Job:
         update = beginning.resume_update
         self.board: TensorBoardSink | None = None
         screen.describe(names, columns)
-        self.files: list[MetricSink] = [JsonlSink(path / METRICS, resume_update=update, names=names),
-                                        LogSink(path / LOG, names=names, columns=columns)]
+        self.files: list[MetricSink] = []
+        if is_main():  # the other processes of the run write nothing
+            self._open_files(update, names, columns)
+        self.watch = Watch.of(setup.algorithm, self.tell, names)
+        self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
+        self.metadata = {} if not is_main() else {
+            "config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
+
+    def _open_files(self, update: int | None, names: Names, columns: Columns) -> None:
+        """Open the sinks that write to the run's folder. update: of a resumed run; None for a new one."""
+        path, setup = self.path, self.setup
+        self.files += [JsonlSink(path / METRICS, resume_update=update, names=names),
+                       LogSink(path / LOG, names=names, columns=columns)]
         if self.config.train.tensorboard:
             steps = None if update is None else update * setup.plan.steps_per_update
             self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
@@ -53,9 +65,6 @@ class Job:
             self.files.append(self.board)
         if self.config.monitor.on and self.config.monitor.csv:
             self.files.append(monitor_sink(path, self.config, setup.market, update))
-        self.watch = Watch.of(setup.algorithm, self.tell, names)
-        self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
-        self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 
     def tell(self, line: str) -> None:
         """Write one line about the run to the console and the log."""

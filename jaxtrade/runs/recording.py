@@ -14,10 +14,10 @@ from typing import Any
 from jaxtrade.advisor.compose import JOURNAL
 from jaxtrade.advisor.host.journal import JournalPosition, Recorded, check_position
 from jaxtrade.errors import JournalError
+from jaxtrade.runs.rundir import SUMMARY
 from jaxtrade.storage.checkpoint import list_checkpoints
 
 FIGURES = "advice.json"  # in a run's folder
-SUMMARY = "summary.json"  # of a finished run
 
 
 def check_whole(path: Path, recorded: Recorded) -> None:

@@ -22,7 +22,9 @@ from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError, StorageError
 from jaxtrade.runs import files, machine
 from jaxtrade.runs.commit import commit
+from jaxtrade.training.together import from_main, is_main
 
+SUMMARY = "summary.json"  # of a finished run
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
@@ -69,8 +71,13 @@ def check_place(path: Path, where: str) -> None:
 def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
     """Create the folder with `config.yaml` and `manifest.json`: with both, or not at all.
 
-    Raises ConfigError as `check_new` does.
+    Of several processes, process 0 creates it and the others wait. Raises ConfigError as `check_new` does.
     """
+    from_main(lambda: _create(path, config, manifest))
+
+
+def _create(path: Path, config: RunConfig, manifest: dict[str, Any]) -> bool:
+    """`create_run` in the process that writes. Returns True."""
     check_new(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
@@ -84,6 +91,7 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
         new.rename(path)
     finally:
         shutil.rmtree(new, ignore_errors=True)
+    return True
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
@@ -153,8 +161,12 @@ def config_digest(path: Path) -> str:
 def locked(path: Path) -> Iterator[None]:
     """Hold the run's writer lock. The operating system releases it even if the process is killed.
 
+    Of the processes of one run, process 0 writes and holds it.
     Raises RunLockedError, naming the holder, if another process has the lock.
     """
+    if not is_main():
+        yield
+        return
     handle = (path / "run.lock").open("a+", encoding="utf-8")
     try:
         if not _try_lock(handle):

@@ -35,6 +35,7 @@ from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.preflight import check, check_device, check_memory
+from jaxtrade.runs.processes import check_config, joined
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.scoring import scores_by_agent
 from jaxtrade.runs.setup import params_shown, policies_of, seeds_of
@@ -47,6 +48,7 @@ from jaxtrade.training import control
 from jaxtrade.training.health import health_labels, population_health
 from jaxtrade.training.hooks import Hook
 from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree
 
 BEST_FOLDER = "policy_best"  # in the run folder, beside `policy`: the best policy by validation score
@@ -68,6 +70,7 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
     check(config)
+    check_config(config, joined())
     check_memory([config])
     settle([config])  # these settings change bits, so the manifest records them and `resume` makes them again
     if source is None:
@@ -79,7 +82,7 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         config = with_model(config, shown.message)  # before anything is compiled
         with explained(config):
             sized = prepared(config, store, shown)
-        where = path or rundir.new_run_path(sized.setup.market.name, config.env.task)
+        where = Path(from_main(lambda: str(path or rundir.new_run_path(sized.setup.market.name, config.env.task))))
 
         def begin(sized: Sized) -> RunResult:
             with explained(sized.setup.config):
@@ -127,6 +130,7 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
+        check_config(setup.config, joined())
         limit = setup.config.control.wall_clock
         with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
             begins = resumed(setup, path, manifest, programs)
@@ -157,7 +161,8 @@ def _controller(job: Job) -> control.Controller | None:
     job.validation = next(iter(shown.values()))
 
     def score(state: PyTree) -> float:
-        value = float(scores_by_agent(setup, shown, jax.device_get(policies_of(setup, state)), job.programs).mean())
+        policies = jax.device_get(policies_of(setup, state))
+        value = from_main(lambda: float(scores_by_agent(setup, shown, policies, job.programs).mean()))
         if job.board is not None:
             steps = setup.stack.first(state.update) * setup.plan.steps_per_update
             job.board.figures({board.SCORE: value}, steps)
@@ -199,10 +204,23 @@ def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdv
                      sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
                      checkpoint_dir=job.path / "checkpoints", hooks=hooks,
                      max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
-                     ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation),
-                     place=job.setup.place, **start)
+                     ahead=partial(_begin_evaluation, job) if is_main() else None, place=job.setup.place, **start)
     except (InterruptedRunError, PreemptedError) as stop:
         raise type(stop)(f"{stop}; continue with: {quoted(['jaxtrade', 'train', '--resume', str(job.path)])}") from None
+
+
+def _begin_evaluation(job: Job, state: PyTree) -> None:
+    """Begin to compile the programs with which process 0 evaluates. state: shapes and dtypes suffice."""
+    begin_for_run(job.programs, job.setup, state, job.validation)
+
+
+def _follow(job: Job) -> RunResult:
+    """A run in a process that writes nothing: it trains, then waits while process 0 evaluates.
+
+    The result has no evaluations, and the exit code of process 0.
+    """
+    trained = _train(job, _controller(job), None)
+    return RunResult(job.path, trained, {}, from_main(int))
 
 
 def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
@@ -218,6 +236,8 @@ def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
 
 def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
     setup, path, beginning, programs, screen = job.setup, job.path, job.beginning, job.programs, job.screen
+    if not is_main():
+        return _follow(job)
     try:
         job.tell_opening(list(opening_lines(job)))
         for difference in changed:
@@ -250,7 +270,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
     rundir.write_json(path / "summary.json", _summary(job, trained, controller))
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
     failed = any(not passed for passed, _ in trained.health.values())
-    return RunResult(path, trained, results, 1 if failed else 0)
+    return RunResult(path, trained, results, from_main(lambda: 1 if failed else 0))
 
 
 def _draw(job: Job, controller: control.Controller | None, results: seeds.Results, steps: int) -> None:

@@ -20,6 +20,7 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.text import several
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.run_io import write_checkpoint
+from jaxtrade.training.together import is_main
 from jaxtrade.types import PyTree
 
 FOLDER = "best"  # subfolder of a run directory
@@ -141,7 +142,7 @@ class Controller:
 
     def recall(self, memory: Mapping[str, Any]) -> None:
         self.state = ControlState(**{**memory, "scores": tuple((u, s) for u, s in memory.get("scores", ()))})
-        for update, path in checkpoint.list_checkpoints(self._folder):
+        for update, path in checkpoint.list_checkpoints(self._folder) if is_main() else ():
             if update != self.state.best_update:
                 checkpoint.set_aside(path)
 
@@ -178,7 +179,7 @@ class Controller:
         self._prune({update, self._saved_best})
 
     def _prune(self, keep: set[int | None]) -> None:
-        for update, path in checkpoint.list_checkpoints(self._folder):
+        for update, path in checkpoint.list_checkpoints(self._folder) if is_main() else ():
             if update not in keep:
                 shutil.rmtree(path)
 

@@ -25,7 +25,7 @@ from jaxtrade.training.hooks import Exchange, Hook, Memories, changed, memories,
 from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.training.population import Stack
 from jaxtrade.training.run_io import RunIO
-from jaxtrade.training.signals import catch_signals
+from jaxtrade.training.signals import catch_signals, stops
 from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
 
 
@@ -337,6 +337,7 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
             if action is divergence.Response.END:
                 raise divergence.diverged(rows, run.rollbacks, run.io.newest(), run.algorithm)
             run.call_hooks()
-            run.save(signals.received is not None, keep=bool(max_rollbacks))
-            if signals.received is not None and signals.stops(finished=run.update >= run.total):
-                raise run.io.interrupted(signals.received, run.update)
+            received = signals.at_border()
+            run.save(received is not None, keep=bool(max_rollbacks))
+            if received is not None and stops(received, finished=run.update >= run.total):
+                raise run.io.interrupted(received, run.update)

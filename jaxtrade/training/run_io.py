@@ -12,13 +12,16 @@ from jaxtrade.errors import InterruptedRunError, JaxtradeError, PreemptedError, 
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.monitor import Episodes, EpisodeSink
 from jaxtrade.storage.sinks import MetricSink, Phased, Rewinding
+from jaxtrade.training.together import is_main
 from jaxtrade.types import PyTree
 
 
-def write_checkpoint(directory: Path, update: int, state: PyTree, metadata: Mapping[str, Any], keep: int) -> Path:
-    """`checkpoint.save` -> path. Raises StorageError, which says what could not be saved and what to do."""
+def write_checkpoint(directory: Path, update: int, state: PyTree, metadata: Mapping[str, Any], keep: int) -> None:
+    """`checkpoint.save`, in process 0 alone. Raises StorageError, which says what could not be saved and what to do."""
+    if not is_main():
+        return
     try:
-        return checkpoint.save(directory, update, state, metadata, keep)
+        checkpoint.save(directory, update, state, metadata, keep)
     except OSError as error:
         raise StorageError(f"{directory}: the checkpoint of update {update} could not be written: {error}; "
                            "free some space or choose another run folder (--run-dir), then resume") from error

@@ -1,5 +1,7 @@
 """SIGINT and SIGTERM: the handler records the signal, and the run ends at its next chunk border.
 
+Several processes of a run stop at the same border, if any of them has received a signal (`at_border`).
+
 Of a command, Ctrl-C waits only a moment for the border (`interrupt.GRACE_S`), and a second one does not wait. In other
 programs the first Ctrl-C waits for the border, and the second one raises KeyboardInterrupt.
 """
@@ -14,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from jaxtrade import interrupt
+from jaxtrade.training.together import agree
 
 
 class Signals:
@@ -46,11 +49,19 @@ class Signals:
             again = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
             os.write(2, f"{self.received.name}: stopping at the end of this chunk{again}\n".encode())
 
-    def stops(self, finished: bool) -> bool:
-        """Whether the run is to stop at this border. finished: nothing is left to train. A run that has trained to its
-        end goes on to its evaluation, unless Ctrl-C ends the command."""
-        return self.received is not None and (
-            not finished or (self.received == signal.SIGINT and interrupt.installed()))
+    def at_border(self) -> signal.Signals | None:
+        """The signal that asked the run to stop, the same in all of its processes; None if no process received one.
+
+        Every process must call it at every border. A signal that comes later counts at the next border.
+        """
+        number = agree(int(self.received or 0))
+        return signal.Signals(number) if number else None
+
+
+def stops(received: signal.Signals, finished: bool) -> bool:
+    """Whether a signal stops the run at this border. finished: nothing is left to train. A run that has trained to its
+    end goes on to its evaluation, unless Ctrl-C ends the command."""
+    return not finished or (received == signal.SIGINT and interrupt.installed())
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from jaxtrade.training.hooks import Change
+from jaxtrade.training.together import from_main
 from jaxtrade.types import PyTree
 
 
@@ -14,6 +15,8 @@ class WallClock:
 
     seconds: the limit, from when this hook is made: compilation counts. total_updates: length of the run. now: the
     clock, in seconds. reason: why the run was ended; None if it was not.
+
+    Of several processes, the clock of process 0 decides for all.
     """
 
     def __init__(self, seconds: float, total_updates: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -22,7 +25,7 @@ class WallClock:
 
     def __call__(self, state: PyTree, update: int) -> Change:
         del state
-        passed = self._now() - self._begun
+        passed = from_main(lambda: self._now() - self._begun)
         if passed < self.seconds or update >= self.total:
             return Change()
         self.reason = (f"control.wall_clock: stopped after update {update} of {self.total}, {passed:,.1f} s after the "

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from tests.mutation.faults import ROOT, Fault
 
 SECONDS = 600  # for the tests of one fault
-SKIPPED = shutil.ignore_patterns(".git", ".venv", "venv", "__pycache__", "*.egg-info", "runs", ".pytest_cache",
-                                 ".ruff_cache", ".hypothesis")
+SKIPPED = shutil.ignore_patterns(".git", ".venv", "venv", "__pycache__", "*.egg-info", ".pytest_cache", ".ruff_cache",
+                                 ".hypothesis")
 OUTSIDE = ("configs", "bench")  # top-level folders that are packages of `jaxtrade` once it is installed
 TESTS_FAILED, INTERRUPTED = 1, 2  # pytest's exit statuses; it is interrupted where a test file cannot be imported
 
@@ -42,12 +42,17 @@ class BaselineError(Exception):
     """The unchanged copy does not pass its tests, or is not what gets imported: no verdict would mean anything."""
 
 
+def _skipped(folder: str, names: list[str]) -> set[str]:
+    """What is not copied. `runs` at the top holds runs; `jaxtrade/runs` is a package."""
+    return SKIPPED(folder, names) | ({"runs"} if Path(folder) == ROOT else set())
+
+
 class Tree:
     """A copy of the repository whose package and tests are the ones that get imported."""
 
     def __init__(self, root: Path) -> None:
         self.root = root = root.resolve()
-        shutil.copytree(ROOT, root, ignore=SKIPPED)
+        shutil.copytree(ROOT, root, ignore=_skipped)
         for name in OUTSIDE:  # an editable install would find these in the repository
             (root / "jaxtrade" / name).symlink_to(Path("..") / name, target_is_directory=True)
         names = ("jaxtrade", "tests", *(f"jaxtrade.{name}" for name in OUTSIDE))

@@ -1,0 +1,1 @@
+"""Several processes and devices. Real processes are started here, so most tests are slow."""

@@ -1,0 +1,76 @@
+"""Flags of a run that several processes train together. Imports no heavy library at load time."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from jaxtrade.cli.flags import count, whole
+from jaxtrade.config import RunConfig
+from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S, Given, Layout, check_config, layout_of
+from jaxtrade.training.together import process_count
+
+if TYPE_CHECKING:
+    from jaxtrade.progress.screen import Screen
+
+ENGINES = "SLURM, Open MPI, Kubernetes, Kubeflow Trainer and SkyPilot"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name the processes of a run."""
+    parser.add_argument("--auto-resume", action="store_true", help="continue the run in --run-dir if there is one, "
+                        "else start it; the same command again and again is right")
+    group = process_options(parser, JOIN_S)
+    group.add_argument("--heartbeat-seconds", type=count, metavar="S", default=HEARTBEAT_S, help="silence after which "
+                       f"a process counts as dead, and the others end (default: {HEARTBEAT_S})")
+
+
+def process_options(parser: argparse.ArgumentParser, join_seconds: int) -> Any:
+    """Add the flags that name the processes -> their group. join_seconds: how long they wait for each other."""
+    group = parser.add_argument_group("several processes (docs/distributed.md)")
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens, for runs of several "
+                       f"processes (found by itself on {ENGINES})")
+    group.add_argument("--num-processes", type=count, metavar="N", help="how many processes train this run together; "
+                       "1: this one alone, whatever the environment says")
+    group.add_argument("--process-id", type=whole, metavar="I", help="the number of this process, from 0; process 0 "
+                       "writes the run's folder")
+    group.add_argument("--join-seconds", type=count, metavar="S", default=join_seconds, help="how long processes wait "
+                       f"for each other at the start (default: {join_seconds})")
+    return group
+
+
+def given(args: argparse.Namespace) -> Given:
+    """The flags that name the processes."""
+    return Given(args.coordinator, args.num_processes, args.process_id)
+
+
+def layout(args: argparse.Namespace, config: RunConfig) -> Layout:
+    """The processes that train a run. Raises ConfigError if flags or environment contradict each other, or if several
+    processes cannot train this configuration."""
+    found = layout_of(given(args), os.environ)
+    check_config(config, found)
+    return found
+
+
+def explained(processes: Layout) -> AbstractContextManager[None]:
+    """Turn an exception that says that another process is gone into ProcessLostError, if there are others."""
+    if processes.alone:
+        return nullcontext()
+    from jaxtrade.runs import joining
+
+    return joining.explained()
+
+
+def join(args: argparse.Namespace, processes: Layout, screen: Screen) -> None:
+    """Join the other processes, if there are any and this one has not joined them yet.
+
+    Raises ProcessLostError, ConfigError.
+    """
+    if processes.alone or process_count() > 1:
+        return
+    from jaxtrade.runs import joining
+
+    screen.phase("joining", str(processes))
+    joining.join(processes, args.heartbeat_seconds, args.join_seconds)

@@ -1,0 +1,92 @@
+"""What is launched: a training command, and where it is to run. `command_of` makes the command fit for restarts."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from jaxtrade.errors import ConfigError
+
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")  # a DNS label, with room for what the engines add
+# Exit codes that a restart would only repeat: a mistake in the command, and a training that diverged.
+FINAL = (2, 76)
+RESTARTS = 100  # for preemptions and lost machines; each goes on from the last checkpoint
+GRACE_S = 120  # between SIGTERM and SIGKILL: a chunk, and its checkpoint, must fit
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training to launch.
+
+    command: the words after `jaxtrade`, from `command_of`. name: of the job. nodes: machines. gpus: on each; 0 trains
+    on CPUs. image: of the container; None where the engine needs none. time: limit as HH:MM:SS. partition: of SLURM.
+    setup: shell lines that come first. claim: the volume claim (Kubernetes) or the bucket (SkyPilot) that holds the
+    runs. mount: where it is mounted.
+    """
+
+    command: tuple[str, ...]
+    name: str = "jaxtrade"
+    nodes: int = 1
+    gpus: int = 1
+    gpu_kind: str = "H100"
+    image: str | None = None
+    time: str = "24:00:00"
+    partition: str | None = None
+    setup: tuple[str, ...] = ()
+    claim: str | None = None
+    mount: str = "/runs"
+
+    @property
+    def run_dir(self) -> str:
+        """The run's folder, as the command names it."""
+        return self.command[self.command.index("--run-dir") + 1]
+
+    @property
+    def shell(self) -> str:
+        """The command as a POSIX shell reads it."""
+        return shlex.join(("jaxtrade", *self.command))
+
+
+def command_of(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a training command, with `--auto-resume`: engines run the same command again.
+
+    Raises ConfigError for another command than `train`, without `--run-dir`, or with a flag that a restart contradicts.
+    """
+    if not words or words[0] != "train":
+        raise ConfigError(f"expected a training after '--', as in '-- train CONFIG --run-dir DIR', found "
+                          f"'{' '.join(words)}'")
+    split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") and "=" in word
+                                                 and not word.startswith("--set") else [word])]
+    if "--run-dir" not in split[:-1]:
+        raise ConfigError("the folder of the run is missing; add --run-dir DIR to the training, on storage that all "
+                          "machines share")
+    for flag in ("--resume", "--continue", "--name", "--coordinator", "--num-processes", "--process-id"):
+        if flag in split:
+            raise ConfigError(f"{flag}: the launched command starts and continues its run by --auto-resume, in "
+                              "--run-dir, and the engine numbers the processes; leave it out")
+    return tuple(split if "--auto-resume" in split else [*split, "--auto-resume"])
+
+
+def checked(job: Job, needs_image: bool = False, needs_claim: bool = False) -> Job:
+    """The job itself. needs_image, needs_claim: whether the engine runs containers, and on a named volume.
+
+    Raises ConfigError for a value that the engine would refuse.
+    """
+    if not NAME.fullmatch(job.name):
+        raise ConfigError(f"--name {job.name}: expected lower-case letters, digits and '-', at most 40, the first a "
+                          "letter")
+    if not re.fullmatch(r"[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]", job.time):
+        raise ConfigError(f"--time {job.time}: expected hours, minutes and seconds, as in 24:00:00")
+    if needs_image and job.image is None:
+        raise ConfigError("--image is missing: containers need one that holds jaxtrade (docs/distributed.md shows how "
+                          "to build it)")
+    if needs_claim and job.claim is None:
+        raise ConfigError("--claim is missing: name the volume that all pods share and that outlives them "
+                          "(docs/distributed.md)")
+    if (needs_claim or job.claim is not None) and not PurePosixPath(job.run_dir).is_relative_to(job.mount):
+        raise ConfigError(f"--run-dir {job.run_dir}: is not below {job.mount} (--mount), where the volume is; a run "
+                          "elsewhere would be lost with its machine")
+    return job

@@ -1,0 +1,101 @@
+"""`train --auto-resume`: the same command starts a run, continues it, and ends at once when it has finished.
+
+Runs that are really stopped and continued are in `tests/scale`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.cli import main
+from jaxtrade.config import RunConfig, load_config
+from jaxtrade.errors import ConfigError
+from jaxtrade.runs import rundir
+from jaxtrade.runs.resuming import Start, differing, how_to_start, require_own
+
+COMMAND = ["train", "--auto-resume", "--set", "rollout.num_envs=64"]
+OWN = ("rollout.num_envs=64",)
+
+
+def created(path: Path, *overrides: str) -> RunConfig:
+    """A run's folder as it is just after its start."""
+    config = load_config("quickstart", overrides)
+    rundir.create_run(path, config, {"config_sha256": config.digest(), "data_sha256": "0", "nproc": None})
+    return config
+
+
+def names(asked: RunConfig, own: RunConfig) -> list[str]:
+    return [key for key, _, _ in differing(asked, own)]
+
+
+def test_what_a_folder_holds(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert how_to_start(run) is Start.NEW
+    run.mkdir()
+    assert how_to_start(run) is Start.NEW
+    run.rmdir()
+    created(run)
+    assert how_to_start(run) is Start.CONTINUE  # no checkpoint is needed: it then begins again
+    (run / "summary.json").write_text("{}", encoding="utf-8")
+    assert how_to_start(run) is Start.DONE
+    (run / "summary.json").write_text('{"stop_reason": "control.patience: 8 evaluations"}', encoding="utf-8")
+    assert how_to_start(run) is Start.DONE
+    (run / "summary.json").write_text('{"stop_reason": "control.wall_clock: stopped after update 3"}', encoding="utf-8")
+    assert how_to_start(run) is Start.CONTINUE
+
+
+def test_every_key_that_differs_is_named() -> None:
+    own = load_config("quickstart")
+    assert names(own, own) == []
+    other = load_config("quickstart", ["seed=3", "network.hidden=[8,8]", "reward.weights.win=1"])
+    assert names(other, own) == ["network.hidden", "reward.weights.win", "seed"]
+    assert names(own, other) == names(other, own)
+
+
+def test_what_may_differ() -> None:
+    own = load_config("quickstart", ["rollout.num_envs=64"])
+    assert names(load_config("quickstart", ["rollout.num_envs=64", "control.wall_clock=1h"]), own) == []
+    assert names(load_config("quickstart", ["rollout.num_envs=auto"]), own) == []  # the run has chosen the number
+    adapted = own.model_copy(update={"network": own.network.model_copy(update={"adapter": 16})})
+    assert names(own, adapted) == []  # the transfer has set it
+    assert names(adapted, own) == ["network.adapter"]
+
+
+def test_the_same_file_by_another_path_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bars.csv").write_text("", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    near, far, other = (load_config("quickstart", ["data.source=file", f"data.file={json.dumps(str(path))}"])
+                        for path in ("bars.csv", tmp_path / "bars.csv", tmp_path / "others.csv"))
+    assert names(near, far) == []
+    assert names(near, other) == ["data.file"]
+
+
+def test_another_configuration_is_refused_with_both_values(tmp_path: Path) -> None:
+    config = created(tmp_path / "run")
+    require_own(config, tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"holds a run of another configuration") as refusal:
+        require_own(load_config("quickstart", ["seed=3"]), tmp_path / "run")
+    assert str(refusal.value).splitlines()[1] == "  seed: 3, the run has 0"
+
+
+def test_the_command_refuses_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert main(COMMAND) == 2
+    assert "the folder of the run is missing; add --run-dir DIR" in capsys.readouterr().err
+    assert main([*COMMAND, "--run-dir", str(run), "--resume", "other"]) == 2
+    assert "drop --resume" in capsys.readouterr().err
+    created(run, *OWN)
+    assert main([*COMMAND, "--run-dir", str(run), "--seed", "3"]) == 2
+    assert "seed: 3, the run has 0" in capsys.readouterr().err
+    (run / "summary.json").write_text("{}", encoding="utf-8")
+    assert main([*COMMAND, "--run-dir", str(run)]) == 0
+    assert capsys.readouterr().out == f"{run}: this run has finished; nothing is left to do\n"
+
+
+def test_a_folder_with_other_things_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    assert main([*COMMAND, "--run-dir", str(tmp_path)]) == 2
+    assert "already exists and is not empty" in capsys.readouterr().err

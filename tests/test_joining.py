@@ -1,0 +1,149 @@
+"""How a process notices that another one is gone, and how it leaves. Real processes are in `tests/scale`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxtrade.doctor import distributed
+from jaxtrade.doctor.child import ChildResult
+from jaxtrade.doctor.finding import Status
+from jaxtrade.errors import ConfigError, PreemptedError, ProcessLostError, StorageError
+from jaxtrade.runs import joining
+from jaxtrade.runs.processes import ALONE, Layout
+from jaxtrade.training import run_io, together
+from jaxtrade.training import signals as stopping
+
+GLOO = ValueError("UNKNOWN: Gloo AllGather failed: [external/gloo/gloo/transport/tcp/pair.cc:538] Read error "
+                  "[127.0.0.1]:50571: Connection reset by peer")
+BARRIER = RuntimeError("INTERNAL: Barrier failed because: UNAVAILABLE: Task 1 heartbeat timeout.")
+
+
+@pytest.fixture
+def second_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "process_count", lambda: 2)
+    monkeypatch.setattr(together, "process_index", lambda: 1)
+
+
+@pytest.mark.usefixtures("second_of_two")
+@pytest.mark.parametrize("error", [GLOO, BARRIER])
+def test_what_a_collective_says_of_a_dead_partner_is_one_line(error: Exception) -> None:
+    said = r"^process 1 of 2: another process of the run has ended"
+    with pytest.raises(ProcessLostError, match=said) as lost, joining.explained():
+        raise error
+    assert "start all processes again with the same command" in str(lost.value)
+    assert lost.value.exit_code == 69
+
+
+@pytest.mark.usefixtures("second_of_two")
+@pytest.mark.parametrize("error", [ValueError("shapes differ"), StorageError("Connection closed by the disk"),
+                                   OSError("Socket closed")])
+def test_other_errors_stay_what_they_are(error: Exception) -> None:
+    with pytest.raises(type(error)) as same, joining.explained():
+        raise error
+    assert same.value is error
+
+
+def test_one_process_loses_no_other() -> None:
+    assert not joining.lost(GLOO)
+    joining.join(ALONE)
+    assert joining.leave(75) == 75
+
+
+ABORTED = """
+import os
+from jaxtrade.runs.joining import _say_when_aborted
+_say_when_aborted("first")
+_say_when_aborted("another process has died")
+os.abort()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="JAX has no several processes on Windows")
+def test_an_abort_ends_with_the_newest_line_and_the_exit_code() -> None:
+    done = subprocess.run([sys.executable, "-c", ABORTED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (69, "\nerror: another process has died\n")
+
+
+def test_a_port_that_is_taken_is_a_mistake() -> None:
+    layout = Layout("flags", 0, 2, "10.0.0.1:80")
+    taken = joining._not_joined(layout, RuntimeError("UNKNOWN: Failed to start RPC server"))
+    assert isinstance(taken, ConfigError)
+    assert "process 0 cannot listen at that port" in str(taken)
+    assert "name them by --coordinator" in str(joining._not_joined(layout, ValueError("coordinator_address?")))
+
+
+@pytest.mark.parametrize(("own", "agreed", "found"), [(None, 0, None), (None, 15, signal.SIGTERM),
+                                                      (signal.SIGINT, 2, signal.SIGINT)])
+def test_a_border_knows_the_signals_of_all_processes(own: signal.Signals | None, agreed: int,
+                                                     found: signal.Signals | None, monkeypatch: pytest.MonkeyPatch
+                                                     ) -> None:
+    told = list[int]()
+    monkeypatch.setattr(stopping, "agree", lambda number: told.append(number) or agreed)
+    signals = stopping.Signals()
+    signals.received = own
+    assert signals.at_border() == found
+    assert told == [int(own or 0)]
+
+
+def test_only_process_0_writes_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = list[Any]()
+    monkeypatch.setattr(run_io.checkpoint, "save", lambda *args: written.append(args))
+    for main in (False, True):
+        monkeypatch.setattr(run_io, "is_main", lambda main=main: main)
+        run_io.write_checkpoint(tmp_path, 3, {}, {}, 1)
+    assert written == [(tmp_path, 3, {}, {}, 1)]
+
+
+@pytest.mark.usefixtures("second_of_two")
+@pytest.mark.parametrize(("code", "seconds", "ends"), [
+    (0, [], False),  # JAX itself waits for the others
+    (PreemptedError.exit_code, [joining.LONG_S], False),  # all of them come
+    (2, [joining.LEAVE_S], True),  # this one fails alone: the others do not come
+    (ProcessLostError.exit_code, [], True)])
+def test_leaving_waits_as_long_as_it_makes_sense(code: int, seconds: list[float], ends: bool,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    waited, handled = list[float](), signal.getsignal(signal.SIGTERM)
+
+    def barrier(name: str, limit: float) -> None:
+        waited.append(limit)
+        if ends:
+            raise RuntimeError("DEADLINE_EXCEEDED")
+
+    def end(number: int) -> None:
+        raise SystemExit(number)
+
+    monkeypatch.setattr(together, "barrier", barrier)
+    monkeypatch.setattr(joining.os, "_exit", end)
+    try:
+        if ends:
+            with pytest.raises(SystemExit) as stop:
+                joining.leave(code)
+            assert stop.value.code == code
+        else:
+            assert joining.leave(code) == code
+    finally:
+        signal.signal(signal.SIGTERM, handled)
+    assert waited == seconds
+
+
+# --- the doctor
+
+
+def found(**values: Any) -> list[tuple[str, Status]]:
+    told = {"processes": 2, "sum": 10, "kind": "cpu", "devices": [2, 2]} | values
+    return [(each.name, each.verdict) for each in distributed._together(ChildResult("ok", 1.0, told))]
+
+
+def test_the_doctor_judges_devices_and_their_sum() -> None:
+    assert found() == [("devices", Status.OK), ("sum", Status.OK)]
+    assert found(devices=[3, 1]) == [("devices", Status.FAIL), ("sum", Status.OK)]
+    assert found(sum=9) == [("devices", Status.OK), ("sum", Status.FAIL)]
+    said = "Terminating process\nerror: process 1 of 2: the processes did not meet"
+    [finding] = distributed._together(ChildResult("error", 1.0, {}, "exit code 69", said))
+    assert (finding.verdict, finding.measured) == (Status.FAIL, "process 1 of 2: the processes did not meet")
