@@ -41,6 +41,7 @@ from jaxtrade.config.market import (
 from jaxtrade.config.monitor import MonitorConfig
 from jaxtrade.config.pqn import PQNConfig
 from jaxtrade.config.sampler import SamplerConfig
+from jaxtrade.config.sweep import SweepConfig, check_sweep
 from jaxtrade.parts import LEARNERS
 from jaxtrade.text import short_repr
 
@@ -73,6 +74,7 @@ class RunConfig(Section, frozen=True):
     compute: ComputeConfig = ComputeConfig()
     stages: StageConfig = StageConfig()
     train: TrainConfig = TrainConfig()
+    sweep: SweepConfig = SweepConfig()
     monitor: MonitorConfig = MonitorConfig()
     advisor: AdvisorConfig = AdvisorConfig()
     transfer: TransferConfig = TransferConfig()
@@ -100,9 +102,14 @@ class RunConfig(Section, frozen=True):
         if chosen.on and chosen.fusion == "slots" and not self.env.advice:
             raise ValueError("advisor.fusion=slots shows advice in the observation: set env.task=advised and "
                              "env.advice=true, or choose advisor.fusion=trust")
-        if chosen.on and chosen.transport == "callback" and self.train.num_seeds > 1:
-            raise ValueError(f"advisor.transport=callback serves one agent, and train.num_seeds is "
-                             f"{self.train.num_seeds}: set advisor.transport=exchange")
+        if chosen.on and chosen.transport == "callback" and self.agents > 1:
+            raise ValueError(f"advisor.transport=callback serves one agent, and this run has {self.agents} "
+                             "(train.num_seeds, sweep): set advisor.transport=exchange")
+        return self
+
+    @model_validator(mode="after")
+    def _sweeps(self) -> RunConfig:
+        check_sweep(self.sweep, self.train.num_seeds)
         return self
 
     @model_validator(mode="after")
@@ -121,6 +128,12 @@ class RunConfig(Section, frozen=True):
     def learner(self) -> Section | None:
         """The section of the chosen learner; None for a learner of the user's own."""
         return getattr(self, self.algorithm) if self.algorithm in learners.SECTIONS else None
+
+    @property
+    def agents(self) -> int:
+        """How many agents the run trains side by side: of a sweep, settings times seeds."""
+        swept = self.sweep.on and not self.sweep.optuna
+        return self.sweep.count * self.sweep.seeds if swept else self.train.num_seeds
 
     @property
     def minibatches(self) -> int:

@@ -18,10 +18,23 @@ def scores_by_agent(setup: Setup, shown: Mapping[str, EnvParams], policies: Sequ
                     ) -> np.ndarray:
     """Mean reward per validation session of each greedy policy, float64[agents]; every symbol has equal weight.
 
-    shown: by symbol, the parameters with the advice that is known on the validation sessions.
+    Each agent of a sweep is scored under its own costs, account, brackets and weights: by the reward that it learns
+    from. shown: by symbol, the parameters with the advice that is known on the validation sessions. policies: of all
+    agents, in order.
     """
-    steps = steps_of(setup, "validation")
-    scores = [total_rewards(own.env, shown[symbol], own.splits["validation"], own.algorithm,
-                            [policy_for(setup, policy, symbol) for policy in policies], programs, steps)
-              / int(own.splits["validation"].count) for symbol, own in setup.symbols.items()]
-    return np.mean(scores, axis=0)
+    return np.mean([_of_symbol(setup, symbol, own, shown[symbol], policies, programs)
+                    for symbol, own in setup.symbols.items()], axis=0)
+
+
+def _of_symbol(setup: Setup, symbol: str, own: Setup, shown: EnvParams, policies: Sequence[PyTree],
+               programs: Programs) -> np.ndarray:
+    sessions, steps = own.splits["validation"], steps_of(setup, "validation")
+    fitted = [policy_for(setup, policy, symbol) for policy in policies]
+    if setup.swept is None or setup.swept.axes is None:  # one environment for all of them
+        totals = total_rewards(own.env, shown, sessions, own.algorithm, fitted, programs, steps)
+    else:
+        totals = np.concatenate([
+            total_rewards(own.env, setup.of_agent(number, symbol, shown)[1], sessions, own.algorithm, [policy],
+                          programs, steps)
+            for number, policy in zip(setup.stack.numbers(setup.config.seed), fitted, strict=True)])
+    return totals / int(sessions.count)

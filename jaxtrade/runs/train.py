@@ -30,15 +30,16 @@ from jaxtrade.runs.beginning import Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.ending import ending, quoted
-from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run, policy_path
+from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
+from jaxtrade.runs.policies import policy_path
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.resuming import time_limit
 from jaxtrade.runs.scoring import scores_by_agent
-from jaxtrade.runs.setup import params_shown, policies_of, seeds_of
+from jaxtrade.runs.setup import params_shown, policies_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
@@ -195,7 +196,7 @@ def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdv
     start = beginning.arguments(job.setup, exchange.start if exchange else None)
     programs = EagerPrograms() if config.compute.eager else job.programs
     try:
-        return train(job.setup.algorithm, job.setup.params, config=config.train,
+        return train(job.setup.algorithm, job.setup.trained_params, num_seeds=job.setup.stack, config=config.train,
                      sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
                      checkpoint_dir=job.path / "checkpoints", hooks=hooks,
                      max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
@@ -205,13 +206,12 @@ def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdv
 
 
 def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
-    """Write the policy bundles of `state` to the run folder. Returns the policies by seed."""
+    """Write the policy bundles of `state` to the run folder. Returns the policies by the numbers of their agents."""
     setup, config = job.setup, job.config
-    policies = {seed: finished(policy) for seed, policy in zip(seeds_of(config), policies_of(setup, state),
-                                                               strict=True)}
-    for seed, policy in policies.items():
-        save_policy_bundle(policy_path(job.path, config, seed, folder), policy, setup.env, setup.market,
-                           config)
+    numbers = setup.stack.numbers(config.seed)
+    policies = {number: finished(policy) for number, policy in zip(numbers, policies_of(setup, state), strict=True)}
+    for number, policy in policies.items():
+        save_policy_bundle(policy_path(job.path, config, number, folder), policy, setup.env, setup.market, config)
     return policies
 
 

@@ -21,7 +21,17 @@ from jaxtrade.text import several, short_repr
 from jaxtrade.training import divergence
 from jaxtrade.training.chunk import Chunk, compile_chunk
 from jaxtrade.training.health import population_health
-from jaxtrade.training.hooks import Exchange, Hook, Memories, changed, memories, recall
+from jaxtrade.training.hooks import (
+    NO_HPARAMS,
+    Exchange,
+    Hook,
+    Hparams,
+    Memories,
+    changed,
+    memories,
+    recall,
+    set_hparams,
+)
 from jaxtrade.training.population import Stack
 from jaxtrade.training.run_io import RunIO
 from jaxtrade.training.signals import catch_signals
@@ -83,7 +93,7 @@ def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
 def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,
           state: PyTree | None = None, sinks: Sequence[MetricSink] = (), checkpoint_dir: Path | str | None = None,
           metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = (),
-          num_seeds: int | Stack | None = None, max_rollbacks: int | None = 0,
+          num_seeds: int | Stack | None = None, hparams: Hparams = NO_HPARAMS, max_rollbacks: int | None = 0,
           exchange: Exchange | None = None, programs: Programs | None = None,
           ahead: Callable[[PyTree], object] | None = None) -> TrainResult:
     """Train until `state.total_updates`, the length for which the algorithm was built (see `plan_run`).
@@ -102,6 +112,8 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             key per agent (`Stack.keys`), or a single key from which agent i gets `fold_in(key, i)`. Every array of the
             state then has a leading axis of agents, in checkpoints and hooks too. Rows hold the mean over agents under
             "name" and a list by agent under "name/each".
+        hparams: tunable floats with which a new run begins, by name, in place of the algorithm's own; as
+            `hooks.Change.hparams`.
         max_rollbacks: how often the run may roll back when a loss or gradient is not finite (see
             `divergence.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
             checkpoint (without `checkpoint_dir`: to the state that would have been saved), or to its start before the
@@ -131,7 +143,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
     with Programs() if programs is None else nullcontext(programs) as compiling:
         io.phase("compiling", "the training program", lambda: compiling.busy)
-        first = _first(compiling, stacked, params, key, state, stack, config, exchange)
+        first = _first(compiling, stacked, params, key, state, stack, config, exchange, hparams)
         stack.check(first.state)
         run = _Run(stacked, params, first.state, config, stack, io, hooks, exchange, compiling, first.chunk, ahead)
         del first  # else a third copy of a large state (a replay) would stay in memory beside the run's two
@@ -147,8 +159,9 @@ class _First(NamedTuple):
 
 
 def _first(programs: Programs, algorithm: Algorithm, params: PyTree, key: Array | None, state: LoopState | None,
-           stack: Stack, config: TrainConfig, exchange: Exchange | None) -> _First:
-    """The first state. A new one is drawn from `key`, while the chunk is compiled for its shapes."""
+           stack: Stack, config: TrainConfig, exchange: Exchange | None, hparams: Hparams) -> _First:
+    """The first state. A new one is drawn from `key`, while the chunk is compiled for its shapes. The tunable floats
+    are set afterwards, so that other values are no other program."""
     if state is not None:
         return _First(state, None)
     assert key is not None
@@ -158,7 +171,7 @@ def _first(programs: Programs, algorithm: Algorithm, params: PyTree, key: Array 
     chunk = None
     if exchange is None:
         chunk = compile_chunk(programs, algorithm, config.chunk_updates, init.result_like, params)
-    return _First(init.wait()(keys, params), chunk)
+    return _First(set_hparams(init.wait()(keys, params), hparams), chunk)
 
 
 def copied(state: PyTree) -> PyTree:
