@@ -29,8 +29,10 @@ from jaxtrade.cli.shared import (
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.runs import files, rundir
+from jaxtrade.runs.agents import groups_of
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.resuming import FREE, changes_bits, time_limit
+from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
 
 if TYPE_CHECKING:
     from jaxtrade.curriculum.config import Curriculum
@@ -56,8 +58,9 @@ def train(args: argparse.Namespace) -> int:
 
 def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
     """Train a new run. source: the path of its source run, if any."""
-    check_memory([config])
-    path = new_folder(args, set_name(symbols_of(config)), config.env.task)
+    groups = groups_of(config)
+    check_memory([group.config for group in groups])
+    path = new_folder(args, set_name(symbols_of(config)), config.env.task if len(groups) == 1 else "sweep")
     with screen_of(args) as screen:
         config = with_model(config, screen.message)  # a server that does not answer is said before JAX loads
         screen.phase("loading", "JAX")
@@ -66,7 +69,7 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> i
         from jaxtrade.runs.source import load_source, require_same
         from jaxtrade.runs.train import run
 
-        settle([config])  # must precede JAX, which loading a source starts
+        settle([group.config for group in groups])  # must precede JAX, which loading a source starts
         loaded = load_source(Path(source)) if source else None
         if loaded is not None and args.onward:
             require_same(loaded, config)
@@ -90,7 +93,9 @@ def _resume(args: argparse.Namespace) -> int:
     kept = [name for name in (*_KEPT, "onward", "eager") if name != "data" and (refused or name != "overrides")]
     refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration"
            f"{', except ' + ', '.join(FREE) if refused else ''}")
-    time_limit(rundir.read_run(Path(args.resume))[0], args.overrides)  # a value that is wrong is told before JAX loads
+    path = Path(args.resume)
+    kept_config = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
+    time_limit(kept_config, args.overrides)  # a value that is wrong is told before JAX loads
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         store = keep_programs(args)

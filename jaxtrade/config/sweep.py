@@ -95,8 +95,8 @@ class SweepConfig(Section, frozen=True):
     """
 
     keys: Annotated[dict[str, Values], BeforeValidator(_listed)] = Field(
-        default_factory=dict, description="key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every combination "
-        "is a setting. With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)")
+        default_factory=dict, description="key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every "
+        "combination is a setting. With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)")
     settings: Annotated[tuple[dict[str, Any], ...], Field(strict=False), BeforeValidator(_dotted)] = Field(
         default=(), description="instead of keys: the settings themselves, a list of {key: value}")
     random: int = Field(default=0, ge=0, le=MOST_AGENTS, description="settings drawn at random from keys; 0: every "
@@ -182,9 +182,9 @@ def settings_of(sweep: SweepConfig, seed: int) -> tuple[dict[str, Any], ...]:
 def _combination(keys: Mapping[str, Sequence[Any]], number: int) -> dict[str, Any]:
     """Combination `number` of a grid."""
     chosen = {}
-    for key, values in reversed(keys.items()):
-        number, place = divmod(number, len(values))
-        chosen[key] = values[place]
+    for key in reversed(list(keys)):
+        number, place = divmod(number, len(keys[key]))
+        chosen[key] = keys[key][place]
     return {key: chosen[key] for key in keys}
 
 

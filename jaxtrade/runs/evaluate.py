@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.advisor.host.models import with_model
-from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.config import make_config, overridden
 from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
@@ -291,8 +291,8 @@ def replay_run(path: Path, session: str, seed: int | None = None, data: Path | N
     """Replay one session under the run's greedy policy, line by line.
 
     session: its trade date. seed, agent: whose policy is used, by seed or by index; needed if the run has several.
-    data: as in `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises ConfigError if the date is not a
-    session of the run.
+    data: as in `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises ConfigError if the
+    date is not a session of the run.
     """
     whole, _ = open_run(path, data)
     joint.refuse("replay", whole.config)

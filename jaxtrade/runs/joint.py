@@ -40,7 +40,8 @@ def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Pat
     sessions, results = setup.splits[split], {}
     manifest = rundir.read_run(path)[1]
     for number, policy in policies.items():
-        config, params = setup.of_agent(number, symbol, own)
+        config, rules = setup.of_agent(number, symbol, own)
+        params: Any = rules
         agents = joint_agents(env, market, params, config, setup.algorithm, policy)
         screen.phase("evaluating", f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
                      len(policies) * (2 * len(agents) + 1))

@@ -7,7 +7,7 @@ from pathlib import Path
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import FOLDER, load_policy
-from jaxtrade.runs.setup import numbers_of, stack_of
+from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree
 
 
@@ -16,7 +16,11 @@ def policy_path(path: Path, config: RunConfig, number: int, folder: str = FOLDER
 
     number: of the agent (`Stack.numbers`).
     """
-    return stack_of(config).folder(path / folder, number)
+    return Stack.of_run(config).folder(path / folder, number)
+
+
+def _numbers(config: RunConfig) -> range:
+    return Stack.of_run(config).numbers(config.seed)
 
 
 def read_policy(path: Path, config: RunConfig, number: int) -> PyTree:
@@ -29,7 +33,7 @@ def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None)
 
     Raises ConfigError if the run has no such agent, or has several and none was named.
     """
-    known, swept = numbers_of(config), config.sweep.on
+    known, swept = _numbers(config), config.sweep.on
     if seed is not None and agent is not None:
         raise ConfigError(f"seed (--seed) {seed} and agent (--agent) {agent}: give one of them")
     if agent is not None:
@@ -50,4 +54,4 @@ def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None)
 
 def chosen_numbers(config: RunConfig, seed: int | None, agent: int | None) -> list[int]:
     """As `chosen_number`, but all agents if none was named."""
-    return list(numbers_of(config)) if seed is None and agent is None else [chosen_number(config, seed, agent)]
+    return list(_numbers(config)) if seed is None and agent is None else [chosen_number(config, seed, agent)]

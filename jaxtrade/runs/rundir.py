@@ -109,6 +109,9 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
             if path.is_file():
                 raise ConfigError(f"{path}: a file, and a run's folder is expected, written by 'jaxtrade train' (for "
                                   f"bars of your own: jaxtrade init {shlex.quote(str(path))}, then jaxtrade train)")
+            if (path / "sweep.json").is_file():
+                raise ConfigError(f"{path}: a sweep of several programs, each a run of its own; name one of them, such "
+                                  f"as {path / 'group_0'}")
             raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
                               f"{_nearest_run(path)}")
     try:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.validation import total_rewards
-from jaxtrade.runs.setup import Setup
+from jaxtrade.runs.setup import Setup, params_shown
 from jaxtrade.runs.symbols import policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.text import Tell
 from jaxtrade.types import PyTree
 
 
@@ -38,3 +40,11 @@ def _of_symbol(setup: Setup, symbol: str, own: Setup, shown: EnvParams, policies
                           programs, steps)
             for number, policy in zip(setup.stack.numbers(setup.config.seed), fitted, strict=True)])
     return totals / int(sessions.count)
+
+
+def ranked(setup: Setup, policies: Sequence[PyTree], path: Path, tell: Tell, programs: Programs) -> tuple[float, ...]:
+    """The scores by which the agents of a sweep are ranked at its end; none without a sweep or validation sessions."""
+    if setup.swept is None or not int(setup.splits["validation"].count):
+        return ()
+    shown = {symbol: params_shown(own, "validation", path, tell)[0] for symbol, own in setup.symbols.items()}
+    return tuple(float(score) for score in scores_by_agent(setup, shown, policies, programs))

@@ -71,7 +71,7 @@ class Setup:
     @property
     def stack(self) -> Stack:
         """How the run's agents are stacked: one, or several along a leading axis."""
-        return stack_of(self.config) if self.swept is None else self.swept.stack
+        return Stack.of_run(self.config) if self.swept is None else self.swept.stack
 
     @property
     def trained_params(self) -> EnvParams:
@@ -149,8 +149,8 @@ def prepare(config: RunConfig) -> Setup:
         raise ConfigError("rollout.num_envs=auto: it is measured by `jaxtrade train` and jaxtrade.run alone; give a "
                           "number")
     if config.sweep.optuna:
-        raise ConfigError("sweep.optuna: the settings are proposed as the run goes on; train it with `jaxtrade train` or "
-                          "jaxtrade.run")
+        raise ConfigError("sweep.optuna: the settings are proposed as the run goes on; train it with `jaxtrade train` "
+                          "or jaxtrade.run")
     first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
     market, splits, make = _joint(first) if config.env.task == TASK else _alone(first)
     env = make_env(first)
@@ -202,18 +202,6 @@ def _joint(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[Run
     market = load_portfolio(config)
     splits = split_portfolio(market, config.split)
     return market, splits, lambda own: make_portfolio_params(market, splits["train"], own)
-
-
-def stack_of(config: RunConfig) -> Stack:
-    """The agents that a run trains side by side, without what they have of their own."""
-    if not config.sweep.on:
-        return Stack.of(config.agents)
-    return Stack((config.agents,), swept=agents_of(config))
-
-
-def numbers_of(config: RunConfig) -> range:
-    """The numbers of the agents that a run trains: their seeds, or in a sweep their indices."""
-    return stack_of(config).numbers(config.seed)
 
 
 def policies_of(setup: Setup, state: LoopState) -> list[Policy]:

@@ -83,7 +83,7 @@ def _rules_key(config: RunConfig) -> str:
 
 
 def stacked(each: Sequence[PyTree]) -> tuple[PyTree, PyTree]:
-    """(trees of all agents as one, `in_axes` of it). Leaves that differ get a leading axis, the others stay as they are.
+    """(trees of all agents as one, `in_axes` of it). Leaves that differ get a leading axis, the others stay.
 
     `in_axes` is None if no leaf differs. Raises ValueError if the trees differ in structure, static fields, shapes or
     dtypes, so that one program cannot serve them.

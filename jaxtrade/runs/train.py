@@ -15,16 +15,18 @@ from jaxtrade import interrupt
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
+from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import InterruptedRunError, PreemptedError
-from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.pictures import training as training_picture
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
+from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import board, calibration, performance, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
+from jaxtrade.runs.agents import groups_of, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
 from jaxtrade.runs.beginning import Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
@@ -38,9 +40,11 @@ from jaxtrade.runs.policies import policy_path
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.resuming import time_limit
-from jaxtrade.runs.scoring import scores_by_agent
+from jaxtrade.runs.scoring import ranked, scores_by_agent
 from jaxtrade.runs.setup import params_shown, policies_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
+from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
+from jaxtrade.runs.sweeps import resume_groups, train_groups
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.eager import EagerPrograms
@@ -58,6 +62,8 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         store: Store | None = None, screen: Screen | None = None) -> RunResult:
     """Train, save the policy bundle and evaluate it. `jaxtrade train` calls this.
 
+    A sweep whose agents need several programs is a `SweepResult`: each program is a run in `path/group_<n>`.
+
     Args:
         path: the new run folder; default `runs/<market-task-utc-id>`.
         source: a source run (`source.load_source`) that this run begins from, as `config.transfer` says.
@@ -70,26 +76,36 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
     check(config)
-    check_memory([config])
-    settle([config])  # these settings change bits, so the manifest records them and `resume` makes them again
+    groups = groups_of(config)
+    configs = [group.config for group in groups]
+    check_memory(configs)
+    settle(configs)  # these settings change bits, so the manifest records them and `resume` makes them again
+    with _shown(screen) as shown:
+        if len(groups) == 1:
+            return _one(configs[0], path, source, store, shown)
+        where = path or rundir.new_run_path(set_name(symbols_of(config)), "sweep")
+        return train_groups(config, groups, where, lambda own, to: _one(own, to, source, store, shown), shown.message)
+
+
+def _one(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, shown: Screen) -> RunResult:
+    """Train one program, as `run`."""
     if source is None:
         check_alone(config)
     else:
         config = adopt(config, source)
-    with _shown(screen) as shown:
-        shown.phase("loading", "the market")
-        config = with_model(config, shown.message)  # before anything is compiled
-        with explained(config):
-            sized = prepared(config, store, shown)
-        where = path or rundir.new_run_path(sized.setup.market.name, config.env.task)
+    shown.phase("loading", "the market")
+    config = with_model(config, shown.message)  # before anything is compiled
+    with explained(config):
+        sized = prepared(config, store, shown)
+    where = path or rundir.new_run_path(sized.setup.market.name, config.env.task)
 
-        def begin(sized: Sized) -> RunResult:
-            with explained(sized.setup.config):
-                check_device(sized.setup.config)
-                with programs_of(sized.setup, store) as programs:
-                    return _run(sized, where, source, programs, shown)
+    def begin(sized: Sized) -> RunResult:
+        with explained(sized.setup.config):
+            check_device(sized.setup.config)
+            with programs_of(sized.setup, store) as programs:
+                return _run(sized, where, source, programs, shown)
 
-        return shrinking(sized, where, begin, shown.message)
+    return shrinking(sized, where, begin, shown.message)
 
 
 def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
@@ -108,6 +124,8 @@ def _run(sized: Sized, path: Path, source: Source | None, programs: Programs, sc
     if isinstance(setup.market, Market):  # a set has no advisor
         check_advisor(config, setup.market)
     rundir.create_run(path, config, manifest)
+    if setup.stack.shape:
+        write_agents(path, config)
     with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
         return _train_and_evaluate(Job(setup, path, begins, programs, screen, config.control.wall_clock))
 
@@ -125,6 +143,10 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
         ConfigError (not a run, or another key in `set`), DataError (the data have changed), CheckpointError,
         RunLockedError.
     """
+    if is_sweep(path):
+        with _shown(screen) as shown:
+            return resume_groups(read_sweep(path), path, lambda own, to: _one(own, to, None, store, shown),
+                                 lambda to: resume(to, store, data, shown, set), shown.message)
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data)
@@ -234,6 +256,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
         trained = trained._replace(health=_whole_health(job, trained))
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,
                                     screen=screen)
+        scores = ranked(setup, list(policies.values()), path, job.tell, programs)
         _draw(job, controller, results, trained.steps)
         for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
             job.tell(line)
@@ -242,17 +265,19 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
         if advice is not None:
             for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
                 job.tell(line)
+        failed = any(not passed for passed, _ in trained.health.values())
+        result = RunResult(path, trained, results, 1 if failed else 0, scores)
         for sink in job.files:  # not to the screen, which shows progress: the command prints the table itself
-            sink.message(seeds.table(results))
+            sink.message(result.table)
     finally:
         job.close()
-    rundir.write_json(path / "summary.json", _summary(job, trained, controller))
+    of_sweep = {"validation_scores": list(scores)} if scores else {}
+    rundir.write_json(path / "summary.json", _summary(job, trained, controller) | of_sweep)
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
-    failed = any(not passed for passed, _ in trained.health.values())
-    return RunResult(path, trained, results, 1 if failed else 0)
+    return result
 
 
-def _draw(job: Job, controller: control.Controller | None, results: seeds.Results, steps: int) -> None:
+def _draw(job: Job, controller: control.Controller | None, results: Results, steps: int) -> None:
     """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
     title = f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config.agents import Agent
+from jaxtrade.config import RunConfig
+from jaxtrade.config.agents import Agent, agents_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.sinks import EACH
 from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
@@ -77,6 +78,11 @@ class Stack:
             return agents
         return cls() if agents == 1 else cls((agents,))
 
+    @classmethod
+    def of_run(cls, config: RunConfig) -> Stack:
+        """The agents of a run, without what those of a sweep have of their own (`runs.swept.Swept.stack`)."""
+        return cls((config.agents,), swept=agents_of(config)) if config.sweep.on else cls.of(config.agents)
+
     # --- the algorithm -----------------------------------------------------------------------------------------------
 
     @property
@@ -106,7 +112,7 @@ class Stack:
         return function
 
     def keys(self, seed: int) -> Array:
-        """Typed keys of the seeds `seed`, `seed + 1`, ..., of `key_shape`; in a sweep those of the agents' own seeds."""
+        """Typed keys of the seeds `seed`, `seed + 1`, ..., of `key_shape`; of a sweep, of the agents' own seeds."""
         if not self.key_shape:
             return jax.random.key(seed)
         own = [agent.seed - self.swept[0].seed for agent in self.swept] or np.arange(math.prod(self.key_shape))
