@@ -38,9 +38,9 @@ LIGHTLY_COMPILED = (
     "networks/", "oracle/", "rl/test_control.py", "rl/test_dqn.py", "rl/test_losses.py", "rl/test_minibatches.py",
     "rl/test_observing.py", "rl/test_opening.py", "rl/test_packing.py", "rl/test_population.py", "rl/test_ppo.py",
     "rl/test_ppo_trading.py", "rl/test_pqn.py", "rl/test_probes.py", "rl/test_q.py", "rl/test_recurrent.py",
-    "rl/test_reductions.py", "rl/test_returns.py", "rl/test_rollback.py", "rl/test_rollout.py",
-    "rl/test_schedules.py", "rl/test_stages.py", "rl/test_symbols.py", "rl/test_toy.py", "rl/test_train.py",
-    "rl/test_transfer.py", "rl/test_update_by_numpy.py",
+    "rl/test_reductions.py", "rl/test_replacement.py", "rl/test_returns.py", "rl/test_rollback.py",
+    "rl/test_rollout.py", "rl/test_schedules.py", "rl/test_stages.py", "rl/test_symbols.py", "rl/test_toy.py",
+    "rl/test_train.py", "rl/test_transfer.py", "rl/test_update_by_numpy.py",
 )
 # Of these, files whose programs run longer than they compile: without fusion they would take several times as long.
 FUSED = (

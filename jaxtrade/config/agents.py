@@ -51,4 +51,5 @@ def config_of(config: RunConfig, agent: Agent) -> RunConfig:
     try:
         return changed_config(alone, agent.overrides)
     except ConfigError as error:
-        raise ConfigError(f"sweep, setting {agent.setting} ({agent.text}): {error}") from None
+        raise ConfigError(f"sweep, setting {agent.setting} ({agent.text}): "
+                          f"{str(error).removeprefix('set: ')}") from None

@@ -36,7 +36,7 @@ from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.monitoring import summary_of, with_warning
 from jaxtrade.runs.swept import Swept, own_config, own_params, read_swept
 from jaxtrade.storage.sinks import Names
-from jaxtrade.training.loop import Plan, plan_run
+from jaxtrade.training.plan import Plan, plan_run
 from jaxtrade.training.population import Stack
 from jaxtrade.types import Algorithm, LoopState, SessionSet
 

@@ -49,7 +49,7 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.storage.kept import Store
-from jaxtrade.training import control
+from jaxtrade.training import control, replacement
 from jaxtrade.training.health import health_labels, population_health
 from jaxtrade.training.hooks import Hook
 from jaxtrade.training.loop import TrainResult, train
@@ -260,6 +260,8 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
         _draw(job, controller, results, trained.steps)
         for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
             job.tell(line)
+        for line in replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks):
+            job.tell(line)
         if job.stop_reason is not None:
             job.tell(f"{job.stop_reason}; saved; {how_to_continue(path)}")
         if advice is not None:
@@ -298,7 +300,8 @@ def _summary(job: Job, trained: TrainResult, controller: control.Controller | No
                "steps_per_second": None if math.isnan(trained.steps_per_second) else trained.steps_per_second,
                "stopped_early": trained.stopped, "stop_reason": _stop_reason(job, trained, controller),
                "performance": performance.measured(job, trained),
-               "rollbacks": job.setup.stack.first(trained.state.rollbacks), "warnings": job.watch.seen}
+               "warnings": job.watch.seen}
+    summary |= replacement.summary(trained.state.rollbacks, job.config.control.max_rollbacks)
     return summary if controller is None else summary | {"validation": controller.state._asdict()}
 
 

@@ -18,7 +18,7 @@ from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.monitor import ROWS, Episodes, ended_episodes
 from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.text import several, short_repr
-from jaxtrade.training import divergence
+from jaxtrade.training import divergence, replacement
 from jaxtrade.training.chunk import Chunk, compile_chunk
 from jaxtrade.training.health import population_health
 from jaxtrade.training.hooks import (
@@ -36,20 +36,6 @@ from jaxtrade.training.population import Stack
 from jaxtrade.training.run_io import RunIO
 from jaxtrade.training.signals import catch_signals
 from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
-
-
-class Plan(NamedTuple):
-    """Length of a run in updates and chunks. `message` describes the rounding, or is empty if there was none."""
-
-    total_updates: int
-    chunks: int
-    steps_per_update: int
-    message: str
-
-    @property
-    def total_steps(self) -> int:
-        """Environment steps of the whole run."""
-        return self.total_updates * self.steps_per_update
 
 
 class TrainResult(NamedTuple):
@@ -76,18 +62,6 @@ class TrainResult(NamedTuple):
                           f"{self.steps_per_second:,.0f} steps/s", f"compiled in {self.compile_seconds:.1f} s",
                           f"health: {'failed ' + ', '.join(failed) if failed else 'ok'}",
                           *(["stopped early"] if self.stopped else []), several(len(self.history), "metric row"))
-
-
-def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
-    """Round `total_timesteps` up to whole chunks of updates. One update takes `num_envs` x `num_steps` steps."""
-    steps_per_update = num_envs * num_steps
-    chunks = config.chunks(steps_per_update)
-    plan = Plan(chunks * config.chunk_updates, chunks, steps_per_update, "")
-    if plan.total_steps == config.total_timesteps:
-        return plan
-    return plan._replace(message=(
-        f"{config.total_timesteps:,} steps are rounded up to {plan.total_steps:,}: {several(chunks, 'chunk')} of "
-        f"{several(config.chunk_updates, 'update')} of {num_envs} environments x {num_steps} steps"))
 
 
 def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,
@@ -117,7 +91,8 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         max_rollbacks: how often the run may roll back when a loss or gradient is not finite (see
             `divergence.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
             checkpoint (without `checkpoint_dir`: to the state that would have been saved), or to its start before the
-            first one. Later rows are dropped, also by sinks that are `Rewinding`. If one agent diverges, all roll back.
+            first one. Later rows are dropped, also by sinks that are `Rewinding`. Of several agents only the one that
+            diverged goes back, and the limit is for each (see `replacement`); with 0 the run ends at once.
             A run that a signal stopped between two scheduled checkpoints, and that was resumed, cannot go back further
             than to where it was stopped. None: the run neither rolls back nor ends; the learner skips steps that are
             not finite.
@@ -126,7 +101,8 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         ahead: called once with the shapes of the state while the chunk is compiled, to begin further programs.
     Raises:
         ValueError: both or neither of `key` and `state` are given.
-        DivergedError: a loss or gradient is not finite and no rollback is left. That state is not saved.
+        DivergedError: a loss or gradient is not finite and no rollback is left; of several agents, for none of them.
+            That state is not saved.
         PreemptedError, InterruptedRunError: SIGTERM, SIGINT. The run stops at the chunk border and is saved (main
             thread only).
         StorageError: a checkpoint could not be written.
@@ -211,7 +187,7 @@ class _Run:
     ended: Sequence[Episodes] = ()  # of the last chunk, by update
     stopped: bool = False
     trained: int = 0
-    retries: int = 0
+    retries: Any = 0  # several agents: int[agents]
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -231,8 +207,8 @@ class _Run:
 
     @property
     def rollbacks(self) -> int:
-        """Number of rollbacks in the whole run, including earlier processes."""
-        return self.good.rollbacks + self.retries
+        """Number of rollbacks in the whole run, including earlier processes; of several agents the most of any."""
+        return self.good.rollbacks + int(np.max(self.retries))
 
     @property
     def speed(self) -> float:
@@ -277,6 +253,17 @@ class _Run:
         return {"update": update, "total_updates": self.total, "steps": update * self.steps_per_update,
                 **self.stack.row(metrics)}
 
+    def respond(self, rows: list[dict[str, Any]], allowed: int | None) -> divergence.Response:
+        """Carry out what follows from the losses and gradients of a chunk, and say what it was."""
+        if self.stack.shape and allowed:
+            return divergence.Response.END if self.replace(rows, allowed) else divergence.Response.GO_ON
+        action = divergence.respond(rows, self.rollbacks, allowed)
+        if action is divergence.Response.ROLL_BACK:
+            fault = divergence.describe(rows, self.algorithm.step_sizes)
+            self.roll_back(f"{fault}; rolled back to update {self.good.update} "
+                           f"(rollback {self.rollbacks + 1} of at most {allowed})")
+        return action
+
     def roll_back(self, message: str) -> None:
         """Go back to the rollback point, with other random numbers and the changes of `Algorithm.retry`."""
         self.retries += 1
@@ -287,6 +274,19 @@ class _Run:
         self.io.rewind(self.update, self.update * self.steps_per_update)
         changes = " and ".join(note for note in (self.algorithm.retry_note, "other random numbers") if note)
         self.io.message(f"{message}, with {changes}")
+
+    def replace(self, rows: list[dict[str, Any]], allowed: int) -> bool:
+        """Put back the agents that diverged in this chunk, of several -> whether all of them have diverged for good."""
+        before = np.asarray(self.state.rollbacks).reshape(-1)
+        decision = replacement.decide(rows, before, allowed)
+        if decision.back.any():
+            self.retries = self.retries + decision.again
+            self.state = replacement.replaced(self.state, self.good.state, decision, self.retries,
+                                              self.algorithm.retry, self.stack)
+            replacement.marked(rows, decision)
+        for line in replacement.messages(rows, decision, before, allowed, self.good.update, self.algorithm):
+            self.io.message(line)
+        return bool(decision.stays.all())
 
     def report(self, rows: list[dict[str, Any]]) -> None:
         """Accept a chunk: advance `update`, and write its rows to the history and the sinks."""
@@ -315,7 +315,7 @@ class _Run:
                 self.state = copied(self.state)
 
     def _point(self, saved: Memories) -> _Point:
-        return _Point(self.state, self.update, self.stack.first(self.state.rollbacks), saved)
+        return _Point(self.state, self.update, int(np.max(self.state.rollbacks)), saved)
 
     def result(self) -> TrainResult:
         recompiles, seconds = (0, 0.0) if self.chunk is None else (self.chunk.recompiles, self.chunk.compile_seconds)
@@ -333,11 +333,8 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
             run.compile()
         while run.unfinished:
             rows = run.advance()
-            action = divergence.respond(rows, run.rollbacks, max_rollbacks)
+            action = run.respond(rows, max_rollbacks)
             if action is divergence.Response.ROLL_BACK:
-                fault = divergence.describe(rows, run.algorithm.step_sizes)
-                run.roll_back(f"{fault}; rolled back to update {run.good.update} "
-                              f"(rollback {run.rollbacks + 1} of at most {max_rollbacks})")
                 continue
             run.report(rows)
             if action is divergence.Response.END:
