@@ -35,6 +35,7 @@ from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
 from jaxtrade.runs.limits import usable_memory
+from jaxtrade.runs.search_check import check_search
 
 Check = Callable[[], object]
 # Where a machine has an accelerator, its memory is known once JAX has started (`check_device`). Until then only needs
@@ -63,6 +64,8 @@ def check(config: RunConfig, training: bool = True) -> None:
     settings = () if not sweep.on else examples_of(sweep) if sweep.optuna else settings_of(sweep, config.seed)
     agents = [Agent(number, config.seed, number, setting) for number, setting in enumerate(settings)]
     run_all([lambda agent=agent: _check_setting(config, agent, training) for agent in agents])
+    if sweep.optuna and training:
+        check_search(config)
 
 
 def _check_alone(config: RunConfig, training: bool) -> None:

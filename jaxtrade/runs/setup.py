@@ -188,6 +188,13 @@ def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
     return replace(setup, config=config, plan=plan, algorithm=algorithm, swept=swept)
 
 
+def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
+    """The setup of a sweep with the agents of another one, for the same program. config: differs from `setup.config` in
+    the section `sweep` alone. Raises ConfigError."""
+    assert setup.swept is not None
+    return replace(setup, config=config, swept=read_swept(config, setup.swept.make, setup.swept.axes))
+
+
 def _alone(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
     """Market, splits, and what makes training parameters of a configuration, for tasks that hold one symbol at a time.
     """

@@ -40,7 +40,8 @@ class Swept:
 
     agents: their settings. configs: of each agent alone. rules: the environment's parameters of each agent alone, which
     share the market. params: the parameters of all agents, [N, ...] where two of them differ. axes: `in_axes` of
-    `params`; None if all leaves are shared. hparams: tunable floats by name, float32[N].
+    `params`; None if all leaves are shared. hparams: tunable floats by name, float32[N]. make: the parameters of one
+    agent's configuration.
     """
 
     agents: tuple[Agent, ...]
@@ -49,6 +50,7 @@ class Swept:
     params: PyTree
     axes: PyTree
     hparams: Mapping[str, np.ndarray]
+    make: Callable[[RunConfig], PyTree]
 
     @cached_property
     def stack(self) -> Stack:
@@ -56,9 +58,13 @@ class Swept:
         return Stack((len(self.agents),), (Axes(params=self.axes),), self.agents)
 
 
-def read_swept(config: RunConfig, make: Callable[[RunConfig], PyTree]) -> Swept:
-    """The agents of a sweep. make: the environment's parameters of one agent's configuration.
+def read_swept(config: RunConfig, make: Callable[[RunConfig], PyTree], like: PyTree = None) -> Swept:
+    """The agents of a sweep.
 
+    Args:
+        make: the environment's parameters of one agent's configuration.
+        like: `axes` of another sweep, whose program these agents are to share: leaves that differ there get an axis of
+            agents here too.
     Raises ConfigError if they need more than one program, or a setting is at fault.
     """
     groups = groups_of(config)
@@ -72,26 +78,28 @@ def read_swept(config: RunConfig, make: Callable[[RunConfig], PyTree]) -> Swept:
         if (key := _rules_key(alone)) not in made:
             made[key] = make(alone)
     rules = tuple(made[_rules_key(alone)] for alone in configs)
-    params, axes = stacked(rules)
+    params, axes = stacked(rules, like)
     floats = [tunable_floats(alone) for alone in configs]
     hparams = {name: np.array([each[name] for each in floats], np.float32) for name in floats[0]}
-    return Swept(agents, configs, rules, params, axes, hparams)
+    return Swept(agents, configs, rules, params, axes, hparams, make)
 
 
 def _rules_key(config: RunConfig) -> str:
     return json.dumps(config.model_dump(mode="json", include={*RULES, "reward", "allocate", "episode"}))
 
 
-def stacked(each: Sequence[PyTree]) -> tuple[PyTree, PyTree]:
+def stacked(each: Sequence[PyTree], like: PyTree = None) -> tuple[PyTree, PyTree]:
     """(trees of all agents as one, `in_axes` of it). Leaves that differ get a leading axis, the others stay.
 
-    `in_axes` is None if no leaf differs. Raises ValueError if the trees differ in structure, static fields, shapes or
-    dtypes, so that one program cannot serve them.
+    `in_axes` is None if no leaf differs. like: as in `read_swept`. Raises ValueError if the trees differ in structure,
+    static fields, shapes or dtypes, so that one program cannot serve them.
     """
     structures = {jax.tree.structure(tree) for tree in each}
     if len(structures) > 1:
         raise ValueError("the agents' environment parameters differ in structure or static fields")
     own = jax.tree.map(lambda *leaves: _differ(leaves), *each)
+    if like is not None:
+        own = jax.tree.map(lambda mine, axis: mine or axis == 0, own, like)
     params = jax.tree.map(lambda mine, *leaves: jnp.stack(leaves) if mine else leaves[0], own, *each)
     return params, jax.tree.map(lambda mine: 0 if mine else None, own) if any(jax.tree.leaves(own)) else None
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -16,7 +15,7 @@ from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import set_name, symbols_of
-from jaxtrade.errors import InterruptedRunError, PreemptedError
+from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
 from jaxtrade.evaluation.pictures import training as training_picture
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.seeds import Results
@@ -24,7 +23,7 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import board, calibration, performance, rundir
+from jaxtrade.runs import board, calibration, rundir, summary
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import groups_of, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
@@ -36,6 +35,7 @@ from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_r
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
+from jaxtrade.runs.optuna_search import go_on, search
 from jaxtrade.runs.policies import policy_path
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
@@ -76,6 +76,8 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
     check(config)
+    if config.sweep.optuna:
+        return _search(config, path, source, store, screen)
     groups = groups_of(config)
     configs = [group.config for group in groups]
     check_memory(configs)
@@ -85,6 +87,19 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
             return _one(configs[0], path, source, store, shown)
         where = path or rundir.new_run_path(set_name(symbols_of(config)), "sweep")
         return train_groups(config, groups, where, lambda own, to: _one(own, to, source, store, shown), shown.message)
+
+
+def _search(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, screen: Screen | None,
+            begun: bool = False) -> RunResult:
+    """Search for settings by Optuna, as `run`. begun: whether the search in the folder is to go on."""
+    if source is not None:
+        raise ConfigError("sweep.optuna (--optuna): a search trains afresh; drop --from and --continue")
+    check_memory([config])
+    settle([config])
+    where = path or rundir.new_run_path(set_name(symbols_of(config)), "optuna")
+    with _shown(screen) as shown, explained(config), interrupt.hint(partial(_again, where)):
+        return (go_on if begun else search)(config, where, store, shown, lambda own, to: (
+            resume(to, store, None, shown) if (to / "manifest.json").is_file() else _one(own, to, None, store, shown)))
 
 
 def _one(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, shown: Screen) -> RunResult:
@@ -144,8 +159,11 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
         RunLockedError.
     """
     if is_sweep(path):
+        config = read_sweep(path)
+        if config.sweep.optuna:
+            return _search(config, path, None, store, screen, begun=True)
         with _shown(screen) as shown:
-            return resume_groups(read_sweep(path), path, lambda own, to: _one(own, to, None, store, shown),
+            return resume_groups(config, path, lambda own, to: _one(own, to, None, store, shown),
                                  lambda to: resume(to, store, data, shown, set), shown.message)
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
@@ -156,11 +174,15 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
             return _train_and_evaluate(Job(setup, path, begins, programs, shown, limit), differences(manifest, facts()))
 
 
+def _again(path: Path) -> str:
+    return f"continue with: {quoted(['jaxtrade', 'train', '--resume', str(path)])}"
+
+
 def how_to_continue(path: Path) -> str:
     """What to say about a run that Ctrl-C has stopped."""
     if not checkpoint.list_checkpoints(path / "checkpoints"):
         return "the run had saved nothing yet"
-    return f"continue with: {quoted(['jaxtrade', 'train', '--resume', str(path)])}"
+    return _again(path)
 
 
 def _controller(job: Job) -> control.Controller | None:
@@ -274,7 +296,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
     finally:
         job.close()
     of_sweep = {"validation_scores": list(scores)} if scores else {}
-    rundir.write_json(path / "summary.json", _summary(job, trained, controller) | of_sweep)
+    rundir.write_json(path / "summary.json", summary.of_run(job, trained, controller) | of_sweep)
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
     return result
 
@@ -291,25 +313,6 @@ def _draw(job: Job, controller: control.Controller | None, results: Results, ste
         split = job.setup.evaluation_split()
         board.results(job.board, results, split, steps)
         board.pictures(job.board, job.path, folder_of(job.path, split), steps)
-
-
-def _summary(job: Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
-    """The content of a finished run's `summary.json`."""
-    summary = {"health": {name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()},
-               "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
-               "steps_per_second": None if math.isnan(trained.steps_per_second) else trained.steps_per_second,
-               "stopped_early": trained.stopped, "stop_reason": _stop_reason(job, trained, controller),
-               "performance": performance.measured(job, trained),
-               "warnings": job.watch.seen}
-    summary |= replacement.summary(trained.state.rollbacks, job.config.control.max_rollbacks)
-    return summary if controller is None else summary | {"validation": controller.state._asdict()}
-
-
-def _stop_reason(job: Job, trained: TrainResult, controller: control.Controller | None) -> str | None:
-    """Why the run ended before its last update. None if it did not."""
-    if job.stop_reason is not None or not trained.stopped or controller is None:
-        return job.stop_reason
-    return f"control.patience: {controller.state.since_best} evaluations without a better score"
 
 
 def _whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
