@@ -34,7 +34,7 @@ def check_search(config: RunConfig) -> None:
     if len(groups) > 1:
         static = ", ".join(dict.fromkeys(key for group in groups for key in group.static))
         raise ConfigError(f"sweep.optuna (--optuna): {static} decides what is compiled, and all proposals share one "
-                          "program: give it one value, or sweep it without --optuna")
+                          "program: give it one value, or sweep it without sweep.optuna")
 
 
 def batch_of(config: RunConfig, settings: Sequence[Mapping[str, Any]]) -> RunConfig:

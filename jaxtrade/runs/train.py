@@ -25,7 +25,7 @@ from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import board, calibration, rundir, summary
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
-from jaxtrade.runs.agents import groups_of, write_agents
+from jaxtrade.runs.agents import announcement, groups_of, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
 from jaxtrade.runs.beginning import Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
@@ -85,15 +85,19 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
     with _shown(screen) as shown:
         if len(groups) == 1:
             return _one(configs[0], path, source, store, shown)
+        if source is not None:
+            raise ConfigError(f"sweep: {announcement(groups)}, and one of them alone can begin from another run: sweep "
+                              "other keys, or leave the source run out (--from, --continue)")
         where = path or rundir.new_run_path(set_name(symbols_of(config)), "sweep")
-        return train_groups(config, groups, where, lambda own, to: _one(own, to, source, store, shown), shown.message)
+        return train_groups(config, groups, where, lambda own, to: _one(own, to, None, store, shown), shown.message)
 
 
 def _search(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, screen: Screen | None,
             begun: bool = False) -> RunResult:
     """Search for settings by Optuna, as `run`. begun: whether the search in the folder is to go on."""
     if source is not None:
-        raise ConfigError("sweep.optuna (--optuna): a search trains afresh; drop --from and --continue")
+        raise ConfigError("sweep.optuna (--optuna): a search trains afresh; leave the source run out (--from, "
+                          "--continue)")
     check_memory([config])
     settle([config])
     where = path or rundir.new_run_path(set_name(symbols_of(config)), "optuna")
