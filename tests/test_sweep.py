@@ -33,6 +33,7 @@ from jaxtrade.rl.pqn.update import HParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.runs.preflight import check
+from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.swept import stacked
 from jaxtrade.training.population import Stack
 from tests.env import worlds
@@ -316,3 +317,21 @@ def test_the_ranking_is_by_score_with_ties_by_index():
     assert [line.split(":")[0].strip() for line in found[1:]] == ["1. agent 1", "2. agent 0", "3. agent 2"]
     assert "validation session (no test session was looked at)" in found[0]
     assert "compare only agents with equal values" in ranking([1.0], [Agent(0, 0, 0, {"reward.weights.loss": 1})])[1]
+
+
+@pytest.mark.slow
+def test_the_symbols_of_a_set_have_each_agents_rules():
+    """Without a compilation: the parameters under which each agent is evaluated on each symbol."""
+    setup = prepare(load_config("quickstart", [
+        "data.source=bundled", "data.markets=EURUSD,USDJPY", "data.start=2016-04-01", "data.end=2016-06-10",
+        "split.test_sessions=4", "env.window=4", "env.features=[close,atr]", "account.preset=rules_off_50k",
+        'sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}']))
+    assert setup.trained_params.contract.slippage.tolist() == [[1, 1], [1, 1], [3, 3], [3, 3]]  # by agent, by symbol
+    for symbol, own in setup.symbols.items():
+        for i in range(4):
+            config, params = setup.of_agent(i, symbol, own.params)
+            assert jax.tree.structure(params) == jax.tree.structure(own.params)
+            assert (int(params.contract.slippage), config.costs.slippage) == ((1, 3)[i // 2],) * 2
+            assert int(params.account.drawdown) == (1_000_000, 2_000_000)[i % 2]
+            assert params.market is own.params.market
+            assert config.data.market == symbol

@@ -131,9 +131,13 @@ class RunConfig(Section, frozen=True):
 
     @property
     def agents(self) -> int:
-        """How many agents the run trains side by side: of a sweep, settings times seeds."""
-        swept = self.sweep.on and not self.sweep.optuna
-        return self.sweep.count * self.sweep.seeds if swept else self.train.num_seeds
+        """How many agents the run trains side by side: of a sweep, settings times seeds; of Optuna, those of a batch."""
+        return self.sweep.count * self.sweep.seeds if self.lists_agents else self.train.num_seeds
+
+    @property
+    def lists_agents(self) -> bool:
+        """Whether the section `sweep` says which agents there are. Without it `train.num_seeds` does."""
+        return self.sweep.on and not self.sweep.optuna
 
     @property
     def minibatches(self) -> int:

@@ -53,7 +53,7 @@ def groups_of(config: RunConfig) -> tuple[Group, ...]:
     If all agents of a sweep fit the configuration's own program, its `config` is the configuration itself. Raises
     ConfigError for a setting that is at fault.
     """
-    if not config.sweep.on or config.sweep.optuna:
+    if not config.lists_agents:
         return (Group(config, tuple(range(config.agents)), {}),)
     found: dict[str, list[Agent]] = {}
     statics: list[dict[str, Any]] = []

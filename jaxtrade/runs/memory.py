@@ -83,7 +83,7 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
         most = config.ppo.gradient_rows
         rows = min(rows, ROWS["device" if device else "cpu"] if most == "auto" else most)
     gradient = {"dqn": "dqn.batch_size", "pqn": "rollout.num_envs"}.get(config.algorithm, "ppo.gradient_rows")
-    several = ("train.num_seeds",) if seeds > 1 and not config.sweep.on else ()
+    several = ("train.num_seeds",) if seeds > 1 and not config.lists_agents else ()
     widths = ("network.hidden", *(("network.rnn_width",) if memory else ()))
     found = [
         Part("parameters", seeds * parameter_count(config) * PER_PARAMETER, (*widths, *several)),
@@ -155,7 +155,7 @@ def _fewer(config: RunConfig, limit: float, device: bool) -> str:
     most = largest_population(config, limit, device)
     if not most:
         return f"It has {config.agents} agents, and not even one of them fits. "
-    how = "--sweep with fewer values, --random or --seeds" if config.sweep.on else f"--population {most}"
+    how = "--sweep with fewer values, --random or --seeds" if config.lists_agents else f"--population {most}"
     return f"The largest population that fits is {most} of its {config.agents} agents ({how}). "
 
 

@@ -60,7 +60,7 @@ def too_large(config: RunConfig, available: float) -> str:
     """The sentence that refuses a replay which does not fit into `available` bytes."""
     agents, size, largest = config.agents, config.dqn.buffer_size, largest_buffer(config, available)
     whose = f"each of {agents} agents has its own" if agents > 1 else "it is held"
-    fewer = "the agents of the sweep" if config.sweep.on else "train.num_seeds"
+    fewer = "the agents of the sweep" if config.lists_agents else "train.num_seeds"
     several = f" or {fewer}" if agents > 1 else ""
     fits = f"The largest that fits is dqn.buffer_size={largest}" if largest else (
         "No replay fits: lower rollout.num_envs or rollout.num_steps" + several)

@@ -36,6 +36,7 @@ class Axes(NamedTuple):
     inputs: Any = None
 
 
+MOST_SHOWN = 16  # agents of a sweep in the opening lines of a run
 SEEDS = Axes()  # agents that differ by their keys alone
 
 
@@ -221,8 +222,10 @@ class Stack:
         each = f"each for {steps:,} steps; figures are means over them"
         if not self.swept:
             return [f"{self.count} agents as one program, seeds {seed} .. {seed + self.count - 1}, {each}"]
+        more = len(self.swept) - MOST_SHOWN
         return [f"{self.count} agents as one program, {each}",
-                *(f"  agent {agent.index}: {agent.text}" for agent in self.swept)]
+                *(f"  agent {agent.index}: {agent.text}" for agent in self.swept[:MOST_SHOWN]),
+                *([f"  and {more} more, in agents.json"] if more > 0 else [])]
 
     @property
     def mean_label(self) -> str:
