@@ -131,7 +131,7 @@ class RunConfig(Section, frozen=True):
 
     @property
     def agents(self) -> int:
-        """How many agents the run trains side by side: of a sweep, settings times seeds; of Optuna, those of a batch."""
+        """How many agents the run trains side by side: of a sweep settings times seeds, of Optuna those of a batch."""
         return self.sweep.count * self.sweep.seeds if self.lists_agents else self.train.num_seeds
 
     @property
