@@ -33,6 +33,7 @@ from jaxtrade.rl.pqn.update import HParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.runs.preflight import check
+from jaxtrade.runs.python import configured
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.swept import stacked
 from jaxtrade.training.population import Stack
@@ -277,6 +278,12 @@ def test_flags_are_keys():
     args = build_parser().parse_args(["train", "--sweep", "ppo.gamma=log:0.9..0.99", "--random", "4"])
     assert resolve(args).sweep.count == 4
     assert resolve(build_parser().parse_args(["train", "--population", "4"])).agents == 4
+
+
+def test_python_takes_the_same_keys():
+    found = configured("quickstart", None, (), {"sweep": {"keys": RATES, "seeds": 2}, "total_timesteps": 1000})
+    assert found.sweep == swept(keys=RATES, seeds=2).sweep
+    assert configured("quickstart", None, {"sweep.keys": {"ppo": {"gamma": [0.9, 0.99]}}}, {}).agents == 2
 
 
 @pytest.mark.parametrize(("written", "message"), [

@@ -14,7 +14,7 @@ from jaxtrade.training import chunk, loop
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Axes, Stack
-from jaxtrade.training.replacement import decide, frozen
+from jaxtrade.training.replacement import closing, decide, frozen, summary
 from tests.rl.test_train import PARAMS, PPO, TRAIN, Recorder, assert_same
 
 N, NEVER = 3, 99
@@ -79,6 +79,14 @@ def test_the_rule():
     assert found.back.tolist() == [False, True, True, True]
     assert frozen(found.rollbacks, 2) == [2, 3]
     assert not decide([{"finite/each": [True] * 2}], np.array([0, 2]), 2).back.any()
+
+
+def test_what_a_finished_run_says_of_rollbacks():
+    assert summary(np.int32(2), 2) == {"rollbacks": 2}
+    assert summary(np.array([0, 1, 3]), 2) == {"rollbacks": 2, "rollbacks_by_agent": [0, 1, 2], "frozen_agents": [2]}
+    assert closing(np.int32(2), 2) == closing(np.array([0, 2]), 2) == closing(np.array([0, 0]), 0) == []
+    [line] = closing(np.array([3, 0, 3]), 2)
+    assert line.endswith("last finite state): 0, 2")
 
 
 def test_only_the_agent_that_diverged_goes_back(sound, tmp_path):
