@@ -25,7 +25,8 @@ from jaxtrade.config import RunConfig, load_config
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.training.loop import plan_run, train
+from jaxtrade.training.loop import train
+from jaxtrade.training.plan import plan_run
 from jaxtrade.types import Algorithm, Array, PyTree, Summary
 
 from . import harness, sb3_dqn

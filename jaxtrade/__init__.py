@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
     from jaxtrade.runs.train import RunResult
     from jaxtrade.runs.trainer import Trainer
-    from jaxtrade.training.loop import TrainResult, plan_run, train
+    from jaxtrade.training.loop import TrainResult, train
+    from jaxtrade.training.plan import plan_run
 
 
 use_fusion()
@@ -86,7 +87,7 @@ _HOME = {
     "make_pqn": "rl.pqn",
     "open_run": "runs.stored",
     "performance_info": "runs.performance",
-    "plan_run": "training.loop",
+    "plan_run": "training.plan",
     "register_envs": "interop.registration",
     "run": "runs.python",
     "split_sessions": "data.splits",

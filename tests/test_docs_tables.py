@@ -11,6 +11,7 @@ from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, DQNConfig,
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.parallel import ParallelConfig
+from jaxtrade.config.sweep import SweepConfig
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.evaluation.portfolio.result import FILL_COLUMNS
 from jaxtrade.interop.jules_config import imported
@@ -76,6 +77,11 @@ def test_pqn_keys() -> None:
 def test_dqn_keys() -> None:
     written = {name: cells[0] for name, cells in rows("learners.md", "dqn key").items()}
     assert written == {f"dqn.{name}": str(value).lower() for name, value in DQNConfig().model_dump().items()}
+
+
+def test_sweep_keys() -> None:
+    written = {name: cells[0] for name, cells in rows("agents.md", "sweep key").items()}
+    assert written == {f"sweep.{name}": str(value) for name, value in SweepConfig().model_dump(mode="json").items()}
 
 
 def test_monitor_keys() -> None:

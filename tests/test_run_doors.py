@@ -22,7 +22,7 @@ from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.loop import plan_run
+from jaxtrade.training.plan import plan_run
 from jaxtrade.training.wall_clock import WallClock
 from tests.structure import ROOT
 

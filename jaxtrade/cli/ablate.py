@@ -40,8 +40,8 @@ def add_parser(commands: Any) -> None:
                          "recorded:FILE, table:FILE; none is always among them (default: a matrix of known skill)")
     advisor.add_argument("--fusions", metavar="A,B,...", help="how the policy uses advice: trust, slots, gate, rules, "
                          "none (default: trust,slots)")
-    advisor.add_argument("--seeds", type=int, metavar="N", help=f"agents of each kind and fusion (default: "
-                         f"train.num_seeds, or {SEEDS} where it is 1)")
+    advisor.add_argument("--seeds", type=int, metavar="N", dest="repeats", help="agents of each kind and fusion "
+                         f"(default: train.num_seeds, or {SEEDS} where it is 1)")
     quiet_option(advisor)
     advisor.add_argument("--out", type=Path, metavar="DIR", help="folder of ablation.json, .txt and .png (default: "
                          "runs/<market-ablation-utc-id>)")
@@ -65,10 +65,12 @@ def run(args: argparse.Namespace) -> int:
         lambda: parse_kinds(args.kinds or (TEST_KINDS if args.test else None)),
         lambda: parse_fusions(args.fusions or (TEST_FUSIONS if args.test else None)),
         lambda: with_seeds(resolve(args, config=args.config or "advisor_ablation", overrides=[*own, *args.overrides],
-                                   test=False), TEST_SEEDS if args.seeds is None and args.test else args.seeds),
+                                   test=False), TEST_SEEDS if args.repeats is None and args.test else args.repeats),
     ])
     _check_learner(config, fusions)
     require_one(config, "the ablation")
+    if config.sweep.on:
+        raise ConfigError("sweep: the ablation compares advisors at equal settings; drop sweep.keys and sweep.settings")
     if config.advisor.panel:
         raise ConfigError("advisor.panel: the ablation compares single advisors, named by --kinds; set "
                           "advisor.panel=[] and advisor.kind=none")

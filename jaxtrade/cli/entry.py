@@ -36,10 +36,10 @@ def _evaluate(args: argparse.Namespace) -> int:
 
         if args.intrabar_grid or args.cost_grid:
             text = grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
-                            args.seed, args.advisor, args.overrides, args.data, screen)
+                            args.seed, args.advisor, args.overrides, args.data, screen, args.agent)
         else:
             text = evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
-                                overrides=args.overrides, store=store, data=args.data, screen=screen)
+                                overrides=args.overrides, store=store, data=args.data, screen=screen, agent=args.agent)
     print_result(text, screen)
     return 0
 
@@ -70,7 +70,7 @@ def _replay(args: argparse.Namespace) -> int:
     keep_programs(args)
     from jaxtrade.runs.evaluate import replay_run
 
-    for line in replay_run(Path(args.run), args.session, args.seed, args.data, args.symbol):
+    for line in replay_run(Path(args.run), args.session, args.seed, args.data, args.symbol, args.agent):
         print(line)
     return 0
 
@@ -180,7 +180,7 @@ def _failed(error: Exception, command: str) -> int:
             return DISK_ERROR
         case _ if is_exhausted(error):
             print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller "
-                  "(rollout.num_envs, train.num_seeds, less data)", file=sys.stderr)
+                  "(rollout.num_envs, train.num_seeds, fewer settings of a sweep, less data)", file=sys.stderr)
             return OutOfMemoryError.exit_code
     traceback.print_exception(error)
     print(f"this is a bug in jaxtrade {__version__}; please report the lines above", file=sys.stderr)

@@ -73,6 +73,11 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "control.plateau_patience": ("control.plateau_patience=4", "control.evaluate_every=5",
                                  "split.validation_sessions=1"),
     "control.wall_clock": ("control.wall_clock=2h",),
+    "sweep.keys": ("sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}",),
+    "sweep.settings": ("sweep.settings=[{ppo.learning_rate: 1e-3}, {ppo.learning_rate: 3e-4}]",),
+    "sweep.random": ("sweep.random=4", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}"),
+    "sweep.seeds": ("sweep.seeds=2", "sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}"),
+    "sweep.optuna": ("sweep.optuna=32", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}", "train.num_seeds=8"),
     "imports": ("imports=[my_module]",),
 }
 

@@ -1,7 +1,7 @@
-"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, --algorithm, --devices, and --name
-for the run's folder.
+"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, --algorithm, --devices, those of
+agents (--population, --sweep, --seeds, --random, --optuna), and --name for the run's folder.
 
-Each but the last is short for one key. Later sources override earlier ones: the file, `--test`, the flags, then
+Each but --name is short for one key. Later sources override earlier ones: the file, `--test`, the flags, then
 `--set`. Imports no heavy library at load time.
 """
 
@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 
@@ -30,9 +32,13 @@ class KeyFlag(NamedTuple):
 SEED, TIMESTEPS = KeyFlag("seed", "seed"), KeyFlag("timesteps", "train.total_timesteps")
 ENVS, ACCOUNT = KeyFlag("envs", "rollout.num_envs"), KeyFlag("account", "account.preset")
 ALGORITHM = KeyFlag("algorithm", "algorithm")
+POPULATION, SEEDS = KeyFlag("population", "train.num_seeds"), KeyFlag("seeds", "sweep.seeds")
+RANDOM, OPTUNA = KeyFlag("random", "sweep.random"), KeyFlag("optuna", "sweep.optuna")
+OF_AGENTS = (POPULATION, SEEDS, RANDOM, OPTUNA)
 DEVICES = KeyFlag("devices", "parallel.devices")
-KEY_FLAGS = (SEED, TIMESTEPS, ENVS, ACCOUNT, ALGORITHM, DEVICES)
-NAMES = (*(each.flag for each in KEY_FLAGS if each is not DEVICES), "name")  # attributes of the parsed arguments
+KEY_FLAGS = (SEED, TIMESTEPS, ENVS, ACCOUNT, ALGORITHM, *OF_AGENTS, DEVICES)
+# Attributes of the parsed arguments that a resumed run refuses.
+NAMES = (*(each.flag for each in KEY_FLAGS if each is not DEVICES), "name", "sweep")
 
 
 def count(text: str) -> int:
@@ -90,10 +96,42 @@ def key_options(parser: argparse.ArgumentParser, what: str | None = None, seed: 
         parser.add_argument("--name", metavar="NAME", help=f"folder of the {what}: runs/NAME, which must not exist")
 
 
+def agent_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say which agents a run trains side by side."""
+    parser.add_argument("--population", type=count, metavar="N", help="agents trained side by side, from seed, seed+1, "
+                        "... (key train.num_seeds); with --optuna: agents of a batch")
+    parser.add_argument("--sweep", action="append", default=[], metavar="KEY=V1,V2", help="agents with different "
+                        "values of a key, e.g. --sweep ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key "
+                        "sweep.keys)")
+    parser.add_argument("--seeds", type=count, metavar="N", help="of a sweep: agents per setting (key sweep.seeds)")
+    parser.add_argument("--random", type=count, metavar="N", help="of a sweep: draw N settings at random; --sweep then "
+                        "also takes ranges, KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)")
+    parser.add_argument("--optuna", type=count, metavar="N", help="of a sweep: N settings proposed by Optuna, in "
+                        "batches of --population agents (key sweep.optuna)")
+
+
+def sweep_flags(written: Sequence[str]) -> list[tuple[str, str]]:
+    """`--sweep` as (flag, override): all of them are one override of `sweep.keys`.
+
+    Raises ConfigError for a flag that is not KEY=V1,V2 or repeats a key.
+    """
+    keys: dict[str, Any] = {}
+    for text in written:
+        key, sign, values = text.partition("=")
+        key = key.strip()
+        if not sign or not key or not values.strip():
+            raise ConfigError(f"--sweep {text}: expected --sweep KEY=V1,V2, such as ppo.learning_rate=1e-3,3e-4")
+        if key in keys:
+            raise ConfigError(f"--sweep {text}: '{key}' is given twice; list all its values in one flag")
+        keys[key] = parse_yaml(f"[{values}]", f"--sweep {text}")
+    return [("--sweep", f"sweep.keys={json.dumps(keys)}")] if keys else []
+
+
 def key_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
     """(flag, override) for each of these flags that was given. Flags that the command lacks count as absent."""
     given = [(each, getattr(args, each.flag, None)) for each in KEY_FLAGS]
-    return [(f"--{each.flag}", f"{each.key}={json.dumps(value)}") for each, value in given if value is not None]
+    return [*((f"--{each.flag}", f"{each.key}={json.dumps(value)}") for each, value in given if value is not None),
+            *sweep_flags(getattr(args, "sweep", None) or ())]
 
 
 def chosen_folder(args: argparse.Namespace, flag: str = "run_dir") -> Path | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu
-from jaxtrade.cli.flags import count_or_all, key_options
+from jaxtrade.cli.flags import agent_options, count_or_all, key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
 from jaxtrade.cli.suggesting import Parser
@@ -32,6 +32,7 @@ def _add_train(commands: Any) -> None:
     train.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
     data_options(train)
     key_options(train, "run")
+    agent_options(train)
     train.add_argument("--test", action="store_true", help="a run of about a minute, to see that everything works")
     train.add_argument("--non-interactive", action="store_true",
                        help="has no effect; accepted for scripts (the command never asks)")
@@ -91,6 +92,8 @@ def _add_evaluate(commands: Any) -> None:
                           help="a key of that advisor, e.g. --set advisor.options.model=NAME (repeatable)")
     evaluate.add_argument("--data", type=Path, metavar="FILE", help="the run's own bars at another place")
     evaluate.add_argument("--seed", type=int, help="one seed of a run with several (default: all; a grid needs one)")
+    evaluate.add_argument("--agent", type=int, metavar="N", help="one agent of a run with several, by its number in "
+                          "agents.json")
 
 
 def _add_data(commands: Any) -> None:
@@ -114,6 +117,7 @@ def _add_replay(commands: Any) -> None:
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
     replay.add_argument("--data", type=Path, metavar="FILE", help="the run's own bars at another place")
     replay.add_argument("--seed", type=int, help="which policy, of a run with several")
+    replay.add_argument("--agent", type=int, metavar="N", help="which policy, by its number in agents.json")
     replay.add_argument("--symbol", help="which symbol, of a run with several")
 
 

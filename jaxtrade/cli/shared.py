@@ -77,9 +77,9 @@ def tolerance_option(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
-    """Raise ConfigError if any of some flags was given. names: their attributes in `args`."""
+    """Raise ConfigError if any of some flags was given. names: their attributes in `args`, which may lack some."""
     # A flag that was not given is None, False or an empty list; 0 is a value.
-    present = [name for name in names if (value := getattr(args, name)) is not None and value is not False
+    present = [name for name in names if (value := getattr(args, name, None)) is not None and value is not False
                and value != []]
     if given := [_WRITTEN.get(name, f"--{name.replace('_', '-')}") for name in present]:
         raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")

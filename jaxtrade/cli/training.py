@@ -30,8 +30,10 @@ from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
+from jaxtrade.runs.agents import groups_of
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.resuming import FREE, Start, changes_bits, how_to_start, require_own, resumed_config
+from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
 from jaxtrade.training.together import from_main, is_main
 
 if TYPE_CHECKING:
@@ -89,16 +91,18 @@ def _auto_resume(args: argparse.Namespace) -> int:
 
 def _limit(config: RunConfig) -> list[str]:
     """The limit of time and the devices of a configuration, as what a resumed run may be given."""
-    return [f"control.wall_clock={json.dumps(config.control.wall_clock)}", f"parallel.devices={config.parallel.devices}"]
+    return [f"control.wall_clock={json.dumps(config.control.wall_clock)}",
+            f"parallel.devices={config.parallel.devices}"]
 
 
 def _begin(args: argparse.Namespace, config: RunConfig, source: str | None, path: Path | None = None) -> int:
     """Train a new run. source: the path of its source run, if any. path: of its folder, where it need not be new."""
-    check_memory([config])
+    groups = groups_of(config)
+    check_memory([group.config for group in groups])
     processes = distributed.layout(args, config)
     if processes.process_id == 0:  # the others are told
         if path is None:
-            path = new_folder(args, set_name(symbols_of(config)), config.env.task)
+            path = new_folder(args, set_name(symbols_of(config)), config.env.task if len(groups) == 1 else "sweep")
         else:
             rundir.check_new(path)
     with screen_of(args, processes.process_id > 0) as screen:
@@ -110,7 +114,7 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None, path
         from jaxtrade.runs.source import load_source, require_same
         from jaxtrade.runs.train import run
 
-        settle([config])  # must precede JAX, which loading a source starts
+        settle([group.config for group in groups])  # must precede JAX, which loading a source starts
         loaded = load_source(Path(source)) if source else None
         if loaded is not None and args.onward:
             require_same(loaded, config)
@@ -146,11 +150,12 @@ def _resume(args: argparse.Namespace) -> int:
     kept = [name for name in (*_KEPT, "onward", "eager") if name != "data" and (refused or name != "overrides")]
     refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration"
            f"{', except ' + ', '.join(FREE) if refused else ''}")
-    config = rundir.read_run(Path(args.resume))[0]
+    path = Path(args.resume)
+    config = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
     if args.devices is not None:
         args.overrides = [*args.overrides, f"parallel.devices={args.devices}"]
     config = resumed_config(config, args.overrides)  # a wrong value is told before JAX loads
-    return _go_on(args, Path(args.resume), distributed.layout(args, config), args.overrides)
+    return _go_on(args, path, distributed.layout(args, config), args.overrides)
 
 
 def _go_on(args: argparse.Namespace, path: Path, processes: Layout, overrides: Sequence[str]) -> int:

@@ -19,6 +19,8 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _SHAPES = {  # pydantic knows no type of these
     "data.roll": "off, volume, or a mapping expiry: first trade date",
     "data.splits": "list of {date: YYYY-MM-DD, ratio: NEW:OLD}",
+    "sweep.keys": "mapping of key to list of values, or ranges such as log:1e-4..1e-2",
+    "sweep.settings": "list of {key: value}",
     "data.per_market": "mapping of symbol to keys of the section data",
 }
 

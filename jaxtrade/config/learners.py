@@ -17,6 +17,16 @@ SECTIONS = ("ppo", "dqn", "pqn")  # sections of the built-in learners, each of t
 Q_LEARNERS = ("dqn", "pqn")
 Q_FUSIONS = ("slots", "none")  # the fusions that need no distribution to tilt
 LEARNER = "learner"  # stands for the chosen learner's section in `--set learner.KEY=VALUE`
+_STEPS = ("learning_rate", "learning_rate_end", "gamma", "max_grad_norm")
+_EPSILON = ("epsilon", "epsilon_end", "epsilon_until")
+# Keys of each learner's section that are floats of its state (`HParams`): agents of one program may differ in them. A
+# test compares this table with the states.
+TUNABLE = {
+    "ppo": (*_STEPS, "gae_lambda", "clip_eps", "vf_clip_eps", "ent_coef", "ent_coef_end", "vf_coef", "target_kl",
+            "adapter_freeze"),
+    "dqn": (*_STEPS, *_EPSILON, "tau", "priority_alpha", "priority_beta", "priority_beta_end"),
+    "pqn": (*_STEPS, *_EPSILON, "q_lambda"),
+}
 AUTO_ROWS, AUTO_MOST = 512, 32  # of `num_minibatches: auto`: rows of a minibatch, and how many there may be
 
 
@@ -93,6 +103,17 @@ def minibatches(config: Any) -> int:
     sequences = rollout.num_envs // rollout.shards * (rollout.num_steps if config.network.kind == "mlp" else 1)
     wanted = min(max(rollout.num_envs * rollout.num_steps // AUTO_ROWS, 1), AUTO_MOST)
     return next(count for count in range(wanted, 0, -1) if sequences % count == 0)
+
+
+def tunable_floats(config: Any) -> dict[str, float]:
+    """The floats with which the chosen learner begins, by name; empty for a learner of the user's own.
+
+    An entropy bonus without an end (`ppo.ent_coef_end: null`) ends where it begins.
+    """
+    if config.algorithm not in TUNABLE:
+        return {}
+    values = {name: getattr(config.learner, name) for name in TUNABLE[config.algorithm]}
+    return {name: values["ent_coef"] if value is None else value for name, value in values.items()}
 
 
 def chosen_key(key: str, algorithm: Any) -> str:

@@ -42,6 +42,7 @@ from jaxtrade.config.monitor import MonitorConfig
 from jaxtrade.config.parallel import ParallelConfig, divided
 from jaxtrade.config.pqn import PQNConfig
 from jaxtrade.config.sampler import SamplerConfig
+from jaxtrade.config.sweep import SweepConfig, check_sweep
 from jaxtrade.parts import LEARNERS
 from jaxtrade.text import short_repr
 
@@ -75,6 +76,7 @@ class RunConfig(Section, frozen=True):
     parallel: ParallelConfig = ParallelConfig()
     stages: StageConfig = StageConfig()
     train: TrainConfig = TrainConfig()
+    sweep: SweepConfig = SweepConfig()
     monitor: MonitorConfig = MonitorConfig()
     advisor: AdvisorConfig = AdvisorConfig()
     transfer: TransferConfig = TransferConfig()
@@ -102,9 +104,14 @@ class RunConfig(Section, frozen=True):
         if chosen.on and chosen.fusion == "slots" and not self.env.advice:
             raise ValueError("advisor.fusion=slots shows advice in the observation: set env.task=advised and "
                              "env.advice=true, or choose advisor.fusion=trust")
-        if chosen.on and chosen.transport == "callback" and self.train.num_seeds > 1:
-            raise ValueError(f"advisor.transport=callback serves one agent, and train.num_seeds is "
-                             f"{self.train.num_seeds}: set advisor.transport=exchange")
+        if chosen.on and chosen.transport == "callback" and self.agents > 1:
+            raise ValueError(f"advisor.transport=callback serves one agent, and this run has {self.agents} "
+                             "(train.num_seeds, sweep): set advisor.transport=exchange")
+        return self
+
+    @model_validator(mode="after")
+    def _sweeps(self) -> RunConfig:
+        check_sweep(self.sweep, self.train.num_seeds)
         return self
 
     @model_validator(mode="after")
@@ -116,7 +123,7 @@ class RunConfig(Section, frozen=True):
 
     @model_validator(mode="after")
     def _devices_share(self) -> RunConfig:
-        if self.parallel.devices != "all" and not self.rollout.auto:
+        if self.parallel.devices != "all" and not self.rollout.auto and not self.sweep.on:
             divided(self.parallel.devices, self.train.num_seeds, self.rollout.shards)
         return self
 
@@ -129,6 +136,16 @@ class RunConfig(Section, frozen=True):
     def learner(self) -> Section | None:
         """The section of the chosen learner; None for a learner of the user's own."""
         return getattr(self, self.algorithm) if self.algorithm in learners.SECTIONS else None
+
+    @property
+    def agents(self) -> int:
+        """How many agents the run trains side by side: of a sweep settings times seeds, of Optuna those of a batch."""
+        return self.sweep.count * self.sweep.seeds if self.lists_agents else self.train.num_seeds
+
+    @property
+    def lists_agents(self) -> bool:
+        """Whether the section `sweep` says which agents there are. Without it `train.num_seeds` does."""
+        return self.sweep.on and not self.sweep.optuna
 
     @property
     def minibatches(self) -> int:

@@ -144,7 +144,9 @@ def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
     """What a curriculum does not allow in a phase that could be a run."""
     if not _NAME.fullmatch(label):
         yield "a phase's name is lower-case letters, digits and '_', at most 31"
-    if config.train.num_seeds != 1:
+    if config.sweep.on:
+        yield "sweep: a curriculum trains one policy at a time; sweep a single run"
+    elif config.agents != 1:
         yield (f"train.num_seeds={config.train.num_seeds}: a curriculum trains one policy at a time; start one per "
                "seed")
     if config.algorithm not in SECTIONS:

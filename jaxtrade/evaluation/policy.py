@@ -188,7 +188,7 @@ def _bundle(directory: Path) -> Path:
     for path in (directory / FOLDER, directory):
         if (path / "schema.json").is_file() or (path / "policy.npz").is_file():
             return path
-    if several := sorted(path.name for path in (directory / FOLDER).glob("seed_*")):
+    if several := sorted(path.name for kind in ("seed_*", "agent_*") for path in (directory / FOLDER).glob(kind)):
         raise CheckpointError(f"{directory}: holds {len(several)} policies; name one, e.g. "
                               f"{directory / FOLDER / several[0]}")
     raise CheckpointError(f"{directory}: no policy bundle here (expected {FOLDER}/schema.json, as a finished run has); "

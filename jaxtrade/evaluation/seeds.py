@@ -1,6 +1,7 @@
-"""The seeds of one run side by side: median, interquartile mean, minimum and maximum of each figure.
+"""The agents of one run side by side: of several seeds the median, interquartile mean, minimum and maximum of each
+figure; of a sweep the table of `sweep_table`.
 
-With a single seed, the table and the JSON document are those of its evaluation.
+With a single agent, the table and the JSON document are those of its evaluation.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.evaluation import report
+from jaxtrade.evaluation import report, sweep_table
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.portfolio.result import JointResult
 from jaxtrade.evaluation.report import EvaluationResult
@@ -19,7 +20,7 @@ from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned
 
-Results = Mapping[int, EvaluationResult] | Mapping[int, SetResult]  # by seed
+Results = Mapping[int, EvaluationResult] | Mapping[int, SetResult]  # by seed, or in a sweep by index
 POLICY = "greedy"
 PASSES = (("strategy", "Strategy (account rules off)", report.STRATEGY_ROWS),
           ("account", "Account (rules on)", report.ACCOUNT_ROWS))
@@ -55,8 +56,11 @@ def _spread(each: list[Any]) -> dict[str, Any]:
 
 
 def table(results: Results) -> str:
-    """The console table: statistics of the greedy policy over seeds, and the net profit of each seed."""
+    """The console table: statistics of the greedy policy over seeds, and the net profit of each seed. Of a sweep one
+    row per agent."""
     first = next(iter(results.values()))
+    if len(results) > 1 and sweep_table.is_swept(results):
+        return sweep_table.table(results)
     if isinstance(first, JointResult):
         tables = [f"seed {seed}\n{result.table()}" for seed, result in results.items()]
         return first.table() if len(results) == 1 else "\n\n".join(tables)
@@ -108,8 +112,10 @@ def beaten(results: Results) -> str:
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """Plain data for JSON: the statistics, and the evaluation of each seed."""
+    """Plain data for JSON: the statistics, and the evaluation of each seed; of a sweep that of each agent."""
     first = next(iter(results.values()))
+    if len(results) > 1 and sweep_table.is_swept(results):
+        return sweep_table.to_json(results)
     if isinstance(first, JointResult):
         if len(results) == 1:
             return first.to_json()
@@ -121,10 +127,12 @@ def to_json(results: Results) -> dict[str, Any]:
 
 
 def write(results: Results, folder: Path) -> None:
-    """Write `seeds.json` and `seeds.txt` to `folder`. A single seed needs neither: its own files are enough."""
+    """Write `seeds.json` and `seeds.txt` to `folder`, of a sweep `sweep.json` and `sweep.txt`. A single agent needs
+    neither: its own files are enough."""
     if len(results) == 1:
         return
+    name = "sweep" if sweep_table.is_swept(results) else "seeds"
     document = json.dumps(to_json(results), indent=2, allow_nan=False)
     with staged(folder) as new:
-        (new / "seeds.json").write_text(document + "\n", encoding="utf-8")
-        (new / "seeds.txt").write_text(table(results) + "\n", encoding="utf-8")
+        (new / f"{name}.json").write_text(document + "\n", encoding="utf-8")
+        (new / f"{name}.txt").write_text(table(results) + "\n", encoding="utf-8")

@@ -65,19 +65,20 @@ def measure_update(setup: Setup, limit: int | None) -> Measured:
     """
     algorithm, keys = setup.stack.wrap(setup.algorithm), setup.stack.keys(setup.config.seed)
     init = jax.jit(algorithm.init)
-    like = jax.eval_shape(init, keys, setup.params)
+    params = setup.trained_params
+    like = jax.eval_shape(init, keys, params)
     start = time.perf_counter()
     update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
-    program = update.lower(like, setup.params).compile()
+    program = update.lower(like, params).compile()
     seconds, state_bytes = time.perf_counter() - start, tree_bytes(like)
-    needed = (program_bytes(program) or state_bytes + tree_bytes(setup.params)) + state_bytes
+    needed = (program_bytes(program) or state_bytes + tree_bytes(params)) + state_bytes
     number = setup.config.rollout.num_envs
     if limit is not None and needed > limit:
         return Measured(number, None, needed, seconds)
-    state, times = init(keys, setup.params), list[float]()
+    state, times = init(keys, params), list[float]()
     while len(times) <= LEAST_REPEATS or sum(times[1:]) < SECONDS:  # the first is a warm-up
         start = time.perf_counter()
-        state, _ = jax.block_until_ready(program(state, setup.params))
+        state, _ = jax.block_until_ready(program(state, params))
         times.append(time.perf_counter() - start)
     steps = setup.algorithm.steps_per_update * setup.stack.count
     return Measured(number, steps / statistics.median(times[1:]), needed, seconds)
@@ -166,7 +167,7 @@ def document(choice: Choice, num_envs: int) -> dict[str, Any]:
 
 
 def _path(folder: Path, setup: Setup) -> Path:
-    whole = {"surroundings": surroundings(), "facts": setup.facts, "shapes": described(setup.params),
+    whole = {"surroundings": surroundings(), "facts": setup.facts, "shapes": described(setup.trained_params),
              "jaxtrade": __version__}
     return folder / f"{hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]}.json"
 

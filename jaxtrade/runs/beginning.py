@@ -31,6 +31,7 @@ from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.source import Source, begin, layout_of, open_source
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.training.hooks import set_hparams
 from jaxtrade.types import LoopState, PyTree
 
 METRICS = "metrics.jsonl"  # in the run folder
@@ -50,9 +51,9 @@ class Fresh:
         del hook
 
     def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """One key per agent. The learner's `init` adds the advice."""
+        """One key per agent, and in a sweep its tunable floats. The learner's `init` adds the advice."""
         del advice
-        return {"key": setup.stack.keys(setup.config.seed)}
+        return {"key": setup.stack.keys(setup.config.seed), "hparams": setup.hparams}
 
     def lines(self) -> Iterator[str]:
         if self.resume_update is not None:
@@ -73,9 +74,9 @@ class Transferred:
         del hook
 
     def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """The transferred state, with `advice` added."""
-        del setup
-        return {"state": self.state if advice is None else self.state.replace(advice=advice)}
+        """The transferred state, with `advice` and the tunable floats of a sweep added."""
+        state = set_hparams(self.state, setup.hparams)
+        return {"state": state if advice is None else state.replace(advice=advice)}
 
     def lines(self) -> Iterator[str]:
         yield from Fresh(self.resume_update).lines()
@@ -129,7 +130,7 @@ def transferred(setup: Setup, source: Source, programs: Programs | None = None,
     Raises ConfigError.
     """
     init = jax.jit(setup.stack.wrap(setup.algorithm).init)
-    args = (setup.stack.keys(setup.config.seed), setup.params)
+    args = (setup.stack.keys(setup.config.seed), setup.trained_params)
     fresh = init(*args) if programs is None else programs.begin("init", init, args).wait()(*args)
     return Transferred(*begin(setup.config, source, fresh), resume_update)
 
@@ -165,7 +166,7 @@ def source_again(path: Path, named: dict[str, Any]) -> Source:
 def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
     """The structure of the run's state: shapes and dtypes only, nothing is computed."""
     stack = setup.stack
-    state = jax.eval_shape(stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.params)
+    state = jax.eval_shape(stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.trained_params)
     if (view := setup.params.advice) is not None:
         size = setup.market.num_bars
         state = state.replace(advice=jax.eval_shape(lambda: start_advice(

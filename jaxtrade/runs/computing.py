@@ -75,7 +75,7 @@ def threads_of(config: RunConfig, cores: int) -> int:
 
 
 def minibatch_work(config: RunConfig) -> float | None:
-    """Operations (multiplications and additions) of the network's products for one minibatch of all seeds, forward.
+    """Operations (multiplications and additions) of the network's products for one minibatch of all agents, forward.
 
     None for a network or a learner of the user's own.
     """
@@ -93,7 +93,7 @@ def minibatch_work(config: RunConfig) -> float | None:
     weights += torsos(config) * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
     given = AUTO_ROWS if rollout.auto else rollout.num_envs * rollout.num_steps / config.minibatches
     rows = getattr(config.learner, "batch_size", given)
-    return 2.0 * weights * rows * config.train.num_seeds
+    return 2.0 * weights * rows * config.agents
 
 
 def lines(config: RunConfig, env: Mapping[str, str] = os.environ) -> Iterator[str]:

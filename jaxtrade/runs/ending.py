@@ -15,6 +15,7 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.runs import rundir
+from jaxtrade.training.population import Stack
 
 
 def ending(path: Path, folder: Path, results: Results, config: RunConfig,
@@ -24,7 +25,7 @@ def ending(path: Path, folder: Path, results: Results, config: RunConfig,
     The commands work as printed: they have what this evaluation needed, and no more.
 
     Args:
-        path: the run's folder. folder: that of the evaluation. results: of the evaluation, by seed.
+        path: the run's folder. folder: that of the evaluation. results: of the evaluation, by the agents' numbers.
         config: of the run, with the paths at which its files were read.
         advisor: the words that chose another advisor than the run's own.
     Raises ConfigError if `path` is not a run's folder.
@@ -39,9 +40,9 @@ def ending(path: Path, folder: Path, results: Results, config: RunConfig,
     found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
     for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
         yield f"{label:<9} {picture}"
-    seed, first = next(iter(results.items()))
+    number, first = next(iter(results.items()))
     split = first.provenance["split"]
-    run = [str(path), *(["--seed", str(seed)] if config.train.num_seeds > 1 else []), *_data(path, config)]
+    run = [str(path), *Stack.of_run(config).flag(number), *_data(path, config)]
     grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
     replay = [*run, "--session", first.settings["last_session"]]
     if isinstance(first, SetResult):

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.advisor.host.models import with_model
-from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.config import make_config, overridden
 from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import grids, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write, write_set
-from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
@@ -30,8 +29,9 @@ from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
+from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.resuming import resumed_config
-from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
+from jaxtrade.runs.setup import Setup, params_shown, prepare
 from jaxtrade.runs.symbols import chosen_symbol, policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
@@ -91,29 +91,6 @@ def _instead(path: Path, data: Path | None) -> dict[str, str]:
     return {"data.file": str(data)}
 
 
-def policy_path(path: Path, config: RunConfig, seed: int, folder: str = FOLDER) -> Path:
-    """The folder of one seed's policy: `policy`, or `policy/seed_<n>` if the run has several seeds."""
-    return stack_of(config).folder(path / folder, seed)
-
-
-def _chosen_seed(config: RunConfig, seed: int | None) -> int:
-    """The seed that was asked for, or the only one.
-
-    Raises ConfigError if the run has no such seed, or has several and none was named.
-    """
-    known = seeds_of(config)
-    if seed is None and len(known) == 1:
-        return known[0]
-    if seed is None or seed not in known:
-        asked = "this run has several policies" if seed is None else f"seed {seed}: this run has no such seed"
-        raise ConfigError(f"{asked}; give seed (--seed) {known[0]}" + (f" .. {known[-1]}" if len(known) > 1 else ""))
-    return seed
-
-
-def _load(path: Path, config: RunConfig, seed: int) -> PyTree:
-    return load_policy(policy_path(path, config, seed)).policy
-
-
 def folder_of(path: Path, split: str, other: bool = False) -> Path:
     """The folder of an evaluation in that of its run. other: by another advisor than the run's own."""
     return path / "evaluation" / (f"{split}-advised" if other else split)
@@ -124,12 +101,13 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
               screen: Screen | None = None, again: bool = False) -> Results:
     """Evaluate policies on a split, compare them with the baselines, and write the results to files.
 
-    The files go to `evaluation/<split>`; a run with several seeds has one folder `evaluation/<split>/seed_<n>` for
-    each. Sampled agents use the same random draws for all seeds, so that only the policies differ. Of a set, each
-    symbol is evaluated by itself and has a folder of its name in that of the evaluation.
+    The files go to `evaluation/<split>`; a run with several agents has one folder for each in it (`Stack.folder`).
+    Each agent of a sweep is evaluated under its own costs, account, brackets and weights. Sampled agents use the same
+    random draws for all, so that only the policies differ. Of a set, each symbol is evaluated by itself and has a
+    folder of its name in that of the evaluation.
 
     Args:
-        policies: by seed.
+        policies: by the agent's number (`Stack.numbers`).
         path: the run folder.
         other: whether another advisor than the run's own is used; the folder is then `evaluation/<split>-advised`.
         programs: holds the programs that were begun for this evaluation.
@@ -146,16 +124,18 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
     steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
         params, known = params_shown(own, split, None if other else path, tell, again)
-        for seed, policy in policies.items():
-            chosen = standard_agents(own.env, own.single, own.config, own.algorithm, policy_for(setup, policy, symbol))
+        for number, policy in policies.items():
+            config, rules = setup.of_agent(number, symbol, params)
+            chosen = standard_agents(own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol))
             shown.phase("evaluating", _extent(setup, split, len(chosen)), times * (2 * len(chosen) + 1),
                         lambda: (found := busy()) and f"waiting for: {found}")
-            name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (f"seed {seed}, " if len(policies) > 1 else "")
-            result = evaluate(own.env, params, own.single, own.splits[split], own.config, chosen,
-                              provenance=_provenance(setup, path, split, seed), trained_on=own.splits["train"],
+            name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (
+                f"{setup.stack.label(number)}, " if len(policies) > 1 else "")
+            result = evaluate(own.env, rules, own.single, own.splits[split], config, chosen,
+                              provenance=_provenance(setup, path, split, number), trained_on=own.splits["train"],
                               notes=[known.note] if known else [], programs=programs,
                               begun=lambda what, name=name: shown.step(name + what), steps=steps)
-            results.setdefault(seed, {})[symbol] = result
+            results.setdefault(number, {})[symbol] = result
             shown.step(f"{name}tables and pictures")
     return _written(setup, path, split, folder, results)
 
@@ -166,36 +146,36 @@ def _extent(setup: Setup, split: str, agents: int) -> str:
     return f"{agents} agents, {sessions} {f'of {symbols} symbols ' if symbols > 1 else ''}({split})"
 
 
-def _provenance(setup: Setup, path: Path, split: str, seed: int) -> dict[str, Any]:
+def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, Any]:
     """Where an evaluation comes from. The machine is the one that evaluates, which need not be the one that trained."""
-    return rundir.read_run(path)[1] | machine.facts() | {"split": split} | setup.stack.provenance(seed)
+    return rundir.read_run(path)[1] | machine.facts() | {"split": split} | setup.stack.provenance(number)
 
 
 def _written(setup: Setup, path: Path, split: str, folder: Path, found: dict[int, dict[str, EvaluationResult]]
              ) -> Results:
-    """Write the evaluations, found by seed and symbol, and return the result of each seed."""
+    """Write the evaluations, found by number and symbol, and return the result of each agent."""
     results: Results
     if isinstance(setup.market, Market):
-        results = {seed: next(iter(each.values())) for seed, each in found.items()}
-        for seed, result in results.items():
-            write(result, setup.stack.folder(folder, seed))
+        results = {number: next(iter(each.values())) for number, each in found.items()}
+        for number, result in results.items():
+            write(result, setup.stack.folder(folder, number))
     else:
         digests = {"config_sha256": setup.config.digest(), "data_sha256": setup.market.fingerprint}
-        results = {seed: SetResult(each, _provenance(setup, path, split, seed), digests)
-                   for seed, each in found.items()}
-        for seed, result in results.items():
-            write_set(result, setup.stack.folder(folder, seed))
+        results = {number: SetResult(each, _provenance(setup, path, split, number), digests)
+                   for number, each in found.items()}
+        for number, result in results.items():
+            write_set(result, setup.stack.folder(folder, number))
     seeds.write(results, folder)
     return results
 
 
 def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None,
                  advisor: str | None = None, overrides: Sequence[str] = (), store: Store | None = None,
-                 data: Path | None = None, screen: Screen | None = None) -> str:
+                 data: Path | None = None, screen: Screen | None = None, agent: int | None = None) -> str:
     """Evaluate a finished run again. Returns the table as text, or JSON.
 
     Args:
-        seed: evaluate this seed only; None evaluates all of them.
+        seed, agent: evaluate only the agent with this seed, or this index; None evaluates all of them.
         advisor: an advisor to use instead of the run's own. The policy keeps the trust that training gave it. The
             results go to `evaluation/<split>-advised`, beside those of the run's own advisor.
         overrides: options of that advisor, as `advisor.key=value`.
@@ -208,13 +188,12 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
     shown = Screen() if screen is None else screen
     shown.phase("loading", "the market and the policy")
     setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, shown.message)
-    chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
-    policies = {each: _load(path, setup.config, each) for each in chosen}
+    policies = {each: read_policy(path, setup.config, each) for each in chosen_numbers(setup.config, seed, agent)}
     with rundir.locked(path), programs_of(setup, store) as programs:
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
-        # The advice that is saved stays that of all reports, so only an evaluation of every seed adds to it.
+        # The advice that is saved stays that of all reports, so only an evaluation of every agent adds to it.
         results = evaluate_policies(setup, policies, split, path, other=advisor is not None, programs=programs,
-                                    screen=shown, again=seed is None)
+                                    screen=shown, again=seed is None and agent is None)
     other = [] if advisor is None else ["--advisor", advisor, *(word for key in overrides for word in ("--set", key))]
     shown.at_end(ending(path, folder_of(path, split, advisor is not None), results, setup.config, other))
     if not as_json:
@@ -256,14 +235,14 @@ def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[
 
 def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
              seed: int | None = None, advisor: str | None = None, overrides: Sequence[str] = (),
-             data: Path | None = None, screen: Screen | None = None) -> str:
+             data: Path | None = None, screen: Screen | None = None, agent: int | None = None) -> str:
     """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order and by costs.
 
     Of a set, each symbol has grids of its own, and JSON has them by symbol. The grids are returned, not written.
     Answers of the run's own advisor are saved, as in `evaluate_run`.
 
     Args:
-        seed: the seed whose policy is used; needed if the run has several.
+        seed, agent: whose policy is used, by seed or by index; needed if the run has several.
         advisor, overrides, data, screen: as in `evaluate_run`.
     Raises:
         ConfigError, DataError, CheckpointError.
@@ -273,15 +252,17 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
     joint.refuse("--cost-grid, --intrabar-grid", setup.config)
     _held_out(setup, split)
-    policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
+    number = chosen_number(setup.config, seed, agent)
+    policy = read_policy(path, setup.config, number)
     makers = [make for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
     shown: dict[str, list[grids.Grid]] = {}
     for symbol, own in setup.symbols.items():
-        agents = standard_agents(own.env, own.single, own.config, own.algorithm, policy_for(setup, policy, symbol))
         with _keeping(setup, path):
             params, _ = params_shown(own, split, None if advisor else path)
+        config, params = setup.of_agent(number, symbol, params)
+        agents = standard_agents(own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol))
         progress.phase("evaluating", f"grids of {_extent(setup, split, len(agents))}")
-        shown[symbol] = [make(own.env, params, agents, own.single, own.splits[split], own.config,
+        shown[symbol] = [make(own.env, params, agents, own.single, own.splits[split], config,
                               steps_of(setup, split)) for make in makers]
     return _grids_shown(shown, as_json)
 
@@ -311,21 +292,23 @@ def _keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
 
 
 def replay_run(path: Path, session: str, seed: int | None = None, data: Path | None = None,
-               symbol: str | None = None) -> Iterator[str]:
+               symbol: str | None = None, agent: int | None = None) -> Iterator[str]:
     """Replay one session under the run's greedy policy, line by line.
 
-    session: its trade date. seed: the seed whose policy is used; needed if the run has several. data: as in
-    `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises ConfigError if the date is not a
-    session of the run.
+    session: its trade date. seed, agent: whose policy is used, by seed or by index; needed if the run has several.
+    data: as in `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises ConfigError if the
+    date is not a session of the run.
     """
     whole, _ = open_run(path, data)
     joint.refuse("replay", whole.config)
-    policy = _load(path, whole.config, _chosen_seed(whole.config, seed))
+    number = chosen_number(whole.config, seed, agent)
+    policy = read_policy(path, whole.config, number)
     chosen = chosen_symbol(whole, symbol)
     setup, policy = whole.symbols[chosen], policy_for(whole, policy, chosen)
     split = _split_of(setup, session)
     with _keeping(setup, path):
         params, known = (setup.params, None) if split is None else params_shown(setup, split, path)
+    _, params = whole.of_agent(number, chosen, params)
     lines = replay_lines(setup.env, params, setup.single, setup.algorithm, policy, session)
     if setup.fusion is None:
         return lines

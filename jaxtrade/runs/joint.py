@@ -32,21 +32,24 @@ def opening_lines(setup: Setup) -> Iterator[str]:
 
 def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, folder: Path, screen: Screen
              ) -> dict[int, JointResult]:
-    """Evaluate policies by seed on a split, and write the results below `folder`. path: the run's folder."""
+    """Evaluate policies by number on a split, and write the results below `folder`. path: the run's folder."""
     env: Any = setup.env
     market: Any = setup.market
-    params: Any = setup.params
+    own: Any = setup.params
+    symbol = next(iter(setup.symbols))
     sessions, results = setup.splits[split], {}
     manifest = rundir.read_run(path)[1]
-    for seed, policy in policies.items():
-        agents = joint_agents(env, market, params, setup.config, setup.algorithm, policy)
+    for number, policy in policies.items():
+        config, rules = setup.of_agent(number, symbol, own)
+        params: Any = rules
+        agents = joint_agents(env, market, params, config, setup.algorithm, policy)
         screen.phase("evaluating", f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
                      len(policies) * (2 * len(agents) + 1))
-        provenance = manifest | machine.facts() | {"split": split} | setup.stack.provenance(seed)
-        results[seed] = evaluate_joint(env, params, market, sessions, setup.config, agents, provenance,
+        provenance = manifest | machine.facts() | {"split": split} | setup.stack.provenance(number)
+        results[number] = evaluate_joint(env, params, market, sessions, config, agents, provenance,
                                        setup.splits["train"], screen.step)
         screen.step("tables")
-        write(results[seed], setup.stack.folder(folder, seed))
+        write(results[number], setup.stack.folder(folder, number))
     return results
 
 

@@ -1,7 +1,7 @@
 """How much memory a training run takes, from its configuration alone. Imports neither JAX nor NumPy.
 
-With N = rollout.num_envs, T = rollout.num_steps, S = train.num_seeds, D observations, H the sum of network.hidden, R
-the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes is
+With N = rollout.num_envs, T = rollout.num_steps, S agents (train.num_seeds, or those of a sweep), D observations, H the
+sum of network.hidden, R the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes is
 
     parameters    S x P x PER_PARAMETER                         parameters, both moments, gradients, step, checkpoint
     environments  S x N x PER_ENVIRONMENT                       state and reference, before and after an update
@@ -75,7 +75,7 @@ def torsos(config: RunConfig) -> int:
 
 def parts(config: RunConfig, device: bool = False) -> list[Part]:
     """The parts of a run's need, the largest first. device: of a GPU or TPU, not of the process on the host."""
-    envs, steps, seeds = config.rollout.num_envs, config.rollout.num_steps, config.train.num_seeds
+    envs, steps, seeds = config.rollout.num_envs, config.rollout.num_steps, config.agents
     memory = config.network.rnn_width if config.network.kind == "gru" else 0
     slots, units = observation_slots(config), sum(config.network.hidden)
     rows = config.dqn.batch_size if config.algorithm == "dqn" else envs * steps // config.minibatches
@@ -83,7 +83,7 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
         most = config.ppo.gradient_rows
         rows = min(rows, ROWS["device" if device else "cpu"] if most == "auto" else most)
     gradient = {"dqn": "dqn.batch_size", "pqn": "rollout.num_envs"}.get(config.algorithm, "ppo.gradient_rows")
-    several = ("train.num_seeds",) if seeds > 1 else ()
+    several = ("train.num_seeds",) if seeds > 1 and not config.lists_agents else ()
     widths = ("network.hidden", *(("network.rnn_width",) if memory else ()))
     found = [
         Part("parameters", seeds * parameter_count(config) * PER_PARAMETER, (*widths, *several)),
@@ -131,10 +131,32 @@ def check(config: RunConfig, limit: int, where: str, device: bool = False) -> No
                           f"{size(limit)}: {too_large(config, limit - rest)}")
     if rest + replay > limit:
         raise ConfigError(f"memory: the run needs about {size(need(config, device))}, and {where} has {size(limit)}. "
-                          f"{made_of(config, device)}")
+                          f"{_fewer(config, limit, device)}{made_of(config, device)}")
     if rows >= MOST_ROWS:
         raise ConfigError(f"rollout.num_envs x rollout.num_steps = {rows:,}: a rollout has fewer than {MOST_ROWS:,} "
                           "rows (int32); lower one of them")
+
+
+def largest_population(config: RunConfig, limit: float, device: bool = False) -> int:
+    """How many of the run's agents `limit` bytes hold, by the rule of `check`; 0 if not even one.
+
+    Every part but the bars and the process is in proportion to the number of agents.
+    """
+    shared = sum(part.bytes for part in parts(config, device) if part.name in ("bars", "process"))
+    replay = replay_bytes(config)
+    each = ((need(config, device) - replay - shared) / FACTOR + replay) / config.agents
+    return max(0, int((limit - shared / FACTOR) / each))
+
+
+def _fewer(config: RunConfig, limit: float, device: bool) -> str:
+    """A sentence about the largest population that fits; nothing for a single agent."""
+    if config.agents == 1:
+        return ""
+    most = largest_population(config, limit, device)
+    if not most:
+        return f"It has {config.agents} agents, and not even one of them fits. "
+    how = "--sweep with fewer values, --random or --seeds" if config.lists_agents else f"--population {most}"
+    return f"The largest population that fits is {most} of its {config.agents} agents ({how}). "
 
 
 def note(config: RunConfig, limit: int, where: str, device: bool = False) -> Iterator[str]:

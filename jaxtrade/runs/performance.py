@@ -91,9 +91,9 @@ def performance_info(run: RunResult | StoredRun | Path | str, against_one: bool 
         figures = dict(summary.get("performance", {})) | {"times_one_env": _times_one(path)}
         summary = summary | {"performance": figures}
         rundir.write_json(path / "summary.json", summary)
-    rollout, train = stored.config.rollout, stored.config.train
+    rollout = stored.config.rollout
     own = {name: summary.get(name) for name in ("steps_per_second", "compile_seconds")}  # runs of earlier versions
-    own |= {"num_envs": rollout.num_envs, "num_steps": rollout.num_steps, "agents": train.num_seeds,
+    own |= {"num_envs": rollout.num_envs, "num_steps": rollout.num_steps, "agents": stored.config.agents,
             "device": stored.manifest.get("device", {}).get("kind"),
             "devices": stored.manifest.get("device", {}).get("count")}
     own |= summary.get("performance", {})

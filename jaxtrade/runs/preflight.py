@@ -17,6 +17,8 @@ from jaxtrade.advisor.host.registry import check_kind
 from jaxtrade.advisor.members import PANEL, members_of
 from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
+from jaxtrade.config.agents import Agent, config_of
+from jaxtrade.config.sweep import examples_of, settings_of
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import require_bundled
 from jaxtrade.data.expected import (
@@ -33,6 +35,7 @@ from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
 from jaxtrade.runs.limits import usable_memory
+from jaxtrade.runs.search_check import check_search
 
 Check = Callable[[], object]
 # Where a machine has an accelerator, its memory is known once JAX has started (`check_device`). Until then only needs
@@ -53,11 +56,29 @@ def check_names(config: RunConfig, own_files: bool = False) -> None:
 def check(config: RunConfig, training: bool = True) -> None:
     """Check a new run: its names, and that its rules do not contradict each other and its sessions suffice.
 
-    training: whether the account and the sessions matter, as they do to all but a look at the data. Raises as
-    `check_names`.
+    Each setting of a sweep is checked too. training: whether the account and the sessions matter, as they do to all
+    but a look at the data. Raises as `check_names`.
     """
-    names, rules = _names(config, False), _rules(config) if training else []
-    run_all([*names, *rules])
+    _check_alone(config, training)
+    sweep = config.sweep
+    settings = () if not sweep.on else examples_of(sweep) if sweep.optuna else settings_of(sweep, config.seed)
+    agents = [Agent(number, config.seed, number, setting) for number, setting in enumerate(settings)]
+    run_all([lambda agent=agent: _check_setting(config, agent, training) for agent in agents])
+    if sweep.optuna and training:
+        check_search(config)
+
+
+def _check_alone(config: RunConfig, training: bool) -> None:
+    run_all([*_names(config, False), *(_rules(config) if training else [])])
+
+
+def _check_setting(config: RunConfig, agent: Agent, training: bool) -> None:
+    """Check a setting of a sweep as a run of its own."""
+    alone = config_of(config, agent)
+    try:
+        _check_alone(alone, training)
+    except (ConfigError, DataError) as error:
+        raise ConfigError(f"sweep, setting {agent.setting} ({agent.text}): {error}") from None
 
 
 def check_memory(configs: Sequence[RunConfig], env: Mapping[str, str] = os.environ) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
+from jaxtrade.runs.agents import groups_of
 from jaxtrade.training import together
 
 PORT = 55527  # where process 0 listens if nothing names a port; JAX chooses the same on Kubernetes
@@ -192,6 +193,12 @@ def check_config(config: RunConfig, layout: Layout) -> None:
     if config.rollout.auto:
         raise ConfigError(f"rollout.num_envs=auto: this is {layout}, and each process would measure another size; give "
                           "a number (--envs N), for example one that a single process has found")
+    if (config.lists_agents and len(groups_of(config)) > 1) or config.sweep.optuna:
+        raise ConfigError(f"sweep: several programs, one after the other, and this is {layout}: start each of them by "
+                          "itself, or sweep keys that one program can hold (docs/agents.md)")
+    if config.parallel.devices != "all" and config.parallel.devices % (layout.num_processes or 1):
+        raise ConfigError(f"parallel.devices={config.parallel.devices}: this is {layout}, and each of them brings the "
+                          "same number of devices; give --devices all, or the number of all of their devices")
     if config.advisor.on:
         raise ConfigError(f"advisor.kind={config.advisor.kind}: an advisor serves a run of one process, and this is "
                           f"{layout}; train with --advisor off, or in one process (--num-processes 1)")

@@ -42,13 +42,13 @@ def replay_bytes(config: RunConfig) -> int:
     if config.algorithm != "dqn" or config.rollout.auto:
         return 0
     rows = config.dqn.rows(config.rollout)
-    return COPIES * config.train.num_seeds * rows * config.rollout.num_envs * transition_bytes(config)
+    return COPIES * config.agents * rows * config.rollout.num_envs * transition_bytes(config)
 
 
 def largest_buffer(config: RunConfig, available: float) -> int:
     """The largest `dqn.buffer_size` whose replays fit into `available` bytes; 0 if none does."""
     per_rollout = config.rollout.num_envs * config.rollout.num_steps
-    most = int(available / (COPIES * config.train.num_seeds * transition_bytes(config))) // per_rollout * per_rollout
+    most = int(available / (COPIES * config.agents * transition_bytes(config))) // per_rollout * per_rollout
     try:
         config.dqn.model_copy(update={"buffer_size": max(most, 0)}).rows(config.rollout)
     except ValueError:
@@ -58,11 +58,12 @@ def largest_buffer(config: RunConfig, available: float) -> int:
 
 def too_large(config: RunConfig, available: float) -> str:
     """The sentence that refuses a replay which does not fit into `available` bytes."""
-    agents, size, largest = config.train.num_seeds, config.dqn.buffer_size, largest_buffer(config, available)
+    agents, size, largest = config.agents, config.dqn.buffer_size, largest_buffer(config, available)
     whose = f"each of {agents} agents has its own" if agents > 1 else "it is held"
-    several = " or train.num_seeds" if agents > 1 else ""
+    fewer = "the agents of the sweep" if config.lists_agents else "train.num_seeds"
+    several = f" or {fewer}" if agents > 1 else ""
     fits = f"The largest that fits is dqn.buffer_size={largest}" if largest else (
         "No replay fits: lower rollout.num_envs or rollout.num_steps" + several)
-    lower = ", or lower train.num_seeds" if largest and agents > 1 else ""
+    lower = f", or lower {fewer}" if largest and agents > 1 else ""
     return (f"dqn.buffer_size ({size:,}) at {transition_bytes(config)} bytes per transition; {whose}, in {COPIES} "
             f"copies (one to roll back to). {fits}{lower}")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtrade.evaluation import html, seeds
+from jaxtrade.config.agents import Agent
+from jaxtrade.evaluation import html, seeds, sweep_table
 from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 class RunResult:
     """The outcome of a finished run.
 
-    evaluations: by seed; `SetResult`s if the run has several symbols. exit_code: 0, or 1 if the run finished but a
-    learning-health check failed. table: the evaluation as text; for several seeds, their spread.
+    evaluations: by seed, in a sweep by the index of the agent; `SetResult`s if the run has several symbols. exit_code:
+    0, or 1 if the run finished but a learning-health check failed. table: the evaluation as text; for several seeds,
+    their spread; for a sweep a row per agent. scores: of a sweep with validation sessions, the mean reward per
+    validation session of each agent, by its index; empty for others.
     """
 
     path: Path
     training: TrainResult
     evaluations: Results
     exit_code: int
+    scores: tuple[float, ...] = ()
 
     @property
     def evaluation(self) -> EvaluationResult | SetResult:
@@ -39,8 +43,17 @@ class RunResult:
 
     @property
     def table(self) -> str:
-        """The console table of all seeds."""
-        return seeds.table(self.evaluations)
+        """The console table of all agents, of a sweep with their ranking by validation score."""
+        return "\n".join([seeds.table(self.evaluations), *self.ranking])
+
+    @property
+    def ranking(self) -> list[str]:
+        """The best agents of a sweep by validation score, as lines; none without such scores."""
+        if not self.scores:
+            return []
+        about = [result.provenance for result in self.evaluations.values()]
+        return sweep_table.ranking(self.scores, [
+            Agent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about])
 
     @property
     def trades(self) -> pd.DataFrame:
@@ -67,9 +80,16 @@ class RunResult:
         return self.evaluation.plot()
 
     def __repr__(self) -> str:
-        return short_repr("RunResult", str(self.path), several(len(self.evaluations), "seed"),
+        return short_repr("RunResult", str(self.path), several(len(self.evaluations), "agent"),
                           f"{'finished' if self.exit_code == 0 else 'a health check failed'}", repr(self.evaluation))
 
     def _repr_html_(self) -> str:
         return html.block(str(self.path), *(each._repr_html_() for each in self.evaluations.values()),
                           *advice_html(self.path))
+
+
+@dataclass(frozen=True, repr=False)
+class SweepResult(RunResult):
+    """The outcome of a sweep that needed several programs. training: of the first. programs: the result of each."""
+
+    programs: tuple[RunResult, ...] = ()

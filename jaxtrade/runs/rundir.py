@@ -117,6 +117,9 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
             if path.is_file():
                 raise ConfigError(f"{path}: a file, and a run's folder is expected, written by 'jaxtrade train' (for "
                                   f"bars of your own: jaxtrade init {shlex.quote(str(path))}, then jaxtrade train)")
+            if (path / "sweep.json").is_file():
+                raise ConfigError(f"{path}: a sweep of several programs, each a run of its own; name one of them, such "
+                                  f"as {_run_inside(path)}")
             raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
                               f"{_nearest_run(path)}")
     try:
@@ -129,6 +132,11 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
     config = path / "config.yaml"
     files.find_imports(manifest, path)
     return files.locate(make_config(written_values(path), str(config)), manifest, path, instead), manifest
+
+
+def _run_inside(path: Path) -> Path:
+    """The first run in the folder of a sweep."""
+    return min((each.parent for each in path.glob("*/manifest.json")), default=path / "group_0")
 
 
 def _nearest_run(path: Path) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.validation import total_rewards
-from jaxtrade.runs.setup import Setup
+from jaxtrade.runs.setup import Setup, params_shown
 from jaxtrade.runs.symbols import policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.text import Tell
 from jaxtrade.types import PyTree
 
 
@@ -18,10 +20,31 @@ def scores_by_agent(setup: Setup, shown: Mapping[str, EnvParams], policies: Sequ
                     ) -> np.ndarray:
     """Mean reward per validation session of each greedy policy, float64[agents]; every symbol has equal weight.
 
-    shown: by symbol, the parameters with the advice that is known on the validation sessions.
+    Each agent of a sweep is scored under its own costs, account, brackets and weights: by the reward that it learns
+    from. shown: by symbol, the parameters with the advice that is known on the validation sessions. policies: of all
+    agents, in order.
     """
-    steps = steps_of(setup, "validation")
-    scores = [total_rewards(own.env, shown[symbol], own.splits["validation"], own.algorithm,
-                            [policy_for(setup, policy, symbol) for policy in policies], programs, steps)
-              / int(own.splits["validation"].count) for symbol, own in setup.symbols.items()]
-    return np.mean(scores, axis=0)
+    return np.mean([_of_symbol(setup, symbol, own, shown[symbol], policies, programs)
+                    for symbol, own in setup.symbols.items()], axis=0)
+
+
+def _of_symbol(setup: Setup, symbol: str, own: Setup, shown: EnvParams, policies: Sequence[PyTree],
+               programs: Programs) -> np.ndarray:
+    sessions, steps = own.splits["validation"], steps_of(setup, "validation")
+    fitted = [policy_for(setup, policy, symbol) for policy in policies]
+    if setup.swept is None or setup.swept.axes is None:  # one environment for all of them
+        totals = total_rewards(own.env, shown, sessions, own.algorithm, fitted, programs, steps)
+    else:
+        totals = np.concatenate([
+            total_rewards(own.env, setup.of_agent(number, symbol, shown)[1], sessions, own.algorithm, [policy],
+                          programs, steps)
+            for number, policy in zip(setup.stack.numbers(setup.config.seed), fitted, strict=True)])
+    return totals / int(sessions.count)
+
+
+def ranked(setup: Setup, policies: Sequence[PyTree], path: Path, tell: Tell, programs: Programs) -> tuple[float, ...]:
+    """The scores by which the agents of a sweep are ranked at its end; none without a sweep or validation sessions."""
+    if setup.swept is None or not int(setup.splits["validation"].count):
+        return ()
+    shown = {symbol: params_shown(own, "validation", path, tell)[0] for symbol, own in setup.symbols.items()}
+    return tuple(float(score) for score in scores_by_agent(setup, shown, policies, programs))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig
+from jaxtrade.config.agents import agents_of, config_of
 from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
@@ -34,9 +36,10 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.monitoring import summary_of, with_warning
+from jaxtrade.runs.swept import Swept, own_config, own_params, read_swept
 from jaxtrade.storage.sinks import Names
-from jaxtrade.training.loop import Plan, plan_run
 from jaxtrade.training.placing import ONE_DEVICE, Place
+from jaxtrade.training.plan import Plan, plan_run
 from jaxtrade.training.population import Stack
 from jaxtrade.types import Algorithm, LoopState, SessionSet
 
@@ -54,7 +57,8 @@ class Setup:
     """The parts of a run, built before anything is written.
 
     `params` are the parameters of the training split, before any stage of `stages` is applied. The algorithm applies
-    the stages itself, so evaluation never sees them.
+    the stages itself, so evaluation never sees them. In a sweep they are those of its first agent, as the algorithm is,
+    and `swept` holds what the agents have of their own; it is None without a sweep.
     """
 
     config: RunConfig
@@ -65,11 +69,39 @@ class Setup:
     plan: Plan
     algorithm: Algorithm
     fusion: Fusion | None = None
+    swept: Swept | None = None
 
     @property
     def stack(self) -> Stack:
         """How the run's agents are stacked: one, or several along a leading axis."""
-        return stack_of(self.config)
+        return Stack.of_run(self.config) if self.swept is None else self.swept.stack
+
+    @property
+    def trained_params(self) -> EnvParams:
+        """The parameters with which the run's agents train: [N, ...] where the agents of a sweep differ."""
+        return self.params if self.swept is None else self.swept.params
+
+    @property
+    def hparams(self) -> Mapping[str, np.ndarray]:
+        """The tunable floats with which the agents of a sweep begin, by name; empty for a run without a sweep."""
+        return {} if self.swept is None else self.swept.hparams
+
+    def of_agent(self, number: int, symbol: str, params: EnvParams) -> tuple[RunConfig, EnvParams]:
+        """The configuration and the parameters by which an agent is evaluated on a symbol.
+
+        number: of the agent (`Stack.numbers`). params: made to show the sessions of this symbol.
+        """
+        own, place = self.symbols[symbol], None
+        if isinstance(self.market, MarketSet):
+            place = self.market.symbols.index(symbol)
+        index = self.stack.index(number, self.config.seed)
+        return (own_config(own.config, self.swept, index, place),
+                own_params(params, self.swept, index, self.market, place, own.splits["train"]))
+
+    @property
+    def _first(self) -> RunConfig:
+        """The configuration of the run's algorithm and `params`."""
+        return self.config if self.swept is None else self.swept.configs[0]
 
     @cached_property
     def place(self) -> Place:
@@ -101,7 +133,7 @@ class Setup:
         if not isinstance(self.market, MarketSet):
             return {self.market.contract.symbol: self}
         return {symbol: replace(self, market=own.market, splits=own.sessions, params=own.params, config=own.config)
-                for symbol, own in members_of(self.market, self.splits, self.config).items()}
+                for symbol, own in members_of(self.market, self.splits, self._first).items()}
 
     @cached_property
     def policy_of(self) -> Callable[[LoopState], Policy]:
@@ -112,10 +144,10 @@ class Setup:
     def facts(self) -> dict[str, Any]:
         """All that decides what the run's programs compute, besides the source code: configuration, data, contract.
 
-        The seed is left out: it is an argument of the programs. So are the places of files: their content is in the
-        fingerprint and the contract.
+        The seed is left out: it is an argument of the programs. So is what the agents of a sweep have of their own. So
+        are the places of files: their content is in the fingerprint and the contract.
         """
-        config = self.config.model_dump(mode="json", exclude={"seed": True, "data": set(PLACES)})
+        config = self._first.model_dump(mode="json", exclude={"seed": True, "sweep": True, "data": set(PLACES)})
         contracts = [repr(member.contract) for member in self.market.members]
         return {"config": config, "data": self.market.fingerprint, "contract": " ".join(contracts)}
 
@@ -132,15 +164,25 @@ def prepare(config: RunConfig) -> Setup:
     if config.rollout.auto:
         raise ConfigError("rollout.num_envs=auto: it is measured by `jaxtrade train` and jaxtrade.run alone; give a "
                           "number")
-    market, splits, params = _joint(config) if config.env.task == TASK else _alone(config)
-    env = make_env(config)
+    if config.sweep.optuna:
+        raise ConfigError("sweep.optuna: the settings are proposed as the run goes on; train it with `jaxtrade train` "
+                          "or jaxtrade.run")
+    first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
+    market, splits, make = _joint(first) if config.env.task == TASK else _alone(first)
+    env = make_env(first)
     fusion = make_fusion(config.advisor, config.env)
+    view = None
     if fusion is not None:
         table = empty_table(market.num_bars * config.advisor.advisors)
         view = view_of(config.advisor, market.data.sessions, table, True)
-        params = params.replace(advice=view)
-    params = params.replace(monitor=config.monitor.on)
-    return Setup(config, market, splits, env, params, *_learner(config, env, market, fusion), fusion)
+
+    def params_of(own: RunConfig) -> EnvParams:
+        made = make(own).replace(monitor=config.monitor.on)
+        return made if view is None else made.replace(advice=view)
+
+    swept = read_swept(config, params_of) if config.sweep.on else None
+    params = params_of(config) if swept is None else swept.rules[0]
+    return Setup(config, market, splits, env, params, *_learner(first, env, market, fusion), fusion, swept)
 
 
 def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
@@ -154,37 +196,39 @@ def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fus
 def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
     """The setup with another learner on the same market. config: differs from `setup.config` in keys of the learner
     alone. Raises ConfigError."""
-    plan, algorithm = _learner(config, setup.env, setup.market, setup.fusion)
-    return replace(setup, config=config, plan=plan, algorithm=algorithm)
+    swept = setup.swept
+    if swept is not None:
+        swept = replace(swept, configs=tuple(config_of(config, agent) for agent in swept.agents))
+    first = config if swept is None else swept.configs[0]
+    plan, algorithm = _learner(first, setup.env, setup.market, setup.fusion)
+    return replace(setup, config=config, plan=plan, algorithm=algorithm, swept=swept)
 
 
-def _alone(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Any]:
-    """Market, splits and training parameters of tasks that hold one symbol at a time."""
+def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
+    """The setup of a sweep with the agents of another one, for the same program. config: differs from `setup.config` in
+    the section `sweep` alone. Raises ConfigError."""
+    assert setup.swept is not None
+    return replace(setup, config=config, swept=read_swept(config, setup.swept.make, setup.swept.axes))
+
+
+def _alone(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
+    """Market, splits, and what makes training parameters of a configuration, for tasks that hold one symbol at a time.
+    """
     market = load_markets(config)
     splits = split_sessions(market, config.split)
-    return market, splits, make_params(market, splits["train"], config)
+    return market, splits, lambda own: make_params(market, splits["train"], own)
 
 
-def _joint(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Any]:
+def _joint(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
     """The same of `allocate`, a `Portfolio` and `PortfolioParams`. They serve where a run needs a market's sessions and
     fingerprint, and parameters for the environment of `make_env`."""
     market = load_portfolio(config)
     splits = split_portfolio(market, config.split)
-    return market, splits, make_portfolio_params(market, splits["train"], config)
-
-
-def stack_of(config: RunConfig) -> Stack:
-    """The agents that a run trains side by side."""
-    return Stack.of(config.train.num_seeds)
-
-
-def seeds_of(config: RunConfig) -> range:
-    """The seeds that a run trains."""
-    return range(config.seed, config.seed + config.train.num_seeds)
+    return market, splits, lambda own: make_portfolio_params(market, splits["train"], own)
 
 
 def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
-    """The policies in a run's state, one per seed. Each carries the trust in the advisor that it acts with."""
+    """The policies in a run's state, one per agent. Each carries the trust in the advisor that it acts with."""
     advice = getattr(state, "advice", None)
     if advice is not None:  # all agents share it, so it lacks the leading axis that `stack.map` expects
         state = state.replace(advice=None)

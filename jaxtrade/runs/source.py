@@ -73,7 +73,7 @@ def load_source(path: Path) -> Source:
         layout = layout_of(config)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    stack = Stack.of(config.train.num_seeds)
+    stack = Stack.of(config.agents)
     policy = policy_structure(config, len(layout.slots), len(layout.actions),
                               fusion=make_fusion(config.advisor, config.env), groups=len(layout.groups))
     like = {"params": policy.parameters, "normaliser": policy.normaliser,
@@ -112,9 +112,11 @@ def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
         kind = {True: "synthetic", False: "real"}
         raise ConfigError(f"data.source={config.data.source}: {where} was trained on {kind[synthetic]} bars, and "
                           f"these are {kind[own_synthetic]}; go on with such bars, or train afresh")
-    if trained.train.num_seeds != config.train.num_seeds:
-        raise ConfigError(f"train.num_seeds={config.train.num_seeds}: {where} has {trained.train.num_seeds} policies; "
-                          "keep that number")
+    if trained.agents != config.agents:
+        raise ConfigError(f"train.num_seeds={config.agents}: {where} has {trained.agents} policies; keep that number"
+                          if not config.sweep.on else
+                          f"sweep of {config.agents} agents: {where} has {trained.agents} policies; agent i begins "
+                          "with policy i, so keep that number")
     if config.algorithm != trained.algorithm:
         raise ConfigError(f"algorithm={config.algorithm}: {where} was trained by {trained.algorithm}; set "
                           f"algorithm={trained.algorithm}")

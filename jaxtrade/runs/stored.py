@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.agents import Agent, agents_of
 from jaxtrade.config.allocate import TASK
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
 from jaxtrade.evaluation import frames, html, report, set_report
-from jaxtrade.evaluation.policy import FOLDER, LoadedPolicy, load_policy
+from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
 from jaxtrade.evaluation.portfolio import result as joint
 from jaxtrade.runs import rundir
+from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import several, short_repr
@@ -162,7 +164,8 @@ class StoredRun:
 
     @cached_property
     def evaluations(self) -> dict[str, StoredEvaluation]:
-        """The evaluations by name: `test`, or `test/seed_3` if the run has several seeds. Empty before the first one.
+        """The evaluations by name: `test`, or `test/seed_3`, `test/agent_003` if the run has several agents. Empty
+        before the first one.
 
         That of a set is a `StoredSet`, which holds those of its symbols; of `allocate` a `StoredJoint`. Raises
         DataError if a file is damaged.
@@ -219,14 +222,18 @@ class StoredRun:
 
     @cached_property
     def policy(self) -> LoadedPolicy:
-        """The policy (of the first seed). Raises CheckpointError if the run has not saved one."""
-        return self.policy_of(self.config.seed)
+        """The policy (of the first agent). Raises CheckpointError if the run has not saved one."""
+        return self.policy_of(agent=0)
 
-    def policy_of(self, seed: int) -> LoadedPolicy:
-        """The policy of one seed. Raises CheckpointError if the run has not saved it."""
-        folder = self.path / FOLDER
-        if self.config.train.num_seeds > 1:
-            folder /= f"seed_{seed}"
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """The agents of the run: the seed and the settings of each, as `agents.json` has them."""
+        return agents_of(self.config)
+
+    def policy_of(self, seed: int | None = None, agent: int | None = None) -> LoadedPolicy:
+        """The policy of one agent, by its seed or its index. Raises ConfigError if the run has no such agent,
+        CheckpointError if it has not saved the policy."""
+        folder = policy_path(self.path, self.config, chosen_number(self.config, seed, agent))
         if not folder.is_dir():
             raise CheckpointError(f"{folder}: the run has saved no policy here; let it finish "
                                   f"(jaxtrade train --resume {self.path})")
@@ -299,7 +306,7 @@ def _zone(config: RunConfig) -> str:
 
 
 def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:
-    """Sorts splits as in `FIRST`, and seeds by number (`seed_10` after `seed_9`)."""
+    """Sorts splits as in `FIRST`, and agents by number (`seed_10` after `seed_9`)."""
     split = parts[0]
     return FIRST.index(split) if split in FIRST else len(FIRST), split, len(parts[1]), parts
 

@@ -2,49 +2,53 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import jax
 
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
-from jaxtrade.errors import InterruptedRunError, PreemptedError
-from jaxtrade.evaluation import seeds
+from jaxtrade.data.members import set_name, symbols_of
+from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
 from jaxtrade.evaluation.pictures import training as training_picture
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
+from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import board, calibration, performance, rundir
+from jaxtrade.runs import board, calibration, rundir, summary
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
+from jaxtrade.runs.agents import announcement, groups_of, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
 from jaxtrade.runs.beginning import Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
+from jaxtrade.runs.controlling import controller_of
 from jaxtrade.runs.ending import ending, quoted
-from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run, policy_path
+from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
+from jaxtrade.runs.optuna_search import go_on, search
+from jaxtrade.runs.policies import policy_path
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.processes import check_config, joined
 from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.scoring import scores_by_agent
-from jaxtrade.runs.setup import params_shown, policies_of, seeds_of
+from jaxtrade.runs.scoring import ranked
+from jaxtrade.runs.setup import policies_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
+from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
+from jaxtrade.runs.sweeps import resume_groups, train_groups
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.storage.kept import Store
-from jaxtrade.training import control
+from jaxtrade.training import control, replacement
 from jaxtrade.training.health import health_labels, population_health
 from jaxtrade.training.hooks import Hook
 from jaxtrade.training.loop import TrainResult, train
@@ -57,6 +61,8 @@ BEST_FOLDER = "policy_best"  # in the run folder, beside `policy`: the best poli
 def run(config: RunConfig, path: Path | None = None, source: Source | None = None,
         store: Store | None = None, screen: Screen | None = None) -> RunResult:
     """Train, save the policy bundle and evaluate it. `jaxtrade train` calls this.
+
+    A sweep whose agents need several programs is a `SweepResult`: each program is a run in `path/group_<n>`.
 
     Args:
         path: the new run folder; default `runs/<market-task-utc-id>`.
@@ -71,26 +77,55 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
     """
     check(config)
     check_config(config, joined())
+    if config.sweep.optuna:
+        return _search(config, path, source, store, screen)
+    groups = groups_of(config)
+    configs = [group.config for group in groups]
+    check_memory(configs)
+    settle(configs)  # these settings change bits, so the manifest records them and `resume` makes them again
+    with _shown(screen) as shown:
+        if len(groups) == 1:
+            return _one(configs[0], path, source, store, shown)
+        if source is not None:
+            raise ConfigError(f"sweep: {announcement(groups)}, and one of them alone can begin from another run: sweep "
+                              "other keys, or leave the source run out (--from, --continue)")
+        where = path or rundir.new_run_path(set_name(symbols_of(config)), "sweep")
+        return train_groups(config, groups, where, lambda own, to: _one(own, to, None, store, shown), shown.message)
+
+
+def _search(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, screen: Screen | None,
+            begun: bool = False) -> RunResult:
+    """Search for settings by Optuna, as `run`. begun: whether the search in the folder is to go on."""
+    if source is not None:
+        raise ConfigError("sweep.optuna (--optuna): a search trains afresh; leave the source run out (--from, "
+                          "--continue)")
     check_memory([config])
-    settle([config])  # these settings change bits, so the manifest records them and `resume` makes them again
+    settle([config])
+    where = path or rundir.new_run_path(set_name(symbols_of(config)), "optuna")
+    with _shown(screen) as shown, explained(config), interrupt.hint(partial(_again, where)):
+        return (go_on if begun else search)(config, where, store, shown, lambda own, to: (
+            resume(to, store, None, shown) if (to / "manifest.json").is_file() else _one(own, to, None, store, shown)))
+
+
+def _one(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, shown: Screen) -> RunResult:
+    """Train one program, as `run`."""
     if source is None:
         check_alone(config)
     else:
         config = adopt(config, source)
-    with _shown(screen) as shown:
-        shown.phase("loading", "the market")
-        config = with_model(config, shown.message)  # before anything is compiled
-        with explained(config):
-            sized = prepared(config, store, shown)
-        where = Path(from_main(lambda: str(path or rundir.new_run_path(sized.setup.market.name, config.env.task))))
+    shown.phase("loading", "the market")
+    config = with_model(config, shown.message)  # before anything is compiled
+    with explained(config):
+        sized = prepared(config, store, shown)
+    where = Path(from_main(lambda: str(path or rundir.new_run_path(sized.setup.market.name, config.env.task))))
 
-        def begin(sized: Sized) -> RunResult:
-            with explained(sized.setup.config):
-                check_device(sized.setup.config)
-                with programs_of(sized.setup, store) as programs:
-                    return _run(sized, where, source, programs, shown)
+    def begin(sized: Sized) -> RunResult:
+        with explained(sized.setup.config):
+            check_device(sized.setup.config)
+            with programs_of(sized.setup, store) as programs:
+                return _run(sized, where, source, programs, shown)
 
-        return shrinking(sized, where, begin, shown.message)
+    return shrinking(sized, where, begin, shown.message)
 
 
 def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
@@ -109,6 +144,8 @@ def _run(sized: Sized, path: Path, source: Source | None, programs: Programs, sc
     if isinstance(setup.market, Market):  # a set has no advisor
         check_advisor(config, setup.market)
     rundir.create_run(path, config, manifest)
+    if setup.stack.shape:
+        write_agents(path, config)
     with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
         return _train_and_evaluate(Job(setup, path, begins, programs, screen, config.control.wall_clock))
 
@@ -127,6 +164,13 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
         ConfigError (not a run, or another key in `set`), DataError (the data have changed), CheckpointError,
         RunLockedError.
     """
+    if is_sweep(path):
+        config = read_sweep(path)
+        if config.sweep.optuna:
+            return _search(config, path, None, store, screen, begun=True)
+        with _shown(screen) as shown:
+            return resume_groups(config, path, lambda own, to: _one(own, to, None, store, shown),
+                                 lambda to: resume(to, store, data, shown, set), shown.message)
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
@@ -137,44 +181,15 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
             return _train_and_evaluate(Job(setup, path, begins, programs, shown, limit), differences(manifest, facts()))
 
 
+def _again(path: Path) -> str:
+    return f"continue with: {quoted(['jaxtrade', 'train', '--resume', str(path)])}"
+
+
 def how_to_continue(path: Path) -> str:
     """What to say about a run that Ctrl-C has stopped."""
     if not checkpoint.list_checkpoints(path / "checkpoints"):
         return "the run had saved nothing yet"
-    return f"continue with: {quoted(['jaxtrade', 'train', '--resume', str(path)])}"
-
-
-def _controller(job: Job) -> control.Controller | None:
-    """The hook that scores the policy on the validation sessions. A resumed run restores the hook's memory.
-
-    None if `control.evaluate_every` is 0.
-    """
-    setup, config, chosen = job.setup, job.config, job.config.control
-    if not chosen.evaluate_every:
-        return None
-    # A transferred run may open new actions step by step. It must not stop early before they are all open.
-    if getattr(job.beginning.state, "opening", None) is not None:
-        updates = config.transfer.open_until * setup.plan.total_updates
-        least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
-        chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
-    shown = {symbol: params_shown(own, "validation", job.path, job.tell)[0] for symbol, own in setup.symbols.items()}
-    job.validation = next(iter(shown.values()))
-
-    def score(state: PyTree) -> float:
-        policies = jax.device_get(policies_of(setup, state))
-        value = from_main(lambda: float(scores_by_agent(setup, shown, policies, job.programs).mean()))
-        if job.board is not None:
-            steps = setup.stack.first(state.update) * setup.plan.steps_per_update
-            job.board.figures({board.SCORE: value}, steps)
-        return value
-
-    controller = control.Controller(
-        chosen, score, job.path / control.FOLDER, chunk_updates=config.train.chunk_updates,
-        total_updates=setup.plan.total_updates, steps_per_update=setup.plan.steps_per_update, metadata=job.metadata,
-        tell=job.tell, unit=f"mean reward per session{setup.stack.mean_label}", step_sizes=setup.algorithm.step_sizes,
-        exploration=setup.algorithm.exploration)
-    controller.recall(job.beginning.memory(controller.name) or {})
-    return controller
+    return _again(path)
 
 
 def _advisor(job: Job) -> TrainingAdvisor | None:
@@ -200,7 +215,7 @@ def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdv
     start = beginning.arguments(job.setup, exchange.start if exchange else None)
     programs = EagerPrograms() if config.compute.eager else job.programs
     try:
-        return train(job.setup.algorithm, job.setup.params, config=config.train,
+        return train(job.setup.algorithm, job.setup.trained_params, num_seeds=job.setup.stack, config=config.train,
                      sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
                      checkpoint_dir=job.path / "checkpoints", hooks=hooks,
                      max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
@@ -219,18 +234,17 @@ def _follow(job: Job) -> RunResult:
 
     The result has no evaluations, and the exit code of process 0.
     """
-    trained = _train(job, _controller(job), None)
+    trained = _train(job, controller_of(job), None)
     return RunResult(job.path, trained, {}, from_main(int))
 
 
 def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
-    """Write the policy bundles of `state` to the run folder. Returns the policies by seed."""
+    """Write the policy bundles of `state` to the run folder. Returns the policies by the numbers of their agents."""
     setup, config = job.setup, job.config
-    policies = {seed: finished(policy) for seed, policy in zip(seeds_of(config), policies_of(setup, state),
-                                                               strict=True)}
-    for seed, policy in policies.items():
-        save_policy_bundle(policy_path(job.path, config, seed, folder), policy, setup.env, setup.market,
-                           config)
+    numbers = setup.stack.numbers(config.seed)
+    policies = {number: finished(policy) for number, policy in zip(numbers, policies_of(setup, state), strict=True)}
+    for number, policy in policies.items():
+        save_policy_bundle(policy_path(job.path, config, number, folder), policy, setup.env, setup.market, config)
     return policies
 
 
@@ -244,7 +258,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
             job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
         if beginning.coverage is not None:
             rundir.write_json(path / "transfer.json", coverage_json(beginning.coverage))
-        controller, advisor = _controller(job), _advisor(job)
+        controller, advisor = controller_of(job), _advisor(job)
         try:
             trained = _train(job, controller, advisor)
         finally:
@@ -255,25 +269,30 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
         trained = trained._replace(health=_whole_health(job, trained))
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,
                                     screen=screen)
+        scores = ranked(setup, list(policies.values()), path, job.tell, programs)
         _draw(job, controller, results, trained.steps)
         for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
+            job.tell(line)
+        for line in replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks):
             job.tell(line)
         if job.stop_reason is not None:
             job.tell(f"{job.stop_reason}; saved; {how_to_continue(path)}")
         if advice is not None:
             for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
                 job.tell(line)
+        failed = any(not passed for passed, _ in trained.health.values())
+        result = RunResult(path, trained, results, 1 if failed else 0, scores)
         for sink in job.files:  # not to the screen, which shows progress: the command prints the table itself
-            sink.message(seeds.table(results))
+            sink.message(result.table)
     finally:
         job.close()
-    rundir.write_json(path / "summary.json", _summary(job, trained, controller))
+    of_sweep = {"validation_scores": list(scores)} if scores else {}
+    rundir.write_json(path / "summary.json", summary.of_run(job, trained, controller) | of_sweep)
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
-    failed = any(not passed for passed, _ in trained.health.values())
-    return RunResult(path, trained, results, from_main(lambda: 1 if failed else 0))
+    return replace(result, exit_code=from_main(lambda: result.exit_code))
 
 
-def _draw(job: Job, controller: control.Controller | None, results: seeds.Results, steps: int) -> None:
+def _draw(job: Job, controller: control.Controller | None, results: Results, steps: int) -> None:
     """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
     title = f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"
@@ -285,24 +304,6 @@ def _draw(job: Job, controller: control.Controller | None, results: seeds.Result
         split = job.setup.evaluation_split()
         board.results(job.board, results, split, steps)
         board.pictures(job.board, job.path, folder_of(job.path, split), steps)
-
-
-def _summary(job: Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
-    """The content of a finished run's `summary.json`."""
-    summary = {"health": {name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()},
-               "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
-               "steps_per_second": None if math.isnan(trained.steps_per_second) else trained.steps_per_second,
-               "stopped_early": trained.stopped, "stop_reason": _stop_reason(job, trained, controller),
-               "performance": performance.measured(job, trained),
-               "rollbacks": job.setup.stack.first(trained.state.rollbacks), "warnings": job.watch.seen}
-    return summary if controller is None else summary | {"validation": controller.state._asdict()}
-
-
-def _stop_reason(job: Job, trained: TrainResult, controller: control.Controller | None) -> str | None:
-    """Why the run ended before its last update. None if it did not."""
-    if job.stop_reason is not None or not trained.stopped or controller is None:
-        return job.stop_reason
-    return f"control.patience: {controller.state.since_best} evaluations without a better score"
 
 
 def _whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:

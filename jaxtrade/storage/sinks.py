@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Names = Mapping[str, Sequence[str]]  # name of a list-valued metric -> names of its entries
 EACH = "/each"  # suffix of a metric's name: its values by agent
+UNDONE = "undone"  # in the row of one of several agents: what it did in this chunk was taken back
 Columns = Sequence[tuple[str, str, str]]  # label, metric and format of a learner's console columns (`types.Column`)
 UNNAMED: Names = MappingProxyType({})
 

@@ -25,7 +25,7 @@ class Response(enum.Enum):
 
 
 def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Response:
-    """Decide from the rows of a chunk. If one agent has diverged, all agents roll back.
+    """Decide from the rows of a chunk. If one agent has diverged, all agents roll back (but see `replacement`).
 
     Args:
         rows: rows of one chunk. `finite` is False if the loss or gradient of any agent is not finite.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jaxtrade.storage.sinks import EACH, UNNAMED, Names, per_episode
+from jaxtrade.storage.sinks import EACH, UNDONE, UNNAMED, Names, per_episode
 from jaxtrade.training.population import Stack, agent_rows
 from jaxtrade.types import Algorithm, EndReason, HealthCheck, Remedies, Row, Warn
 
@@ -33,8 +33,12 @@ def learning_health(history: Sequence[Row], recompiles: int,
 
 def population_health(history: Sequence[Row], recompiles: int, stack: Stack,
                       checks: Sequence[HealthCheck] = ()) -> dict[str, tuple[bool, float]]:
-    """`learning_health` of all agents: a check passes if it passes for every agent. The value is the worst one."""
-    agents = [learning_health(rows, recompiles, checks) for rows in stack.histories(history)]
+    """`learning_health` of all agents: a check passes if it passes for every agent. The value is the worst one.
+
+    What an agent did in a chunk that was taken back (`replacement`) does not count.
+    """
+    agents = [learning_health([row for row in rows if not row.get(UNDONE)] or rows, recompiles, checks)
+              for rows in stack.histories(history)]
     worst = {check.name: check.worst for check in checks}
     return {name: (all(health[name][0] for health in agents),
                    worst.get(name, max)(health[name][1] for health in agents)) for name in agents[0]}

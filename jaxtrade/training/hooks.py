@@ -13,6 +13,8 @@ import numpy as np
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Algorithm, Array, PyTree
 
+Hparams = Mapping[str, float | Array | np.ndarray]  # tunable floats by name: one for all agents, or one for each
+NO_HPARAMS: Hparams = MappingProxyType({})
 Memories = dict[str, dict[str, Any]]  # memory of each stateful hook, by the hook's name
 
 
@@ -25,7 +27,7 @@ class Change(NamedTuple):
     """
 
     stop: bool = False
-    hparams: Mapping[str, float | Array | np.ndarray] = MappingProxyType({})
+    hparams: Hparams = NO_HPARAMS
     state: PyTree | None = None
 
 
@@ -91,7 +93,7 @@ def _check_replacement(old: Any, new: Any) -> None:
         raise ValueError(f"a hook's Change.state is at update {new.update}, the run at {old.update}; keep `update`")
 
 
-def set_hparams(state: PyTree, values: Mapping[str, float | Array | np.ndarray]) -> PyTree:
+def set_hparams(state: PyTree, values: Hparams) -> PyTree:
     """`state` with new hyper-parameters. They are part of the state, so they stay until the next change.
 
     values: by name, a float for all agents, or an array with the shape of the state's own ([N] for N agents).

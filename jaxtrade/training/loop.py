@@ -15,32 +15,29 @@ import numpy as np
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.hosted import hosted
 from jaxtrade.storage.monitor import ROWS, Episodes, ended_episodes
 from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.text import several, short_repr
-from jaxtrade.training import divergence
+from jaxtrade.training import divergence, replacement
 from jaxtrade.training.chunk import Chunk, compile_chunk
 from jaxtrade.training.health import population_health
-from jaxtrade.training.hooks import Exchange, Hook, Memories, changed, memories, recall
+from jaxtrade.training.hooks import (
+    NO_HPARAMS,
+    Exchange,
+    Hook,
+    Hparams,
+    Memories,
+    changed,
+    memories,
+    recall,
+)
 from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.training.population import Stack
 from jaxtrade.training.run_io import RunIO
 from jaxtrade.training.signals import catch_signals, stops
+from jaxtrade.training.starting import begun
 from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
-
-
-class Plan(NamedTuple):
-    """Length of a run in updates and chunks. `message` describes the rounding, or is empty if there was none."""
-
-    total_updates: int
-    chunks: int
-    steps_per_update: int
-    message: str
-
-    @property
-    def total_steps(self) -> int:
-        """Environment steps of the whole run."""
-        return self.total_updates * self.steps_per_update
 
 
 class TrainResult(NamedTuple):
@@ -69,22 +66,10 @@ class TrainResult(NamedTuple):
                           *(["stopped early"] if self.stopped else []), several(len(self.history), "metric row"))
 
 
-def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
-    """Round `total_timesteps` up to whole chunks of updates. One update takes `num_envs` x `num_steps` steps."""
-    steps_per_update = num_envs * num_steps
-    chunks = config.chunks(steps_per_update)
-    plan = Plan(chunks * config.chunk_updates, chunks, steps_per_update, "")
-    if plan.total_steps == config.total_timesteps:
-        return plan
-    return plan._replace(message=(
-        f"{config.total_timesteps:,} steps are rounded up to {plan.total_steps:,}: {several(chunks, 'chunk')} of "
-        f"{several(config.chunk_updates, 'update')} of {num_envs} environments x {num_steps} steps"))
-
-
 def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,
           state: PyTree | None = None, sinks: Sequence[MetricSink] = (), checkpoint_dir: Path | str | None = None,
           metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = (),
-          num_seeds: int | Stack | None = None, max_rollbacks: int | None = 0,
+          num_seeds: int | Stack | None = None, hparams: Hparams = NO_HPARAMS, max_rollbacks: int | None = 0,
           exchange: Exchange | None = None, programs: Programs | None = None,
           ahead: Callable[[PyTree], object] | None = None, place: Place = ONE_DEVICE) -> TrainResult:
     """Train until `state.total_updates`, the length for which the algorithm was built (see `plan_run`).
@@ -103,21 +88,24 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             key per agent (`Stack.keys`), or a single key from which agent i gets `fold_in(key, i)`. Every array of the
             state then has a leading axis of agents, in checkpoints and hooks too. Rows hold the mean over agents under
             "name" and a list by agent under "name/each".
+        hparams: tunable floats with which a new run begins, by name, in place of the algorithm's own; as
+            `hooks.Change.hparams`.
         max_rollbacks: how often the run may roll back when a loss or gradient is not finite (see
             `divergence.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
             checkpoint (without `checkpoint_dir`: to the state that would have been saved), or to its start before the
-            first one. Later rows are dropped, also by sinks that are `Rewinding`. If one agent diverges, all roll back.
+            first one. Later rows are dropped, also by sinks that are `Rewinding`. Of several agents only the one that
+            diverged goes back, and the limit is for each (see `replacement`); with 0 the run ends at once.
             A run that a signal stopped between two scheduled checkpoints, and that was resumed, cannot go back further
             than to where it was stopped. None: the run neither rolls back nor ends; the learner skips steps that are
             not finite.
         exchange: exchange of data with the host in each update. A stateful exchange must be among `hooks` too.
         programs: where `init` and the chunk are compiled, side by side, and perhaps kept. Default: compiled here.
         ahead: called once with the shapes of the state while the chunk is compiled, to begin further programs.
-        place: the devices. `state`, checkpoints and the result have the same form on any of them; hooks get the state
-            as it lies on the devices.
+        place: the devices. `state`, checkpoints, the result and what hooks get have the same form on any of them.
     Raises:
         ValueError: both or neither of `key` and `state` are given.
-        DivergedError: a loss or gradient is not finite and no rollback is left. That state is not saved.
+        DivergedError: a loss or gradient is not finite and no rollback is left; of several agents, for none of them.
+            That state is not saved.
         PreemptedError, InterruptedRunError: SIGTERM, SIGINT. The run stops at the chunk border and is saved (main
             thread only).
         StorageError: a checkpoint could not be written.
@@ -134,35 +122,13 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
     with Programs() if programs is None else nullcontext(programs) as compiling:
         io.phase("compiling", "the training program", lambda: compiling.busy)
-        first = _first(compiling, stacked, params, key, state, stack, config, exchange, place)
+        first = begun(compiling, stacked, params, key, state, stack, config, exchange, hparams, place)
         stack.check(first.state)
         run = _Run(stacked, params, first.state, config, stack, io, hooks, exchange, compiling, place, first.chunk,
                    ahead)
         del first  # else a third copy of a large state (a replay) would stay in memory beside the run's two
         _loop(run, max_rollbacks)
     return run.result()
-
-
-class _First(NamedTuple):
-    """How a run starts: its state, and its chunk if that is being compiled already."""
-
-    state: LoopState
-    chunk: Chunk | None
-
-
-def _first(programs: Programs, algorithm: Algorithm, params: PyTree, key: Array | None, state: LoopState | None,
-           stack: Stack, config: TrainConfig, exchange: Exchange | None, place: Place) -> _First:
-    """The first state. A new one is drawn from `key`, while the chunk is compiled for its shapes."""
-    if state is not None:
-        return _First(place.put(state), None)
-    assert key is not None
-    keys = stack.split_key(key)
-    # With an exchange the first answers are constants of `init`, and the chunk's inputs are not known yet.
-    init = programs.begin("init", jax.jit(algorithm.init), (keys, params), keep=exchange is None and not place.many)
-    chunk = None
-    if exchange is None:
-        chunk = compile_chunk(programs, algorithm, config.chunk_updates, init.result_like, params, place=place)
-    return _First(init.wait()(keys, params), chunk)
 
 
 def copied(state: PyTree) -> PyTree:
@@ -203,11 +169,11 @@ class _Run:
     ended: Sequence[Episodes] = ()  # of the last chunk, by update
     stopped: bool = False
     trained: int = 0
-    retries: int = 0
+    retries: Any = 0  # several agents: int[agents]
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.update, self.total = self.stack.first(self.state.update), self.stack.first(self.state.total_updates)
+        self.update, self.total = map(self.stack.first, hosted((self.state.update, self.state.total_updates)))
         self.updates = self.config.chunk_updates
         self.steps_per_update = self.algorithm.steps_per_update
         if (self.total - self.update) % self.updates:
@@ -223,8 +189,8 @@ class _Run:
 
     @property
     def rollbacks(self) -> int:
-        """Number of rollbacks in the whole run, including earlier processes."""
-        return self.good.rollbacks + self.retries
+        """Number of rollbacks in the whole run, including earlier processes; of several agents the most of any."""
+        return self.good.rollbacks + int(np.max(self.retries))
 
     @property
     def speed(self) -> float:
@@ -269,6 +235,17 @@ class _Run:
         return {"update": update, "total_updates": self.total, "steps": update * self.steps_per_update,
                 **self.stack.row(metrics)}
 
+    def respond(self, rows: list[dict[str, Any]], allowed: int | None) -> divergence.Response:
+        """Carry out what follows from the losses and gradients of a chunk, and say what it was."""
+        if self.stack.shape and allowed:
+            return divergence.Response.END if self.replace(rows, allowed) else divergence.Response.GO_ON
+        action = divergence.respond(rows, self.rollbacks, allowed)
+        if action is divergence.Response.ROLL_BACK:
+            fault = divergence.describe(rows, self.algorithm.step_sizes)
+            self.roll_back(f"{fault}; rolled back to update {self.good.update} "
+                           f"(rollback {self.rollbacks + 1} of at most {allowed})")
+        return action
+
     def roll_back(self, message: str) -> None:
         """Go back to the rollback point, with other random numbers and the changes of `Algorithm.retry`."""
         self.retries += 1
@@ -281,6 +258,19 @@ class _Run:
         changes = " and ".join(note for note in (self.algorithm.retry_note, "other random numbers") if note)
         self.io.message(f"{message}, with {changes}")
 
+    def replace(self, rows: list[dict[str, Any]], allowed: int) -> bool:
+        """Put back the agents that diverged in this chunk, of several -> whether all of them have diverged for good."""
+        before = hosted(self.state.rollbacks).reshape(-1)
+        decision = replacement.decide(rows, before, allowed)
+        if decision.back.any():
+            self.retries = self.retries + decision.again
+            self.state = self.place.settled(replacement.replaced(
+                self.state, self.good.state, decision, self.retries, self.algorithm.retry, self.stack))
+            replacement.marked(rows, decision)
+        for line in replacement.messages(rows, decision, before, allowed, self.good.update, self.algorithm):
+            self.io.message(line)
+        return bool(decision.stays.all())
+
     def report(self, rows: list[dict[str, Any]]) -> None:
         """Accept a chunk: advance `update`, and write its rows to the history and the sinks."""
         self.update += self.updates
@@ -292,10 +282,15 @@ class _Run:
         self.io.episodes(self.ended)
 
     def call_hooks(self) -> None:
+        if not self.hooks:
+            return
+        before = state = self.place.joined(self.state)
         for hook in self.hooks:
-            change = hook(self.state, self.update)
-            self.state = self.place.settled(changed(self.state, change))
+            change = hook(state, self.update)
+            state = changed(state, change)
             self.stopped |= change.stop
+        if state is not before:
+            self.state = self.place.put(state)
 
     def save(self, interrupted: bool, keep: bool) -> None:
         """Write a checkpoint if one is due. keep: also keep its state in memory as the rollback point."""
@@ -308,7 +303,7 @@ class _Run:
                 self.state = copied(self.state)
 
     def _point(self, saved: Memories) -> _Point:
-        return _Point(self.state, self.update, self.stack.first(self.state.rollbacks), saved)
+        return _Point(self.state, self.update, int(np.max(self.state.rollbacks)), saved)
 
     def result(self) -> TrainResult:
         recompiles, seconds = (0, 0.0) if self.chunk is None else (self.chunk.recompiles, self.chunk.compile_seconds)
@@ -327,11 +322,8 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
             run.compile()
         while run.unfinished:
             rows = run.advance()
-            action = divergence.respond(rows, run.rollbacks, max_rollbacks)
+            action = run.respond(rows, max_rollbacks)
             if action is divergence.Response.ROLL_BACK:
-                fault = divergence.describe(rows, run.algorithm.step_sizes)
-                run.roll_back(f"{fault}; rolled back to update {run.good.update} "
-                              f"(rollback {run.rollbacks + 1} of at most {max_rollbacks})")
                 continue
             run.report(rows)
             if action is divergence.Response.END:

@@ -41,8 +41,8 @@ class Place(Protocol):
         ...
 
     def joined(self, state: PyTree) -> PyTree:
-        """A state in the form of checkpoints, which is the same for any number of devices. With several processes, all
-        of them must call this together."""
+        """A state in the form of checkpoints and hooks, which is the same for any number of devices. With several
+        processes, all of them must call this together."""
         ...
 
 

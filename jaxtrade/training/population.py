@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.config import RunConfig
+from jaxtrade.config.agents import Agent, agents_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.sinks import EACH
 from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
@@ -34,6 +36,7 @@ class Axes(NamedTuple):
     inputs: Any = None
 
 
+MOST_SHOWN = 16  # agents of a sweep in the opening lines of a run
 SEEDS = Axes()  # agents that differ by their keys alone
 
 
@@ -52,16 +55,22 @@ class Stack:
 
     shape: leading axes of every array of the state. () means one agent, without a leading axis.
     axes: what differs between the agents along each leading axis, outermost first. None: only their keys differ.
+    swept: the agents of a sweep, which have settings of their own. Empty: they differ by their seeds alone.
 
-    Agents are numbered in row-major order over `shape`.
+    Agents are counted in row-major order over `shape`. In folders, flags and reports an agent has a number: its seed,
+    or in a sweep, where several agents have the same seed, its index.
     """
 
     shape: tuple[int, ...] = ()
     axes: tuple[Axes, ...] | None = None
+    swept: tuple[Agent, ...] = ()
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.shape) or (self.axes is not None and len(self.axes) != len(self.shape)):
             raise ValueError(f"a Stack needs sizes of at least 1 and one Axes for each, got {self}")
+        if self.swept and self.shape != (len(self.swept),):
+            raise ValueError(f"a Stack of {len(self.swept)} agents of a sweep has the shape ({len(self.swept)},), not "
+                             f"{self.shape}")
 
     @classmethod
     def of(cls, agents: int | Stack) -> Stack:
@@ -69,6 +78,11 @@ class Stack:
         if isinstance(agents, Stack):
             return agents
         return cls() if agents == 1 else cls((agents,))
+
+    @classmethod
+    def of_run(cls, config: RunConfig) -> Stack:
+        """The agents of a run, without what those of a sweep have of their own (`runs.swept.Swept.stack`)."""
+        return cls((config.agents,), swept=agents_of(config)) if config.sweep.on else cls.of(config.agents)
 
     # --- the algorithm -----------------------------------------------------------------------------------------------
 
@@ -99,10 +113,11 @@ class Stack:
         return function
 
     def keys(self, seed: int) -> Array:
-        """Typed keys of the seeds `seed`, `seed + 1`, ..., of `key_shape`."""
+        """Typed keys of the seeds `seed`, `seed + 1`, ..., of `key_shape`; of a sweep, of the agents' own seeds."""
         if not self.key_shape:
             return jax.random.key(seed)
-        seeds = jnp.arange(math.prod(self.key_shape), dtype=jnp.uint32) + jnp.uint32(seed)
+        own = [agent.seed - self.swept[0].seed for agent in self.swept] or np.arange(math.prod(self.key_shape))
+        seeds = jnp.asarray(own, jnp.uint32) + jnp.uint32(seed)
         return jax.vmap(jax.random.key)(seeds).reshape(self.key_shape)
 
     def split_key(self, key: Array) -> Array:
@@ -114,7 +129,7 @@ class Stack:
             numbers = jnp.arange(math.prod(self.key_shape))
             return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers).reshape(self.key_shape)
         if key.shape != self.key_shape:
-            raise ConfigError(f"train.num_seeds={self.count}: got {key.size} keys; give one, or one per agent")
+            raise ConfigError(f"{self._asked}: got {key.size} keys; give one, or one per agent")
         return key
 
     # --- their arrays ------------------------------------------------------------------------------------------------
@@ -122,8 +137,13 @@ class Stack:
     def check(self, state: LoopState) -> None:
         """Raises ConfigError if `state` is for another number of agents."""
         if state.update.shape != self.shape:
-            raise ConfigError(f"train.num_seeds={self.count}: the given state is of {state.update.size} agent(s); keep "
-                              "the value that the run was started with")
+            raise ConfigError(f"{self._asked}: the given state is of {state.update.size} agent(s); keep the value that "
+                              "the run was started with")
+
+    @property
+    def _asked(self) -> str:
+        """How the configuration asks for so many agents."""
+        return f"sweep of {self.count} agents" if self.swept else f"train.num_seeds={self.count}"
 
     def like(self, tree: PyTree) -> PyTree:
         """Shapes and dtypes of all agents' arrays, given one agent's arrays."""
@@ -162,27 +182,55 @@ class Stack:
         values = np.array([row[name + EACH if self.shape else name] for row in rows], np.float64)
         return values.reshape(len(rows), *self.shape, *values.shape[2:]) if self.shape else values
 
-    # --- their folders and messages ----------------------------------------------------------------------------------
+    # --- their names, folders and messages ----------------------------------------------------------------------------
 
-    def folder(self, path: Path, seed: int) -> Path:
-        """Folder of the agent with this seed: `path` for one agent, `path/seed_<n>` for several."""
-        return path / f"seed_{seed}" if self.shape else path
+    def numbers(self, seed: int) -> range:
+        """The number of every agent, in order. seed: of the run."""
+        return range(self.count) if self.swept else range(seed, seed + self.count)
 
-    def provenance(self, seed: int) -> dict[str, Any]:
+    def index(self, number: int, seed: int) -> int:
+        """The index of the agent with this number. seed: of the run."""
+        return number if self.swept else number - seed
+
+    def folder(self, path: Path, number: int) -> Path:
+        """The folder of one agent: `path` for one agent, `path/seed_<n>` for several, `path/agent_<nnn>` in a sweep."""
+        if self.swept:
+            return path / f"agent_{number:03d}"
+        return path / f"seed_{number}" if self.shape else path
+
+    def flag(self, number: int) -> list[str]:
+        """The words of a command line that choose this agent; none for a single agent."""
+        return ["--agent" if self.swept else "--seed", str(number)] if self.shape else []
+
+    def provenance(self, number: int) -> dict[str, Any]:
         """Entries that tell a report which agent it is about."""
-        return {"trained_seed": seed} if self.shape else {}
+        if self.swept:
+            agent = self.swept[number]
+            return {"agent": agent.index, "trained_seed": agent.seed, "overrides": dict(agent.overrides)}
+        return {"trained_seed": number} if self.shape else {}
+
+    def label(self, number: int) -> str:
+        """The agent in a message: "seed 3", "agent 2 (ppo.learning_rate=0.001, seed 0)"; "" for a single agent."""
+        if self.swept:
+            return f"agent {number} ({self.swept[number].text})"
+        return f"seed {number}" if self.shape else ""
 
     def describe(self, seed: int, steps: int) -> list[str]:
         """Message about the agents at the start of a run; none for a single agent."""
         if not self.shape:
             return []
-        return [f"{self.count} agents as one program, seeds {seed} .. {seed + self.count - 1}, each for {steps:,} "
-                "steps; figures are means over them"]
+        each = f"each for {steps:,} steps; figures are means over them"
+        if not self.swept:
+            return [f"{self.count} agents as one program, seeds {seed} .. {seed + self.count - 1}, {each}"]
+        more = len(self.swept) - MOST_SHOWN
+        return [f"{self.count} agents as one program, {each}",
+                *(f"  agent {agent.index}: {agent.text}" for agent in self.swept[:MOST_SHOWN]),
+                *([f"  and {more} more, in agents.json"] if more > 0 else [])]
 
     @property
     def mean_label(self) -> str:
         """Suffix for the name of a mean over agents."""
-        return f", mean of {self.count} seeds," if self.shape else ""
+        return f", mean of {self.count} {'agents' if self.swept else 'seeds'}," if self.shape else ""
 
 
 def mean_and_each(values: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.rollout import reset_all
-from jaxtrade.training.loop import plan_run, train
+from jaxtrade.training.loop import train
+from jaxtrade.training.plan import plan_run
 
 
 @pytest.fixture(scope="module")

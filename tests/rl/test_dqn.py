@@ -19,7 +19,8 @@ from jaxtrade.rl.q.context import q_contexts
 from jaxtrade.rl.replay import sample
 from jaxtrade.storage import checkpoint
 from jaxtrade.training import loop
-from jaxtrade.training.loop import plan_run, train
+from jaxtrade.training.loop import train
+from jaxtrade.training.plan import plan_run
 from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_control import compile_once

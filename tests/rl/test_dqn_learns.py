@@ -16,7 +16,8 @@ from jaxtrade.config import make_config
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.dqn import make_dqn
 from jaxtrade.rl.q.state import policy_of
-from jaxtrade.training.loop import plan_run, train
+from jaxtrade.training.loop import train
+from jaxtrade.training.plan import plan_run
 from tests.rl.probes import ProbeRef, probe_params
 from tests.rl.test_probes import ASKED, CONSTANT, CUE, ENV, LATE, PAID
 

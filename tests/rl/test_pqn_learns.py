@@ -12,7 +12,8 @@ from jaxtrade.evaluation.agents import greedy
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.pqn import make_pqn
 from jaxtrade.runs.setup import prepare
-from jaxtrade.training.loop import plan_run, train
+from jaxtrade.training.loop import train
+from jaxtrade.training.plan import plan_run
 from tests.optimum.learner import chain_config, fresh, optimum_of, profits, sessions_of
 
 EPISODES, LONGEST = 200, 500

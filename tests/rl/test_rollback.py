@@ -14,7 +14,6 @@ from jaxtrade.training import loop
 from jaxtrade.training.divergence import Response, respond, rolled_back
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
-from jaxtrade.training.population import Stack
 from tests.rl.test_control import KilledError, compile_once, controller, kept, killer
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same
 
@@ -157,20 +156,6 @@ def test_the_memory_of_hooks_goes_back_too(tmp_path):
     assert made.state.scores == ((2, 1.0), (4, 0.0), (6, 0.5), (8, 0.25))
     assert (made.state.best_update, made.state.since_best) == (2, 3)
     assert kept(tmp_path / "best") == [2]
-
-
-@pytest.mark.slow
-def test_one_agents_fault_takes_all_of_them_back(tmp_path):
-    keys = Stack.of(3).keys(0)
-    second = jax.random.key_data(INIT(keys[1], PARAMS).key)
-    sink = Recorder()
-    result = run(tmp_path, fault(6, 9, second), key=keys, num_seeds=3, sinks=[sink])
-    assert result.state.rollbacks.tolist() == [1, 1, 1]
-    [line] = [text for text in sink.messages if "rolled back" in text]
-    assert "a loss or gradient of agent 1 is not finite" in line
-    start = jax.vmap(PPO.init, (0, None))(keys, PARAMS)
-    assert_same(result.state.key, jax.vmap(jax.random.fold_in, (0, None))(start.key, 1))
-    assert result.health["recompiles"] == (True, 0)
 
 
 @pytest.mark.parametrize(("finite", "rollbacks", "allowed", "action"), [

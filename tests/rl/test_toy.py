@@ -22,7 +22,8 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.health import Watch
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.loop import plan_run, train
+from jaxtrade.training.loop import train
+from jaxtrade.training.plan import plan_run
 from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_same

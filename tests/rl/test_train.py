@@ -19,7 +19,8 @@ from jaxtrade.storage.compiling import Pending
 from jaxtrade.training import chunk, loop
 from jaxtrade.training.health import learning_health
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.loop import plan_run, train
+from jaxtrade.training.loop import train
+from jaxtrade.training.plan import plan_run
 from tests.rl.probes import Probe, probe_params
 
 CONFIG = Learning(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)

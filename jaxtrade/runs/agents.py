@@ -1,0 +1,118 @@
+"""The agents of a run before JAX is loaded: which of them share a program, and the file `agents.json`.
+
+Agents share a program if they differ only in numbers that the program takes as arguments: the tunable floats of the
+learner (`config.learners.TUNABLE`), and the keys of the sections `costs`, `account`, `brackets` and `reward`, which
+become numbers of the environment's parameters. Any other key is static: it decides the program.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxtrade.config import RunConfig, digest_of
+from jaxtrade.config.agents import Agent, agents_of, config_of
+from jaxtrade.config.learners import TUNABLE
+from jaxtrade.config.sweep import SweepConfig
+from jaxtrade.env.reward_presets import resolve_reward
+from jaxtrade.runs import rundir
+from jaxtrade.text import several
+
+AGENTS = "agents.json"
+RULES = ("costs", "account", "brackets")  # sections whose keys are numbers of the environment's parameters
+
+
+class Group(NamedTuple):
+    """The agents of a sweep that train as one program. config: of a run with these agents alone. agents: their indices
+    in the sweep. static: what decides their program, key -> value."""
+
+    config: RunConfig
+    agents: tuple[int, ...]
+    static: dict[str, Any]
+
+
+def static_of(config: RunConfig) -> dict[str, Any]:
+    """What decides the program of an agent alone, as nested plain values. Agents with equal values share a program."""
+    values = config.model_dump(mode="json", exclude={"sweep", "seed"})
+    own = values.get(config.algorithm)
+    if config.algorithm in TUNABLE and isinstance(own, dict):
+        soft = own.get("tau", 0) > 0  # a target network that moves at every step is another program
+        values[config.algorithm] = {key: value for key, value in own.items() if key not in TUNABLE[config.algorithm]}
+        values[config.algorithm] |= {"tau > 0": soft} if "tau" in own else {}
+    values["reward"] = sorted(resolve_reward(config.reward))  # only these terms are compiled; their weights are numbers
+    if not config.advisor.on:  # an advisor, which all agents of a program share, reads the rules of the account
+        values = {name: value for name, value in values.items() if name not in RULES}
+    return values
+
+
+def groups_of(config: RunConfig) -> tuple[Group, ...]:
+    """The programs that a run needs, in the order of their first agents. Most runs need one.
+
+    If all agents of a sweep fit the configuration's own program, its `config` is the configuration itself. Raises
+    ConfigError for a setting that is at fault.
+    """
+    if not config.lists_agents:
+        return (Group(config, tuple(range(config.agents)), {}),)
+    found: dict[str, list[Agent]] = {}
+    statics: list[dict[str, Any]] = []
+    for agent in agents_of(config):
+        static = static_of(config_of(config, agent))
+        if digest_of(static) not in found:
+            statics.append(static)
+        found.setdefault(digest_of(static), []).append(agent)
+    own = digest_of(static_of(config_of(config, Agent(0, config.seed, 0, {}))))
+    if list(found) == [own]:
+        return (Group(config, tuple(range(config.agents)), {}),)
+    deciding = _deciding(statics, agents_of(config))
+    return tuple(_group(config, agents, deciding) for agents in found.values())
+
+
+def _deciding(statics: Sequence[Mapping[str, Any]], agents: Sequence[Agent]) -> tuple[str, ...]:
+    """The keys of the settings that differ between the programs."""
+    flat = [dict(_leaves(each)) for each in statics]
+    paths = dict.fromkeys(path for each in flat for path in each)
+    differ = [path for path in paths if len({json.dumps(each.get(path)) for each in flat}) > 1]
+    keys = dict.fromkeys(key for agent in agents for key in agent.overrides)
+    return tuple(key for key in keys if any(path.startswith(key) or key.startswith(path) for path in differ))
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _group(config: RunConfig, agents: Sequence[Agent], deciding: Sequence[str]) -> Group:
+    """One program: the configuration of its first agent, with the settings of all of them."""
+    first = agents[0]
+    settings = tuple(dict(agent.overrides) for agent in agents[::config.sweep.seeds])
+    own = config_of(config, first._replace(seed=config.seed)).model_copy(
+        update={"sweep": SweepConfig(settings=settings, seeds=config.sweep.seeds)})
+    return Group(own, tuple(agent.index for agent in agents), {key: first.overrides[key] for key in deciding
+                                                               if key in first.overrides})
+
+
+def announcement(groups: Sequence[Group]) -> str:
+    """One line about the programs of a sweep that needs several."""
+    sizes = [len(group.agents) for group in groups]
+    each = (f"{several(sizes[0], 'agent')} each" if len(set(sizes)) == 1 else
+            ", ".join(str(size) for size in sizes) + " agents")
+    keys = ", ".join(dict.fromkeys(key for group in groups for key in group.static))
+    return (f"{len(groups)} programs of {each}, one after the other, because {keys} "
+            f"{'are' if ',' in keys else 'is'} static (decides what is compiled)")
+
+
+def table(config: RunConfig, group: Sequence[int] | None = None) -> list[dict[str, Any]]:
+    """The agents of a run as plain data, one row each. group: of a sweep of several programs, the program of each."""
+    rows = [agent._asdict() | {"overrides": dict(agent.overrides)} for agent in agents_of(config)]
+    return rows if group is None else [row | {"group": number} for row, number in zip(rows, group, strict=True)]
+
+
+def write_agents(path: Path, config: RunConfig, group: Sequence[int] | None = None) -> None:
+    """Write `agents.json` into the folder of a run or of a sweep of several programs."""
+    rundir.write_json(path / AGENTS, {"format": 1, "seeds": config.sweep.seeds if config.sweep.on else config.agents,
+                                      "agents": table(config, group)})
