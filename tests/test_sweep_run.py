@@ -20,7 +20,7 @@ from jaxtrade.runs.result import SweepResult
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import loop
+from jaxtrade.training import chunk
 from tests.rl.test_train import assert_same
 
 SMALL = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
@@ -37,13 +37,13 @@ def counted() -> Any:
     """The programs of chunks that are compiled while a run trains, by their names."""
     compiled: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        original = loop.compile_chunk
+        original = chunk.compile_chunk
 
-        def compile_chunk(*arguments: Any) -> Any:
+        def compile_chunk(*arguments: Any, **options: Any) -> Any:
             compiled.append("chunk")
-            return original(*arguments)
+            return original(*arguments, **options)
 
-        patch.setattr(loop, "compile_chunk", compile_chunk)
+        patch.setattr(chunk, "compile_chunk", compile_chunk)
         yield compiled
 
 

@@ -65,8 +65,8 @@ def count_or_auto(text: str) -> int | str:
 
 
 def count_or_all(text: str) -> int | str:
-    """A count, or `all`, for argparse. Raises ArgumentTypeError for any other text."""
-    return text if text == "all" else count(text)
+    """A count, or `all` or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
+    return text if text in ("all", "auto") else count(text)
 
 
 def whole(text: str) -> int:

@@ -123,7 +123,7 @@ class RunConfig(Section, frozen=True):
 
     @model_validator(mode="after")
     def _devices_share(self) -> RunConfig:
-        if self.parallel.devices != "all" and not self.rollout.auto and not self.sweep.on:
+        if isinstance(self.parallel.devices, int) and not self.rollout.auto and not self.sweep.on:
             divided(self.parallel.devices, self.train.num_seeds, self.rollout.shards)
         return self
 

@@ -62,8 +62,10 @@ def restore(config: RunConfig, manifest: Mapping[str, Any], env: MutableMapping[
 
 
 def _devices_of(config: RunConfig) -> int:
-    """As how many devices the CPU of this process counts. `all` makes none: it takes what there is."""
-    return 1 if config.parallel.devices == "all" else config.parallel.devices
+    """As how many devices the CPU of this process counts. `all` and `auto` make none: they take what there is.
+    """
+    devices = config.parallel.devices
+    return devices // process_count() if isinstance(devices, int) else 1
 
 
 def threads_of(config: RunConfig, cores: int) -> int:

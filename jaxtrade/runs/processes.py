@@ -196,7 +196,7 @@ def check_config(config: RunConfig, layout: Layout) -> None:
     if (config.lists_agents and len(groups_of(config)) > 1) or config.sweep.optuna:
         raise ConfigError(f"sweep: several programs, one after the other, and this is {layout}: start each of them by "
                           "itself, or sweep keys that one program can hold (docs/agents.md)")
-    if config.parallel.devices != "all" and config.parallel.devices % (layout.num_processes or 1):
+    if isinstance(config.parallel.devices, int) and config.parallel.devices % (layout.num_processes or 1):
         raise ConfigError(f"parallel.devices={config.parallel.devices}: this is {layout}, and each of them brings the "
                           "same number of devices; give --devices all, or the number of all of their devices")
     if config.advisor.on:

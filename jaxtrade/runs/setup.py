@@ -41,6 +41,7 @@ from jaxtrade.storage.sinks import Names
 from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.training.plan import Plan, plan_run
 from jaxtrade.training.population import Stack
+from jaxtrade.training.together import process_count
 from jaxtrade.types import Algorithm, LoopState, SessionSet
 
 
@@ -107,7 +108,8 @@ class Setup:
     def place(self) -> Place:
         """The devices that the run trains on. Raises ConfigError if there are too few, or they cannot share it."""
         chosen, rollout = self.config.parallel, self.config.rollout
-        count = jax.device_count() if chosen.devices == "all" else chosen.devices
+        every = chosen.devices == "all" or (chosen.devices == "auto" and process_count() > 1)
+        count = jax.device_count() if every else 1 if chosen.devices == "auto" else chosen.devices
         layout = layout_of(count, self.stack.count, rollout.shards, chosen.reduce == "strict")
         if layout.is_plain:
             return ONE_DEVICE

@@ -85,11 +85,11 @@ def pin_threads(count: int, env: MutableMapping[str, str] = os.environ) -> None:
 
 
 def use_cpu_devices(count: int, env: MutableMapping[str, str] = os.environ) -> None:
-    """Let a CPU count as so many devices, unless `XLA_FLAGS` already says how many it counts as.
+    """Let a CPU count as so many devices, unless `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` already says how many it counts as.
 
     Call this before JAX starts.
     """
-    if "xla_force_host_platform_device_count" in env.get("XLA_FLAGS", ""):
+    if "xla_force_host_platform_device_count" in env.get("XLA_FLAGS", "") or "JAX_NUM_CPU_DEVICES" in env:
         return
     env["JAX_NUM_CPU_DEVICES"] = str(count)  # which JAX reads when it is imported
     if "jax" in sys.modules:

@@ -19,8 +19,9 @@ from jaxtrade.storage.hosted import hosted
 from jaxtrade.storage.monitor import ROWS, Episodes, ended_episodes
 from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.text import several, short_repr
+from jaxtrade.training import chunk as chunks
 from jaxtrade.training import divergence, replacement
-from jaxtrade.training.chunk import Chunk, compile_chunk
+from jaxtrade.training.chunk import Chunk
 from jaxtrade.training.health import population_health
 from jaxtrade.training.hooks import (
     NO_HPARAMS,
@@ -204,7 +205,7 @@ class _Run:
             return
         if self.chunk is None:
             self.ready = self._inputs()
-            self.chunk = compile_chunk(self.programs, self.algorithm, self.updates, self.state, self.params,
+            self.chunk = chunks.compile_chunk(self.programs, self.algorithm, self.updates, self.state, self.params,
                                        self.ready, self.exchange, self.place)
         if self.ahead is not None:
             self.ahead(jax.eval_shape(lambda state: state, self.state))

@@ -8,7 +8,8 @@ import jax
 
 from jaxtrade.config import TrainConfig
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.training.chunk import Chunk, compile_chunk
+from jaxtrade.training import chunk as chunks
+from jaxtrade.training.chunk import Chunk
 from jaxtrade.training.hooks import Exchange, Hparams, set_hparams
 from jaxtrade.training.placing import Place
 from jaxtrade.training.population import Stack
@@ -34,5 +35,5 @@ def begun(programs: Programs, algorithm: Algorithm, params: PyTree, key: Array |
     init = programs.begin("init", jax.jit(algorithm.init), (keys, params), keep=exchange is None and not place.many)
     chunk = None
     if exchange is None:
-        chunk = compile_chunk(programs, algorithm, config.chunk_updates, init.result_like, params, place=place)
+        chunk = chunks.compile_chunk(programs, algorithm, config.chunk_updates, init.result_like, params, place=place)
     return First(place.settled(set_hparams(init.wait()(keys, params), hparams)), chunk)

@@ -10,7 +10,7 @@ import pytest
 from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import chunk, loop
+from jaxtrade.training import chunk
 from jaxtrade.training.control import Controller, ControlState, Decision, adjusted, decide, exhausted
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
@@ -92,15 +92,18 @@ def test_adjustments_stop_at_their_bounds():
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
     """All runs here share one compiled chunk."""
-    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
+    monkeypatch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
+
+
+COMPILE = chunk.compile_chunk
 
 
 def compile_once(known):
     """`compile_chunk` that looks its programs up in `known`, where all states of an algorithm have the same shapes."""
 
-    def compile_chunk(programs, algorithm, updates, *arguments):
+    def compile_chunk(programs, algorithm, updates, *arguments, **options):
         if (algorithm, updates) not in known:
-            known[algorithm, updates] = chunk.compile_chunk(programs, algorithm, updates, *arguments)
+            known[algorithm, updates] = COMPILE(programs, algorithm, updates, *arguments, **options)
         return known[algorithm, updates]
 
     return compile_chunk

@@ -18,7 +18,7 @@ from jaxtrade.rl.dqn.state import ring
 from jaxtrade.rl.q.context import q_contexts
 from jaxtrade.rl.replay import sample
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import loop
+from jaxtrade.training import chunk
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
 from jaxtrade.training.population import Stack
@@ -54,14 +54,14 @@ SOFT = config_of(batch_size=32, tau=0.25, double=False, dueling=False, learning_
 
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
-    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
+    monkeypatch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dqn")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "compile_chunk", compile_once(KNOWN))
+        patch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
         return train(DQN, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=folder), folder
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import chunk, loop
+from jaxtrade.training import chunk
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Axes, Stack
@@ -34,16 +34,20 @@ def update(state, params, inputs=None):
 BROKEN = PPO._replace(init=lambda key, params: PPO.init(key, params[0]), update=update)
 
 
+COMPILE = chunk.compile_chunk
+
+
+def compile_once(*arguments, **options):
+    if not KNOWN:
+        KNOWN["chunk"] = COMPILE(*arguments, **options)
+    return KNOWN["chunk"]
+
+
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
     """All runs of this file are the same program."""
 
-    def compile_chunk(*arguments):
-        if not KNOWN:
-            KNOWN["chunk"] = chunk.compile_chunk(*arguments)
-        return KNOWN["chunk"]
-
-    monkeypatch.setattr(loop, "compile_chunk", compile_chunk)
+    monkeypatch.setattr(chunk, "compile_chunk", compile_once)
 
 
 def run(at, times, directory=None, **keywords):
@@ -62,8 +66,7 @@ def agent(result, i):
 def sound(tmp_path_factory):
     """The run in which nobody diverges, and its state after update 4."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "compile_chunk", lambda *arguments: KNOWN.setdefault(
-            "chunk", KNOWN.get("chunk") or chunk.compile_chunk(*arguments)))
+        patch.setattr(chunk, "compile_chunk", compile_once)
         directory = tmp_path_factory.mktemp("sound")
         result = run([NEVER] * N, [0] * N, directory)
     saved = checkpoint.restore(directory / "update-00000004", jax.eval_shape(lambda: result.state)).state

@@ -10,7 +10,7 @@ import pytest
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.sinks import JsonlSink, read_rows
-from jaxtrade.training import loop
+from jaxtrade.training import chunk
 from jaxtrade.training.divergence import Response, respond, rolled_back
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
@@ -48,7 +48,7 @@ def fault(at, times, key=None):
 
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
-    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
+    monkeypatch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
 
 
 def run(directory, params, start=None, **keywords):

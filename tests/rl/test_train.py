@@ -16,7 +16,7 @@ from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, Pre
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Pending
-from jaxtrade.training import chunk, loop
+from jaxtrade.training import chunk
 from jaxtrade.training.health import learning_health
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
@@ -109,12 +109,12 @@ def test_health_is_measured(whole):
 def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
-    def not_ahead(programs, algorithm, updates, *arguments):
+    def not_ahead(programs, algorithm, updates, *arguments, **options):
         pending = Pending()
         pending._future.set_result(chunk.chunk_program(algorithm, updates))
         return chunk.Chunk(pending)
 
-    monkeypatch.setattr(loop, "compile_chunk", not_ahead)
+    monkeypatch.setattr(chunk, "compile_chunk", not_ahead)
     result = train(PPO, PARAMS, config=TRAIN, key=KEY)
     passed, count = result.health["recompiles"]
     assert not passed
