@@ -41,6 +41,7 @@ from jaxtrade.config.market import (
 from jaxtrade.config.monitor import MonitorConfig
 from jaxtrade.config.pqn import PQNConfig
 from jaxtrade.config.sampler import SamplerConfig
+from jaxtrade.config.shared import SharedConfig, check_shared
 from jaxtrade.parts import LEARNERS
 from jaxtrade.text import short_repr
 
@@ -73,6 +74,7 @@ class RunConfig(Section, frozen=True):
     compute: ComputeConfig = ComputeConfig()
     stages: StageConfig = StageConfig()
     train: TrainConfig = TrainConfig()
+    shared: SharedConfig = SharedConfig()
     monitor: MonitorConfig = MonitorConfig()
     advisor: AdvisorConfig = AdvisorConfig()
     transfer: TransferConfig = TransferConfig()
@@ -92,6 +94,11 @@ class RunConfig(Section, frozen=True):
     @model_validator(mode="after")
     def _allocates_alone(self) -> RunConfig:
         check_allocate(self)
+        return self
+
+    @model_validator(mode="after")
+    def _shares_a_market(self) -> RunConfig:
+        check_shared(self)
         return self
 
     @model_validator(mode="after")
