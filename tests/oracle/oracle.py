@@ -267,10 +267,10 @@ class OracleEnv:
         event.favourable = event.adverse = open_
         if self.position.quantity:
             self._opening_print(open_, event)
+        if extreme:  # an open may fill orders better than itself (`impact`), which is live equity too
+            self._raise_high_water(self._marked(open_))
         if self.position.quantity:
             self._intrabar(bar, held, event)
-        elif extreme:  # an open may fill orders above itself (`impact`): what they realised is live equity too
-            self._raise_high_water(account.balance)
 
         at_flat_bar = bar == self.session.last + 1
         data_end = at_flat_bar and not self.session.complete
