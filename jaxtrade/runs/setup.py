@@ -22,6 +22,9 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.market import load_portfolio, split_portfolio
 from jaxtrade.env.portfolio.params import make_portfolio_params
+from jaxtrade.env.shared.dynamics import trained_env
+from jaxtrade.env.shared.impact import with_impact
+from jaxtrade.env.shared.state import AGENTS
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
@@ -34,8 +37,10 @@ from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.monitoring import summary_of, with_warning
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.loop import Plan, plan_run
-from jaxtrade.training.population import Stack
+from jaxtrade.training.population import Axes, Stack
 from jaxtrade.types import Algorithm, LoopState, SessionSet
+
+MEETING = Axes(name=AGENTS)  # agents that trade in the same worlds
 
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
@@ -123,14 +128,14 @@ def prepare(config: RunConfig) -> Setup:
         table = empty_table(market.num_bars * config.advisor.advisors)
         view = view_of(config.advisor, market.data.sessions, table, True)
         params = params.replace(advice=view)
-    params = params.replace(monitor=config.monitor.on)
+    params = with_impact(params.replace(monitor=config.monitor.on), config)
     return Setup(config, market, splits, env, params, *_learner(config, env, market, fusion), fusion)
 
 
 def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
              ) -> tuple[Plan, Algorithm]:
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summary_of(config, market),
+    algorithm = make_algorithm(config, trained_env(config, env), plan.total_updates, summarise=summary_of(config, market),
                                stage=make_stages(config.stages), fusion=fusion)
     return plan, with_warning(config, algorithm)
 
@@ -159,7 +164,8 @@ def _joint(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Any]:
 
 def stack_of(config: RunConfig) -> Stack:
     """The agents that a run trains side by side."""
-    return Stack.of(config.train.num_seeds)
+    agents = config.train.num_seeds
+    return Stack((agents,), (MEETING,)) if config.shared.on else Stack.of(agents)
 
 
 def seeds_of(config: RunConfig) -> range:

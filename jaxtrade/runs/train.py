@@ -197,7 +197,7 @@ def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdv
     try:
         return train(job.setup.algorithm, job.setup.params, config=config.train,
                      sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
-                     checkpoint_dir=job.path / "checkpoints", hooks=hooks,
+                     checkpoint_dir=job.path / "checkpoints", hooks=hooks, num_seeds=job.setup.stack,
                      max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
                      ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation), **start)
     except (InterruptedRunError, PreemptedError) as stop:

@@ -27,11 +27,13 @@ class Axes(NamedTuple):
     key: axis of the key of `init`. 0: one key per agent. None: all agents start from the same key.
     params: axis, or tree of axes, of the environment parameters. None: the agents share them.
     inputs: axis, or tree of axes, of the inputs of `update` (advice). None: the agents share them.
+    name: name of the mapped axis, over which the agents may add up numbers (`env.shared`). None: they never meet.
     """
 
     key: int | None = 0
     params: Any = None
     inputs: Any = None
+    name: str | None = None
 
 
 SEEDS = Axes()  # agents that differ by their keys alone
@@ -42,8 +44,9 @@ def population(algorithm: Algorithm, axes: Axes = SEEDS) -> Algorithm:
 
     A population is an `Algorithm` too, so it can be stacked again: states [K, N, ...]. `act` stays that of one agent.
     """
-    return algorithm._replace(init=jax.vmap(algorithm.init, (axes.key, axes.params)),
-                              update=jax.vmap(algorithm.update, (0, axes.params, axes.inputs)))
+    return algorithm._replace(
+        init=jax.vmap(algorithm.init, (axes.key, axes.params), axis_name=axes.name),
+        update=jax.vmap(algorithm.update, (0, axes.params, axes.inputs), axis_name=axes.name))
 
 
 @dataclass(frozen=True)

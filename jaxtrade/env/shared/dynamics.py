@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.config import EnvConfig
+from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, leg_bar, next_session, transition
 from jaxtrade.env.episode import calendar_end, start
@@ -133,3 +133,11 @@ class SharedEnv(TradingEnv):
 
 def _in_world(state: EnvState, world: World) -> EnvState:
     return SharedState(**{**vars(state), "world": world})
+
+
+def trained_env(config: RunConfig, env: TradingEnv) -> TradingEnv:
+    """The environment in which a run's agents train: with `shared.on` a `SharedEnv`, else `env` itself.
+
+    Evaluation always uses `env`: a policy alone on the historical market.
+    """
+    return SharedEnv(env.config, env.sampler) if config.shared.on else env
