@@ -20,9 +20,9 @@ class SharedConfig(Section, frozen=True):
 
     on: bool = Field(default=False, description="the agents (train.num_seeds) trade in the same worlds, so that each "
                      "moves the price of all; false: each has a market of its own")
-    kappa: int = Field(default=100, ge=0, le=1_000_000, description="thousandths of a tick by which each contract that "
+    kappa: int = Field(default=250, ge=0, le=1_000_000, description="thousandths of a tick by which each contract that "
                        "all agents together buy (net) raises later prices")
-    eta: int = Field(default=100, ge=0, le=1_000_000, description="thousandths of a tick, times the square root of the "
+    eta: int = Field(default=300, ge=0, le=1_000_000, description="thousandths of a tick, times the square root of the "
                      "net contracts ordered at an open: what that open's fills move against the net side")
     decay: float = Field(default=0.99, ge=0, le=1, description="share of the price offset that is left after a bar, at "
                          "most three decimals; 1: impact is permanent within a session")

@@ -135,8 +135,8 @@ def prepare(config: RunConfig) -> Setup:
 def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
              ) -> tuple[Plan, Algorithm]:
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    algorithm = make_algorithm(config, trained_env(config, env), plan.total_updates, summarise=summary_of(config, market),
-                               stage=make_stages(config.stages), fusion=fusion)
+    algorithm = make_algorithm(config, trained_env(config, env), plan.total_updates,
+                               summarise=summary_of(config, market), stage=make_stages(config.stages), fusion=fusion)
     return plan, with_warning(config, algorithm)
 
 

@@ -1,8 +1,9 @@
 """A second shared market, in plain Python, to hold the JAX one against.
 
 Each agent is an `OracleEnv` with prices of its own world: here the offset is added to the bars, row by row, and
-positions keep the prices at which they were filled. (The JAX environment does the opposite: it leaves the bars and moves
-the positions.) The market maker keeps a book of cash and contracts, marked at the prices at which agents would leave.
+positions keep the prices at which they were filled. (The JAX environment does the opposite: it leaves the bars and
+moves the positions.) The market maker keeps a book of cash and contracts, marked at the prices at which agents would
+leave.
 """
 
 from __future__ import annotations

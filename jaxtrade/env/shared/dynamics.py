@@ -23,6 +23,7 @@ from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.shared.impact import in_ticks, next_offset, ordered_under, temporary_ticks, under
 from jaxtrade.env.shared.state import AGENTS, SharedEvent, SharedState, World
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, Order
+from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, Outcome, PyTree
 
 
@@ -92,9 +93,14 @@ class SharedEnv(TradingEnv):
         return _in_world(super()._begin(seed, episode, params), World.new())
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
-        """One bar: the offset of the bar, the orders of all agents at one open, then each agent's own fills."""
-        assert isinstance(state, SharedState) and params.impact is not None, "a shared market: see env.shared.impact"
-        world: World = state.world
+        """One bar: the offset of the bar, the orders of all agents at one open, then each agent's own fills.
+
+        Raises ConfigError for parameters without impact.
+        """
+        if params.impact is None:
+            raise ConfigError("a shared market needs parameters from env.shared.impact.with_impact, and these have no "
+                              "impact")
+        world = _world_of(state)
         offset = next_offset(world, params.impact)
         shift = in_ticks(offset) - in_ticks(world.offset)
         shifted, order = state.replace(position=under(state.position, shift)), ordered_under(order, shift)
@@ -117,18 +123,21 @@ class SharedEnv(TradingEnv):
         done = outcome.info.end != EndReason.NONE
         calendar = calendar_end(state.replace(row=state.row + 1), params)
         place = select(calendar.session & done, next_session(going_on, params), going_on)  # `advance` left it behind
-        state = select(done, self._new_account(place, params), going_on)
-        state = state.replace(world=select(calendar.session, World.new(), state.world))
-        fresh = self._begin(state.seed, state.episode + 1, params)
-        state = select(calendar.last | calendar.incomplete, fresh, state)
-        return state, self.ref(state, params), outcome
+        world = select(calendar.session, World.new(), _world_of(place))
+        following = select(done, self._new_account(place, params), going_on).replace(world=world)
+        following = select(calendar.last | calendar.incomplete, self.next_episode(state, params), following)
+        return following, self.ref(following, params), outcome
 
     def _new_account(self, place: EnvState, params: EnvParams) -> EnvState:
         """A new account in the world of `place`, at its bar."""
-        assert isinstance(place, SharedState)
         opened = start(params, place.slot, place.row, place.seed, place.episode)
         opened = opened.replace(sessions_left=place.sessions_left, record=self.new_record())
-        return _in_world(opened, place.world)
+        return _in_world(opened, _world_of(place))
+
+
+def _world_of(state: EnvState) -> World:
+    assert isinstance(state, SharedState), "a state of SharedEnv"
+    return state.world
 
 
 def _in_world(state: EnvState, world: World) -> EnvState:

@@ -9,10 +9,12 @@ a float square root may differ from one device to another.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import RunConfig
+from jaxtrade.config import RunConfig, SharedConfig
 from jaxtrade.config.shared import PARTS, most_contracts, temporary
 from jaxtrade.env.shared.state import ImpactParams, World
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, EnvParams, Order, Position
@@ -74,3 +76,12 @@ def under(position: Position, shift: Array) -> Position:
 def ordered_under(order: Order, shift: Array) -> Order:
     """The same order, relative to an offset that is `shift` ticks higher."""
     return order.replace(move_stop=jnp.where(order.move_stop == KEEP_STOP, order.move_stop, order.move_stop - shift))
+
+
+def describe(shared: SharedConfig) -> Iterator[str]:
+    """One line about the market that the agents share, if they do."""
+    if shared.on:
+        yield (f"shared market: the agents trade in the same worlds. A net contract moves later prices by "
+               f"{shared.kappa / PARTS:g} ticks, of which {shared.decay:g} is left after each bar; n net contracts "
+               f"ordered at an open fill {shared.eta / PARTS:g} sqrt(n) ticks worse. Evaluation is each policy alone "
+               "on the historical market")
