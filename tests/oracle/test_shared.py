@@ -12,6 +12,7 @@ from tests.oracle.events import random_market
 from tests.oracle.markets import env_params
 from tests.oracle.model import Ask, Bars, Settings
 from tests.oracle.shared import Impact, compare, impact_arrays, make_rollout, play
+from tests.oracle.test_real_bars import DEFAULT, bars_of, market_of
 from tests.quotes import random_ask
 
 AGENTS, WORLDS, STEPS = 5, 4, 300
@@ -42,6 +43,17 @@ def test_every_fill_offset_and_mill(name: str, rollout: Any, bars: Bars) -> None
     assert min(kinds[what] for what in ("order", "stop", "target", "flat", "renewed", "over")) > 0, kinds
     assert (kinds["moved"] > 0) == (impact.kappa > 0)
     assert (kinds["paid"] > 0) == (impact.eta > 0)
+
+
+def test_real_bars(rollout: Any) -> None:
+    """The bundled week of ES, as the package reads it; the oracle finds its sessions again."""
+    settings, impact = dataclasses.replace(TIGHT, floor_cap=500_000), IMPACTS["strong"]
+    bars = bars_of("ES", DEFAULT, 20)
+    params = env_params(bars, settings, market_of("ES", DEFAULT, 20).data)
+    params = params.replace(impact=impact_arrays(impact, settings, AGENTS))
+    trace = play(rollout, params, settings, AGENTS, worlds=1, steps=900, seed=2)
+    kinds = compare(trace, bars, settings, impact)
+    assert min(kinds[what] for what in ("order", "stop", "target", "flat", "moved", "paid", "renewed")) > 0, kinds
 
 
 @pytest.mark.slow
