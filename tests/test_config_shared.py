@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.config.shared import largest_move, largest_offset, temporary
@@ -27,7 +29,7 @@ ON = ["shared.on=true", "train.num_seeds=4"]
     ([*ON, "shared.kappa=0.5"], "shared.kappa"),
     ([*ON, "shared.kappa=250000"], r"shared.kappa=250000: train.num_seeds=4 x env.quantity=1 could move the price by "
                                    "2,001 ticks, and at most 2,000"),
-    ([*ON, "shared.eta=1000000"], "shared.eta=1000000: .* 2,828 ticks"),
+    ([*ON, "shared.eta=1000000"], "shared.eta=1000000: .* 2,829 ticks"),
     ([*ON, "env.quantity=10000", "account.preset=raw"], "may order 80,000 contracts at one open, and at most 65,536"),
 ])
 def test_what_a_shared_market_cannot_be(overrides: list[str], said: str) -> None:
@@ -46,11 +48,11 @@ def test_a_configuration_without_the_section_is_off() -> None:
     assert largest_move(RunConfig()) == 0
 
 
-@pytest.mark.parametrize(("eta", "contracts", "ticks"), [(0, 9, 0), (300, 1, 0), (500, 1, 1), (300, 3, 1), (1000, 2, 1),
-                                                         (1000, 3, 2), (1000, 100, 10)])
-def test_temporary_impact_by_hand(eta: int, contracts: int, ticks: int) -> None:
-    """0.3 sqrt 3 = 0.52; sqrt 2 = 1.41; sqrt 3 = 1.73. A half is rounded up."""
-    assert temporary(eta, contracts) == ticks
+@given(st.integers(0, 1_000_000), st.integers(0, 65_536))
+def test_temporary_impact_is_the_root(eta: int, contracts: int) -> None:
+    """x^2 <= q eta^2 < (x + 1)^2, in whole numbers."""
+    thousandths = temporary(eta, contracts)
+    assert thousandths**2 <= contracts * eta**2 < (thousandths + 1) ** 2
 
 
 def worst_offset(kappa: int, decay: int, agents: int, flows: Any) -> int:

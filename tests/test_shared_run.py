@@ -81,7 +81,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
 @pytest.mark.slow
 def test_a_run_reports_crowding_and_evaluates_each_policy_alone(whole: RunResult) -> None:
     log = (whole.path / "run.log").read_text()
-    assert "shared market: the agents trade in the same worlds. A net contract moves later prices by 0.9 ticks" in log
+    assert "shared market: the agents trade in the same worlds. A net contract moves prices by 0.9 ticks" in log
     assert "alone: trained in a shared market, evaluated by itself on the historical bars" in whole.table
     rows = [json.loads(line) for line in (whole.path / "metrics.jsonl").read_text().splitlines()]
     assert len(rows) == 4

@@ -11,7 +11,7 @@ from jaxtrade.config.base import Section
 
 TASKS = ("entry", "manage")
 PARTS = 1000  # impact is counted in thousandths of a tick, decay in thousandths
-MOST_TICKS = 2000  # offset and temporary impact stay below it, so that a product with `PARTS` fits int32
+MOST_TICKS = 2000  # of the offset, so that its product with `PARTS` fits int32, and of temporary impact
 MOST_CONTRACTS = 65_536  # entries of the table of square roots
 
 
@@ -21,9 +21,9 @@ class SharedConfig(Section, frozen=True):
     on: bool = Field(default=False, description="the agents (train.num_seeds) trade in the same worlds, so that each "
                      "moves the price of all; false: each has a market of its own")
     kappa: int = Field(default=250, ge=0, le=1_000_000, description="thousandths of a tick by which each contract that "
-                       "all agents together buy (net) raises later prices")
+                       "all agents together buy (net) raises later prices, and the open at which it is ordered")
     eta: int = Field(default=300, ge=0, le=1_000_000, description="thousandths of a tick, times the square root of the "
-                     "net contracts ordered at an open: what that open's fills move against the net side")
+                     "net contracts ordered at an open: what that open's fills move besides, against the net side")
     decay: float = Field(default=0.99, ge=0, le=1, description="share of the price offset that is left after a bar, at "
                          "most three decimals; 1: impact is permanent within a session")
 
@@ -41,8 +41,8 @@ def most_contracts(config: Any) -> int:
 
 
 def temporary(eta: int, contracts: int) -> int:
-    """Ticks: eta * sqrt(contracts) thousandths, rounded to the nearest tick, a half up. Exact, in integers."""
-    return (math.isqrt(eta * eta * contracts) + PARTS // 2) // PARTS
+    """Thousandths of a tick: eta * sqrt(contracts), rounded down. Exact, in integers."""
+    return math.isqrt(eta * eta * contracts)
 
 
 def largest_offset(config: Any) -> int:
@@ -51,11 +51,16 @@ def largest_offset(config: Any) -> int:
     return (config.shared.kappa * most_contracts(config) + PARTS + PARTS // 2) // PARTS
 
 
+def largest_temporary(config: Any) -> int:
+    """Ticks: a bound of the temporary impact at an open."""
+    return temporary(config.shared.eta, most_contracts(config)) // PARTS + 1
+
+
 def largest_move(config: Any) -> int:
     """Ticks: the most that impact can add to the profit or loss of a position; 0 without a shared market."""
     if not config.shared.on:
         return 0
-    return 2 * (largest_offset(config) + temporary(config.shared.eta, most_contracts(config)))
+    return 2 * (2 * largest_offset(config) + largest_temporary(config))
 
 
 def check_shared(config: Any) -> None:
@@ -105,7 +110,7 @@ def _check_sizes(config: Any) -> None:
     if contracts > MOST_CONTRACTS:
         raise ValueError(f"shared.on=true: {sizes} may order {contracts:,} contracts at one open, and at most "
                          f"{MOST_CONTRACTS:,} are supported: lower one of them")
-    for key, ticks in (("kappa", largest_offset(config)), ("eta", temporary(config.shared.eta, contracts))):
+    for key, ticks in (("kappa", largest_offset(config)), ("eta", largest_temporary(config))):
         if ticks > MOST_TICKS:
             raise ValueError(f"shared.{key}={getattr(config.shared, key)}: {sizes} could move the price by {ticks:,} "
                              f"ticks, and at most {MOST_TICKS:,} are supported: lower it")

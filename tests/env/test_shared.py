@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import EnvConfig, load_config
-from jaxtrade.config.shared import temporary
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.shared.dynamics import SharedEnv
-from jaxtrade.env.shared.impact import in_ticks, next_offset, table_of, temporary_ticks, under, with_impact
+from jaxtrade.env.shared.impact import in_ticks, next_offset, opening_ticks, table_of, under, with_impact
 from jaxtrade.env.shared.state import AGENTS, ImpactParams, SharedState, World
 from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, EnvState, Position
 from jaxtrade.errors import ConfigError
@@ -246,8 +245,8 @@ def _without_crowd(seen: Seen) -> Seen:
 def test_two_buyers_and_a_seller_by_hand() -> None:
     """On bars that stand still at 20,000, so that only the agents move the price. Slippage is one tick.
 
-    Two buy 2 contracts, one sells 2: net +2. The open fills 1 tick higher (sqrt 2 = 1.41), so buyers pay 20,002 and
-    the seller gets 20,000. From the next bar on the offset is 0.6 x 2 = 1.2, one tick; then 1.2 x 0.9 = 1.08.
+    Two buy 2 contracts, one sells 2: net +2. The open fills 0.6 x 2 + sqrt 2 = 2.61, three ticks, higher: buyers pay
+    20,004 and the seller gets 20,002. From the next bar on the offset is 0.6 x 2 = 1.2, one tick; then 1.2 x 0.9 = 1.08.
     """
     market = worlds.make_market(worlds.bars_of([(20_000,) * 4] * 60), [worlds.Session(0, 60, 40, 55)], tr_sum=140)
     params = worlds.make_params(market).replace(impact=impact(600, 1000, 900))
@@ -259,36 +258,44 @@ def test_two_buyers_and_a_seller_by_hand() -> None:
         state, _, outcome = step(jax.random.key(0), state, i32(actions), params)
         seen.append(outcome.info)
     cost, tick = 2 * COMMISSION, 2 * TICK_MILLS  # of both contracts
-    assert seen[0].event.entry_price.tolist() == [20_002, 20_002, 20_000]
-    assert [info.event.impact.tolist()[0] for info in seen] == [1, 0, 1, 0]
+    assert seen[0].event.entry_price.tolist() == [20_004, 20_004, 20_002]
     assert [info.event.offset.tolist()[0] for info in seen] == [0, 1, 1, 2]  # 1.08 x 0.9 + 1.2 = 2.172 in the last
-    assert seen[0].equity.tolist() == [-2 * tick - cost, -2 * tick - cost, -cost]
-    assert seen[1].equity.tolist() == [-tick - cost, -tick - cost, -tick - cost]  # marked at 20,001
-    assert seen[2].event.order_exit_price.tolist() == [0, 0, 20_002]  # and one tick of offset: 20,003
-    assert seen[2].equity.tolist() == [-tick - cost, -tick - cost, -3 * tick - 2 * cost]
-    assert seen[3].equity.tolist() == [-cost, -cost, -3 * tick - 2 * cost]
-    # The maker sells 4 at 20,002 and buys 2 at 20,000, is then short 2 in a rise of a tick, and sells 2 at 20,003.
-    assert [info.event.maker.tolist()[0] for info in seen] == [4 * tick, -tick, 2 * tick, -2 * tick]
+    assert [info.event.impact.tolist()[0] for info in seen] == [3, 0, 3, 0]  # 1.08 + 2.61 = 3.69 is 3 above the offset
+    assert seen[0].equity.tolist() == [-4 * tick - cost, -4 * tick - cost, 2 * tick - cost]
+    assert seen[1].equity.tolist() == [-3 * tick - cost, -3 * tick - cost, tick - cost]  # marked at 20,001
+    assert seen[2].event.order_exit_price.tolist() == [0, 0, 20_004]  # and one tick of offset: 20,005
+    assert seen[2].equity.tolist() == [-3 * tick - cost, -3 * tick - cost, -3 * tick - 2 * cost]
+    assert seen[3].equity.tolist() == [-2 * tick - cost, -2 * tick - cost, -3 * tick - 2 * cost]
+    # The maker sells 4 at 20,004 and buys 2 at 20,002, is then short 2 in a rise of a tick, and sells 2 at 20,005.
+    assert [info.event.maker.tolist()[0] for info in seen] == [6 * tick, -tick, 4 * tick, -2 * tick]
     assert state.world.inventory.tolist() == [-4] * 3
     stop = 20_000 - 15  # 1.5 ATR of 10 ticks, around the open without impact; two ticks lower under the offset
     assert state.position.stop.tolist() == [stop - 2, stop - 2, 0]
 
 
+@settings(max_examples=30)
+@given(st.integers(0, 5_000), st.integers(0, 5_000), st.integers(0, 1000), st.integers(-16, 16), st.integers(1, 40))
+def test_no_round_trip_gains_from_its_own_impact(kappa: int, eta: int, decay: int, net: int, bars: int) -> None:
+    """All agents enter at one open and leave at another: on still bars neither the mark nor the exit is a gain."""
+    rules, offset = impact(kappa, eta, decay), i32(0)
+    side = 1 if net > 0 else -1
+    entry = int(opening_ticks(offset, i32(net), rules))
+    offset = next_offset(World(offset, i32(net), i32(0)), rules)
+    for _ in range(bars):
+        assert side * (int(in_ticks(offset)) - entry) <= 0
+        leaves = int(in_ticks(offset)) + int(opening_ticks(offset, i32(-net), rules))
+        assert side * (leaves - entry) <= 0
+        offset = next_offset(World(offset, i32(0), i32(0)), rules)
+
+
 # --- integers ---------------------------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 1_000_000), st.integers(0, 65_536))
-def test_temporary_impact_is_the_rounded_root(eta: int, contracts: int) -> None:
-    """x ticks are the nearest: (2 x - 1)^2 <= 4 q (eta / 1000)^2 < (2 x + 1)^2, in whole numbers."""
-    ticks = temporary(eta, contracts)
-    square = 4 * contracts * eta**2
-    assert square < ((2 * ticks + 1) * 1000) ** 2
-    assert ticks == 0 or ((2 * ticks - 1) * 1000) ** 2 <= square
 
 
 def test_offsets_are_rounded_once_and_return_to_zero() -> None:
     assert [int(in_ticks(i32(x))) for x in (0, 499, 500, 1499, 1500, -499, -500, -1500)] == [0, 0, 1, 1, 2, 0, -1, -2]
-    assert int(temporary_ticks(i32(-9), impact(1, 1000, 0))) == -3
+    assert table_of(1000, 4).tolist() == [0, 1000, 1414, 1732, 2000]
+    assert int(opening_ticks(i32(0), i32(-9), impact(0, 1000, 0))) == -3
+    assert int(opening_ticks(i32(400), i32(1), impact(100, 0, 0))) == 1  # 0.5 is a tick, and 0.4 was none
     rules = impact(600, 0, 999)
     for start in (2_000_000, -2_000_000):
         world = World(i32(start), i32(0), i32(0))

@@ -106,8 +106,8 @@ class SharedOracle:
         orders = [agent.decode(action if fine else HOLD)
                   for agent, action, fine in zip(self.agents, actions, legal, strict=True)]
         net = sum(_bought_at_open(agent, order.quantity) for agent, order in zip(self.agents, orders, strict=True))
-        size = rounded(math.isqrt(self.rules.eta**2 * abs(net)))
-        self.impact = size if net > 0 else -size
+        size = self.rules.kappa * abs(net) + math.isqrt(self.rules.eta**2 * abs(net))
+        self.impact = rounded(self.offset + (size if net > 0 else -size)) - rounded(self.offset)
         results = []
         for agent, action, order, fine in zip(self.agents, actions, orders, legal, strict=True):
             agent.impact = self.impact
@@ -159,7 +159,7 @@ def impact_arrays(impact: Impact, settings: Settings, count: int) -> ImpactParam
     """The table is made again here: float square roots, which are exact enough for small numbers."""
     most = 2 * settings.quantity * count
     return ImpactParams(ints(impact.kappa), ints(impact.decay),
-                        ints([rounded(math.floor(impact.eta * math.sqrt(n) + 1e-9)) for n in range(most + 1)]))
+                        ints([math.floor(impact.eta * math.sqrt(n) + 1e-9) for n in range(most + 1)]))
 
 
 def make_rollout(settings: Settings) -> Any:

@@ -42,7 +42,7 @@ def test_every_fill_offset_and_mill(name: str, rollout: Any, bars: Bars) -> None
     kinds = compare(trace, bars, settings, impact)
     assert min(kinds[what] for what in ("order", "stop", "target", "flat", "renewed", "over")) > 0, kinds
     assert (kinds["moved"] > 0) == (impact.kappa > 0)
-    assert (kinds["paid"] > 0) == (impact.eta > 0)
+    assert (kinds["paid"] > 0) == (impact.kappa + impact.eta > 0)
 
 
 def test_real_bars(rollout: Any) -> None:

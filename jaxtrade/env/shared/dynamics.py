@@ -20,7 +20,7 @@ from jaxtrade.env.execution import enter, exit_by_order
 from jaxtrade.env.leg import LegInBar, empty_event, quote_at, select
 from jaxtrade.env.money import money_of
 from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.shared.impact import in_ticks, next_offset, ordered_under, temporary_ticks, under
+from jaxtrade.env.shared.impact import in_ticks, next_offset, opening_ticks, ordered_under, under
 from jaxtrade.env.shared.state import AGENTS, SharedEvent, SharedState, World
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, Order
 from jaxtrade.errors import ConfigError
@@ -106,7 +106,7 @@ class SharedEnv(TradingEnv):
         shifted, order = state.replace(position=under(state.position, shift)), ordered_under(order, shift)
         own = params.replace(contract=rules.contract_at(params, state.row + 1))
         net = over_agents(ordered(self.config, shifted, order, own))
-        impact = temporary_ticks(net, params.impact)
+        impact = opening_ticks(offset, net, params.impact)
         moved, event = transition(self.config, shifted, order, params, impact)
 
         profit = gain(state, moved, event, shift, params)

@@ -29,7 +29,7 @@ def start(params: EnvParams) -> dict[str, Any]:
 
 def collect(seen: Transition) -> dict[str, Any]:
     """The numbers of one step [N]. ordered: contracts that this agent's orders filled at the open. paid: ticks times
-    contracts that temporary impact cost them; negative where they were on the smaller side."""
+    contracts that impact cost them; negative where they were on the smaller side."""
     event: SharedEvent = seen.info.event
     bought = event.entry_quantity - event.order_exit_quantity
     return {"profit": event.profit.astype(jnp.float32),
@@ -41,7 +41,7 @@ def figures(sums: Mapping[str, Any], steps: int) -> dict[str, Array]:
     """float32[] figures of a rollout, from the sums over all its steps and environments.
 
     crowding_return_spread: standard deviation over agents of their profit in dollars per 1,000 steps.
-    impact_paid: ticks per contract that temporary impact cost this agent's orders; NaN if it ordered nothing.
+    impact_paid: ticks per contract that impact at the opens cost this agent's orders; NaN if it ordered nothing.
     """
     profit = sums["profit"] / steps  # mills per step are dollars per 1,000 steps
     mean = jax.lax.pmean(profit, AGENTS)

@@ -1,10 +1,14 @@
-"""Price impact in integers: the offset of all later prices, the table of temporary impact, positions under an offset.
+"""Price impact in integers: the offset of all later prices, the price of orders at an open, positions under an offset.
 
 The offset follows I <- decay I + kappa q with the net contracts q of a bar, in thousandths of a tick. The decayed part
-is rounded towards zero, so that an offset without new orders always returns to zero. Temporary impact grows with the
-square root of the net contracts (B. Toth et al., "Anomalous price impact and the critical nature of liquidity in
-financial markets", Physical Review X 1, 2011, eq. 1). Its table is made on the host from integer square roots, because
-a float square root may differ from one device to another.
+is rounded towards zero, so that an offset without new orders always returns to zero.
+
+Orders at an open fill at the offset after them: I + kappa q + eta sqrt(q), rounded once. If they filled without
+kappa q, agents that buy together would raise the mark of what they have just bought: a gain from impact alone, which
+linear permanent impact must not allow (G. Huberman and W. Stanzl, "Price manipulation and quasi-arbitrage",
+Econometrica 72(4), 2004). The temporary part grows with the square root (B. Toth et al., "Anomalous price impact and
+the critical nature of liquidity in financial markets", Physical Review X 1, 2011). Its table is made on the host from
+integer square roots, because a float square root may differ from one device to another.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from jaxtrade.types import Array
 
 
 def table_of(eta: int, most: int) -> np.ndarray:
-    """int32[most + 1] ticks: `config.shared.temporary` of 0 to `most` contracts."""
+    """int32[most + 1] thousandths: `config.shared.temporary` of 0 to `most` contracts."""
     return np.array([temporary(eta, contracts) for contracts in range(most + 1)], np.int32)
 
 
@@ -59,9 +63,10 @@ def next_offset(world: World, impact: ImpactParams) -> Array:
     return left + impact.kappa * world.flow
 
 
-def temporary_ticks(net: Array, impact: ImpactParams) -> Array:
-    """int32[] signed ticks that the net contracts `net` ordered at an open move that open's fills."""
-    return jnp.sign(net) * impact.temporary[jnp.abs(net)]
+def opening_ticks(offset: Array, net: Array, impact: ImpactParams) -> Array:
+    """int32[] ticks above the offset (thousandths) at which orders at an open fill, if they buy `net` contracts."""
+    after = offset + impact.kappa * net + jnp.sign(net) * impact.temporary[jnp.abs(net)]
+    return in_ticks(after) - in_ticks(offset)
 
 
 def under(position: Position, shift: Array) -> Position:
@@ -81,7 +86,7 @@ def ordered_under(order: Order, shift: Array) -> Order:
 def describe(shared: SharedConfig) -> Iterator[str]:
     """One line about the market that the agents share, if they do."""
     if shared.on:
-        yield (f"shared market: the agents trade in the same worlds. A net contract moves later prices by "
+        yield (f"shared market: the agents trade in the same worlds. A net contract moves prices by "
                f"{shared.kappa / PARTS:g} ticks, of which {shared.decay:g} is left after each bar; n net contracts "
-               f"ordered at an open fill {shared.eta / PARTS:g} sqrt(n) ticks worse. Evaluation is each policy alone "
-               "on the historical market")
+               f"ordered at an open fill {shared.eta / PARTS:g} sqrt(n) ticks worse besides. Evaluation is each policy "
+               "alone on the historical market")

@@ -17,7 +17,7 @@ class ImpactParams(struct.PyTreeNode):
     """Traced figures of price impact; int32.
 
     kappa: [] thousandths of a tick per net contract. decay: [] thousandths of the offset that are left after a bar.
-    temporary: [M + 1] ticks by the net number of contracts ordered at an open, 0 to M.
+    temporary: [M + 1] thousandths of a tick by the net number of contracts ordered at an open, 0 to M.
     """
 
     kappa: Array
