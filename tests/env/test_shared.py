@@ -246,7 +246,7 @@ def test_two_buyers_and_a_seller_by_hand() -> None:
     """On bars that stand still at 20,000, so that only the agents move the price. Slippage is one tick.
 
     Two buy 2 contracts, one sells 2: net +2. The open fills 0.6 x 2 + sqrt 2 = 2.61, three ticks, higher: buyers pay
-    20,004 and the seller gets 20,002. From the next bar on the offset is 0.6 x 2 = 1.2, one tick; then 1.2 x 0.9 = 1.08.
+    20,004 and the seller gets 20,002. From the next bar on the offset is 0.6 x 2 = 1.2, a tick; then 1.2 x 0.9 = 1.08.
     """
     market = worlds.make_market(worlds.bars_of([(20_000,) * 4] * 60), [worlds.Session(0, 60, 40, 55)], tr_sum=140)
     params = worlds.make_params(market).replace(impact=impact(600, 1000, 900))
