@@ -25,7 +25,8 @@ SMALL = ("shared.on=true", f"train.num_seeds={AGENTS}", "shared.kappa=900", "sha
 LEARNERS = {"ppo": ("ppo.num_minibatches=2", "ppo.num_epochs=2"),
             "dqn": ("algorithm=dqn", "dqn.buffer_size=2048", "dqn.learning_starts=256", "dqn.batch_size=32"),
             "pqn": ("algorithm=pqn", "pqn.num_minibatches=2")}
-FIGURES = ("crowding_return_spread", "crowding_position_correlation", "impact_paid", "offset_low", "offset_high")
+OWN = ("crowding_profit", "impact_paid")
+FIGURES = (*OWN, "crowding_return_spread", "crowding_position_correlation", "maker_profit", "offset_low", "offset_high")
 ORDER = np.array([2, 0, 1])
 
 
@@ -66,8 +67,8 @@ def test_permuted_agents_give_permuted_results(learner: str) -> None:
     assert all((leaf == leaf[:1]).all() for leaf in jax.tree.leaves((world, state.env_state.row, state.env_state.seed)))
     for name in FIGURES:
         assert metrics[name].shape == (AGENTS,), name
-        assert name == "impact_paid" or (metrics[name] == metrics[name][0]).all(), name
-    assert metrics["crowding_return_spread"][0] > 0
+        assert name in OWN or (metrics[name] == metrics[name][0]).all(), name
+    np.testing.assert_allclose(metrics["crowding_profit"].std(), metrics["crowding_return_spread"][0], rtol=1e-4)
     assert -1 <= metrics["crowding_position_correlation"][0] <= 1
     assert metrics["offset_low"][0] < 0 < metrics["offset_high"][0]
     assert (metrics["impact_paid"] > 0).any()

@@ -22,9 +22,9 @@ OWN = "shared"  # the sums of this module, beside those of the summary that it e
 
 
 def start(params: EnvParams) -> dict[str, Any]:
-    """Zeros of the sums of one environment: profit float32 mills; ordered, paid int32."""
+    """Zeros of the sums of one environment: profit, maker float32 mills; ordered, paid int32."""
     del params
-    return {"profit": jnp.float32(0), "ordered": jnp.int32(0), "paid": jnp.int32(0)}
+    return {"profit": jnp.float32(0), "maker": jnp.float32(0), "ordered": jnp.int32(0), "paid": jnp.int32(0)}
 
 
 def collect(seen: Transition) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def collect(seen: Transition) -> dict[str, Any]:
     contracts that impact cost them; negative where they were on the smaller side."""
     event: SharedEvent = seen.info.event
     bought = event.entry_quantity - event.order_exit_quantity
-    return {"profit": event.profit.astype(jnp.float32),
+    return {"profit": event.profit.astype(jnp.float32), "maker": event.maker.astype(jnp.float32),
             "ordered": jnp.abs(event.order_exit_quantity) + jnp.abs(event.entry_quantity),
             "paid": bought * event.impact}
 
@@ -40,14 +40,15 @@ def collect(seen: Transition) -> dict[str, Any]:
 def figures(sums: Mapping[str, Any], steps: int) -> dict[str, Array]:
     """float32[] figures of a rollout, from the sums over all its steps and environments.
 
-    crowding_return_spread: standard deviation over agents of their profit in dollars per 1,000 steps.
+    crowding_profit, maker_profit: dollars per 1,000 steps of this agent, and of the market maker, with open positions
+    at their marks. crowding_return_spread: standard deviation of `crowding_profit` over agents.
     impact_paid: ticks per contract that impact at the opens cost this agent's orders; NaN if it ordered nothing.
     """
     profit = sums["profit"] / steps  # mills per step are dollars per 1,000 steps
     mean = jax.lax.pmean(profit, AGENTS)
     spread = jnp.sqrt(jax.lax.pmean(jnp.square(profit - mean), AGENTS))
     ordered = sums["ordered"].astype(jnp.float32)
-    return {"crowding_return_spread": spread,
+    return {"crowding_profit": profit, "crowding_return_spread": spread, "maker_profit": sums["maker"] / steps,
             "impact_paid": sums["paid"].astype(jnp.float32) / jnp.where(ordered > 0, ordered, jnp.nan)}
 
 
