@@ -19,7 +19,7 @@ ON = ["shared.on=true", "train.num_seeds=4"]
     (["shared.on=true"], "train.num_seeds is 1: set train.num_seeds to 2 or more"),
     (["shared.kappa=1"], r"shared.kappa needs a shared market, and shared.on is false"),
     ([*ON, "env.task=advised"], "env.task is advised; expected one of entry, manage"),
-    ([*ON, "data.markets=[ES, NQ]"], "data.markets names 2: set data.market instead"),
+    ([*ON, "data.markets=[ES, NQ]"], "data.markets names 2: leave it empty, and set data.market"),
     ([*ON, "advisor.kind=mock:skilled:0.6", "advisor.fusion=gate"], "set advisor.kind=off"),
     ([*ON, "env.fill=close", "env.mark=close"], "set env.fill=next_open"),
     ([*ON, "stages.forced_start=0.5"], "set stages.forced_start=0"),

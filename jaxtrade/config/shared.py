@@ -89,7 +89,7 @@ def _refuse(config: Any) -> None:
         raise ValueError(f"shared.on=true: env.task is {env.task}; expected one of {', '.join(TASKS)}")
     if len(config.data.markets) > 1:
         raise ValueError(f"shared.on=true: the agents trade one symbol, and data.markets names "
-                         f"{len(config.data.markets)}: set data.market instead")
+                         f"{len(config.data.markets)}: leave it empty, and set data.market")
     if config.advisor.on:
         raise ValueError(f"shared.on=true: no advisor knows the other agents, and advisor.kind is "
                          f"{config.advisor.kind[:60]}: set advisor.kind=off")
