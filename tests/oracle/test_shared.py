@@ -51,7 +51,7 @@ def test_real_bars(rollout: Any) -> None:
     bars = bars_of("ES", DEFAULT, 20)
     params = env_params(bars, settings, market_of("ES", DEFAULT, 20).data)
     params = params.replace(impact=impact_arrays(impact, settings, AGENTS))
-    trace = play(rollout, params, settings, AGENTS, worlds=1, steps=900, seed=2)
+    trace = play(rollout, params, settings, AGENTS, worlds=1, steps=600, seed=2)
     kinds = compare(trace, bars, settings, impact)
     assert min(kinds[what] for what in ("order", "stop", "target", "flat", "moved", "paid", "renewed")) > 0, kinds
 
