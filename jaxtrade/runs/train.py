@@ -195,9 +195,9 @@ def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdv
     start = beginning.arguments(job.setup, exchange.start if exchange else None)
     programs = EagerPrograms() if config.compute.eager else job.programs
     try:
-        return train(job.setup.algorithm, job.setup.params, config=config.train,
+        return train(job.setup.algorithm, job.setup.params, num_seeds=job.setup.stack, config=config.train,
                      sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
-                     checkpoint_dir=job.path / "checkpoints", hooks=hooks, num_seeds=job.setup.stack,
+                     checkpoint_dir=job.path / "checkpoints", hooks=hooks,
                      max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
                      ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation), **start)
     except (InterruptedRunError, PreemptedError) as stop:
