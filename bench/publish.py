@@ -1,5 +1,5 @@
-"""Write the generated parts of README.md, docs/benchmarks.md and docs/advisor.md, and the pictures, from the committed
-results.
+"""Write the generated parts of README.md and of pages in docs/ (benchmarks, advisor, shared_market), and the pictures,
+from the committed results.
 
     python -m bench.publish            (in a checkout)
     python -m bench.publish --check    (writes nothing; exit code 1 where a page or a picture is not up to date)
@@ -19,7 +19,7 @@ from typing import Any
 
 from jaxtrade.errors import DataError, JaxtradeError
 
-from . import catalogue, chart, curves, figures, pages, picture, provenance, targets, trust_page
+from . import catalogue, chart, crowding_page, curves, figures, pages, picture, provenance, targets, trust_page
 from .command import LEAST_REPEATS
 from .device_parts import PARTS
 from .targets import Results, Target
@@ -84,7 +84,8 @@ def generated(root: Path = ROOT, file: Path = targets.FILE) -> dict[str, list[st
     above = f"../{paths[picture]}" if paths[picture] else None
     return {"README.md": pages.readme(results, chosen, paths[chart]),
             "docs/benchmarks.md": pages.page(results, chosen, above),
-            **({"docs/advisor.md": trust_page.lines(here["trust"])} if "trust" in here else {})}
+            **({"docs/advisor.md": trust_page.lines(here["trust"])} if "trust" in here else {}),
+            **({"docs/shared_market.md": crowding_page.lines(here["crowding"])} if "crowding" in here else {})}
 
 
 def main(argv: Sequence[str], root: Path = ROOT, file: Path = targets.FILE,

@@ -16,6 +16,7 @@ from flax import struct
 
 Array = jax.Array
 PyTree = Any
+AGENTS = "agents"  # name of the mapped axis over which the agents of a shared market meet
 
 
 class SessionTable(struct.PyTreeNode):

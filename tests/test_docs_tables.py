@@ -7,7 +7,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.catalogue import BENCHES
-from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, DQNConfig, MonitorConfig, PQNConfig, RunConfig
+from jaxtrade.config import (
+    ComputeConfig,
+    ControlConfig,
+    DataConfig,
+    DQNConfig,
+    MonitorConfig,
+    PQNConfig,
+    RunConfig,
+    SharedConfig,
+)
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.parallel import ParallelConfig
@@ -118,6 +127,11 @@ def test_keys_of_allocate() -> None:
     written = {name: cells[0] for name, cells in rows("allocate.md", "allocate key").items()}
     assert written == {f"allocate.{name}": "none" if value is None else str(value)
                        for name, value in AllocateConfig().model_dump(mode="json").items()}
+
+
+def test_keys_of_shared() -> None:
+    written = {name: cells[0] for name, cells in rows("shared_market.md", "shared key").items()}
+    assert written == {f"shared.{name}": str(value).lower() for name, value in SharedConfig().model_dump().items()}
 
 
 def test_columns_of_the_fills() -> None:

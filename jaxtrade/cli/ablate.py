@@ -102,7 +102,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_learner(config: RunConfig, fusions: Sequence[str]) -> None:
-    """Raises ConfigError for a learner that cannot use advice in every way that is compared."""
+    """Raises ConfigError for a learner that cannot use advice in every way that is compared, and for a shared market.
+    """
+    if config.shared.on:
+        raise ConfigError("shared.on=true: the ablation compares agents that do not meet; leave it out")
     if config.algorithm not in SECTIONS:
         raise ConfigError(f"algorithm={config.algorithm}: the ablation compares ways to use advice (advisor.fusion), "
                           f"which a learner of your own does not have; set algorithm to one of {', '.join(SECTIONS)}")

@@ -38,7 +38,8 @@ PAGES = {  # the longest beginning of a key counts
     "episode": "docs/semantics.md", "reward": "docs/rewards.md", "network": "docs/training.md",
     "rollout": "docs/training.md", "ppo": "docs/training.md", "pqn": "docs/learners.md", "dqn": "docs/learners.md",
     "compute": "docs/training.md", "parallel": "docs/devices.md", "monitor": "docs/training.md",
-    "stages": "docs/stages.md", "train": "docs/training.md", "sweep": "docs/agents.md", "advisor": "docs/advisor.md",
+    "shared": "docs/shared_market.md", "stages": "docs/stages.md", "train": "docs/training.md",
+    "sweep": "docs/agents.md", "advisor": "docs/advisor.md",
     "transfer": "docs/transfer.md", "control": "docs/training.md", "evaluation": "docs/training.md"}
 # Keys whose values are names of parts -> what `jaxtrade list` calls them.
 LISTS = {"data.market": "markets", "data.contract": "contracts", "account.preset": "accounts",

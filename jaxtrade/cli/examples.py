@@ -42,6 +42,9 @@ _GIVEN: dict[str, tuple[str, ...]] = {
         ("trades_per_day", 50), ("gate", 5), ("cost_bp", 0.5), ("impact_bp", 1.5), ("impact_base", 50_000.0),
         ("fee", 1.0))},
     "allocate.preset": ("allocate.preset=full",),
+    "shared.on": ("shared.on=true", "train.num_seeds=8"),
+    **{f"shared.{name}": (f"shared.{name}={value}", "shared.on=true", "train.num_seeds=8") for name, value in (
+        ("kappa", 500), ("eta", 1000), ("decay", 0.95))},
     "reward.weights": ("reward.weights={equity_change: 1.0, loss: -0.1}",),
     "network.hidden": ("network.hidden=[256, 128]",),
     "rollout.num_envs": ("rollout.num_envs=512",),

@@ -47,6 +47,7 @@ from jaxtrade.config.monitor import MonitorConfig
 from jaxtrade.config.pqn import PQNConfig
 from jaxtrade.config.run import RunConfig, digest_of
 from jaxtrade.config.sampler import SamplerConfig
+from jaxtrade.config.shared import SharedConfig
 
 __all__ = [
     "MAX_BYTES",
@@ -75,6 +76,7 @@ __all__ = [
     "SamplerConfig",
     "SessionConfig",
     "ShareSplit",
+    "SharedConfig",
     "SplitConfig",
     "StageConfig",
     "TrainConfig",

@@ -42,6 +42,7 @@ from jaxtrade.config.monitor import MonitorConfig
 from jaxtrade.config.parallel import ParallelConfig, divided
 from jaxtrade.config.pqn import PQNConfig
 from jaxtrade.config.sampler import SamplerConfig
+from jaxtrade.config.shared import SharedConfig, check_shared
 from jaxtrade.config.sweep import SweepConfig, check_sweep
 from jaxtrade.parts import LEARNERS
 from jaxtrade.text import short_repr
@@ -77,6 +78,7 @@ class RunConfig(Section, frozen=True):
     stages: StageConfig = StageConfig()
     train: TrainConfig = TrainConfig()
     sweep: SweepConfig = SweepConfig()
+    shared: SharedConfig = SharedConfig()
     monitor: MonitorConfig = MonitorConfig()
     advisor: AdvisorConfig = AdvisorConfig()
     transfer: TransferConfig = TransferConfig()
@@ -96,6 +98,11 @@ class RunConfig(Section, frozen=True):
     @model_validator(mode="after")
     def _allocates_alone(self) -> RunConfig:
         check_allocate(self)
+        return self
+
+    @model_validator(mode="after")
+    def _shares_a_market(self) -> RunConfig:
+        check_shared(self)
         return self
 
     @model_validator(mode="after")

@@ -35,16 +35,18 @@ from jaxtrade.text import short_repr
 from jaxtrade.types import Array, Outcome, PyTree
 
 
-def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
+def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvParams, impact: Array | None = None
+               ) -> tuple[EnvState, Event]:
     """Advance one bar, from the close of `state.row` to the close of the next row, without session jump or reset.
 
     First the leg is filled (`execution.fill_leg`), then the account is settled (`settle.settle`). `state.row` must be a
-    decision bar.
+    decision bar. impact: as in `LegBar`.
     """
     row = state.row + 1
     params = params.replace(contract=rules.contract_at(params, row))
     stop_level = StopLevel(state.account, params.account)
-    leg = fill_leg(config, state.position, order, _leg_bar(config, state, params), params.contract, stop_level)
+    bar = leg_bar(config, state, params, impact)
+    leg = fill_leg(config, state.position, order, bar, params.contract, stop_level)
     position, event = leg.position, leg.event
     filled = (event.order_exit_quantity != 0) | (event.entry_quantity != 0) | (event.exit_quantity != 0)
     account, breach = settle(state.account, leg.cash, leg.marks, filled, params.account)
@@ -57,8 +59,8 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
     return after, event
 
 
-def _leg_bar(config: EnvConfig, state: EnvState, params: EnvParams) -> LegBar:
-    """The data of the bar after `state.row` for the leg."""
+def leg_bar(config: EnvConfig, state: EnvState, params: EnvParams, impact: Array | None = None) -> LegBar:
+    """The data of the bar after `state.row` for the leg. params: with the contract of that bar alone."""
     market, row = params.market, state.row + 1
     session = params.sessions.ids[state.slot]
     reason = jnp.where(market.sessions.complete[session], ExitReason.FLAT, ExitReason.END_OF_DATA)
@@ -72,6 +74,7 @@ def _leg_bar(config: EnvConfig, state: EnvState, params: EnvParams) -> LegBar:
         forced=jnp.where(at_flat_bar, reason, ExitReason.NONE).astype(jnp.int32),
         trail=trail_distance(market.tr_sum[row], params),
         path=market.path,
+        impact=impact,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import chex
 import jax.numpy as jnp
 
@@ -70,24 +72,39 @@ def count_close(stats: EpisodeStats, equity: Array) -> EpisodeStats:
     return stats.replace(peak=peak, max_drawdown=jnp.maximum(stats.max_drawdown, peak - equity))
 
 
+class CalendarEnd(NamedTuple):
+    """What the calendar says after a bar, bool[] each.
+
+    session: the session is over. last: it was the last one of the episode. incomplete: its data ended too early.
+    """
+
+    session: Array
+    last: Array
+    incomplete: Array
+
+
+def calendar_end(state: EnvState, params: EnvParams) -> CalendarEnd:
+    """Which ends the calendar alone brings after a bar, before any session jump. It reads no account."""
+    sessions, session = params.market.sessions, params.sessions.ids[state.slot]
+    over = state.row > sessions.last[session]
+    last_session = (state.sessions_left == 0) | (state.slot + 1 >= _end_of_symbol(state, params))
+    return CalendarEnd(over, over & last_session, over & ~sessions.complete[session])
+
+
 def end_reason(state: EnvState, params: EnvParams) -> Array:
     """int32[] EndReason after a bar, before any session jump. NONE if the episode goes on.
 
     If several reasons apply, the first of these counts: bust, daily loss, target, end of data, end of the last session,
     step limit.
     """
-    account, sessions = state.account, params.market.sessions
-    session = params.sessions.ids[state.slot]
-    at_flat_bar = state.row > sessions.last[session]
-    last_session = (state.sessions_left == 0) | (state.slot + 1 >= _end_of_symbol(state, params))
-    incomplete = ~sessions.complete[session]
+    account, calendar = state.account, calendar_end(state, params)
     bust = rules.at_drawdown_floor(account, params.account)
     daily = params.account.fail_on_daily_loss & rules.at_daily_floor(account, params.account)
     target = params.account.stop_at_target & rules.target_reached(state.position, account, params.account)
     limit = (params.max_steps > 0) & (state.time >= params.max_steps)
     reason = jnp.where(limit, EndReason.STEP_LIMIT, EndReason.NONE)
-    reason = jnp.where(at_flat_bar & last_session, EndReason.SESSION_END, reason)
-    reason = jnp.where(at_flat_bar & incomplete, EndReason.END_OF_DATA, reason)
+    reason = jnp.where(calendar.last, EndReason.SESSION_END, reason)
+    reason = jnp.where(calendar.incomplete, EndReason.END_OF_DATA, reason)
     reason = jnp.where(target, EndReason.TARGET, reason)
     reason = jnp.where(daily, EndReason.DAILY_LOSS, reason)
     return jnp.where(bust, EndReason.BUST, reason).astype(jnp.int32)

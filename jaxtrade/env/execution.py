@@ -97,12 +97,13 @@ def exit_by_order(leg: LegInBar, order: Order, price: Array, contract: ContractP
 def enter(leg: LegInBar, order: Order, bar: LegBar, price: Array, contract: ContractParams) -> LegInBar:
     """Open a position if the leg is flat and an entry is permitted.
 
-    The fill includes slippage; the bracket is around `price` without slippage. The entry pays its commission here.
+    The fill includes slippage and impact; the bracket is around `price` without them. The entry pays its commission
+    here.
     """
     side = jnp.sign(order.quantity)
     size = jnp.minimum(jnp.abs(order.quantity), bar.largest)
     when = bar.may_open & (leg.position.quantity == 0) & (side != 0)
-    fill = price + side * contract.slippage
+    fill = bar.moved(price) + side * contract.slippage
     stop = jnp.where(order.stop_ticks > 0, price - side * order.stop_ticks, -side * NO_LEVEL)
     target = jnp.where(order.target_ticks > 0, price + side * order.target_ticks, side * NO_LEVEL)
     trailing = (order.trail == 1).astype(jnp.int32)
@@ -313,7 +314,7 @@ def fill_leg(config: EnvConfig, position: Position, order: Order, bar: LegBar, c
 
     opening = unrealised(position, prices.open, contract) if live_marks else None
     leg = LegInBar(position, jnp.int32(0), opening, empty_event(prices.open))
-    leg = exit_by_order(leg, order, exit_price, contract)
+    leg = exit_by_order(leg, order, bar.moved(exit_price), contract)
     leg = leg._replace(position=amend(leg.position, order))
     leg = enter(leg, order, bar, entry_price, contract)
     prices = bar.quote.leaving(jnp.sign(leg.position.quantity))  # prices for the position after the order

@@ -57,6 +57,7 @@ class LegBar(NamedTuple):
     (`fill=close`). None (static) if they fill at the open of `quote`. may_open: True if an entry is permitted. largest:
     maximum contracts of an entry. forced: `ExitReason` of a forced exit at the close, NONE if the leg may stay. trail:
     ticks between the close and a trailing stop. path: second-bar paths of all rows. None (static) without second bars.
+    impact: ticks by which orders at the open fill higher than they would alone. None (static) without a shared market.
     """
 
     row: Array
@@ -67,6 +68,11 @@ class LegBar(NamedTuple):
     forced: Array
     trail: Array
     path: IntrabarPath | None
+    impact: Array | None = None
+
+    def moved(self, price: Array) -> Array:
+        """int32[] ticks: a price at which orders fill at the open, moved by the impact of all of them."""
+        return price if self.impact is None else price + self.impact
 
 
 class LegInBar(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import AccountPreset, check_quantity, contract_cap, resolve_account
 from jaxtrade.config.allocate import TASK
+from jaxtrade.config.shared import largest_move
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.env.reward_presets import one_symbol_weights
@@ -120,6 +121,8 @@ def _check_money(market: Market, account: AccountParams, contract: ContractParam
     tick = _largest_tick(market)
     side_cost = int(contract.commission) + int(contract.slippage) * tick
     widest, busiest = _largest_ranges(market)
+    bars = int(np.max(np.asarray(market.data.sessions.last) - np.asarray(market.data.sessions.first))) + 1
+    widest, busiest = widest + largest_move(config), busiest + largest_move(config) * bars
     one_position = widest * tick + 3 * side_cost
     if config.env.quantity * one_position >= OFF:
         raise ConfigError(f"env.quantity = {config.env.quantity}: a position of it could gain or lose more than "
@@ -128,7 +131,6 @@ def _check_money(market: Market, account: AccountParams, contract: ContractParam
     if ends and int(account.min_days) <= 1:  # before its minimum days an account may pass its target
         worst = max(int(account.drawdown), int(account.target)) + config.env.quantity * one_position
     else:
-        bars = int(np.max(np.asarray(market.data.sessions.last) - np.asarray(market.data.sessions.first))) + 1
         session = config.env.quantity * (busiest * tick + 3 * bars * side_cost)
         worst = session * min(config.episode.sessions, len(market.data.sessions.first))
     if worst >= OFF:

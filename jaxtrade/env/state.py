@@ -295,6 +295,7 @@ class EnvParams(struct.PyTreeNode):
     forced_start: float32[] probability that a drawn episode starts in a position. None (static) in evaluation, and in
     training without this stage. advice: an advisor's advice on the bars. None (static) without an advisor.
     symbol_weights: float32[M], the share of each symbol that the learner wants. None (static) without such shares.
+    impact: of a shared market, an `env.shared.state.ImpactParams`. None (static) if each agent has a market of its own.
     monitor: whether episodes count what the episode monitor shows (static).
     """
 
@@ -309,6 +310,7 @@ class EnvParams(struct.PyTreeNode):
     forced_start: Array | None = None
     advice: AdviceView | None = None
     symbol_weights: Array | None = None
+    impact: PyTree = None
     monitor: bool = struct.field(pytree_node=False, default=False)
 
     def __repr__(self) -> str:

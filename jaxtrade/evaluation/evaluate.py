@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxtrade.config import RunConfig
+from jaxtrade.config import RunConfig, SharedConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.data.conversion import describe_conversion, dollars_per_tick
 from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_features
@@ -114,7 +114,7 @@ def evaluate(
         close=np.asarray(mid.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, decisions, config, results),
-        labels=(*_labels(env, market, decisions, trained_on), *notes),
+        labels=(*_labels(env, market, decisions, trained_on), *alone(config.shared), *notes),
         provenance=dict(provenance or {}),
     )
 
@@ -209,6 +209,12 @@ def _settings(
         "config_sha256": config.digest(),
         "data_sha256": market.fingerprint,
     }
+
+
+def alone(shared: SharedConfig) -> tuple[str, ...]:
+    """The label of a policy that was trained in a shared market."""
+    return ("alone: trained in a shared market, evaluated by itself on the historical bars, without any impact",
+            ) if shared.on else ()
 
 
 def _labels(

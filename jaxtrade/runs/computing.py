@@ -20,6 +20,7 @@ from jaxtrade.storage.programs import (
     use_cpu_devices,
     use_determinism,
 )
+from jaxtrade.training.together import process_count
 
 # Operations of a minibatch's products, forward, from which on threads are worth their cost. Found by timing minibatches
 # on two cores: with fewer, the second thread saved no time. The bench `versions` has a shape on each side of it.

@@ -13,6 +13,7 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.data.describe import cost_warning, round_turn
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import member_configs
+from jaxtrade.env.shared.impact import describe as describe_impact
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.verdict import LEAST, key_of
@@ -159,6 +160,7 @@ def _about_the_run(job: Job) -> Iterator[str]:
         yield setup.plan.message
     yield from describe_stages(job.config.stages)
     yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
+    yield from describe_impact(job.config.shared)
     yield from computing.lines(job.config)
     yield from memory_notes(job.config)
     yield from job.beginning.lines()

@@ -10,6 +10,7 @@ from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet
 from jaxtrade.env.monitored import monitored
 from jaxtrade.env.portfolio.market import Portfolio
+from jaxtrade.env.shared.figures import crowding
 from jaxtrade.env.summary import summarise
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.types import Algorithm, Row, Summary, Warn
@@ -38,9 +39,10 @@ def rows_of(config: RunConfig) -> int:
 def summary_of(config: RunConfig, market: Market | MarketSet) -> Summary:
     """What a learner reports about its rollouts, with the monitor if `monitor.on`.
 
-    The environment's parameters then need `monitor=True`.
+    The environment's parameters then need `monitor=True`. In a shared market, crowding is reported too.
     """
-    return monitored(summarise, rows_of(config), symbols_of(market)) if config.monitor.on else summarise
+    found = monitored(summarise, rows_of(config), symbols_of(market)) if config.monitor.on else summarise
+    return crowding(found) if config.shared.on else found
 
 
 def lost(rows: Sequence[Row]) -> str:

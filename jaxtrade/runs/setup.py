@@ -24,6 +24,8 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.market import load_portfolio, split_portfolio
 from jaxtrade.env.portfolio.params import make_portfolio_params
+from jaxtrade.env.shared.dynamics import trained_env
+from jaxtrade.env.shared.impact import with_impact
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
@@ -113,7 +115,9 @@ class Setup:
         layout = layout_of(count, self.stack.count, rollout.shards, chosen.reduce == "strict")
         if layout.is_plain:
             return ONE_DEVICE
-        part = make_algorithm(part_of(self.config, layout.parts), self.env, self.plan.total_updates,
+        if self.config.shared.on:
+            raise ConfigError("shared.on=true: the agents meet inside the program of one device; train in one process")
+        part = make_algorithm(part_of(self._first, layout.parts), self.env, self.plan.total_updates,
                               summarise=summary_of(self.config, self.market), stage=make_stages(self.config.stages),
                               fusion=self.fusion, reduce=layout.reduce)
         return Spread(layout, mesh_of(layout), part, self.stack, rollout.num_envs)
@@ -179,7 +183,7 @@ def prepare(config: RunConfig) -> Setup:
         view = view_of(config.advisor, market.data.sessions, table, True)
 
     def params_of(own: RunConfig) -> EnvParams:
-        made = make(own).replace(monitor=config.monitor.on)
+        made = with_impact(make(own).replace(monitor=config.monitor.on), own)
         return made if view is None else made.replace(advice=view)
 
     swept = read_swept(config, params_of) if config.sweep.on else None
@@ -190,8 +194,8 @@ def prepare(config: RunConfig) -> Setup:
 def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
              ) -> tuple[Plan, Algorithm]:
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summary_of(config, market),
-                               stage=make_stages(config.stages), fusion=fusion)
+    algorithm = make_algorithm(config, trained_env(config, env), plan.total_updates,
+                               summarise=summary_of(config, market), stage=make_stages(config.stages), fusion=fusion)
     return plan, with_warning(config, algorithm)
 
 

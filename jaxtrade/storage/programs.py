@@ -85,7 +85,7 @@ def pin_threads(count: int, env: MutableMapping[str, str] = os.environ) -> None:
 
 
 def use_cpu_devices(count: int, env: MutableMapping[str, str] = os.environ) -> None:
-    """Let a CPU count as so many devices, unless `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` already says how many it counts as.
+    """Let a CPU count as so many devices, unless `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` already says as how many.
 
     Call this before JAX starts.
     """

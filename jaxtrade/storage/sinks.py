@@ -248,7 +248,7 @@ def _line(row: Row) -> str:
 
 # What the environment and an advisor report about a rollout; the loop reports times; all else is the learner's.
 _ROLLOUT = re.compile(r"episode|reward_|action_share|end_share|illegal|breaches|win_rate|forced_|commission_share|"
-                      r"advice_share|agreement|override|trust|hit_rate|brier")
+                      r"advice_share|agreement|override|trust|hit_rate|brier|crowding_|impact_|maker_|offset_")
 _GROUPED = ("monitor/",)
 _TIME = ("update", "seconds", "steps_per_second", "eta_seconds")
 _NO_FIGURES = ("steps", "total_updates")  # the horizontal axis, and a constant

@@ -238,7 +238,7 @@ class _Run:
 
     def respond(self, rows: list[dict[str, Any]], allowed: int | None) -> divergence.Response:
         """Carry out what follows from the losses and gradients of a chunk, and say what it was."""
-        if self.stack.shape and allowed:
+        if self.stack.shape and allowed and not self.stack.meets:
             return divergence.Response.END if self.replace(rows, allowed) else divergence.Response.GO_ON
         action = divergence.respond(rows, self.rollbacks, allowed)
         if action is divergence.Response.ROLL_BACK:

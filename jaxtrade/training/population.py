@@ -20,7 +20,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.agents import Agent, agents_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.sinks import EACH
-from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
+from jaxtrade.types import AGENTS, Algorithm, Array, LoopState, PyTree, Row
 
 
 class Axes(NamedTuple):
@@ -29,11 +29,13 @@ class Axes(NamedTuple):
     key: axis of the key of `init`. 0: one key per agent. None: all agents start from the same key.
     params: axis, or tree of axes, of the environment parameters. None: the agents share them.
     inputs: axis, or tree of axes, of the inputs of `update` (advice). None: the agents share them.
+    name: name of the mapped axis, over which the agents may add up numbers (`env.shared`). None: they never meet.
     """
 
     key: int | None = 0
     params: Any = None
     inputs: Any = None
+    name: str | None = None
 
 
 MOST_SHOWN = 16  # agents of a sweep in the opening lines of a run
@@ -45,8 +47,9 @@ def population(algorithm: Algorithm, axes: Axes = SEEDS) -> Algorithm:
 
     A population is an `Algorithm` too, so it can be stacked again: states [K, N, ...]. `act` stays that of one agent.
     """
-    return algorithm._replace(init=jax.vmap(algorithm.init, (axes.key, axes.params)),
-                              update=jax.vmap(algorithm.update, (0, axes.params, axes.inputs)))
+    return algorithm._replace(
+        init=jax.vmap(algorithm.init, (axes.key, axes.params), axis_name=axes.name),
+        update=jax.vmap(algorithm.update, (0, axes.params, axes.inputs), axis_name=axes.name))
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,14 @@ class Stack:
     @classmethod
     def of_run(cls, config: RunConfig) -> Stack:
         """The agents of a run, without what those of a sweep have of their own (`runs.swept.Swept.stack`)."""
+        if config.shared.on:
+            return cls((config.agents,), (Axes(name=AGENTS),))
         return cls((config.agents,), swept=agents_of(config)) if config.sweep.on else cls.of(config.agents)
+
+    @property
+    def meets(self) -> bool:
+        """Whether the agents trade in one market, so that none of them can be put back alone."""
+        return any(axes.name is not None for axes in self._axes)
 
     # --- the algorithm -----------------------------------------------------------------------------------------------
 

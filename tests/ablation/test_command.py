@@ -19,6 +19,7 @@ from tests.ablation.made import TINY
     (["--kinds", "mock:skiled:0.6"], "did you mean 'skilled'"), (["--kinds", "https://h/v1"], "advise precompute"),
     (["--fusions", "trsut"], "did you mean 'trust'"), (["--seeds", "0"], "--seeds 0"),
     (["--seeds", "-1"], "--seeds -1"),
+    (["quickstart", "--set", "shared.on=true", "--set", "train.num_seeds=2"], "agents that do not meet"),
     (["nowhere"], "nowhere"), (["--set", "rollout.num_env=3"], "num_envs")])
 def test_refusals_are_one_line_and_write_nothing(flags, names, tmp_path, capsys):
     out = tmp_path / "new"

@@ -61,6 +61,7 @@ class OracleEnv:
         self.position, self.account, self.stats = Position(), Account(), Stats()
         self.row = self.slot = self.time = self.sessions_left = self.bar = 0
         self.done = True
+        self.impact = 0  # ticks that orders at the open fill higher (`tests.oracle.shared`)
         self._forget()
 
     # ------------------------------------------------------------------ state
@@ -241,7 +242,7 @@ class OracleEnv:
         wanted = (order.quantity > 0) - (order.quantity < 0)
         if size_before and wanted != self.position.side:  # 5b
             base = carried.open[bar] if settings.fill == "next_open" else carried.close[decided]
-            fill = base - self.position.side * slip
+            fill = base + self.impact - self.position.side * slip
             event.order_exit_quantity, event.order_exit_price = self._leave(fill, event), fill
             event.kinds.add("order")
         if not self.position.quantity:  # 5c
@@ -249,7 +250,8 @@ class OracleEnv:
                 entered = self.leaving(-wanted)  # a buyer pays what a short would pay to leave
                 base = entered.open[bar] if settings.fill == "next_open" else entered.close[decided]
                 self.position = Position(
-                    quantity=order.quantity, entry=base + wanted * slip, opened=bar, trailing=order.trail is True,
+                    quantity=order.quantity, entry=base + self.impact + wanted * slip, opened=bar,
+                    trailing=order.trail is True,
                     stop=base - wanted * order.stop_ticks if order.stop_ticks else None,
                     target=base + wanted * order.target_ticks if order.target_ticks else None)
                 event.entry_quantity, event.entry_price = order.quantity, self.position.entry
@@ -265,6 +267,8 @@ class OracleEnv:
         event.favourable = event.adverse = open_
         if self.position.quantity:
             self._opening_print(open_, event)
+        if extreme:  # an open may fill orders better than itself (`impact`), which is live equity too
+            self._raise_high_water(self._marked(open_))
         if self.position.quantity:
             self._intrabar(bar, held, event)
 

@@ -1,0 +1,37 @@
+"""The bench of crowding: its means and ranges by hand, and a quick result on its page."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from bench import catalogue, crowding, crowding_page
+
+
+def test_means_are_of_the_last_quarter_and_skip_what_is_undefined() -> None:
+    """Eight updates of two agents: the last two count."""
+    values = np.arange(16.0).reshape(8, 2)
+    values[7, 1] = np.nan
+    assert crowding.ends({"x": values}) == {"x": (12 + 13 + 14) / 3}
+
+
+def test_groups_are_summed_up() -> None:
+    groups = [dict.fromkeys(crowding.FIGURES, value) for value in (1.0, 4.0, 1.0)]
+    assert crowding.summed_up(groups)["impact_paid"] == {"mean": 2.0, "low": 1.0, "high": 4.0}
+    assert crowding_page.shown({"mean": 1234.5, "low": -1.0, "high": 2.0}, 0) == "1,234 (-1 to 2)"
+
+
+@pytest.mark.slow
+def test_a_quick_result_fits_its_page_and_money_adds_up() -> None:
+    found = catalogue.run("crowding", catalogue.Options(quick=True, repeats=1), ["test"], None)
+    json.dumps(found, allow_nan=False)
+    lines = [line for line in crowding_page.lines(found) if line.startswith("| ")]
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| 0", "| 4000"]
+    alone, crowd = (found["by_kappa"][kappa] for kappa in ("0", "4000"))
+    assert alone["offset_high"]["mean"] == alone["impact_paid"]["mean"] == 0
+    assert crowd["offset_high"]["mean"] > 4
+    for figures in (alone, crowd):  # fees are what is missing from zero: at most two sides in each step
+        fees = -(8 * figures["crowding_profit"]["mean"] + figures["maker_profit"]["mean"])
+        assert 0 < fees < 8 * 1000 * 2 * 2.1
