@@ -14,7 +14,7 @@ import pytest
 
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.setup import Setup, prepare, stack_of
+from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.training.population import Stack
 
@@ -104,5 +104,5 @@ def test_a_resumed_run_ends_in_the_same_bits(whole: RunResult, tmp_path: Path) -
 
 
 def test_agents_meet_only_if_they_share_a_market() -> None:
-    assert stack_of(load_config("quickstart", ["train.num_seeds=3"])) == Stack((3,))
-    assert stack_of(config("ppo")) != Stack((3,))
+    assert Stack.of_run(load_config("quickstart", ["train.num_seeds=3"])) == Stack((3,))
+    assert Stack.of_run(config("ppo")) != Stack((3,))

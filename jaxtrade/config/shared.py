@@ -91,8 +91,8 @@ def _refuse(config: Any) -> None:
         raise ValueError(f"shared.on=true: the agents trade one symbol, and data.markets names "
                          f"{len(config.data.markets)}: leave it empty, and set data.market")
     if config.sweep.on:
-        raise ValueError("shared.on=true: the agents of a shared market differ by their seeds alone: leave out the keys "
-                         "of section sweep (--sweep, --random, --optuna)")
+        raise ValueError("shared.on=true: the agents of a shared market differ by their seeds alone: leave out the "
+                         "keys of section sweep (--sweep, --random, --optuna)")
     if config.parallel.devices not in ("auto", 1) or config.parallel.reduce == "strict":
         raise ValueError(f"shared.on=true: the agents meet inside the program of one device, and parallel.devices is "
                          f"{config.parallel.devices}, parallel.reduce {config.parallel.reduce}: leave both out")

@@ -18,10 +18,11 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.shared.dynamics import SharedEnv
 from jaxtrade.env.shared.impact import in_ticks, next_offset, opening_ticks, table_of, under, with_impact
-from jaxtrade.env.shared.state import AGENTS, ImpactParams, SharedState, World
+from jaxtrade.env.shared.state import ImpactParams, SharedState, World
 from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, EnvState, Position
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.setup import prepare
+from jaxtrade.types import AGENTS
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, FAST_COMPILE, TICK_MILLS, i32
 

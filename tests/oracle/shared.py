@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.shared.dynamics import SharedEnv
-from jaxtrade.env.shared.state import AGENTS, ImpactParams
+from jaxtrade.env.shared.state import ImpactParams
 from jaxtrade.env.state import EndReason, EnvParams
+from jaxtrade.types import AGENTS
 from tests.oracle.agreement import EVENTS, INTS, WILD, differing, jax_ints, oracle_ints
 from tests.oracle.engines import env_config
 from tests.oracle.events import habit_logits, habits_of
