@@ -1,5 +1,6 @@
 """The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX nor pandas."""
 
+from jaxtrade.config.actor import ActorConfig
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.corporate import ShareSplit
@@ -52,6 +53,7 @@ __all__ = [
     "MAX_BYTES",
     "PLACES",
     "AccountConfig",
+    "ActorConfig",
     "AdvisorConfig",
     "AllocateConfig",
     "BracketConfig",

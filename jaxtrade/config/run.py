@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, model_validator
 
 from jaxtrade.config import learners
+from jaxtrade.config.actor import ActorConfig, check_actor
 from jaxtrade.config.allocate import AllocateConfig, check_allocate
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
@@ -67,6 +68,7 @@ class RunConfig(Section, frozen=True):
     algorithm: Annotated[str, name_in(LEARNERS)] = Field(default="ppo", description="the learner")
     network: NetworkConfig = NetworkConfig()
     rollout: RolloutConfig = RolloutConfig()
+    actor: ActorConfig = ActorConfig()
     ppo: PPOConfig = PPOConfig()
     dqn: DQNConfig = DQNConfig()
     pqn: PQNConfig = PQNConfig()
@@ -115,6 +117,7 @@ class RunConfig(Section, frozen=True):
     @model_validator(mode="after")
     def _learner_fits(self) -> RunConfig:
         learners.check(self)
+        check_actor(self)
         return self
 
     @property

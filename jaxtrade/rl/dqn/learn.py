@@ -24,6 +24,8 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 
+OLDEST = "sample_age_max"  # a figure of a gradient step: the largest age of its samples
+
 
 class Objective(NamedTuple):
     """What stays the same in all gradient steps of an update.
@@ -114,7 +116,8 @@ def gradient(ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, b
     age = (objective.update - found.version).astype(jnp.float32)
     # All rows of figures are reduced together. On a device each reduction would be two programs of its own.
     means = jnp.stack([jnp.abs(error), own, goal, age]).mean(axis=1)
-    return total, dict(zip(("td_error", "q_mean", "target_mean", "sample_age"), means, strict=True)), error, grads
+    terms = dict(zip(("td_error", "q_mean", "target_mean", "sample_age"), means, strict=True))
+    return total, terms | {OLDEST: age.max()}, error, grads
 
 
 def moved_target(ctx: Q, objective: Objective, now: Moving, parameters: PyTree, applied: Array
