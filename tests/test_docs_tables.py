@@ -7,7 +7,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.catalogue import BENCHES
-from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, DQNConfig, MonitorConfig, PQNConfig, RunConfig
+from jaxtrade.config import (
+    ActorConfig,
+    ComputeConfig,
+    ControlConfig,
+    DataConfig,
+    DQNConfig,
+    MonitorConfig,
+    PQNConfig,
+    RunConfig,
+)
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.env.reward_presets import REWARDS
@@ -75,6 +84,11 @@ def test_pqn_keys() -> None:
 def test_dqn_keys() -> None:
     written = {name: cells[0] for name, cells in rows("learners.md", "dqn key").items()}
     assert written == {f"dqn.{name}": str(value).lower() for name, value in DQNConfig().model_dump().items()}
+
+
+def test_actor_keys() -> None:
+    written = {name: cells[0] for name, cells in rows("learners.md", "actor key").items()}
+    assert written == {f"actor.{name}": str(value) for name, value in ActorConfig().model_dump().items()}
 
 
 def test_monitor_keys() -> None:

@@ -36,7 +36,8 @@ PAGES = {  # the longest beginning of a key counts
     "account": "docs/accounts.md", "allocate": "docs/allocate.md", "costs": "docs/semantics.md",
     "brackets": "docs/semantics.md",
     "episode": "docs/semantics.md", "reward": "docs/rewards.md", "network": "docs/training.md",
-    "rollout": "docs/training.md", "ppo": "docs/training.md", "pqn": "docs/learners.md", "dqn": "docs/learners.md",
+    "rollout": "docs/training.md", "actor": "docs/learners.md", "ppo": "docs/training.md",
+    "pqn": "docs/learners.md", "dqn": "docs/learners.md",
     "compute": "docs/training.md", "monitor": "docs/training.md",
     "stages": "docs/stages.md", "train": "docs/training.md", "advisor": "docs/advisor.md",
     "transfer": "docs/transfer.md", "control": "docs/training.md", "evaluation": "docs/training.md"}

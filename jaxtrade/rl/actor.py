@@ -21,10 +21,10 @@ from jaxtrade.types import Array, PyTree
 
 
 class Delayed(struct.PyTreeNode):
-    """The policies of the last d updates, oldest first (`TrainState.actor`). The newest is in the state itself, so a run
-    holds d + 1.
+    """The policies of the last d updates, oldest first (`TrainState.actor`). The newest is in the state itself, so a
+    run holds d + 1.
 
-    parameters, normaliser: as of `Policy`, [d, ...]. version: int32[d], that of each policy. All are version 0 at first.
+    parameters, normaliser: as of `Policy`, [d, ...]. version: int32[d], that of each policy; at first all are 0.
     """
 
     parameters: PyTree

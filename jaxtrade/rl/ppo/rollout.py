@@ -37,7 +37,7 @@ def collect(ppo: PPO, state: TrainState, policy: Policy, behaviour: Policy, para
     With a delay, V-trace corrects for the policy that acted, and the rows hold the values and the log-probabilities of
     the policy that learns: the loss clips the ratio to that policy, and the advantages carry V-trace's weight from the
     one that acted. This is the decoupled objective of Hilton et al. 2022 ("Batch size-invariance for policy
-    optimization", section 3), as in RLlib's APPO.
+    optimization"), as in RLlib's APPO, whose target network is here the policy before the first gradient step.
 
     Returns:
         (state after the last step, transitions [T, N, ...], rows for the loss, tally). The value target is advantage +
