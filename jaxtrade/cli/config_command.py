@@ -40,7 +40,8 @@ PAGES = {  # the longest beginning of a key counts
     "pqn": "docs/learners.md", "dqn": "docs/learners.md",
     "compute": "docs/training.md", "monitor": "docs/training.md",
     "stages": "docs/stages.md", "train": "docs/training.md", "advisor": "docs/advisor.md",
-    "transfer": "docs/transfer.md", "control": "docs/training.md", "evaluation": "docs/training.md"}
+    "transfer": "docs/transfer.md", "control": "docs/training.md", "evolve": "docs/populations.md",
+    "evaluation": "docs/training.md"}
 # Keys whose values are names of parts -> what `jaxtrade list` calls them.
 LISTS = {"data.market": "markets", "data.contract": "contracts", "account.preset": "accounts",
          "reward.preset": "rewards", "reward.weights": "rewards", "env.features": "features", "env.task": "tasks",

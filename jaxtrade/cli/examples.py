@@ -75,6 +75,12 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "control.patience": ("control.patience=8", "control.evaluate_every=5", "split.validation_sessions=1"),
     "control.plateau_patience": ("control.plateau_patience=4", "control.evaluate_every=5",
                                  "split.validation_sessions=1"),
+    "evolve.keys": ("evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}", "train.num_seeds=8"),
+    "evolve.every": ("evolve.every=5", "evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}", "train.num_seeds=8",
+                     "split.validation_sessions=1"),
+    **{f"evolve.{name}": (f"evolve.{name}={value}", "evolve.every=5", "evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}",
+                          "train.num_seeds=8", "split.validation_sessions=1")
+       for name, value in (("truncation", 0.5), ("perturb", 1.5), ("resample", 0.0))},
     "control.wall_clock": ("control.wall_clock=2h",),
     "imports": ("imports=[my_module]",),
 }

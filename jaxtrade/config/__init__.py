@@ -5,6 +5,7 @@ from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.corporate import ShareSplit
 from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.config.evolve import EvolveConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -66,6 +67,7 @@ __all__ = [
     "EnvConfig",
     "EpisodeConfig",
     "EvaluationConfig",
+    "EvolveConfig",
     "MonitorConfig",
     "NetworkConfig",
     "PPOConfig",

@@ -19,6 +19,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _SHAPES = {  # pydantic knows no type of these
     "data.roll": "off, volume, or a mapping expiry: first trade date",
     "data.splits": "list of {date: YYYY-MM-DD, ratio: NEW:OLD}",
+    "evolve.keys": "mapping of key to [low, high]",
     "data.per_market": "mapping of symbol to keys of the section data",
 }
 

@@ -16,6 +16,7 @@ from jaxtrade.config.allocate import AllocateConfig, check_allocate
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.config.evolve import EvolveConfig, check_evolve
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -79,6 +80,7 @@ class RunConfig(Section, frozen=True):
     advisor: AdvisorConfig = AdvisorConfig()
     transfer: TransferConfig = TransferConfig()
     control: ControlConfig = ControlConfig()
+    evolve: EvolveConfig = EvolveConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     imports: Names = Field(default=(), description="modules that register parts of your own (--import): tasks, reward "
                            "terms, features, networks, learners, advisors, report sections")
@@ -118,6 +120,7 @@ class RunConfig(Section, frozen=True):
     def _learner_fits(self) -> RunConfig:
         learners.check(self)
         check_actor(self)
+        check_evolve(self)
         return self
 
     @property

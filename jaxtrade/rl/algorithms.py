@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from jaxtrade.config import RunConfig
 from jaxtrade.parts import LEARNERS
+from jaxtrade.rl.evolve import with_drawn_settings
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Algorithm, Array, Env, Stage, Summary
@@ -66,7 +67,8 @@ class Learner(NamedTuple):
 
 def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
                    stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm:
-    """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates.
+    """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates. With `evolve.keys` its first
+    state has settings that are drawn by its key.
 
     Args:
         summarise: extra metrics, computed from the environment's `info`.
@@ -76,7 +78,8 @@ def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise
         ConfigError: no learner has this name, or the learner does not support an argument.
     """
     learner: Learner = LEARNERS[config.algorithm]
-    return learner.make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion)
+    made = learner.make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion)
+    return with_drawn_settings(made, config)
 
 
 def first_policy(config: RunConfig, num_actions: int, observation_size: int, key: Array,

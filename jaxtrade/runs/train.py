@@ -31,6 +31,7 @@ from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.ending import ending, quoted
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run, policy_path
+from jaxtrade.runs.evolving import Evolving, evolving
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
@@ -179,13 +180,16 @@ def _advisor(job: Job) -> TrainingAdvisor | None:
     return TrainingAdvisor(job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell)
 
 
-def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdvisor | None) -> TrainResult:
+def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdvisor | None,
+           evolution: Evolving | None) -> TrainResult:
     """Train from the run's current update to its end. A run that already stopped early is not trained again."""
     config, beginning = job.config, job.beginning
     if beginning.state is not None and controller and controller.exhausted:
         steps = beginning.update * job.setup.plan.steps_per_update
         return TrainResult(beginning.state, [], {}, beginning.update, steps, 0.0, float("nan"), True)
     hooks: list[Hook] = [] if controller is None else [controller]
+    if evolution is not None and evolution.hook is not None:
+        hooks.append(evolution.hook)
     if job.wall_clock is not None:
         hooks.append(job.wall_clock)
     exchange = None if advisor is None else advisor.exchange
@@ -223,14 +227,15 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
             job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
         if beginning.coverage is not None:
             rundir.write_json(path / "transfer.json", coverage_json(beginning.coverage))
-        controller, advisor = _controller(job), _advisor(job)
+        controller, advisor, evolution = _controller(job), _advisor(job), evolving(job)
         try:
-            trained = _train(job, controller, advisor)
+            trained = _train(job, controller, advisor, evolution)
         finally:
             advice = None if advisor is None else advisor.close()
         policies = _save_policies(job, trained.state, FOLDER)
         if controller and controller.state.scores:
             _save_policies(job, controller.best(trained.state), BEST_FOLDER)
+        evolved = {} if evolution is None else {"evolution": evolution.close(trained.state, trained.updates)}
         trained = trained._replace(health=_whole_health(job, trained))
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,
                                     screen=screen)
@@ -246,7 +251,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
             sink.message(seeds.table(results))
     finally:
         job.close()
-    rundir.write_json(path / "summary.json", _summary(job, trained, controller))
+    rundir.write_json(path / "summary.json", _summary(job, trained, controller) | evolved)
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
     failed = any(not passed for passed, _ in trained.health.values())
     return RunResult(path, trained, results, 1 if failed else 0)
