@@ -13,6 +13,7 @@ from jaxtrade.config import (
     ControlConfig,
     DataConfig,
     DQNConfig,
+    EvolveConfig,
     MonitorConfig,
     PQNConfig,
     RunConfig,
@@ -89,6 +90,11 @@ def test_dqn_keys() -> None:
 def test_actor_keys() -> None:
     written = {name: cells[0] for name, cells in rows("learners.md", "actor key").items()}
     assert written == {f"actor.{name}": str(value) for name, value in ActorConfig().model_dump().items()}
+
+
+def test_evolve_keys() -> None:
+    written = {name: cells[0] for name, cells in rows("populations.md", "evolve key").items()}
+    assert written == {f"evolve.{name}": str(value) for name, value in EvolveConfig().model_dump().items()}
 
 
 def test_monitor_keys() -> None:

@@ -76,7 +76,7 @@ def test_the_file_forgets_what_was_undone_and_repeats_nothing(tmp_path: Path) ->
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     path = tmp_path_factory.mktemp("runs") / "evolved"
-    return SimpleNamespace(path=path, state=run(config(), path).trained.state)
+    return SimpleNamespace(path=path, state=run(config(), path).training.state)
 
 
 @pytest.mark.slow
@@ -105,15 +105,15 @@ def test_the_settings_in_the_state_are_those_of_the_file(evolved: SimpleNamespac
 
 @pytest.mark.slow
 def test_it_resumes_to_the_same_bits(evolved: SimpleNamespace, tmp_path: Path) -> None:
-    """Stopped after update 3, and once more where the event of update 4 had been written but no checkpoint."""
+    """Stopped after update 3: the later rows of the file, which the copy has, are written again."""
     cut = tmp_path / "cut"
     shutil.copytree(evolved.path, cut)
     for number, path in checkpoint.list_checkpoints(cut / "checkpoints"):
         if number > 3:
             shutil.rmtree(path)
     again = resume(cut)
-    assert_same(jax.tree.map(np.asarray, again.trained.state.params), jax.tree.map(np.asarray, evolved.state.params))
-    assert_same(again.trained.state.hparams, evolved.state.hparams)
+    assert_same(jax.tree.map(np.asarray, again.training.state.params), jax.tree.map(np.asarray, evolved.state.params))
+    assert_same(again.training.state.hparams, evolved.state.hparams)
     assert (cut / LINEAGE).read_bytes() == (evolved.path / LINEAGE).read_bytes()
 
 
@@ -122,7 +122,7 @@ def test_without_events_the_settings_stay_and_a_winner_is_named(tmp_path: Path) 
     """Random search: the same first settings, from the same seeds."""
     chosen = config()
     alone = chosen.model_copy(update={"evolve": chosen.evolve.model_copy(update={"every": 0})})
-    state = run(alone, tmp_path / "search").trained.state
+    state = run(alone, tmp_path / "search").training.state
     assert [row["event"] for row in read_rows(tmp_path / "search" / LINEAGE)] == ["final"]
     assert replay(read_rows(tmp_path / "search" / LINEAGE), alone) is not None
     assert len(set(np.asarray(state.hparams.learning_rate).tolist())) == AGENTS
