@@ -29,7 +29,7 @@ from jaxtrade.types import PyTree
 from . import harness
 from .catalogue import Options
 
-AGENTS, UPDATES, PERIOD, LEVEL = 8, 48, 6, 0.95  # updates between events; level of the intervals
+AGENTS, UPDATES, PERIOD, LEVEL = 8, 12, 2, 0.95  # updates between events; level of the intervals
 KEYS = {"ppo.learning_rate": [1e-5, 1e-1], "ppo.ent_coef": [1e-4, 1.0], "ppo.clip_eps": [0.02, 0.8]}
 MARKET = ("data.market=ES", "data.source=synthetic", "data.synthetic=mean_reversion", "account.preset=rules_off_50k",
           "env.task=entry", "data.synthetic_sessions=60", "split.validation_sessions=20", "split.test_sessions=20")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -48,12 +49,12 @@ def decided(scores: Any, finite: Any, floats: Any, key: Any) -> evolve.Decision:
 
 def floats_of(seed: int = 0) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
-    return {name: np.float32(random.uniform(*bounds, N)) for name, bounds in RULES.ranges.items()}
+    return {name: random.uniform(*bounds, N).astype(np.float32) for name, bounds in RULES.ranges.items()}
 
 
 def source_of(scores: list[float], finite: list[bool] | None = None, update: int = 1) -> list[int]:
     alive = np.ones(N, bool) if finite is None else np.array(finite)
-    return decided(np.float32(scores), alive, floats_of(), event_key(0, update)).source.tolist()
+    return decided(np.asarray(scores, np.float32), alive, floats_of(), event_key(0, update)).source.tolist()
 
 
 # --- who goes on from whom --------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def test_a_single_finite_agent_is_copied_by_all_and_without_one_nobody_is_replac
 def test_who_is_kept_and_who_is_copied(scores: list[float], update: int) -> None:
     """Against a reference in Python: the order by (-score, index), the share at its ends, settings in their ranges."""
     before = floats_of(update)
-    found = jax.device_get(decided(np.float32(scores), np.ones(N, bool), before, event_key(3, update)))
+    found = jax.device_get(decided(np.asarray(scores, np.float32), np.ones(N, bool), before, event_key(3, update)))
     alive = [i for i in range(N) if np.isfinite(scores[i])]
     order = sorted(alive, key=lambda i: (-scores[i], i)) + [i for i in range(N) if i not in alive]
     gone = ({*order[-2:]} | ({*range(N)} - {*alive})) if alive else set()
@@ -140,7 +141,7 @@ def event(request: pytest.FixtureRequest) -> Any:
     config = config_of(request.param)
     state = filled(config)
     scores = jnp.array([3.0, 8, 1, 4, 9, 5, 6, 2])
-    program = jax.jit(lambda *given: exploit(*given, evolve.rules_of(config)))
+    program = jax.jit(partial(exploit, rules=evolve.rules_of(config)))
     return state, *program(state, scores, event_key(5, 1))
 
 
@@ -191,7 +192,7 @@ def test_a_memory_begins_anew_and_older_policies_are_copied() -> None:
     values["actor"] |= {"delay": 1}
     config = make_config(values)
     state = filled(config)
-    program = jax.jit(lambda *given: exploit(*given, evolve.rules_of(config)))
+    program = jax.jit(partial(exploit, rules=evolve.rules_of(config)))
     after, lineage = program(state, jnp.arange(N, dtype=jnp.float32), event_key(5, 1))
     assert np.abs(state.carry).max(axis=(1, 2)).min() > 0
     assert (np.asarray(after.carry[:2]) == 0).all()
@@ -204,11 +205,11 @@ def test_a_memory_begins_anew_and_older_policies_are_copied() -> None:
 
 def rows_of(config: RunConfig, events: int = 3) -> list[dict[str, Any]]:
     random, rules = np.random.default_rng(0), evolve.rules_of(config)
-    before = {"learning_rate": np.float32(random.uniform(1e-4, 1e-2, N))}
+    before: dict[str, Any] = {"learning_rate": random.uniform(1e-4, 1e-2, N).astype(np.float32)}
     rows = []
     for update in range(1, events + 1):
-        scores, finite = np.float32(random.normal(size=N)), np.ones(N, bool)
-        decision = decide(jnp.asarray(scores), jnp.asarray(finite), before, event_key(config.seed, update), rules)
+        scores, finite = random.normal(size=N).astype(np.float32), jnp.ones(N, bool)
+        decision = decide(jnp.asarray(scores), finite, before, event_key(config.seed, update), rules)
         rows.append(row_of(update, scores, jax.device_get(evolve.Lineage(finite, before, decision))))
         before = {name: np.asarray(value) for name, value in decision.floats.items()}
     last = [0.5, None, 2.0, 2.0, -1.0, 0, 0, 0]
