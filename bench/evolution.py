@@ -32,7 +32,7 @@ from .catalogue import Options
 AGENTS, UPDATES, PERIOD, LEVEL = 8, 12, 2, 0.95  # updates between events; level of the intervals
 KEYS = {"ppo.learning_rate": [1e-5, 1e-1], "ppo.ent_coef": [1e-4, 1.0], "ppo.clip_eps": [0.02, 0.8]}
 MARKET = ("data.market=ES", "data.source=synthetic", "data.synthetic=mean_reversion", "account.preset=rules_off_50k",
-          "env.task=entry", "data.synthetic_sessions=60", "split.validation_sessions=20", "split.test_sessions=20")
+          "data.synthetic_pull=0.1", "env.task=entry", "data.synthetic_sessions=60", "split.validation_sessions=20", "split.test_sessions=20")
 LEARNER = ("rollout.num_envs=16", "rollout.num_steps=64", "network.hidden=[32,32]", "monitor.on=false")
 QUICK = {"agents": 4, "updates": 4, "period": 2}
 SIDES = ("evolution", "random search", "median of the first settings")

@@ -83,8 +83,8 @@ def successive_halving(algorithm: Algorithm, params: PyTree, *, config: TrainCon
             del state
             return Change(stop=update >= until)
 
-        start = {"key": stack.split_key(key)} if state is None else {"state": state}
-        result = train(algorithm, params, config=config, num_seeds=stack, hooks=[stop], max_rollbacks=None, **start)
+        result = train(algorithm, params, config=config, key=stack.split_key(key) if state is None else None,
+                       state=state, num_seeds=stack, hooks=[stop], max_rollbacks=None)
         spent, seconds = spent + len(numbers) * (until - done), seconds + result.compile_seconds
         state, done = result.state, until
         if until == total:
