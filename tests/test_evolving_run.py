@@ -85,7 +85,7 @@ def test_every_decision_follows_from_the_file(evolved: SimpleNamespace) -> None:
     rows = read_rows(evolved.path / LINEAGE)
     assert [(row["update"], row["event"]) for row in rows] == [(2, "exploit"), (4, "exploit"), (6, "final")]
     summary = json.loads((evolved.path / "summary.json").read_text())["evolution"]
-    winner = replay(rows, config())
+    winner = replay(rows, load_config(str(evolved.path / "config.yaml")))
     assert winner == summary["winner"] == int(np.argmax(summary["scores"]))
     assert (summary["events"], summary["copies"]) == (2, sum(
         source != i for row in rows[:2] for i, source in enumerate(row["source"])))
