@@ -30,7 +30,7 @@ from jaxtrade.types import PyTree
 from . import harness
 from .catalogue import Options
 
-AGENTS, UPDATES, PERIOD, LEVEL = 8, 24, 4, 0.95  # updates between events; level of the intervals
+AGENTS, UPDATES, PERIOD, LEVEL = 8, 48, 4, 0.95  # updates between events; level of the intervals
 FIRST_SEED = 50_000
 KEYS = {"ppo.learning_rate": [1e-5, 1e-1], "ppo.ent_coef": [1e-4, 1.0], "ppo.clip_eps": [0.02, 0.8]}
 MARKET = ("data.market=ES", "data.source=synthetic", "data.synthetic=mean_reversion", "account.preset=rules_off_50k",
