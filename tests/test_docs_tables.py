@@ -8,10 +8,12 @@ from pathlib import Path
 
 from bench.catalogue import BENCHES
 from jaxtrade.config import (
+    ActorConfig,
     ComputeConfig,
     ControlConfig,
     DataConfig,
     DQNConfig,
+    EvolveConfig,
     MonitorConfig,
     PQNConfig,
     RunConfig,
@@ -91,6 +93,16 @@ def test_dqn_keys() -> None:
 def test_sweep_keys() -> None:
     written = {name: cells[0] for name, cells in rows("agents.md", "sweep key").items()}
     assert written == {f"sweep.{name}": str(value) for name, value in SweepConfig().model_dump(mode="json").items()}
+
+
+def test_actor_keys() -> None:
+    written = {name: cells[0] for name, cells in rows("learners.md", "actor key").items()}
+    assert written == {f"actor.{name}": str(value) for name, value in ActorConfig().model_dump().items()}
+
+
+def test_evolve_keys() -> None:
+    written = {name: cells[0] for name, cells in rows("populations.md", "evolve key").items()}
+    assert written == {f"evolve.{name}": str(value) for name, value in EvolveConfig().model_dump().items()}
 
 
 def test_monitor_keys() -> None:

@@ -37,6 +37,14 @@ def test_the_parts_by_hand() -> None:
     assert memory.need(config) - memory.need(config, device=True) == 1_000_000_000
 
 
+def test_each_update_of_delay_takes_the_memory_of_a_policy() -> None:
+    """Three copies of float32, for each of two agents."""
+    config = make_config({"actor": {"delay": 5}, "train": {"num_seeds": 2}})
+    older = next(part for part in memory.parts(config) if part.name == "older policies")
+    assert older.bytes == 2 * 5 * memory.parameter_count(config) * 3 * 4
+    assert older.keys[0] == "actor.delay"
+
+
 @pytest.mark.parametrize(("values", "rows"), [
     ({"num_minibatches": 8}, 16_384), ({"gradient_rows": 1000}, 1000), ({"num_minibatches": 1024}, 4096 * 128 // 1024),
     ({}, 4096 * 128 // 32),  # auto: at most 32 minibatches

@@ -245,7 +245,8 @@ def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None
 # What earlier versions did not have. With its default a run is as theirs was, and their recordings belong to it.
 _LATER = {"data": ("markets", "folder", "per_market"), "network": ("normalise_per_symbol",), "control": ("wall_clock",),
           "compute": ("eager",)}
-_LATER_SECTIONS = ("sampler", "dqn", "pqn", "allocate", "parallel", "shared")
+_LATER_SECTIONS = ("sampler", "dqn", "pqn", "allocate", "parallel", "shared", "actor",
+                   "evolve", "sweep")
 
 
 def _as_before(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX nor pandas."""
 
+from jaxtrade.config.actor import ActorConfig
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.corporate import ShareSplit
 from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.config.evolve import EvolveConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -53,6 +55,7 @@ __all__ = [
     "MAX_BYTES",
     "PLACES",
     "AccountConfig",
+    "ActorConfig",
     "AdvisorConfig",
     "AllocateConfig",
     "BracketConfig",
@@ -65,6 +68,7 @@ __all__ = [
     "EnvConfig",
     "EpisodeConfig",
     "EvaluationConfig",
+    "EvolveConfig",
     "MonitorConfig",
     "NetworkConfig",
     "PPOConfig",

@@ -21,6 +21,7 @@ _SHAPES = {  # pydantic knows no type of these
     "data.splits": "list of {date: YYYY-MM-DD, ratio: NEW:OLD}",
     "sweep.keys": "mapping of key to list of values, or ranges such as log:1e-4..1e-2",
     "sweep.settings": "list of {key: value}",
+    "evolve.keys": "mapping of key to [low, high]",
     "data.per_market": "mapping of symbol to keys of the section data",
 }
 

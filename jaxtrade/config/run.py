@@ -11,10 +11,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, model_validator
 
 from jaxtrade.config import learners
+from jaxtrade.config.actor import ActorConfig, check_actor
 from jaxtrade.config.allocate import AllocateConfig, check_allocate
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.config.evolve import EvolveConfig, check_evolve
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -70,6 +72,7 @@ class RunConfig(Section, frozen=True):
     algorithm: Annotated[str, name_in(LEARNERS)] = Field(default="ppo", description="the learner")
     network: NetworkConfig = NetworkConfig()
     rollout: RolloutConfig = RolloutConfig()
+    actor: ActorConfig = ActorConfig()
     ppo: PPOConfig = PPOConfig()
     dqn: DQNConfig = DQNConfig()
     pqn: PQNConfig = PQNConfig()
@@ -83,6 +86,7 @@ class RunConfig(Section, frozen=True):
     advisor: AdvisorConfig = AdvisorConfig()
     transfer: TransferConfig = TransferConfig()
     control: ControlConfig = ControlConfig()
+    evolve: EvolveConfig = EvolveConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     imports: Names = Field(default=(), description="modules that register parts of your own (--import): tasks, reward "
                            "terms, features, networks, learners, advisors, report sections")
@@ -137,6 +141,8 @@ class RunConfig(Section, frozen=True):
     @model_validator(mode="after")
     def _learner_fits(self) -> RunConfig:
         learners.check(self)
+        check_actor(self)
+        check_evolve(self)
         return self
 
     @property

@@ -14,6 +14,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.parts import LEARNERS
+from jaxtrade.rl.evolve import with_drawn_settings
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Algorithm, Array, Env, Stage, Summary
@@ -70,7 +71,8 @@ class Learner(NamedTuple):
 
 def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
                    stage: Stage | None = None, fusion: Fusion | None = None, reduce: Reduce = LOCAL) -> Algorithm:
-    """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates.
+    """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates. With `evolve.keys` its first
+    state has settings that are drawn by its key.
 
     Args:
         summarise: extra metrics, computed from the environment's `info`.
@@ -86,7 +88,8 @@ def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise
         raise ConfigError(f"parallel.devices: the learner {config.algorithm} cannot divide the environments of an "
                           "agent between devices; use at most one device for each agent, and parallel.reduce=psum")
     make: Any = learner.make
-    return make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion, **options)
+    made = make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion, **options)
+    return with_drawn_settings(made, config)
 
 
 def first_policy(config: RunConfig, num_actions: int, observation_size: int, key: Array,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from jaxtrade.config import NetworkConfig, RolloutConfig, SamplerConfig
+from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, SamplerConfig
 from jaxtrade.networks.precision import DotGeneral
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.form import CPU, Form
@@ -15,6 +15,7 @@ from jaxtrade.types import Env, PyTree, Stage, Summary
 ConfigT = TypeVar("ConfigT")
 NetworkT = TypeVar("NetworkT")
 UNIFORM = SamplerConfig()
+FRESH = ActorConfig()  # the policy that learns acts
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Context(Generic[ConfigT, NetworkT]):
     computed from the environment's `info`. stage: changes the environment's parameters as the run goes on. fusion:
     combines the policy with advice. reduce: forms figures over environments that several devices share; the counts of
     `rollout` are then those of one device. form: see `form`. sampler: how the symbols of episodes are chosen
-    (`rl.symbols`).
+    (`rl.symbols`). actor: which policy acts (`rl.actor`).
     """
 
     config: ConfigT
@@ -42,6 +43,7 @@ class Context(Generic[ConfigT, NetworkT]):
     reduce: Reduce = LOCAL
     form: Form = CPU
     sampler: SamplerConfig = UNIFORM
+    actor: ActorConfig = FRESH
 
     @property
     def first_carry(self) -> Any:

@@ -60,7 +60,8 @@ class Ring(NamedTuple):
 
 class Replay(struct.PyTreeNode):
     """rows: `Stored` of row t and lane n at place t N + n, [L N, ...]; an array [L, N, ...] would be copied whole on a
-    TPU before rows are looked up. version: int32[L], number of the update that wrote a row.
+    TPU before rows are looked up. version: int32[L], of the policy that acted in a row, which
+    is the number of the update that wrote it unless the policy acts with a delay (`rl.actor`).
 
     position: int32[], the next row to be written. filled: int32[], rows that hold data, at most L.
     """
@@ -76,7 +77,7 @@ class Sample(NamedTuple):
 
     ref, action (int32): of the first step. reward: float32, the discounted sum of m rewards. final_ref: the reference
     after the m-th step, before a reset. discount: float32, gamma^m, or 0 if the m-th step terminated. version: int32,
-    the update that acted in the first step.
+    of the policy that acted in the first step.
     """
 
     ref: PyTree
@@ -120,7 +121,8 @@ def empty_replay(ring: Ring, refs: PyTree) -> Replay:
 
 
 def add(ring: Ring, replay: Replay, seen: Transition, version: Array) -> Replay:
-    """The replay after a rollout [T, N, ...] was written over its oldest rows. version: int32[], of the update."""
+    """The replay after a rollout [T, N, ...] was written over its oldest rows. version: int32[], of the
+    policy that acted."""
     stored = Stored(seen.ref, seen.final_ref, seen.action.astype(_action_type(ring.num_actions)), seen.reward,
                     seen.terminated, seen.truncated)
     block = ring.packing.pack(stored, axis=2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -59,6 +61,51 @@ def gae(reward: Array, value: Array, next_value: Array, terminated: Array, trunc
     _, advantage = jax.lax.scan(step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True,
                                 unroll=min(UNROLL, len(delta)))
     return advantage
+
+
+class VTrace(NamedTuple):
+    """Results of `vtrace`, float32[T, N] each: the value targets v_t, and the advantages of the policy gradient."""
+
+    target: Array
+    advantage: Array
+
+
+def vtrace(reward: Array, value: Array, next_value: Array, terminated: Array, truncated: Array, ratio: Array,
+           gamma: Array | float, weight: Array | float, rho_clip: float = 1.0, c_clip: float = 1.0) -> VTrace:
+    """V-trace: value targets and advantages of one policy from the steps of an older one.
+
+    Espeholt et al. 2018, "IMPALA", equation 1, with a lambda in c as in its remark 2:
+
+        rho_t   = min(rho_clip, ratio_t)                    c_t = lambda min(c_clip, ratio_t)
+        delta_t = rho_t [r_t + gamma (1 - terminated_t) V(s_{t+1}) - V(s_t)]
+        v_t     = V(s_t) + sum over k >= t of gamma^(k - t) c_t ... c_{k-1} delta_k
+        A_t     = rho_t [r_t + gamma (1 - terminated_t) ((1 - lambda) V(s_{t+1}) + lambda v_{t+1}) - V(s_t)]
+
+    The sum stops at an episode's end, and so does v_{t+1} in A_t: after a truncation it is V of the last observation of
+    that episode, as in `gae`. The mixture in A_t is that of rlax's `vtrace_td_error_and_advantage`. Where every ratio
+    is 1 and no clip is below 1, A is the result of `gae` and v is A + V. With lambda = 1 both are IMPALA's.
+
+    Args:
+        reward, value, next_value, terminated, truncated: as of `gae`; the values are those of the policy that learns.
+        ratio: float32[T, N], probability of each action by the policy that learns, over that by the one that acted.
+        gamma, weight: discount and lambda, scalars in [0, 1]. rho_clip, c_clip: above 0.
+    """
+    chex.assert_rank([reward, value, next_value, terminated, truncated, ratio], 2)
+    chex.assert_equal_shape([reward, value, next_value, terminated, truncated, ratio])
+    chex.assert_type([reward, value, next_value, terminated, truncated, ratio],
+                     [float, float, float, bool, bool, float])
+    rho = jnp.minimum(ratio, rho_clip)
+    delta = rho * (reward + gamma * jnp.where(terminated, 0.0, next_value) - value)
+    passed = gamma * weight * jnp.where(terminated | truncated, 0.0, 1.0)
+
+    def step(error: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        delta_t, decay_t = now
+        return delta_t + decay_t * error, (delta_t + decay_t * error, error)
+
+    decay = passed * jnp.minimum(ratio, c_clip)
+    _, (error, later) = jax.lax.scan(step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True,
+                                     unroll=min(UNROLL, len(delta)))  # error: v_t - V(s_t), later: of the next step
+    return VTrace(value + error, delta + rho * passed * later)
 
 
 def n_step(reward: Array, terminated: Array, truncated: Array, gamma: Array | float) -> tuple[Array, Array, Array]:

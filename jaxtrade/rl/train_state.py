@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.rl.actor import Delayed, first_delayed
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.observing import first_statistics
@@ -38,6 +39,7 @@ class TrainState(struct.PyTreeNode):
     rewards: what rewards are divided by; None without `normalise_rewards`.
     errors: float32[M], mean size of the errors on each symbol (`rl.symbols`); None unless the sampler reads weights.
     own: what only this learner keeps, such as a replay; None for none.
+    actor: the older policies that act with a delay (`rl.actor`); None without one.
     """
 
     params: PyTree
@@ -58,6 +60,7 @@ class TrainState(struct.PyTreeNode):
     rewards: RewardScale | None = None
     errors: Array | None = None
     own: Any = None
+    actor: Delayed | None = None
 
 
 def floats_of(kind: type[HParamsT], config: Any) -> HParamsT:
@@ -111,5 +114,5 @@ def first_state(ctx: Context, key: Array, params: PyTree, first_parameters: Any,
         episodes=EpisodeTotals(jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)), key=key_run,
         update=jnp.int32(0), total_updates=jnp.int32(ctx.total_updates), hparams=hparams,
         rollbacks=jnp.int32(0), rewards=init_scale(num_envs) if ctx.config.normalise_rewards else None,
-        errors=first_errors(ctx.sampler, params),
+        errors=first_errors(ctx.sampler, params), actor=first_delayed(ctx.actor, parameters, stats),
     ))

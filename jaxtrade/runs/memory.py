@@ -8,6 +8,7 @@ sum of network.hidden, R the width of a GRU's memory (0 for an MLP) and P parame
     rollout       S x N x T x (PER_STEP + 8 R + MONITORED)      stored words, advantages, targets, a GRU's memory
     gradient      S x B x 4 (4 D + 2 H + 9 R)                   activations of the B rows of one gradient
     acting        S x N x 4 (2 D + 4 H)                         observations and activations of one step
+    older         S x d x P x PER_OLDER                         policies that act with a delay, d = actor.delay
     replay        S x 2 x dqn.buffer_size x bytes               only of DQN (`replay_memory`): exact, and in two copies
     bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known;
                                                                 of a set of symbols, twice the sum over its symbols
@@ -35,6 +36,7 @@ from jaxtrade.runs.replay_memory import replay_bytes, too_large
 FACTOR = 1.5  # the estimate is at most this many times too high or too low
 PROCESS = 1_000_000_000
 PER_PARAMETER, PER_ENVIRONMENT, PER_STEP, PER_SESSION = 52, 600, 220, 1_000_000
+PER_OLDER = 12  # bytes of a parameter: before and after an update, and in the checkpoint
 MONITORED = 24  # bytes of a step that the episode monitor keeps: six numbers
 OTHER_SLOTS, ACTIONS = 20, 8  # slots besides the windows and the context; actions of the shipped tasks, at most
 ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `rl.form`
@@ -94,6 +96,8 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
              (gradient, *widths, "env.window", *several)),
         Part("acting", seeds * envs * 4 * (2 * slots + 4 * units), ("rollout.num_envs", *widths, *several)),
     ]
+    if older := seeds * config.actor.delay * parameter_count(config) * PER_OLDER:
+        found.append(Part("older policies", older, ("actor.delay", *widths, *several)))
     if replay := replay_bytes(config):
         found.append(Part("replay", replay, ("dqn.buffer_size", *several)))
     if config.data.source == "synthetic" and not device:

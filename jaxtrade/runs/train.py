@@ -31,6 +31,7 @@ from jaxtrade.runs.computing import settle
 from jaxtrade.runs.controlling import controller_of
 from jaxtrade.runs.ending import ending, quoted
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
+from jaxtrade.runs.evolving import Evolving, evolving
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
@@ -199,13 +200,16 @@ def _advisor(job: Job) -> TrainingAdvisor | None:
     return TrainingAdvisor(job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell)
 
 
-def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdvisor | None) -> TrainResult:
+def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdvisor | None,
+           evolution: Evolving | None) -> TrainResult:
     """Train from the run's current update to its end. A run that already stopped early is not trained again."""
     config, beginning = job.config, job.beginning
     if beginning.state is not None and controller and controller.exhausted:
         steps = beginning.update * job.setup.plan.steps_per_update
         return TrainResult(beginning.state, [], {}, beginning.update, steps, 0.0, float("nan"), True)
     hooks: list[Hook] = [] if controller is None else [controller]
+    if evolution is not None and evolution.hook is not None:
+        hooks.append(evolution.hook)
     if job.wall_clock is not None:
         hooks.append(job.wall_clock)
     exchange = None if advisor is None else advisor.exchange
@@ -234,7 +238,7 @@ def _follow(job: Job) -> RunResult:
 
     The result has no evaluations, and the exit code of process 0.
     """
-    trained = _train(job, controller_of(job), None)
+    trained = _train(job, controller_of(job), None, evolving(job))
     return RunResult(job.path, trained, {}, from_main(int))
 
 
@@ -258,14 +262,15 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
             job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
         if beginning.coverage is not None:
             rundir.write_json(path / "transfer.json", coverage_json(beginning.coverage))
-        controller, advisor = controller_of(job), _advisor(job)
+        controller, advisor, evolution = controller_of(job), _advisor(job), evolving(job)
         try:
-            trained = _train(job, controller, advisor)
+            trained = _train(job, controller, advisor, evolution)
         finally:
             advice = None if advisor is None else advisor.close()
         policies = _save_policies(job, trained.state, FOLDER)
         if controller and controller.state.scores:
             _save_policies(job, controller.best(trained.state), BEST_FOLDER)
+        evolved = {} if evolution is None else {"evolution": evolution.close(trained.state, trained.updates)}
         trained = trained._replace(health=_whole_health(job, trained))
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,
                                     screen=screen)
@@ -287,7 +292,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
     finally:
         job.close()
     of_sweep = {"validation_scores": list(scores)} if scores else {}
-    rundir.write_json(path / "summary.json", summary.of_run(job, trained, controller) | of_sweep)
+    rundir.write_json(path / "summary.json", summary.of_run(job, trained, controller) | of_sweep | evolved)
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
     return replace(result, exit_code=from_main(lambda: result.exit_code))
 

@@ -24,6 +24,8 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 
+OLDEST = "sample_age_max"  # a figure of a gradient step: the largest age of its samples
+
 
 class Objective(NamedTuple):
     """What stays the same in all gradient steps of an update.
@@ -115,7 +117,8 @@ def gradient(ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, b
     age = (objective.update - found.version).astype(jnp.float32)
     # All rows of figures are reduced together. On a device each reduction would be two programs of its own.
     means = jnp.stack([jnp.abs(error), own, goal, age]).mean(axis=1)
-    return total, dict(zip(("td_error", "q_mean", "target_mean", "sample_age"), means, strict=True)), error, grads
+    terms = dict(zip(("td_error", "q_mean", "target_mean", "sample_age"), means, strict=True))
+    return total, terms | {OLDEST: age.max()}, error, grads
 
 
 def moved_target(ctx: Q, objective: Objective, now: Moving, parameters: PyTree, applied: Array
@@ -146,7 +149,7 @@ def gradient_step(ctx: Q, ring: Ring, replay: Replay, objective: Objective, layo
     total, terms, error, grads = reduce.alone(partial(gradient, ctx))(objective, layout.tree(now.parameters),
                                                                       layout.tree(now.target), batch)
     found = reduce.alone(prioritised.found_priorities)(error, hparams.priority_alpha)
-    most = {} if now.priorities is None else {"highest": found.max()}
+    most = {OLDEST: terms.pop(OLDEST)} | ({} if now.priorities is None else {"highest": found.max()})
     (total, terms, grads), most = reduce.joined((total, terms, layout.flat(grads)), most)
     norm = optax.tree.norm(grads)
     finite = jnp.isfinite(total) & jnp.isfinite(norm)
@@ -161,8 +164,8 @@ def gradient_step(ctx: Q, ring: Ring, replay: Replay, objective: Objective, layo
     if priorities is not None:
         assert batch.drawn is not None
         priorities = prioritised.learned(priorities, batch.drawn, found, most["highest"], applied)
-    figures = {"td_loss": total, **terms, "grad_norm": norm, "finite": finite | ~objective.active, "applied": applied,
-               "target_updates": copied}
+    figures = {"td_loss": total, **terms, OLDEST: most[OLDEST], "grad_norm": norm,
+               "finite": finite | ~objective.active, "applied": applied, "target_updates": copied}
     names[:] = figures
     # One row instead of an array for each figure: a device stores each array by a program of its own.
     return (Moving(parameters, opt_state, target, priorities, since),

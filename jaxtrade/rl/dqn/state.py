@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -30,7 +32,11 @@ class Own(struct.PyTreeNode):
     target: parameters of the target network. replay: the newest transitions. priorities: of the replay's starts; None
     for a uniform replay. since: int32[], environment steps since the last multiple of `target_every`, times the
     gradient steps of an update.
+
+    inherited: the fields that an agent takes over when it goes on from another one (`rl.evolve`).
     """
+
+    inherited: ClassVar[tuple[str, ...]] = ("target",)
 
     target: PyTree
     replay: Replay

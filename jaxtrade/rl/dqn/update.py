@@ -11,7 +11,8 @@ import optax
 from jaxtrade.config.dqn import DQNConfig
 from jaxtrade.rl import prioritised, replay
 from jaxtrade.rl.acting import ready
-from jaxtrade.rl.dqn.learn import Objective, learn, values_of
+from jaxtrade.rl.actor import acting, lag_metrics
+from jaxtrade.rl.dqn.learn import OLDEST, Objective, learn, values_of
 from jaxtrade.rl.dqn.state import HParams, Own, ring
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.metrics import action_metrics, advice_metrics, advised, joined, new_statistics, tally_metrics
@@ -30,10 +31,12 @@ from jaxtrade.rl.train_state import TrainState, staged
 from jaxtrade.types import Array, PyTree, Transition
 
 
-def remembered(of: Ring, state: TrainState, seen: Transition) -> TrainState:
-    """The state after a rollout went into the replay. Rewards are stored as they are: the divisor changes."""
+def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) -> TrainState:
+    """The state after a rollout went into the replay. Rewards are stored as they are: the divisor changes.
+
+    version: int32[], of the policy that acted (`rl.actor`)."""
     own: Own = state.own
-    stored = replay.add(of, own.replay, seen, state.update)
+    stored = replay.add(of, own.replay, seen, version)
     priorities = None if own.priorities is None else prioritised.renewed(of, own.priorities, stored)
     return state.replace(own=own.replace(replay=stored, priorities=priorities))
 
@@ -77,32 +80,39 @@ def is_active(ctx: Q, update: Array) -> Array:
 def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
     """Metrics of the gradient steps. history: float32[K] by name; 1 is True.
 
-    `gradient_steps` and `replay_ratio` (samples trained per environment step) count the steps that were applied. The
-    other figures are means over these steps.
+    `gradient_steps` and `replay_ratio` (samples trained per environment step) count the steps that were applied.
+    `sample_age_max` is the largest of these steps, and the other figures are means over them.
     """
     config: DQNConfig = ctx.config
     applied = history["applied"]
     count = applied.sum()
     means = {name: jnp.where(applied > 0, values, 0.0).sum() / jnp.maximum(count, 1.0)
-             for name, values in history.items() if name not in ("finite", "applied", "target_updates")}
+             for name, values in history.items() if name not in ("finite", "applied", "target_updates", OLDEST)}
     return means | {
         "finite": (history["finite"] > 0).all(), "applied": applied.mean(), "gradient_steps": count,
         "replay_ratio": count * ctx.reduce.count(config.batch_size) / ctx.steps_per_update,
-        "target_updates": history["target_updates"].sum(),
+        "target_updates": history["target_updates"].sum(), OLDEST: jnp.where(applied > 0, history[OLDEST], 0.0).max(),
     }
 
 
-def value_metrics(ctx: Q, seen: Transition, policy: Policy, parameters: PyTree, params: PyTree) -> dict[str, Array]:
+def value_metrics(ctx: Q, seen: Transition, policy: Policy, behaviour: Policy, parameters: PyTree, params: PyTree
+                  ) -> dict[str, Array]:
     """Metrics of Q at the last step of the rollout, before and after learning (to `parameters`).
 
-    q_error: largest difference of the Q that acted from the Q that learns, relative to 1 + |Q|. q_change: mean change
-    by the update. q_max: largest |Q| of the rollout.
+    policy, behaviour: the one that learns and the one that acted, from `ready`; the same one without a delay.
+
+    q_error: largest difference of the Q that acted from what learning computes for the same policy, relative to 1 +
+    |Q|. q_change: mean change by the update. q_max: largest |Q| of the rollout.
     """
     learnt = policy.replace(parameters=ctx.packed(parameters))
 
     def compared(ref: PyTree, action: Array, acted: Array) -> tuple[Array, Array]:
-        before, after = (of_action(values_of(ctx, each, ref, params), action) for each in (policy, learnt))
-        return (jnp.abs(before - acted) / (1.0 + jnp.abs(acted))).max(), jnp.abs(after - before).mean()
+        def values(policy: Policy) -> Array:
+            return of_action(values_of(ctx, policy, ref, params), action)
+
+        before, after = values(policy), values(learnt)
+        again = before if behaviour is policy else values(behaviour)
+        return (jnp.abs(again - acted) / (1.0 + jnp.abs(acted))).max(), jnp.abs(after - before).mean()
 
     error, change = ctx.reduce.alone(compared)(*jax.tree.map(lambda x: x[-1], (seen.ref, seen.action, seen.extras.q)))
     error, most = ctx.reduce.max_of_parts((error, jnp.abs(seen.extras.value).max()))
@@ -125,17 +135,20 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
     beta = linear(hparams.priority_beta, hparams.priority_beta_end, fraction)
     params, figures = staged(ctx, params, fraction, state.errors)
 
+    acts = acting(state.actor, policy, state.update)
     policy, of = ready(ctx, policy), ring(ctx, state.ref)
-    collected, seen, tally = explore_rollout(ctx, state, policy, params, key_rollout)
-    collected, divisor = with_rewards(ctx, remembered(of, collected, seen), seen)
+    behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
+    collected, seen, tally = explore_rollout(ctx, state, behaviour, params, key_rollout)
+    collected, divisor = with_rewards(ctx, remembered(of, collected, seen, acts.version), seen)
     objective = Objective(policy, params, hparams, divisor, learning_rate, beta, is_active(ctx, state.update),
                           state.update)
     learnt, history = learn(ctx, of, collected, objective, key_learn)
     new = learnt.replace(normaliser=new_statistics(ctx, state.normaliser, seen.ref, params), update=state.update + 1,
-                         errors=followed_errors(ctx, collected, policy, params, seen, divisor))
+                         errors=followed_errors(ctx, collected, behaviour, params, seen, divisor), actor=acts.kept)
     episodes, summary = tally_metrics(ctx, tally, seen, params)
     metrics: dict[str, Any] = episodes | step_metrics(ctx, history) | action_metrics(ctx, seen)
-    metrics |= value_metrics(ctx, seen, policy, new.params, params) | replay_metrics(ctx, new.own) | {
+    metrics |= value_metrics(ctx, seen, policy, behaviour, new.params, params) | replay_metrics(ctx, new.own)
+    metrics |= lag_metrics(state.update, acts.version) | {
         "learning_rate": learning_rate,
         "epsilon": policy.epsilon,
         "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),

@@ -10,6 +10,7 @@ the rollout, runs through all steps, and is reset at the start of each episode. 
     network   the network and its initial parameters
     act       acting, and the policy's output for the rows of a rollout
     rollout   acting in all environments, advantages, targets
+    judged    the rollout of an older policy, as the policy that learns sees it
     loss      the loss and its gradient
     update    one update: rollout, epochs, metrics
     reports   health checks, warnings, console columns

@@ -70,6 +70,28 @@ def value_of(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTre
     return ppo.network.apply(variables, carry, observation, method="value")
 
 
+class Decided(NamedTuple):
+    """What the policy makes of one reference. carry: its memory after it. value: float32[]. own, legal: logits
+    float32[A] and mask bool[A] without advice. logits, mask: with it."""
+
+    carry: PyTree
+    value: Array
+    own: Array
+    legal: Array
+    logits: Array
+    mask: Array
+
+
+def decide(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Decided:
+    """The policy's output for one reference. `carry` is the memory before `ref`."""
+    observation = network_input(ppo, policy, ref, params)
+    output: Any = ppo.network.apply({"params": policy.parameters}, carry, observation)
+    carry, own, value = output
+    own, legal = opened(policy.opening, own, ppo.env.action_mask(ref))
+    logits, mask, _ = fused(ppo, policy, observation, ref, advice_terms(ppo, policy, ref), own, legal)
+    return Decided(carry, value, own, legal, logits, mask)
+
+
 def act_by_chance(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree,
                   chance: Array | None) -> tuple[PyTree, Array, ActExtras]:
     """Act on one reference -> (carry, action, extras).
@@ -77,11 +99,7 @@ def act_by_chance(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: 
     chance: float32[] in [0, 1) selects the action by the inverse of the cumulative distribution. None selects the most
     probable action.
     """
-    observation = network_input(ppo, policy, ref, params)
-    output: Any = ppo.network.apply({"params": policy.parameters}, carry, observation)
-    carry, own, value = output
-    own, legal = opened(policy.opening, own, ppo.env.action_mask(ref))
-    logits, mask, _ = fused(ppo, policy, observation, ref, advice_terms(ppo, policy, ref), own, legal)
+    carry, value, own, legal, logits, mask = decide(ppo, policy, carry, ref, params)
     action = distributions.mode(logits, mask) if chance is None else distributions.pick(chance, logits, mask)
     # The same `chance` with and without advice: the comparison shows the effect of advice, not of chance.
     overridden = None

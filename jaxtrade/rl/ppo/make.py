@@ -35,8 +35,8 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
     """Build PPO on `env` for a run of `total_updates` updates. The schedules span this length.
 
     Args:
-        config: the sections `ppo`, `network`, `rollout`, `compute` and `sampler` are read. They hold static counts and
-            the initial values of the tunable floats.
+        config: the sections `ppo`, `network`, `rollout`, `compute`, `sampler` and `actor` are read. They hold static
+            counts and the initial values of the tunable floats.
         summarise: extra metrics, computed from the environment's `info`.
         stage: changes `params` as the run goes on. The whole update uses the changed parameters, and the stage's
             figures become metrics. `act` does not apply the stage.
@@ -56,7 +56,7 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
     """
     rollout, count, precision = config.rollout, config.minibatches, config.compute.precision
     exact = PPO(config.ppo, count, rollout, config.network, env, make_network(config.network, env.num_actions),
-                total_updates, summarise, stage, fusion, reduce, form_of(platform), config.sampler)
+                total_updates, summarise, stage, fusion, reduce, form_of(platform), config.sampler, config.actor)
     products = dot_general_of(precision, platform)
     ppo = exact.with_products(make_network(config.network, env.num_actions, products), products)
     if ppo.first_carry is not None and rollout.num_envs // rollout.shards % count:

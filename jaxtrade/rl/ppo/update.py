@@ -10,6 +10,7 @@ import optax
 
 from jaxtrade.rl import epochs, losses
 from jaxtrade.rl.acting import ready
+from jaxtrade.rl.actor import acting, lag_metrics
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.metrics import (
     action_metrics,
@@ -21,6 +22,7 @@ from jaxtrade.rl.metrics import (
     tally_metrics,
 )
 from jaxtrade.rl.ppo.context import PPO
+from jaxtrade.rl.ppo.judged import delay_metrics
 from jaxtrade.rl.ppo.loss import Batch, Objective, gradient, rows_of
 from jaxtrade.rl.ppo.rollout import collect
 from jaxtrade.rl.ppo.state import policy_of
@@ -67,12 +69,14 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     ent_coef = linear(hparams.ent_coef, hparams.ent_coef_end, fraction)
     params, figures = staged(ppo, params, fraction, state.errors)
 
+    acts = acting(state.actor, policy, state.update)
     policy = ready(ppo, policy)
-    collected, seen, batch, tally = collect(ppo, state, policy, params, key_rollout)
+    behaviour = policy if acts.kept is None else ready(ppo, acts.policy)
+    collected, seen, batch, tally = collect(ppo, state, policy, behaviour, params, key_rollout)
     objective = Objective(policy, params, hparams, ent_coef)
     learnt, history = learn(ppo, collected, objective, batch, key_epochs, learning_rate, fraction)
     new = learnt.replace(normaliser=new_statistics(ppo, state.normaliser, seen.ref, params), update=state.update + 1,
-                         errors=followed(ppo, state.errors, jnp.abs(batch.advantage), seen, params))
+                         errors=followed(ppo, state.errors, jnp.abs(batch.advantage), seen, params), actor=acts.kept)
     episodes, summary = tally_metrics(ppo, tally, seen, params)
     metrics = episodes | step_metrics(history) | action_metrics(ppo, seen) | {
         "explained_variance": losses.explained_variance(batch.value, batch.target, ppo.reduce),
@@ -80,5 +84,6 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
         "ent_coef": ent_coef,
         "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
     }
+    metrics |= lag_metrics(state.update, acts.version) | delay_metrics(ppo, seen, batch.log_prob)
     metrics |= advice_metrics(ppo, seen, -seen.extras.log_prob, policy, inputs)
     return new, joined(metrics, figures, summary)

@@ -11,6 +11,7 @@ from flax import struct
 
 from jaxtrade.rl import epochs
 from jaxtrade.rl.acting import ready
+from jaxtrade.rl.actor import lag_metrics
 from jaxtrade.rl.batches import rows_of
 from jaxtrade.rl.collecting import Tally, scaled_rewards
 from jaxtrade.rl.listening.state import AdviceState
@@ -82,6 +83,7 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
         "epsilon": policy.epsilon,
         "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
     }
+    metrics |= lag_metrics(state.update, state.update)  # the policy that learns is the one that acted
     # Every step at a bar counts alike: a Q-learner has no entropy that tells where it is undecided.
     metrics |= advice_metrics(ctx, seen, jnp.ones_like(seen.reward), policy, inputs)
     return new, joined(metrics, figures, summary)

@@ -66,7 +66,7 @@ def q_contexts(config: RunConfig, env: Env, total_updates: int, *, summarise: Su
     products = dot_general_of(config.compute.precision, platform)
     network = make_network(config.network, learner, env.num_actions)
     exact: Q = Context(learner, config.minibatches, config.rollout, config.network, env, network, total_updates,
-                       summarise, stage, fusion, reduce, form_of(platform), config.sampler)
+                       summarise, stage, fusion, reduce, form_of(platform), config.sampler, config.actor)
     return exact, exact.with_products(make_network(config.network, learner, env.num_actions, products), products)
 
 

@@ -1,0 +1,93 @@
+"""Population-based training in a run: what scores the agents, what an event compiles, and the winner at the end."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.evaluation.policy import save_policy_bundle
+from jaxtrade.rl import evolve
+from jaxtrade.rl.state import finished
+from jaxtrade.runs.job import Job
+from jaxtrade.runs.scoring import scores_by_agent
+from jaxtrade.runs.setup import params_shown, policies_of
+from jaxtrade.storage.lineage import LineageSink
+from jaxtrade.training.evolution import Evolution
+from jaxtrade.training.together import from_main, is_main
+from jaxtrade.types import PyTree
+
+WINNER_FOLDER = "policy_winner"  # in the run folder, beside `policy`
+
+
+class Evolving:
+    """The evolution of a run's agents.
+
+    hook: of the training loop; None if the drawn settings stay (`evolve.every` is 0).
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job, setup, config = job, job.setup, job.config
+        self._rules = evolve.rules_of(config)
+        self._lineage = LineageSink(job.path, job.beginning.resume_update) if is_main() else None
+        if self._lineage is not None:
+            job.files.append(self._lineage)
+        self._shown = {symbol: params_shown(own, "validation", job.path, job.tell)[0]
+                       for symbol, own in setup.symbols.items()}
+        self._program: Any = jax.jit(partial(evolve.exploit_parts, rules=self._rules))
+        self.hook: Evolution | None = None
+        if config.evolve.every:
+            self.hook = Evolution(config.evolve.every, score=self.scores, event=self._event,
+                                  record=self._record, tell=job.tell,
+                                  chunk_updates=config.train.chunk_updates, total_updates=setup.plan.total_updates)
+            self.hook.recall(job.beginning.memory(self.hook.name) or {})
+
+    def _record(self, row: dict[str, Any]) -> None:
+        if self._lineage is not None:
+            self._lineage.record(row)
+
+    def scores(self, state: PyTree) -> np.ndarray:
+        """Mean reward per validation session of each agent's greedy policy, float64[N]."""
+        setup = self._job.setup
+        policies = jax.device_get(policies_of(setup, state))
+        return np.array(from_main(lambda: scores_by_agent(setup, self._shown, policies, self._job.programs).tolist()))
+
+    def _event(self, state: PyTree, scores: np.ndarray, update: int) -> tuple[PyTree, dict[str, Any]]:
+        args = (evolve.parts_of(state), jnp.asarray(scores), evolve.event_key(self._job.config.seed, update))
+        programs = self._job.programs
+        pending = programs.begun(self._program, args) or programs.begin("evolution", self._program, args)
+        parts, lineage = pending.wait()(*args)
+        return evolve.with_parts(state, parts), evolve.row_of(update, scores, jax.device_get(lineage))
+
+    def close(self, state: PyTree, update: int) -> dict[str, Any]:
+        """Score the agents of a run's last state, save the policy of the best, and name it: the entry `evolution` of
+        `summary.json`. update: of that state."""
+        job, setup = self._job, self._job.setup
+        scores = self.scores(state).astype(np.float32)
+        winner = evolve.winner_of(scores.tolist())
+        self._record({"update": update, "event": evolve.FINAL, "scores": scores.tolist(), "winner": winner})
+        settings = {name: np.asarray(getattr(state.hparams, name)).reshape(-1) for name in self._rules.ranges}
+        found: dict[str, Any] = {"scores": [float(s) if np.isfinite(s) else None for s in scores], "winner": winner}
+        if self.hook is not None:
+            found |= self.hook.memory()
+        if winner is None:
+            job.tell("evolution: no agent has a finite score, so there is no winner")
+            return found
+        own = {name: float(values[winner]) for name, values in settings.items()}
+        policy = finished(policies_of(setup, state)[winner])
+        save_policy_bundle(job.path / WINNER_FOLDER, policy, setup.env, setup.market, job.config)
+        chosen = ", ".join(f"{name} {value:.4g}" for name, value in own.items())
+        job.tell(f"evolution: agent {winner} has the best score on the validation sessions, {scores[winner]:.6g} "
+                 f"(median {np.nanmedian(scores):.6g}), with {chosen}; its policy is in {job.path / WINNER_FOLDER}")
+        return found | {"winner_score": float(scores[winner]), "winner_settings": own}
+
+
+def evolving(job: Job) -> Evolving | None:
+    """The evolution of a run. None without `evolve.keys`, and for drawn settings without agents or validation sessions
+    to rank them by."""
+    config = job.config
+    ranked = config.train.num_seeds > 1 and config.split.validation_sessions
+    return Evolving(job) if config.evolve.on and ranked else None
