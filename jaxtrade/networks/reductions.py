@@ -83,6 +83,10 @@ class Reduce:
         """Population variance along `axis` (default: of all numbers): the mean squared difference from their mean."""
         return x.var(axis) if self.whole else self.moments(x, axis)[1]
 
+    def deviation(self, x: Array, axis: int | None = None) -> Array:
+        """Population standard deviation along `axis` (default: of all numbers) and over the parts."""
+        return x.std(axis) if self.whole else jnp.sqrt(self.moments(x, axis)[1])
+
     def standardised(self, x: Array, epsilon: float) -> Array:
         """(x - mean) / (standard deviation + epsilon), with the moments over the last axis and over the parts."""
         if self.whole:

@@ -110,8 +110,9 @@ class Setup:
     def place(self) -> Place:
         """The devices that the run trains on. Raises ConfigError if there are too few, or they cannot share it."""
         chosen, rollout = self.config.parallel, self.config.rollout
-        every = chosen.devices == "all" or (chosen.devices == "auto" and process_count() > 1)
-        count = jax.device_count() if every else 1 if chosen.devices == "auto" else chosen.devices
+        count = chosen.devices
+        if not isinstance(count, int):
+            count = jax.device_count() if count == "all" or process_count() > 1 else 1
         layout = layout_of(count, self.stack.count, rollout.shards, chosen.reduce == "strict")
         if layout.is_plain:
             return ONE_DEVICE
