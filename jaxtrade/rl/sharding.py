@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
@@ -217,6 +218,13 @@ class Spread:
 
     def settled(self, state: PyTree) -> PyTree:
         return placed(state, self.shardings(state))
+
+    def copied(self, state: PyTree) -> PyTree:
+        return self._copy(state)
+
+    @cached_property
+    def _copy(self) -> Any:
+        return jax.jit(partial(jax.tree.map, jnp.copy))
 
     def joined(self, state: PyTree) -> PyTree:
         return self._reshaped(hosted(state), lambda x, lead: x.reshape(*x.shape[:lead], -1, *x.shape[lead + 2:]))

@@ -132,11 +132,6 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     return run.result()
 
 
-def copied(state: PyTree) -> PyTree:
-    """The same arrays in memory of their own. Unlike `jnp.copy`, this compiles nothing."""
-    return jax.tree.map(lambda leaf: jax.device_put(leaf, may_alias=False), state)
-
-
 class _Point(NamedTuple):
     """The point to which a run can roll back: its last checkpoint, or its start."""
 
@@ -181,7 +176,7 @@ class _Run:
             raise ConfigError(f"train.chunk_updates={self.updates}: the {self.total - self.update} updates left are "
                               "not a whole number of chunks; keep the value that the run was started with")
         self.good = self._point(memories(self.hooks))
-        self.state = copied(self.state)
+        self.state = self.place.copied(self.state)
         self.ready: PyTree = None  # inputs of the first chunk, which the compilation has already requested
 
     @property
@@ -251,7 +246,7 @@ class _Run:
         """Go back to the rollback point, with other random numbers and the changes of `Algorithm.retry`."""
         self.retries += 1
         again = divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry)
-        self.state = self.place.settled(copied(again))
+        self.state = self.place.copied(self.place.settled(again))
         self.update = self.good.update
         self.history = [row for row in self.history if row["update"] <= self.update]
         recall(self.hooks, self.good.memories)
@@ -301,7 +296,7 @@ class _Run:
             self.io.save(self.place.joined(self.state), self.update, self.update * self.steps_per_update, saved)
             if keep:
                 self.good, self.retries = self._point(saved), 0
-                self.state = copied(self.state)
+                self.state = self.place.copied(self.state)
 
     def _point(self, saved: Memories) -> _Point:
         return _Point(self.state, self.update, int(np.max(self.state.rollbacks)), saved)

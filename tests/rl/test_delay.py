@@ -21,7 +21,8 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint
 from jaxtrade.training import chunk
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.loop import TrainResult, copied, train
+from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.placing import copied
 from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_control import compile_once

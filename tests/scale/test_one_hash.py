@@ -1,0 +1,67 @@
+"""Strict sums: a run reaches one hash on any number of devices and processes, also when it goes on in another layout."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scale.started import TRAIN, ended, free_port, joined, result_of, saved, started, until
+
+pytestmark = pytest.mark.slow
+STRICT = (*TRAIN, "--set", "parallel.reduce=strict")
+SHORT = ("--timesteps", "2560")  # four chunks of 640 steps
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("programs")
+
+
+def words(processes: int, devices: int, run: Path, length: Sequence[str] = SHORT) -> list[str]:
+    """The command that trains on so many processes with so many devices each."""
+    train = [*STRICT, *length, "--run-dir", str(run)]
+    if processes == 1:
+        return [*train, "--devices", str(devices)]
+    return ["launch", "local", "-n", str(processes), "--devices-per-process", str(devices), "--", *train]
+
+
+def trained(command: list[str], cache: Path, run: Path) -> dict[str, Any]:
+    with started([command], cache) as [process]:
+        code, _, err = ended(process)
+    assert code in (0, 1), err  # 1: the tiny policy may fail a check of its health
+    return result_of(run)
+
+
+def same(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    for name, value in expected.items():
+        assert found[name] == value, name
+
+
+def test_one_hash_in_every_layout(cache: Path, tmp_path: Path) -> None:
+    """Processes x devices of each."""
+    layouts = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (4, 1)]
+    found = {layout: trained(words(*layout, run := tmp_path / "{}x{}".format(*layout)), cache, run)
+             for layout in layouts}
+    for layout, result in found.items():
+        same(result, found[1, 1])
+        assert result["updates"] == 20, layout
+
+
+@pytest.mark.parametrize("received", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_run_goes_on_in_another_layout_to_the_same_hash(received: signal.Signals, cache: Path,
+                                                                  tmp_path: Path) -> None:
+    length = ("--timesteps", "32k")
+    whole = trained(words(1, 1, tmp_path / "whole", length), cache, tmp_path / "whole")
+    run, port = tmp_path / "run", free_port()
+    train = [*STRICT, *length, "--run-dir", str(run), "--heartbeat-seconds", "5"]
+    with started([[*train, *joined(port, i)] for i in range(2)], cache) as processes:
+        until(lambda: saved(run), processes[0])
+        processes[1].send_signal(received)
+        code, _, err = ended(processes[0])
+    assert code == (75 if received == signal.SIGTERM else 69), err
+    assert not (run / "summary.json").exists()
+    same(trained(words(1, 4, run, length), cache, run), whole)
