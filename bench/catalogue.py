@@ -23,6 +23,8 @@ BENCHES = {  # module -> what it measures
     "learners": "PQN, DQN, PPO and SB3's DQN: time and steps to the same reward, and how well ours end, 5 seeds each",
     "curriculum": "steps to a target reward in the last task of a curriculum, against training it from scratch",
     "crowding": "agents in a shared market: what they earn and how alike they are, by the impact of their orders",
+    "mesh": "an update divided over many devices, compiled for them: collectives, bytes, memory of one device",
+    "host_devices": "the quickstart's training over two devices of this CPU against one device with two threads",
     "population": "many seeds in one program against one after the other",
     "evolution": "population-based training against random search of the same budget, on held-out sessions",
     "memory": "bytes of state, storage and compiled temporaries; peak resident memory",
@@ -43,7 +45,7 @@ BENCHES = {  # module -> what it measures
     "device": "a GPU or TPU in one command: first whether it computes right, then our own sides of other benches",
 }
 # They measure no time of this machine: run by name alone, and on a busy machine too.
-TIMELESS = ("accelerator", "crowding", "evolution", "persistent_advice", "precision_curves", "trust")
+TIMELESS = ("accelerator", "crowding", "evolution", "mesh", "persistent_advice", "precision_curves", "trust")
 WITH_CODE = ("versions",)  # need another checkout: run by name alone
 WITH_NETWORK = ("first_result",)  # download packages: run by name alone
 SUITES = ("device",)  # several parts, each with a result of its own in a folder of the device; run by name alone

@@ -19,6 +19,7 @@ FREE = frozenset({
     "opt-barrier", "add-dependency", "while", "call", "conditional", "copy-done", "all-reduce-done", "async-done",
     "async-update", "fusion-done", "domain",
 })
+COLLECTIVES = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"})
 CALLING = ("while", "call", "conditional", "async-start")
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8,
          "u64": 8, "f64": 8}
@@ -50,6 +51,11 @@ class Operation:
     line: str
     computation: str
     cycles: int
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether several devices compute the operation together. One that is split in two counts by its start."""
+        return self.opcode.removesuffix("-start") in COLLECTIVES
 
     @property
     def launches(self) -> bool:
@@ -90,6 +96,15 @@ class Module:
     def cycles(self, unknown: int = 1) -> int:
         """The compiler's own estimate of the cycles of one run; 0 where it makes none."""
         return int(self._total("cycles", lambda each: each.cycles, self.entry, unknown))
+
+    def collectives(self, computation: str | None = None, unknown: int = 1) -> int:
+        """Operations of several devices together, of one run; of a computation, or of the entry."""
+        return int(self._total("collectives", lambda each: int(each.is_collective), computation or self.entry, unknown))
+
+    def collective_bytes(self, computation: str | None = None, unknown: int = 1) -> int:
+        """Bytes of the results of these operations."""
+        return int(self._total("collective bytes", lambda each: shape_bytes(each.shape) * each.is_collective,
+                               computation or self.entry, unknown))
 
     def _moved(self, operation: Operation) -> int:
         return moved_bytes(operation, self.shapes[operation.computation]) if operation.launches else 0

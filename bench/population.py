@@ -28,7 +28,7 @@ from .catalogue import Options
 from .harness import Sample
 from .worker import Worker
 
-SEEDS = (1, 8, 64)
+SEEDS = (1, 16, 64)
 PPO = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_epochs": 4, "hidden": (64, 64)}
 UPDATES = 5  # 10,240 steps of each seed
 QUICK_PPO = PPO | {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": (16,)}

@@ -118,7 +118,8 @@ DROPPED = "CONFIG, --set, --market, --contract, --data, --seconds, --quotes, --t
 
 @pytest.mark.parametrize(("argv", "ending"), [
     (["train", *EVERY, "--continue", "c", "--resume", "x"],
-     f"keeps its configuration, except control.wall_clock; drop {DROPPED.replace('--data, ', '')}--continue\n"),
+     "keeps its configuration, except control.wall_clock, parallel.devices; drop "
+     f"{DROPPED.replace('--data, ', '')}--continue\n"),
     (["curriculum", *EVERY, "--phase", "p", "--resume", "x"], f"keeps its configuration; drop {DROPPED}--phase\n"),
     (["train", *EVERY, "--continue", "x"], "goes on with that run's configuration; drop CONFIG, --from, --market, "
      "--contract, --test (change single keys by --set)\n"),

@@ -72,7 +72,8 @@ def save_table(path: Path, bars: np.ndarray, rows: np.ndarray, manifest: Mapping
     whole["sha256"] = _digest(bars, rows, whole)
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
-        np.savez(file, bars=bars, rows=rows, manifest=np.array(json.dumps(whole, sort_keys=True, allow_nan=False)))
+        np.savez(file, allow_pickle=False, bars=bars, rows=rows,
+                 manifest=np.array(json.dumps(whole, sort_keys=True, allow_nan=False)))
     temporary.replace(path)
 
 

@@ -198,7 +198,7 @@ def check_config(config: RunConfig, layout: Layout) -> None:
                           "itself, or sweep keys that one program can hold (docs/agents.md)")
     if isinstance(config.parallel.devices, int) and config.parallel.devices % (layout.num_processes or 1):
         raise ConfigError(f"parallel.devices={config.parallel.devices}: this is {layout}, and each of them brings the "
-                          "same number of devices; give --devices all, or the number of all of their devices")
+                          "same number of devices; set parallel.devices=all, or the number of all of their devices")
     if config.advisor.on:
         raise ConfigError(f"advisor.kind={config.advisor.kind}: an advisor serves a run of one process, and this is "
-                          f"{layout}; train with --advisor off, or in one process (--num-processes 1)")
+                          f"{layout}; set advisor.kind=off, or train in one process (--num-processes 1)")

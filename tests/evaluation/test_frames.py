@@ -108,7 +108,7 @@ def test_reprs_of_a_run_are_short(result):
     assert text.startswith("TrainResult(500 updates, 2,048,000 steps, 1,000,000 steps/s, compiled in 3.2 s")
     assert "health: failed entropy, stopped early, 500 metric rows" in text
     run = RunResult(Path("runs/some"), training, {0: result}, 1)
-    assert repr(run).startswith("RunResult(runs/some, 1 seed, a health check failed, EvaluationResult(ES")
+    assert repr(run).startswith("RunResult(runs/some, 1 agent, a health check failed, EvaluationResult(ES")
     assert len(repr(run)) <= 300
     assert run.trades.equals(result.trades)
     assert result._repr_html_() in run._repr_html_()

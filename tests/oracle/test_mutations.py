@@ -44,7 +44,8 @@ class Mutation:
 SLIP = "side * contract.slippage"
 MUTATIONS = (
     Mutation("slippage helps at order exits", "execution", f"fill = price - {SLIP}", f"fill = price + {SLIP}"),
-    Mutation("slippage helps at entries", "execution", f"fill = price + {SLIP}", f"fill = price - {SLIP}"),
+    Mutation("slippage helps at entries", "execution", f"fill = bar.moved(price) + {SLIP}",
+             f"fill = bar.moved(price) - {SLIP}"),
     Mutation("a target slips", "execution", "_exit(leg, hit, position.target,",
              f"_exit(leg, hit, position.target - {SLIP},"),
     Mutation("no commission at entry", "execution", "cash=leg.cash - commission", "cash=leg.cash"),

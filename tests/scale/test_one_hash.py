@@ -1,4 +1,4 @@
-"""Strict sums: a run reaches one hash on any number of devices and processes, also when it goes on in another layout."""
+"""Strict sums: a run has one hash on any number of devices and processes, also when it goes on in another layout."""
 
 from __future__ import annotations
 

@@ -1,0 +1,73 @@
+"""One update divided over many devices, compiled for them: collective operations, bytes, memory of one device.
+
+The compilers are those of `accelerator` (the same folder); nothing runs on a device. The work is the same for any
+number of devices. `divided`: one agent, whose environments are divided. `population`: agents divided over the devices,
+which need no communication. `cpu` are devices of this machine's own CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from . import accelerator
+from .catalogue import Options
+from .described import DEVICES
+
+PLATFORMS = {"cpu": "cpu", "h200": "cuda", "v5e": "tpu", "v5p": "tpu"}
+COUNTS = {"cpu": (1, 2, 4, 8), "h200": (1, 8, 256), "v5e": (1, 8, 256), "v5p": (1, 8, 64)}
+QUICK = {"cpu": (1, 2)}
+KINDS = ("divided", "population")
+
+
+def environment(target: str, count: int) -> dict[str, str]:
+    """Variables of a process that compiles for a target."""
+    if PLATFORMS[target] == "cpu":
+        return os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(count)}
+    found = accelerator.environment(DEVICES["h200" if target == "h200" else "v5e"], None)
+    return found | {"TPU_WORKER_HOSTNAMES": "localhost"}
+
+
+def measure(target: str, count: int, kind: str, quick: bool) -> dict[str, Any]:
+    """Figures of one program (`mesh_child.report`). Raises CompilationError."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "figures.json"
+        command = [sys.executable, "-P", str(Path(__file__).with_name("mesh_child.py")), target, str(count), str(out),
+                   *(["quick"] if quick else []), *(["population"] if kind == "population" else [])]
+        root = str(Path(__file__).resolve().parent.parent)
+        env = environment(target, count)
+        if __package__ == "bench":
+            env["PYTHONPATH"] = os.pathsep.join([*filter(None, [env.get("PYTHONPATH")]), root])
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        if done.returncode:
+            print(done.stderr[-4000:], file=sys.stderr)
+            raise accelerator.CompilationError(f"{target}, {count} devices, {kind}: the compilation failed")
+        return json.loads(out.read_text(encoding="utf-8"))
+
+
+def shares(found: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Memory of one of D devices as a share of that of a single one: temporaries, times D. 1 is a fall as 1 / D."""
+    one = found["1"]["memory"]["temporaries"]
+    return {count: round(each["memory"]["temporaries"] * each["devices"] / one, 3) for count, each in found.items()}
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Compile for every target whose compiler is installed."""
+    found: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    for target, counts in (QUICK if options.quick else COUNTS).items():
+        platform = PLATFORMS[target]
+        if platform != "cpu" and not accelerator.installed(platform):
+            left_out[target] = "its compiler is not installed; run `jaxtrade bench accelerator --install`"
+            continue
+        found[target] = {kind: {str(count): measure(target, count, kind, options.quick) for count in counts}
+                         for kind in KINDS}
+        for kind in KINDS:
+            found[target][kind]["memory_times_devices"] = shares(found[target][kind])
+        print(f"compiled for {target}", file=sys.stderr, flush=True)
+    return {"compiled_only": "nothing ran on these devices", "targets": found, "left_out": left_out}
