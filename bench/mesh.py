@@ -28,7 +28,7 @@ KINDS = ("divided", "population")
 def environment(target: str, count: int) -> dict[str, str]:
     """Variables of a process that compiles for a target."""
     if PLATFORMS[target] == "cpu":
-        return os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(count)}
+        return os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(count), "NPROC": "1"}
     found = accelerator.environment(DEVICES["h200" if target == "h200" else "v5e"], None)
     return found | {"TPU_WORKER_HOSTNAMES": "localhost"}
 
@@ -70,4 +70,22 @@ def run(options: Options) -> dict[str, Any]:
         for kind in KINDS:
             found[target][kind]["memory_times_devices"] = shares(found[target][kind])
         print(f"compiled for {target}", file=sys.stderr, flush=True)
-    return {"compiled_only": "nothing ran on these devices", "targets": found, "left_out": left_out}
+    return {"compiled_only": "nothing ran on these devices", "most": most(found), "targets": found,
+            "left_out": left_out}
+
+
+def most(found: dict[str, Any]) -> dict[str, float]:
+    """The greatest figures of one agent on more than one device, over all targets: collective operations of a
+    minibatch; temporaries as in `shares`; launches of an update, less its collective operations, over those of one
+    device. CPU devices count for the first alone: they share one memory, and a CPU starts nothing."""
+    agent = {target: kinds["divided"] for target, kinds in found.items()}
+    rows = [(target, each, by["1"], by["memory_times_devices"][count]) for target, by in agent.items()
+            for count, each in by.items() if count not in ("1", "memory_times_devices")]
+    devices = [row for row in rows if row[0] != "cpu"]
+    result = {"collectives of a minibatch": max(each["collectives"]["minibatch"] for _, each, _, _ in rows)}
+    if devices:
+        result |= {"memory times devices": max(share for *_, share in devices),
+                   "launches without collectives": round(max(
+                       (each["launches"] - each["collectives"]["update"]) / one["launches"]
+                       for _, each, one, _ in devices), 4)}
+    return result

@@ -66,8 +66,11 @@ def steady(counts: Sequence[int], ppo: dict[str, Any], sessions: int,
            repeats: int) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, float]]]:
     """Sides `together@N` of each number of agents, and their ratios over one agent."""
     found = harness.compare({f"together@{n}": steady_side(n, ppo, sessions) for n in counts}, repeats)
-    return found, {f"{n} together/in turn, start-up and compilation excluded":
-                   harness.ratio(found, f"together@{n}", "together@1") for n in counts if n > 1}
+    ratios = {f"{n} together/in turn, start-up and compilation excluded":
+              harness.ratio(found, f"together@{n}", "together@1") for n in counts if n > 1}
+    few, many = counts[1], counts[-1]
+    return found, ratios | {f"agents per second, {many}/{few}": harness.ratio(found, f"together@{many}",
+                                                                            f"together@{few}")}
 
 
 def trainer(num_seeds: int, ppo: dict[str, Any], sessions: int, updates: int, cache: str | None) -> Callable[[], Any]:

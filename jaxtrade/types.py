@@ -321,7 +321,8 @@ class Algorithm(NamedTuple):
     act(policy, carry, ref, params, key, explore) -> (carry, action, extras): action is int32[] for one reference and
     int32[B] for a batch. The key may be None if `explore` is False. policy(state) -> the first argument of `act`.
 
-    steps_per_update: environment steps of one agent per update. carry: the policy's memory before the first
+    steps_per_update: environment steps of one agent per update. together: agents of a population that are computed side
+    by side; None: all. carry: the policy's memory before the first
     observation of an episode, all zeros; None for a policy without memory. The caller of `act` passes the carry that
     the previous call returned, and passes the zeros again at the start of each episode.
 
@@ -346,3 +347,4 @@ class Algorithm(NamedTuple):
     exploration: tuple[str, ...] = ()
     retry: Callable[[Any, int], Any] = unchanged
     retry_note: str = ""
+    together: int | None = None

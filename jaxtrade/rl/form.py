@@ -16,7 +16,7 @@ class Form(NamedTuple):
     come from one array for each action (`distributions.log_prob_and_entropy`). vectors: gradient steps change the
     parameters and moments as vectors (`rl.flat`). gradient_rows: largest number of rows whose gradient is computed at
     once, where `ppo.gradient_rows` is auto. statistics_rows: number of observations that enter the statistics at once;
-    on a CPU they stay in its cache.
+    on a CPU they stay in its cache. agents: of a population that are computed side by side; None: all.
     """
 
     pair: bool
@@ -24,10 +24,13 @@ class Form(NamedTuple):
     vectors: bool
     gradient_rows: int
     statistics_rows: int
+    agents: int | None
 
 
-CPU = Form(pair=False, columns=False, vectors=False, gradient_rows=16384, statistics_rows=512)
-DEVICE = Form(pair=True, columns=True, vectors=True, gradient_rows=65536, statistics_rows=16384)
+CPU = Form(pair=False, columns=False, vectors=False, gradient_rows=16384, statistics_rows=512,
+           agents=8)
+DEVICE = Form(pair=True, columns=True, vectors=True, gradient_rows=65536, statistics_rows=16384,
+              agents=None)
 
 
 def form_of(platform: str | None = None) -> Form:

@@ -20,6 +20,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.agents import Agent, agents_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.sinks import EACH
+from jaxtrade.training.turns import in_turns
 from jaxtrade.types import AGENTS, Algorithm, Array, LoopState, PyTree, Row
 
 
@@ -46,10 +47,14 @@ def population(algorithm: Algorithm, axes: Axes = SEEDS) -> Algorithm:
     """The algorithm of N agents: `init` and `update` work on stacked states [N, ...] and return metrics [N, ...].
 
     A population is an `Algorithm` too, so it can be stacked again: states [K, N, ...]. `act` stays that of one agent.
+    Agents that never meet may be computed in groups that take turns (`Algorithm.together`).
     """
-    return algorithm._replace(
-        init=jax.vmap(algorithm.init, (axes.key, axes.params), axis_name=axes.name),
-        update=jax.vmap(algorithm.update, (0, axes.params, axes.inputs), axis_name=axes.name))
+    init = jax.vmap(algorithm.init, (axes.key, axes.params), axis_name=axes.name)
+    if axes.name is None:
+        update = in_turns(algorithm.update, (0, axes.params, axes.inputs), algorithm.together)
+    else:
+        update = jax.vmap(algorithm.update, (0, axes.params, axes.inputs), axis_name=axes.name)
+    return algorithm._replace(init=init, update=update, together=None)
 
 
 @dataclass(frozen=True)

@@ -67,5 +67,5 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
         steps_per_update=rollout.num_envs * rollout.num_steps, carry=ppo.first_carry, health=reports.health(precision),
         warnings=reports.WARNINGS, progress=reports.PROGRESS, remedies=reports.REMEDIES,
         step_sizes=("learning_rate", "learning_rate_end"), exploration=("ent_coef", "ent_coef_end"),
-        retry=halved_rates, retry_note="half the learning rate",
+        retry=halved_rates, retry_note="half the learning rate", together=ppo.form.agents,
     )

@@ -33,5 +33,5 @@ def q_algorithm(config: RunConfig, exact: Q, ctx: Q, init: Callable[..., Any], u
         health=reports.health(config.compute.precision), warnings=reports.warnings(section),
         progress=reports.PROGRESS, remedies=reports.remedies(section),
         step_sizes=("learning_rate", "learning_rate_end"), exploration=("epsilon", "epsilon_end"),
-        retry=halved_rates, retry_note="half the learning rate",
+        retry=halved_rates, retry_note="half the learning rate", together=ctx.form.agents,
     )

@@ -1,0 +1,45 @@
+"""An update divided over devices, compiled: one collective operation for each minibatch, and a share of the memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench import accelerator, mesh
+
+
+def figures(devices: int, launches: int, collectives: int, temporaries: int, minibatch: int = 1) -> dict[str, Any]:
+    return {"devices": devices, "launches": launches, "memory": {"temporaries": temporaries},
+            "collectives": {"update": collectives, "minibatch": minibatch if devices > 1 else 0}}
+
+
+def test_the_figures_that_targets_read() -> None:
+    by = {"1": figures(1, 1000, 0, 800), "8": figures(8, 1010, 12, 104), "256": figures(256, 1020, 10, 3, 2)}
+    by_cpu = {"1": figures(1, 10, 0, 80), "2": figures(2, 99, 1, 99)}
+    assert mesh.shares(by) == {"1": 1.0, "8": 1.04, "256": 0.96}
+    found = {"h200": {"divided": {**by, "memory_times_devices": mesh.shares(by)}},
+             "cpu": {"divided": {**by_cpu, "memory_times_devices": mesh.shares(by_cpu)}}}
+    assert mesh.most(found) == {"collectives of a minibatch": 2, "memory times devices": 1.04,
+                                "launches without collectives": 1.01}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", "h200", "v5e"])
+def test_one_collective_operation_for_each_minibatch(target: str) -> None:
+    platform = mesh.PLATFORMS[target]
+    if platform != "cpu" and not accelerator.installed(platform):
+        pytest.skip(f"needs the compiler for {target}: jaxtrade bench accelerator --install --target {target}")
+    one, many = (mesh.measure(target, count, "divided", quick=True) for count in (1, 8))
+    assert many["collectives"]["minibatch"] == 1
+    assert many["collectives"]["bytes_of_minibatch"] < 40_000  # the gradient of 7,400 parameters, and few figures
+    assert many["memory"]["temporaries"] < one["memory"]["temporaries"] / 2
+    if platform != "cpu":
+        assert many["launches"] <= one["launches"] + many["collectives"]["update"]
+        assert many["row_loops"] == 0
+
+
+@pytest.mark.slow
+def test_agents_need_no_collective_operation() -> None:
+    found = mesh.measure("cpu", 2, "population", quick=True)
+    assert found["collectives"] == {"update": 0, "minibatch": 0, "bytes_of_minibatch": 0}
