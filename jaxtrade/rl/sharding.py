@@ -112,6 +112,14 @@ class Spread:
             return self.stack
         return Stack((self.stack.count // self.layout.agents,), self.stack.axes)
 
+    def describe(self) -> str:
+        """One line about the devices of a run."""
+        agents, envs, groups = self.layout
+        shares = [f"{self.stack.count} agents over {agents}" if agents > 1 else "",
+                  f"the {self.num_envs} environments of an agent over {envs}" if envs > 1 else ""]
+        how = "the same bits on any number of devices" if groups else ""
+        return f"{agents * envs} devices: {'; '.join(part for part in (*shares, how) if part)}"
+
     # --- how the arrays of a state lie -------------------------------------------------------------------------------
 
     def kinds(self, state: PyTree) -> PyTree:

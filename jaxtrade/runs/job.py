@@ -18,6 +18,7 @@ from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.verdict import LEAST, key_of
 from jaxtrade.progress.screen import Screen
+from jaxtrade.rl.sharding import Spread
 from jaxtrade.runs import board, computing, joint, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
 from jaxtrade.runs.monitoring import monitor_sink
@@ -161,6 +162,8 @@ def _about_the_run(job: Job) -> Iterator[str]:
     yield from describe_stages(job.config.stages)
     yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
     yield from describe_impact(job.config.shared)
+    if isinstance(setup.place, Spread):
+        yield setup.place.describe()
     yield from computing.lines(job.config)
     yield from memory_notes(job.config)
     yield from job.beginning.lines()

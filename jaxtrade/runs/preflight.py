@@ -36,6 +36,7 @@ from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
 from jaxtrade.runs.limits import usable_memory
 from jaxtrade.runs.search_check import check_search
+from jaxtrade.training.together import process_count
 
 Check = Callable[[], object]
 # Where a machine has an accelerator, its memory is known once JAX has started (`check_device`). Until then only needs
@@ -96,13 +97,29 @@ def memory_limit(env: Mapping[str, str] = os.environ) -> tuple[int | None, str]:
     return usable_memory(platform.system()), "this machine"
 
 
-def device_memory() -> tuple[int, str] | None:
-    """(bytes, name) of the accelerator's memory. None on a CPU, or where JAX does not tell. Starts JAX."""
+def device_memory(config: RunConfig | None = None) -> tuple[int, str] | None:
+    """(bytes, name) of the memory of the accelerators that a run divides its work over; default: of one of them.
+
+    None on a CPU, or where JAX does not tell. Starts JAX.
+    """
     import jax
 
     device = jax.local_devices()[0]
     limit = None if device.platform == "cpu" else (device.memory_stats() or {}).get("bytes_limit")
-    return None if limit is None else (int(limit), f"the {device.device_kind}")
+    if limit is None:
+        return None
+    count = 1 if config is None else device_count(config)
+    return int(limit) * count, f"the {device.device_kind}" if count == 1 else f"{count} x {device.device_kind}"
+
+
+def device_count(config: RunConfig) -> int:
+    """How many devices a run trains on, over all of its processes. Starts JAX."""
+    import jax
+
+    count = config.parallel.devices
+    if isinstance(count, int):
+        return count
+    return jax.device_count() if count == "all" or process_count() > 1 else 1
 
 
 def check_device(config: RunConfig) -> None:
@@ -110,13 +127,13 @@ def check_device(config: RunConfig) -> None:
 
     Raises ConfigError.
     """
-    if (known := device_memory()) is not None:
+    if (known := device_memory(config)) is not None:
         memory.check(config, *known, device=True)
 
 
 def memory_notes(config: RunConfig) -> Iterator[str]:
     """A line for a run that may not fit. Starts JAX."""
-    known = device_memory()
+    known = device_memory(config)
     limit, where = memory_limit() if known is None else known
     if limit is not None:
         yield from memory.note(config, limit, where, device=known is not None)

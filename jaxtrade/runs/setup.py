@@ -38,12 +38,12 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.monitoring import summary_of, with_warning
+from jaxtrade.runs.preflight import device_count
 from jaxtrade.runs.swept import Swept, own_config, own_params, read_swept
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.training.plan import Plan, plan_run
 from jaxtrade.training.population import Stack
-from jaxtrade.training.together import process_count
 from jaxtrade.types import Algorithm, LoopState, SessionSet
 
 
@@ -110,10 +110,7 @@ class Setup:
     def place(self) -> Place:
         """The devices that the run trains on. Raises ConfigError if there are too few, or they cannot share it."""
         chosen, rollout = self.config.parallel, self.config.rollout
-        count = chosen.devices
-        if not isinstance(count, int):
-            count = jax.device_count() if count == "all" or process_count() > 1 else 1
-        layout = layout_of(count, self.stack.count, rollout.shards, chosen.reduce == "strict")
+        layout = layout_of(device_count(self.config), self.stack.count, rollout.shards, chosen.reduce == "strict")
         if layout.is_plain:
             return ONE_DEVICE
         if self.config.shared.on:
