@@ -90,18 +90,6 @@ def test_the_models_of_kubeflow_trainer_keep_every_key(name: str, kind: str) -> 
     assert lost(spoiled, json.loads(model.from_dict(spoiled).to_json())) == ["/spec/numberOfNodes"]
 
 
-def test_the_schemas_of_skypilot_accept_the_task() -> None:
-    schemas = pytest.importorskip("sky.utils.schemas", reason="pip install skypilot")
-    jsonschema = pytest.importorskip("jsonschema")
-    document = parse_yaml(MADE["sky.yaml"](), "sky.yaml")
-    jsonschema.validate(document, schemas.get_task_schema())
-    jsonschema.validate(document["resources"], schemas.get_resources_schema())
-    for mounted in document["file_mounts"].values():
-        jsonschema.validate(mounted, schemas.get_storage_schema())
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document | {"nodes": 2}, schemas.get_task_schema())
-
-
 def test_every_process_of_a_manifest_can_be_told_which_it_is() -> None:
     """The variables of a JobSet's pods are what `runs.processes` reads."""
     from jaxtrade.runs.processes import Given, Layout, layout_of
