@@ -127,7 +127,7 @@ MUTATIONS = (
              "(reason == EndReason.SESSION_END) | (reason == EndReason.STEP_LIMIT)"),
     Mutation("step limit one step late", "episode", "state.time >= params.max_steps", "state.time > params.max_steps"),
     Mutation("no bust in the flat bar", "episode", "jnp.where(bust, EndReason.BUST, reason)",
-             "jnp.where(bust & ~at_flat_bar, EndReason.BUST, reason)"),
+             "jnp.where(bust & ~calendar.session, EndReason.BUST, reason)"),
     Mutation("a breach is below the floor", "rules", "account.equity <= drawdown_floor(account, rules)",
              "account.equity < drawdown_floor(account, rules) - 4000"),
     Mutation("one session more", "episode", "sessions_left=params.episode_sessions - 1",
