@@ -174,7 +174,7 @@ def _ppo_train(context: Context) -> dict[str, Any]:
 
 def _seeds_sizes(quick: bool, platform: str) -> dict[str, Any]:
     return {"counts": (1, 4), "ppo": QUICK_PPO, "sessions": 4} if quick else {
-        "counts": (1, 8, 64) if platform == "cpu" else (1, 8, 64, 256), "ppo": SEEDS_PPO, "sessions": 78}
+        "counts": (1, 8, 64) if platform == "cpu" else (1, 16, 64, 256), "ppo": SEEDS_PPO, "sessions": 78}
 
 
 def _population(context: Context) -> dict[str, Any]:
