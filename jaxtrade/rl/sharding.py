@@ -26,6 +26,7 @@ from jaxtrade.rl.parts import Kind, all_of, kinds_of
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.storage.hosted import hosted, placed
 from jaxtrade.training.population import Axes, Stack
+from jaxtrade.training.turns import mapped
 from jaxtrade.types import Algorithm, PyTree
 
 AGENTS, ENVS = "agent_devices", "env_devices"  # axes of the mesh
@@ -81,14 +82,6 @@ def mesh_of(layout: Layout, devices: Any = None) -> Mesh:
                           "many, or start more processes (docs/distributed.md)")
     chosen = np.array(found[:needed]).reshape(layout.agents, layout.envs)
     return Mesh(chosen, (AGENTS, ENVS), axis_types=(AxisType.Auto, AxisType.Auto))
-
-
-def _broadcast(axes: Any, tree: PyTree) -> list[int | None]:
-    """The axis of every leaf. axes: one for all of them, or a tree that stands above them."""
-    found: list[int | None] = []
-    jax.tree.map(lambda axis, below: found.extend([axis] * len(jax.tree.leaves(below))), axes, tree,
-                 is_leaf=lambda x: x is None)
-    return found
 
 
 @dataclass(frozen=True)
@@ -163,9 +156,9 @@ class Spread:
 
     def params_specs(self, params: PyTree) -> PyTree:
         """The `PartitionSpec` of the environment's parameters: those that differ between agents lie with them."""
-        axes = _broadcast(None if self.stack.axes is None else self.stack.axes[0].params, params)
+        own = mapped(None if self.stack.axes is None else self.stack.axes[0].params, params)
         return jax.tree.unflatten(jax.tree.structure(params), [
-            PartitionSpec() if axis is None else PartitionSpec(AGENTS) for axis in axes])
+            PartitionSpec(AGENTS) if each else PartitionSpec() for each in own])
 
     def _named(self, specs: PyTree) -> PyTree:
         return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), specs,
@@ -186,7 +179,7 @@ class Spread:
 
         def mapped(*args: Any) -> Any:
             treedef = jax.tree.structure(args)
-            flags = [axis == 0 for axes, arg in zip(in_axes, args, strict=True) for axis in _broadcast(axes, arg)]
+            flags = [flag for axes, arg in zip(in_axes, args, strict=True) for flag in mapped(axes, arg)]
             one = jax.tree.unflatten(treedef, [x[0] if flag else x for x, flag in zip(
                 jax.tree.leaves(args), flags, strict=True)])
             result = jax.tree.structure(jax.eval_shape(function, *one))

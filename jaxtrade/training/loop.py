@@ -95,10 +95,8 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             `divergence.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
             checkpoint (without `checkpoint_dir`: to the state that would have been saved), or to its start before the
             first one. Later rows are dropped, also by sinks that are `Rewinding`. Of several agents only the one that
-            diverged goes back, and the limit is for each (see `replacement`); with 0 the run ends at once.
-            A run that a signal stopped between two scheduled checkpoints, and that was resumed, cannot go back further
-            than to where it was stopped. None: the run neither rolls back nor ends; the learner skips steps that are
-            not finite.
+            diverged goes back, and the limit is for each (see `replacement`). A resumed run goes back to where it was
+            stopped at most. None: it neither rolls back nor ends; the learner skips steps that are not finite.
         exchange: exchange of data with the host in each update. A stateful exchange must be among `hooks` too.
         programs: where `init` and the chunk are compiled, side by side, and perhaps kept. Default: compiled here.
         ahead: called once with the shapes of the state while the chunk is compiled, to begin further programs.
@@ -107,8 +105,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         ValueError: both or neither of `key` and `state` are given.
         DivergedError: a loss or gradient is not finite and no rollback is left; of several agents, for none of them.
             That state is not saved.
-        PreemptedError, InterruptedRunError: SIGTERM, SIGINT. The run stops at the chunk border and is saved (main
-            thread only).
+        PreemptedError, InterruptedRunError: SIGTERM, SIGINT (main thread). It stops at the chunk border and is saved.
         StorageError: a checkpoint could not be written.
         ConfigError: the length of the run is not a whole number of chunks, a hook sets an unknown hyper-parameter, or
             `state` or `key` is for another number of agents.

@@ -33,7 +33,7 @@ def in_turns(function: Callable[..., Any], axes: tuple[Any, ...], most: int | No
 
     def called(*args: Any) -> Any:
         leaves, treedef = jax.tree.flatten(args)
-        flags = [flag for axis, arg in zip(axes, args, strict=True) for flag in _mapped(axis, arg)]
+        flags = [flag for axis, arg in zip(axes, args, strict=True) for flag in mapped(axis, arg)]
         count = leaves[0].shape[0]
         size = group_size(count, most)
         if size == count or _bytes(args[0]) > LARGEST * count:
@@ -51,7 +51,7 @@ def in_turns(function: Callable[..., Any], axes: tuple[Any, ...], most: int | No
     return called
 
 
-def _mapped(axis: Any, arg: PyTree) -> list[bool]:
+def mapped(axis: Any, arg: PyTree) -> list[bool]:
     """For every leaf of an argument whether it has an axis of agents. axis: one for all of them, or a tree above them.
     """
     found: list[bool] = []
