@@ -147,3 +147,20 @@ def test_the_doctor_judges_devices_and_their_sum() -> None:
     said = "Terminating process\nerror: process 1 of 2: the processes did not meet"
     [finding] = distributed._together(ChildResult("error", 1.0, {}, "exit code 69", said))
     assert (finding.verdict, finding.measured) == (Status.FAIL, "process 1 of 2: the processes did not meet")
+
+
+TALKATIVE = """
+import os
+from jaxtrade.cli.distributed import _results_alone
+print("before")
+_results_alone()
+os.write(1, b"[Gloo] a library\\n")
+print("result")
+"""
+
+
+def test_what_a_library_prints_is_not_among_the_results() -> None:
+    child = subprocess.run([sys.executable, "-c", TALKATIVE], capture_output=True, text=True, timeout=60)
+    assert child.returncode == 0, child.stderr
+    assert child.stdout == "before\nresult\n"
+    assert child.stderr == "[Gloo] a library\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -73,4 +74,16 @@ def join(args: argparse.Namespace, processes: Layout, screen: Screen) -> None:
     from jaxtrade.runs import joining
 
     screen.phase("joining", str(processes))
+    _results_alone()
     joining.join(processes, args.heartbeat_seconds, args.join_seconds)
+
+
+def _results_alone() -> None:
+    """Keep standard output for results: what a library writes to its file (gloo prints which processes it has met)
+    goes to standard error from now on."""
+    if sys.stdout is not sys.__stdout__:  # inside another program, which looks after its output
+        return
+    sys.stdout.flush()
+    sys.stdout = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1, encoding=sys.stdout.encoding,
+                           errors=sys.stdout.errors)
+    os.dup2(sys.stderr.fileno(), 1)

@@ -177,7 +177,7 @@ class Spread:
     def _each(self, function: Callable[..., Any], in_axes: tuple[Any, ...]) -> Callable[..., Any]:
         """`function` of one agent as one of the agents of a device. in_axes: as of `jax.vmap`, 0 or None."""
 
-        def mapped(*args: Any) -> Any:
+        def each(*args: Any) -> Any:
             treedef = jax.tree.structure(args)
             flags = [flag for axes, arg in zip(in_axes, args, strict=True) for flag in mapped(axes, arg)]
             one = jax.tree.unflatten(treedef, [x[0] if flag else x for x, flag in zip(
@@ -190,7 +190,7 @@ class Spread:
             leaves, _ = one_by_one(run, self.local.count, flags, *jax.tree.leaves(args))
             return jax.tree.unflatten(result, leaves)
 
-        return mapped
+        return each
 
     def _begun(self, whole: Algorithm, keys: PyTree, params: PyTree) -> PyTree:
         """The first state: each device makes its own environments. whole: the learner of all environments."""

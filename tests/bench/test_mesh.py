@@ -33,11 +33,11 @@ def test_one_collective_operation_for_each_minibatch(target: str) -> None:
     one, many = (mesh.measure(target, count, "divided", quick=True) for count in (1, 8))
     assert many["collectives"]["minibatch"] == 1
     assert many["collectives"]["bytes_of_minibatch"] < 40_000  # the gradient of 7,400 parameters, and few figures
-    if platform != "tpu":  # there the small shape's memory is padding
+    assert platform == "cpu" or many["row_loops"] == 0
+    if platform != "tpu":  # a TPU pads the small shape; the bench compiles the whole one
         assert many["memory"]["temporaries"] < one["memory"]["temporaries"] / 2
-    if platform != "cpu":
+    if platform == "cuda":
         assert many["launches"] <= one["launches"] + many["collectives"]["update"]
-        assert many["row_loops"] == 0
 
 
 @pytest.mark.slow
