@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ PLATFORMS = {"cpu": "cpu", "h200": "cuda", "v5e": "tpu", "v5p": "tpu"}
 COUNTS = {"cpu": (1, 2, 4, 8), "h200": (1, 8, 256), "v5e": (1, 8, 256), "v5p": (1, 8, 64)}
 QUICK = {"cpu": (1, 2)}
 KINDS = ("divided", "population")
+SMALL = ", small shape"
 
 
 def environment(target: str, count: int) -> dict[str, str]:
@@ -56,6 +58,15 @@ def shares(found: dict[str, dict[str, Any]]) -> dict[str, float]:
     return {count: round(each["memory"]["temporaries"] * each["devices"] / one, 3) for count, each in found.items()}
 
 
+def kinds_of(target: str, counts: Sequence[int], quick: bool) -> dict[str, dict[str, Any]]:
+    """Figures of both kinds of programs on so many devices."""
+    found: dict[str, dict[str, Any]] = {}
+    for kind in KINDS:
+        found[kind] = {str(count): measure(target, count, kind, quick) for count in counts}
+        found[kind]["memory_times_devices"] = shares(found[kind])
+    return found
+
+
 def run(options: Options) -> dict[str, Any]:
     """Compile for every target whose compiler is installed."""
     found: dict[str, Any] = {}
@@ -65,10 +76,9 @@ def run(options: Options) -> dict[str, Any]:
         if platform != "cpu" and not accelerator.installed(platform):
             left_out[target] = "its compiler is not installed; run `jaxtrade bench accelerator --install`"
             continue
-        found[target] = {kind: {str(count): measure(target, count, kind, options.quick) for count in counts}
-                         for kind in KINDS}
-        for kind in KINDS:
-            found[target][kind]["memory_times_devices"] = shares(found[target][kind])
+        found[target] = kinds_of(target, counts, options.quick)
+        if "unreadable" in found[target]["divided"]["1"]:  # then its counts come from a program that can be read
+            found[target + SMALL] = kinds_of(target, counts, quick=True)
         print(f"compiled for {target}", file=sys.stderr, flush=True)
     return {"compiled_only": "nothing ran on these devices", "most": most(found), "targets": found,
             "left_out": left_out}
@@ -77,15 +87,17 @@ def run(options: Options) -> dict[str, Any]:
 def most(found: dict[str, Any]) -> dict[str, float]:
     """The greatest figures of one agent on more than one device, over all targets: collective operations of a
     minibatch; temporaries as in `shares`; launches of an update, less its collective operations, over those of one
-    device. CPU devices count for the first alone: they share one memory, and a CPU starts nothing."""
+    device. The first alone counts on CPU devices, which share one memory and start nothing, and in small shapes, which
+    devices pad."""
     agent = {target: kinds["divided"] for target, kinds in found.items()}
     rows = [(target, each, by["1"], by["memory_times_devices"][count]) for target, by in agent.items()
             for count, each in by.items() if count not in ("1", "memory_times_devices")]
-    devices = [row for row in rows if row[0] != "cpu"]
-    result = {"collectives of a minibatch": max(each["collectives"]["minibatch"] for _, each, _, _ in rows)}
-    if devices:
-        result |= {"memory times devices": max(share for *_, share in devices),
+    whole = [row for row in rows if row[0] != "cpu" and not row[0].endswith(SMALL)]
+    result = {"collectives of a minibatch": max(
+        each["collectives"]["minibatch"] for _, each, _, _ in rows if "collectives" in each)}
+    if whole:
+        result |= {"memory times devices": max(share for *_, share in whole),
                    "launches without collectives": round(max(
                        (each["launches"] - each["collectives"]["update"]) / one["launches"]
-                       for _, each, one, _ in devices), 4)}
+                       for _, each, one, _ in whole if "launches" in each), 4)}
     return result

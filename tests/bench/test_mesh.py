@@ -22,6 +22,13 @@ def test_the_figures_that_targets_read() -> None:
              "cpu": {"divided": {**by_cpu, "memory_times_devices": mesh.shares(by_cpu)}}}
     assert mesh.most(found) == {"collectives of a minibatch": 2, "memory times devices": 1.04,
                                 "launches without collectives": 1.01}
+    small = {count: each | {"launches": 5000 * each["devices"]} for count, each in by.items()}
+    whole = {count: {name: each[name] for name in ("devices", "memory")} | {"unreadable": "INTERNAL"}
+             for count, each in by.items()}
+    found |= {name: {"divided": {**of, "memory_times_devices": mesh.shares(of)}}
+              for name, of in (("v5p", whole), ("v5p" + mesh.SMALL, small))}
+    assert mesh.most(found) == {"collectives of a minibatch": 2, "memory times devices": 1.04,
+                                "launches without collectives": 1.01}
 
 
 @pytest.mark.slow
