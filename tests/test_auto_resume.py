@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jaxtrade.cli import main
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import RunConfig, dump_config, load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.resuming import Start, differing, how_to_start, require_own
@@ -45,6 +46,37 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     assert how_to_start(run) is Start.DONE
     (run / "summary.json").write_text('{"stop_reason": "control.wall_clock: stopped after update 3"}', encoding="utf-8")
     assert how_to_start(run) is Start.CONTINUE
+
+
+@pytest.mark.parametrize("found", [{"groups": [{"folder": "group_0"}, {"folder": "group_1"}]}, {"optuna": 8}])
+def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path: Path, found: dict[str, Any]) -> None:
+    sweep = tmp_path / "sweep"
+    own = load_config("quickstart", OWN)
+
+    def fill(new: Path) -> None:
+        (new / "config.yaml").write_text(dump_config(own), encoding="utf-8")
+        (new / "sweep.json").write_text(json.dumps(found), encoding="utf-8")
+
+    rundir.create_folder(sweep, fill)
+    for folder in ("group_0", "group_1") if "groups" in found else ("best",):
+        assert how_to_start(sweep) is Start.CONTINUE
+        created(sweep / folder)
+        assert how_to_start(sweep) is Start.CONTINUE
+        (sweep / folder / "summary.json").write_text("{}", encoding="utf-8")
+    assert how_to_start(sweep) is Start.DONE
+    require_own(own, sweep)
+    with pytest.raises(ConfigError, match="seed"):
+        require_own(load_config("quickstart", [*OWN, "seed=3"]), sweep)
+
+
+def test_a_folder_has_all_or_nothing(tmp_path: Path) -> None:
+    def fails(new: Path) -> None:
+        (new / "config.yaml").write_text("", encoding="utf-8")
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        rundir.create_folder(tmp_path / "sweep", fails)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_key_that_differs_is_named() -> None:

@@ -45,8 +45,10 @@ def evolution(record: list[Any], source: list[int], **more: Any) -> Evolution:
 def test_events_fall_between_chunks_and_not_after_the_last() -> None:
     rows: list[Any] = []
     hook = evolution(rows, [1, 1])
-    changes = {update: hook("state", update).state for update in (3, 6, 9, 12, 15, 18)}
-    assert changes == {3: None, 6: "state+", 9: None, 12: "state+", 15: None, 18: None}
+    changes = {update: hook("state", update) for update in (3, 6, 9, 12, 15, 18)}
+    assert {update: (change.state, change.save) for update, change in changes.items() if change.state} == {
+        6: ("state+", True), 12: ("state+", True)}
+    assert not any(change.save for change in changes.values() if change.state is None)
     assert [row["update"] for row in rows] == [6, 12]
     assert hook.memory() == {"events": 2, "copies": 2}
 

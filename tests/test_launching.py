@@ -38,6 +38,21 @@ MADE = {
 }
 
 
+@pytest.mark.parametrize("make", [kubernetes.jobset, kubernetes.trainjob, sky.task])
+def test_a_process_alone_uses_all_gpus_of_its_node(make: Any) -> None:
+    """Several processes do so by themselves."""
+    claim = {"claim": "s3://runs" if make is sky.task else "runs", "image": "jaxtrade"}
+
+    def text(*more: str, **node: int) -> str:
+        words = ["train", "quickstart", "--run-dir", "/runs/es", *more]
+        return "".join(make(Job(command_of(words), **claim, **node)).split()).replace("-", "").replace('"', "")
+
+    assert "devicesall" in text(nodes=1, gpus=8)
+    assert "devicesall" not in text(nodes=2, gpus=8) + text(nodes=1, gpus=1)
+    assert "devicesall" not in text("--devices", "4", nodes=1, gpus=8)
+    assert "devicesall" not in text("--set", "parallel.devices=4", nodes=1, gpus=8)
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_manifests_are_those_of_the_files(name: str) -> None:
     assert MADE[name]() == (FOLDER / name).read_text(encoding="utf-8"), "python -m tests.test_launching"

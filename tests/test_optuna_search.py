@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, DivergedError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import optuna_search as searching
 from jaxtrade.runs import search_check
@@ -112,6 +113,27 @@ def test_a_search_goes_on_after_its_last_batch(scored, tmp_path, monkeypatch):
     assert states == ["COMPLETE"] * 4 + ["FAIL"] * 4 + ["COMPLETE"] * 4
     assert again == searched(tmp_path / "cut", searching.go_on)
     assert len(scored) == 2  # nothing was left to train
+
+
+def test_a_setting_that_diverges_fails_and_a_batch_of_them_ends_the_search(tmp_path, monkeypatch):
+    given = iter([(1.0, float("nan"), 2.0, 0.5), (float("nan"),) * 4])
+    monkeypatch.setattr(searching, "_trained", lambda *_: next(given))
+    with pytest.raises(DivergedError, match=r"no setting of batch 2 trained to its end.*narrow the ranges"):
+        searched(tmp_path / "search")
+    states = [trial.state.name for trial in searching._study(tmp_path / "search").trials]
+    assert states == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"] + ["FAIL"] * 4
+
+
+def test_an_agent_that_was_put_back_has_no_score(tmp_path, monkeypatch):
+    """It trained with other changes than the setting alone."""
+    state = SimpleNamespace(rollbacks=np.array([0, 1, 0, 3]))
+    monkeypatch.setattr(searching, "train", lambda *_, **__: SimpleNamespace(state=state))
+    monkeypatch.setattr(searching, "policies_of", lambda *_: [])
+    monkeypatch.setattr(searching, "ranked", lambda *_: (1.0, 2.0, 3.0, 4.0))
+    monkeypatch.setattr(searching, "Fresh", lambda: SimpleNamespace(arguments=lambda *_: {}))
+    setup: Any = SimpleNamespace(config=config(), algorithm=None, trained_params=None, stack=None)
+    scores = searching._trained(setup, tmp_path, None, Screen())  # pyright: ignore[reportArgumentType]
+    np.testing.assert_array_equal(scores, [1.0, np.nan, 3.0, np.nan])
 
 
 @pytest.mark.slow

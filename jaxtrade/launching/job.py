@@ -45,6 +45,13 @@ class Job:
         return self.command[self.command.index("--run-dir") + 1]
 
     @property
+    def of_node(self) -> tuple[str, ...]:
+        """The command for an engine that starts one process on each node. A process alone uses one GPU unless it is
+        told to use all."""
+        told = any(word == "--devices" or "parallel.devices" in word for word in self.command)
+        return self.command if told or self.nodes > 1 or self.gpus < 2 else (*self.command, "--devices", "all")
+
+    @property
     def shell(self) -> str:
         """The command as a POSIX shell reads it."""
         return shlex.join(("jaxtrade", *self.command))

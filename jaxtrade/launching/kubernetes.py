@@ -28,7 +28,7 @@ def jobset(job: Job) -> str:
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_S,
         "containers": [{
-            "name": "jaxtrade", "image": job.image, "command": ["jaxtrade", *job.command],
+            "name": "jaxtrade", "image": job.image, "command": ["jaxtrade", *job.of_node],
             "env": [
                 {"name": "JAX_COORDINATOR_ADDRESS", "value": f"{job.name}-{WORKER}-0-0.{job.name}:{PORT}"},
                 {"name": "JAX_NUM_PROCESSES", "value": str(job.nodes)},
@@ -75,7 +75,7 @@ def trainjob(job: Job) -> str:
         "metadata": {"name": job.name},
         "spec": {
             "runtimeRef": {"name": RUNTIME},
-            "trainer": {"image": job.image, "command": ["jaxtrade", *job.command], "numNodes": job.nodes,
+            "trainer": {"image": job.image, "command": ["jaxtrade", *job.of_node], "numNodes": job.nodes,
                         **({} if resources is None else {"resourcesPerNode": resources})},
             "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": patch}],
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from jaxtrade.config.yaml12 import dump_yaml
@@ -35,5 +36,5 @@ def task(job: Job) -> str:
         "resources": resources,
         "file_mounts": {job.mount: {"source": job.claim, "mode": "MOUNT_CACHED"}},
         **({"setup": " && ".join(job.setup)} if job.setup else {}),
-        "run": job.shell,
+        "run": shlex.join(("jaxtrade", *job.of_node)),
     })

@@ -74,12 +74,15 @@ def layout_of(devices: int, agents: int, groups: int, strict: bool) -> Layout:
 def mesh_of(layout: Layout, devices: Any = None) -> Mesh:
     """The mesh of a layout. devices: default: the first ones of all processes.
 
-    Raises ConfigError if there are too few.
+    Raises ConfigError if there are too few, or, for several processes, too many: each of them must train.
     """
     found, needed = jax.devices() if devices is None else devices, layout.agents * layout.envs
     if len(found) < needed:
         raise ConfigError(f"parallel.devices={needed}: JAX sees {len(found)} ({found[0].platform}); use at most so "
                           "many, or start more processes (docs/distributed.md)")
+    if devices is None and jax.process_count() > 1 and needed < len(found):
+        raise ConfigError(f"parallel.devices={needed}: the {jax.process_count()} processes of this run have "
+                          f"{len(found)} devices, and each of them must be used; set parallel.devices=all")
     chosen = np.array(found[:needed]).reshape(layout.agents, layout.envs)
     return Mesh(chosen, (AGENTS, ENVS), axis_types=(AxisType.Auto, AxisType.Auto))
 

@@ -50,23 +50,29 @@ class Evolving:
             self._lineage.record(row)
 
     def scores(self, state: PyTree) -> np.ndarray:
-        """Mean reward per validation session of each agent's greedy policy, float64[N]."""
-        setup = self._job.setup
-        policies = jax.device_get(policies_of(setup, state))
-        return np.array(from_main(lambda: scores_by_agent(setup, self._shown, policies, self._job.programs).tolist()))
+        """Mean reward per validation session of each agent's greedy policy, float64[N], in every process."""
+        return np.array(from_main(lambda: self._scored(state)))
+
+    def _scored(self, state: PyTree) -> list[float]:
+        """`scores`, computed by this process."""
+        policies = jax.device_get(policies_of(self._job.setup, state))
+        return scores_by_agent(self._job.setup, self._shown, policies, self._job.programs).tolist()
 
     def _event(self, state: PyTree, scores: np.ndarray, update: int) -> tuple[PyTree, dict[str, Any]]:
         args = (evolve.parts_of(state), jnp.asarray(scores), evolve.event_key(self._job.config.seed, update))
         programs = self._job.programs
         pending = programs.begun(self._program, args) or programs.begin("evolution", self._program, args)
         parts, lineage = pending.wait()(*args)
-        return evolve.with_parts(state, parts), evolve.row_of(update, scores, jax.device_get(lineage))
+        row = evolve.row_of(update, scores, jax.device_get(lineage))
+        copies = np.asarray(row["source"]) != np.arange(len(scores))  # none of them has diverged, or is frozen, yet
+        counts = np.where(copies.reshape(state.rollbacks.shape), 0, jax.device_get(state.rollbacks))
+        return evolve.with_parts(state, parts).replace(rollbacks=jnp.asarray(counts, jnp.int32)), row
 
     def close(self, state: PyTree, update: int) -> dict[str, Any]:
         """Score the agents of a run's last state, save the policy of the best, and name it: the entry `evolution` of
-        `summary.json`. update: of that state."""
+        `summary.json`. Process 0 alone does this. update: of that state."""
         job, setup = self._job, self._job.setup
-        scores = self.scores(state).astype(np.float32)
+        scores = np.asarray(self._scored(state), np.float32)
         winner = evolve.winner_of(scores.tolist())
         self._record({"update": update, "event": evolve.FINAL, "scores": scores.tolist(), "winner": winner})
         settings = {name: np.asarray(getattr(state.hparams, name)).reshape(-1) for name in self._rules.ranges}

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from jaxtrade.config import RunConfig, dump_config
 from jaxtrade.config.agents import Agent, config_of, shown
 from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
+from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
@@ -26,7 +28,7 @@ from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.scoring import ranked
 from jaxtrade.runs.search_check import batch_of, check_search
 from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
-from jaxtrade.runs.sweep_folder import FORMAT, SWEEP
+from jaxtrade.runs.sweep_folder import BEST, FORMAT, SWEEP
 from jaxtrade.storage.compiling import Pending, Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.source import described
@@ -34,7 +36,7 @@ from jaxtrade.text import aligned, several
 from jaxtrade.training.loop import train
 from jaxtrade.types import PyTree
 
-JOURNAL, BEST, STUDY = "optuna.journal", "best", "sweep"
+JOURNAL, STUDY = "optuna.journal", "sweep"
 SHOWN = 10  # proposals in the final ranking
 
 Finish = Callable[[RunConfig, Path], RunResult]  # trains the best setting as an ordinary run
@@ -63,10 +65,12 @@ def search(config: RunConfig, path: Path, store: Store | None, screen: Screen, f
     Raises as `check_search` and `runs.train.run`.
     """
     check_search(config)
-    rundir.check_new(path)
-    path.mkdir(parents=True, exist_ok=True)
-    (path / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-    rundir.write_json(path / SWEEP, {"format": FORMAT, "optuna": config.sweep.optuna})
+
+    def fill(new: Path) -> None:
+        (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        rundir.write_json(new / SWEEP, {"format": FORMAT, "optuna": config.sweep.optuna})
+
+    rundir.create_folder(path, fill)
     return go_on(config, path, store, screen, finish)
 
 
@@ -124,6 +128,9 @@ def _proposals(config: RunConfig, path: Path, study: Any, store: Store | None, s
             for trial, score in zip(trials, scores, strict=True):
                 study.tell(trial, score if math.isfinite(score) else None,
                            state=None if math.isfinite(score) else _failed())
+            if not any(map(math.isfinite, scores)):
+                raise DivergedError(f"{path}: no setting of batch {done // size + 1} trained to its end with a finite "
+                                    "score; narrow the ranges of sweep.keys")
             screen.message(f"best score so far: {study.best_value:.6g}")
 
 
@@ -142,12 +149,15 @@ def _asked(study: Any, distributions: Mapping[str, Any], size: int, seed: int) -
 
 
 def _trained(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tuple[float, ...]:
-    """Train a batch and score it. Nothing is saved of it but its scores."""
+    """Train a batch and score it. Nothing is saved of it but its scores: NaN for a setting that diverged, because an
+    agent that was put back did not train with the setting alone."""
     config = setup.config
     result = train(setup.algorithm, setup.trained_params, num_seeds=setup.stack, config=config.train, sinks=[screen],
                    max_rollbacks=config.control.max_rollbacks, programs=programs, **Fresh().arguments(setup, None))
     policies: list[PyTree] = [finished(policy) for policy in jax.device_get(policies_of(setup, result.state))]
-    return ranked(setup, policies, path, screen.message, programs)
+    scores = ranked(setup, policies, path, screen.message, programs)
+    return tuple(math.nan if gone else score for score, gone in zip(
+        scores, np.ravel(result.state.rollbacks) > 0, strict=True))
 
 
 def _distributions(sweep: SweepConfig) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.load import changed_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
+from jaxtrade.runs.sweep_folder import is_sweep, read_sweep, runs_of
 
 # Another number of devices changes bits only with parallel.reduce=psum, where the last digits depend on it.
 FREE = ("control.wall_clock", "parallel.devices")
@@ -33,8 +34,11 @@ class Start(enum.StrEnum):
 def how_to_start(path: Path) -> Start:
     """Whether the folder holds no run, one to go on with, or a finished one.
 
-    A run that its limit of time has ended (`control.wall_clock`) has a summary too, and goes on.
+    A run that its limit of time has ended (`control.wall_clock`) has a summary too, and goes on. A sweep has finished
+    when all its runs have.
     """
+    if is_sweep(path):
+        return Start.DONE if all(how_to_start(run) is Start.DONE for run in runs_of(path)) else Start.CONTINUE
     if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
         return Start.NEW
     if not (path / rundir.SUMMARY).is_file():
@@ -48,7 +52,7 @@ def require_own(asked: RunConfig, path: Path) -> None:
 
     Raises ConfigError, which names every key that differs with both values.
     """
-    own, _ = rundir.read_run(path)
+    own = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
     if differ := [f"{key}: {_shown(mine)}, the run has {_shown(its)}" for key, mine, its in differing(asked, own)]:
         raise ConfigError("\n".join([f"{path} (--auto-resume): holds a run of another configuration; give the same one "
                                      "again, or choose another --run-dir", *(f"  {line}" for line in differ)]))

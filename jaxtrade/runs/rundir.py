@@ -12,7 +12,7 @@ import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -78,20 +78,31 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
 
 def _create(path: Path, config: RunConfig, manifest: dict[str, Any]) -> bool:
     """`create_run` in the process that writes. Returns True."""
+    def fill(new: Path) -> None:
+        (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        write_manifest(new, manifest | {files.FILES: files.record(config, path)})
+
+    create_folder(path, fill)
+    return True
+
+
+def create_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Create a folder with all that `fill` writes into the folder it is given, or not at all.
+
+    Raises ConfigError as `check_new` does.
+    """
     check_new(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     shutil.rmtree(new, ignore_errors=True)  # left by a process that was killed
     new.mkdir()
     try:
-        (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-        write_manifest(new, manifest | {files.FILES: files.record(config, path)})
+        fill(new)
         if path.exists():  # the check above has shown that it is empty; Windows does not rename over it
             path.rmdir()
         new.rename(path)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-    return True
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

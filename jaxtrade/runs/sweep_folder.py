@@ -1,7 +1,8 @@
-"""The folder of a sweep that needs several programs. Imports no heavy library."""
+"""The folder of a sweep that needs several programs, or of a search. Imports no heavy library."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from jaxtrade.config import RunConfig, make_config, read_values
@@ -9,6 +10,7 @@ from jaxtrade.errors import ConfigError
 
 SWEEP = "sweep.json"  # marks the folder of such a sweep
 FORMAT = 1
+BEST = "best"  # the folder of a search's best setting, trained as an ordinary run
 
 
 def folder_of(path: Path, number: int) -> Path:
@@ -17,8 +19,14 @@ def folder_of(path: Path, number: int) -> Path:
 
 
 def is_sweep(path: Path) -> bool:
-    """Whether a folder is that of a sweep of several programs."""
+    """Whether a folder is that of a sweep of several programs, or of a search."""
     return (path / SWEEP).is_file()
+
+
+def runs_of(path: Path) -> list[Path]:
+    """The folders of the runs that a sweep or a search trains at the end, whether they exist yet or not."""
+    found = json.loads((path / SWEEP).read_text(encoding="utf-8"))
+    return [path / group["folder"] for group in found["groups"]] if "groups" in found else [path / BEST]
 
 
 def read_sweep(path: Path) -> RunConfig:

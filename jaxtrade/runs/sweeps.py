@@ -23,14 +23,16 @@ def train_groups(config: RunConfig, groups: Sequence[Group], path: Path, begin: 
 
     Raises as `runs.train.run`. After an error `--resume` goes on with the program at which it stopped.
     """
-    rundir.check_new(path)
-    path.mkdir(parents=True, exist_ok=True)
-    (path / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     of = {index: number for number, group in enumerate(groups) for index in group.agents}
-    write_agents(path, config, [of[index] for index in range(len(of))])
-    rundir.write_json(path / SWEEP, {"format": FORMAT, "groups": [
-        {"folder": folder_of(path, number).name, "agents": list(group.agents), "static": group.static}
-        for number, group in enumerate(groups)]})
+
+    def fill(new: Path) -> None:
+        (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        write_agents(new, config, [of[index] for index in range(len(of))])
+        rundir.write_json(new / SWEEP, {"format": FORMAT, "groups": [
+            {"folder": folder_of(path, number).name, "agents": list(group.agents), "static": group.static}
+            for number, group in enumerate(groups)]})
+
+    rundir.create_folder(path, fill)
     return _each(groups, path, begin, None, tell)
 
 

@@ -40,6 +40,7 @@ from jaxtrade.runs.policies import policy_path
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.processes import check_config, joined
 from jaxtrade.runs.result import RunResult
+from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.scoring import ranked
 from jaxtrade.runs.setup import policies_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
@@ -95,8 +96,8 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
 
 
 def _search(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, screen: Screen | None,
-            begun: bool = False) -> RunResult:
-    """Search for settings by Optuna, as `run`. begun: whether the search in the folder is to go on."""
+            again: Sequence[str] | None = None) -> RunResult:
+    """Search for settings by Optuna, as `run`. again: the `set` of `resume` for a search that goes on."""
     if source is not None:
         raise ConfigError("sweep.optuna (--optuna): a search trains afresh; leave the source run out (--from, "
                           "--continue)")
@@ -104,8 +105,9 @@ def _search(config: RunConfig, path: Path | None, source: Source | None, store: 
     settle([config])
     where = path or rundir.new_run_path(set_name(symbols_of(config)), "optuna")
     with _shown(screen) as shown, explained(config), interrupt.hint(partial(_again, where)):
-        return (go_on if begun else search)(config, where, store, shown, lambda own, to: (
-            resume(to, store, None, shown) if (to / "manifest.json").is_file() else _one(own, to, None, store, shown)))
+        return (search if again is None else go_on)(config, where, store, shown, lambda own, to: (
+            resume(to, store, None, shown, again or ()) if (to / "manifest.json").is_file() else
+            _one(own, to, None, store, shown)))
 
 
 def _one(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, shown: Screen) -> RunResult:
@@ -155,7 +157,8 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
            screen: Screen | None = None, set: Sequence[str] = ()) -> RunResult:
     """Continue a run from its newest good checkpoint, then evaluate it.
 
-    The result has the same bits as if the run had never stopped.
+    The result has the same bits as if the run had never stopped, on the same devices. On others it needs
+    `parallel.reduce=strict` for that.
 
     Args:
         store, screen: as in `run`. data: a file of the run's bars, instead of its own.
@@ -166,9 +169,10 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
         RunLockedError.
     """
     if is_sweep(path):
-        config = read_sweep(path)
+        config = resumed_config(read_sweep(path), set)
         if config.sweep.optuna:
-            return _search(config, path, None, store, screen, begun=True)
+            return _search(config, path, None, store, screen, set)
+        settle([group.config for group in groups_of(config)])  # as `run` does, also if none of them had begun
         with _shown(screen) as shown:
             return resume_groups(config, path, lambda own, to: _one(own, to, None, store, shown),
                                  lambda to: resume(to, store, data, shown, set), shown.message)

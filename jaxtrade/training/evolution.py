@@ -59,7 +59,7 @@ class Evolution:
         self._tell(f"evolution at update {update}: {described(scores)}; "
                    + (", ".join(f"agent {i} goes on from agent {source}" for i, source in copied)
                       or "nobody is replaced: no agent is finite"))
-        return Change(state=state) if copied else Change()
+        return Change(state=state, save=True) if copied else Change()
 
 
 def described(scores: np.ndarray) -> str:

@@ -23,12 +23,14 @@ class Change(NamedTuple):
 
     stop: end the run here. hparams: new hyper-parameters by name; a float for all agents, or an array with one value
     per agent. state: a new training state, for example with the parameters of one agent copied to another. `hparams`
-    are set after the state is replaced.
+    are set after the state is replaced. save: write a checkpoint of the state after the change, to which an agent or
+    the run goes back when it diverges later.
     """
 
     stop: bool = False
     hparams: Hparams = NO_HPARAMS
     state: PyTree | None = None
+    save: bool = False
 
 
 # (state, updates done) -> Change. The state is valid only during the call, because the next chunk donates its arrays.

@@ -164,6 +164,7 @@ class _Run:
     trained: int = 0
     retries: Any = 0  # several agents: int[agents]
     seconds: float = 0.0
+    asked: bool = False  # a hook has asked for a checkpoint
 
     def __post_init__(self) -> None:
         self.update, self.total = map(self.stack.first, hosted((self.state.update, self.state.total_updates)))
@@ -282,12 +283,14 @@ class _Run:
             change = hook(state, self.update)
             state = changed(state, change)
             self.stopped |= change.stop
+            self.asked |= change.save
         if state is not before:
             self.state = self.place.put(state)
 
     def save(self, interrupted: bool, keep: bool) -> None:
         """Write a checkpoint if one is due. keep: also keep its state in memory as the rollback point."""
-        due = self.update // self.updates % self.config.checkpoint_every == 0
+        due = self.update // self.updates % self.config.checkpoint_every == 0 or self.asked
+        self.asked = False
         if due or interrupted or not self.unfinished:
             saved = memories(self.hooks)
             self.io.save(self.place.joined(self.state), self.update, self.update * self.steps_per_update, saved)

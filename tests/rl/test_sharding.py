@@ -43,6 +43,13 @@ def test_groups_that_do_not_divide_are_refused_with_what_fits() -> None:
         mesh_of(Layout(1, 64))
 
 
+def test_no_process_is_left_without_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(platform="cpu", id=i) for i in range(16)])
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(jt.ConfigError, match=r"parallel\.devices=8: the 2 processes of this run have 16 devices"):
+        mesh_of(Layout(1, 8))
+
+
 def test_a_part_has_its_share_of_every_count() -> None:
     whole = config()
     part = part_of(whole, 4)

@@ -107,6 +107,20 @@ def test_a_signal_to_one_process_stops_both_at_one_border(cache: Path, tmp_path:
     assert (code, out) == (0, f"[0] {run}: this run has finished; nothing is left to do\n")
 
 
+def test_an_evolving_run_of_two_processes_ends_with_one_winner(cache: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    evolve = ("train.num_seeds=4", "split.validation_sessions=1", "evolve.every=1",
+              "evolve.keys={ppo.learning_rate: [1e-4, 1e-1]}")
+    words = [*TRAIN, "--timesteps", "2560", "--run-dir", str(run), *(w for each in evolve for w in ("--set", each))]
+    with started([["launch", "local", "-n", "2", "--", *words]], cache) as [launcher]:
+        code, _, err = ended(launcher)
+    assert code in (0, 1), err
+    assert "error: " not in err
+    found = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    assert found["evolution"]["events"] == 3
+    assert found["evolution"]["winner"] in range(4)
+
+
 def test_slurm_is_detected_by_its_five_variables(cache: Path, tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
     """JAX computes the port from the job's number, so the number is chosen to give a free one."""
     run, first = tmp_path / "run", 65535 - 2**12 + 1
