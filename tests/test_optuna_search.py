@@ -118,7 +118,7 @@ def test_a_search_goes_on_after_its_last_batch(scored, tmp_path, monkeypatch):
 def test_a_setting_that_diverges_fails_and_a_batch_of_them_ends_the_search(tmp_path, monkeypatch):
     given = iter([(1.0, float("nan"), 2.0, 0.5), (float("nan"),) * 4])
     monkeypatch.setattr(searching, "_trained", lambda *_: next(given))
-    with pytest.raises(DivergedError, match=r"no setting of batch 2 trained to its end.*narrow the ranges"):
+    with pytest.raises(DivergedError, match=r"no setting of the last batch trained to its end.*narrow the ranges"):
         searched(tmp_path / "search")
     states = [trial.state.name for trial in searching._study(tmp_path / "search").trials]
     assert states == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"] + ["FAIL"] * 4

@@ -129,8 +129,8 @@ def _proposals(config: RunConfig, path: Path, study: Any, store: Store | None, s
                 study.tell(trial, score if math.isfinite(score) else None,
                            state=None if math.isfinite(score) else _failed())
             if not any(map(math.isfinite, scores)):
-                raise DivergedError(f"{path}: no setting of batch {done // size + 1} trained to its end with a finite "
-                                    "score; narrow the ranges of sweep.keys")
+                raise DivergedError(f"{path}: no setting of the last batch trained to its end with a finite score; "
+                                    "narrow the ranges of sweep.keys")
             screen.message(f"best score so far: {study.best_value:.6g}")
 
 
