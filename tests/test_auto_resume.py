@@ -14,7 +14,7 @@ import pytest
 from jaxtrade.cli import main
 from jaxtrade.config import RunConfig, dump_config, load_config
 from jaxtrade.errors import ConfigError
-from jaxtrade.runs import rundir
+from jaxtrade.runs import rundir, train
 from jaxtrade.runs.resuming import Start, differing, how_to_start, require_own
 
 COMMAND = ["train", "--auto-resume", "--set", "rollout.num_envs=64"]
@@ -26,6 +26,16 @@ def created(path: Path, *overrides: str) -> RunConfig:
     config = load_config("quickstart", overrides)
     rundir.create_run(path, config, {"config_sha256": config.digest(), "data_sha256": "0", "nproc": None})
     return config
+
+
+def swept(path: Path, found: dict[str, Any], *overrides: str) -> Path:
+    """The folder of a sweep or a search as it is just after its start."""
+    def fill(new: Path) -> None:
+        (new / "config.yaml").write_text(dump_config(load_config("quickstart", [*OWN, *overrides])), encoding="utf-8")
+        (new / "sweep.json").write_text(json.dumps(found), encoding="utf-8")
+
+    rundir.create_folder(path / "sweep", fill)
+    return path / "sweep"
 
 
 def names(asked: RunConfig, own: RunConfig) -> list[str]:
@@ -50,14 +60,7 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("found", [{"groups": [{"folder": "group_0"}, {"folder": "group_1"}]}, {"optuna": 8}])
 def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path: Path, found: dict[str, Any]) -> None:
-    sweep = tmp_path / "sweep"
-    own = load_config("quickstart", OWN)
-
-    def fill(new: Path) -> None:
-        (new / "config.yaml").write_text(dump_config(own), encoding="utf-8")
-        (new / "sweep.json").write_text(json.dumps(found), encoding="utf-8")
-
-    rundir.create_folder(sweep, fill)
+    sweep, own = swept(tmp_path, found), load_config("quickstart", OWN)
     for folder in ("group_0", "group_1") if "groups" in found else ("best",):
         assert how_to_start(sweep) is Start.CONTINUE
         created(sweep / folder)
@@ -67,6 +70,33 @@ def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path: Path, found: dict
     require_own(own, sweep)
     with pytest.raises(ConfigError, match="seed"):
         require_own(load_config("quickstart", [*OWN, "seed=3"]), sweep)
+
+
+def test_a_resumed_sweep_hands_its_overrides_to_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a run that goes on, and to one that had not begun."""
+    sweep, resumed = swept(tmp_path, {"groups": []}, "sweep.keys={ppo.num_epochs: [1, 2]}"), list[Any]()
+    original = train.resume
+    monkeypatch.setattr(train, "resume", lambda path, store, data, screen, set: resumed.append((path, set)))
+    monkeypatch.setattr(train, "resume_groups", lambda config, path, begin, go_on, tell: [
+        go_on(path / "group_0"), config.control.wall_clock])
+    found: Any = original(sweep, set=["control.wall_clock=1h"])
+    assert (found[1], resumed) == (3600, [(sweep / "group_0", ["control.wall_clock=1h"])])
+    with pytest.raises(ConfigError, match=r"ppo.gamma=0.9: a resumed run keeps its configuration"):
+        original(sweep, set=["ppo.gamma=0.9"])
+
+
+def test_a_resumed_search_hands_its_overrides_to_its_best_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna", reason='needs the extra: pip install "jaxtrade[optuna]"')
+    keys = "{ppo.learning_rate: ['log:1e-4..1e-2']}"
+    search, resumed = swept(tmp_path, {"optuna": 8}, f"sweep.keys={keys}", "sweep.optuna=8",
+                            "split.validation_sessions=1"), list[Any]()
+    created(search / "best")
+    original = train.resume
+    monkeypatch.setattr(train, "resume", lambda path, store, data, screen, set: resumed.append((path, set)))
+    monkeypatch.setattr(train, "go_on", lambda config, path, store, screen, finish: [
+        finish(config, path / "best"), config.control.wall_clock])
+    found: Any = original(search, set=["control.wall_clock=1h"])
+    assert (found[1], resumed) == (3600, [(search / "best", ["control.wall_clock=1h"])])
 
 
 def test_a_folder_has_all_or_nothing(tmp_path: Path) -> None:

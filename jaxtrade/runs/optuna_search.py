@@ -123,7 +123,7 @@ def _proposals(config: RunConfig, path: Path, study: Any, store: Store | None, s
         while (done := _scored(study)) < config.sweep.optuna:
             trials = _asked(study, distributions, size, config.seed)
             own = with_sweep_of(setup, batch_of(config, [_setting(config.sweep, trial.params) for trial in trials]))
-            screen.message(f"batch {done // size + 1} of {batches}")
+            screen.message(f"{done} of {config.sweep.optuna} settings are scored; training the next {size}")
             scores = _trained(own, path, programs, screen)
             for trial, score in zip(trials, scores, strict=True):
                 study.tell(trial, score if math.isfinite(score) else None,

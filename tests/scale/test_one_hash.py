@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,3 +66,19 @@ def test_a_stopped_run_goes_on_in_another_layout_to_the_same_hash(received: sign
     assert code == (75 if received == signal.SIGTERM else 69), err
     assert not (run / "summary.json").exists()
     same(trained(words(1, 4, run, length), cache, run), whole)
+
+
+def test_an_advised_run_has_one_hash_too(cache: Path, tmp_path: Path) -> None:
+    """Advice from a table, and the trust in it that the learner measures, on one device and divided over four."""
+    market = [word for override in TRAIN if override.startswith("data.") for word in ("--set", override)]
+    table = tmp_path / "advice.npz"
+    with started([["advise", "precompute", "advised", "--advisor", "mock:skilled:0.55", *market, "--out", str(table)]],
+                 cache) as [process]:
+        code, _, err = ended(process)
+    assert code == 0, err
+    advised = ("advised", "--set", f"advisor.kind=table:{table}", "--set", "advisor.fusion=trust")
+    found = {devices: trained(["train", *words(1, devices, run := tmp_path / str(devices))[1:], *advised], cache, run)
+             for devices in (1, 4)}
+    rows = [json.loads(line) for line in (tmp_path / "1" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert all(0 < row["trust"] < 2 and row["advice_share"] > 0.9 for row in rows), rows[0]
+    same(found[4], found[1])
