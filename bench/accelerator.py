@@ -42,10 +42,13 @@ def compilers() -> Path:
 
 
 def packages(platform: str) -> list[str]:
-    """What pip installs for the compiler of a platform, of the version of the installed JAX."""
+    """What pip installs for the compiler of a platform, of the version that the installed JAX asks for.
+
+    A newer libtpu fails at some programs, and writes others that JAX cannot read.
+    """
     jax = importlib.metadata.version("jax")
     if platform == "tpu":
-        return ["libtpu"]
+        return [line.partition(";")[0] for line in importlib.metadata.requires("jax") or () if line.startswith("libtpu")]
     return [f"jax-cuda13-pjrt=={jax}", f"jax-cuda13-plugin=={jax}", "nvidia-cuda-nvcc", "nvidia-nvvm"]
 
 

@@ -76,9 +76,13 @@ def run(options: Options) -> dict[str, Any]:
         if platform != "cpu" and not accelerator.installed(platform):
             left_out[target] = "its compiler is not installed; run `jaxtrade bench accelerator --install`"
             continue
-        found[target] = kinds_of(target, counts, options.quick)
-        if "unreadable" in found[target]["divided"]["1"]:  # then its counts come from a program that can be read
-            found[target + SMALL] = kinds_of(target, counts, quick=True)
+        try:
+            found[target] = kinds_of(target, counts, options.quick)
+            if "unreadable" in found[target]["divided"]["1"]:  # then its counts come from a program that can be read
+                found[target + SMALL] = kinds_of(target, counts, quick=True)
+        except accelerator.CompilationError as error:
+            left_out[target] = str(error)
+            continue
         print(f"compiled for {target}", file=sys.stderr, flush=True)
     return {"compiled_only": "nothing ran on these devices", "most": most(found), "targets": found,
             "left_out": left_out}

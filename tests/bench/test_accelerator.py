@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -103,6 +105,13 @@ def test_two_programs_are_compiled_for_a_tpu_at_the_same_time():
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda _: accelerator.measure("v5e", "env", quick=True), range(2)))
     assert found[0]["text_sha256"] == found[1]["text_sha256"]
+
+
+def test_the_compilers_are_of_the_versions_that_jax_asks_for():
+    [tpu] = accelerator.packages("tpu")
+    assert re.fullmatch(r"libtpu==[\d.]+\.\*", tpu)
+    assert f"{tpu}; extra == \"tpu\"" in (importlib.metadata.requires("jax") or ())
+    assert accelerator.packages("cuda")[0] == f"jax-cuda13-pjrt=={importlib.metadata.version('jax')}"
 
 
 def test_its_flags_are_checked():
