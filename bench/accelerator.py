@@ -48,7 +48,8 @@ def packages(platform: str) -> list[str]:
     """
     jax = importlib.metadata.version("jax")
     if platform == "tpu":
-        return [line.partition(";")[0] for line in importlib.metadata.requires("jax") or () if line.startswith("libtpu")]
+        asked = importlib.metadata.requires("jax") or ()
+        return [line.partition(";")[0] for line in asked if line.startswith("libtpu")]
     return [f"jax-cuda13-pjrt=={jax}", f"jax-cuda13-plugin=={jax}", "nvidia-cuda-nvcc", "nvidia-nvvm"]
 
 

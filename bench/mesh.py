@@ -24,7 +24,6 @@ PLATFORMS = {"cpu": "cpu", "h200": "cuda", "v5e": "tpu", "v5p": "tpu"}
 COUNTS = {"cpu": (1, 2, 4, 8), "h200": (1, 8, 256), "v5e": (1, 8, 256), "v5p": (1, 8, 64)}
 QUICK = {"cpu": (1, 2)}
 KINDS = ("divided", "population")
-SMALL = ", small shape"
 
 
 def environment(target: str, count: int) -> dict[str, str]:
@@ -78,8 +77,6 @@ def run(options: Options) -> dict[str, Any]:
             continue
         try:
             found[target] = kinds_of(target, counts, options.quick)
-            if "unreadable" in found[target]["divided"]["1"]:  # then its counts come from a program that can be read
-                found[target + SMALL] = kinds_of(target, counts, quick=True)
         except accelerator.CompilationError as error:
             left_out[target] = str(error)
             continue
@@ -91,17 +88,17 @@ def run(options: Options) -> dict[str, Any]:
 def most(found: dict[str, Any]) -> dict[str, float]:
     """The greatest figures of one agent on more than one device, over all targets: collective operations of a
     minibatch; temporaries as in `shares`; launches of an update, less its collective operations, over those of one
-    device. The first alone counts on CPU devices, which share one memory and start nothing, and in small shapes, which
-    devices pad."""
+    device. The first alone counts on CPU devices, which share one memory and start nothing."""
     agent = {target: kinds["divided"] for target, kinds in found.items()}
     rows = [(target, each, by["1"], by["memory_times_devices"][count]) for target, by in agent.items()
             for count, each in by.items() if count not in ("1", "memory_times_devices")]
-    whole = [row for row in rows if row[0] != "cpu" and not row[0].endswith(SMALL)]
-    result = {"collectives of a minibatch": max(
-        each["collectives"]["minibatch"] for _, each, _, _ in rows if "collectives" in each)}
+    if not rows:
+        return {}
+    whole = [row for row in rows if row[0] != "cpu"]
+    result = {"collectives of a minibatch": max(each["collectives"]["minibatch"] for _, each, _, _ in rows)}
     if whole:
         result |= {"memory times devices": max(share for *_, share in whole),
                    "launches without collectives": round(max(
                        (each["launches"] - each["collectives"]["update"]) / one["launches"]
-                       for _, each, one, _ in whole if "launches" in each), 4)}
+                       for _, each, one, _ in whole), 4)}
     return result

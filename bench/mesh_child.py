@@ -88,8 +88,7 @@ def report(target: str, count: int, flags: list[str]) -> dict[str, Any]:
     """Figures of the compiled program of one device.
 
     memory: bytes of arguments, results that are not arguments, and temporaries. collectives: operations of several
-    devices, in an update and in a minibatch; bytes: of their results. launches: of an update. unreadable: why there are
-    no counts.
+    devices, in an update and in a minibatch; bytes: of their results. launches: of an update.
     """
     hlo, child = other("hlo"), other("accelerator_child")
     quick, population = "quick" in flags, "population" in flags
@@ -102,15 +101,11 @@ def report(target: str, count: int, flags: list[str]) -> dict[str, Any]:
     start = time.perf_counter()
     program = program_of(world, platform, devices_of(target, count), agents, "strict" in flags).compile()
     seconds = time.perf_counter() - start
-    used, text, why = program.memory_analysis(), None, ""
+    used = program.memory_analysis()
     memory = {"arguments": used.argument_size_in_bytes, "temporaries": used.temp_size_in_bytes,
               "results": used.output_size_in_bytes - used.alias_size_in_bytes}
-    found = {"devices": count, "memory": memory, "compile_seconds": round(seconds, 1)}
-    try:
-        text = program.as_text()
-    except RuntimeError as error:  # JAX cannot read every program that its compiler for TPUs writes
-        why = str(error).strip().splitlines()[0]
-    return found | ({"unreadable": why} if text is None else figures(hlo.parse(text), chosen))
+    return {"devices": count, "memory": memory, "compile_seconds": round(seconds, 1),
+            **figures(hlo.parse(program.as_text()), chosen)}
 
 
 def figures(module: Any, chosen: dict[str, Any]) -> dict[str, Any]:

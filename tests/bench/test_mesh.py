@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bench import accelerator, mesh
+from bench.catalogue import Options
 
 
 def figures(devices: int, launches: int, collectives: int, temporaries: int, minibatch: int = 1) -> dict[str, Any]:
@@ -22,13 +23,16 @@ def test_the_figures_that_targets_read() -> None:
              "cpu": {"divided": {**by_cpu, "memory_times_devices": mesh.shares(by_cpu)}}}
     assert mesh.most(found) == {"collectives of a minibatch": 2, "memory times devices": 1.04,
                                 "launches without collectives": 1.01}
-    small = {count: each | {"launches": 5000 * each["devices"]} for count, each in by.items()}
-    whole = {count: {name: each[name] for name in ("devices", "memory")} | {"unreadable": "INTERNAL"}
-             for count, each in by.items()}
-    found |= {name: {"divided": {**of, "memory_times_devices": mesh.shares(of)}}
-              for name, of in (("v5p", whole), ("v5p" + mesh.SMALL, small))}
-    assert mesh.most(found) == {"collectives of a minibatch": 2, "memory times devices": 1.04,
-                                "launches without collectives": 1.01}
+
+
+def test_a_target_that_does_not_compile_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(target: str, count: int, kind: str, quick: bool) -> dict[str, Any]:
+        raise accelerator.CompilationError(f"{target}, {count} devices, {kind}: the compilation failed")
+
+    monkeypatch.setattr(mesh, "measure", fails)
+    found = mesh.run(Options(quick=True))
+    assert (found["targets"], found["most"]) == ({}, {})
+    assert found["left_out"] == {"cpu": "cpu, 1 devices, divided: the compilation failed"}
 
 
 @pytest.mark.slow
