@@ -19,7 +19,20 @@ from typing import Any
 
 from jaxtrade.errors import DataError, JaxtradeError
 
-from . import catalogue, chart, crowding_page, curves, figures, pages, picture, provenance, targets, trust_page
+from . import (
+    catalogue,
+    chart,
+    crowding_page,
+    curves,
+    evolution_page,
+    figures,
+    mesh_page,
+    pages,
+    picture,
+    provenance,
+    targets,
+    trust_page,
+)
 from .command import LEAST_REPEATS
 from .device_parts import PARTS
 from .targets import Results, Target
@@ -28,6 +41,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 WARNING = "<!-- written by `python -m bench.publish` from bench/results: run it, change nothing here -->"
 PICTURES = (picture, chart, curves)
+# bench -> the page that has its table, and the module of the table
+TABLES = {"trust": ("docs/advisor.md", trust_page), "crowding": ("docs/shared_market.md", crowding_page),
+          "mesh": ("docs/devices.md", mesh_page), "evolution": ("docs/populations.md", evolution_page)}
 
 
 def load(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
@@ -84,8 +100,7 @@ def generated(root: Path = ROOT, file: Path = targets.FILE) -> dict[str, list[st
     above = f"../{paths[picture]}" if paths[picture] else None
     return {"README.md": pages.readme(results, chosen, paths[chart]),
             "docs/benchmarks.md": pages.page(results, chosen, above),
-            **({"docs/advisor.md": trust_page.lines(here["trust"])} if "trust" in here else {}),
-            **({"docs/shared_market.md": crowding_page.lines(here["crowding"])} if "crowding" in here else {})}
+            **{page: of.lines(here[bench]) for bench, (page, of) in TABLES.items() if bench in here}}
 
 
 def main(argv: Sequence[str], root: Path = ROOT, file: Path = targets.FILE,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bench import evolution
+from bench import evolution, evolution_page
 from bench.catalogue import Options
 
 
@@ -15,6 +15,14 @@ def test_the_interval_of_paired_differences_by_hand() -> None:
     found = evolution.difference([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
     assert (found["mean"], found["each"], found["above_0"]) == (2.0, [1.0, 2.0, 3.0], 3)
     assert found["interval"] == pytest.approx([-0.4842, 4.484], abs=1e-3)
+
+
+def test_the_table_of_its_page() -> None:
+    found = {"config": {"agents": 8, "steps_per_agent": 49152, "repeats": 2}, "stamp": {"commit": "abc"},
+             "held_out": {"evolution": [3.0, 5.0], "random search": [1.0, 2.0]},
+             "differences": {"evolution - random search": {"mean": 2.5, "interval": [-4.0, 9.04]}}}
+    assert evolution_page.lines(found)[2:4] == ["| evolution | 3 | 5 | - |",
+                                                "| random search | 1 | 2 | +2.5 (-4.0 to +9.0) |"]
 
 
 def test_nothing_is_chosen_by_the_held_out_sessions() -> None:

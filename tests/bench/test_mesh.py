@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench import accelerator, mesh
+from bench import accelerator, mesh, mesh_page
 from bench.catalogue import Options
 
 
@@ -23,6 +23,17 @@ def test_the_figures_that_targets_read() -> None:
              "cpu": {"divided": {**by_cpu, "memory_times_devices": mesh.shares(by_cpu)}}}
     assert mesh.most(found) == {"collectives of a minibatch": 2, "memory times devices": 1.04,
                                 "launches without collectives": 1.01}
+
+
+def test_the_table_of_its_page() -> None:
+    def own(count: int) -> dict[str, Any]:
+        return {"memory": {"temporaries": 8_000_000 // count, "arguments": 2_340_000}, "launches": 1234,
+                "collectives": {"minibatch": int(count > 1), "bytes_of_minibatch": 1000 * (count - 1)}}
+
+    by = {"1": own(1), "4": own(4), "memory_times_devices": {"1": 1.0, "4": 1.0}}
+    rows = mesh_page.lines({"targets": {"v5e": {"divided": by, "population": {}}}, "stamp": {"commit": "abc"}})[2:4]
+    assert rows == ["| TPU v5e | 1 | 0 | 0 | 1,234 | 8.0 | 1.00x | 2.3 |",
+                    "| TPU v5e | 4 | 1 | 3,000 | 1,234 | 2.0 | 1.00x | 2.3 |"]
 
 
 def test_a_target_that_does_not_compile_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
