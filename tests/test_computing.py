@@ -10,6 +10,7 @@ import jax
 import pytest
 
 from jaxtrade.config import load_config
+from jaxtrade.errors import ConfigError
 from jaxtrade.runs import computing, machine
 from jaxtrade.storage import programs
 
@@ -75,6 +76,30 @@ def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkey
     without: dict[str, str] = {}
     computing.settle([small], without)
     assert without == {"NPROC": "1"}
+
+
+def test_strict_sums_have_as_many_threads_in_every_layout(monkeypatch):
+    monkeypatch.setattr(computing, "jax_started", lambda: False)
+    monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
+    monkeypatch.setattr(computing, "use_cpu_devices", lambda count, env: None)
+    for devices in (1, 4):
+        env: dict[str, str] = {}
+        computing.settle([config("parallel.reduce=strict", f"parallel.devices={devices}")], env)
+        assert env == {"NPROC": "8"}
+    own: dict[str, str] = {}
+    computing.settle([config("parallel.reduce=strict", "compute.threads=3")], own)
+    assert own == {"NPROC": "3"}
+
+
+def test_fewer_threads_than_devices_are_refused_with_strict_sums(monkeypatch):
+    strict = config("parallel.reduce=strict")
+    monkeypatch.setattr(jax, "local_device_count", lambda: 4)
+    computing.check_strict(strict, {"NPROC": "4"})
+    computing.check_strict(config(), {"NPROC": "1"})
+    with pytest.raises(ConfigError, match=r"parallel\.reduce=strict: 4 CPU devices in this process, and 3 "):
+        computing.check_strict(strict, {"NPROC": "3"})
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    computing.check_strict(strict, {"NPROC": "3"})
 
 
 @pytest.mark.parametrize(("flags", "asked"), [

@@ -207,6 +207,16 @@ def test_lines_of_both_processes_and_the_exit_code(capsys: pytest.CaptureFixture
     assert "[1] error: nowhere: not a run directory" in capsys.readouterr().err
 
 
+def test_a_process_that_a_signal_ended_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("pass", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    processes = [subprocess.Popen([sys.executable, "-c", each], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  start_new_session=True) for each in words]
+    assert local._watched(processes) == 137
+    assert capsys.readouterr().err == "process 1 was ended by SIGKILL; the others cannot go on without it\n"
+    for process in processes:
+        process.communicate()
+
+
 def test_a_second_process_is_killed_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "PATIENCE_S", 0.1)
     sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]

@@ -195,8 +195,9 @@ def test_the_table_of_agents_is_written(tmp_path):
     agents.write_agents(tmp_path, config)
     found = json.loads((tmp_path / "agents.json").read_text())
     assert found["agents"][3] == {"index": 3, "seed": 4, "setting": 1, "overrides": {"ppo.learning_rate": 3e-4}}
-    agents.write_agents(tmp_path, config, [0, 0, 1, 1])
-    assert json.loads((tmp_path / "agents.json").read_text())["agents"][2]["group"] == 1
+    agents.write_agents(tmp_path, config, [0, 1, 0, 1])
+    rows = json.loads((tmp_path / "agents.json").read_text())["agents"]
+    assert [(row["group"], row["number"]) for row in rows] == [(0, 0), (1, 0), (0, 1), (1, 1)]
 
 
 def test_the_folder_of_several_programs_is_no_run(tmp_path):

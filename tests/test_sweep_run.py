@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,10 @@ def test_static_keys_are_programs_in_turn(counted, tmp_path):
     assert list(result.evaluations) == [0, 1]
     assert [row["group"] for row in json.loads((result.path / "agents.json").read_text())["agents"]] == [0, 1]
     assert jt.open_run(result.path / "group_1").config.ppo.num_epochs == 2
+    ranked = replace(result, scores=(1.0, 2.0)).ranking
+    assert ranked[1].startswith("  1. agent 1: 2 (")
+    assert ranked[-1] == f"agent 1 is agent 0 of {result.path / 'group_1'}: jaxtrade evaluate " \
+                         f"{result.path / 'group_1'} --agent 0"
     shutil.rmtree(result.path / "group_1")  # as if it had been killed before
     again = resume(result.path)
     assert again.table == result.table

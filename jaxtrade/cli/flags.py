@@ -48,7 +48,8 @@ def count(text: str) -> int:
     """
     found = _COUNT.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"'{text}' is no count; write 1000000, 1M, 250k or 1e6")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1, such as 8, 1000000, 1M, 250k "
+                                         "or 1e6")
     digits, power, suffix = found.groups()
     whole, _, share = digits.replace("_", "").replace(",", "").partition(".")
     # Integers throughout: a float would round large counts.
@@ -66,7 +67,12 @@ def count_or_auto(text: str) -> int | str:
 
 def count_or_all(text: str) -> int | str:
     """A count, or `all` or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
-    return text if text in ("all", "auto") else count(text)
+    if text in ("all", "auto"):
+        return text
+    try:
+        return count(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or all, or auto") from None
 
 
 def whole(text: str) -> int:

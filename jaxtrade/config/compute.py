@@ -23,4 +23,4 @@ class ComputeConfig(Section, frozen=True):
                         "is very slow; to find a fault (train --eager)")
     threads: Annotated[int, Field(ge=1, le=4096)] | Literal["auto"] = Field(
         default="auto", description="compute threads on a CPU; auto: one if minibatches are small, otherwise all "
-        "cores; the variable NPROC overrides both")
+        "cores; eight with parallel.reduce=strict; the variable NPROC overrides both")

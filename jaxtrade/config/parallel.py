@@ -31,9 +31,10 @@ def divided(devices: int, agents: int, groups: int) -> tuple[int, int]:
     along = math.gcd(devices, agents)
     envs = devices // along
     if groups % envs:
-        fits = [n for n in range(1, devices) if groups % (n // math.gcd(n, agents)) == 0]
+        fits = [n for n in range(1, groups * agents + 1) if groups % (n // math.gcd(n, agents)) == 0]
+        near = [max(n for n in fits if n < devices), *[n for n in fits if n > devices][:1]]
         raise ValueError(
             f"parallel.devices={devices}: {envs} devices would share the environments of an agent, and these form "
-            f"{groups} groups (rollout.num_shards): use {' or '.join(map(str, fits[-2:]))}, or set rollout.num_shards "
-            f"to a multiple of {envs} that divides rollout.num_envs")
+            f"{groups} groups (rollout.num_shards): use {' or '.join(map(str, near))}, or choose rollout.num_envs and "
+            f"rollout.num_shards that {envs} divides")
     return along, envs

@@ -12,6 +12,7 @@ from jaxtrade.doctor.child import ChildResult, run_child
 from jaxtrade.doctor.finding import Finding, fail, ok
 from jaxtrade.doctor.report import exit_code, to_json, to_text
 from jaxtrade.runs.processes import Layout
+from jaxtrade.text import several
 
 SLACK_S = 60.0  # for loading JAX, and for the sum over all devices
 # The sum is over 1, 2, ..., n for the n devices of all processes, so a missing one shows.
@@ -20,6 +21,7 @@ import json, sys
 from jaxtrade.errors import JaxtradeError
 from jaxtrade.runs.joining import join
 from jaxtrade.runs.processes import Layout
+from jaxtrade.text import several
 try:
     join(LAYOUT, timeout=SECONDS)
 except JaxtradeError as error:
@@ -66,8 +68,8 @@ def _together(result: ChildResult) -> list[Finding]:
     named = ok("devices", f"{total} ({found['kind']}), by process {counts}")
     if len(set(devices)) > 1:
         named = fail("devices", f"by process {counts}", "give every process equally many devices")
-    summed = ok("sum", f"{found['sum']} over {total} devices of {found['processes']} processes "
-                f"({result.seconds:.1f} s)")
+    processes = "1 process" if found["processes"] == 1 else f"{found['processes']} processes"
+    summed = ok("sum", f"{found['sum']} over {several(total, 'device')} of {processes} ({result.seconds:.1f} s)")
     if found["sum"] != expected:
         summed = fail("sum", f"{found['sum']}, expected {expected}", "update JAX and the driver; a collective is wrong")
     return [named, summed]

@@ -55,6 +55,11 @@ def _spread(each: list[Any]) -> dict[str, Any]:
         "each": each}
 
 
+LUCK = "Seeds differ by luck: no interval is given here."
+EVOLVED = ("Their settings differ, and evolution made some agents copies of others: the spread is not that of luck. "
+           "The winner by validation sessions is in policy_winner.")
+
+
 def table(results: Results) -> str:
     """The console table: statistics of the greedy policy over seeds, and the net profit of each seed. Of a sweep one
     row per agent."""
@@ -82,7 +87,7 @@ def table(results: Results) -> str:
         *aligned(lines), "",
         f"net profit ($) by seed: {_by_seed(results, nets)}",
         *_by_symbol(results),
-        f"{beaten(results)}. Seeds differ by luck: no interval is given here.",
+        f"{beaten(results)}. {EVOLVED if first.provenance.get('evolved') else LUCK}",
     ])
 
 

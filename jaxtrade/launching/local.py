@@ -87,6 +87,10 @@ def _watched(processes: Sequence[subprocess.Popen[bytes]]) -> int:
         ended = [process for process in running if process.poll() is not None]
         running = [process for process in running if process not in ended]
         failed += [shell_code(process.returncode) for process in ended if process.returncode]
+        for process in ended:
+            if process.returncode < 0:  # it could say nothing itself
+                print(f"process {processes.index(process)} was ended by {signal.Signals(-process.returncode).name}; "
+                      "the others cannot go on without it", file=sys.stderr, flush=True)
         if failed and deadline == float("inf"):
             deadline = time.monotonic() + PATIENCE_S * (3 if failed[0] in TOGETHER else 1)
         if time.monotonic() > deadline:

@@ -25,6 +25,7 @@ from jaxtrade.networks.reductions import LOCAL, Reduce, one_by_one
 from jaxtrade.rl.parts import Kind, all_of, kinds_of
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.storage.hosted import hosted, placed
+from jaxtrade.text import several
 from jaxtrade.training.population import Axes, Stack
 from jaxtrade.training.turns import mapped
 from jaxtrade.types import Algorithm, PyTree
@@ -114,7 +115,7 @@ class Spread:
         shares = [f"{self.stack.count} agents over {agents}" if agents > 1 else "",
                   f"the {self.num_envs} environments of an agent over {envs}" if envs > 1 else ""]
         how = "the same bits on any number of devices" if groups else ""
-        return f"{agents * envs} devices: {'; '.join(part for part in (*shares, how) if part)}"
+        return f"{several(agents * envs, 'device')}: {'; '.join(part for part in (*shares, how) if part)}"
 
     # --- how the arrays of a state lie -------------------------------------------------------------------------------
 

@@ -107,9 +107,13 @@ def announcement(groups: Sequence[Group]) -> str:
 
 
 def table(config: RunConfig, group: Sequence[int] | None = None) -> list[dict[str, Any]]:
-    """The agents of a run as plain data, one row each. group: of a sweep of several programs, the program of each."""
+    """The agents of a run as plain data, one row each. group: of a sweep of several programs, the program of each;
+    `number` is then the agent's number in that program."""
     rows = [agent._asdict() | {"overrides": dict(agent.overrides)} for agent in agents_of(config)]
-    return rows if group is None else [row | {"group": number} for row, number in zip(rows, group, strict=True)]
+    if group is None:
+        return rows
+    return [row | {"group": own, "number": list(group[:i]).count(own)} for i, (row, own) in enumerate(
+        zip(rows, group, strict=True))]
 
 
 def write_agents(path: Path, config: RunConfig, group: Sequence[int] | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.env.layout import actions_of, spec_of
+from jaxtrade.errors import ConfigError
 from jaxtrade.runs.memory import torsos
 from jaxtrade.storage.programs import (
     DETERMINISTIC,
@@ -25,6 +26,10 @@ from jaxtrade.training.together import process_count
 # Operations of a minibatch's products, forward, from which on threads are worth their cost. Found by timing minibatches
 # on two cores: with fewer, the second thread saved no time. The bench `versions` has a shape on each side of it.
 WORTH_THREADS = 100e6
+
+# On a CPU the order in which a product adds depends on the number of threads, and JAX makes at least one for each
+# device of the process. Strict sums need the same number in every layout. It is also the most devices of a process.
+STRICT_THREADS = 8
 
 
 def settle(configs: Sequence[RunConfig], env: MutableMapping[str, str] = os.environ) -> None:
@@ -73,8 +78,22 @@ def threads_of(config: RunConfig, cores: int) -> int:
     """Compute threads for a run on a CPU with `cores` cores."""
     if config.compute.threads != "auto":
         return config.compute.threads
+    if config.parallel.reduce == "strict":
+        return STRICT_THREADS
     work = minibatch_work(config)
     return 1 if work is not None and work < WORTH_THREADS else cores
+
+
+def check_strict(config: RunConfig, env: Mapping[str, str] = os.environ) -> None:
+    """Refuse strict sums where this process has more CPU devices than threads: the threads would then depend on the
+    devices, and bits on the threads. Starts JAX. Raises ConfigError."""
+    import jax
+
+    devices, threads = jax.local_device_count(), int(env.get("NPROC", os.cpu_count() or 1))
+    if config.parallel.reduce == "strict" and jax.default_backend() == "cpu" and devices > threads:
+        raise ConfigError(f"parallel.reduce=strict: {devices} CPU devices in this process, and {threads} compute "
+                          "threads (NPROC, compute.threads); set as many threads as devices or more, and the same "
+                          f"number in every layout ({STRICT_THREADS} if you set none)")
 
 
 def minibatch_work(config: RunConfig) -> float | None:

@@ -148,7 +148,8 @@ def _extent(setup: Setup, split: str, agents: int) -> str:
 
 def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, Any]:
     """Where an evaluation comes from. The machine is the one that evaluates, which need not be the one that trained."""
-    return rundir.read_run(path)[1] | machine.facts() | {"split": split} | setup.stack.provenance(number)
+    evolved = {"evolved": True} if setup.config.evolve.on else {}
+    return rundir.read_run(path)[1] | machine.facts() | {"split": split} | evolved | setup.stack.provenance(number)
 
 
 def _written(setup: Setup, path: Path, split: str, folder: Path, found: dict[int, dict[str, EvaluationResult]]

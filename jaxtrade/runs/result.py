@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +92,18 @@ class RunResult:
 
 @dataclass(frozen=True, repr=False)
 class SweepResult(RunResult):
-    """The outcome of a sweep that needed several programs. training: of the first. programs: the result of each."""
+    """The outcome of a sweep that needed several programs. training: of the first. programs: the result of each.
+    places: agent of the sweep -> the folder of its program, and its number there."""
 
     programs: tuple[RunResult, ...] = ()
+    places: Mapping[int, tuple[Path, int]] = field(default_factory=dict)
+
+    @property
+    def ranking(self) -> list[str]:
+        lines = super().ranking
+        if not lines:
+            return []
+        best = max(range(len(self.scores)), key=lambda i: (self.scores[i], -i))
+        path, number = self.places[best]
+        return [*lines, f"agent {best} is agent {number} of {path}: jaxtrade evaluate {shlex.quote(str(path))} "
+                f"--agent {number}"]

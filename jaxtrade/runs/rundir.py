@@ -130,7 +130,8 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
                                   f"bars of your own: jaxtrade init {shlex.quote(str(path))}, then jaxtrade train)")
             if (path / "sweep.json").is_file():
                 raise ConfigError(f"{path}: a sweep of several programs, each a run of its own; name one of them, such "
-                                  f"as {_run_inside(path)}")
+                                  f"as {_run_inside(path)} (its agents count from 0; {path / 'agents.json'} has the "
+                                  "group and the number of each agent of the sweep)")
             raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
                               f"{_nearest_run(path)}")
     try:

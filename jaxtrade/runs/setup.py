@@ -37,6 +37,7 @@ from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
+from jaxtrade.runs.computing import check_strict
 from jaxtrade.runs.monitoring import summary_of, with_warning
 from jaxtrade.runs.preflight import device_count
 from jaxtrade.runs.swept import Swept, own_config, own_params, read_swept
@@ -113,6 +114,7 @@ class Setup:
         layout = layout_of(device_count(self.config), self.stack.count, rollout.shards, chosen.reduce == "strict")
         if layout.is_plain:
             return ONE_DEVICE
+        check_strict(self.config)
         if self.config.shared.on:
             raise ConfigError("shared.on=true: the agents meet inside the program of one device; train in one process")
         part = make_algorithm(part_of(self._first, layout.parts), self.env, self.plan.total_updates,

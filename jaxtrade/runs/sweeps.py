@@ -63,12 +63,14 @@ def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> S
     """The results of all programs as one, by the agents' indices in the sweep."""
     evaluations: dict[int, Any] = {}
     scores: dict[int, float] = {}
+    places: dict[int, tuple[Path, int]] = {}
     for group, result in zip(groups, found, strict=True):
         for index, (number, each) in zip(group.agents, result.evaluations.items(), strict=True):
             evaluations[index] = replace(each, provenance=each.provenance | {"agent": index})
+            places[index] = (result.path, number)
             if result.scores:
                 scores[index] = result.scores[number]
     ordered = dict(sorted(evaluations.items()))
     ranked = tuple(scores[index] for index in ordered) if len(scores) == len(ordered) else ()
     return SweepResult(path, found[0].training, ordered, max(result.exit_code for result in found), ranked,
-                       tuple(found))
+                       tuple(found), places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from jaxtrade.storage.sinks import EACH, UNDONE, UNNAMED, Names, per_episode
@@ -35,12 +36,15 @@ def population_health(history: Sequence[Row], recompiles: int, stack: Stack,
                       checks: Sequence[HealthCheck] = ()) -> dict[str, tuple[bool, float]]:
     """`learning_health` of all agents: a check passes if it passes for every agent. The value is the worst one.
 
-    What an agent did in a chunk that was taken back (`replacement`) does not count.
+    What an agent did in a chunk that was taken back (`replacement`) does not count. An agent of which nothing is left
+    has not learned: the learner's own checks fail, with the worst value of the others, or NaN if there are none.
     """
-    agents = [learning_health([row for row in rows if not row.get(UNDONE)] or rows, recompiles, checks)
-              for rows in stack.histories(history)]
+    kept = [[row for row in rows if not row.get(UNDONE)] for rows in stack.histories(history)]
+    agents = [learning_health(rows, recompiles, checks) for rows in kept if rows]
+    if not agents:
+        return {check.name: (False, math.nan) for check in checks} | learning_health((), recompiles)
     worst = {check.name: check.worst for check in checks}
-    return {name: (all(health[name][0] for health in agents),
+    return {name: (all(health[name][0] for health in agents) and (all(kept) or name not in worst),
                    worst.get(name, max)(health[name][1] for health in agents)) for name in agents[0]}
 
 

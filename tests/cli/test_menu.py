@@ -132,7 +132,7 @@ def test_wrong_folders_files_dates_and_counts_are_asked_again(folder: Path, monk
     assert walked("3\n3\n3\nruns/mine\nmany\n2M\n", monkeypatch)[1] == [LEAVES["333"][1]]
     assert walked("3\n2\n2\nno.csv\nbars.csv\nES\nmiddle\nopen\n\n", monkeypatch)[1] == [LEAVES["322"][1]]
     said = capsys.readouterr().out
-    for fragment in ("'nowhere' is no folder of a run", "'Friday' is no date", "'many' is no count",
+    for fragment in ("'nowhere' is no folder of a run", "'Friday' is no date", "'many' is not a whole number",
                      "there is no file 'no.csv'", "expected open or close"):
         assert fragment in said
 

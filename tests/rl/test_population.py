@@ -144,6 +144,20 @@ def test_health_is_that_of_the_worst_agent(whole):
     assert health["approx_kl"][0]
 
 
+def test_an_agent_of_which_nothing_is_left_has_not_learned(whole):
+    """Its steps were never finite, so every chunk was taken back."""
+    result, _ = whole
+    gone = [row | {"param_delta/each": [0.1, None, 0.2], "undone/each": [False, True, False]} for row in result.history]
+    health = population_health(gone, 0, STACK, PPO.health)
+    assert health["param_delta"] == (False, 0.1)
+    assert not any(health[check.name][0] for check in PPO.health)
+    assert health["illegal"] == (True, 0)
+    nobody = population_health([row | {"undone/each": [True] * 3} for row in result.history], 0, STACK, PPO.health)
+    assert nobody["param_delta"][0] is False
+    assert np.isnan(nobody["param_delta"][1])
+    assert nobody["recompiles"] == (True, 0)
+
+
 def test_stacked_checkpoints_resume_to_the_same_bits(whole):
     result, directory = whole
     like = jax.eval_shape(STACK.wrap(PPO).init, STACK.keys(5), PARAMS)

@@ -37,8 +37,10 @@ def test_agents_come_first(devices: int, agents: int, groups: int, found: tuple[
 
 
 def test_groups_that_do_not_divide_are_refused_with_what_fits() -> None:
-    with pytest.raises(jt.ConfigError, match=r"parallel\.devices=6: 6 devices would share.*8 groups.*use 2 or 4"):
+    with pytest.raises(jt.ConfigError, match=r"parallel\.devices=6: 6 devices would share.*8 groups.*use 4 or 8, or"):
         jt.load_config("quickstart", ["parallel.devices=6"])
+    with pytest.raises(jt.ConfigError, match=r"8 groups.*use 8, or choose rollout\.num_envs and .* that 999 divides"):
+        jt.load_config("quickstart", ["parallel.devices=999"])
     with pytest.raises(jt.ConfigError, match=r"JAX sees \d+ \(cpu\)"):
         mesh_of(Layout(1, 64))
 

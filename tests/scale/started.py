@@ -49,8 +49,8 @@ def started(commands: Sequence[Sequence[str]], cache: Path, env: Sequence[Mappin
     cache: of compiled programs, so that only the first test compiles. env: further variables of each process.
     """
     clean = {name: value for name, value in os.environ.items()
-             if not name.startswith(("JAX_", "XLA_", "SLURM_", "OMPI_", "SKYPILOT_"))}
-    common = clean | {"JAX_PLATFORMS": "cpu", "NPROC": "1", "JAX_COMPILATION_CACHE_DIR": str(cache)}
+             if not name.startswith(("JAX_", "XLA_", "SLURM_", "OMPI_", "SKYPILOT_", "NPROC"))}
+    common = clean | {"JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(cache)}
     processes = [subprocess.Popen([sys.executable, "-m", "jaxtrade", *words], env=common | dict(own), text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
                  for words, own in zip(commands, env or [{}] * len(commands), strict=True)]

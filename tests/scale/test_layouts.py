@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-ENVIRONMENT = {"NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
+ENVIRONMENT = {"NPROC": "8", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
 ROOT = Path(__file__).parents[2]
 
 

@@ -52,6 +52,15 @@ def test_one_hash_in_every_layout(cache: Path, tmp_path: Path) -> None:
         assert result["updates"] == 20, layout
 
 
+def test_one_hash_at_the_size_of_the_quickstart(cache: Path, tmp_path: Path) -> None:
+    """Its products are large enough to be divided over threads, which JAX makes for every device."""
+    large = ("--timesteps", "16384", "--set", "rollout.num_envs=64", "--set", "rollout.num_steps=128",
+             "--set", "network.hidden=[64,64]", "--set", "ppo.num_minibatches=8", "--set", "train.chunk_updates=1")
+    one, many = (trained(words(*layout, run := tmp_path / "{}x{}".format(*layout), large), cache, run)
+                 for layout in ((1, 1), (2, 2)))
+    same(many, one)
+
+
 @pytest.mark.parametrize("received", [signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_run_goes_on_in_another_layout_to_the_same_hash(received: signal.Signals, cache: Path,
                                                                   tmp_path: Path) -> None:
