@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxtrade.cli import main
 from jaxtrade.cli.flags import sweep_flags
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import resolve
@@ -285,6 +286,11 @@ def test_python_takes_the_same_keys():
     found = configured("quickstart", None, (), {"sweep": {"keys": RATES, "seeds": 2}, "total_timesteps": 1000})
     assert found.sweep == swept(keys=RATES, seeds=2).sweep
     assert configured("quickstart", None, {"sweep.keys": {"ppo": {"gamma": [0.9, 0.99]}}}, {}).agents == 2
+
+
+def test_a_fault_of_every_setting_is_told_once(capsys: pytest.CaptureFixture[str]):
+    assert main(["train", "--sweep", "ppo.learing_rate=1e-3,1e-4,1e-5"]) == 2
+    assert capsys.readouterr().err.count("unknown key 'ppo.learing_rate'") == 1
 
 
 @pytest.mark.parametrize(("written", "message"), [

@@ -64,7 +64,8 @@ def check(config: RunConfig, training: bool = True) -> None:
     sweep = config.sweep
     settings = () if not sweep.on else examples_of(sweep) if sweep.optuna else settings_of(sweep, config.seed)
     agents = [Agent(number, config.seed, number, setting) for number, setting in enumerate(settings)]
-    run_all([lambda agent=agent: _check_setting(config, agent, training) for agent in agents])
+    told = set[str]()
+    run_all([lambda agent=agent: _check_setting(config, agent, training, told) for agent in agents])
     if sweep.optuna and training:
         check_search(config)
 
@@ -73,13 +74,17 @@ def _check_alone(config: RunConfig, training: bool) -> None:
     run_all([*_names(config, False), *(_rules(config) if training else [])])
 
 
-def _check_setting(config: RunConfig, agent: Agent, training: bool) -> None:
-    """Check a setting of a sweep as a run of its own."""
-    alone = config_of(config, agent)
+def _check_setting(config: RunConfig, agent: Agent, training: bool, told: set[str]) -> None:
+    """Check a setting of a sweep as a run of its own. told: the faults of settings before it, which are not told again:
+    most are those of a key that all settings have."""
     try:
-        _check_alone(alone, training)
+        _check_alone(config_of(config, agent), training)
     except (ConfigError, DataError) as error:
-        raise ConfigError(f"sweep, setting {agent.setting} ({agent.text}): {error}") from None
+        where = f"sweep, setting {agent.setting} ({agent.text}): "
+        fault = str(error).removeprefix(where)
+        if fault not in told:
+            told.add(fault)
+            raise ConfigError(where + fault) from None
 
 
 def check_memory(configs: Sequence[RunConfig], env: Mapping[str, str] = os.environ) -> None:
