@@ -54,6 +54,7 @@ def learn(kind, gamma=0.9, **keywords):
     return at
 
 
+@pytest.mark.slow
 def test_the_value_of_a_reward_that_the_observation_tells():
     at = learn(CUE)
     for cue in (-1, 1):

@@ -34,6 +34,7 @@ def close(one: dict[str, Any], other: dict[str, Any], rtol: float = 1e-3) -> Non
                                        err_msg=name)
 
 
+@pytest.mark.slow
 def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits() -> None:
     found = layouts("ppo", "one", "p2", "s1", "s8", "fault")
     close(found["one"], found["p2"])
