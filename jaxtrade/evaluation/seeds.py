@@ -56,8 +56,8 @@ def _spread(each: list[Any]) -> dict[str, Any]:
 
 
 LUCK = "Seeds differ by luck: no interval is given here."
-EVOLVED = ("Their settings differ, and evolution made some agents copies of others: the spread is not that of luck. "
-           "The winner by validation sessions is in policy_winner.")
+EVOLVED = ("These agents differ by their settings too (evolve.keys), and copies of one agent are alike: no interval is "
+           "given here.")
 
 
 def table(results: Results) -> str:

@@ -93,7 +93,8 @@ def check_strict(config: RunConfig, env: Mapping[str, str] = os.environ) -> None
     if config.parallel.reduce == "strict" and jax.default_backend() == "cpu" and devices > threads:
         raise ConfigError(f"parallel.reduce=strict: {devices} CPU devices in this process, and {threads} compute "
                           "threads (NPROC, compute.threads); set as many threads as devices or more, and the same "
-                          f"number in every layout ({STRICT_THREADS} if you set none)")
+                          f"number in every layout ({STRICT_THREADS} if you set none), or use at most {threads} "
+                          "devices in a process; a resumed run keeps its threads")
 
 
 def minibatch_work(config: RunConfig) -> float | None:

@@ -130,8 +130,7 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
                                   f"bars of your own: jaxtrade init {shlex.quote(str(path))}, then jaxtrade train)")
             if (path / "sweep.json").is_file():
                 raise ConfigError(f"{path}: a sweep of several programs, each a run of its own; name one of them, such "
-                                  f"as {_run_inside(path)} (its agents count from 0; {path / 'agents.json'} has the "
-                                  "group and the number of each agent of the sweep)")
+                                  f"as {_run_inside(path)}{_numbers(path)}")
             raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
                               f"{_nearest_run(path)}")
     try:
@@ -144,6 +143,12 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
     config = path / "config.yaml"
     files.find_imports(manifest, path)
     return files.locate(make_config(written_values(path), str(config)), manifest, path, instead), manifest
+
+
+def _numbers(path: Path) -> str:
+    """Where a sweep says which agent is which of its programs; nothing for a search, which has no such file."""
+    agents = path / "agents.json"
+    return f" (its agents count from 0; {agents} has the group and number of each)" if agents.is_file() else ""
 
 
 def _run_inside(path: Path) -> Path:
