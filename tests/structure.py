@@ -32,6 +32,7 @@ ROOMS = {
     "curriculum": (9, 0, "phases, gates"), "ablation": (9, 1, "advisor matrix"), "doctor": (9, 2, "machine checks"),
     "interop": (9, 3, "gymnax, gymnasium, SB3"),
     "launching": (9, 4, "processes, manifests"),
+    "watching": (9, 5, "the live page"),
     "cli": (10, 1, "the command line"),
     "__main__": (11, 1, "the process"),
 }

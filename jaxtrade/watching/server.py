@@ -1,0 +1,115 @@
+"""The server of the live page: GET alone, on the loopback interface alone, answers from a table of routes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from jaxtrade.watching import guard
+
+HOST = "127.0.0.1"  # there is no flag for it: from another machine, come through ssh
+TOKEN = "token"
+SMALL = 1400  # bytes that fit in one packet, which compression does not make faster
+
+
+class Answer(NamedTuple):
+    """What a route answers. content: its bytes. kind: its media type."""
+
+    content: bytes
+    kind: str
+
+
+Query = Mapping[str, str]
+Route = Callable[[Query], Answer | None]  # None: there is no such thing
+
+
+def as_json(document: Any) -> Answer:
+    """A document of plain data as an answer. Raises ValueError for a number that is not finite."""
+    return Answer(json.dumps(document, allow_nan=False, separators=(",", ":")).encode(), "application/json")
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `routes` (by path) to whoever has the token. port 0: a free one."""
+
+    daemon_threads = True
+
+    def __init__(self, routes: Mapping[str, Route], token: str, port: int = 0) -> None:
+        self.routes, self.token = routes, token
+        super().__init__((HOST, port), _Handler)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self.server_address[1]
+
+    @property
+    def address(self) -> str:
+        """The address to open: with the token, which the browser then keeps as a cookie."""
+        return f"http://{HOST}:{self.port}/?{urlencode({TOKEN: self.token})}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request. Anything but GET and HEAD is refused; a path is looked up in the table and never on the disk."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "jaxtrade", ""
+    timeout = 30  # seconds that a connection may be silent
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        if not guard.host_is_loopback(self.headers.get("Host")):
+            return self._plain(HTTPStatus.FORBIDDEN, "this page is for this machine alone")
+        target = urlsplit(self.path)
+        query = {name: values[-1] for name, values in parse_qs(target.query).items()}
+        token = self.server.token
+        if TOKEN in query and target.path == "/" and guard.token_fits(query[TOKEN], token):
+            return self._send(HTTPStatus.SEE_OTHER, Answer(b"", "text/plain"),
+                              {"Location": "/", "Set-Cookie": guard.set_cookie(token)})
+        if not guard.token_fits(guard.cookie_token(self.headers.get("Cookie")), token):
+            return self._plain(HTTPStatus.FORBIDDEN, "open the address that jaxtrade watch has printed")
+        route = self.server.routes.get(target.path)
+        found = None if route is None else route(query)
+        if found is None:
+            return self._plain(HTTPStatus.NOT_FOUND, "there is no such page")
+        return self._send(HTTPStatus.OK, found, {})
+
+    def _plain(self, status: HTTPStatus, text: str) -> None:
+        self._send(status, Answer(f"{text}\n".encode(), "text/plain; charset=utf-8"), {})
+
+    def _send(self, status: HTTPStatus, answer: Answer, headers: Mapping[str, str]) -> None:
+        content = answer.content
+        asked = getattr(self, "headers", None)  # absent if the request itself could not be read
+        packed = len(content) > SMALL and asked is not None and "gzip" in asked.get("Accept-Encoding", "")
+        if packed:
+            content = gzip.compress(content, compresslevel=1, mtime=0)
+        self.send_response(status)
+        for name, value in {**guard.HEADERS, **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(content)))
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer a request that is not understood, or has another method: 405 for the latter."""
+        del message, explain
+        known = code == HTTPStatus.NOT_IMPLEMENTED
+        self.close_connection = True
+        self._plain(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus(code), "not understood")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the terminal shows the address."""

@@ -1,0 +1,111 @@
+"""What the server of the live page answers, and to whom."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from jaxtrade.watching import guard
+from jaxtrade.watching.server import Answer, Query, Server, as_json
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    def page(query: Query) -> Answer:
+        return Answer(b"<!doctype html>" + query.get("x", "").encode(), "text/html; charset=utf-8")
+
+    found = Server({"/": page, "/api/long": lambda query: as_json(list(range(5000))), "/api/none": lambda query: None},
+                   "right-token")
+    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield found
+    found.shutdown()
+    thread.join()
+    found.server_close()
+
+
+def ask(server: Server, path: str = "/", method: str = "GET", host: str | None = None,
+        token: str | None = "right-token", headers: dict[str, str] | None = None) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    sent = {"Host": f"127.0.0.1:{server.port}" if host is None else host} | (headers or {})
+    if token is not None:
+        sent["Cookie"] = f"other=1; {guard.COOKIE}={token}"
+    connection.request(method, path, headers=sent)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer, content
+
+
+def test_it_listens_on_the_loopback_interface_alone(server: Server) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("host", "status"), [
+    ("evil.example", 403), ("127.0.0.1.evil.example", 403), ("evil.example:80", 403), ("", 403), ("127.0.0.1", 200),
+    ("localhost:9", 200), ("LOCALHOST:1234", 200), ("[::1]:80", 200), ("[::1]", 200), ("127.0.0.1:x", 403),
+    ("localhost@evil.example", 403), ("127.0.0.1:80:80", 403)])
+def test_another_host_is_refused(server: Server, host: str, status: int) -> None:
+    assert ask(server, host=host)[0].status == status
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "right-token2", "é".encode().decode("latin-1")])
+def test_without_the_token_nothing_is_shown(server: Server, token: str | None) -> None:
+    for path in ("/", "/api/long", "/none"):
+        answer, content = ask(server, path, token=token)
+        assert answer.status == 403
+        assert b"jaxtrade watch" in content
+
+
+def test_the_printed_address_sets_a_cookie_that_no_script_reads(server: Server) -> None:
+    answer, _ = ask(server, f"/?{server.address.partition('?')[2]}", token=None)
+    assert (answer.status, answer.getheader("Location")) == (303, "/")
+    cookie = answer.getheader("Set-Cookie") or ""
+    assert cookie == f"{guard.COOKIE}=right-token; HttpOnly; SameSite=Strict; Path=/"
+    assert ask(server, "/?token=wrong", token=None)[0].status == 403
+    assert ask(server, "/api/long?token=right-token", token=None)[0].status == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
+def test_other_methods_are_refused(server: Server, method: str) -> None:
+    assert ask(server, method=method)[0].status == 405
+
+
+@pytest.mark.parametrize("path", ["/../etc/passwd", "/..", "/%2e%2e/x", "/api", "/api/", "//etc/passwd", "/api/none",
+                                  "/watching/server.py", "/.//"])
+def test_paths_are_looked_up_in_a_table(server: Server, path: str) -> None:
+    assert ask(server, path)[0].status == 404
+
+
+def test_every_answer_carries_the_policy(server: Server) -> None:
+    for path, token in (("/", "right-token"), ("/none", "right-token"), ("/", None)):
+        answer, _ = ask(server, path, token=token)
+        assert (answer.getheader("Content-Security-Policy") or "").startswith("default-src 'none'; script-src 'self'")
+        assert answer.getheader("X-Content-Type-Options") == "nosniff"
+        assert answer.getheader("Cache-Control") == "no-store"
+        assert "unsafe" not in (answer.getheader("Content-Security-Policy") or "")
+
+
+def test_head_and_compression(server: Server) -> None:
+    answer, content = ask(server, method="HEAD")
+    assert (answer.status, content, answer.getheader("Content-Length")) == (200, b"", "15")
+    answer, content = ask(server, "/api/long", headers={"Accept-Encoding": "gzip"})
+    assert answer.getheader("Content-Encoding") == "gzip"
+    assert json.loads(gzip.decompress(content)) == list(range(5000))
+    assert json.loads(ask(server, "/api/long")[1]) == list(range(5000))
+
+
+def test_tokens_are_long_and_differ() -> None:
+    tokens = {guard.new_token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert min(map(len, tokens)) >= 43  # 256 bits in base64
+
+
+def test_a_number_that_is_not_finite_is_no_answer() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        as_json({"loss": float("nan")})
