@@ -30,7 +30,8 @@ def server() -> Iterator[Server]:
 
 
 def ask(server: Server, path: str = "/", method: str = "GET", host: str | None = None,
-        token: str | None = "right-token", headers: dict[str, str] | None = None) -> tuple[http.client.HTTPResponse, bytes]:
+        token: str | None = "right-token", headers: dict[str, str] | None = None
+        ) -> tuple[http.client.HTTPResponse, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     sent = {"Host": f"127.0.0.1:{server.port}" if host is None else host} | (headers or {})
     if token is not None:
