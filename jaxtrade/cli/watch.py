@@ -1,0 +1,66 @@
+"""`jaxtrade watch`: a live page about a run that trains, or about all runs of a folder. Imports no heavy library."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import getpass
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.cli.flags import whole
+from jaxtrade.errors import ConfigError
+
+
+def add_parser(commands: Any) -> None:
+    """Add `watch`."""
+    watch = commands.add_parser("watch", help="open a live page about runs while they train, for this machine alone")
+    watch.add_argument("folder", nargs="?", default="runs", metavar="RUN|DIR", help="a run's folder, or a folder of "
+                       "runs (default: runs)")
+    watch.add_argument("--port", type=whole, default=0, metavar="N", help="port to listen on (default: a free one)")
+    watch.add_argument("--open", action="store_true", dest="browse", help="also open the page in a browser")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C. Raises ConfigError if there is no such folder, or the port is taken."""
+    folder = Path(args.folder)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder; name a run's folder, or the folder of your runs")
+    from jaxtrade.watching import guard
+    from jaxtrade.watching.reader import Reader
+    from jaxtrade.watching.server import Server
+    from jaxtrade.watching.site import routes
+
+    reader = Reader()
+    try:
+        server = Server(routes(folder, reader, state_of), guard.new_token(), args.port)
+    except (OSError, OverflowError) as error:
+        reader.close()
+        taken = getattr(error, "errno", None) == errno.EADDRINUSE
+        raise ConfigError(f"--port {args.port}: {'another program listens on it' if taken else error}; leave --port "
+                          "out for a free one") from None
+    for line in lines_of(server.address, server.port):
+        print(line, flush=True)
+    if args.browse:
+        import webbrowser
+
+        if not webbrowser.open(server.address):
+            print("note: no browser could be opened; open the address yourself", file=sys.stderr)
+    try:
+        server.serve_forever(poll_interval=0.2)
+    except KeyboardInterrupt:
+        print("stopped")
+    finally:
+        server.server_close()
+        reader.close()
+    return 0
+
+
+def lines_of(address: str, port: int) -> list[str]:
+    """What the command prints: the address, and how to see the page from another machine."""
+    host = platform.node() or "THIS_MACHINE"
+    return [f"open {address}", "The address holds a secret: whoever has it, on this machine, sees your runs.",
+            "From another machine, first:", f"  ssh -L {port}:127.0.0.1:{port} {getpass.getuser()}@{host}",
+            "then open the same address there. Ctrl-C ends the page; runs go on."]

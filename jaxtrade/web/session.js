@@ -1,0 +1,100 @@
+"use strict";
+// The last validation session: price with trades, and the account's equity with its floor.
+
+const session = {price: null, account: null};
+
+// Bars as lines from low to high with ticks for open and close; trades as lines from entry to exit.
+function drawBars(data) {
+  return (plot) => {
+    const {ctx} = plot, at = (i) => plot.valToPos(i, "x", true), to = (price) => plot.valToPos(price, "y", true);
+    const half = Math.max(1, (at(1) - at(0)) * 0.35);
+    ctx.save();
+    ctx.lineWidth = Math.max(1, half / 3);
+    for (let i = 0; i < data.close.length; i += 1) {
+      ctx.strokeStyle = colour(data.close[i] >= data.open[i] ? "--up" : "--down");
+      ctx.beginPath();
+      ctx.moveTo(at(i), to(data.low[i]));
+      ctx.lineTo(at(i), to(data.high[i]));
+      ctx.moveTo(at(i) - half, to(data.open[i]));
+      ctx.lineTo(at(i), to(data.open[i]));
+      ctx.moveTo(at(i), to(data.close[i]));
+      ctx.lineTo(at(i) + half, to(data.close[i]));
+      ctx.stroke();
+    }
+    for (const trade of data.trades) drawTrade(ctx, trade, at, to);
+    ctx.restore();
+  };
+}
+
+function drawTrade(ctx, trade, at, to) {
+  const up = trade.side === "long" ? -1 : 1, size = 6 * devicePixelRatio;
+  const x = at(trade.entry), y = to(trade.entry_price);
+  ctx.strokeStyle = ctx.fillStyle = colour(trade.net >= 0 ? "--gain" : "--loss");
+  ctx.lineWidth = 2 * devicePixelRatio;
+  ctx.beginPath();
+  ctx.moveTo(x, y);
+  ctx.lineTo(at(trade.exit), to(trade.exit_price));
+  ctx.stroke();
+  ctx.beginPath(); // an arrow at the entry: up for long, down for short
+  ctx.moveTo(x, y + up * size);
+  ctx.lineTo(x - size * 0.8, y - up * size * 0.6);
+  ctx.lineTo(x + size * 0.8, y - up * size * 0.6);
+  ctx.fill();
+  ctx.fillRect(at(trade.exit) - size / 2, to(trade.exit_price) - size / 2, size, size);
+}
+
+function sessionOptions(data, height, series, hooks) {
+  const axis = {stroke: colour("--muted"), grid: {stroke: colour("--line"), width: 1},
+    ticks: {stroke: colour("--line"), width: 1}, font: "11px system-ui, sans-serif"};
+  return {width: Math.max(at("session-charts").clientWidth, 200), height, series, hooks, legend: {show: false},
+    cursor: {y: false, sync: {key: "session"}}, scales: {x: {time: false}},
+    axes: [{...axis, values: (_, ticks) => ticks.map((i) => data.time[i] || "")}, {...axis, size: 70}]};
+}
+
+function showSession(data) {
+  const box = at("session-charts");
+  for (const plot of [session.price, session.account]) if (plot) plot.destroy();
+  box.replaceChildren();
+  const x = data.close.map((_, i) => i);
+  const hidden = {stroke: "transparent", points: {show: false}};
+  session.price = new uPlot(sessionOptions(data, 300, [{}, hidden, hidden], {draw: [drawBars(data)]}),
+    [x, data.low, data.high], box);
+  session.account = new uPlot(sessionOptions(data, 150,
+    [{}, {stroke: colour("--series-1"), width: 1.5, points: {show: false}},
+      {stroke: colour("--loss"), width: 1.5, dash: [6, 4], points: {show: false}}], {}),
+  [x, data.equity, data.floor], box);
+  const net = data.trades.reduce((sum, trade) => sum + trade.net, 0);
+  const words = `${data.symbol}, ${data.date}: ${data.trades.length} trades, net ${money(net)}. ` +
+    `Policy of update ${data.update}; its score, the mean reward per validation session, is ${shortNumber(data.score)}` +
+    ` (best ${shortNumber(data.best)}). `;
+  at("session-note").textContent = `${words}Above: price, with an arrow at each entry and a square at each exit. ` +
+    "Below: the account's equity, and dashed its drawdown floor, both in dollars of profit.";
+  box.setAttribute("role", "img");
+  box.setAttribute("aria-label", `${words}The table below lists the trades.`);
+  tradeTable(data);
+  at("validation").hidden = false;
+}
+
+function money(value) {
+  return `${value < 0 ? "-" : ""}$${Math.abs(value).toLocaleString("en-US", {minimumFractionDigits: 2,
+    maximumFractionDigits: 2})}`;
+}
+
+function tradeTable(data) {
+  const table = at("session-trades"), head = element("thead"), body = element("tbody"), first = element("tr");
+  for (const name of ["side", "contracts", "entry", "price", "exit", "price", "reason", "net"]) {
+    const cell = element("th", name);
+    cell.scope = "col";
+    first.append(cell);
+  }
+  head.append(first);
+  for (const trade of data.trades) {
+    const row = element("tr");
+    const cells = [trade.side, trade.contracts, data.time[trade.entry], trade.entry_price.toFixed(data.decimals),
+      data.time[trade.exit] || "end", trade.exit_price.toFixed(data.decimals), trade.reason, money(trade.net)];
+    row.append(...cells.map((text) => element("td", String(text))));
+    row.lastChild.className = trade.net < 0 ? "loss" : "gain";
+    body.append(row);
+  }
+  table.replaceChildren(head, body);
+}

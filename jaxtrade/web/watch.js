@@ -1,0 +1,191 @@
+"use strict";
+// The live page: asks the server what is new and shows it. Every text from a run is set as text, never as markup.
+
+const POLL = 1000; // milliseconds between two questions
+const LATER = 5000; // after the server did not answer
+// Charts in their order: title, and the figures or the prefix of the figures that they show.
+const CHARTS = [
+  {title: "Return per episode", names: ["episode_reward"]},
+  {title: "Profit per episode ($)", names: ["episode_profit"]},
+  {title: "KL divergence of an update", names: ["approx_kl"]},
+  {title: "Entropy (nats)", names: ["entropy"]},
+  {title: "Explained variance of the values", names: ["explained_variance"]},
+  {title: "TD loss", names: ["td_loss"]},
+  {title: "Exploration (epsilon)", names: ["epsilon"]},
+  {title: "Learning rate", names: ["learning_rate"]},
+  {title: "Shares of the actions", prefix: "action_share."},
+  {title: "How episodes end (shares)", prefix: "end_share."},
+  {title: "Advice: share of decisions with it", names: ["advice_share"]},
+  {title: "Advice: Brier score", names: ["brier"]},
+  {title: "Steps per second", names: ["steps_per_second"]},
+];
+const STATES = {running: "training", stalled: "stalled", done: "done", stopped: "stopped", died: "died",
+  starting: "starting", unknown: "unknown"};
+
+const page = {run: null, curves: new Map(), charts: new Map(), version: null, generation: null, validation: null,
+  painted: false};
+const at = (id) => document.getElementById(id);
+
+async function ask(path, query) {
+  const answer = await fetch(`${path}?${new URLSearchParams(query)}`, {credentials: "same-origin"});
+  if (!answer.ok) throw new Error(`${answer.status}`);
+  return answer.json();
+}
+
+function age(seconds) {
+  if (seconds === null || seconds === undefined) return "n/a";
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 90) return `${whole} s`;
+  if (whole < 5400) return `${Math.round(whole / 60)} min`;
+  return whole < 172800 ? `${Math.round(whole / 3600)} h` : `${Math.round(whole / 86400)} d`;
+}
+
+function showRuns(runs) {
+  const list = at("runs");
+  const before = document.activeElement ? document.activeElement.dataset.run : undefined;
+  list.replaceChildren(...runs.map((run) => {
+    const button = element("button", undefined, "run");
+    button.type = "button";
+    button.dataset.run = run.name;
+    if (run.name === page.run) button.setAttribute("aria-current", "true");
+    const state = element("span", STATES[run.state] || run.state, `state state-${run.state}`);
+    button.append(element("span", run.name, "name"), state, element("span", run.line, "line"));
+    button.addEventListener("click", () => choose(run.name));
+    const item = element("li");
+    item.append(button);
+    return item;
+  }));
+  for (const button of list.querySelectorAll("button")) if (button.dataset.run === before) button.focus();
+  if (!runs.some((run) => run.name === page.run)) choose(runs.length ? runs[0].name : null);
+}
+
+function choose(name) {
+  if (name === page.run) return;
+  page.run = name;
+  forget();
+  location.hash = name === null ? "" : encodeURIComponent(name);
+  for (const button of document.querySelectorAll("button.run")) {
+    if (button.dataset.run === name) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+  }
+  tick();
+}
+
+function forget() {
+  for (const chart of page.charts.values()) chart.remove();
+  page.curves.clear();
+  page.charts.clear();
+  page.version = page.generation = page.validation = null;
+  at("validation").hidden = true;
+}
+
+function showFacts(run) {
+  at("name").textContent = run.name;
+  at("about").textContent = run.about;
+  const facts = [["state", STATES[run.state] || run.state], ["update", run.progress], ["time left", age(run.eta)],
+    ["steps per second", shortNumber(run.speed)], ["last written", `${age(run.age)} ago`], ...run.more];
+  at("facts").replaceChildren(...facts.flatMap(([name, value]) => {
+    const pair = element("div");
+    pair.append(element("dt", name), element("dd", String(value)));
+    return [pair];
+  }));
+  at("done").value = run.share;
+  at("warnings").hidden = run.warnings.length === 0;
+  at("warning-list").replaceChildren(...run.warnings.map((line) => element("li", line)));
+  at("log").textContent = run.log.join("\n");
+}
+
+function wanted(names) {
+  const shown = [], taken = new Set();
+  for (const chart of CHARTS) {
+    const own = chart.names ? chart.names.filter((name) => names.includes(name))
+      : names.filter((name) => name.startsWith(chart.prefix));
+    own.forEach((name) => taken.add(name));
+    if (own.length) {
+      const labels = own.map((name) => (chart.prefix ? name.slice(chart.prefix.length) : chart.title));
+      shown.push({title: chart.title, names: own, labels, parent: "charts"});
+    }
+  }
+  if (at("more").open) {
+    for (const name of names) {
+      if (!taken.has(name)) shown.push({title: name, names: [name], labels: [name], parent: "more-charts"});
+    }
+  }
+  return shown;
+}
+
+function showCurves(answer) {
+  if (page.generation !== null && answer.generation !== page.generation) {
+    const run = page.run;
+    forget();
+    page.run = run;
+  }
+  page.generation = answer.generation;
+  for (const [name, part] of Object.entries(answer.curves)) {
+    if (!page.curves.has(name)) page.curves.set(name, new Curve());
+    page.curves.get(name).merge(part);
+  }
+  for (const chart of wanted(answer.names)) {
+    const curves = chart.names.map((name) => page.curves.get(name)).filter((curve) => curve && curve.update.length);
+    if (curves.length !== chart.names.length) continue;
+    const key = `${chart.title}:${chart.names.length}`;
+    if (!page.charts.has(key)) page.charts.set(key, new Chart(at(chart.parent), chart.title, chart.labels));
+    page.charts.get(key).draw(curves);
+  }
+  at("band-note").hidden = ![...page.curves.values()].some((curve) => curve.banded);
+  page.version = answer.version;
+  if (!page.painted && page.charts.size) {
+    page.painted = true;
+    performance.mark("painted");
+  }
+}
+
+function known(names) {
+  return wanted(names).flatMap((chart) => chart.names).map((name) => {
+    const curve = page.curves.get(name);
+    return `${name}:${curve ? curve.width : 0}:${curve ? curve.update.length : 0}`;
+  }).join(",");
+}
+
+async function showRun(name) {
+  const run = await ask("/api/run", {run: name});
+  if (name !== page.run) return;
+  showFacts(run);
+  if (run.version !== page.version) {
+    const answer = await ask("/api/curves", {run: name, curves: known(run.names)});
+    if (name === page.run) showCurves(answer);
+  }
+  if (run.validation !== null && run.validation !== page.validation) {
+    const session = await ask("/api/validation", {run: name});
+    if (name !== page.run) return;
+    page.validation = run.validation;
+    showSession(session);
+  }
+}
+
+async function tick() {
+  clearTimeout(page.timer);
+  let wait = POLL;
+  try {
+    const runs = await ask("/api/runs", {});
+    showRuns(runs.runs);
+    if (page.run !== null) await showRun(page.run);
+    at("link").textContent = "live";
+    document.body.classList.remove("lost");
+  } catch (error) {
+    wait = LATER;
+    at("link").textContent = error.message === "403" ? "no access: open the address that jaxtrade watch printed"
+      : "the server does not answer: it was stopped, or the connection is cut";
+    document.body.classList.add("lost");
+  }
+  page.timer = setTimeout(tick, document.hidden ? 5 * wait : wait);
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  page.run = location.hash ? decodeURIComponent(location.hash.slice(1)) : null;
+  at("more").addEventListener("toggle", () => { page.version = null; tick(); });
+  addEventListener("resize", () => page.charts.forEach((chart) => chart.resize()));
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
+  document.addEventListener("themechange", () => { forget(); tick(); });
+  tick();
+});

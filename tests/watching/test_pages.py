@@ -1,0 +1,120 @@
+"""What the page asks the server about real runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxtrade.watching import site
+from jaxtrade.watching.folders import runs_below
+from jaxtrade.watching.reader import Reader
+from jaxtrade.watching.server import Answer, Route
+
+OLD = Path(__file__).parent.parent / "fixtures" / "run_0_1_0"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two runs, one of them in the folder of a sweep, and things that are no runs."""
+    shutil.copytree(OLD, tmp_path / "runs" / "first")
+    shutil.copytree(OLD, tmp_path / "runs" / "sweep" / "group_0")
+    (tmp_path / "runs" / "empty").mkdir()
+    (tmp_path / "outside").mkdir()
+    shutil.copytree(OLD, tmp_path / "outside" / "hidden")
+    (tmp_path / "runs" / "link").symlink_to(tmp_path / "outside", target_is_directory=True)
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def reader() -> Iterator[Reader]:
+    found = Reader()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def routes(folder: Path, reader: Reader) -> dict[str, Route]:
+    return site.routes(folder, reader, lambda run: ("done", 5.0))
+
+
+def document(answer: Answer | None) -> Any:
+    assert answer is not None
+    assert answer.kind == "application/json"
+    return json.loads(answer.content)
+
+
+def eventually(found: Callable[[], bool]) -> None:
+    """Wait until something holds that another thread does. The limit only ends a test that would never end."""
+    limit = time.monotonic() + 120
+    while not found():
+        assert time.monotonic() < limit, "it did not happen"
+        time.sleep(0.01)
+
+
+def test_runs_are_found_by_name_and_links_are_not_followed(folder: Path) -> None:
+    assert set(runs_below(folder)) == {"first", "sweep/group_0"}
+    assert runs_below(folder / "first") == {"first": folder / "first"}
+    assert runs_below(folder / "missing") == {}
+
+
+def test_the_list_of_runs(routes: dict[str, Route]) -> None:
+    found = document(routes["/api/runs"]({}))
+    assert found["count"] == 2
+    assert {run["name"] for run in found["runs"]} == {"first", "sweep/group_0"}
+    assert all("task" in run["line"] and run["state"] == "done" for run in found["runs"])
+
+
+@pytest.mark.parametrize("name", ["", "..", "../outside/hidden", "link/hidden", "/etc", "first/../first", "missing"])
+def test_a_request_names_a_run_and_never_a_path(routes: dict[str, Route], name: str) -> None:
+    for path in ("/api/run", "/api/curves", "/api/validation"):
+        assert routes[path]({"run": name}) is None
+
+
+def test_a_run_and_its_curves(folder: Path, routes: dict[str, Route]) -> None:
+    rows = [json.loads(line) for line in (OLD / "metrics.jsonl").read_text().splitlines()]
+    eventually(lambda: document(routes["/api/run"]({"run": "first"}))["names"] != [])
+    run = document(routes["/api/run"]({"run": "first"}))
+    assert run["progress"] == f"{rows[-1]['update']} of {rows[-1]['total_updates']}"
+    assert run["share"] == rows[-1]["update"] / rows[-1]["total_updates"]
+    assert run["validation"] is None
+    assert run["log"] == (OLD / "run.log").read_text().splitlines()[-12:]
+    asked = document(routes["/api/curves"]({"run": "first", "curves": "approx_kl:0:0,nothing:0:0"}))
+    assert set(asked["curves"]) == {"approx_kl"}
+    kl = [row["approx_kl"] for row in rows if row["approx_kl"] is not None]
+    assert asked["curves"]["approx_kl"]["mean"] == pytest.approx(kl, rel=1e-5)
+    again = document(routes["/api/curves"]({"run": "first", "curves": f"approx_kl:1:{len(kl)}"}))
+    assert again["curves"]["approx_kl"]["start"] == len(kl) - 1
+    row = rows[-1] | {"update": rows[-1]["update"] + 1}
+    with (folder / "first/metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    eventually(lambda: document(routes["/api/run"]({"run": "first"}))["version"] != run["version"])
+
+
+@pytest.mark.parametrize("curves", ["approx_kl", "approx_kl:1", "approx_kl:a:0", "approx_kl:-1:0",
+                                    ",".join(f"x{i}:0:0" for i in range(201))])
+def test_a_request_for_curves_that_is_not_one(routes: dict[str, Route], curves: str) -> None:
+    assert routes["/api/curves"]({"run": "first", "curves": curves}) is None
+
+
+def test_warnings_are_shown_word_for_word_and_once(folder: Path, routes: dict[str, Route]) -> None:
+    with (folder / "first/run.log").open("a") as file:
+        file.write("2026-01-01T00:00:00Z warning: <script>alert(1)</script>\n" * 2 + "2026-01-01T00:00:01Z half a li")
+    run = document(routes["/api/run"]({"run": "first"}))
+    assert run["warnings"] == ["warning: <script>alert(1)</script>"]
+    assert not any("half" in line for line in run["log"])
+
+
+def test_a_validation_session_is_passed_on(folder: Path, routes: dict[str, Route]) -> None:
+    (folder / "first/validation").mkdir()
+    written = folder / "first/validation/latest.json"
+    written.write_text('{"update": 8, "score": 0.5}')
+    assert document(routes["/api/run"]({"run": "first"}))["validation"] == written.stat().st_mtime_ns // 1000
+    assert document(routes["/api/validation"]({"run": "first"})) == {"update": 8, "score": 0.5}
+    written.write_text("{")
+    assert routes["/api/validation"]({"run": "first"}) is None
