@@ -20,9 +20,10 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, figures, report, trades
-from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
-from jaxtrade.evaluation.backtest import DecisionBars, Pass, Record, backtest, begin_backtest, decision_bars
+from jaxtrade.evaluation.agents import Agent, greedy, sampled
+from jaxtrade.evaluation.backtest import Lane, begin_lanes, run_lanes
 from jaxtrade.evaluation.pictures import day, equity, style
+from jaxtrade.evaluation.record import DecisionBars, Pass, Record, Steps, decision_bars
 from jaxtrade.evaluation.recorded import records_of, set_records
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import EvaluationResult
@@ -56,7 +57,7 @@ def standard_agents(
         baselines.buy_and_hold(env),
         baselines.sma_cross(env, market.data, config.evaluation.sma_fast, config.evaluation.sma_slow),
     ]
-    return [*agents, *compiled_together(rules)]
+    return [*agents, *rules]
 
 
 def evaluate(
@@ -74,7 +75,7 @@ def evaluate(
     notes: Sequence[str] = (),
     programs: Programs | None = None,
     begun: Callable[[str], None] | None = None,
-    steps: int | None = None,
+    steps: Steps | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice: with account rules on and with account rules off.
 
@@ -86,8 +87,8 @@ def evaluate(
         trained_on: sessions on which the policy was trained. The result is labelled "in sample" if it contains any.
         notes: further labels for the reader of the report.
         programs: holds the programs that `begin_evaluation` has begun.
-        begun: called before each pass of each agent, with their names.
-        steps: of the compiled program, if it is shared with other sessions or markets (see `DecisionBars`).
+        begun: called before each pass, with its name.
+        steps: of the compiled programs, if it is shared with other sessions or markets (see `DecisionBars`).
     Raises:
         DataError: the session set is empty.
         ConfigError: agent names repeat, both agents and a policy are given, or equity comes near the int32 limit.
@@ -103,8 +104,14 @@ def evaluate(
     decisions = decision_bars(market.data, sessions, steps)
     params = params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
-    key = jax.random.key(config.seed)
-    results = [_evaluate_one(env, agent, params, decisions, start_balance, key, programs, begun) for agent in agents]
+    lanes = _lanes(agents, params, decisions, config)
+    records = {}
+    for which in PASSES:
+        if begun is not None:
+            begun(f"{which} pass")
+        records[which] = run_lanes(env, lanes, which, programs=programs)
+    results = [_result(agent, account, strategy, params, decisions, start_balance)
+               for agent, account, strategy in zip(agents, records["account"], records["strategy"], strict=True)]
     contract, mid = market.contract, market.bars.mid
     return EvaluationResult(
         agents=tuple(results),
@@ -124,7 +131,7 @@ def evaluate(
 
 def begin_evaluation(
     programs: Programs, env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,
-    algorithm: Algorithm, policy: PyTree, steps: int | None = None
+    algorithm: Algorithm, policy: PyTree, steps: Steps | None = None
 ) -> None:
     """Begin to compile the programs of `evaluate` for the standard agents. policy: may be abstract. steps: as there.
 
@@ -132,8 +139,9 @@ def begin_evaluation(
     """
     decisions = decision_bars(market.data, sessions, steps)
     params = params.replace(sessions=sessions)
-    for agent in standard_agents(env, market, config, algorithm, policy):
-        begin_backtest(programs, env, agent, params, decisions)
+    lanes = _lanes(standard_agents(env, market, config, algorithm, policy), params, decisions, config)
+    for which in PASSES:
+        begin_lanes(programs, env, lanes, which)
     programs.also(lambda: agent_key(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
     programs.also(style.load)
 
@@ -143,18 +151,16 @@ def agent_key(key: jax.Array, name: str) -> jax.Array:
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
-def _evaluate_one(
-    env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array,
-    programs: Programs | None, begun: Callable[[str], None] | None
-) -> AgentResult:
-    key = agent_key(key, agent.name)
+PASSES: tuple[Pass, ...] = ("account", "strategy")
 
-    def record_of(which: Pass) -> Record:
-        if begun is not None:
-            begun(f"{agent.name}, {which} pass")
-        return backtest(env, agent, params, decisions, which, key, programs=programs)
 
-    account, strategy = record_of("account"), record_of("strategy")
+def _lanes(agents: Sequence[Agent], params: EnvParams, decisions: DecisionBars, config: RunConfig) -> list[Lane]:
+    key = jax.random.key(config.seed)
+    return [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in agents]
+
+
+def _result(agent: Agent, account: Record, strategy: Record, params: EnvParams, decisions: DecisionBars,
+            start_balance: float) -> AgentResult:
     table = trades.assemble_trades(strategy, decisions, params)
     if int(table.net.sum()) != int(strategy.equity[-1]):
         raise RuntimeError(f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}")

@@ -151,7 +151,7 @@ def test_one_sentence_compares_with_the_baselines(hand_result):
 
 
 
-def test_agents_compiled_together_act_as_alone(long_result):
+def test_agents_of_one_program_act_as_alone(long_result):
     alone = result_of(MARKET, lambda env: [baselines.sma_cross(env, MARKET.data, 10, 50), baselines.random_masked(env)],
                       account={"drawdown": 1_000.0, "profit_target": 1_500.0})
     for agent in alone.agents:
