@@ -1,0 +1,55 @@
+"""The policy beside agents that have learned nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.reporting import figures, svg
+from jaxtrade.reporting.markup import Markup, joined, notes, paragraph, table
+from jaxtrade.reporting.names import kinds
+from jaxtrade.reporting.schema import ReportData
+
+TITLE = "Baselines"
+HEAD = ("Agent", "Net profit", "Per session", "Largest drawdown", "Sharpe, annual", "Trades", "Win rate",
+        "Profit factor", "In market", "Costs")
+
+
+def section(data: ReportData) -> Markup:
+    """Net profit of all agents as a picture and a table, and what each agent does."""
+    agents, sessions = data["agents"], data["settings"]["sessions"]
+    colours = kinds(agents)
+    found: Any = (data["statistics"] or {}).get("agents")
+    rows = [(name, *_cells(each["strategy"], sessions)) for name, each in agents.items()]
+    parts = [
+        paragraph("All agents trade the same bars under the same costs, account rules off."),
+        _picture(agents, colours) if not found else _daily(found, colours),
+        table("Figures of all agents", HEAD, rows, marked=(0,))]
+    if data["statistics"] and data["statistics"].get("improvement"):
+        better: Any = data["statistics"]["improvement"]  # type: ignore[typeddict-item]
+        parts.append(table("Probability that the policy does better", ("Than", "Probability"),
+                           [(name, figures.interval(each, "share", 1)) for name, each in better.items()]))
+    parts.append(notes([f"{name}: {each['about']}" for name, each in agents.items()]))
+    return joined(parts)
+
+
+def _cells(each: dict[str, Any], sessions: int) -> tuple[Markup, ...]:
+    return (figures.signed(each["net_profit"]), figures.signed(each["net_profit"] / sessions),
+            figures.money(each["max_drawdown"]),
+            figures.number(each["sharpe_daily"] if sessions >= MIN_SESSIONS else None),
+            figures.count(each["trades"]), figures.share(each["win_rate"]), figures.number(each["profit_factor"]),
+            figures.share(each["exposure"]), figures.money(each["commission"] + each["slippage"]))
+
+
+def _picture(agents: dict[str, Any], colours: dict[str, str]) -> Markup:
+    rows = [svg.Dot(name, each["strategy"]["net_profit"],
+                    figures.plain_money(each["strategy"]["net_profit"], plus=True), colours[name])
+            for name, each in agents.items()]
+    return svg.dots("Net profit of each agent in dollars", rows, lambda value: figures.plain_money(value, 0))
+
+
+def _daily(found: dict[str, Any], colours: dict[str, str]) -> Markup:
+    rows = [svg.Dot(name, each["value"], figures.plain_money(each["value"], plus=True), colours.get(name, "s2"),
+                    each.get("low"), each.get("high")) for name, each in found.items()]
+    return svg.dots("Net profit of a day by agent, with intervals, in dollars", rows,
+                    lambda value: figures.plain_money(value, 0))
