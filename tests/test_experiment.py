@@ -146,7 +146,7 @@ def test_one_writer_per_run(finished: Path) -> None:
 
 def test_manifest_carries_provenance(finished: Path, config: RunConfig) -> None:
     manifest = json.loads((finished / "manifest.json").read_text())
-    assert manifest["config_sha256"] == config.digest()
+    assert manifest["config_sha256"] == prepare(config).config.digest()
     assert manifest["seed"] == config.seed
     assert {"jax", "numpy", "python", "jaxtrade"} <= manifest["versions"].keys()
     assert manifest["nproc"]

@@ -31,6 +31,7 @@ from jaxtrade.advisor.questions import QuestionBook, in_sessions
 from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
+from jaxtrade.config.protocol import with_control, with_split
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
@@ -269,7 +270,10 @@ def config_digest(config: RunConfig) -> str:
 
     Raises DataError where a snapshot of a panel cannot be read.
     """
-    values = _as_before(config.model_dump(mode="json", exclude={"data": set(PLACES), "monitor": True}))
+    settled = with_control(with_split(config, 0), 0, 0)  # earlier versions had numbers where None stands today
+    values = _as_before(settled.model_dump(mode="json", exclude={"data": set(PLACES), "monitor": True}))
+    if values["control"]["keep"] == "last":
+        del values["control"]["keep"]
     before = AdvisorConfig().model_dump(mode="json") | _BEFORE
     values["advisor"] = {name: value for name, value in values["advisor"].items() if name not in _FREE_KEYS and (
         name in _FIRST_KEYS or value != before[name])} | digest_values(config.advisor)

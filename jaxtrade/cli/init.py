@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtrade.cli.asking import Question, ask, may_ask
 from jaxtrade.cli.shared import check_names
 from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values
+from jaxtrade.config.protocol import ENOUGH
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from jaxtrade.data.read.bars import Bars
     from jaxtrade.data.whole import CutShort
 
-HELD_OUT = 10  # one session in so many is held out for validation, and as many for the test
+# One session in so many is held out for validation, and as many for the test, where the default protocol
+# (`config.protocol`) would hold out one day alone.
+HELD_OUT = 10
 SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
 
 
@@ -152,8 +155,9 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
         print(f"left out: {left_out.date}, the last session, is cut short: {left_out.bars} "
               f"(data.end={left_out.before})")
     print(checked)
-    values["split"] = {"validation_sessions": sessions // HELD_OUT, "test_sessions": max(1, sessions // HELD_OUT),
-                       **split}
+    if split or sessions < ENOUGH:
+        values["split"] = {"validation_sessions": sessions // HELD_OUT, "test_sessions": max(1, sessions // HELD_OUT),
+                           **split}
     text = (f"# Written by jaxtrade init from {seen.file}, read as {seen.title}: {sessions} sessions.\n"
             + dump_yaml(values))
     with out.open("x", encoding="utf-8") as file:

@@ -281,8 +281,12 @@ class TrainConfig(Section, frozen=True):
 class ControlConfig(Section, frozen=True):
     """Decisions between chunks: evaluation on the validation sessions, early stop, plateaus, rollbacks."""
 
-    evaluate_every: int = Field(default=0, ge=0, description="chunks between evaluations of the greedy policy on the "
-                                "validation sessions; 0: never")
+    evaluate_every: int | None = Field(default=None, ge=0, description="chunks between evaluations of the greedy "
+                                       "policy on the validation sessions; 0: never; null: a few times in the run "
+                                       "if the default protocol holds validation sessions out, else never")
+    keep: Literal["best", "last"] | None = Field(default=None, description="the policy that is saved and evaluated at "
+                                                 "the end: the best on the validation sessions, or the last; null: the "
+                                                 "best where evaluate_every is null and there is one, else the last")
     patience: int = Field(default=0, ge=0, description="evaluations without a new best before the run stops early; "
                           "0: it never does")
     min_evaluations: int = Field(default=0, ge=0, description="evaluations before the run may stop early")
@@ -310,6 +314,9 @@ class ControlConfig(Section, frozen=True):
             if getattr(self, name) and not self.evaluate_every:
                 raise ValueError(f"control.{name} ({getattr(self, name)}) counts evaluations, and there are none: "
                                  "set control.evaluate_every")
+        if self.keep == "best" and self.evaluate_every == 0:
+            raise ValueError("control.keep=best needs evaluations on validation sessions, and there are none: set "
+                             "control.evaluate_every, or control.keep=last")
         if self.patience and self.plateau_patience >= self.patience:
             raise ValueError(f"control.plateau_patience ({self.plateau_patience}) must be below control.patience "
                              f"({self.patience}), or the run stops before anything is adjusted")

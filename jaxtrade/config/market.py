@@ -174,12 +174,25 @@ class SessionConfig(Section, frozen=True):
 
 
 class SplitConfig(Section, frozen=True):
-    """Sessions held out, counted from the end of the data, in time order: train, then validation, then test."""
+    """Sessions held out, counted from the end of the data, in time order: train, then validation, then test.
 
-    validation_sessions: int = Field(default=0, ge=0, description="sessions that score the policy during training "
-                                     "(control.evaluate_every) and at gates")
-    test_sessions: int = Field(default=1, ge=0, description="sessions for the evaluation at the end of a run")
-    embargo_sessions: int = Field(default=0, ge=0, description="sessions dropped before each held-out block")
+    None: if all three are None they follow from the number of sessions (`config.protocol`), else they are 0, 1 and 0.
+    """
+
+    validation_sessions: int | None = Field(default=None, ge=0, description="sessions that score the policy during "
+                                            "training (control.evaluate_every) and at gates; null: as the default "
+                                            "protocol chooses, or 0 where another key of this section is given")
+    test_sessions: int | None = Field(default=None, ge=0, description="sessions for the evaluation at the end of a "
+                                      "run; null: as the default protocol chooses, or 1 where another key of this "
+                                      "section is given")
+    embargo_sessions: int | None = Field(default=None, ge=0, description="sessions dropped before each held-out "
+                                         "block; null: as the default protocol chooses, or 0 where another key of "
+                                         "this section is given")
+
+    @property
+    def automatic(self) -> bool:
+        """Whether the default protocol chooses the split."""
+        return self.validation_sessions is None and self.test_sessions is None and self.embargo_sessions is None
 
 
 class AccountConfig(Section, frozen=True):

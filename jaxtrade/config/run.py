@@ -95,7 +95,8 @@ class RunConfig(Section, frozen=True):
     def _validated_somewhere(self) -> RunConfig:
         if self.control.evaluate_every and not self.split.validation_sessions:
             raise ValueError(f"control.evaluate_every ({self.control.evaluate_every}) evaluates on the validation "
-                             "sessions, and split.validation_sessions is 0: hold some out, e.g. "
+                             "sessions, and split.validation_sessions is "
+                             f"{self.split.validation_sessions or 0}: hold some out, e.g. "
                              "split.validation_sessions=1")
         return self
 

@@ -154,7 +154,7 @@ def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
                f"algorithm to one of {', '.join(SECTIONS)}")
     if len(config.data.markets) > 1:
         yield "data.markets: a curriculum trains on one symbol; set data.market instead, and data.markets=[]"
-    if config.split.validation_sessions < 1:
+    if not config.split.validation_sessions:
         yield "its gate cannot be evaluated: split.validation_sessions=0; hold out at least one session"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from jaxtrade.config import DataConfig, SplitConfig
+from jaxtrade.config.protocol import split_of
 from jaxtrade.data.contracts import require_bundled
 from jaxtrade.errors import ConfigError
 
@@ -73,12 +74,12 @@ def check_split(sessions: int, config: SplitConfig, at_most: bool = False) -> No
 
     Raises ConfigError with the number that is needed.
     """
-    blocks = (config.test_sessions > 0) + (config.validation_sessions > 0)
-    need = config.test_sessions + config.validation_sessions + blocks * config.embargo_sessions + 1
+    known = split_of(config, sessions)
+    test, validation, embargo = known.test_sessions or 0, known.validation_sessions or 0, known.embargo_sessions or 0
+    need = test + validation + ((test > 0) + (validation > 0)) * embargo + 1
     if sessions >= need:
         return
-    asked = (f"split.test_sessions = {config.test_sessions}, split.validation_sessions = "
-             f"{config.validation_sessions}" + (f", and split.embargo_sessions = {config.embargo_sessions} before each"
-                                                if config.embargo_sessions else ""))
+    asked = f"split.test_sessions = {test}, split.validation_sessions = {validation}" + (
+        f", and split.embargo_sessions = {embargo} before each" if embargo else "")
     raise ConfigError(f"split: {asked}: with one training session that takes {need} sessions, and the data have "
                       f"{'at most ' if at_most else ''}{sessions}; lower them, or give more data")

@@ -7,15 +7,16 @@ the days on which another is tested.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxtrade.config import SplitConfig
+from jaxtrade.config.protocol import split_of
 from jaxtrade.data.expected import check_split
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import SessionSet
+from jaxtrade.types import MarketData, SessionSet
 
 if TYPE_CHECKING:
     from jaxtrade.data.market_set import MarketSet
@@ -38,15 +39,16 @@ def session_set(ids: np.ndarray, size: int, symbols: np.ndarray | None = None) -
 def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
     """Session rows of `train`, `validation`, `test` and `all`, int64 each.
 
-    Held-out blocks are counted from the end. The `embargo_sessions` before each held-out block belong to no split.
+    Numbers that `config` does not give follow from `sessions` (`config.protocol`). Held-out blocks are counted from the
+    end. The `embargo_sessions` before each held-out block belong to no split.
     Raises ConfigError if no training session is left.
     """
     check_split(sessions, config)
-    held = [("test", config.test_sessions), ("validation", config.validation_sessions)]
+    known = split_of(config, sessions)
     ids, end = {}, sessions
-    for name, count in held:
+    for name, count in (("test", known.test_sessions or 0), ("validation", known.validation_sessions or 0)):
         ids[name] = np.arange(max(end - count, 0), end)
-        end -= count + (config.embargo_sessions if count else 0)
+        end -= count + (known.embargo_sessions or 0 if count else 0)
     return {"train": np.arange(end), "validation": ids["validation"], "test": ids["test"], "all": np.arange(sessions)}
 
 
@@ -79,6 +81,18 @@ def split_ids_by_date(dates: np.ndarray, symbols: np.ndarray, config: SplitConfi
     for name in ("validation", "test"):
         found[name] = np.flatnonzero(np.isin(dates, shared[blocks[name]]))
     return found
+
+
+def countable(market: Any) -> int:
+    """The number of sessions that a split counts: of several symbols (`MarketSet`) the trade dates that all share."""
+    symbols = getattr(market, "session_symbols", None)
+    return market.num_sessions if symbols is None else len(shared_dates(market.trade_dates, symbols))
+
+
+def decision_count(market: MarketData, sessions: SessionSet) -> int:
+    """The number of decision bars of a session set, over all its symbols."""
+    ids = np.asarray(sessions.ids)[:int(sessions.count)]
+    return int((np.asarray(market.sessions.last)[ids] - np.asarray(market.sessions.first)[ids] + 1).sum())
 
 
 def sessions_of(market: Market | MarketSet, ids: np.ndarray) -> SessionSet:

@@ -32,6 +32,7 @@ from jaxtrade.runs.ending import ending
 from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.setup import Setup, params_shown, prepare
+from jaxtrade.runs.standing import days_label
 from jaxtrade.runs.symbols import chosen_symbol, policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
@@ -133,7 +134,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
                 f"{setup.stack.label(number)}, " if len(policies) > 1 else "")
             result = evaluate(own.env, rules, own.single, own.splits[split], config, chosen,
                               provenance=_provenance(setup, path, split, number), trained_on=own.splits["train"],
-                              notes=[known.note] if known else [], programs=programs,
+                              notes=[days_label(setup, split), *([known.note] if known else [])], programs=programs,
                               begun=lambda what, name=name: shown.step(name + what), steps=steps)
             results.setdefault(number, {})[symbol] = result
             shown.step(f"{name}tables and pictures")

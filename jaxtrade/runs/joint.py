@@ -12,6 +12,7 @@ from jaxtrade.evaluation.portfolio.result import JointResult, evaluate_joint, wr
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import machine, rundir
 from jaxtrade.runs.setup import Setup
+from jaxtrade.runs.standing import days_label
 from jaxtrade.text import note_line, several
 from jaxtrade.types import PyTree
 
@@ -47,7 +48,7 @@ def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Pat
                      len(policies) * (2 * len(agents) + 1))
         provenance = manifest | machine.facts() | {"split": split} | setup.stack.provenance(number)
         results[number] = evaluate_joint(env, params, market, sessions, config, agents, provenance,
-                                       setup.splits["train"], screen.step)
+                                       setup.splits["train"], screen.step, [days_label(setup, split)])
         screen.step("tables")
         write(results[number], setup.stack.folder(folder, number))
     return results

@@ -19,8 +19,12 @@ from jaxtrade.runs.sweep_folder import is_sweep, read_sweep, runs_of
 
 # Another number of devices changes bits only with parallel.reduce=psum, where the last digits depend on it.
 FREE = ("control.wall_clock", "parallel.devices")
-FOUND = ("advisor.options.model", "network.adapter")  # keys that a run fills in by itself where none was given
 _ABSENT = "nothing"
+# Keys that a run fills in by itself, and the values for which it does.
+_CHOSEN = ("split.validation_sessions", "split.test_sessions", "split.embargo_sessions", "control.evaluate_every",
+           "control.keep")
+FOUND = {"advisor.options.model": (_ABSENT, None), "network.adapter": (_ABSENT, None, 0)} | dict.fromkeys(
+    _CHOSEN, (None,))
 
 
 class Start(enum.StrEnum):
@@ -69,7 +73,7 @@ def differing(asked: RunConfig, own: RunConfig) -> Iterator[tuple[str, Any, Any]
             if (other := files.named(own).get(key)) is not None and Path(path).resolve() == Path(other).resolve()}
     for key in sorted(mine.keys() | its.keys()):
         value, other = mine.get(key, _ABSENT), its.get(key, _ABSENT)
-        filled_in = key in FOUND and value in (_ABSENT, None, 0)
+        filled_in = value in FOUND.get(key, ())
         if value != other and key not in FREE and key not in same and not filled_in and not (
                 key == "rollout.num_envs" and value == "auto"):
             yield key, value, other

@@ -15,9 +15,10 @@ from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig
 from jaxtrade.config.agents import agents_of, config_of
 from jaxtrade.config.allocate import TASK
+from jaxtrade.config.protocol import chooses, evaluations, with_control, with_split
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
-from jaxtrade.data.splits import split_sessions
+from jaxtrade.data.splits import countable, decision_count, split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.layout import symbols_of
 from jaxtrade.env.params import make_params
@@ -165,6 +166,8 @@ class Setup:
 def prepare(config: RunConfig) -> Setup:
     """Load the market and build the environment, parameters and learner. Writes nothing.
 
+    The configuration of the setup names what the default protocol chose (`config.protocol`).
+
     Raises ConfigError, DataError.
     """
     if config.rollout.auto:
@@ -175,6 +178,8 @@ def prepare(config: RunConfig) -> Setup:
                           "or jaxtrade.run")
     first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
     market, splits, make = _joint(first) if config.env.task == TASK else _alone(first)
+    asked, sessions = config, countable(market)
+    config, first = with_split(config, sessions), with_split(first, sessions)
     env = make_env(first)
     fusion = make_fusion(config.advisor, config.env)
     view = None
@@ -188,7 +193,9 @@ def prepare(config: RunConfig) -> Setup:
 
     swept = read_swept(config, params_of) if config.sweep.on else None
     params = params_of(config) if swept is None else swept.rules[0]
-    return Setup(config, market, splits, env, params, *_learner(first, env, market, fusion), fusion, swept)
+    plan, algorithm = _learner(first, env, market, fusion)
+    config = with_control(config, plan.chunks, _evaluations(asked, config, plan, splits, market))
+    return Setup(config, market, splits, env, params, plan, algorithm, fusion, swept)
 
 
 def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
@@ -199,21 +206,32 @@ def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fus
     return plan, with_warning(config, algorithm)
 
 
+def _evaluations(asked: RunConfig, config: RunConfig, plan: Plan, splits: Mapping[str, SessionSet],
+                 market: Market | MarketSet) -> int:
+    """How often the default protocol scores the policy: 0 where it does not choose one."""
+    return evaluations(plan.total_steps, decision_count(market.data, splits["validation"])) if chooses(
+        asked, config) else 0
+
+
 def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
     """The setup with another learner on the same market. config: differs from `setup.config` in keys of the learner
-    alone. Raises ConfigError."""
+    alone, or in what `prepare` finds for it. Raises ConfigError."""
+    asked, config = config, with_split(config, countable(setup.market))
     swept = setup.swept
     if swept is not None:
         swept = replace(swept, configs=tuple(config_of(config, agent) for agent in swept.agents))
     first = config if swept is None else swept.configs[0]
     plan, algorithm = _learner(first, setup.env, setup.market, setup.fusion)
+    config = with_control(config, plan.chunks, _evaluations(asked, config, plan, setup.splits, setup.market))
     return replace(setup, config=config, plan=plan, algorithm=algorithm, swept=swept)
 
 
 def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
     """The setup of a sweep with the agents of another one, for the same program. config: differs from `setup.config` in
-    the section `sweep` alone. Raises ConfigError."""
+    the section `sweep` alone, or in what `prepare` finds for it. Raises ConfigError."""
     assert setup.swept is not None
+    found = {name: getattr(setup.config, name) for name in ("split", "control")}
+    config = config.model_copy(update=found)
     return replace(setup, config=config, swept=read_swept(config, setup.swept.make, setup.swept.axes))
 
 

@@ -57,7 +57,8 @@ from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree
 
-BEST_FOLDER = "policy_best"  # in the run folder, beside `policy`: the best policy by validation score
+# In the run folder, beside `policy`: the best policy by validation score, or the last one where `policy` is the best.
+BEST_FOLDER, LAST_FOLDER = "policy_best", "policy_last"
 
 
 def run(config: RunConfig, path: Path | None = None, source: Source | None = None,
@@ -256,6 +257,16 @@ def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     return policies
 
 
+def _kept_policies(job: Job, state: PyTree, controller: control.Controller | None) -> dict[int, PyTree]:
+    """Save the last policies, and the best ones by validation if there are scores. Returns those that `control.keep`
+    names, which are in `policy`."""
+    if controller is None or not controller.state.scores:
+        return _save_policies(job, state, FOLDER)
+    best, keeps_best = controller.best(state), job.config.control.keep == "best"
+    _save_policies(job, state if keeps_best else best, LAST_FOLDER if keeps_best else BEST_FOLDER)
+    return _save_policies(job, best if keeps_best else state, FOLDER)
+
+
 def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
     setup, path, beginning, programs, screen = job.setup, job.path, job.beginning, job.programs, job.screen
     if not is_main():
@@ -271,9 +282,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
             trained = _train(job, controller, advisor, evolution)
         finally:
             advice = None if advisor is None else advisor.close()
-        policies = _save_policies(job, trained.state, FOLDER)
-        if controller and controller.state.scores:
-            _save_policies(job, controller.best(trained.state), BEST_FOLDER)
+        policies = _kept_policies(job, trained.state, controller)
         evolved = {} if evolution is None else {"evolution": evolution.close(trained.state, trained.updates)}
         trained = trained._replace(health=_whole_health(job, trained))
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,

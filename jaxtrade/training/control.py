@@ -127,6 +127,9 @@ class Controller:
         self._step_sizes, self._exploration = tuple(step_sizes), tuple(exploration)
         self.state = ControlState()
         self._config, self._score, self._folder = config, score, folder
+        if not config.evaluate_every:
+            raise ValueError("a Controller needs control.evaluate_every of at least 1")
+        self._every = config.evaluate_every
         self._chunk_updates, self._total_updates = chunk_updates, total_updates
         self._steps_per_update, self._metadata = steps_per_update, dict(metadata)
         self._tell, self._unit = tell, unit
@@ -148,7 +151,7 @@ class Controller:
 
     def __call__(self, state: PyTree, update: int) -> Change:
         last = update >= self._total_updates
-        if update // self._chunk_updates % self._config.evaluate_every and not last:
+        if update // self._chunk_updates % self._every and not last:
             return Change()
         score = self._score(state)
         if not math.isfinite(score):
@@ -188,8 +191,8 @@ class Controller:
         state = self.state
         return (f"validation: {self._unit} was best at update {state.best_update}, {state.best_score:.6g} (of "
                 f"{several(len(state.scores), 'evaluation')}, last {state.scores[-1][1]:.6g}; "
-                f"{several(state.adjustments, 'adjustment')}); that state is in {self._folder}; the table "
-                "below is of the last one")
+                f"{several(state.adjustments, 'adjustment')}); that state is in {self._folder}; the table below is of "
+                f"{'it' if self._config.keep == 'best' else 'the last one'}")
 
     def best(self, like: PyTree) -> PyTree:
         """The best state of a finished run; all others are deleted. like: template of the state.

@@ -192,10 +192,11 @@ ACCOUNT_ROWS: tuple[tuple[str, str, Form], ...] = (
 
 def evaluate_joint(env: PortfolioEnv, params: PortfolioParams, market: Portfolio, sessions: SessionSet,
                    config: RunConfig, agents: list[JointAgent], provenance: Mapping[str, Any],
-                   trained_on: SessionSet | None = None, begun: Callable[[str], None] | None = None) -> JointResult:
+                   trained_on: SessionSet | None = None, begun: Callable[[str], None] | None = None,
+                   notes: Sequence[str] = ()) -> JointResult:
     """Run every agent over all decision bars of `sessions`, with account rules off and on.
 
-    Raises DataError if the set is empty. begun: called before each pass of each agent.
+    Raises DataError if the set is empty. begun: called before each pass of each agent. notes: further labels.
     """
     decisions: Any = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
     params, balance = params.replace(sessions=sessions), resolve_account(config.account).start_balance
@@ -211,7 +212,7 @@ def evaluate_joint(env: PortfolioEnv, params: PortfolioParams, market: Portfolio
             strategy_figures(records["strategy"], decisions, market.symbols, balance),
             account_figures(records["account"], decisions)))
     return JointResult(tuple(results), decisions, market, balance, _settings(env, market, decisions, config),
-                       tuple(_labels(market, decisions, trained_on)), dict(provenance))
+                       (*_labels(market, decisions, trained_on), *notes), dict(provenance))
 
 
 def _settings(env: PortfolioEnv, market: Portfolio, decisions: DecisionBars, config: RunConfig) -> dict[str, Any]:

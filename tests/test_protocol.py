@@ -1,0 +1,143 @@
+"""The default protocol: what is held out and which policy is kept where the configuration does not say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxtrade.config import RunConfig, SplitConfig, load_config, make_config
+from jaxtrade.config.protocol import ENOUGH, chooses, evaluations, split_of, with_control, with_split
+from jaxtrade.data.splits import split_ids
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.days import days_note
+from jaxtrade.evaluation.policy import load_policy
+from jaxtrade.runs.evaluate import evaluate_run
+from jaxtrade.runs.resuming import require_own
+from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.train import run
+
+
+def numbers(split: SplitConfig) -> tuple[int | None, int | None, int | None]:
+    return split.validation_sessions, split.test_sessions, split.embargo_sessions
+
+
+@pytest.mark.parametrize(("sessions", "expected"), [(2, (0, 1, 0)), (99, (0, 1, 0)), (100, (10, 20, 1)),
+                                                    (259, (25, 51, 1)), (2500, (40, 500, 1))])
+def test_split_by_number_of_sessions(sessions: int, expected: tuple[int, int, int]) -> None:
+    assert numbers(split_of(SplitConfig(), sessions)) == expected
+
+
+@pytest.mark.parametrize(("given_keys", "expected"), [
+    ({"test_sessions": 60}, (0, 60, 0)), ({"validation_sessions": 5}, (5, 1, 0)), ({"test_sessions": 0}, (0, 0, 0)),
+    ({"embargo_sessions": 2}, (0, 1, 2)),
+    ({"validation_sessions": 0, "test_sessions": 3, "embargo_sessions": 1}, (0, 3, 1))])
+def test_a_given_number_switches_the_protocol_off(given_keys: dict[str, int], expected: tuple[int, int, int]) -> None:
+    assert numbers(split_of(SplitConfig(**given_keys), 1000)) == expected
+
+
+@given(st.integers(2, 3000))
+def test_parts_are_in_time_order_and_apart(sessions: int) -> None:
+    ids = split_ids(sessions, SplitConfig())
+    train, validation, test = ids["train"], ids["validation"], ids["test"]
+    assert len(train) >= len(test) >= 1
+    assert test[-1] == sessions - 1
+    if sessions < ENOUGH:
+        assert not len(validation)
+        assert train[-1] + 1 == test[0]
+    else:  # one session lies between two parts
+        assert train[-1] + 2 == validation[0]
+        assert validation[-1] + 2 == test[0]
+        assert len(test) >= 20
+        assert len(train) >= 0.65 * sessions
+
+
+@pytest.mark.parametrize("keys", [
+    ["advisor.kind=mock"], ["train.num_seeds=2", "evolve.keys={ppo.learning_rate: [0.001, 0.01]}"],
+    ["sweep.keys={ppo.learning_rate: [0.001, 0.01]}"], ["train.num_seeds=2", "shared.on=true"]])
+def test_agents_that_are_compared_in_other_ways_keep_their_last_policy(keys: list[str]) -> None:
+    asked = load_config("quickstart", keys)
+    config = with_split(asked, 200)
+    assert numbers(config.split) == (20, 40, 1)
+    assert not chooses(asked, config)
+    control = with_control(config, 40, 0).control
+    assert (control.evaluate_every, control.keep) == (0, "last")
+
+
+@pytest.mark.parametrize(("steps", "bars", "expected"), [(1_000_000, 3_900, 7), (1_000_000, 15_600, 3),
+                                                         (50_000_000, 15_600, 10), (1_000_000, 3_000, 10)])
+def test_evaluations_cost_a_small_share_of_the_training(steps: int, bars: int, expected: int) -> None:
+    assert evaluations(steps, bars) == expected  # 3 % of the steps over the bars, from 3 to 10
+
+
+@pytest.mark.parametrize(("values", "times", "expected"), [
+    ({}, 10, (4, "best")), ({}, 0, (0, "last")), ({"evaluate_every": 3}, 10, (3, "last")),
+    ({"evaluate_every": 0}, 10, (0, "last")), ({"keep": "last"}, 10, (4, "last")),
+    ({"evaluate_every": 3, "keep": "best"}, 0, (3, "best"))])
+def test_given_keys_of_control_stay(values: dict[str, object], times: int, expected: tuple[int, str]) -> None:
+    config = make_config({"control": values, "split": {"validation_sessions": 5}}, "test")
+    control = with_control(config, 31, times).control
+    assert (control.evaluate_every, control.keep) == expected
+
+
+def test_keeping_the_best_needs_scores() -> None:
+    with pytest.raises(ConfigError, match=r"control\.keep=best needs evaluations"):
+        make_config({"control": {"evaluate_every": 0, "keep": "best"}}, "test")
+
+
+@pytest.mark.parametrize(("note", "said"), [
+    (days_note(1, 4), "every figure below rests on one day, and one day proves nothing; the policy was trained on 4 "
+     "days"),
+    (days_note(19, 60, 9), "every figure below rests on 19 days, which are too few to tell skill from luck; the policy "
+     "was trained on 60 days; it was chosen on 9 other days"),
+    (days_note(20, 69, 10), "every figure below rests on 20 independent days; the policy was trained on 69 days; it "
+     "was chosen on 10 other days"),
+    (days_note(30, 69, 1, symbols=4), "every figure below rests on 30 independent days (4 symbols on one date count as "
+     "one day); the policy was trained on 69 days; it was chosen on 1 other day"),
+    (days_note(20, 69, 20, same=True), "every figure below rests on 20 independent days; the policy was chosen on "
+     "these very days, so they flatter it")])
+def test_the_report_says_on_how_many_days_it_rests(note: str, said: str) -> None:
+    assert note == said
+
+
+SMALL = ("data.source=synthetic", "data.synthetic_sessions=100", "rollout.num_envs=16", "rollout.num_steps=16",
+         "network.hidden=[8]", "ppo.num_minibatches=2", "train.total_timesteps=5120", "train.chunk_updates=2",
+         "train.tensorboard=false", "env.window=2")
+
+
+@pytest.fixture(scope="module")
+def asked() -> RunConfig:
+    return load_config("quickstart", SMALL)
+
+
+@pytest.fixture(scope="module")
+def trained(asked: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(asked, tmp_path_factory.mktemp("protocol") / "run").path
+
+
+@pytest.mark.slow
+def test_a_run_without_split_keys_keeps_its_best_policy(asked: RunConfig, trained: Path) -> None:
+    config = load_config(str(trained / "config.yaml"))
+    assert numbers(config.split) == (10, 20, 1)
+    assert (config.control.evaluate_every, config.control.keep) == (4, "best")  # 10 chunks, 3 evaluations
+    summary = json.loads((trained / "summary.json").read_text())
+    assert [update for update, _ in summary["validation"]["scores"]] == [8, 16, 20]
+    setup = prepare(config)
+    kept, last = ([np.asarray(leaf) for leaf in jax.tree.leaves(load_policy(trained / folder).policy)]
+                  for folder in ("policy", "policy_last"))
+    same = all(np.array_equal(a, b) for a, b in zip(kept, last, strict=True))
+    assert same == (summary["validation"]["best_update"] == setup.plan.total_updates)
+    assert not (trained / "policy_best").exists()
+    require_own(asked, trained)  # --auto-resume compares the numbers that were given alone
+
+
+@pytest.mark.slow
+def test_its_report_counts_the_days(trained: Path) -> None:
+    note = "rests on 20 independent days; the policy was trained on 68 days; it was chosen on 10 other days"
+    assert note in (trained / "evaluation/test/evaluation.txt").read_text()
+    assert "the policy was chosen on these very days" in evaluate_run(trained, "validation")
