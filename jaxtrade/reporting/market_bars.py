@@ -27,4 +27,4 @@ def read(choice: Choice, data: Path | None = None) -> tuple[Bars, int, tuple[str
     mid = market.bars.mid
     prices = [np.asarray(each, np.int64)[rows] for each in (mid.open, mid.high, mid.low, mid.close)]
     bars = Bars(np.asarray(market.bars.time, np.int64)[rows], *prices, session)
-    return bars, market.bars.bar_seconds, tuple(own.env.action_names), np.searchsorted(rows, decisions.rows)
+    return bars, market.bars.bar_seconds, tuple(own.env.actions), np.searchsorted(rows, decisions.rows)

@@ -16,14 +16,14 @@ Child = str | Markup
 VOID = frozenset({"meta", "input", "br", "col"})  # elements without an end tag
 
 
-def tag(name: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
+def tag(element: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
     """An element. children: `Markup` stands as it is, other text is escaped.
 
     attributes: a trailing `_` is dropped and `_` becomes `-` (`class_`, `aria_label`, `stroke_width`). None and False
     leave an attribute out, True writes it without a value. Raises ValueError for `style`, which the page's policy
     refuses, and for handlers (`on...`).
     """
-    words = [name]
+    words = [element]
     for key, value in attributes.items():
         if key.startswith("on") or key == "style":
             raise ValueError(f"attribute {key}: the page's Content-Security-Policy refuses it")
@@ -31,9 +31,9 @@ def tag(name: str, *children: Child, **attributes: str | float | bool | None) ->
             continue
         label = key.rstrip("_").replace("_", "-")
         words.append(label if value is True else f'{label}="{escape(_plain(value), quote=True)}"')
-    if name in VOID:
+    if element in VOID:
         return Markup(f"<{' '.join(words)}>")
-    return Markup(f"<{' '.join(words)}>{joined(children)}</{name}>")
+    return Markup(f"<{' '.join(words)}>{joined(children)}</{element}>")
 
 
 def joined(children: Iterable[Child]) -> Markup:
