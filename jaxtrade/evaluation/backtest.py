@@ -53,6 +53,7 @@ class Record(struct.PyTreeNode):
     end: int32[L] EndReason if the account ended in this bar, else NONE.
     target: bool[L] True if the realised profit has reached the target.
     reward: float32[L] as in training, 0 where not active. None (static) if it was not requested.
+    target_level: int32[L] the position's target after bar `row + 1`, as `Position.target`.
     """
 
     row: Leaf
@@ -70,6 +71,7 @@ class Record(struct.PyTreeNode):
     end: Leaf
     target: Leaf
     reward: Leaf = None
+    target_level: Leaf = None
 
     @property
     def mask(self) -> Leaf:
@@ -187,6 +189,7 @@ def _advance(
         end=end,
         target=rules.target_reached(moved.position, moved.account, params.account) & ~loop.over,
         reward=None if reward is None else jnp.where(loop.over, 0.0, reward),
+        target_level=moved.position.target,
     )
     # After an account's end the session goes on without entries, so that both passes visit every decision bar.
     locked = moved.replace(account=moved.account.replace(locked=moved.account.locked | over))

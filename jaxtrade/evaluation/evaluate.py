@@ -23,6 +23,8 @@ from jaxtrade.evaluation import baselines, figures, report, trades
 from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
 from jaxtrade.evaluation.backtest import DecisionBars, Pass, Record, backtest, begin_backtest, decision_bars
 from jaxtrade.evaluation.pictures import day, equity, style
+from jaxtrade.evaluation.recorded import records_of, set_records
+from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.set_report import SetResult
@@ -116,6 +118,7 @@ def evaluate(
         settings=_settings(env, params, market, decisions, config, results),
         labels=(*_labels(env, market, decisions, trained_on), *alone(config.shared), *notes),
         provenance=dict(provenance or {}),
+        actions=tuple(env.actions),
     )
 
 
@@ -245,22 +248,24 @@ def _labels(
 
 
 def write_set(result: SetResult, directory: Path) -> None:
-    """Write `evaluation.json` and `evaluation.txt` of a set, and `write` each symbol into a folder of its name."""
+    """Write `evaluation.json`, `evaluation.txt` and `records.npz` of a set, and `write` each symbol into a folder of
+    its name."""
     for symbol, own in result.symbols.items():
         write(own, directory / symbol)
     with staged(directory) as new:
         document = json.dumps(result.to_json(), indent=2, allow_nan=False)
         (new / "evaluation.json").write_text(document + "\n", encoding="utf-8")
         (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
+        write_records(new / RECORDS, set_records(result))
 
 
 def write(result: EvaluationResult, directory: Path, agent: str | None = None) -> list[Path]:
-    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`, `equity.png` and
-    `day.png`.
+    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`, `equity.png`,
+    `day.png` and `records.npz`.
 
     agent: its name; default: the first agent. Returns the paths.
     """
-    names = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png")
+    names = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png", RECORDS)
     shown = result.agents[0] if agent is None else result.agent(agent)
     with staged(directory) as new:
         _write(result, shown, {name: new / name for name in names})
@@ -279,3 +284,4 @@ def _write(result: EvaluationResult, shown: AgentResult, paths: dict[str, Path])
                                         result.start_balance))
     equity.draw(result, shown, paths["equity.png"])
     day.draw(result, shown, paths["day.png"])
+    write_records(paths[RECORDS], records_of(result, shown))
