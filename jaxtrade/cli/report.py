@@ -20,17 +20,15 @@ def add_parser(commands: Any) -> None:
     report.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the files (default: RUN/report)")
     report.add_argument("--max-mb", type=float, default=3.0, metavar="MB", help="largest size of the page; the oldest "
                         "bars are left out beyond it, and the page says so (default: 3)")
-    report.add_argument("--data", type=Path, metavar="FILE", help="the run's own bars at another place")
     report.add_argument("--open", action="store_true", help="show the page in the browser")
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the report -> exit code."""
-    from jaxtrade.reporting import collect, make, market_bars
+    from jaxtrade.reporting import collect, make
 
     choice = collect.choose(Path(args.run), args.split, args.seed, args.agent, args.symbol)
-    bars, seconds, actions, decisions = market_bars.read(choice, args.data)
-    found = collect.collect(choice, bars, collect.clock_of(choice, seconds), actions, decisions)
+    found = collect.collect(choice)
     paths = make.write(make.make(found, args.max_mb), args.out or choice.run / "report")
     for path in paths.values():
         print(f"{path}  {path.stat().st_size / make.MB:.2f} MB")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
-NO_LEVEL = -1  # in `Bars.stop` and `Bars.target`: there is none (prices are positive)
+from jaxtrade.evaluation.records import ABSENT, BarRecords
 
 
 @dataclass(frozen=True)
@@ -19,42 +22,24 @@ class Clock:
     tick_size: float
     decimals: int
 
+    def points(self, ticks: int) -> float:
+        """A price in points."""
+        return round(ticks * self.tick_size, self.decimals)
 
-@dataclass(frozen=True)
-class Bars:
-    """N bars of the evaluated sessions in time order: every decision bar, and the bar after each session's last one.
-
-    time: int64[N] UTC seconds of the open. open, high, low, close: int64[N] ticks. session: int64[N] number of the
-    session in the set. legal: uint8[N] bits of the legal actions at the bar's close (bit i: action i; 0 where nothing
-    is decided). stop, target: int64[N] ticks, levels of the open position at the bar's close, `NO_LEVEL` without. They
-    are None for a run that did not save them.
-    """
-
-    time: np.ndarray
-    open: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    close: np.ndarray
-    session: np.ndarray
-    legal: np.ndarray | None = None
-    stop: np.ndarray | None = None
-    target: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-    def after(self, first: int) -> Bars:
-        """The bars from `first` on."""
-        each = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: None if value is None else value[first:] for name, value in each.items()})
+    def closes(self, opens: np.ndarray) -> np.ndarray:
+        """text[N]: the time of day, `09:32`, at which bars close that open at these UTC seconds."""
+        zone = ZoneInfo(self.zone)
+        return np.array([f"{datetime.datetime.fromtimestamp(each, zone):%H:%M}" for each in
+                         (np.asarray(opens) + self.bar_seconds).tolist()])
 
 
 @dataclass(frozen=True)
 class Trade:
     """A trade on the bars. row: its line of `trades.csv`. decision, entry, exit: numbers of bars. side: +1 or -1.
 
-    stop, target: ticks, at the first decision after the entry; None where the position was closed before it, where
-    there is none, or where the run saved no levels.
+    legal: names of the actions that were legal at the decision. stops: (bar, ticks), the levels of the stop from the
+    close of that bar on, as it was moved; empty without a stop, and where the position was closed in the bar of its
+    entry. target: ticks, None likewise.
     """
 
     row: dict[str, str]
@@ -62,49 +47,41 @@ class Trade:
     entry: int
     exit: int
     side: int
-    stop: int | None = None
+    legal: tuple[str, ...]
+    stops: tuple[tuple[int, int], ...] = ()
     target: int | None = None
 
-
-def with_levels(trade: Trade, bars: Bars) -> Trade:
-    """The trade with the stop and target that its position had at the close of the bar of its entry."""
-    def level(of: np.ndarray | None) -> int | None:
-        found = NO_LEVEL if of is None or trade.exit <= trade.entry else int(of[trade.entry])
-        return None if found == NO_LEVEL else found
-
-    return replace(trade, stop=level(bars.stop), target=level(bars.target))
+    @property
+    def stop(self) -> int | None:
+        """The first stop, in ticks."""
+        return self.stops[0][1] if self.stops else None
 
 
-def placed(rows: list[dict[str, str]], bars: Bars, clock: Clock, fill: str) -> list[Trade]:
-    """The lines of `trades.csv` on the bars. fill: `env.fill` of the evaluation.
+def placed(lines: Sequence[dict[str, str]], bars: BarRecords, shown: str, actions: Sequence[str]) -> list[Trade]:
+    """The trades of the agent `shown` on the bars. lines: of its `trades.csv`. actions: names by id.
 
-    Raises ValueError if a time of a trade is the time of no bar: the trades belong to other bars.
+    Raises ValueError if the lines are not those trades.
     """
-    opens, closes = bars.time, bars.time + clock.bar_seconds
-
-    def at(times: np.ndarray, stamp: str) -> int:
-        seconds = _seconds(stamp)
-        found = int(np.searchsorted(times, seconds))
-        if found == len(times) or times[found] != seconds:
-            raise ValueError(f"no bar at {stamp}")
-        return found
-
-    def left(row: dict[str, str]) -> int:
-        if row["exit_reason"] in ("flat", "end_of_data"):
-            return at(closes, row["exit_time"])
-        if fill == "close" and row["exit_reason"] == "order":
-            return at(closes, row["exit_time"]) + 1
-        return at(opens, row["exit_time"])
-
-    decided = [at(closes, row["decision_time"]) for row in rows]
-    return [with_levels(Trade(row, bar, bar + 1, left(row), 1 if row["side"] == "long" else -1), bars)
-            for row, bar in zip(rows, decided, strict=True)]
+    columns = bars.trades[shown]
+    if len(lines) != len(columns["side"]):
+        raise ValueError(f"{len(lines):,} trades, but {len(columns['side']):,} in records.npz")
+    decision, entry, left = (np.searchsorted(bars.row, columns[name]) for name in ("decision_row", "entry_row",
+                                                                                  "exit_row"))
+    number = np.searchsorted(bars.decision, decision)  # of the decision bar
+    return [Trade(line, int(decision[k]), int(entry[k]), int(left[k]), int(columns["side"][k]),
+                  tuple(name for name, allowed in zip(actions, bars.strategy.mask[number[k]], strict=True) if allowed),
+                  *_levels(bars, int(number[k]), int(left[k] - entry[k])))
+            for k, line in enumerate(lines)]
 
 
-def _seconds(stamp: str) -> int:
-    import datetime
-
-    return int(datetime.datetime.fromisoformat(stamp).timestamp())
+def _levels(bars: BarRecords, first: int, held: int) -> tuple[tuple[tuple[int, int], ...], int | None]:
+    """(stops, target) of a position. first: number of its decision bar; held: closes of bars at which it is open."""
+    if not held:
+        return (), None
+    stop, target = bars.strategy.stop[first:first + held], int(bars.strategy.target[first])
+    changed = [i for i in range(len(stop)) if stop[i] != ABSENT and (i == 0 or stop[i] != stop[i - 1])]
+    at = bars.decision[first:first + held] + 1
+    return tuple((int(at[i]), int(stop[i])) for i in changed), None if target == ABSENT else target
 
 
 def extremes(values: np.ndarray, most: int) -> np.ndarray:
@@ -115,8 +92,7 @@ def extremes(values: np.ndarray, most: int) -> np.ndarray:
     size = len(values)
     if size <= most:
         return np.arange(size)
-    groups = np.array_split(np.arange(size), max(1, (most - 2) // 2))
     found: list[Any] = [0, size - 1]
-    for group in groups:
+    for group in np.array_split(np.arange(size), max(1, (most - 2) // 2)):
         found += [group[np.argmin(values[group])], group[np.argmax(values[group])]]
     return np.unique(found)

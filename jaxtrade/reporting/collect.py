@@ -14,12 +14,13 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.allocate import TASK
-from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.env.state import EndReason
+from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_records
 from jaxtrade.evaluation.report import rules_text
 from jaxtrade.reporting import curves, schema
-from jaxtrade.reporting.bars import Bars, Clock, Trade, placed
+from jaxtrade.reporting.bars import Clock, Trade, placed
 from jaxtrade.reporting.curves import Marked
 from jaxtrade.runs import rundir
 from jaxtrade.storage.sinks import read_rows
@@ -57,11 +58,10 @@ class Collected:
     """What a report is made of: its figures, the bars, the trades on them, and the equity that the page draws."""
 
     data: schema.ReportData
-    bars: Bars
+    bars: BarRecords
     clock: Clock
     trades: list[Trade]
     marked: Marked
-    actions: tuple[str, ...]
 
 
 def choose(run: Path, split: str = "test", seed: int | None = None, agent: int | None = None,
@@ -99,32 +99,30 @@ def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) ->
     return None if name == run else name.relative_to(run).as_posix()
 
 
-def collect(choice: Choice, bars: Bars, clock: Clock, actions: Sequence[str], decisions: np.ndarray) -> Collected:
-    """All figures of a report.
-
-    Args:
-        bars: of the evaluated sessions. decisions: int64[L] numbers of the decision bars among them.
-        actions: names of the actions, by id.
-    Raises:
-        DataError: a file of the evaluation is missing or damaged, or does not belong to these bars.
-    """
+def collect(choice: Choice) -> Collected:
+    """All figures of a report. Raises DataError: a file of the evaluation is missing or damaged, or two disagree."""
     document = read_json(choice.folder / "evaluation.json")
-    settings, shown = document["settings"], next(iter(document["agents"]))
-    marked = _marked(choice.folder / "equity.csv", decisions + 1, settings["start_balance"])
+    records = read_records(choice.folder / RECORDS)
+    settings, shown, bars, meta = document["settings"], records.shown, records.bars, records.meta
+    if bars is None or meta["settings"] != settings:
+        raise DataError(f"{choice.folder}: {RECORDS} and evaluation.json are of different evaluations; evaluate the run "
+                        "again: jaxtrade evaluate RUN")
+    clock = Clock(meta["bar_seconds"], meta["zone"], float(meta["tick_size"]), meta["decimals"])
+    marked = marked_of(bars, records.dates, meta["start_balance"], clock)
     try:
-        trades = placed(_lines(choice.folder / "trades.csv"), bars, clock, settings["fill"])
+        trades = placed(_lines(choice.folder / "trades.csv"), bars, shown, meta["actions"])
     except ValueError as error:
-        raise DataError(f"{choice.folder / 'trades.csv'}: {error}; its trades are not of these bars; evaluate the run "
-                        "again: jaxtrade evaluate RUN") from None
+        raise DataError(f"{choice.folder / 'trades.csv'}: {error}; evaluate the run again: jaxtrade evaluate RUN"
+                        ) from None
     data: schema.ReportData = {
         "format": schema.FORMAT, "title": _title(choice, settings, shown), "settings": settings,
         "labels": document["labels"], "agents": document["agents"], "verdict": document["verdict"],
-        "in_sample": _in_sample(choice), "sessions": curves.sessions(marked, [each.row["session"] for each in trades]),
+        "in_sample": _in_sample(choice), "seeds": _seeds(choice), "sessions": curves.sessions(marked, [each.row["session"] for each in trades]),
         "accounts": curves.accounts(marked), "floor": curves.floor(marked, rules_text(settings["rules"])),
-        "training": training(choice), "explorer": {"trades": len(trades), "bars": len(bars),
+        "training": training(choice), "explorer": {"trades": len(trades), "bars": len(bars.row),
                                                    "curve": curves.curve(marked), "notes": []},
         "provenance": document["provenance"], **optional(choice)}  # type: ignore[typeddict-item]
-    return Collected(data, bars, clock, trades, marked, tuple(actions))
+    return Collected(data, bars, clock, trades, marked)
 
 
 def optional(choice: Choice) -> dict[str, Any]:
@@ -133,13 +131,6 @@ def optional(choice: Choice) -> dict[str, Any]:
     names = [name for name in schema.OPTIONAL if name != "in_sample"]
     paths = {name: choice.folder / f"{name}.json" for name in names}
     return {name: read_json(path) if path.is_file() else None for name, path in paths.items()}
-
-
-def clock_of(choice: Choice, bar_seconds: int) -> Clock:
-    """How times and prices of the run's contract are shown."""
-    data = choice.config.data
-    contract = contract_of(data if choice.symbol is None else data.model_copy(update={"market": choice.symbol}))
-    return Clock(bar_seconds, contract.zone, float(contract.tick_size), contract.decimals)
 
 
 def _title(choice: Choice, settings: Mapping[str, Any], shown: str) -> dict[str, Any]:
@@ -158,19 +149,28 @@ def _in_sample(choice: Choice) -> dict[str, Any] | None:
     return {"settings": document["settings"], "agents": document["agents"]}
 
 
-def _marked(path: Path, at: np.ndarray, start: float) -> Marked:
-    """`equity.csv` as arrays. at: the bar of each line."""
-    lines = _lines(path)
-    if len(lines) != len(at):
-        raise DataError(f"{path}: {len(lines):,} lines for {len(at):,} decision bars; evaluate the run again: jaxtrade "
-                        "evaluate RUN")
+def _seeds(choice: Choice) -> schema.Seeds | None:
+    """Net profit of every agent of the run, from its evaluation; None for a run of one agent."""
+    root = choice.run / "evaluation" / choice.split
+    if choice.agent is None:
+        return None
+    folders = sorted(path.parent for path in root.glob("*/evaluation.json")) if choice.symbol is None else sorted(
+        path.parent for path in root.glob(f"*/{choice.symbol}/evaluation.json"))
+    nets = {}
+    for folder in folders:
+        agents = read_json(folder / "evaluation.json")["agents"]
+        nets[folder.relative_to(root).parts[0]] = next(iter(agents.values()))["strategy"]["net_profit"]
+    return {"shown": choice.agent, "net": nets}
 
-    def floats(name: str) -> np.ndarray:
-        return np.array([float(line[name] or "nan") for line in lines])
 
-    return Marked(at, np.array([line["session"] for line in lines]), floats("strategy_equity"),
-                  np.array([int(line["account"]) for line in lines]), floats("account_equity"),
-                  floats("drawdown_floor"), np.array([line["account_end"] for line in lines]), float(start))
+def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: Clock) -> Marked:
+    """The shown agent's two passes at the decision bars, in dollars. start: dollars of a new account."""
+    ends = np.array(["", *(reason.name.lower() for reason in EndReason if reason)])
+    strategy, account = bars.strategy, bars.account
+    floor = np.where(account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan)
+    at = bars.decision + 1
+    return Marked(at, clock.closes(bars.time[at]), dates[bars.session[bars.decision]].astype(str), start + strategy.equity / 1000,
+                  account.account + 1, start + account.equity / 1000, floor, ends[account.end], float(start))
 
 
 def _lines(path: Path) -> list[dict[str, str]]:

@@ -19,11 +19,12 @@ MARKS = 6  # of an x axis
 class Marked:
     """The shown agent at the L decision bars, as `equity.csv`. Money in dollars, float64[L].
 
-    at: int64[L] number of the bar at whose close it is marked. session: text[L] trade date. account: int64[L] from 1.
+    at: int64[L] number of the bar at whose close it is marked. clock: text[L] time of day of that close. session: text[L] trade date. account: int64[L] from 1.
     floor: NaN where there is none. end: text[L], empty unless the account ended there. start: dollars.
     """
 
     at: np.ndarray
+    clock: np.ndarray
     session: np.ndarray
     equity: np.ndarray
     account: np.ndarray
@@ -96,10 +97,13 @@ def floor(marked: Marked, rules: str) -> dict[str, Any]:
 
 
 def marks(marked: Marked) -> list[tuple[int, str]]:
-    """(bar, date) of the first decision bar of some sessions, at most `MARKS`."""
+    """(bar, label) for an x axis, at most `MARKS`: the date at the first decision bar of some sessions; of one session
+    times of day."""
     first = np.append(0, marked.last[:-1] + 1)
-    step = -(-len(first) // MARKS)
-    return [(int(marked.at[i]), str(marked.session[i])) for i in first[::step]]
+    if len(first) == 1:
+        chosen = np.linspace(0, len(marked.at) - 1, min(MARKS, len(marked.at))).astype(int)
+        return [(int(marked.at[i]), str(marked.clock[i])) for i in chosen]
+    return [(int(marked.at[i]), str(marked.session[i])) for i in first[::-(-len(first) // MARKS)]]
 
 
 def cents(value: float) -> float:

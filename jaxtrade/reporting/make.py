@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ import numpy as np
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.trades import TRADE_COLUMNS
-from jaxtrade.reporting.bars import NO_LEVEL, Bars, Trade, extremes
+from jaxtrade.evaluation.records import BarRecords
+from jaxtrade.reporting.bars import Clock, Trade, extremes
 from jaxtrade.reporting.bundle import packed
 from jaxtrade.reporting.collect import Collected
-from jaxtrade.reporting.page import json_of, page
+from jaxtrade.reporting.page import page
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import several
 
@@ -50,27 +51,27 @@ def make(found: Collected, max_mb: float = 3.0) -> Report:
 
     def document(first: int) -> tuple[dict[str, Any], str]:
         data = {**found.data, "explorer": found.data["explorer"] | {
-            "held": len(found.bars) - first, "notes": _notes(found, first, len(shown), max_mb)}}
-        live = {"bars": _bars(found.bars.after(first), first), "clock": _clock(found), "equity": _equity(found),
+            "held": len(found.bars.row) - first, "notes": _notes(found, first, len(shown), max_mb)}}
+        live = {"bars": _bars(found.bars, first), "clock": _clock(found), "equity": _equity(found),
                 "trades": [_drawn(found, trade, first) for trade in shown]}
         return data, page(data, shown, first_trade + 1, live)  # type: ignore[arg-type]
 
     first = _fitting(found.bars, limit, lambda at: len(document(at)[1].encode()))
     if first is None:
-        size = len(document(len(found.bars))[1].encode()) / MB
+        size = len(document(len(found.bars.row))[1].encode()) / MB
         raise ConfigError(f"--max-mb {max_mb:g}: without any bars the page takes {size:.2f} MB already; give at least "
                           f"--max-mb {size + 0.1:.1f}")
     data, html = document(first)
-    return Report(html, json.dumps(data, indent=2, allow_nan=False) + "\n", _csv(found), len(found.bars) - first, first)
+    return Report(html, json.dumps(data, indent=2, allow_nan=False) + "\n", _csv(found), len(found.bars.row) - first, first)
 
 
-def _fitting(bars: Bars, limit: int, size_of: Any) -> int | None:
+def _fitting(bars: BarRecords, limit: int, size_of: Callable[[int], int]) -> int | None:
     """The first bar from which on the page is within the limit: 0, the start of a session, or N (no bars). None if not
     even then."""
     if size_of(0) <= limit:
         return 0
     starts = np.append(0, np.flatnonzero(np.diff(bars.session)) + 1).tolist()
-    places = [*starts, len(bars)]
+    places = [*starts, len(bars.row)]
     if size_of(places[-1]) > limit:
         return None
     low, high = 0, len(places) - 1  # `high` fits
@@ -81,17 +82,13 @@ def _fitting(bars: Bars, limit: int, size_of: Any) -> int | None:
 
 
 def _notes(found: Collected, first: int, rows: int, max_mb: float) -> list[str]:
-    """What the page leaves out, and what the run did not save."""
-    bars, trades, notes = found.bars, len(found.trades), []
+    """What the page leaves out."""
+    bars, trades, notes = len(found.bars.row), len(found.trades), []
     if first:
-        kept = len(bars) - first
-        notes.append(f"The page holds the latest {kept:,} of {several(len(bars), 'bar')}, so that it stays within "
+        notes.append(f"The page holds the latest {bars - first:,} of {several(bars, 'bar')}, so that it stays within "
                      f"{max_mb:g} MB (--max-mb). The trades before them have no chart.")
     if rows < trades:
         notes.append(f"The table holds the latest {rows:,} of {trades:,} trades; trades.csv has all of them.")
-    if bars.legal is None:
-        notes.append("Stops, targets and the legal actions at the decisions are not shown: this evaluation did not save "
-                     "them. Evaluate the run again: jaxtrade evaluate RUN")
     return notes
 
 
@@ -100,14 +97,15 @@ def _clock(found: Collected) -> dict[str, Any]:
     return {"seconds": clock.bar_seconds, "zone": clock.zone, "tick": clock.tick_size, "decimals": clock.decimals}
 
 
-def _bars(bars: Bars, first: int) -> dict[str, Any]:
-    """The bars, packed. Times count from the first bar in units that divide all differences."""
-    start = int(bars.time[0]) if len(bars) else 0
-    unit = int(np.gcd.reduce(bars.time - start)) or 1 if len(bars) else 1
-    columns = {"time": (bars.time - start) // unit, "close": bars.close, "open": bars.open, "high": bars.high,
-               "low": bars.low}
-    above = {name: "close" for name in ("open", "high", "low")}
-    return {"first": first, "start": start, "unit": unit, **packed(columns, above)}
+def _bars(bars: BarRecords, first: int) -> dict[str, Any]:
+    """The bars from `first` on, packed. Times count from the first of them in units that divide all differences."""
+    time = bars.time[first:]
+    start = int(time[0]) if len(time) else 0
+    unit = int(np.gcd.reduce(time - start)) or 1
+    columns = {"time": (time - start) // unit} | {
+        name: getattr(bars, name)[first:] for name in ("close", "open", "high", "low")}
+    return {"first": first, "start": start, "unit": unit, **packed(columns, dict.fromkeys(("open", "high", "low"),
+                                                                                         "close"))}
 
 
 def _equity(found: Collected) -> dict[str, Any]:
@@ -122,43 +120,41 @@ def _equity(found: Collected) -> dict[str, Any]:
 
 def _drawn(found: Collected, trade: Trade, first: int) -> dict[str, Any]:
     """A trade for the scripts: numbers of bars, prices in points, and what the facts beside the chart say."""
-    tick, row = found.clock.tick_size, trade.row
-    levels = {name: None if level is None else round(level * tick, found.clock.decimals)
-              for name, level in (("stop", trade.stop), ("target", trade.target))}
+    clock, row = found.clock, trade.row
+    levels = [[bar, clock.points(level)] for bar, level in trade.stops]
+    target = None if trade.target is None else clock.points(trade.target)
     facts = [["Decision", f"{row['decision_time'][11:19]} at {row['decision_price']}"],
              ["Entry", f"{row['side']} {row['contracts']} at {row['entry_price']}"],
              ["Exit", f"{row['exit_reason'].replace('_', ' ')} at {row['exit_price']}"],
-             *([name.capitalize(), f"{level:.{found.clock.decimals}f}"]
-               for name, level in levels.items() if level is not None),
+             ["Stop", _stop_fact(clock, levels)],
+             ["Target", "none" if target is None else f"{target:.{clock.decimals}f}"],
              ["Bars held", f"{trade.exit - trade.entry + 1:,}"],
              ["Furthest against, in favour", f"{row['mae_ticks']} and {row['mfe_ticks']} ticks"],
-             ["Commission, slippage", f"${row['commission']}, ${row['slippage']}"]]
-    if found.bars.legal is not None:
-        facts.append(["Legal at the decision", ", ".join(legal(found, trade))])
+             ["Commission, slippage", f"${row['commission']}, ${row['slippage']}"],
+             ["Legal at the decision", ", ".join(trade.legal)]]
     return {"decision": trade.decision, "entry": trade.entry, "exit": trade.exit, "side": trade.side,
             "paid": float(row["entry_price"]), "got": float(row["exit_price"]), "net": float(row["net_pnl"]),
-            "reason": row["exit_reason"], "session": row["session"], "held": trade.decision >= first, **levels,
-            "facts": facts}
+            "reason": row["exit_reason"], "session": row["session"], "held": trade.decision >= first, "stops": levels,
+            "target": target, "facts": facts}
 
 
-def legal(found: Collected, trade: Trade) -> list[str]:
-    """The names of the actions that were legal at a trade's decision. Empty if the run saved none."""
-    if found.bars.legal is None:
-        return []
-    bits = int(found.bars.legal[trade.decision])
-    return [name for i, name in enumerate(found.actions) if bits >> i & 1]
+def _stop_fact(clock: Clock, levels: list[list[Any]]) -> str:
+    if not levels:
+        return "none"
+    first, last = (f"{level:.{clock.decimals}f}" for _, level in (levels[0], levels[-1]))
+    return first if len(levels) == 1 else f"{first}, moved to {last} in {several(len(levels) - 1, 'step')}"
 
 
 def _csv(found: Collected) -> str:
-    """All trades: the columns of the evaluation's `trades.csv`, then `stop`, `target` and `legal`, empty if unknown."""
+    """All trades: the columns of the evaluation's `trades.csv`, then the first stop, the target (empty without one) and
+    the actions that were legal at the decision."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("trade", *TRADE_COLUMNS, "stop", "target", "legal"))
-    form = f".{found.clock.decimals}f"
     for i, trade in enumerate(found.trades, 1):
-        levels = ["" if level is None else format(level * found.clock.tick_size, form)
+        levels = ["" if level is None else f"{found.clock.points(level):.{found.clock.decimals}f}"
                   for level in (trade.stop, trade.target)]
-        writer.writerow((i, *(trade.row[name] for name in TRADE_COLUMNS), *levels, " ".join(legal(found, trade))))
+        writer.writerow((i, *(trade.row[name] for name in TRADE_COLUMNS), *levels, " ".join(trade.legal)))
     return out.getvalue()
 
 

@@ -72,9 +72,9 @@ def table(caption: str, head: Sequence[Child], rows: Sequence[Sequence[Child]], 
                tabindex="0")
 
 
-def missing(what: str, command: str) -> Markup:
+def missing(command: str, what: str = "Not computed") -> Markup:
     """The paragraph in place of figures that a run does not have."""
-    return tag("p", f"{what}: not computed: run ", tag("code", command), class_="missing")
+    return tag("p", f"{what}: run ", tag("code", command), class_="missing")
 
 
 def notes(lines: Sequence[str]) -> Markup:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxtrade.reporting.bars import Trade
 from jaxtrade.reporting.markup import Markup, joined, tag
-from jaxtrade.reporting.names import SPLITS
+from jaxtrade.reporting.names import SPLITS, spoken
 from jaxtrade.reporting.schema import ReportData
 from jaxtrade.reporting.sections import (
     account,
@@ -78,7 +78,8 @@ def json_of(values: Any) -> str:
 def _header(data: ReportData, title: str) -> Markup:
     about = data["title"]
     span = about["first"] if about["sessions"] == 1 else f"{about['first']} to {about['last']}"
-    facts = (several(about["sessions"], "session"), span, f"agent {about['agent']}", f"run {about['run']}")
+    which = f" of {spoken(about['number'])}" if about["number"] else ""
+    facts = (several(about["sessions"], "session"), span, f"agent {about['agent']}{which}", f"run {about['run']}")
     return tag("header", tag("p", "Evaluation report", class_="over"), tag("h1", title),
                tag("p", " · ".join(facts), class_="about"),
                tag("button", "Dark colours", type="button", id="theme", hidden=True))

@@ -174,6 +174,13 @@ class Attribution(TypedDict):
     notes: list[str]
 
 
+class Seeds(TypedDict):
+    """The agents of a run with several. shown: the one that the report is about. net: agent -> net profit, dollars."""
+
+    shown: str
+    net: dict[str, float]
+
+
 class Session(TypedDict):
     """One evaluated session of the shown agent, strategy pass. net, equity, drawdown: dollars; equity at its end, and
     the drop below the highest equity at any decision bar so far, at its deepest in the session."""
@@ -220,7 +227,7 @@ class ReportData(TypedDict):
     """All figures of a report.
 
     title: market, split, agent, sessions, dates. settings, labels, agents, verdict: from `evaluation.json`. in_sample:
-    settings and agents of the training sessions. sessions, accounts: of the shown agent. explorer: numbers of trades
+    settings and agents of the training sessions. seeds: None for a run of one agent. sessions, accounts: of the shown agent. explorer: numbers of trades
     and bars that the page holds. provenance: versions, commit, device, digests.
     """
 
@@ -231,6 +238,7 @@ class ReportData(TypedDict):
     agents: dict[str, Any]
     verdict: str
     in_sample: dict[str, Any] | None
+    seeds: Seeds | None
     statistics: Statistics | None
     nulls: Nulls | None
     trials: Trials | None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jaxtrade.reporting.markup import Markup, tag
 
 WIDTH = 760
-LEFT, RIGHT, TOP, BOTTOM = 76, 14, 26, 30  # around the plot of `lines`
+LEFT, RIGHT, TOP, BOTTOM = 76, 14, 26, 30  # around the plot of `lines`; TOP holds the names of several lines
 ROW, LABELS, VALUES = 26, 190, 120  # of `dots`: height of a row, widths beside the plot
 Form = Callable[[float], str]
 
@@ -80,13 +80,14 @@ def lines(label: str, x: Sequence[float], drawn: Sequence[Line], form: Form, mar
     """Lines over a common x. form: labels of the y axis. marks: (x, label) of the x axis. zero: 0 is on the y axis."""
     low, high = bounds([each for line in drawn for each in line.values], zero)
     left, right = min(x, default=0), max(x, default=1)
-    wide, tall = width - LEFT - RIGHT, height - TOP - BOTTOM
+    top = TOP if len(drawn) > 1 else 8
+    wide, tall = width - LEFT - RIGHT, height - top - BOTTOM
 
     def px(value: float) -> float:
         return LEFT + wide * ((value - left) / (right - left) if right > left else 0.5)
 
     def py(value: float) -> float:
-        return TOP + tall * (high - value) / (high - low)
+        return top + tall * (high - value) / (high - low)
 
     parts = []
     for value in ticks(low, high):

@@ -3,8 +3,10 @@
 (function (jt) {
   const MINUS = "\u2212";
 
+  jt.NONE = "\u2013"; // where the cursor is at no bar
+
   jt.money = function (value, digits = 2) {
-    if (value === null || value === undefined) return "";
+    if (value === null || value === undefined) return jt.NONE;
     const text = Math.abs(value).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
     return `${Number(value.toFixed(digits)) < 0 ? MINUS : ""}$${text}`;
   };
@@ -18,6 +20,11 @@
       day: (seconds) => day.format(seconds * 1000),
       clock: (seconds) => clock.format(seconds * 1000),
       both: (seconds) => `${day.format(seconds * 1000)} ${clock.format(seconds * 1000)}`,
+      // labels of an axis: the day, or the time of day where all of it is within two days
+      marks: (all) => {
+        const days = new Set(all.map((seconds) => day.format(seconds * 1000)));
+        return all.map((seconds) => (days.size < 3 ? clock : day).format(seconds * 1000));
+      },
     };
   };
 

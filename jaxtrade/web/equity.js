@@ -8,9 +8,9 @@
       scales: { x: { time: false } },
       cursor: { sync: { key: "equity" }, drag: { x: true, y: false }, y: false },
       hooks: { setScale: [(chart, name) => name === "x" && both(chart)] },
-      axes: [jt.axis({ space: 90, values: (_, marks) => marks.map((at) => times.day(bars.secondsAt(at))) }),
+      axes: [jt.axis({ space: 90, values: (_, marks) => times.marks(marks.map(bars.secondsAt)) }),
         jt.axis({ size: 76, values: (_, marks) => marks.map((value) => jt.money(value, 0)) })],
-      series: [{ label: "Time", value: (_, at) => (at === null ? "" : times.both(bars.secondsAt(at))) },
+      series: [{ label: "Time", value: (_, at) => (at === null ? jt.NONE : times.both(bars.secondsAt(at))) },
         { label, stroke: jt.colour(colour), width: 1.5, fill: fill ? `${jt.colour(colour)}2e` : undefined,
           points: { show: false }, value: (_, value) => jt.money(value) }],
     });

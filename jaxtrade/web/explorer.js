@@ -9,18 +9,16 @@
     const x = Float64Array.from(bars.time, (_, i) => bars.first + i);
     const seconds = (at) => bars.time[Math.min(Math.max(Math.round(at) - bars.first, 0), x.length - 1)];
     const data = [x, ...["open", "high", "low", "close"].map((name) => price(bars[name]))];
-    const shown = (value) => (value === null || value === undefined ? "" : value.toFixed(clock.decimals));
+    const shown = (value) => (value === null || value === undefined ? jt.NONE : value.toFixed(clock.decimals));
 
-    function range(chart) {
-      const [first, last] = [chart.valToIdx(chart.scales.x.min), chart.valToIdx(chart.scales.x.max)];
-      let [low, high] = [Infinity, -Infinity];
-      for (let i = first; i <= last; i++) {
-        low = Math.min(low, data[3][i]);
-        high = Math.max(high, data[2][i]);
-      }
+    // The visible bars, and the levels of the chosen trade where they are not too far away
+    function range(chart, least, most) {
+      if (least === null) return [0, 1];
+      let [low, high] = [least, most];
       const own = chosen();
-      for (const each of own ? [own.paid, own.got, own.stop, own.target] : []) {
-        if (each !== null && Math.abs(each - own.paid) < 3 * (high - low)) [low, high] = [Math.min(low, each), Math.max(high, each)];
+      const levels = own ? [own.paid, own.got, own.target, ...own.stops.map((each) => each[1])] : [];
+      for (const each of levels) {
+        if (each !== null && Math.abs(each - own.paid) < 3 * (most - least)) [low, high] = [Math.min(low, each), Math.max(high, each)];
       }
       const margin = (high - low) * 0.06 || clock.tick;
       return [low - margin, high + margin];
@@ -31,10 +29,9 @@
       scales: { x: { time: false }, y: { range } },
       cursor: { drag: { x: true, y: false } },
       axes: [jt.axis({ space: 70, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440, 5000, 20000],
-        values: (chart, marks) => marks.map((at) => (chart.scales.x.max - chart.scales.x.min > 3000 ? times.day(seconds(at))
-          : times.clock(seconds(at)))) }),
+        values: (_, marks) => times.marks(marks.map(seconds)) }),
       jt.axis({ size: 76, values: (_, marks) => marks.map((value) => value.toFixed(clock.decimals)) })],
-      series: [{ label: "Bar", value: (_, at) => (at === null ? "" : times.both(seconds(at))) },
+      series: [{ label: "Bar", value: (_, at) => (at === null ? jt.NONE : times.both(seconds(at))) },
         ...["Open", "High", "Low", "Close"].map(invisible)],
       plugins: [jt.ohlc(), jt.tradeMarks(trades, chosen)],
     }), data);
@@ -67,7 +64,7 @@
     const rows = [...table.tBodies[0].rows];
     let listed = trades.map((_, i) => i);
     let now = null;
-    part("explorer").hidden = false;
+    part("trade-view").hidden = false;
     table.classList.add("chosen");
     const chart = priceChart(part("price"), bars, clock, trades, () => (now === null ? null : trades[now]), times);
 

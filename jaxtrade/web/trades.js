@@ -21,18 +21,24 @@
     }
   }
 
-  function level(chart, trade, price, name, colour) {
+  // A dashed staircase of (bar, price) up to the bar of the exit, with its name at the end
+  function level(chart, steps, exit, name, colour) {
     const context = chart.ctx;
-    const [from, to] = [chart.valToPos(trade.entry, "x", true), chart.valToPos(Math.max(trade.exit, trade.entry + 1), "x", true)];
-    const y = Math.round(chart.valToPos(price, "y", true)) + 0.5;
+    const pixel = devicePixelRatio;
+    const x = (bar) => chart.valToPos(bar, "x", true);
+    const y = (price) => Math.round(chart.valToPos(price, "y", true)) + 0.5;
     context.strokeStyle = context.fillStyle = jt.colour(colour);
-    context.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
+    context.lineWidth = 1.5 * pixel;
+    context.setLineDash([5 * pixel, 4 * pixel]);
     context.beginPath();
-    context.moveTo(from, y);
-    context.lineTo(to, y);
+    context.moveTo(x(steps[0][0]), y(steps[0][1]));
+    steps.forEach(([bar, price], i) => {
+      context.lineTo(x(bar), y(price));
+      context.lineTo(x(i + 1 < steps.length ? steps[i + 1][0] : exit), y(price));
+    });
     context.stroke();
     context.setLineDash([]);
-    context.fillText(name, to + 6 * devicePixelRatio, y + 4 * devicePixelRatio);
+    context.fillText(name, x(exit) + 8 * pixel, y(steps[steps.length - 1][1]) + 4 * pixel);
   }
 
   function drawTrade(chart, trade, chosen) {
@@ -88,9 +94,8 @@
     }
     if (own) {
       drawDecision(chart, own);
-      context.lineWidth = 1.5 * devicePixelRatio;
-      if (own.stop !== null) level(chart, own, own.stop, "stop", "floor");
-      if (own.target !== null) level(chart, own, own.target, "target", "s4");
+      if (own.stops.length) level(chart, own.stops, own.exit, "stop", "floor");
+      if (own.target !== null) level(chart, [[own.entry, own.target]], own.exit, "target", "s4");
       drawTrade(chart, own, true);
     }
     context.restore();

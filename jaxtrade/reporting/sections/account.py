@@ -30,7 +30,7 @@ def section(data: ReportData) -> Markup:
                for each in data["accounts"]], words=(1, 2, 6), tall=len(data["accounts"]) > 14),
         tag("h3", "Probability to pass")]
     challenge = data["challenge"]
-    parts.append(missing("Pass probability", COMMANDS["challenge"]) if challenge is None else _challenge(challenge))
+    parts.append(missing(COMMANDS["challenge"]) if challenge is None else _challenge(challenge))
     return joined(parts)
 
 

@@ -14,7 +14,7 @@ def section(data: ReportData) -> Markup:
     """A picture and a table for each method."""
     found = data["attribution"]
     if found is None:
-        return missing("Attribution", COMMANDS["attribution"])
+        return missing(COMMANDS["attribution"])
     parts: list[Child] = [paragraph("The methods measure different things, and need not agree.")]
     for each in found["methods"]:
         parts += [tag("h3", f"{each['name'][0].upper()}{each['name'][1:]}"), paragraph(each["about"]), _method(each)]

@@ -7,7 +7,7 @@ from typing import Any
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Markup, joined, notes, paragraph, table
-from jaxtrade.reporting.names import kinds
+from jaxtrade.reporting.names import kinds, spoken
 from jaxtrade.reporting.schema import ReportData
 
 TITLE = "Baselines"
@@ -29,6 +29,11 @@ def section(data: ReportData) -> Markup:
         better: Any = data["statistics"]["improvement"]  # type: ignore[typeddict-item]
         parts.append(table("Probability that the policy does better", ("Than", "Probability"),
                            [(name, figures.interval(each, "share", 1)) for name, each in better.items()]))
+    if data["seeds"]:
+        nets = data["seeds"]["net"]
+        parts.append(table("The policies of this run", ("Policy", "Net profit"),
+                           [(spoken(name), figures.signed(net)) for name, net in nets.items()],
+                           marked=[list(nets).index(data["seeds"]["shown"])], tall=len(nets) > 14))
     parts.append(notes([f"{name}: {each['about']}" for name, each in agents.items()]))
     return joined(parts)
 

@@ -14,7 +14,7 @@ def section(data: ReportData) -> Markup:
     """A picture and a table for each property."""
     found = data["breakdown"]
     if found is None:
-        return missing("Breakdown", COMMANDS["breakdown"])
+        return missing(COMMANDS["breakdown"])
     parts: list[Child] = [paragraph("Net profit per trade. With many cells, some are good or bad by chance: the last "
                                     "column is corrected for their number (Holm).")]
     for each in found["tables"]:

@@ -12,7 +12,6 @@ from jaxtrade.reporting.schema import ReportData
 
 TITLE = "Trade explorer"
 HEAD = ("Trade", "Session", "Side", "Contracts", "Entry", "Price", "Exit", "Price", "Reason", "Ticks", "Net profit")
-FACTS_OF = "trade-facts"
 
 
 def section(data: ReportData, trades: Sequence[Trade], first: int) -> Markup:
@@ -58,7 +57,7 @@ def _controls(trades: Sequence[Trade]) -> Markup:
     return tag("div", filters, steps,
                tag("div", id="price", class_="live", tabindex="0", role="group",
                    aria_label="Bars around the trade; the facts below say the same in words"),
-               tag("dl", id=FACTS_OF, class_="facts"), id="explorer", hidden=True)
+               tag("dl", id="trade-facts", class_="facts"), id="trade-view", hidden=True)
 
 
 def _choice(name: str, label: str, options: Sequence[tuple[str, str]]) -> Markup:

@@ -20,7 +20,7 @@ def section(data: ReportData) -> Markup:
     for key, title, about in GRIDS:
         found: GridFigures | None = data[key]  # type: ignore[literal-required]
         parts.append(tag("h3", title))
-        parts += [missing(title, COMMANDS[key])] if found is None else [paragraph(about), _grid(found, title, agent)]
+        parts += [missing(COMMANDS[key])] if found is None else [paragraph(about), _grid(found, title, agent)]
     return joined(parts)
 
 

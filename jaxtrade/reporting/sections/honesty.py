@@ -7,7 +7,7 @@ from typing import Any
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures
 from jaxtrade.reporting.markup import Child, Markup, joined, notes, paragraph, table, tag
-from jaxtrade.reporting.names import times
+from jaxtrade.reporting.names import spoken, times
 from jaxtrade.reporting.schema import COMMANDS, ReportData
 from jaxtrade.text import several
 
@@ -17,7 +17,7 @@ Row = tuple[str, Child, Child]
 
 def section(data: ReportData) -> Markup:
     """The panel: a question, its figure, and what the figure says; then the labels of the evaluation."""
-    rows = [_days(data), *_statistics(data), _nulls(data), *_selection(data), _opened(data)]
+    rows = [_days(data), *_seeds(data), *_statistics(data), _nulls(data), *_selection(data), _opened(data)]
     found = [table("What stands behind the figures of this report", ("Question", "Figure", "What it says"),
                    rows, words=(2,))]
     if data["labels"]:
@@ -42,6 +42,18 @@ def _days(data: ReportData) -> Row:
     else:
         says = "Each session counts as one observation: trades of the same day are not independent."
     return "How many days were held out?", figures.count(days), says
+
+
+def _seeds(data: ReportData) -> list[Row]:
+    """What the other agents of the run made; nothing for a run of one."""
+    found = data["seeds"]
+    if found is None:
+        return []
+    nets = list(found["net"].values())
+    says = (f"This page shows {spoken(found['shown'])} alone. The {len(nets)} agents made "
+            f"{figures.plain_money(min(nets), plus=True)} to {figures.plain_money(max(nets), plus=True)}; the table "
+            "of agents has each.")
+    return [("How many policies were trained?", figures.count(len(nets)), says)]
 
 
 def _absent(section: str) -> tuple[Child, Child]:

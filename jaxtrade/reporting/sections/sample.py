@@ -72,5 +72,5 @@ def section(data: ReportData) -> Markup:
                   "compare the figures per session."),
         table("Figures of the policy on both sets of sessions", ("Figure", *heads), rows)]
     if data["in_sample"] is None and data["title"]["split"] != "train":
-        parts.append(missing("In-sample figures", COMMANDS["in_sample"]))
+        parts.append(missing(COMMANDS["in_sample"], "In-sample figures are not computed"))
     return joined(parts)

@@ -26,7 +26,7 @@ def section(data: ReportData) -> Markup:
         parts.append(_table(curves))
     if found["health"]:
         parts.append(table("Checks of the training's health", ("Check", "Value", "Result"),
-                           [(spoken(each["name"]), figures.number(each["value"], 6),
+                           [(spoken(each["name"]), _value(each["value"]),
                              tag("span", "passed" if each["passed"] else "failed",
                                  class_=None if each["passed"] else "loss")) for each in found["health"]], words=(2,)))
     return joined([*parts, notes(found["warnings"])])
@@ -37,7 +37,7 @@ def _picture(curve: Curve) -> Markup:
     marks = [(at, short(at)) for at in svg.ticks(0, last, 4)]
     return tag("figure", tag("figcaption", curve["label"]),
                svg.lines(curve["label"], curve["x"], [svg.Line(curve["name"], curve["y"], "s0")], short_value, marks,
-                         height=190, width=HALF))
+                         height=175, width=HALF))
 
 
 def short(value: float) -> str:
