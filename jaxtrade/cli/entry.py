@@ -13,7 +13,19 @@ from pathlib import Path
 from types import ModuleType
 
 from jaxtrade import interrupt
-from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu, report, training
+from jaxtrade.cli import (
+    ablate,
+    advise,
+    completion,
+    config_command,
+    distributed,
+    init,
+    launch,
+    listing,
+    menu,
+    report,
+    training,
+)
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError

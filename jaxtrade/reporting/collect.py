@@ -15,8 +15,8 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.config.allocate import TASK
 from jaxtrade.data.members import symbols_of
-from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.env.state import EndReason
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_records
 from jaxtrade.evaluation.report import rules_text
 from jaxtrade.reporting import curves, schema
@@ -78,10 +78,10 @@ def choose(run: Path, split: str = "test", seed: int | None = None, agent: int |
                           f"{run / 'evaluation' / split / 'evaluation.txt'}")
     symbols = symbols_of(config)
     if symbol is not None and symbol not in symbols:
-        raise ConfigError(f"--symbol {symbol}: this run trades {', '.join(symbols)}")
+        raise ConfigError(f"symbol (--symbol) {symbol}: this run trades {', '.join(symbols)}")
     if symbol is None and len(symbols) > 1:
-        raise ConfigError(f"{run}: a report is about one symbol; give --symbol {symbols[0]} (or "
-                          f"{', '.join(symbols[1:])})")
+        raise ConfigError(f"{run}: a report is about one symbol; give symbol (--symbol) {symbols[0]}, or "
+                          f"{', '.join(symbols[1:])}")
     found = Choice(run, config, manifest, split, _agent(run, config, seed, agent), symbol if len(symbols) > 1 else None)
     if not (found.folder / "evaluation.json").is_file():
         raise ConfigError(f"{found.folder}: no evaluation here; make it first: jaxtrade evaluate {run} --split {split}")
@@ -105,8 +105,8 @@ def collect(choice: Choice) -> Collected:
     records = read_records(choice.folder / RECORDS)
     settings, shown, bars, meta = document["settings"], records.shown, records.bars, records.meta
     if bars is None or meta["settings"] != settings:
-        raise DataError(f"{choice.folder}: {RECORDS} and evaluation.json are of different evaluations; evaluate the run "
-                        "again: jaxtrade evaluate RUN")
+        raise DataError(f"{choice.folder}: {RECORDS} and evaluation.json are of different evaluations; evaluate the "
+                        "run again: jaxtrade evaluate RUN")
     clock = Clock(meta["bar_seconds"], meta["zone"], float(meta["tick_size"]), meta["decimals"])
     marked = marked_of(bars, records.dates, meta["start_balance"], clock)
     try:
@@ -117,7 +117,8 @@ def collect(choice: Choice) -> Collected:
     data: schema.ReportData = {
         "format": schema.FORMAT, "title": _title(choice, settings, shown), "settings": settings,
         "labels": document["labels"], "agents": document["agents"], "verdict": document["verdict"],
-        "in_sample": _in_sample(choice), "seeds": _seeds(choice), "sessions": curves.sessions(marked, [each.row["session"] for each in trades]),
+        "in_sample": _in_sample(choice), "seeds": _seeds(choice),
+        "sessions": curves.sessions(marked, [each.row["session"] for each in trades]),
         "accounts": curves.accounts(marked), "floor": curves.floor(marked, rules_text(settings["rules"])),
         "training": training(choice), "explorer": {"trades": len(trades), "bars": len(bars.row),
                                                    "curve": curves.curve(marked), "notes": []},
@@ -169,8 +170,8 @@ def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: Clock) -
     strategy, account = bars.strategy, bars.account
     floor = np.where(account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan)
     at = bars.decision + 1
-    return Marked(at, clock.closes(bars.time[at]), dates[bars.session[bars.decision]].astype(str), start + strategy.equity / 1000,
-                  account.account + 1, start + account.equity / 1000, floor, ends[account.end], float(start))
+    return Marked(at, clock.closes(bars.time[at]), dates[bars.session[bars.decision]].astype(str),
+                  start + strategy.equity / 1000, account.account + 1, start + account.equity / 1000, floor, ends[account.end], float(start))
 
 
 def _lines(path: Path) -> list[dict[str, str]]:

@@ -19,7 +19,8 @@ MARKS = 6  # of an x axis
 class Marked:
     """The shown agent at the L decision bars, as `equity.csv`. Money in dollars, float64[L].
 
-    at: int64[L] number of the bar at whose close it is marked. clock: text[L] time of day of that close. session: text[L] trade date. account: int64[L] from 1.
+    at: int64[L] number of the bar at whose close it is marked. clock: text[L] time of day of that close.
+    session: text[L] trade date. account: int64[L] from 1.
     floor: NaN where there is none. end: text[L], empty unless the account ended there. start: dollars.
     """
 
@@ -83,13 +84,13 @@ def floor(marked: Marked, rules: str) -> dict[str, Any]:
     """Account equity and floor in few points, with a gap where an account follows another. rules: in words."""
     changes = np.flatnonzero(marked.account[1:] != marked.account[:-1])
     chosen = np.union1d(extremes(marked.account_equity, POINTS), np.concatenate([changes, changes + 1]).astype(int))
+    first = {int(i) + 1 for i in changes}  # of each account but the first one
     at, equity, level = [], [], []
-    for i, number in zip(chosen, marked.account[chosen], strict=True):
-        if at and number != previous:
+    for i in chosen.tolist():
+        if i in first:
             at.append(int(marked.at[i]))
             equity.append(None)
             level.append(None)
-        previous = number
         at.append(int(marked.at[i]))
         equity.append(float(marked.account_equity[i]))
         level.append(None if np.isnan(marked.floor[i]) else float(marked.floor[i]))

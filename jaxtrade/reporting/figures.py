@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jaxtrade.reporting.markup import Markup, joined, tag
@@ -10,7 +11,7 @@ MINUS, PLUS, NONE = "\u2212", "+", "n/a"
 
 
 def plain_money(value: float | None, digits: int = 2, plus: bool = False) -> str:
-    """`$1,234.50`, `−$3.00`; with `plus` also `+$3.00`."""
+    """`$1,234.50`, `-$3.00` with a true minus sign; with `plus` also `+$3.00`."""
     if value is None:
         return NONE
     rounded = round(value, digits)
@@ -69,7 +70,7 @@ FORMS: dict[str, Any] = {
 }
 
 
-def interval(estimate: dict[str, Any] | None, form: str = "number", digits: int = 2) -> Markup:
+def interval(estimate: Mapping[str, Any] | None, form: str = "number", digits: int = 2) -> Markup:
     """An `Estimate`: the figure, its interval in brackets, or why one of them is absent. form: a key of `FORMS`."""
     if estimate is None:
         return tag("span", NONE, class_="na")

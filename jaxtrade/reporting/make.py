@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.evaluation.records import BarRecords
+from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.reporting.bars import Clock, Trade, extremes
 from jaxtrade.reporting.bundle import packed
 from jaxtrade.reporting.collect import Collected
@@ -29,8 +30,7 @@ EQUITY_POINTS = 6_000  # of the chart that zooms
 
 @dataclass(frozen=True)
 class Report:
-    """The three files as text. bars, dropped: numbers of bars that the page holds, and of older ones that it leaves out.
-    """
+    """The three files as text. bars: number of bars that the page holds; dropped: of older ones that it leaves out."""
 
     html: str
     json: str
@@ -43,8 +43,11 @@ def make(found: Collected, max_mb: float = 3.0) -> Report:
     """The report of what was collected.
 
     max_mb: largest size of the page in millions of bytes. Where it would be larger, the oldest bars are left out, whole
-    sessions at a time, and the page says so. Raises ConfigError if it is larger without any bars.
+    sessions at a time, and the page says so. Raises ConfigError if it is larger without any bars, or `max_mb` is not
+    above 0.
     """
+    if not 0 < max_mb < math.inf:
+        raise ConfigError(f"max_mb (--max-mb) {max_mb:g}: expected a size above 0, in millions of bytes")
     shown = found.trades[-MOST_ROWS:]
     first_trade = len(found.trades) - len(shown)
     limit = round(max_mb * MB)
@@ -59,10 +62,11 @@ def make(found: Collected, max_mb: float = 3.0) -> Report:
     first = _fitting(found.bars, limit, lambda at: len(document(at)[1].encode()))
     if first is None:
         size = len(document(len(found.bars.row))[1].encode()) / MB
-        raise ConfigError(f"--max-mb {max_mb:g}: without any bars the page takes {size:.2f} MB already; give at least "
-                          f"--max-mb {size + 0.1:.1f}")
+        raise ConfigError(f"max_mb (--max-mb) {max_mb:g}: without any bars the page takes {size:.2f} MB already; give "
+                          f"{size + 0.1:.1f} or more")
     data, html = document(first)
-    return Report(html, json.dumps(data, indent=2, allow_nan=False) + "\n", _csv(found), len(found.bars.row) - first, first)
+    figures = json.dumps(data, indent=2, allow_nan=False) + "\n"
+    return Report(html, figures, _csv(found), len(found.bars.row) - first, first)
 
 
 def _fitting(bars: BarRecords, limit: int, size_of: Callable[[int], int]) -> int | None:

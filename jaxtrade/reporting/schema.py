@@ -1,7 +1,7 @@
 """The figures of a report as plain data: what `report.json` holds, and what each section is given.
 
-Money is in dollars, shares are 0..1, dates are ISO 8601. A figure that cannot be given is None and has a reason (`why`).
-A section that a run does not have is None; the page then shows the command that computes it (`COMMANDS`).
+Money is in dollars, shares are 0..1, dates are ISO 8601. A figure that cannot be given is None and has a reason,
+`why`. A section that a run does not have is None; the page then shows the command that computes it (`COMMANDS`).
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Session(TypedDict):
 
 
 class AccountRow(TypedDict):
-    """One account of the shown agent, account pass. floor: dollars, the last drawdown floor. end: None if still open."""
+    """One account of the shown agent, account pass. floor: dollars, its last drawdown floor. end: None if open."""
 
     number: int
     first: str
@@ -226,9 +226,10 @@ class Training(TypedDict):
 class ReportData(TypedDict):
     """All figures of a report.
 
-    title: market, split, agent, sessions, dates. settings, labels, agents, verdict: from `evaluation.json`. in_sample:
-    settings and agents of the training sessions. seeds: None for a run of one agent. sessions, accounts: of the shown agent. explorer: numbers of trades
-    and bars that the page holds. provenance: versions, commit, device, digests.
+    title: market, split, agent, sessions, dates. settings, labels, agents, verdict: from `evaluation.json`.
+    in_sample: settings and agents of the training sessions. seeds: None for a run of one agent. sessions, accounts,
+    floor: of the shown agent. explorer: numbers of trades and bars, how many of them the page holds, and the curve of
+    the equity. provenance: versions, commit, device, digests.
     """
 
     format: int

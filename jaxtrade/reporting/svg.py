@@ -54,9 +54,9 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def bounds(values: Sequence[float | None], zero: bool) -> tuple[float, float]:
-    """Least and largest value with a margin; with `zero` 0 is inside. Never empty."""
+    """Least and largest value with a margin; with `zero` 0 is inside. Never empty: without another value it is 0..1."""
     known = [each for each in values if each is not None] + ([0.0] if zero else [])
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    low, high = (min(known), max(known)) if any(known) else (0.0, 1.0)
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     return (low if zero and low == 0 else low - margin), (high if zero and high == 0 else high + margin)
 

@@ -43,21 +43,22 @@ def made_records(sessions: int, each: int, trades: int, seed: int = 0) -> tuple[
     opens = np.append(close[:1], close[:-1]) + rng.integers(-1, 2, count)
     session = np.repeat(np.arange(sessions), each)
     decision = np.flatnonzero(session[1:] == session[:-1])
-    high, low = np.maximum(opens, close) + rng.integers(0, 4, count), np.minimum(opens, close) - rng.integers(0, 4, count)
+    high = np.maximum(opens, close) + rng.integers(0, 4, count)
+    low = np.minimum(opens, close) - rng.integers(0, 4, count)
     slots = np.linspace(3, each - 12, trades).astype(int) if trades else np.zeros(0, int)
     entry = (np.arange(sessions)[:, None] * each + slots + 1).ravel()
     held = rng.integers(0, max(1, min(10, (each - 15) // max(1, trades))), len(entry))
     side = rng.choice([-1, 1], len(entry))
     paid, got = opens[entry], close[entry + held]
-    columns = {"session": session[entry], "side": side, "contracts": np.ones_like(side), "decision_row": 500 + entry - 1,
-               "entry_row": 500 + entry, "entry_price": paid, "exit_row": 500 + entry + held, "exit_price": got,
+    columns = {"session": session[entry], "side": side, "contracts": np.ones_like(side),
+               "decision_row": 500 + entry - 1, "entry_row": 500 + entry, "entry_price": paid, "exit_row": 500 + entry + held, "exit_price": got,
                "reason": rng.choice([ExitReason.ORDER, ExitReason.STOP, ExitReason.TARGET], len(entry)),
                "ticks": side * (got - paid), "commission": np.full_like(side, COST), "slippage": np.zeros_like(side),
                "net": side * (got - paid) * PER_TICK - COST, "mae": np.abs(side) * 3, "mfe": np.abs(side) * 2}
     columns = {name: np.asarray(values, np.int64) for name, values in columns.items()}
     strategy = _pass(decision, columns, entry, held, len(decision))
-    bars = BarRecords(500 + np.arange(count), np.repeat(opened, each) + 60 * np.tile(np.arange(each), sessions), session,
-                      opens, high, low, close, decision, strategy, _account(strategy), {"greedy": columns} | {
+    time = np.repeat(opened, each) + 60 * np.tile(np.arange(each), sessions)
+    bars = BarRecords(500 + np.arange(count), time, session, opens, high, low, close, decision, strategy, _account(strategy), {"greedy": columns} | {
                           name: {key: values[:0] for key, values in columns.items()} for name in AGENTS[1:]})
     net = np.array([columns["net"][columns["session"] == day].sum() for day in range(sessions)]) / 1000
     daily = np.array([net * (0.4 if i else 1) * (name != "flat") for i, name in enumerate(AGENTS)])
@@ -82,7 +83,7 @@ def _pass(decision: np.ndarray, columns: dict[str, Any], entry: np.ndarray, held
     return PassRecords(zeros, np.ones(length, bool), mask, np.where(stop == ABSENT, 0, 1), stop, target, equity,
                        np.maximum.accumulate(np.maximum(equity, 0)), np.full(length, ABSENT), zeros,
                        np.ones(length, bool), zeros, np.zeros(length, bool),
-                       {name: zeros[:0] for name in ("bar", "kind", "quantity", "price", "reason")})
+                       dict.fromkeys(("bar", "kind", "quantity", "price", "reason"), zeros[:0]))
 
 
 def _account(strategy: PassRecords) -> PassRecords:
@@ -156,7 +157,7 @@ def optional_sections() -> dict[str, Any]:
               "p": None}]
     return {
         "statistics": {"days": 20, "seeds": 5, "level": 0.95, "daily": ESTIMATE,
-                       "agents": {name: ESTIMATE for name in AGENTS}, "improvement": {"flat": SHARE},
+                       "agents": dict.fromkeys(AGENTS, ESTIMATE), "improvement": {"flat": SHARE},
                        "psr": SHARE, "dsr": {"value": 0.9004}, "trials": 46, "min_trl": {"value": 684.1},
                        "spa": {"value": 0.746}, "pbo": SHARE, "null_low": 0.19, "null_high": 0.87},
         "nulls": {"kind": "sign", "draws": 19, "exceeding": 3, "p": 0.2, "floor": 0.05, "statistic": "mean daily net",

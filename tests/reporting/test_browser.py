@@ -13,6 +13,7 @@ import pytest
 
 from jaxtrade.reporting import collect, make
 from jaxtrade.reporting.bundle import unpacked
+from jaxtrade.reporting.figures import MINUS
 from tests import webdriver
 from tests.reporting.made import made_run
 from tests.reporting.parsed import parsed
@@ -43,9 +44,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory, page: Path) -> Iterator[webd
 
 @pytest.fixture
 def opened(shown: webdriver.Browser, page: Path) -> webdriver.Browser:
-    """The page, loaded afresh, with the logs of earlier ones read."""
-    shown.log("browser")
-    shown.requests()
+    """The page, loaded afresh."""
     shown.open(page)
     return shown
 
@@ -58,7 +57,8 @@ def listed(browser: webdriver.Browser) -> list[list[str]]:
 
 def current(browser: webdriver.Browser) -> str:
     """The number of the trade that is explained."""
-    [found] = browser.run("return [...document.querySelectorAll('[aria-current=true]')].map((e) => e.cells[0].textContent)")
+    [found] = browser.run("return [...document.querySelectorAll('[aria-current=true]')]"
+                          ".map((row) => row.cells[0].textContent)")
     return found
 
 
@@ -131,10 +131,12 @@ def test_every_control_is_reached_by_the_keyboard(opened: webdriver.Browser) -> 
     reached: list[Any] = []
     for _ in range(120):
         opened.keys(webdriver.KEYS["tab"], ":focus" if reached else "body")
-        reached.append(opened.run("const e = document.activeElement; return e.id || e.name || e.textContent.slice(0, 30)"))
+        reached.append(opened.run("const at = document.activeElement;"
+                                  "return at.id || at.name || at.textContent.slice(0, 30)"))
         if reached[-1] == "price":
             break
-    wanted = {"theme", "side", "result", "reason", "session", "go-previous", "go-next", "go-closer", "go-wider", "price"}
+    wanted = {"theme", "side", "result", "reason", "session", "price", "go-previous", "go-next", "go-closer",
+              "go-wider"}
     assert wanted <= set(reached)
     assert reached[0] == "Skip to the figures"
     assert opened.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -145,7 +147,7 @@ def test_filters_choose_the_trades(opened: webdriver.Browser) -> None:
     assert len(every) == SESSIONS * TRADES
     choose(opened, "side", "short")
     choose(opened, "result", "lost")
-    shorts = [row for row in every if row[2] == "short" and row[10].startswith("−")]
+    shorts = [row for row in every if row[2] == "short" and row[10].startswith(MINUS)]
     assert listed(opened) == shorts
     assert 0 < len(shorts) < len(every)
     assert current(opened) == shorts[0][0]

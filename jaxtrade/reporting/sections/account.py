@@ -19,8 +19,8 @@ def section(data: ReportData) -> Markup:
     floor, agents = data["floor"], data["agents"]
     rows = [(name, *_cells(each["account"])) for name, each in agents.items()]
     parts: list[Child] = [
-        paragraph(f"The same agents with the account's rules on: {floor['rules']}. After an account has ended, the next "
-                  "session opens a new one."),
+        paragraph(f"The same agents with the account's rules on: {floor['rules']}. After an account has ended, the "
+                  "next session opens a new one."),
         _picture(floor, data["title"]["agent"]),
         table("How the accounts of each agent ended", HEAD, rows, marked=(0,)),
         table(f"Accounts of {data['title']['agent']}",
@@ -56,8 +56,8 @@ def _challenge(found: Challenge) -> Markup:
               figures.number(each["days_to_pass"], 0), figures.share(each["monte_carlo"], 2))
              for name, each in found["agents"].items()]
     return joined([
-        paragraph(f"{found['rules'][:1].upper()}{found['rules'][1:]}. {found['accounts']:,} accounts over sessions that "
-                  f"were drawn in blocks from {several(found['days'], 'session')}; {found['resamples']:,} times with "
+        paragraph(f"{found['rules'][:1].upper()}{found['rules'][1:]}. {found['accounts']:,} accounts over sessions "
+                  f"that were drawn in blocks from {several(found['days'], 'session')}; {found['resamples']:,} times with "
                   "the sessions themselves drawn anew, which gives the intervals."),
         svg.dots("Probability to pass, by agent", rows, lambda value: figures.plain_share(value, 0), low=0.0, high=1.0),
         table("Simulated accounts", ("Agent", "Passed", "Bust", "Out of time", "Median days to pass",

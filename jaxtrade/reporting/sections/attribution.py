@@ -26,7 +26,7 @@ def _method(each: Method) -> Markup:
     show = figures.FORMS[form]
     rows = [svg.Dot(part["name"], part["value"]["value"], show(part["value"]["value"], digits), "s0",
                     part["value"].get("low"), part["value"].get("high")) for part in each["parts"]]
-    cells = [(part["name"], figures.interval(dict(part["value"]), form, digits)) for part in each["parts"]]
+    cells = [(part["name"], figures.interval(part["value"], form, digits)) for part in each["parts"]]
     return joined([svg.dots(f"{each['name']}: {each['unit']} by part of the observation", rows,
                             lambda value: show(value, 0 if form != "number" else 2)),
                    table(f"{each['name']}, by part of the observation", ("Part", each["unit"]), cells,

@@ -1,5 +1,4 @@
-"""Equity and drawdown of the shown agent. The picture stands without a script; with one, a chart that zooms replaces it.
-"""
+"""Equity and drawdown of the shown agent. The picture needs no script; with one, a chart that zooms replaces it."""
 
 from __future__ import annotations
 
