@@ -84,7 +84,7 @@ def choose(run: Path, split: str = "test", seed: int | None = None, agent: int |
                           f"{', '.join(symbols[1:])}")
     found = Choice(run, config, manifest, split, _agent(run, config, seed, agent), symbol if len(symbols) > 1 else None)
     if not (found.folder / "evaluation.json").is_file():
-        raise ConfigError(f"{found.folder}: no evaluation here; make it first: jaxtrade evaluate {run} --split {split}")
+        raise ConfigError(f"{found.folder}: no evaluation here; make it first (jaxtrade evaluate {run} --split {split})")
     return found
 
 
@@ -171,7 +171,8 @@ def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: Clock) -
     floor = np.where(account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan)
     at = bars.decision + 1
     return Marked(at, clock.closes(bars.time[at]), dates[bars.session[bars.decision]].astype(str),
-                  start + strategy.equity / 1000, account.account + 1, start + account.equity / 1000, floor, ends[account.end], float(start))
+                  start + strategy.equity / 1000, account.account + 1, start + account.equity / 1000, floor, ends[account.end],
+                  float(start))
 
 
 def _lines(path: Path) -> list[dict[str, str]]:

@@ -74,8 +74,9 @@
     context.lineTo(x, chart.bbox.top + chart.bbox.height);
     context.stroke();
     context.setLineDash([]);
-    context.textAlign = "right";
-    context.fillText("decision", x - 5 * devicePixelRatio, chart.bbox.top + 13 * devicePixelRatio);
+    const left = x > chart.bbox.left + 70 * devicePixelRatio;
+    context.textAlign = left ? "right" : "left";
+    context.fillText("decision", x + (left ? -5 : 5) * devicePixelRatio, chart.bbox.top + 13 * devicePixelRatio);
     context.textAlign = "left";
   }
 

@@ -51,14 +51,16 @@ def made_records(sessions: int, each: int, trades: int, seed: int = 0) -> tuple[
     side = rng.choice([-1, 1], len(entry))
     paid, got = opens[entry], close[entry + held]
     columns = {"session": session[entry], "side": side, "contracts": np.ones_like(side),
-               "decision_row": 500 + entry - 1, "entry_row": 500 + entry, "entry_price": paid, "exit_row": 500 + entry + held, "exit_price": got,
+               "decision_row": 500 + entry - 1, "entry_row": 500 + entry, "entry_price": paid,
+               "exit_row": 500 + entry + held, "exit_price": got,
                "reason": rng.choice([ExitReason.ORDER, ExitReason.STOP, ExitReason.TARGET], len(entry)),
                "ticks": side * (got - paid), "commission": np.full_like(side, COST), "slippage": np.zeros_like(side),
                "net": side * (got - paid) * PER_TICK - COST, "mae": np.abs(side) * 3, "mfe": np.abs(side) * 2}
     columns = {name: np.asarray(values, np.int64) for name, values in columns.items()}
     strategy = _pass(decision, columns, entry, held, len(decision))
     time = np.repeat(opened, each) + 60 * np.tile(np.arange(each), sessions)
-    bars = BarRecords(500 + np.arange(count), time, session, opens, high, low, close, decision, strategy, _account(strategy), {"greedy": columns} | {
+    bars = BarRecords(500 + np.arange(count), time, session, opens, high, low, close, decision, strategy,
+                      _account(strategy), {"greedy": columns} | {
                           name: {key: values[:0] for key, values in columns.items()} for name in AGENTS[1:]})
     net = np.array([columns["net"][columns["session"] == day].sum() for day in range(sessions)]) / 1000
     daily = np.array([net * (0.4 if i else 1) * (name != "flat") for i, name in enumerate(AGENTS)])

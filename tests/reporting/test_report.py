@@ -325,7 +325,7 @@ def test_the_command_writes_three_files(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["--split", "validation"], "no evaluation here; make it first: jaxtrade evaluate"),
+    (["--split", "validation"], "no evaluation here; make it first (jaxtrade evaluate"),
     (["--seed", "7"], "this run has no such seed; give seed (--seed) 0"),
     (["--symbol", "CL"], "symbol (--symbol) CL: this run trades"),
     (["--max-mb", "-1"], "max_mb (--max-mb) -1: expected a size above 0"), (["--max-mb", "nan"], "(--max-mb) nan")])

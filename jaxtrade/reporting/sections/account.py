@@ -57,8 +57,8 @@ def _challenge(found: Challenge) -> Markup:
              for name, each in found["agents"].items()]
     return joined([
         paragraph(f"{found['rules'][:1].upper()}{found['rules'][1:]}. {found['accounts']:,} accounts over sessions "
-                  f"that were drawn in blocks from {several(found['days'], 'session')}; {found['resamples']:,} times with "
-                  "the sessions themselves drawn anew, which gives the intervals."),
+                  f"that were drawn in blocks from {several(found['days'], 'session')}; {found['resamples']:,} times "
+                  "with the sessions themselves drawn anew, which gives the intervals."),
         svg.dots("Probability to pass, by agent", rows, lambda value: figures.plain_share(value, 0), low=0.0, high=1.0),
         table("Simulated accounts", ("Agent", "Passed", "Bust", "Out of time", "Median days to pass",
                                      "Monte Carlo error"), cells, marked=(0,)),

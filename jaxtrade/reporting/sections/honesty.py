@@ -50,9 +50,9 @@ def _seeds(data: ReportData) -> list[Row]:
     if found is None:
         return []
     nets = list(found["net"].values())
-    says = (f"This page shows {spoken(found['shown'])} alone. The {len(nets)} agents made "
+    says = (f"This page shows {spoken(found['shown'])} alone. The {len(nets)} policies made "
             f"{figures.plain_money(min(nets), plus=True)} to {figures.plain_money(max(nets), plus=True)}; the table "
-            "of agents has each.")
+            "of policies has each.")
     return [("How many policies were trained?", figures.count(len(nets)), says)]
 
 
