@@ -14,7 +14,7 @@ from jaxtrade.evaluation.records import ABSENT, BarRecords
 
 
 @dataclass(frozen=True)
-class Clock:
+class PageClock:
     """How the page shows times and prices. zone: IANA zone of the exchange. tick_size: points. decimals: of a price."""
 
     bar_seconds: int
@@ -34,7 +34,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Trade:
+class PlacedTrade:
     """A trade on the bars. row: its line of `trades.csv`. decision, entry, exit: numbers of bars. side: +1 or -1.
 
     legal: names of the actions that were legal at the decision. stops: (bar, ticks), the levels of the stop from the
@@ -57,7 +57,7 @@ class Trade:
         return self.stops[0][1] if self.stops else None
 
 
-def placed(lines: Sequence[dict[str, str]], bars: BarRecords, shown: str, actions: Sequence[str]) -> list[Trade]:
+def placed(lines: Sequence[dict[str, str]], bars: BarRecords, shown: str, actions: Sequence[str]) -> list[PlacedTrade]:
     """The trades of the agent `shown` on the bars. lines: of its `trades.csv`. actions: names by id.
 
     Raises ValueError if the lines are not those trades.
@@ -68,9 +68,10 @@ def placed(lines: Sequence[dict[str, str]], bars: BarRecords, shown: str, action
     decision, entry, left = (np.searchsorted(bars.row, columns[name]) for name in ("decision_row", "entry_row",
                                                                                   "exit_row"))
     number = np.searchsorted(bars.decision, decision)  # of the decision bar
-    return [Trade(line, int(decision[k]), int(entry[k]), int(left[k]), int(columns["side"][k]),
-                  tuple(name for name, allowed in zip(actions, bars.strategy.mask[number[k]], strict=True) if allowed),
-                  *_levels(bars, int(number[k]), int(left[k] - entry[k])))
+    return [PlacedTrade(line, int(decision[k]), int(entry[k]), int(left[k]), int(columns["side"][k]),
+                        tuple(name for name, allowed in zip(actions, bars.strategy.mask[number[k]], strict=True)
+                              if allowed),
+                        *_levels(bars, int(number[k]), int(left[k] - entry[k])))
             for k, line in enumerate(lines)]
 
 

@@ -20,7 +20,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_records
 from jaxtrade.evaluation.report import rules_text
 from jaxtrade.reporting import curves, schema
-from jaxtrade.reporting.bars import Clock, Trade, placed
+from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
 from jaxtrade.reporting.curves import Marked
 from jaxtrade.runs import rundir
 from jaxtrade.storage.sinks import read_rows
@@ -32,7 +32,7 @@ CURVE_POINTS = 160
 
 
 @dataclass(frozen=True)
-class Choice:
+class ReportChoice:
     """Which evaluation a report is about. folder: of its files. symbol: None for a run of one symbol."""
 
     run: Path
@@ -59,13 +59,13 @@ class Collected:
 
     data: schema.ReportData
     bars: BarRecords
-    clock: Clock
-    trades: list[Trade]
+    clock: PageClock
+    trades: list[PlacedTrade]
     marked: Marked
 
 
 def choose(run: Path, split: str = "test", seed: int | None = None, agent: int | None = None,
-           symbol: str | None = None) -> Choice:
+           symbol: str | None = None) -> ReportChoice:
     """The evaluation that was asked for.
 
     Raises:
@@ -82,9 +82,11 @@ def choose(run: Path, split: str = "test", seed: int | None = None, agent: int |
     if symbol is None and len(symbols) > 1:
         raise ConfigError(f"{run}: a report is about one symbol; give symbol (--symbol) {symbols[0]}, or "
                           f"{', '.join(symbols[1:])}")
-    found = Choice(run, config, manifest, split, _agent(run, config, seed, agent), symbol if len(symbols) > 1 else None)
+    found = ReportChoice(run, config, manifest, split, _agent(run, config, seed, agent),
+                         symbol if len(symbols) > 1 else None)
     if not (found.folder / "evaluation.json").is_file():
-        raise ConfigError(f"{found.folder}: no evaluation here; make it first (jaxtrade evaluate {run} --split {split})")
+        raise ConfigError(f"{found.folder}: no evaluation here; make it first (jaxtrade evaluate {run} --split "
+                          f"{split})")
     return found
 
 
@@ -99,7 +101,7 @@ def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) ->
     return None if name == run else name.relative_to(run).as_posix()
 
 
-def collect(choice: Choice) -> Collected:
+def collect(choice: ReportChoice) -> Collected:
     """All figures of a report. Raises DataError: a file of the evaluation is missing or damaged, or two disagree."""
     document = read_json(choice.folder / "evaluation.json")
     records = read_records(choice.folder / RECORDS)
@@ -107,7 +109,7 @@ def collect(choice: Choice) -> Collected:
     if bars is None or meta["settings"] != settings:
         raise DataError(f"{choice.folder}: {RECORDS} and evaluation.json are of different evaluations; evaluate the "
                         "run again: jaxtrade evaluate RUN")
-    clock = Clock(meta["bar_seconds"], meta["zone"], float(meta["tick_size"]), meta["decimals"])
+    clock = PageClock(meta["bar_seconds"], meta["zone"], float(meta["tick_size"]), meta["decimals"])
     marked = marked_of(bars, records.dates, meta["start_balance"], clock)
     try:
         trades = placed(_lines(choice.folder / "trades.csv"), bars, shown, meta["actions"])
@@ -122,25 +124,25 @@ def collect(choice: Choice) -> Collected:
         "accounts": curves.accounts(marked), "floor": curves.floor(marked, rules_text(settings["rules"])),
         "training": training(choice), "explorer": {"trades": len(trades), "bars": len(bars.row),
                                                    "curve": curves.curve(marked), "notes": []},
-        "provenance": document["provenance"], **optional(choice)}  # type: ignore[typeddict-item]
+        "trials": _trials(document.get("trials")), "provenance": document["provenance"], **optional(choice)}  # type: ignore[typeddict-item]
     return Collected(data, bars, clock, trades, marked)
 
 
-def optional(choice: Choice) -> dict[str, Any]:
+def optional(choice: ReportChoice) -> dict[str, Any]:
     """The sections that other commands compute, each from a file of its name in the folder of the evaluation; None
     where there is none."""
-    names = [name for name in schema.OPTIONAL if name != "in_sample"]
+    names = [name for name in schema.OPTIONAL if name not in ("in_sample", "trials")]
     paths = {name: choice.folder / f"{name}.json" for name in names}
     return {name: read_json(path) if path.is_file() else None for name, path in paths.items()}
 
 
-def _title(choice: Choice, settings: Mapping[str, Any], shown: str) -> dict[str, Any]:
+def _title(choice: ReportChoice, settings: Mapping[str, Any], shown: str) -> dict[str, Any]:
     return {"market": settings["market"], "split": choice.split, "agent": shown, "run": choice.run.resolve().name,
             "number": choice.agent, "sessions": settings["sessions"], "first": settings["first_session"],
             "last": settings["last_session"]}
 
 
-def _in_sample(choice: Choice) -> dict[str, Any] | None:
+def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
     """Settings and agents of the same policy on the training sessions; None if they were not evaluated, or if they are
     what the report shows."""
     path = choice.folder_of("train") / "evaluation.json"
@@ -150,7 +152,12 @@ def _in_sample(choice: Choice) -> dict[str, Any] | None:
     return {"settings": document["settings"], "agents": document["agents"]}
 
 
-def _seeds(choice: Choice) -> schema.Seeds | None:
+def _trials(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the trial log said when the evaluation was made. The log's folder is left out: runs move."""
+    return None if found is None else found | {"log": Path(found["log"]).name}
+
+
+def _seeds(choice: ReportChoice) -> schema.SeedFigures | None:
     """Net profit of every agent of the run, from its evaluation; None for a run of one agent."""
     root = choice.run / "evaluation" / choice.split
     if choice.agent is None:
@@ -164,15 +171,15 @@ def _seeds(choice: Choice) -> schema.Seeds | None:
     return {"shown": choice.agent, "net": nets}
 
 
-def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: Clock) -> Marked:
+def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageClock) -> Marked:
     """The shown agent's two passes at the decision bars, in dollars. start: dollars of a new account."""
     ends = np.array(["", *(reason.name.lower() for reason in EndReason if reason)])
     strategy, account = bars.strategy, bars.account
     floor = np.where(account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan)
     at = bars.decision + 1
     return Marked(at, clock.closes(bars.time[at]), dates[bars.session[bars.decision]].astype(str),
-                  start + strategy.equity / 1000, account.account + 1, start + account.equity / 1000, floor, ends[account.end],
-                  float(start))
+                  start + strategy.equity / 1000, account.account + 1, start + account.equity / 1000, floor,
+                  ends[account.end], float(start))
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
@@ -192,7 +199,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN") from None
 
 
-def training(choice: Choice) -> schema.Training | None:
+def training(choice: ReportChoice) -> schema.TrainingFigures | None:
     """The curves of `metrics.jsonl` in groups of updates, and the health of `summary.json`. None without metrics."""
     path, summary = choice.run / "metrics.jsonl", choice.run / "summary.json"
     rows = read_rows(path) if path.is_file() else []
@@ -211,7 +218,7 @@ def training(choice: Choice) -> schema.Training | None:
             "warnings": [str(each) for each in said.get("warnings", ())]}
 
 
-def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.Curve:
+def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.TrainingCurve:
     """A metric in groups of neighbouring updates: the mean of the known values of each; None without any."""
     groups = np.array_split(np.arange(len(rows)), min(len(rows), CURVE_POINTS))
     values = [[float(rows[i][name]) for i in group if _finite(rows[i].get(name))] for group in groups]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.reporting.bars import extremes
-from jaxtrade.reporting.schema import AccountRow, Session
+from jaxtrade.reporting.schema import AccountRow, SessionRow
 
 POINTS = 700  # of a picture
 MARKS = 6  # of an x axis
@@ -45,11 +45,11 @@ class Marked:
         return np.append(np.flatnonzero(self.session[1:] != self.session[:-1]), len(self.session) - 1)
 
 
-def sessions(marked: Marked, trades: Sequence[str]) -> list[Session]:
+def sessions(marked: Marked, trades: Sequence[str]) -> list[SessionRow]:
     """A row for each session. trades: the session of each trade."""
     drawdown, before, first = marked.drawdown, marked.start, 0
     counts = dict(zip(*np.unique(np.asarray(trades, str), return_counts=True), strict=True))
-    found: list[Session] = []
+    found: list[SessionRow] = []
     for last in marked.last:
         date, equity = str(marked.session[last]), float(marked.equity[last])
         found.append({"date": date, "trades": int(counts.get(date, 0)), "net": cents(equity - before), "equity": equity,

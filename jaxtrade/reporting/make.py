@@ -16,7 +16,7 @@ import numpy as np
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.records import BarRecords
 from jaxtrade.evaluation.trades import TRADE_COLUMNS
-from jaxtrade.reporting.bars import Clock, Trade, extremes
+from jaxtrade.reporting.bars import PageClock, PlacedTrade, extremes
 from jaxtrade.reporting.bundle import packed
 from jaxtrade.reporting.collect import Collected
 from jaxtrade.reporting.page import page
@@ -29,7 +29,7 @@ EQUITY_POINTS = 6_000  # of the chart that zooms
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportFiles:
     """The three files as text. bars: number of bars that the page holds; dropped: of older ones that it leaves out."""
 
     html: str
@@ -39,7 +39,7 @@ class Report:
     dropped: int
 
 
-def make(found: Collected, max_mb: float = 3.0) -> Report:
+def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
     """The report of what was collected.
 
     max_mb: largest size of the page in millions of bytes. Where it would be larger, the oldest bars are left out, whole
@@ -66,7 +66,7 @@ def make(found: Collected, max_mb: float = 3.0) -> Report:
                           f"{size + 0.1:.1f} or more")
     data, html = document(first)
     figures = json.dumps(data, indent=2, allow_nan=False) + "\n"
-    return Report(html, figures, _csv(found), len(found.bars.row) - first, first)
+    return ReportFiles(html, figures, _csv(found), len(found.bars.row) - first, first)
 
 
 def _fitting(bars: BarRecords, limit: int, size_of: Callable[[int], int]) -> int | None:
@@ -122,7 +122,7 @@ def _equity(found: Collected) -> dict[str, Any]:
                    "drawdown": np.round(100 * marked.drawdown[chosen]).astype(np.int64)})
 
 
-def _drawn(found: Collected, trade: Trade, first: int) -> dict[str, Any]:
+def _drawn(found: Collected, trade: PlacedTrade, first: int) -> dict[str, Any]:
     """A trade for the scripts: numbers of bars, prices in points, and what the facts beside the chart say."""
     clock, row = found.clock, trade.row
     levels = [[bar, clock.points(level)] for bar, level in trade.stops]
@@ -142,7 +142,7 @@ def _drawn(found: Collected, trade: Trade, first: int) -> dict[str, Any]:
             "target": target, "facts": facts}
 
 
-def _stop_fact(clock: Clock, levels: list[list[Any]]) -> str:
+def _stop_fact(clock: PageClock, levels: list[list[Any]]) -> str:
     if not levels:
         return "none"
     first, last = (f"{level:.{clock.decimals}f}" for _, level in (levels[0], levels[-1]))
@@ -162,7 +162,7 @@ def _csv(found: Collected) -> str:
     return out.getvalue()
 
 
-def write(report: Report, folder: Path) -> dict[str, Path]:
+def write(report: ReportFiles, folder: Path) -> dict[str, Path]:
     """Write the three files into a folder, all or none of them -> their paths. Raises OSError (disk)."""
     texts = {"report.html": report.html, "report.json": report.json, "trades.csv": report.trades}
     with staged(folder) as new:

@@ -13,6 +13,7 @@ class Markup(str):
 
 
 Child = str | Markup
+WIDE = 5  # columns; a table with more may be wider than its frame, which the keyboard must then be able to scroll
 VOID = frozenset({"meta", "input", "br", "col"})  # elements without an end tag
 
 
@@ -68,8 +69,9 @@ def table(caption: str, head: Sequence[Child], rows: Sequence[Sequence[Child]], 
     lines = [tag("tr", tag("th", row[0], scope="row"), *(cell(i, each) for i, each in enumerate(row[1:], 1)),
                  class_="own" if number in marked else None) for number, row in enumerate(rows)]
     inner = tag("table", tag("caption", caption), tag("thead", tag("tr", *names)), tag("tbody", *lines), id=id_)
-    return tag("div", inner, class_="scroll tall" if tall else "scroll", role="region", aria_label=caption,
-               tabindex="0")
+    scrolls = tall or len(head) > WIDE
+    return tag("div", inner, class_="scroll tall" if tall else "scroll", role="region" if scrolls else None,
+               aria_label=caption if scrolls else None, tabindex="0" if scrolls else None)
 
 
 def missing(command: str, what: str = "Not computed") -> Markup:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxtrade.reporting.bars import Trade
+from jaxtrade.reporting.bars import PlacedTrade
 from jaxtrade.reporting.markup import Markup, joined, tag
 from jaxtrade.reporting.names import SPLITS, spoken
 from jaxtrade.reporting.schema import ReportData
@@ -31,7 +31,7 @@ BEFORE = {"honesty": honesty, "sample": sample, "baselines": baselines, "equity"
           "grids": grids, "breakdown": breakdown, "attribution": attribution, "training": training}
 
 
-def page(data: ReportData, trades: Sequence[Trade], first: int, live: Mapping[str, Any]) -> str:
+def page(data: ReportData, trades: Sequence[PlacedTrade], first: int, live: Mapping[str, Any]) -> str:
     """The whole HTML document.
 
     Args:

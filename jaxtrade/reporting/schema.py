@@ -39,7 +39,7 @@ class Estimate(TypedDict):
     why: NotRequired[str | None]
 
 
-class Statistics(TypedDict):
+class StatisticsFigures(TypedDict):
     """The statistics of the shown agent's daily net profit, out of sample.
 
     days, seeds: numbers of independent sessions and of policies behind the figures. level: of all intervals, 0.95.
@@ -66,35 +66,46 @@ class Statistics(TypedDict):
     null_high: NotRequired[float | None]
 
 
-class Nulls(TypedDict):
-    """The policy against policies that were trained on null markets by the same program.
+class NullFigures(TypedDict):
+    """The policy against null markets, as one result of a null test writes it.
 
-    kind: of null market, e.g. `sign`. p: (1 + exceeding) / (draws + 1). floor: the least p that so many draws allow.
-    statistic: what is compared, in words. real: its value on the real market; null: its value on each null market.
+    kind: of null market, e.g. `sign`. real: mean daily net profit on the real market, dollars; nulls: on each null
+    market. draws_asked, draws_made: of null markets; fewer after an early stop. exceedances: nulls that reach the real
+    value. p: (1 + exceedances) / (draws + 1), or after an early stop exceedances / draws. floor: the least p that so
+    many draws allow. stop_at_exceedances: after which the test stops; None if it makes every draw.
     """
 
+    name: str
     kind: str
-    draws: int
-    exceeding: int
+    real: float
+    nulls: list[float]
+    draws_asked: int
+    draws_made: int
+    exceedances: int
     p: float
     floor: float
-    statistic: str
-    real: float
-    null: list[float]
+    seed: NotRequired[int]
+    stop_at_exceedances: NotRequired[int | None]
 
 
-class Trials(TypedDict):
-    """What the trial log says of these test sessions. opened: times that they were evaluated, this one included. first,
-    last: UTC times. trials: configurations tried on these bars. log: name of the file."""
+class TrialFigures(TypedDict):
+    """What the trial log says of these test sessions, from `trials` of `evaluation.json`.
 
-    opened: int
-    trials: int
+    opened: times that they were looked at, this one included. trials: distinct policies that were evaluated on them.
+    Both are None where the log cannot tell, and `fault` says why. counted: whether this time is in the log. log: name
+    of the file. first, last: UTC times.
+    """
+
+    opened: int | None
+    trials: int | None
+    fault: str | None
+    counted: bool
+    log: str
     first: NotRequired[str | None]
     last: NotRequired[str | None]
-    log: NotRequired[str]
 
 
-class Outcome(TypedDict):
+class ChallengeOutcome(TypedDict):
     """Ends of simulated evaluation accounts of one agent: shares with intervals. days_to_pass: median sessions of
     accounts that passed. monte_carlo: standard error of `passed` from the number of accounts alone."""
 
@@ -105,15 +116,15 @@ class Outcome(TypedDict):
     monte_carlo: float | None
 
 
-class Challenge(TypedDict):
+class ChallengeFigures(TypedDict):
     """P(pass an evaluation account). rules: of the account, in words. days: sessions that were resampled. accounts,
-    resamples: numbers of inner accounts and outer bootstraps. agents: agent -> Outcome."""
+    resamples: numbers of inner accounts and outer bootstraps. agents: agent -> ChallengeOutcome."""
 
     rules: str
     days: int
     accounts: int
     resamples: int
-    agents: dict[str, Outcome]
+    agents: dict[str, ChallengeOutcome]
     notes: NotRequired[list[str]]
 
 
@@ -126,7 +137,7 @@ class GridFigures(TypedDict):
     notes: list[str]
 
 
-class Cell(TypedDict):
+class BreakdownCell(TypedDict):
     """One row of a breakdown. count: trades. mean: dollars per trade, None with few trades. total: dollars. p: against
     0, corrected for the number of cells (Holm)."""
 
@@ -137,51 +148,51 @@ class Cell(TypedDict):
     p: NotRequired[float | None]
 
 
-class Table(TypedDict):
+class BreakdownTable(TypedDict):
     """A breakdown by one property of the trade. by: its name, e.g. `half hour`."""
 
     by: str
-    cells: list[Cell]
+    cells: list[BreakdownCell]
 
 
-class Breakdown(TypedDict):
+class BreakdownFigures(TypedDict):
     """Trades by half hour, weekday, volatility tercile and exit reason."""
 
-    tables: list[Table]
+    tables: list[BreakdownTable]
     notes: list[str]
 
 
-class Part(TypedDict):
+class AttributedPart(TypedDict):
     """A slot or feature group of the observation, and how much the policy depends on it."""
 
     name: str
     value: Estimate
 
 
-class Method(TypedDict):
+class AttributionMethod(TypedDict):
     """One way to attribute. name: e.g. `gradient`. unit: of the values. about: what it measures, a sentence."""
 
     name: str
     unit: str
     about: str
-    parts: list[Part]
+    parts: list[AttributedPart]
 
 
-class Attribution(TypedDict):
+class AttributionFigures(TypedDict):
     """Which parts of the observation the policy uses."""
 
-    methods: list[Method]
+    methods: list[AttributionMethod]
     notes: list[str]
 
 
-class Seeds(TypedDict):
+class SeedFigures(TypedDict):
     """The agents of a run with several. shown: the one that the report is about. net: agent -> net profit, dollars."""
 
     shown: str
     net: dict[str, float]
 
 
-class Session(TypedDict):
+class SessionRow(TypedDict):
     """One evaluated session of the shown agent, strategy pass. net, equity, drawdown: dollars; equity at its end, and
     the drop below the highest equity at any decision bar so far, at its deepest in the session."""
 
@@ -204,7 +215,7 @@ class AccountRow(TypedDict):
     end: str | None
 
 
-class Curve(TypedDict):
+class TrainingCurve(TypedDict):
     """A metric of training. x: environment steps. y: None where an update has no value."""
 
     name: str
@@ -213,12 +224,12 @@ class Curve(TypedDict):
     y: list[float | None]
 
 
-class Training(TypedDict):
+class TrainingFigures(TypedDict):
     """Training curves, at most some hundred points each, and what the run said of its health."""
 
     updates: int
     steps: int
-    curves: list[Curve]
+    curves: list[TrainingCurve]
     health: list[dict[str, Any]]
     warnings: list[str]
 
@@ -239,19 +250,19 @@ class ReportData(TypedDict):
     agents: dict[str, Any]
     verdict: str
     in_sample: dict[str, Any] | None
-    seeds: Seeds | None
-    statistics: Statistics | None
-    nulls: Nulls | None
-    trials: Trials | None
-    sessions: list[Session]
+    seeds: SeedFigures | None
+    statistics: StatisticsFigures | None
+    nulls: NullFigures | None
+    trials: TrialFigures | None
+    sessions: list[SessionRow]
     accounts: list[AccountRow]
     floor: dict[str, Any]
-    challenge: Challenge | None
+    challenge: ChallengeFigures | None
     costs: GridFigures | None
     intrabar: GridFigures | None
     latency: GridFigures | None
-    breakdown: Breakdown | None
-    attribution: Attribution | None
-    training: Training | None
+    breakdown: BreakdownFigures | None
+    attribution: AttributionFigures | None
+    training: TrainingFigures | None
     explorer: dict[str, Any]
     provenance: dict[str, Any]

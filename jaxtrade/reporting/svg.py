@@ -164,6 +164,24 @@ def dots(label: str, rows: Sequence[Dot], form: Form, *, zero: bool = True, low:
     return frame(label, height, *parts)
 
 
+def strip(label: str, values: Sequence[float], own: float, form: Form) -> Markup:
+    """Many values as open discs on one axis, and one of them all, `own`, as a full one with a line."""
+    left, right = bounds([*values, own], zero=True)
+    wide, bottom = WIDTH - 2 * RIGHT - LEFT, 46
+
+    def px(value: float) -> float:
+        return LEFT + wide * (value - left) / (right - left)
+
+    parts = []
+    for value in ticks(left, right, 6):
+        parts += [rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
+                  text(px(value), bottom + 17, form(value), "middle", "axis")]
+    parts += [tag("circle", cx=round(px(value), 1), cy=25, r=5, class_="ring s2") for value in values]
+    parts += [rule(px(own), 4, px(own), bottom, "line s0"), tag("circle", cx=round(px(own), 1), cy=25, r=6,
+                                                               class_="dot s0")]
+    return frame(label, bottom + 24, *parts)
+
+
 def shortened(name: str, most: int = 26) -> str:
     """A label that fits beside a plot; the table has the whole one."""
     return name if len(name) <= most else f"{name[:most - 1]}…"

@@ -218,3 +218,29 @@ def test_a_narrow_screen_does_not_scroll_sideways(shown: webdriver.Browser, page
         assert shown.run("return document.documentElement.scrollWidth") <= 390
     finally:
         shown.devtools("Emulation.clearDeviceMetricsOverride")
+
+
+def picture(browser: webdriver.Browser, selector: str) -> str:
+    """The pixels of a canvas."""
+    return browser.run("return document.querySelector(arguments[0]).toDataURL()", f"{selector} canvas")
+
+
+def test_zooming_one_chart_of_a_pair_zooms_the_other(opened: webdriver.Browser) -> None:
+    """A drag over the equity changes both pictures; so do closer, wider and the arrows that of the prices."""
+    place = _element(opened, "#equity-live .u-over")
+    origin = {webdriver.ELEMENT: place}
+    before = [picture(opened, f"#equity-live > div:nth-child({i})") for i in (1, 2)]
+    opened.ask("actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [
+        {"type": "pointerMove", "origin": origin, "x": -200, "y": 0}, {"type": "pointerDown", "button": 0},
+        {"type": "pointerMove", "origin": origin, "x": 0, "y": 0, "duration": 100},
+        {"type": "pointerUp", "button": 0}]}]})
+    opened.wait("return new Promise((done) => setTimeout(() => done(true), 200))")
+    after = [picture(opened, f"#equity-live > div:nth-child({i})") for i in (1, 2)]
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+    seen = [picture(opened, "#price")]
+    for keys, where in (("-", "body"), (webdriver.KEYS["right"], "#price"), ("+", "body")):
+        opened.keys(keys, where)
+        opened.wait("return new Promise((done) => requestAnimationFrame(() => done(true)))")
+        seen.append(picture(opened, "#price"))
+    assert len(set(seen)) == 4

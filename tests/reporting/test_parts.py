@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.evaluation.records import ABSENT
 from jaxtrade.reporting import bundle, curves, figures, svg
-from jaxtrade.reporting.bars import Clock, extremes, placed
+from jaxtrade.reporting.bars import PageClock, extremes, placed
 from jaxtrade.reporting.curves import Marked
 from jaxtrade.reporting.figures import MINUS
 from jaxtrade.reporting.markup import Markup, joined, table, tag
@@ -236,4 +236,4 @@ def test_a_position_without_levels_has_none():
 
 def test_times_of_day_are_those_of_the_exchange():
     """2013-10-11T13:31Z is 09:31 in New York; a minute later the bar closes."""
-    assert Clock(60, "America/New_York", 0.25, 2).closes(np.array([1381498260])).tolist() == ["09:32"]
+    assert PageClock(60, "America/New_York", 0.25, 2).closes(np.array([1381498260])).tolist() == ["09:32"]

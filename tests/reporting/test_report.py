@@ -34,7 +34,7 @@ EVIL = "<script>alert(1)</script>"
 MARKET = tiny_market(walk([40] * 6, scale=6.0), [40] * 6)
 
 
-def report_of(run: Path, **choice) -> make.Report:
+def report_of(run: Path, **choice) -> make.ReportFiles:
     return make.make(collect.collect(collect.choose(run, **choice)))
 
 
@@ -157,7 +157,24 @@ def test_the_panel_says_what_the_statistics_say(full):
     assert rows["Was it picked from many?"][0] == "90.0 %"
     assert "46 trials" in rows["Was it picked from many?"][1]
     assert "19 % to 87 %" in rows["Is the best of them overfitted?"][1]
-    assert rows["How often were these sessions looked at?"][0] == "7 times"
+    assert rows["How often were these sessions looked at?"] == [
+        "7 times", "Each further look makes a good result less surprising. 46 policies were evaluated on them."]
+
+
+def test_a_log_that_cannot_tell_is_no_zero(tmp_path):
+    run = made_run(tmp_path / "made")
+    path = run / "evaluation" / "test" / "evaluation.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["trials"] = {"opened": None, "trials": None, "fault": "line 3 was changed", "counted": True, "log": "x"}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    rows = {row[0]: row[1:] for row in
+            parsed(report_of(run).html).table("What stands behind the figures of this report").rows}
+    assert rows["How often were these sessions looked at?"] == ["n/a", "The trial log cannot tell: line 3 was changed"]
+
+
+def test_the_place_of_the_log_is_not_in_the_report(full):
+    assert json.loads(full.json)["trials"]["log"] == "trials.jsonl"
+    assert "/a/place" not in full.html + full.json
 
 
 def test_training_sessions_are_no_days_held_out(tmp_path):

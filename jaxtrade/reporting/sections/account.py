@@ -7,7 +7,7 @@ from typing import Any
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Child, Markup, joined, missing, notes, paragraph, table, tag
 from jaxtrade.reporting.names import kinds, spoken
-from jaxtrade.reporting.schema import COMMANDS, Challenge, ReportData
+from jaxtrade.reporting.schema import COMMANDS, ChallengeFigures, ReportData
 from jaxtrade.text import several
 
 TITLE = "Account floor and pass probability"
@@ -48,7 +48,7 @@ def _picture(floor: dict[str, Any], agent: str) -> Markup:
                      lambda value: figures.plain_money(value, 0), floor["marks"])
 
 
-def _challenge(found: Challenge) -> Markup:
+def _challenge(found: ChallengeFigures) -> Markup:
     colours = kinds(found["agents"])
     rows = [svg.Dot(name, each["passed"]["value"], figures.plain_share(each["passed"]["value"]), colours[name],
                     each["passed"].get("low"), each["passed"].get("high")) for name, each in found["agents"].items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Child, Markup, joined, missing, notes, paragraph, table, tag
-from jaxtrade.reporting.schema import COMMANDS, Method, ReportData
+from jaxtrade.reporting.schema import COMMANDS, AttributionMethod, ReportData
 
 TITLE = "What the policy looks at"
 FORMS = {"share": ("share", 1), "dollars": ("signed", 2)}  # unit -> how its values are shown
@@ -21,7 +21,7 @@ def section(data: ReportData) -> Markup:
     return joined([*parts, notes(found["notes"])])
 
 
-def _method(each: Method) -> Markup:
+def _method(each: AttributionMethod) -> Markup:
     form, digits = FORMS.get(each["unit"], ("number", 3))
     show = figures.FORMS[form]
     rows = [svg.Dot(part["name"], part["value"]["value"], show(part["value"]["value"], digits), "s0",

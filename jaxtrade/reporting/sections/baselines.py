@@ -6,9 +6,9 @@ from typing import Any
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures, svg
-from jaxtrade.reporting.markup import Markup, joined, notes, paragraph, table
+from jaxtrade.reporting.markup import Markup, joined, notes, paragraph, table, tag
 from jaxtrade.reporting.names import kinds, spoken
-from jaxtrade.reporting.schema import ReportData
+from jaxtrade.reporting.schema import NullFigures, ReportData
 
 TITLE = "Baselines"
 HEAD = ("Agent", "Net profit", "Per session", "Largest drawdown", "Sharpe, annual", "Trades", "Win rate",
@@ -24,7 +24,8 @@ def section(data: ReportData) -> Markup:
     parts = [
         paragraph("All agents trade the same bars under the same costs, account rules off."),
         _picture(agents, colours) if not found else _daily(found, colours),
-        table("Figures of all agents", HEAD, rows, marked=(0,))]
+        table("Figures of all agents", HEAD, rows, marked=(0,)),
+        notes([f"{name}: {each['about']}" for name, each in agents.items()])]
     if data["statistics"] and data["statistics"].get("improvement"):
         better: Any = data["statistics"]["improvement"]  # type: ignore[typeddict-item]
         parts.append(table("Probability that the policy does better", ("Than", "Probability"),
@@ -34,8 +35,23 @@ def section(data: ReportData) -> Markup:
         parts.append(table("The policies of this run", ("Policy", "Net profit"),
                            [(spoken(name), figures.signed(net)) for name, net in nets.items()],
                            marked=[list(nets).index(data["seeds"]["shown"])], tall=len(nets) > 14))
-    parts.append(notes([f"{name}: {each['about']}" for name, each in agents.items()]))
+    if data["nulls"]:
+        parts.append(_nulls(data["nulls"]))
     return joined(parts)
+
+
+def _nulls(found: NullFigures) -> Markup:
+    """The real result among those of the null markets."""
+    rows = [("real", figures.signed(found["real"])),
+            *((f"null {i:,}", figures.signed(value)) for i, value in enumerate(found["nulls"], 1))]
+    return joined([
+        tag("h3", "Null markets"),
+        paragraph(f"Net profit of a day on the real market (full disc) and on {found['draws_made']:,} null markets "
+                  f"({found['kind']}), whose bars hold no pattern."),
+        svg.strip("Net profit of a day on the real market and on null markets, in dollars", found["nulls"],
+                  found["real"], lambda value: figures.plain_money(value, 0)),
+        table("Net profit of a day by market", ("Market", "Net profit of a day"), rows, marked=(0,),
+              tall=len(rows) > 14)])
 
 
 def _cells(each: dict[str, Any], sessions: int) -> tuple[Markup, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Child, Markup, joined, missing, notes, paragraph, table, tag
 from jaxtrade.reporting.names import spoken
-from jaxtrade.reporting.schema import COMMANDS, ReportData, Table
+from jaxtrade.reporting.schema import COMMANDS, BreakdownTable, ReportData
 
 TITLE = "Breakdown"
 
@@ -22,7 +22,7 @@ def section(data: ReportData) -> Markup:
     return joined([*parts, notes(found["notes"])])
 
 
-def _picture(each: Table) -> Markup:
+def _picture(each: BreakdownTable) -> Markup:
     rows = [svg.Dot(spoken(cell["name"]), cell["mean"]["value"], figures.plain_money(cell["mean"]["value"], plus=True),
                     "loss" if (cell["mean"]["value"] or 0) < 0 else "gain", cell["mean"].get("low"),
                     cell["mean"].get("high")) for cell in each["cells"]]
@@ -30,7 +30,7 @@ def _picture(each: Table) -> Markup:
                     lambda value: figures.plain_money(value, 0))
 
 
-def _table(each: Table) -> Markup:
+def _table(each: BreakdownTable) -> Markup:
     rows = [(spoken(cell["name"]), figures.count(cell["count"]), figures.interval(cell["mean"], "signed"),
              figures.signed(cell.get("total")), figures.number(cell.get("p"), 3)) for cell in each["cells"]]
     return table(f"Net profit per trade by {each['by']}",

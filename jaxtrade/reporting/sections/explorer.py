@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxtrade.reporting import figures
-from jaxtrade.reporting.bars import Trade
+from jaxtrade.reporting.bars import PlacedTrade
 from jaxtrade.reporting.markup import Child, Markup, joined, notes, paragraph, table, tag
 from jaxtrade.reporting.names import spoken
 from jaxtrade.reporting.schema import ReportData
@@ -14,7 +14,7 @@ TITLE = "Trade explorer"
 HEAD = ("Trade", "Session", "Side", "Contracts", "Entry", "Price", "Exit", "Price", "Reason", "Ticks", "Net profit")
 
 
-def section(data: ReportData, trades: Sequence[Trade], first: int) -> Markup:
+def section(data: ReportData, trades: Sequence[PlacedTrade], first: int) -> Markup:
     """Filters, the chart and its facts, which a script fills; and the table of trades. first: number of the first."""
     explorer = data["explorer"]
     if not explorer["trades"]:
@@ -28,7 +28,7 @@ def section(data: ReportData, trades: Sequence[Trade], first: int) -> Markup:
                    notes(explorer["notes"])])
 
 
-def _row(number: int, trade: Trade) -> tuple[Child, ...]:
+def _row(number: int, trade: PlacedTrade) -> tuple[Child, ...]:
     row = trade.row
     return (f"{number:,}", row["session"], row["side"], row["contracts"], clock_of(row["entry_time"]),
             row["entry_price"], clock_of(row["exit_time"]), row["exit_price"], spoken(row["exit_reason"]),
@@ -41,7 +41,7 @@ def clock_of(stamp: str) -> str:
     return clock[:5] if clock.endswith(":00") else clock
 
 
-def _controls(trades: Sequence[Trade]) -> Markup:
+def _controls(trades: Sequence[PlacedTrade]) -> Markup:
     """What needs a script, hidden until it runs."""
     sessions = list(dict.fromkeys(trade.row["session"] for trade in trades))
     reasons = sorted({trade.row["exit_reason"] for trade in trades})

@@ -91,9 +91,11 @@ def _nulls(data: ReportData) -> Row:
     question, found = "Do markets without structure do as well?", data["nulls"]
     if found is None:
         return question, *_absent("nulls")
-    says = (f"Policies trained on {found['draws']} null markets ({found['kind']}) reached the real result "
-            f"{times(found['exceeding']) if found['exceeding'] else 'not once'}. So many draws cannot give a p below "
-            f"{found['floor']:.3g}.")
+    reached = times(found["exceedances"]) if found["exceedances"] else "not once"
+    stopped = found["draws_made"] < found["draws_asked"]
+    limit = "The test stopped there." if stopped else f"So many draws cannot give a p below {found['floor']:.3g}."
+    says = (f"Of {several(found['draws_made'], 'null market')} ({found['kind']}) the real result was reached "
+            f"{reached}. {limit}")
     return question, f"p = {found['p']:.3f}", says
 
 
@@ -117,6 +119,9 @@ def _opened(data: ReportData) -> Row:
     if found is None:
         return question, *_absent("trials")
     opened = found["opened"]
+    if opened is None:
+        return question, tag("span", figures.NONE, class_="na"), f"The trial log cannot tell: {found['fault']}"
     says = ("This is the first look, the only one that is free of choice." if opened == 1 else
             "Each further look makes a good result less surprising.")
-    return question, times(opened), says
+    tried = f" {found['trials']:,} policies were evaluated on them." if (found["trials"] or 0) > 1 else ""
+    return question, times(opened), f"{says}{tried}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Child, Markup, joined, notes, paragraph, table, tag
 from jaxtrade.reporting.names import spoken
-from jaxtrade.reporting.schema import Curve, ReportData
+from jaxtrade.reporting.schema import ReportData, TrainingCurve
 
 TITLE = "Training"
 POINTS = 8  # rows of the table of curves
@@ -32,7 +32,7 @@ def section(data: ReportData) -> Markup:
     return joined([*parts, notes(found["warnings"])])
 
 
-def _picture(curve: Curve) -> Markup:
+def _picture(curve: TrainingCurve) -> Markup:
     last = curve["x"][-1]
     marks = [(at, short(at)) for at in svg.ticks(0, last, 4)]
     return tag("figure", tag("figcaption", curve["label"]),
@@ -53,7 +53,7 @@ def short_value(value: float) -> str:
     return f"{value:.4g}".replace("-", figures.MINUS)
 
 
-def _table(curves: list[Curve]) -> Markup:
+def _table(curves: list[TrainingCurve]) -> Markup:
     """The curves at some steps. All curves of the updates share their x; the validation scores have their own."""
     own = curves[0]["x"]
     at = sorted({round(i * (len(own) - 1) / (POINTS - 1)) for i in range(POINTS)})
