@@ -26,11 +26,9 @@ class PageClock:
         """A price in points."""
         return round(ticks * self.tick_size, self.decimals)
 
-    def closes(self, opens: np.ndarray) -> np.ndarray:
-        """text[N]: the time of day, `09:32`, at which bars close that open at these UTC seconds."""
-        zone = ZoneInfo(self.zone)
-        return np.array([f"{datetime.datetime.fromtimestamp(each, zone):%H:%M}" for each in
-                         (np.asarray(opens) + self.bar_seconds).tolist()])
+    def time_of_day(self, seconds: int) -> str:
+        """UTC seconds as `09:32` at the exchange."""
+        return f"{datetime.datetime.fromtimestamp(seconds, ZoneInfo(self.zone)):%H:%M}"
 
 
 @dataclass(frozen=True)

@@ -177,9 +177,9 @@ def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageCloc
     strategy, account = bars.strategy, bars.account
     floor = np.where(account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan)
     at = bars.decision + 1
-    return Marked(at, clock.closes(bars.time[at]), dates[bars.session[bars.decision]].astype(str),
+    return Marked(at, bars.time[at] + clock.bar_seconds, dates[bars.session[bars.decision]].astype(str),
                   start + strategy.equity / 1000, account.account + 1, start + account.equity / 1000, floor,
-                  ends[account.end], float(start))
+                  ends[account.end], float(start), clock)
 
 
 def _lines(path: Path) -> list[dict[str, str]]:

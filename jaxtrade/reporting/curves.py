@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.reporting.bars import extremes
+from jaxtrade.reporting.bars import PageClock, extremes
 from jaxtrade.reporting.schema import AccountRow, SessionRow
 
 POINTS = 700  # of a picture
@@ -19,13 +19,13 @@ MARKS = 6  # of an x axis
 class Marked:
     """The shown agent at the L decision bars, as `equity.csv`. Money in dollars, float64[L].
 
-    at: int64[L] number of the bar at whose close it is marked. clock: text[L] time of day of that close.
-    session: text[L] trade date. account: int64[L] from 1.
-    floor: NaN where there is none. end: text[L], empty unless the account ended there. start: dollars.
+    at: int64[L] number of the bar at whose close it is marked. time: int64[L] UTC seconds of that close. session:
+    text[L] trade date. account: int64[L] from 1. floor: NaN where there is none. end: text[L], empty unless the account
+    ended there. start: dollars of a new account.
     """
 
     at: np.ndarray
-    clock: np.ndarray
+    time: np.ndarray
     session: np.ndarray
     equity: np.ndarray
     account: np.ndarray
@@ -33,6 +33,7 @@ class Marked:
     floor: np.ndarray
     end: np.ndarray
     start: float
+    clock: PageClock
 
     @property
     def drawdown(self) -> np.ndarray:
@@ -103,7 +104,7 @@ def marks(marked: Marked) -> list[tuple[int, str]]:
     first = np.append(0, marked.last[:-1] + 1)
     if len(first) == 1:
         chosen = np.linspace(0, len(marked.at) - 1, min(MARKS, len(marked.at))).astype(int)
-        return [(int(marked.at[i]), str(marked.clock[i])) for i in chosen]
+        return [(int(marked.at[i]), marked.clock.time_of_day(int(marked.time[i]))) for i in chosen]
     return [(int(marked.at[i]), str(marked.session[i])) for i in first[::-(-len(first) // MARKS)]]
 
 

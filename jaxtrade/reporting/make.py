@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import math
@@ -52,10 +53,13 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
     first_trade = len(found.trades) - len(shown)
     limit = round(max_mb * MB)
 
+    equity = _equity(found)
+
+    @functools.lru_cache(maxsize=1)  # the one that fits is mostly the last that was tried
     def document(first: int) -> tuple[dict[str, Any], str]:
         data = {**found.data, "explorer": found.data["explorer"] | {
             "held": len(found.bars.row) - first, "notes": _notes(found, first, len(shown), max_mb)}}
-        live = {"bars": _bars(found.bars, first), "clock": _clock(found), "equity": _equity(found),
+        live = {"bars": _bars(found.bars, first), "clock": _clock(found), "equity": equity,
                 "trades": [_drawn(found, trade, first) for trade in shown]}
         return data, page(data, shown, first_trade + 1, live)  # type: ignore[arg-type]
 
@@ -114,10 +118,10 @@ def _bars(bars: BarRecords, first: int) -> dict[str, Any]:
 
 def _equity(found: Collected) -> dict[str, Any]:
     """Equity and drawdown in cents at some decision bars, with the time of each, packed."""
-    marked, bars = found.marked, found.bars
+    marked = found.marked
     chosen = extremes(marked.equity, EQUITY_POINTS)
     return packed({"at": marked.at[chosen],
-                   "time": (bars.time[marked.at[chosen]] + found.clock.bar_seconds) // 60,
+                   "time": marked.time[chosen] // 60,
                    "equity": np.round(100 * marked.equity[chosen]).astype(np.int64),
                    "drawdown": np.round(100 * marked.drawdown[chosen]).astype(np.int64)})
 

@@ -150,11 +150,14 @@ def test_charts_of_nothing_and_of_one_value_stand():
 # --- curves -------------------------------------------------------------------------------------------------------
 
 
+CLOCK = PageClock(60, "America/New_York", 0.25, 2)
+
+
 def marked(equity, session, account=None, floor=None, end=None):
     size = len(equity)
-    return Marked(np.arange(size) + 1, np.array(["09:31"] * size), np.array(session), np.array(equity, float),
+    return Marked(np.arange(size) + 1, np.full(size, 1381498260), np.array(session), np.array(equity, float),
                   np.array(account or [1] * size), np.array(equity, float),
-                  np.array(floor or [math.nan] * size), np.array(end or [""] * size), 100.0)
+                  np.array(floor or [math.nan] * size), np.array(end or [""] * size), 100.0, CLOCK)
 
 
 def test_sessions_by_hand():
@@ -235,5 +238,5 @@ def test_a_position_without_levels_has_none():
 
 
 def test_times_of_day_are_those_of_the_exchange():
-    """2013-10-11T13:31Z is 09:31 in New York; a minute later the bar closes."""
-    assert PageClock(60, "America/New_York", 0.25, 2).closes(np.array([1381498260])).tolist() == ["09:32"]
+    """2013-10-11T13:31Z is 09:31 in New York, 2013-12-11T14:31Z too."""
+    assert [CLOCK.time_of_day(seconds) for seconds in (1381498260, 1386772260)] == ["09:31", "09:31"]

@@ -306,7 +306,7 @@ def test_a_real_evaluation_gives_its_own_figures(real):
     assert found.marked.equity.tolist() == equity["strategy_equity"].tolist()
     floor = equity["drawdown_floor"].to_numpy()
     assert np.array_equal(found.marked.floor, floor, equal_nan=True)
-    assert found.marked.clock.tolist() == equity.index.strftime("%H:%M").tolist()
+    assert found.marked.time.tolist() == (equity.index.tz_convert("UTC").astype("int64")).tolist()
 
 
 def test_a_real_trade_lies_on_its_bars(real):
