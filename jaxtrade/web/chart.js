@@ -20,11 +20,8 @@
       day: (seconds) => day.format(seconds * 1000),
       clock: (seconds) => clock.format(seconds * 1000),
       both: (seconds) => `${day.format(seconds * 1000)} ${clock.format(seconds * 1000)}`,
-      // labels of an axis: the day, or the time of day where all of it is within two days
-      marks: (all) => {
-        const days = new Set(all.map((seconds) => day.format(seconds * 1000)));
-        return all.map((seconds) => (days.size < 3 ? clock : day).format(seconds * 1000));
-      },
+      // labels of an axis that shows `from` to `to`: the day, or the time of day where that is less than two days
+      marks: (all, from, to) => all.map((seconds) => (to - from < 2 * 86400 ? clock : day).format(seconds * 1000)),
     };
   };
 

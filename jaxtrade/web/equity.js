@@ -8,7 +8,8 @@
       scales: { x: { time: false } },
       cursor: { sync: { key: "equity" }, drag: { x: true, y: false }, y: false },
       hooks: { setScale: [(chart, name) => name === "x" && both(chart)] },
-      axes: [jt.axis({ space: 90, values: (_, marks) => times.marks(marks.map(bars.secondsAt)) }),
+      axes: [jt.axis({ space: 90, values: (chart, marks) => times.marks(
+        marks.map(bars.secondsAt), bars.secondsAt(chart.scales.x.min), bars.secondsAt(chart.scales.x.max)) }),
         jt.axis({ size: 76, values: (_, marks) => marks.map((value) => jt.money(value, 0)) })],
       series: [{ label: "Time", value: (_, at) => (at === null ? jt.NONE : times.both(bars.secondsAt(at))) },
         { label, stroke: jt.colour(colour), width: 1.5, fill: fill ? `${jt.colour(colour)}2e` : undefined,

@@ -29,7 +29,8 @@
       scales: { x: { time: false }, y: { range } },
       cursor: { drag: { x: true, y: false } },
       axes: [jt.axis({ space: 70, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440, 5000, 20000],
-        values: (_, marks) => times.marks(marks.map(seconds)) }),
+        values: (chart, marks) => times.marks(marks.map(seconds), seconds(chart.scales.x.min),
+          seconds(chart.scales.x.max)) }),
       jt.axis({ size: 76, values: (_, marks) => marks.map((value) => value.toFixed(clock.decimals)) })],
       series: [{ label: "Bar", value: (_, at) => (at === null ? jt.NONE : times.both(seconds(at))) },
         ...["Open", "High", "Low", "Close"].map(invisible)],
@@ -47,7 +48,7 @@
     const net = document.createElement("div");
     net.appendChild(document.createElement("dt")).textContent = "Net profit";
     const money = net.appendChild(document.createElement("dd"));
-    money.textContent = jt.money(trade.net);
+    money.textContent = `${trade.net > 0 ? "+" : ""}${jt.money(trade.net)}`;
     money.className = trade.net < 0 ? "loss" : "gain";
     list.prepend(net);
   }
