@@ -20,7 +20,7 @@ ROOMS = {
     "errors": (0, 0, "exceptions, exit codes"), "types": (0, 1, "pytrees, Protocols"),
     "registry": (0, 2, "parts by name"), "parts": (0, 3, "the built-in parts"), "text": (0, 4, "lines, tables"),
     "version": (0, 5, "the version"), "interrupt": (0, 6, "Ctrl-C"),
-    "config": (1, 0.3, "typed settings"),
+    "config": (1, 0.3, "typed settings"), "web": (1, 4, "files of pages, uPlot"),
     "storage": (2, 1.4, "checkpoints, sinks"), "networks": (2, 2.5, "torsos, heads"),
     "data": (3, 0, "bars to a market"), "training": (3, 1, "the loop, its hooks"),
     "progress": (3, 2, "panel, plain lines"),
@@ -31,7 +31,7 @@ ROOMS = {
     "runs": (8, 1, "a run and its folder"),
     "curriculum": (9, 0, "phases, gates"), "ablation": (9, 1, "advisor matrix"), "doctor": (9, 2, "machine checks"),
     "interop": (9, 3, "gymnax, gymnasium, SB3"),
-    "launching": (9, 4, "processes, manifests"),
+    "launching": (9, 4, "processes, manifests"), "reporting": (9, 5, "one page of a run"),
     "cli": (10, 1, "the command line"),
     "__main__": (11, 1, "the process"),
 }
