@@ -108,7 +108,7 @@ def test_moved_and_inserted_lines_are_named(log):
 
 def test_a_log_that_was_deleted_is_missed(log):
     (log / TRIALS).unlink()
-    with pytest.raises(DataError, match="line 1: was removed.*counts 5 lines"):
+    with pytest.raises(DataError, match=r"line 1: was removed.*counts 5 lines"):
         read_trials(log)
     append_opening(log, opening("new"))
     with pytest.raises(DataError, match="line 1: was removed"):

@@ -33,11 +33,12 @@ PATIENCE = 30.0  # seconds to wait for another process that appends
 class Opening(NamedTuple):
     """One opening of a test split: what was evaluated, and what came of it.
 
-    kind: the command, of `KINDS`. run: the run's folder, seen from the log's. config, data: sha256 of the configuration
-    and of the data. split: its name. first, last: its first and last trade date, ISO. sessions: how many days it has.
-    agent: the agent whose profit is kept, such as "greedy". dates: the days of `net`, ISO. net: dollars by day of each
-    policy, by its seed, or in a sweep by its index; empty where the command kept no daily profit (a grid). chosen:
-    whether something was chosen by this result, such as one policy of several. utc: when; "" until it is appended.
+    kind: the command, of `KINDS`. run: the run's folder, seen from the log's. config: sha256 of the configuration, and
+    of whatever else decides the policies besides their seeds. data: sha256 of the data. split: its name. first, last:
+    its first and last trade date, ISO. sessions: how many days it has. agent: the agent whose profit is kept, such as
+    "greedy". dates: the days that were shown, ISO. net: dollars of each of these days, by policy: its seed, or in a
+    sweep its index; empty where the command kept no daily profit (a grid). chosen: whether something was chosen by this
+    result, such as one policy of several. utc: when; "" until it is appended.
     """
 
     kind: str
@@ -196,10 +197,9 @@ def _read_head(path: Path) -> Head:
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
-        int(found["number"]), str(found["before"]), int(found["format"])
+        return found | {"number": int(found["number"]), "before": str(found["before"]), "format": int(found["format"])}
     except (ValueError, KeyError, TypeError, RecursionError):
         raise _fault(path, f"line {number}: ", "is not a line of a trial log: damaged or edited") from None
-    return found
 
 
 def _check_numbers(path: Path, found: list[dict[str, Any]], head: Head | None) -> None:
@@ -222,7 +222,7 @@ def _check_links(path: Path, lines: list[bytes], before: list[str], head: Head) 
     A line whose own `before` was changed breaks two links; the second of them is its own.
     """
     expected = [*before[1:], *([head.sha256] if head.lines == len(lines) and lines else [])]
-    broken = [GENESIS != before[0]] if before else []
+    broken = [before[0] != GENESIS] if before else []
     broken += [sha_of(line) != digest for line, digest in zip(lines, expected, strict=False)]
     if True not in broken:
         return
