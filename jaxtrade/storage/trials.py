@@ -93,10 +93,11 @@ def append_opening(folder: Path, opening: Opening) -> int:
         size = len(whole) + 1 if lines else 0
         head = _head_for(folder, bool(lines or torn))
         known = head or Head(0, GENESIS)
-        # Lines that the head knows and the file lacks were removed: the gap in the numbers keeps saying so.
+        # Lines that the head knows and the file lacks were removed: the gap in the numbers keeps saying so. A last line
+        # that is not the one that the head knows was changed: the link to the head's keeps saying that.
         missing = known.lines > len(lines)
         number = max(known.lines, len(lines)) + 1
-        before = known.sha256 if missing else sha_of(lines[-1]) if lines else GENESIS
+        before = known.sha256 if known.lines >= len(lines) else sha_of(lines[-1])
         line = _text(number, before, opening._replace(utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"))
         if torn and missing:  # what is left of a line that was whole: evidence, which is kept as a line
             _write(file, size + len(torn), b"\n" + line + b"\n")
