@@ -86,8 +86,10 @@ def _entry(path: Path, root: Path) -> RunEntry:
     try:
         return _read(path, name)
     except (JaxtradeError, OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        text = str(error).splitlines() or [type(error).__name__]
-        return RunEntry(name, "broken", f"{path}: {text[0]}" if str(path) not in text[0] else text[0])
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        if isinstance(error, KeyError):
+            text = f"one of its files lacks the entry {text}"
+        return RunEntry(name, "broken", text if str(path) in text else f"{path}: {text}")
 
 
 def _read(path: Path, name: str) -> RunEntry:
