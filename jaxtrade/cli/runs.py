@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.tables import columns, table
-from jaxtrade.runs.inventory import ORDERS, RunEntry, entries_in, ordered
 from jaxtrade.text import several
 
+if TYPE_CHECKING:
+    from jaxtrade.runs.inventory import RunEntry
+
+ORDERS = ("age", "name", "status", "net", "days", "steps")  # what `inventory.ordered` knows
 HEAD = ("run", "status", "market", "learner", "task", "steps", "net/day ($)", "days", "age")
 FIGURES = (5, 6, 7, 8)  # columns that are aligned to the right
 
@@ -28,6 +31,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Handle `runs`. Returns the exit code. Raises ConfigError if there is no such folder."""
+    from jaxtrade.runs.inventory import entries_in, ordered  # loads NumPy, which the parser needs no more than JAX
+
     found = ordered(entries_in(Path(args.folder)), args.sort, args.reverse)
     if args.json:
         print(json.dumps([entry.to_json() for entry in found], indent=2, allow_nan=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def _evaluated_days(path: Path, split: str) -> RunDays:
     for name, each in records.items():
         if not np.array_equal(each.dates, first.dates) or _data(each) != _data(first):
             raise DataError(f"{found[name]}: other days or data than {next(iter(found.values()))}; evaluate the run "
-                            f"again: jaxtrade evaluate {path} --split {split}")
+                            f"again: jaxtrade evaluate {path} ({_flag(split)})")
     net = np.stack([each.daily_net[each.agents.index(each.shown)] for each in records.values()])
     return RunDays(str(path), _data(first), split, first.dates, net, tuple(records))
 
@@ -68,10 +69,13 @@ def _evaluated_days(path: Path, split: str) -> RunDays:
 def _read(file: Path, path: Path, split: str) -> EvaluationRecords:
     """`read_records`, whose message names the command for this run."""
     if not file.is_file():
-        flag = "" if split == "test" else f" --split {split}"
         raise DataError(f"{file}: there is no such file: the run was not evaluated on this split, or by an earlier "
-                        f"version. Make it: jaxtrade evaluate {path}{flag}")
+                        f"version. Make it: jaxtrade evaluate {path} ({_flag(split)})")
     return read_records(file)
+
+
+def _flag(split: str) -> str:
+    return f"--split {split}"
 
 
 def _data(records: EvaluationRecords) -> str:
@@ -97,21 +101,21 @@ def _walk_days(path: Path) -> RunDays:
     return RunDays(str(path), data, WALK_SPLIT, days, net, tuple(f"seed {seed}" for seed in seeds.tolist()))
 
 
-def on_shared_days(runs: list[RunDays], shared: bool) -> list[RunDays]:
+def on_shared_days(runs: Sequence[RunDays], shared_days: bool) -> list[RunDays]:
     """The runs on the days that all of them have.
 
-    shared: take these days although some run has others too, and although their splits differ. Raises ConfigError,
-    which names what differs: the data always, split and days without `shared`; and where no day is shared.
+    shared_days: take these days although some run has others too, and although their splits differ. Raises ConfigError,
+    which names what differs: the data always, split and days without `shared_days`; and where no day is shared.
     """
     first = runs[0]
     for each in runs[1:]:
         if each.data != first.data:
             raise ConfigError(f"{each.name}: other data than {first.name} (sha256 {each.data[:16]}... and "
                               f"{first.data[:16]}...); only runs on the same bars can be compared day by day")
-        if not shared and each.split != first.split:
+        if not shared_days and each.split != first.split:
             raise ConfigError(f"{each.name}: its days are of '{each.split}', those of {first.name} of '{first.split}'; "
-                              "give --shared-days to compare the days that both have")
-        if not shared and not np.array_equal(each.dates, first.dates):
+                              "set shared_days (--shared-days) to compare the days that both have")
+        if not shared_days and not np.array_equal(each.dates, first.dates):
             raise ConfigError(f"{each.name}: other days than {first.name} ({_differing(each, first)}); give "
                               "--shared-days to compare the days that both have")
     days = first.dates

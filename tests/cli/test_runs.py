@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.cli import main
+from jaxtrade.cli.runs import ORDERS
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.inventory import entries_in, ordered
 from jaxtrade.storage.status import STAMP, RunStatus, began_of
@@ -106,6 +107,7 @@ def test_steps_and_figures(tmp_path):
     assert (found["seeds"].net_per_day, found["seeds"].agents) == (2.0, 3)
     assert (found["old"].steps, found["old"].total_steps) == (1_000, 1_024)
     assert found["in_sample"].net_per_day is None, "figures of the training sessions are none of a run's results"
+    assert whole.age is not None
     assert 0 <= whole.age < 60
 
 
@@ -124,7 +126,7 @@ def test_a_broken_folder_is_a_line_with_its_fault(broken, content, tmp_path, cap
         return
     assert found["bad"].status == "broken"
     assert f"bad: {found['bad'].fault}" in out
-    assert str(run) in found["bad"].fault
+    assert str(run) in str(found["bad"].fault)
 
 
 STRANGE = b'{"agents": 3, "pid": [], "steps": "x"}'
@@ -183,6 +185,7 @@ def test_the_order(tmp_path):
     assert names("net", True) == ["a", "b", "c"], "what has no figure is last, backwards too"
     assert names("status") == ["a", "b", "c"]
     assert names("steps")[0] == "c"
+    assert all(len(names(order)) == 3 for order in ORDERS)
 
 
 def test_the_table_and_the_json(tmp_path, capsys):
