@@ -116,8 +116,8 @@ def on_shared_days(runs: Sequence[RunDays], shared_days: bool) -> list[RunDays]:
             raise ConfigError(f"{each.name}: its days are of '{each.split}', those of {first.name} of '{first.split}'; "
                               "set shared_days (--shared-days) to compare the days that both have")
         if not shared_days and not np.array_equal(each.dates, first.dates):
-            raise ConfigError(f"{each.name}: other days than {first.name} ({_differing(each, first)}); give "
-                              "--shared-days to compare the days that both have")
+            raise ConfigError(f"{each.name}: other days than {first.name} ({_differing(each, first)}); set "
+                              "shared_days (--shared-days) to compare the days that both have")
     days = first.dates
     for each in runs[1:]:
         days = np.intersect1d(days, each.dates)

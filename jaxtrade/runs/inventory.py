@@ -195,8 +195,11 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def ordered(entries: list[RunEntry], order: str, backwards: bool = False) -> list[RunEntry]:
-    """The entries by age, name, status, net, days or steps: the youngest, the largest net, the most days or steps first; names and
-    statuses (in the order of `STATES`) from the start. Entries without the value come last, backwards too."""
+    """The entries by age, name, status, net, days or steps.
+
+    The youngest, the largest net, the most days or steps come first; names and statuses (in the order of `STATES`) from
+    the start. Entries without the value come last, backwards too.
+    """
     def value(entry: RunEntry) -> Any:
         numbers = {"net": entry.net_per_day, "days": entry.days, "steps": entry.steps}
         if order in numbers:
