@@ -51,7 +51,8 @@ def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None
     assert opening.net == {"0": tuple(round(value, 3) for value in records.daily_net[0])}
     assert sum(opening.net["0"]) == pytest.approx(document["agents"]["greedy"]["strategy"]["net_profit"])
     log = str(trained.parent / TRIALS)
-    assert document["trials"] == {"opened": 1, "trials": 1, "fault": None, "counted": True, "log": log}
+    assert document["trials"] == {"opened": 1, "trials": 1, "fault": None, "counted": True, "log": log,
+                                  "first": opening.utc, "last": opening.utc}
     assert "trials: this test set was opened 1 time (1 distinct trial), this time included" in text
 
 

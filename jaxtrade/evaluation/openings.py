@@ -6,7 +6,7 @@ trial, but the days were opened once more. Loads no JAX.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ class SplitHistory:
 
     opened: how often they were opened, this time included. trials: how many distinct policies were evaluated on them.
     Both are None where the log cannot tell, and `fault` says why; `fault` is None otherwise. counted: whether this
-    opening was written to the log. log: the log's file.
+    opening was written to the log. log: the log's file. first, last: UTC times of the first and the latest opening in
+    it.
     """
 
     opened: int | None
@@ -34,6 +35,8 @@ class SplitHistory:
     fault: str | None
     counted: bool
     log: str
+    first: str | None = None
+    last: str | None = None
 
     def lines(self) -> list[str]:
         """One line for the report."""
@@ -45,7 +48,12 @@ class SplitHistory:
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {"opened": self.opened, "trials": self.trials, "fault": self.fault, "counted": self.counted,
-                "log": self.log}
+                "log": self.log, "first": self.first, "last": self.last}
+
+
+def latest(histories: Iterable[SplitHistory | None]) -> SplitHistory | None:
+    """The history that saw the most openings, of policies that were evaluated one after the other."""
+    return max((each for each in histories if each is not None), key=lambda each: each.opened or 0, default=None)
 
 
 def history_lines(history: SplitHistory | None) -> list[str]:

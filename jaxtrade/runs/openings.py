@@ -102,7 +102,9 @@ def history_of(path: Path, opening: Opening, uncounted: str | None) -> SplitHist
     except (DataError, StorageError) as error:
         return SplitHistory(None, None, str(error), uncounted is None, str(folder / TRIALS))
     openings = openings_of([*log.openings, *([] if uncounted is None else [opening])], opening.data, opening.dates)
-    return SplitHistory(len(openings), len(trials_of(openings)), None, uncounted is None, str(log.path))
+    times = [each.utc for each in openings if each.utc]
+    return SplitHistory(len(openings), len(trials_of(openings)), None, uncounted is None, str(log.path),
+                        times[0] if times else None, times[-1] if times else None)
 
 
 def _on(days: Sequence[str], dates: np.ndarray, net: np.ndarray) -> tuple[float, ...]:
