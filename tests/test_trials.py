@@ -253,6 +253,18 @@ def test_a_full_disk_leaves_the_log_whole(log):
     assert len(read_trials(log).openings) == 5
 
 
+def test_a_head_that_cannot_be_written_takes_its_line_back(log):
+    """The opening is then not counted, and the caller is told so."""
+    whole = (log / TRIALS).read_bytes()
+    (log / f"{HEAD}.tmp").mkdir()  # for root too
+    with pytest.raises(OSError, match=HEAD):
+        append_opening(log, opening("six"))
+    assert (log / TRIALS).read_bytes() == whole
+    (log / f"{HEAD}.tmp").rmdir()
+    assert append_opening(log, opening("six")) == 6
+    assert len(read_trials(log).openings) == 6
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_raises(log):
     (log / TRIALS).chmod(0o400)

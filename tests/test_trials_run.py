@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.evaluation.records import read_records
 from jaxtrade.runs.evaluate import evaluate_run, grid_run
+from jaxtrade.runs.stored import open_run
 from jaxtrade.runs.train import run
 from jaxtrade.storage.status import is_alive, read_status
 from jaxtrade.storage.trials import HEAD, TRIALS, read_trials
@@ -47,7 +47,7 @@ def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None
     assert (opening.first, opening.last) == (settings["first_session"], settings["last_session"])
     assert opening.sessions == settings["sessions"] == len(opening.dates) == 2
     assert opening.chosen is False
-    records = read_records(trained / "evaluation" / "test" / "records.npz")
+    records = open_run(trained).evaluation.records
     assert opening.net == {"0": tuple(round(value, 3) for value in records.daily_net[0])}
     assert sum(opening.net["0"]) == pytest.approx(document["agents"]["greedy"]["strategy"]["net_profit"])
     log = str(trained.parent / TRIALS)

@@ -99,12 +99,16 @@ def append_opening(folder: Path, opening: Opening) -> int:
         number = max(known.lines, len(lines)) + 1
         before = known.sha256 if known.lines >= len(lines) else sha_of(lines[-1])
         line = _text(number, before, opening._replace(utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"))
+        data = line + b"\n"
         if torn and missing:  # what is left of a line that was whole: evidence, which is kept as a line
-            _write(file, size + len(torn), b"\n" + line + b"\n")
-        else:  # a torn line was never whole: its process was killed before it showed anything
-            _write(file, size, line + b"\n")
-        if head is not None:
-            _write_head(folder, Head(number, sha_of(line)))
+            size, data = size + len(torn), b"\n" + data
+        try:  # else a torn line is cut: it was never whole, its process was killed before it showed anything
+            _write(file, size, data)
+            if head is not None:
+                _write_head(folder, Head(number, sha_of(line)))
+        except OSError:
+            file.truncate(size)
+            raise
     return number
 
 
@@ -135,21 +139,24 @@ def _text(number: int, before: str, opening: Opening) -> bytes:
 
 
 def _write(file: IO[bytes], size: int, data: bytes) -> None:
-    """Replace what follows the first `size` bytes by `data`. After a failed write the file ends at `size` again."""
+    """Replace what follows the first `size` bytes by `data`, and wait until it is on disk. Raises OSError."""
     file.truncate(size)
-    try:
-        while data:  # an unbuffered write may write only a part
-            data = data[file.write(data):]
-        os.fsync(file.fileno())
-    except OSError:
-        file.truncate(size)
-        raise
+    while data:  # an unbuffered write may write only a part
+        data = data[file.write(data):]
+    os.fsync(file.fileno())
 
 
 def _write_head(folder: Path, head: Head) -> None:
     temporary = folder / f"{HEAD}.tmp"
-    temporary.write_text(json.dumps(head._asdict()) + "\n", encoding="utf-8")
-    temporary.replace(folder / HEAD)
+    try:
+        with temporary.open("wb") as file:
+            file.write(json.dumps(head._asdict()).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())  # else a loss of power could leave an empty file under the new name
+        temporary.replace(folder / HEAD)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
