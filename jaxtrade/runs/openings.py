@@ -37,12 +37,16 @@ def count_opening(setup: Setup, results: Mapping[int, Any], split: str, path: Pa
     if not days:
         return dict(results)
     nets = {str(number): _on(days, *daily_net(result)) for number, result in results.items()}
-    opening = opening_of(setup, path, split, kind, days, other)._replace(
-        agent=next(iter(results.values())).agents[0].name, net=nets)
-    fault = entered(path, opening, tell)
-    history = history_of(path, opening, fault)
-    labels = () if fault is None else (fault,)
+    history, label = count_days(path, opening_of(setup, path, split, kind, days, other)._replace(net=nets), tell)
+    labels = () if label is None else (label,)
     return {number: _labelled(replace(result, history=history), labels) for number, result in results.items()}
+
+
+def count_days(path: Path, opening: Opening, tell: Tell) -> tuple[SplitHistory, str | None]:
+    """Enter an opening in the log of the run at `path`. Returns what the log says of its days, and None or a label that
+    says that it was not counted and why, which is also told as a warning."""
+    label = entered(path, opening, tell)
+    return history_of(path, opening, label), label
 
 
 def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) -> list[str]:
@@ -52,10 +56,8 @@ def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) ->
     days = held_out_days(setup, split)
     if not days:
         return []
-    opening = opening_of(setup, path, split, "grid", days, other)
-    fault = entered(path, opening, tell)
-    history = history_of(path, opening, fault)
-    return [*([] if fault is None else [fault]), *history.lines()]
+    history, label = count_days(path, opening_of(setup, path, split, "grid", days, other), tell)
+    return [*([] if label is None else [label]), *history.lines()]
 
 
 def held_out_days(setup: Setup, split: str) -> list[str]:

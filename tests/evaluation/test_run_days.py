@@ -70,6 +70,14 @@ def test_a_walk_forward(tmp_path):
     assert found.dates.tolist() == DAYS.tolist()
 
 
+def test_a_date_that_several_folds_test_counts_once(tmp_path):
+    """As in combinatorial purged cross-validation."""
+    days = DAYS[[0, 1, 2, 1, 3, 0]]
+    found = read_run_days(walk(tmp_path / "walk", days, [[1, 2, 3, 8, 4, 7], [0, 0, 0, 2, 0, 0]]))
+    assert found.dates.tolist() == DAYS.tolist()
+    assert found.net.tolist() == [[4, 5, 3, 4], [0, 1, 0, 0]]
+
+
 def test_what_is_missing_or_damaged_is_named(tmp_path):
     with pytest.raises(ConfigError, match="nowhere: no such folder"):
         read_run_days(tmp_path / "nowhere")
@@ -79,7 +87,7 @@ def test_what_is_missing_or_damaged_is_named(tmp_path):
     folder = run(tmp_path / "run", {"": [1, 2, 3, 4]}, DAYS)
     with pytest.raises(DataError, match=r"records\.npz: there is no such file.*jaxtrade evaluate .*validation"):
         read_run_days(folder, "validation")
-    for number, changes in enumerate(({"net": np.zeros((3, 4))}, {"date": np.array([4, 3, 2, 1])})):
+    for number, changes in enumerate(({"net": np.zeros((3, 4))}, {"seeds": np.array([1, 2])})):
         with pytest.raises(DataError, match=r"daily\.npz cannot be read"):
             read_run_days(walk(tmp_path / f"walk{number}", DAYS, [[1, 2, 3, 4]], changes=changes))
     unfinished = tmp_path / "unfinished"
