@@ -16,6 +16,7 @@ from jaxtrade import interrupt
 from jaxtrade.cli import (
     ablate,
     advise,
+    compare,
     completion,
     config_command,
     distributed,
@@ -24,6 +25,7 @@ from jaxtrade.cli import (
     listing,
     menu,
     report,
+    runs,
     training,
 )
 from jaxtrade.cli.parser import build_parser
@@ -134,8 +136,8 @@ def bench_module(name: str) -> ModuleType:
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
             "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run, "advise": advise.run,
             "ablate": ablate.run, "config": config_command.run, "list": listing.run, "menu": menu.run,
-            "completion": _completion, "launch": _launch,
-            "report": report.run}
+            "completion": _completion, "launch": _launch, "report": report.run, "runs": runs.run,
+            "compare": compare.run}
 KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, ExitReason
 from jaxtrade.evaluation.metrics import account_session_pnl, session_pnl
-from jaxtrade.evaluation.pooled import by_date, trade_dates
+from jaxtrade.evaluation.pooled import PooledAgent, by_date, trade_dates
 from jaxtrade.evaluation.records import ABSENT, BarRecords, EvaluationRecords, PassRecords
 from jaxtrade.evaluation.trades import Trades
 
@@ -57,6 +57,15 @@ def set_records(result: SetResult) -> EvaluationRecords:
         summed(lambda own, agent: session_pnl(agent.strategy.equity, own.decisions.last)),
         summed(lambda own, agent: account_session_pnl(agent.account.equity, agent.account.account,
                                                       own.decisions.last)), _meta(result))
+
+
+def daily_net(result: Any, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(datetime64[D][D], float64[D]): trade dates, and the dollars that an agent made on each with the account rules
+    off. result: of one symbol, of a set or of `allocate`. number: of the agent; the first one is the policy."""
+    agent = result.agents[number]
+    if isinstance(agent, PooledAgent):
+        return trade_dates(list(result.symbols.values())), agent.pnl / 1000
+    return result.decisions.date, session_pnl(agent.strategy.equity, result.decisions.last) / 1000
 
 
 def _daily(agents: Sequence[Any], dates: np.ndarray, last: np.ndarray, meta: dict[str, Any], shown: str,

@@ -33,11 +33,12 @@ PATIENCE = 30.0  # seconds to wait for another process that appends
 class Opening(NamedTuple):
     """One opening of a test split: what was evaluated, and what came of it.
 
-    kind: the command, of `KINDS`. run: the run's folder, seen from the log's. config, data: sha256 of the configuration
-    and of the data. split: its name. first, last: its first and last trade date, ISO. sessions: how many days it has.
-    agent: the agent whose profit is kept, such as "greedy". dates: the days of `net`, ISO. net: dollars by day of each
-    policy, by its seed, or in a sweep by its index; empty where the command kept no daily profit (a grid). chosen:
-    whether something was chosen by this result, such as one policy of several. utc: when; "" until it is appended.
+    kind: the command, of `KINDS`. run: the run's folder, seen from the log's. config: sha256 of the configuration, and
+    of whatever else decides the policies besides their seeds. data: sha256 of the data. split: its name. first, last:
+    its first and last trade date, ISO. sessions: how many days it has. agent: the agent whose profit is kept, such as
+    "greedy". dates: the days that were shown, ISO. net: dollars of each of these days, by policy: its seed, or in a
+    sweep its index; empty where the command kept no daily profit (a grid). chosen: whether something was chosen by this
+    result, such as one policy of several. utc: when; "" until it is appended.
     """
 
     kind: str
@@ -92,17 +93,22 @@ def append_opening(folder: Path, opening: Opening) -> int:
         size = len(whole) + 1 if lines else 0
         head = _head_for(folder, bool(lines or torn))
         known = head or Head(0, GENESIS)
-        # Lines that the head knows and the file lacks were removed: the gap in the numbers keeps saying so.
+        # Lines that the head knows and the file lacks were removed: the gap in the numbers keeps saying so. A last line
+        # that is not the one that the head knows was changed: the link to the head's keeps saying that.
         missing = known.lines > len(lines)
         number = max(known.lines, len(lines)) + 1
-        before = known.sha256 if missing else sha_of(lines[-1]) if lines else GENESIS
+        before = known.sha256 if known.lines >= len(lines) else sha_of(lines[-1])
         line = _text(number, before, opening._replace(utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"))
+        data = line + b"\n"
         if torn and missing:  # what is left of a line that was whole: evidence, which is kept as a line
-            _write(file, size + len(torn), b"\n" + line + b"\n")
-        else:  # a torn line was never whole: its process was killed before it showed anything
-            _write(file, size, line + b"\n")
-        if head is not None:
-            _write_head(folder, Head(number, sha_of(line)))
+            size, data = size + len(torn), b"\n" + data
+        try:  # else a torn line is cut: it was never whole, its process was killed before it showed anything
+            _write(file, size, data)
+            if head is not None:
+                _write_head(folder, Head(number, sha_of(line)))
+        except OSError:
+            file.truncate(size)
+            raise
     return number
 
 
@@ -133,21 +139,24 @@ def _text(number: int, before: str, opening: Opening) -> bytes:
 
 
 def _write(file: IO[bytes], size: int, data: bytes) -> None:
-    """Replace what follows the first `size` bytes by `data`. After a failed write the file ends at `size` again."""
+    """Replace what follows the first `size` bytes by `data`, and wait until it is on disk. Raises OSError."""
     file.truncate(size)
-    try:
-        while data:  # an unbuffered write may write only a part
-            data = data[file.write(data):]
-        os.fsync(file.fileno())
-    except OSError:
-        file.truncate(size)
-        raise
+    while data:  # an unbuffered write may write only a part
+        data = data[file.write(data):]
+    os.fsync(file.fileno())
 
 
 def _write_head(folder: Path, head: Head) -> None:
     temporary = folder / f"{HEAD}.tmp"
-    temporary.write_text(json.dumps(head._asdict()) + "\n", encoding="utf-8")
-    temporary.replace(folder / HEAD)
+    try:
+        with temporary.open("wb") as file:
+            file.write(json.dumps(head._asdict()).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())  # else a loss of power could leave an empty file under the new name
+        temporary.replace(folder / HEAD)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -196,10 +205,9 @@ def _read_head(path: Path) -> Head:
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
-        int(found["number"]), str(found["before"]), int(found["format"])
+        return found | {"number": int(found["number"]), "before": str(found["before"]), "format": int(found["format"])}
     except (ValueError, KeyError, TypeError, RecursionError):
         raise _fault(path, f"line {number}: ", "is not a line of a trial log: damaged or edited") from None
-    return found
 
 
 def _check_numbers(path: Path, found: list[dict[str, Any]], head: Head | None) -> None:
@@ -222,7 +230,7 @@ def _check_links(path: Path, lines: list[bytes], before: list[str], head: Head) 
     A line whose own `before` was changed breaks two links; the second of them is its own.
     """
     expected = [*before[1:], *([head.sha256] if head.lines == len(lines) and lines else [])]
-    broken = [GENESIS != before[0]] if before else []
+    broken = [before[0] != GENESIS] if before else []
     broken += [sha_of(line) != digest for line, digest in zip(lines, expected, strict=False)]
     if True not in broken:
         return

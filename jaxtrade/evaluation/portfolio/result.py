@@ -24,6 +24,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.backtest import DecisionBars, decision_bars
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.metrics import session_pnl
+from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
 from jaxtrade.evaluation.portfolio.agents import JointAgent
 from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
 from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
@@ -61,8 +62,8 @@ class JointAgentResult:
 
 @dataclass(frozen=True)
 class JointResult:
-    """Results of several agents of `allocate` over the same decision bars. settings, labels, provenance: as in
-    `evaluation.report.EvaluationResult`."""
+    """Results of several agents of `allocate` over the same decision bars. settings, labels, provenance, history: as
+    in `evaluation.report.EvaluationResult`."""
 
     agents: tuple[JointAgentResult, ...]
     decisions: DecisionBars
@@ -71,6 +72,7 @@ class JointResult:
     settings: dict[str, Any]
     labels: tuple[str, ...]
     provenance: dict[str, Any]
+    history: SplitHistory | None = None
 
     def agent(self, name: str) -> JointAgentResult:
         """The result of the agent `name`. Raises KeyError, which lists the names of this evaluation."""
@@ -93,7 +95,8 @@ class JointResult:
         return "\n".join([
             f"{s['market']} held jointly, {several(s['sessions'], 'session')} {s['first_session']} .. "
             f"{s['last_session']}, {s['decision_bars']:,} decisions; {s['costs']}; account {s['account']}",
-            *(f"note: {label}" for label in self.labels), "", *aligned(lines), "", self.verdict()])
+            *(f"note: {label}" for label in self.labels), "", *aligned(lines), "", self.verdict(),
+            *history_lines(self.history)])
 
     def verdict(self) -> str:
         """One sentence: the first agent against the baselines, by net profit with the account rules off, and whether it
@@ -107,7 +110,7 @@ class JointResult:
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
         return {"format": FORMAT, "task": "allocate", "settings": self.settings, "labels": list(self.labels),
-                "provenance": self.provenance, "verdict": self.verdict(),
+                "provenance": self.provenance, "verdict": self.verdict(), **history_json(self.history),
                 "agents": {each.name: {"about": each.about, "strategy": each.strategy_figures,
                                        "account": each.account_figures} for each in self.agents}}
 
