@@ -49,6 +49,10 @@ for name in configs:
 contracts = [load_contract(path.stem) for path in sorted((home / "configs" / "contracts").glob("*.yaml"))]
 bars = {symbol: len(jaxtrade.load_market(load_config("quickstart", [f"data.market={symbol}"])).bars)
         for symbol in ("ES", "EURUSD")}
+from jaxtrade.web import assets
+assert all(assets.text(name) for name in (*assets.STYLES, *assets.SCRIPTS))
+assert (home / "web" / "vendor" / "uplot" / "LICENSE").is_file()
+assert pathlib.Path("run/report/report.html").read_text(encoding="utf-8").count("uPlot") > 1
 manifest = json.loads(pathlib.Path("run/manifest.json").read_text(encoding="utf-8"))
 assert manifest["git"] == sys.argv[1], (manifest["git"], sys.argv[1])
 assert json.loads(pathlib.Path("run/evaluation/test/evaluation.json").read_text(encoding="utf-8"))["agents"]
@@ -141,6 +145,7 @@ def check_wheel(python: Path, wheel: Path, folder: Path, built_from: str) -> str
     table = run([command, *TRAIN], work, (0, 1), **cache)  # 1: so short a run may fail its health check
     assert "greedy" in table, table
     run([inside, "-m", "jaxtrade", "evaluate", "run"], work, **cache)
+    run([inside, "-m", "jaxtrade", "report", "run"], work, **cache)
     return run([inside, "-c", PROBE, built_from], work, **cache).strip()
 
 

@@ -18,7 +18,8 @@ from jaxtrade.data.contracts import CONTRACTS
 from jaxtrade.errors import ConfigError
 
 SHELLS = ("bash", "zsh", "fish")
-FILES, FOLDERS = ("data", "seconds", "quotes", "files"), ("run", "run_dir", "source", "onward", "resume")
+FILES = ("data", "seconds", "quotes", "files")
+FOLDERS = ("run", "runs", "folder", "run_dir", "source", "onward", "resume")
 # bash adds a space after a word that it has completed, but none belongs between KEY= and its value.
 _BASH_END = """
 _jaxtrade_complete() {

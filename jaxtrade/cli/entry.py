@@ -13,7 +13,22 @@ from pathlib import Path
 from types import ModuleType
 
 from jaxtrade import interrupt
-from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu, training
+from jaxtrade.cli import (
+    ablate,
+    advise,
+    compare,
+    completion,
+    config_command,
+    distributed,
+    init,
+    launch,
+    listing,
+    menu,
+    report,
+    runs,
+    training,
+    watch,
+)
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
@@ -122,7 +137,8 @@ def bench_module(name: str) -> ModuleType:
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
             "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run, "advise": advise.run,
             "ablate": ablate.run, "config": config_command.run, "list": listing.run, "menu": menu.run,
-            "completion": _completion, "launch": _launch}
+            "completion": _completion, "launch": _launch, "report": report.run, "runs": runs.run,
+            "compare": compare.run, "watch": watch.run}
 KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 
 

@@ -10,7 +10,7 @@ GROUPS = {
     "train": ("train", "curriculum", "launch"),
     "data": ("init", "data"),
     "advisor": ("advise", "ablate"),
-    "evaluate": ("evaluate", "replay"),
+    "evaluate": ("evaluate", "replay", "runs", "compare", "report", "watch"),
     "tools": ("menu", "list", "config", "doctor", "bench", "completion"),
 }
 EPILOG = """most used:

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     reader = Reader()
     try:
-        server = Server(routes(folder, reader, state_of), guard.new_token(), args.port)
+        server = Server(routes(folder, reader), guard.new_token(), args.port)
     except (OSError, OverflowError) as error:
         reader.close()
         taken = getattr(error, "errno", None) == errno.EADDRINUSE

@@ -14,6 +14,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate
+from jaxtrade.evaluation.record import Steps
 from jaxtrade.evaluation.report import costs_text
 from jaxtrade.text import aligned, in_dollars, several
 from jaxtrade.types import SessionSet
@@ -51,7 +52,7 @@ def _profits(result: EvaluationResult) -> list[float]:
 
 
 def intrabar_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
-                  config: RunConfig, steps: int | None = None) -> Grid:
+                  config: RunConfig, steps: Steps | None = None) -> Grid:
     """Net profit under each intrabar order. The order `path` needs second bars. Arguments as `evaluate`."""
     modes = MODES if params.market.path is not None else MODES[:2]
     notes = () if len(modes) == len(MODES) else ("path: this run has no second bars (--seconds FILE)",)
@@ -87,7 +88,7 @@ def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
 
 
 def cost_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
-              config: RunConfig, steps: int | None = None) -> Grid:
+              config: RunConfig, steps: Steps | None = None) -> Grid:
     """Net profit at 0, 1 and 2 times the commission of the run, each with 0, 1, 2 and 4 times its slippage.
 
     A run without slippage is shown with 0, 1, 2 and 4 ticks of it; a run without commission has no rows for it.

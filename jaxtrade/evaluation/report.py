@@ -11,6 +11,7 @@ import numpy as np
 from jaxtrade.evaluation import frames, html
 from jaxtrade.evaluation.backtest import DecisionBars
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.evaluation.verdict import sentence
@@ -30,7 +31,8 @@ class EvaluationResult:
     """Results of several agents over the same decision bars, in the order given.
 
     open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars). start_balance: dollars.
-    settings: conventions and costs. labels: notes for the reader. provenance: versions, device and digests.
+    settings: conventions and costs. labels: notes for the reader. provenance: versions, device and digests. actions:
+    names of the actions by id. history: how often these days were opened; None where nobody counted.
     """
 
     agents: tuple[AgentResult, ...]
@@ -44,6 +46,8 @@ class EvaluationResult:
     settings: dict[str, Any]
     labels: tuple[str, ...]
     provenance: dict[str, Any]
+    actions: tuple[str, ...] = ()
+    history: SplitHistory | None = None
 
     def table(self) -> str:
         """The console table: header, both passes with agents as columns, and a verdict of one line."""
@@ -260,7 +264,7 @@ def table(result: EvaluationResult) -> str:
     legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
     rules = f"account rules: {rules_text(result.settings['rules'])}"
     return "\n".join([*header(result), rules, "", *body, body[1], *legend, "", verdict(result),
-                      *sections(result)])
+                      *history_lines(result.history), *sections(result)])
 
 
 def to_json(result: EvaluationResult) -> dict[str, Any]:
@@ -278,6 +282,7 @@ def to_json(result: EvaluationResult) -> dict[str, Any]:
             for agent in result.agents
         },
         "verdict": verdict(result),
+        **history_json(result.history),
         "provenance": result.provenance,
     }
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.evaluation import frames, html, report
+from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
 from jaxtrade.evaluation.pooled import PooledAgent, pooled, trade_dates
 from jaxtrade.evaluation.report import ACCOUNT_ROWS, STRATEGY_ROWS, EvaluationResult, FigureRow, block
 from jaxtrade.evaluation.verdict import Standing, compared, key_of
@@ -30,12 +31,14 @@ SAME = ("task", "contracts_per_entry", "intrabar", "fill", "mark", "start_balanc
 class SetResult:
     """The evaluations of a set's symbols over the same split, by symbol, with the same agents.
 
-    provenance: versions, device and digests. digests: sha256 of the run's configuration and of all data.
+    provenance: versions, device and digests. digests: sha256 of the run's configuration and of all data. history: how
+    often these days were opened; None where nobody counted.
     """
 
     symbols: dict[str, EvaluationResult]
     provenance: dict[str, Any]
     digests: dict[str, str]
+    history: SplitHistory | None = None
 
     @cached_property
     def agents(self) -> tuple[PooledAgent, ...]:
@@ -181,7 +184,8 @@ def table(result: SetResult) -> str:
     legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
     rules = (f"one account for each symbol, start ${result.settings['start_balance']:,.0f}; account rules: "
              f"{report.rules_text(result.settings['rules'])}")
-    return "\n".join([*header(result), rules, "", *body, body[1], *legend, "", verdict(result)])
+    return "\n".join([*header(result), rules, "", *body, body[1], *legend, "", verdict(result),
+                      *history_lines(result.history)])
 
 
 def to_json(result: SetResult) -> dict[str, Any]:
@@ -195,6 +199,7 @@ def to_json(result: SetResult) -> dict[str, Any]:
         "agents": {agent.name: {"about": agent.about, "strategy": agent.strategy_figures,
                                 "account": agent.account_figures} for agent in result.agents},
         "verdict": verdict(result),
+        **history_json(result.history),
         "symbols": each,
         "provenance": result.provenance,
     }

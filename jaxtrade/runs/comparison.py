@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.openings import PREFIX
 from jaxtrade.runs.recording import SUMMARY
 from jaxtrade.storage import checkpoint
 
 EVALUATION = "evaluation"  # in a run's folder
 _TEXTS = (".json", ".txt", ".csv")  # pictures are drawn from these
-# Where and from what a run was made, and how long it took. These differ between a run and its replay.
+# Where and from what a run was made, how often its days were opened, and how long it took. These differ between a run
+# and its replay.
 _OWN = frozenset(("provenance", "config_sha256", "compile_seconds", "steps_per_second", "recompiles", "warnings",
-                  "performance"))
+                  "performance", "trials"))
 
 
 def state_differences(one: Path, other: Path) -> list[str]:
@@ -58,7 +60,8 @@ def _file_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
     elif name.suffix == ".json":
         yield from _json_differences(one, other, name)
     else:
-        lines = [(run / name).read_text(encoding="utf-8").splitlines() for run in (one, other)]
+        lines = [[line for line in (run / name).read_text(encoding="utf-8").splitlines() if not line.startswith(PREFIX)]
+                 for run in (one, other)]
         pairs = zip(*(each + [""] * (max(map(len, lines)) - len(each)) for each in lines), strict=True)
         yield from (f"{name}, line {number}: {a!r} and {b!r}" for number, (a, b) in enumerate(pairs, 1) if a != b)
 

@@ -8,6 +8,7 @@ import jax
 
 from jaxtrade.runs import board
 from jaxtrade.runs.job import Job
+from jaxtrade.runs.latest import LatestSession
 from jaxtrade.runs.scoring import scores_by_agent
 from jaxtrade.runs.setup import params_shown, policies_of
 from jaxtrade.training import control
@@ -31,9 +32,13 @@ def controller_of(job: Job) -> control.Controller | None:
     shown = {symbol: params_shown(own, "validation", job.path, job.tell)[0] for symbol, own in setup.symbols.items()}
     job.validation = next(iter(shown.values()))
 
+    latest = LatestSession(job.path, job.tell)
+
     def score(state: PyTree) -> float:
         policies = jax.device_get(policies_of(setup, state))
-        value = from_main(lambda: float(scores_by_agent(setup, shown, policies, job.programs).mean()))
+        value = from_main(lambda: float(scores_by_agent(setup, shown, policies, job.programs, latest.see).mean()))
+        if math.isfinite(value):
+            latest.write(setup.stack.first(state.update), value, controller.state.scores)
         if job.board is not None:
             steps = setup.stack.first(state.update) * setup.plan.steps_per_update
             job.board.figures({board.SCORE: value}, steps)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
+from jaxtrade.runs.openings import count_opening, grid_notes
 from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.setup import Setup, params_shown, prepare
@@ -99,7 +101,7 @@ def folder_of(path: Path, split: str, other: bool = False) -> Path:
 
 def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
               tell: Callable[[str], None] | None = None, other: bool = False, programs: Programs | None = None,
-              screen: Screen | None = None, again: bool = False) -> Results:
+              screen: Screen | None = None, again: bool = False, kind: str = "train") -> Results:
     """Evaluate policies on a split, compare them with the baselines, and write the results to files.
 
     The files go to `evaluation/<split>`; a run with several agents has one folder for each in it (`Stack.folder`).
@@ -114,21 +116,23 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         programs: holds the programs that were begun for this evaluation.
         screen: shows which agent is evaluated.
         again: ask about the bars about which an earlier evaluation had no answer in time.
+        kind: the command, as the trial log names it. An evaluation that shows test sessions is entered there first.
     """
     _held_out(setup, split)
-    if setup.config.env.task == TASK:
-        alike: Any = joint.evaluate(setup, policies, split, path, folder_of(path, split),
-                                    Screen() if screen is None else screen)
-        return alike
     folder, results = folder_of(path, split, other), {}
     shown, busy = Screen() if screen is None else screen, str if programs is None else lambda: programs.busy
+    count = partial(count_opening, setup, split=split, path=path, kind=kind, other=other, tell=tell or shown.message)
+    if setup.config.env.task == TASK:
+        alike: Any = count(joint.evaluate(setup, policies, split, path, shown))
+        joint.write_results(setup, alike, folder)
+        return alike
     steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
         params, known = params_shown(own, split, None if other else path, tell, again)
         for number, policy in policies.items():
             config, rules = setup.of_agent(number, symbol, params)
             chosen = standard_agents(own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol))
-            shown.phase("evaluating", _extent(setup, split, len(chosen)), times * (2 * len(chosen) + 1),
+            shown.phase("evaluating", _extent(setup, split, len(chosen)), 3 * times,
                         lambda: (found := busy()) and f"waiting for: {found}")
             name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (
                 f"{setup.stack.label(number)}, " if len(policies) > 1 else "")
@@ -138,7 +142,9 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
                               begun=lambda what, name=name: shown.step(name + what), steps=steps)
             results.setdefault(number, {})[symbol] = result
             shown.step(f"{name}tables and pictures")
-    return _written(setup, path, split, folder, results)
+    whole = count(_whole(setup, path, split, results))
+    _write(setup, folder, whole)
+    return whole
 
 
 def _extent(setup: Setup, split: str, agents: int) -> str:
@@ -153,22 +159,24 @@ def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, 
     return rundir.read_run(path)[1] | machine.facts() | {"split": split} | evolved | setup.stack.provenance(number)
 
 
-def _written(setup: Setup, path: Path, split: str, folder: Path, found: dict[int, dict[str, EvaluationResult]]
-             ) -> Results:
-    """Write the evaluations, found by number and symbol, and return the result of each agent."""
-    results: Results
+def _whole(setup: Setup, path: Path, split: str, found: dict[int, dict[str, EvaluationResult]]) -> Results:
+    """The result of each agent, from its evaluations by symbol."""
     if isinstance(setup.market, Market):
-        results = {number: next(iter(each.values())) for number, each in found.items()}
-        for number, result in results.items():
-            write(result, setup.stack.folder(folder, number))
-    else:
-        digests = {"config_sha256": setup.config.digest(), "data_sha256": setup.market.fingerprint}
-        results = {number: SetResult(each, _provenance(setup, path, split, number), digests)
-                   for number, each in found.items()}
-        for number, result in results.items():
-            write_set(result, setup.stack.folder(folder, number))
+        return {number: next(iter(each.values())) for number, each in found.items()}
+    digests = {"config_sha256": setup.config.digest(), "data_sha256": setup.market.fingerprint}
+    return {number: SetResult(each, _provenance(setup, path, split, number), digests)
+            for number, each in found.items()}
+
+
+def _write(setup: Setup, folder: Path, results: Results) -> None:
+    """Write the result of each agent below `folder`."""
+    for number, result in results.items():
+        own = setup.stack.folder(folder, number)
+        if isinstance(result, SetResult):
+            write_set(result, own)
+        else:
+            write(result, own)
     seeds.write(results, folder)
-    return results
 
 
 def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None,
@@ -195,7 +203,7 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
         # The advice that is saved stays that of all reports, so only an evaluation of every agent adds to it.
         results = evaluate_policies(setup, policies, split, path, other=advisor is not None, programs=programs,
-                                    screen=shown, again=seed is None and agent is None)
+                                    screen=shown, again=seed is None and agent is None, kind="evaluate")
     other = [] if advisor is None else ["--advisor", advisor, *(word for key in overrides for word in ("--set", key))]
     shown.at_end(ending(path, folder_of(path, split, advisor is not None), results, setup.config, other))
     if not as_json:
@@ -266,7 +274,9 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
         progress.phase("evaluating", f"grids of {_extent(setup, split, len(agents))}")
         shown[symbol] = [make(own.env, params, agents, own.single, own.splits[split], config,
                               steps_of(setup, split)) for make in makers]
-    return _grids_shown(shown, as_json)
+    notes = grid_notes(setup, path, split, advisor is not None, progress.message)
+    noted = {symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each] for symbol, each in shown.items()}
+    return _grids_shown(noted, as_json)
 
 
 def _grids_shown(found: dict[str, list[grids.Grid]], as_json: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from jaxtrade.runs.preflight import memory_notes
 from jaxtrade.runs.setup import Setup, figure_names
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
+from jaxtrade.storage.status import StatusSink
 from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training.health import Watch
 from jaxtrade.training.together import is_main
@@ -46,6 +48,7 @@ class Job:
         names, columns = figure_names(setup.env, setup.market), setup.algorithm.progress
         update = beginning.resume_update
         self.board: TensorBoardSink | None = None
+        self.status: StatusSink | None = None
         screen.describe(names, columns)
         self.files: list[MetricSink] = []
         if is_main():  # the other processes of the run write nothing
@@ -67,6 +70,9 @@ class Job:
             self.files.append(self.board)
         if self.config.monitor.on and self.config.monitor.csv:
             self.files.append(monitor_sink(path, self.config, setup.market, update))
+        about = {"task": self.config.env.task, "learner": self.config.algorithm, "market": setup.market.name}
+        self.status = StatusSink(path, self.tell, about)
+        self.files.append(self.status)  # last, so that what it counts has been written
 
     def tell(self, line: str) -> None:
         """Write one line about the run to the console and the log."""
@@ -81,6 +87,23 @@ class Job:
         for sink in self.files:
             for line in lines:
                 sink.message(line)
+
+    def phase(self, name: str) -> None:
+        """Say in `status.json` what the run does now."""
+        if self.status is not None:
+            self.status.phase(name)
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Close the files at the end of the block; `status.json` then says which error has ended it, if one has."""
+        try:
+            yield
+        except BaseException as error:
+            if self.status is not None:
+                self.status.failed(error)
+            raise
+        finally:
+            self.close()
 
     def close(self) -> None:
         for sink in self.files:

@@ -31,9 +31,9 @@ def opening_lines(setup: Setup) -> Iterator[str]:
     yield from map(note_line, market.notes)
 
 
-def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, folder: Path, screen: Screen
+def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, screen: Screen
              ) -> dict[int, JointResult]:
-    """Evaluate policies by number on a split, and write the results below `folder`. path: the run's folder."""
+    """Evaluate policies by number on a split. path: the run's folder."""
     env: Any = setup.env
     market: Any = setup.market
     own: Any = setup.params
@@ -50,8 +50,13 @@ def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Pat
         results[number] = evaluate_joint(env, params, market, sessions, config, agents, provenance,
                                        setup.splits["train"], screen.step, [days_label(setup, split)])
         screen.step("tables")
-        write(results[number], setup.stack.folder(folder, number))
     return results
+
+
+def write_results(setup: Setup, results: Mapping[int, JointResult], folder: Path) -> None:
+    """Write the result of each agent below `folder`."""
+    for number, result in results.items():
+        write(result, setup.stack.folder(folder, number))
 
 
 def refuse(what: str, config: Any) -> None:

@@ -21,6 +21,7 @@ from jaxtrade.errors import CheckpointError, ConfigError, DataError
 from jaxtrade.evaluation import frames, html, report, set_report
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
 from jaxtrade.evaluation.portfolio import result as joint
+from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
 from jaxtrade.runs import rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage.monitor import MONITOR
@@ -68,6 +69,11 @@ class StoredEvaluation:
     def equity(self) -> pd.DataFrame:
         """Equity of the policy, one row per bar. See `EvaluationResult.equity`. Raises DataError."""
         return frames.read_equity(self.path / "equity.csv", self.zone)
+
+    @cached_property
+    def records(self) -> EvaluationRecords:
+        """The arrays of the evaluation: daily net of all agents, bars, both passes and trades. Raises DataError."""
+        return read_records(self.path / RECORDS)
 
     @property
     def figures(self) -> pd.DataFrame:

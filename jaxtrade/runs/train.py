@@ -271,7 +271,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
     setup, path, beginning, programs, screen = job.setup, job.path, job.beginning, job.programs, job.screen
     if not is_main():
         return _follow(job)
-    try:
+    with job.closing():
         job.tell_opening(list(opening_lines(job)))
         for difference in changed:
             job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
@@ -285,6 +285,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
         policies = _kept_policies(job, trained.state, controller)
         evolved = {} if evolution is None else {"evolution": evolution.close(trained.state, trained.updates)}
         trained = trained._replace(health=_whole_health(job, trained))
+        job.phase("evaluating")
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,
                                     screen=screen)
         scores = ranked(setup, list(policies.values()), path, job.tell, programs)
@@ -302,8 +303,6 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
         result = RunResult(path, trained, results, 1 if failed else 0, scores)
         for sink in job.files:  # not to the screen, which shows progress: the command prints the table itself
             sink.message(result.table)
-    finally:
-        job.close()
     of_sweep = {"validation_scores": list(scores)} if scores else {}
     rundir.write_json(path / "summary.json", summary.of_run(job, trained, controller) | of_sweep | evolved)
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))

@@ -8,24 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.config.yaml12 import parse_yaml
-from jaxtrade.errors import JaxtradeError
+from jaxtrade.runs.inventory import RunEntry
 
 LOG, VALIDATION = "run.log", "validation/latest.json"
 LOG_LINES, LOG_BYTES = 12, 1 << 16
 MOST_WARNINGS = 20
 
 
-def about(folder: Path) -> str:
-    """One line: market, task, learner. Empty if the configuration cannot be read."""
-    path = folder / "config.yaml"
-    try:
-        values: Any = parse_yaml(path.read_text(encoding="utf-8"), str(path))
-        data, task = values["data"], values.get("env", {}).get("task", "entry")
-        market = ", ".join(data.get("markets") or []) or data["market"]
-        return f"{market} ({data['source']} bars), task {task}, learner {values.get('algorithm', 'ppo')}"
-    except (OSError, JaxtradeError, UnicodeError, KeyError, TypeError, AttributeError):
-        return ""
+def about(entry: RunEntry) -> str:
+    """One line: market, task, learner. Empty if nothing of it is known."""
+    parts = [entry.market, entry.task and f"task {entry.task}", entry.learner and f"learner {entry.learner}"]
+    return ", ".join(part for part in parts if part)
 
 
 def log_tail(folder: Path) -> list[str]:

@@ -2,47 +2,69 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.runs.inventory import MANIFEST, RunEntry, entries_in, ordered
 from jaxtrade.watching import described
-from jaxtrade.watching.folders import runs_below
 from jaxtrade.watching.reader import Reader
 from jaxtrade.watching.server import Answer, Query, Route, as_json
 
 JS, CSS, HTML = "text/javascript; charset=utf-8", "text/css; charset=utf-8", "text/html; charset=utf-8"
 UPLOT = "vendor/uplot/"
 FILES = {  # path -> file below jaxtrade/web, media type
-    "/": ("watch.html", HTML), "/watch.js": ("watch.js", JS), "/curves.js": ("curves.js", JS),
-    "/session.js": ("session.js", JS), "/theme.js": ("theme.js", JS), "/theme.css": ("theme.css", CSS),
+    "/": ("watch.html", HTML), "/icon.svg": ("icon.svg", "image/svg+xml"), "/watch.js": ("watch.js", JS),
+    "/curves.js": ("curves.js", JS),
+    "/session.js": ("session.js", JS), "/theme.js": ("theme.js", JS), "/chart.js": ("chart.js", JS),
+    "/ohlc.js": ("ohlc.js", JS), "/theme.css": ("theme.css", CSS), "/page.css": ("page.css", CSS),
     "/watch.css": ("watch.css", CSS), "/uplot.js": (UPLOT + "uPlot.iife.min.js", JS),
     "/uplot.css": (UPLOT + "uPlot.min.css", CSS),
 }
-MOST_RUNS = 200  # in the list of the page, newest first
+MOST_RUNS = 200  # in the list of the page, youngest first
 MOST_CURVES = 200
-State = Callable[[Path], tuple[str, float | None]]  # a run's state in a word, and the seconds since it last wrote
+FRESH = 1.0  # seconds for which a list of runs is not read again, however many pages ask
 
 
-def routes(folder: Path, reader: Reader, state: State) -> dict[str, Route]:
-    """What the server answers for the runs below `folder`. state: of a run."""
+class Inventory:
+    """The runs below a folder, read anew at most once in `FRESH` seconds."""
 
-    def chosen(query: Query) -> tuple[str, Path] | None:
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock = folder, threading.Lock()
+        self._found: dict[str, tuple[RunEntry, Path]] = {}
+        self._read = -FRESH
+
+    def runs(self) -> dict[str, tuple[RunEntry, Path]]:
+        """Name -> (entry, folder), youngest first. Empty if the folder is gone."""
+        with self._lock:
+            if time.monotonic() - self._read >= FRESH:
+                entries = ordered(entries_in(self._folder), "age") if self._folder.is_dir() else []
+                single = (self._folder / MANIFEST).is_file()
+                self._found = {each.name: (each, self._folder if single else self._folder / each.name)
+                               for each in entries}
+                self._read = time.monotonic()
+            return self._found
+
+
+def routes(folder: Path, reader: Reader) -> dict[str, Route]:
+    """What the server answers for the runs below `folder`."""
+    inventory = Inventory(folder)
+
+    def chosen(query: Query) -> tuple[RunEntry, Path] | None:
         """The run that a request names: one of those that were found, so that no request names a path."""
-        name = query.get("run", "")
-        found = runs_below(folder).get(name)
-        return None if found is None else (name, found)
+        return inventory.runs().get(query.get("run", ""))
 
     def runs(_: Query) -> Answer:
-        found = list(runs_below(folder).items())
+        found = list(inventory.runs().values())
         return as_json({"count": len(found), "runs": [
-            {"name": name, "state": state(run)[0], "line": described.about(run)} for name, run in found[:MOST_RUNS]]})
+            {"name": entry.name, "state": entry.status, "line": described.about(entry)}
+            for entry, _ in found[:MOST_RUNS]]})
 
     def run(query: Query) -> Answer | None:
         found = chosen(query)
-        return None if found is None else as_json(_run(*found, reader, state))
+        return None if found is None else as_json(_run(*found, reader))
 
     def curves(query: Query) -> Answer | None:
         found, asked = chosen(query), _asked(query.get("curves", ""))
@@ -62,17 +84,17 @@ def _file(name: str, kind: str) -> Route:
     return lambda query: Answer(content, kind)
 
 
-def _run(name: str, folder: Path, reader: Reader, state: State) -> dict[str, Any]:
+def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
     """Everything about a run but its curves."""
-    curves, (word, age) = reader.curves(folder, {}), state(folder)
+    curves = reader.curves(folder, {})
     last, lines = curves["last"], described.log_tail(folder)
     progress, share = described.progress_of(last)
     more = [["read so far", f"{100 * curves['share_read']:.0f} % of the metrics"]] if curves["share_read"] < 1 else []
-    return {"name": name, "about": described.about(folder), "state": word, "age": age, "progress": progress,
-            "share": share, "eta": last["eta_seconds"] if word == "running" else None,
-            "speed": last["steps_per_second"], "more": more, "warnings": described.warnings_in(lines),
-            "log": lines[-described.LOG_LINES:], "validation": described.validation_stamp(folder),
-            "names": curves["names"], "version": curves["version"], "now": time.time()}
+    return {"name": entry.name, "about": described.about(entry), "state": entry.status, "fault": entry.fault,
+            "age": entry.age, "progress": progress, "share": share,
+            "eta": last["eta_seconds"] if entry.status == "running" else None, "speed": last["steps_per_second"],
+            "more": more, "warnings": described.warnings_in(lines), "log": lines[-described.LOG_LINES:],
+            "validation": described.validation_stamp(folder), "names": curves["names"], "version": curves["version"]}
 
 
 def _asked(text: str) -> dict[str, tuple[int, int]] | None:

@@ -1,12 +1,9 @@
 "use strict";
 // Curves that grow: what the server sent so far, and the charts that show them.
 
-const COLOURS = ["--series-1", "--series-2", "--series-3", "--series-4", "--series-5", "--series-6", "--series-7",
-  "--series-8"];
-
-function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
+const COLOURS = ["own", "s3", "s4", "s5", "s2", "loss", "floor", "ink"]; // names of the theme
+const HEIGHT = 170;
+const colour = window.jaxtrade.colour;
 
 function element(name, text, className) {
   const made = document.createElement(name);
@@ -89,9 +86,8 @@ class Chart {
         {label, stroke: line, width: 1.5, points: {show: false}});
       bands.push({series: [3 * i + 2, 3 * i + 1], fill: `${line}33`});
     });
-    const axis = {stroke: colour("--muted"), grid: {stroke: colour("--line"), width: 1},
-      ticks: {stroke: colour("--line"), width: 1}, font: "11px system-ui, sans-serif"};
-    return {width: Math.max(this.box.clientWidth, 200), height: 170, series, bands, legend: {show: false},
+    const axis = window.jaxtrade.axis({});
+    return {width: Math.max(this.box.clientWidth, 200), height: HEIGHT, series, bands, legend: {show: false},
       cursor: {y: false, points: {show: false}}, scales: {x: {time: false}},
       axes: [{...axis}, {...axis, size: 62, values: (_, ticks) => ticks.map(shortNumber)}]};
   }
@@ -107,7 +103,7 @@ class Chart {
   }
 
   resize() {
-    if (this.plot !== null) this.plot.setSize({width: Math.max(this.box.clientWidth, 200), height: 170});
+    if (this.plot !== null) this.plot.setSize({width: Math.max(this.box.clientWidth, 200), height: HEIGHT});
   }
 
   remove() {

@@ -3,33 +3,20 @@
 
 const session = {price: null, account: null};
 
-// Bars as lines from low to high with ticks for open and close; trades as lines from entry to exit.
-function drawBars(data) {
+// Trades as lines from entry to exit, over the bars that `jaxtrade.ohlc` draws.
+function drawTrades(trades) {
   return (plot) => {
-    const {ctx} = plot, at = (i) => plot.valToPos(i, "x", true), to = (price) => plot.valToPos(price, "y", true);
-    const half = Math.max(1, (at(1) - at(0)) * 0.35);
-    ctx.save();
-    ctx.lineWidth = Math.max(1, half / 3);
-    for (let i = 0; i < data.close.length; i += 1) {
-      ctx.strokeStyle = colour(data.close[i] >= data.open[i] ? "--up" : "--down");
-      ctx.beginPath();
-      ctx.moveTo(at(i), to(data.low[i]));
-      ctx.lineTo(at(i), to(data.high[i]));
-      ctx.moveTo(at(i) - half, to(data.open[i]));
-      ctx.lineTo(at(i), to(data.open[i]));
-      ctx.moveTo(at(i), to(data.close[i]));
-      ctx.lineTo(at(i) + half, to(data.close[i]));
-      ctx.stroke();
-    }
-    for (const trade of data.trades) drawTrade(ctx, trade, at, to);
-    ctx.restore();
+    const at = (i) => plot.valToPos(i, "x", true), to = (price) => plot.valToPos(price, "y", true);
+    plot.ctx.save();
+    for (const trade of trades) drawTrade(plot.ctx, trade, at, to);
+    plot.ctx.restore();
   };
 }
 
 function drawTrade(ctx, trade, at, to) {
   const up = trade.side === "long" ? -1 : 1, size = 6 * devicePixelRatio;
   const x = at(trade.entry), y = to(trade.entry_price);
-  ctx.strokeStyle = ctx.fillStyle = colour(trade.net >= 0 ? "--gain" : "--loss");
+  ctx.strokeStyle = ctx.fillStyle = colour(trade.net >= 0 ? "gain" : "loss");
   ctx.lineWidth = 2 * devicePixelRatio;
   ctx.beginPath();
   ctx.moveTo(x, y);
@@ -43,10 +30,9 @@ function drawTrade(ctx, trade, at, to) {
   ctx.fillRect(at(trade.exit) - size / 2, to(trade.exit_price) - size / 2, size, size);
 }
 
-function sessionOptions(data, height, series, hooks) {
-  const axis = {stroke: colour("--muted"), grid: {stroke: colour("--line"), width: 1},
-    ticks: {stroke: colour("--line"), width: 1}, font: "11px system-ui, sans-serif"};
-  return {width: Math.max(at("session-charts").clientWidth, 200), height, series, hooks, legend: {show: false},
+function sessionOptions(data, height, series, plugins) {
+  const axis = window.jaxtrade.axis({});
+  return {width: Math.max(at("session-charts").clientWidth, 200), height, series, plugins, legend: {show: false},
     cursor: {y: false, sync: {key: "session"}}, scales: {x: {time: false}},
     axes: [{...axis, values: (_, ticks) => ticks.map((i) => data.time[i] || "")}, {...axis, size: 70}]};
 }
@@ -57,11 +43,12 @@ function showSession(data) {
   box.replaceChildren();
   const x = data.close.map((_, i) => i);
   const hidden = {stroke: "transparent", points: {show: false}};
-  session.price = new uPlot(sessionOptions(data, 300, [{}, hidden, hidden], {draw: [drawBars(data)]}),
-    [x, data.low, data.high], box);
+  session.price = new uPlot(sessionOptions(data, 300, [{}, hidden, hidden, hidden, hidden],
+    [window.jaxtrade.ohlc(), {hooks: {draw: drawTrades(data.trades)}}]),
+  [x, data.open, data.high, data.low, data.close], box);
   session.account = new uPlot(sessionOptions(data, 150,
-    [{}, {stroke: colour("--series-1"), width: 1.5, points: {show: false}},
-      {stroke: colour("--loss"), width: 1.5, dash: [6, 4], points: {show: false}}], {}),
+    [{}, {stroke: colour("own"), width: 1.5, points: {show: false}},
+      {stroke: colour("floor"), width: 1.5, dash: [6, 4], points: {show: false}}], []),
   [x, data.equity, data.floor], box);
   const net = data.trades.reduce((sum, trade) => sum + trade.net, 0);
   const words = `${data.symbol}, ${data.date}: ${data.trades.length} trades, net ${money(net)}. ` +

@@ -19,9 +19,6 @@ const CHARTS = [
   {title: "Advice: Brier score", names: ["brier"]},
   {title: "Steps per second", names: ["steps_per_second"]},
 ];
-const STATES = {running: "training", stalled: "stalled", done: "done", stopped: "stopped", died: "died",
-  starting: "starting", unknown: "unknown"};
-
 const page = {run: null, curves: new Map(), charts: new Map(), version: null, generation: null, validation: null,
   painted: false};
 const at = (id) => document.getElementById(id);
@@ -48,7 +45,7 @@ function showRuns(runs) {
     button.type = "button";
     button.dataset.run = run.name;
     if (run.name === page.run) button.setAttribute("aria-current", "true");
-    const state = element("span", STATES[run.state] || run.state, `state state-${run.state}`);
+    const state = element("span", run.state, `state state-${run.state}`);
     button.append(element("span", run.name, "name"), state, element("span", run.line, "line"));
     button.addEventListener("click", () => choose(run.name));
     const item = element("li");
@@ -82,7 +79,7 @@ function forget() {
 function showFacts(run) {
   at("name").textContent = run.name;
   at("about").textContent = run.about;
-  const facts = [["state", STATES[run.state] || run.state], ["update", run.progress], ["time left", age(run.eta)],
+  const facts = [["state", run.state], ["update", run.progress], ["time left", age(run.eta)],
     ["steps per second", shortNumber(run.speed)], ["last written", `${age(run.age)} ago`], ...run.more];
   at("facts").replaceChildren(...facts.flatMap(([name, value]) => {
     const pair = element("div");
@@ -125,15 +122,17 @@ function showCurves(answer) {
     if (!page.curves.has(name)) page.curves.set(name, new Curve());
     page.curves.get(name).merge(part);
   }
+  let complete = true; // a figure that appeared since the page asked is asked for again
   for (const chart of wanted(answer.names)) {
     const curves = chart.names.map((name) => page.curves.get(name)).filter((curve) => curve && curve.update.length);
+    complete = complete && curves.length === chart.names.length;
     if (curves.length !== chart.names.length) continue;
     const key = `${chart.title}:${chart.names.length}`;
     if (!page.charts.has(key)) page.charts.set(key, new Chart(at(chart.parent), chart.title, chart.labels));
     page.charts.get(key).draw(curves);
   }
   at("band-note").hidden = ![...page.curves.values()].some((curve) => curve.banded);
-  page.version = answer.version;
+  page.version = complete ? answer.version : null;
   if (!page.painted && page.charts.size) {
     page.painted = true;
     performance.mark("painted");
@@ -186,6 +185,6 @@ document.addEventListener("DOMContentLoaded", () => {
   at("more").addEventListener("toggle", () => { page.version = null; tick(); });
   addEventListener("resize", () => page.charts.forEach((chart) => chart.resize()));
   document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
-  document.addEventListener("themechange", () => { forget(); tick(); });
+  window.jaxtrade.onTheme(() => { forget(); tick(); });
   tick();
 });

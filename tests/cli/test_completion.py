@@ -59,6 +59,10 @@ def completed(script: Path, cwd: Path, *words: str) -> list[str]:
     (("config", "e"), ["explain"]),
     (("config", "explain", "rollout"), sorted(["rollout", *(n for n in all_keys() if n.startswith("rollout."))])),
     (("evaluate", "my"), ["my_runs"]),
+    (("runs", "my"), ["my_runs"]),
+    (("runs", "--sort", "n"), ["name", "net"]),
+    (("compare", "my"), ["my_runs"]),
+    (("compare", "my_runs", "--sh"), ["--shared-days"]),
     (("evaluate", "my_runs", "--split", "v"), ["validation"]),
     (("ablate", "advisor", "--time"), ["--timesteps"]),
 ])

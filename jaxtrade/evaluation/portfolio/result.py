@@ -24,9 +24,12 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.backtest import DecisionBars, decision_bars
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.metrics import session_pnl
+from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
 from jaxtrade.evaluation.portfolio.agents import JointAgent
 from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
 from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
+from jaxtrade.evaluation.recorded import joint_records
+from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import kind_of
 from jaxtrade.evaluation.trades import write_csv
 from jaxtrade.evaluation.verdict import Standing, compared, key_of
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 NOT_AVAILABLE = "n/a"
-FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv")
+FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", RECORDS)
 TEXTS = ("symbol", "reason")
 FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "cost", "booked")
 Form = Callable[[Any], str]
@@ -59,8 +62,8 @@ class JointAgentResult:
 
 @dataclass(frozen=True)
 class JointResult:
-    """Results of several agents of `allocate` over the same decision bars. settings, labels, provenance: as in
-    `evaluation.report.EvaluationResult`."""
+    """Results of several agents of `allocate` over the same decision bars. settings, labels, provenance, history: as
+    in `evaluation.report.EvaluationResult`."""
 
     agents: tuple[JointAgentResult, ...]
     decisions: DecisionBars
@@ -69,6 +72,7 @@ class JointResult:
     settings: dict[str, Any]
     labels: tuple[str, ...]
     provenance: dict[str, Any]
+    history: SplitHistory | None = None
 
     def agent(self, name: str) -> JointAgentResult:
         """The result of the agent `name`. Raises KeyError, which lists the names of this evaluation."""
@@ -91,7 +95,8 @@ class JointResult:
         return "\n".join([
             f"{s['market']} held jointly, {several(s['sessions'], 'session')} {s['first_session']} .. "
             f"{s['last_session']}, {s['decision_bars']:,} decisions; {s['costs']}; account {s['account']}",
-            *(f"note: {label}" for label in self.labels), "", *aligned(lines), "", self.verdict()])
+            *(f"note: {label}" for label in self.labels), "", *aligned(lines), "", self.verdict(),
+            *history_lines(self.history)])
 
     def verdict(self) -> str:
         """One sentence: the first agent against the baselines, by net profit with the account rules off, and whether it
@@ -105,7 +110,7 @@ class JointResult:
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
         return {"format": FORMAT, "task": "allocate", "settings": self.settings, "labels": list(self.labels),
-                "provenance": self.provenance, "verdict": self.verdict(),
+                "provenance": self.provenance, "verdict": self.verdict(), **history_json(self.history),
                 "agents": {each.name: {"about": each.about, "strategy": each.strategy_figures,
                                        "account": each.account_figures} for each in self.agents}}
 
@@ -291,3 +296,4 @@ def write(result: JointResult, directory: Path) -> None:
         (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
         write_csv(new / "trades.csv", FILL_COLUMNS, fill_rows(result, shown))
         write_csv(new / "equity.csv", equity_columns(result), equity_rows(result, shown))
+        write_records(new / RECORDS, joint_records(result))

@@ -1,0 +1,39 @@
+"""`jaxtrade report`: one page of a finished run, from its files."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    report = commands.add_parser("report", help="make one HTML page of a run's results, and the same figures as JSON")
+    report.add_argument("run", metavar="RUN", help="the run's folder")
+    report.add_argument("--split", choices=("test", "validation", "train", "all"), default="test",
+                        help="sessions that the page is about (default: test); they must have been evaluated")
+    report.add_argument("--seed", type=int, help="one seed of a run with several (default: the first)")
+    report.add_argument("--agent", type=int, metavar="N", help="one agent of a run with several, by its number in "
+                        "agents.json")
+    report.add_argument("--symbol", help="one symbol of a run with several")
+    report.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the files (default: RUN/report)")
+    report.add_argument("--max-mb", type=float, default=3.0, metavar="MB", help="largest size of the page; the oldest "
+                        "bars are left out beyond it, and the page says so (default: 3)")
+    report.add_argument("--open", action="store_true", help="show the page in the browser")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the report -> exit code."""
+    from jaxtrade.reporting import collect, make
+
+    choice = collect.choose(Path(args.run), args.split, args.seed, args.agent, args.symbol)
+    found = collect.collect(choice)
+    paths = make.write(make.make(found, args.max_mb), args.out or choice.run / "report")
+    for path in paths.values():
+        print(f"{path}  {path.stat().st_size / make.MB:.2f} MB")
+    if args.open:
+        import webbrowser
+
+        webbrowser.open(paths["report.html"].resolve().as_uri())
+    return 0

@@ -1,0 +1,141 @@
+"""The daily profit of a run's policies, read from its folder: of an evaluation, or of a walk-forward. Loads no JAX."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
+
+WALK, DAILY = "walkforward.json", "daily.npz"
+WALK_SPLIT = "walk-forward"
+_POLICY = re.compile(r"(?:seed|agent)_(\d+)")  # the folder of one of several policies
+
+
+@dataclass(frozen=True)
+class RunDays:
+    """The out-of-sample days of a run.
+
+    name: its folder, as it was given. data: sha256 of its data. split: `WALK_SPLIT` of a walk-forward. dates:
+    datetime64[D][D], ascending. net: float64[S, D] dollars of each policy and day, account rules off. policies: S names
+    ("seed 3"; "" for the only one).
+    """
+
+    name: str
+    data: str
+    split: str
+    dates: np.ndarray
+    net: np.ndarray
+    policies: tuple[str, ...]
+
+
+def read_run_days(path: Path, split: str = "test") -> RunDays:
+    """The days of a run or of a walk-forward. split: of a run.
+
+    Raises ConfigError if there is no such folder, DataError if a file is missing or damaged, or the policies of a run
+    were evaluated on different days.
+    """
+    if not path.is_dir():
+        raise ConfigError(f"{path}: no such folder; name a run's folder (jaxtrade runs lists them)")
+    return _walk_days(path) if (path / WALK).is_file() else _evaluated_days(path, split)
+
+
+def _evaluated_days(path: Path, split: str) -> RunDays:
+    folder = path / "evaluation" / split
+    found = {"": folder / RECORDS}
+    parts = [(int(match[1]), each) for each in folder.glob("*") if (match := _POLICY.fullmatch(each.name))]
+    if not found[""].is_file() and parts:
+        found = {each.name.replace("_", " "): each / RECORDS for _, each in sorted(parts)}
+    if not (path / "manifest.json").is_file():
+        raise ConfigError(f"{path}: not a run's folder (no manifest.json); jaxtrade runs lists the runs in a folder")
+    records = {name: _read(file, path, split) for name, file in found.items()}
+    first = next(iter(records.values()))
+    for name, each in records.items():
+        if not np.array_equal(each.dates, first.dates) or _data(each) != _data(first):
+            raise DataError(f"{found[name]}: other days or data than {next(iter(found.values()))}; evaluate the run "
+                            f"again: jaxtrade evaluate {path} ({_flag(split)})")
+    net = np.stack([each.daily_net[each.agents.index(each.shown)] for each in records.values()])
+    return RunDays(str(path), _data(first), split, first.dates, net, tuple(records))
+
+
+def _read(file: Path, path: Path, split: str) -> EvaluationRecords:
+    """`read_records`, whose message names the command for this run."""
+    if not file.is_file():
+        raise DataError(f"{file}: there is no such file: the run was not evaluated on this split, or by an earlier "
+                        f"version. Make it: jaxtrade evaluate {path} ({_flag(split)})")
+    return read_records(file)
+
+
+def _flag(split: str) -> str:
+    return f"--split {split}"
+
+
+def _data(records: EvaluationRecords) -> str:
+    return str(records.meta["settings"]["data_sha256"])
+
+
+def _walk_days(path: Path) -> RunDays:
+    """The days of a walk-forward: `daily.npz` beside `walkforward.json`, whose `data_sha256` names the data."""
+    file = path / DAILY
+    try:
+        document: dict[str, Any] = json.loads((path / WALK).read_text(encoding="utf-8"))
+        data = str(document["data_sha256"])
+        with np.load(file, allow_pickle=False) as found:
+            dates, net, seeds = found["date"], np.asarray(found["net"], np.float64), found["seeds"]
+        if net.shape != (len(seeds), len(dates)) or not net.size:
+            raise ValueError(f"net of shape {net.shape} for {len(seeds)} seeds and {len(dates)} days")
+    except FileNotFoundError:
+        raise DataError(f"{file}: there is no such file: the walk-forward has not ended; let it finish") from None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: its {WALK} and {DAILY} cannot be read ({str(error)[:120]}); run the walk-forward "
+                        "again") from None
+    days, place = np.unique(dates.astype(np.int64), return_inverse=True)
+    # A date that several folds test counts once, with the mean over them, as in the walk-forward's own figures.
+    sums = np.stack([np.bincount(place, each) for each in net]) / np.bincount(place)
+    return RunDays(str(path), data, WALK_SPLIT, days.astype("datetime64[D]"), sums,
+                   tuple(f"seed {seed}" for seed in seeds.tolist()))
+
+
+def on_shared_days(runs: Sequence[RunDays], shared_days: bool) -> list[RunDays]:
+    """The runs on the days that all of them have.
+
+    shared_days: take these days although some run has others too, and although their splits differ. Raises ConfigError,
+    which names what differs: the data always, split and days without `shared_days`; and where no day is shared.
+    """
+    first = runs[0]
+    for each in runs[1:]:
+        if each.data != first.data:
+            raise ConfigError(f"{each.name}: other data than {first.name} (sha256 {each.data[:16]}... and "
+                              f"{first.data[:16]}...); only runs on the same bars can be compared day by day")
+        if not shared_days and each.split != first.split:
+            raise ConfigError(f"{each.name}: its days are of '{each.split}', those of {first.name} of '{first.split}'; "
+                              "set shared_days (--shared-days) to compare the days that both have")
+        if not shared_days and not np.array_equal(each.dates, first.dates):
+            raise ConfigError(f"{each.name}: other days than {first.name} ({_differing(each, first)}); set "
+                              "shared_days (--shared-days) to compare the days that both have")
+    days = first.dates
+    for each in runs[1:]:
+        days = np.intersect1d(days, each.dates)
+    if not len(days):
+        raise ConfigError(f"{', '.join(each.name for each in runs)}: they share no day")
+    return [RunDays(each.name, each.data, each.split, days, each.net[:, np.isin(each.dates, days)], each.policies)
+            for each in runs]
+
+
+def _differing(one: RunDays, other: RunDays) -> str:
+    """Which days only one of two runs has, in words."""
+    parts = []
+    for own, theirs in ((one, other), (other, one)):
+        only = np.setdiff1d(own.dates, theirs.dates)
+        if len(only):
+            span = str(only[0]) if len(only) == 1 else f"{only[0]} .. {only[-1]}"
+            parts.append(f"{len(only)} of {len(own.dates)} only in {own.name}: {span}")
+    return "; ".join(parts)

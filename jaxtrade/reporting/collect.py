@@ -1,0 +1,230 @@
+"""Read a run's folder into the figures of a report. Nothing is trained, traded or compiled."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.config import RunConfig
+from jaxtrade.config.allocate import TASK
+from jaxtrade.data.members import symbols_of
+from jaxtrade.env.state import EndReason
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_records
+from jaxtrade.evaluation.report import rules_text
+from jaxtrade.reporting import curves, schema
+from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
+from jaxtrade.reporting.curves import Marked
+from jaxtrade.runs import rundir
+from jaxtrade.storage.sinks import read_rows
+
+CURVES = {"episode_reward": "Return per episode", "entropy": "Entropy, nats", "approx_kl": "KL of an update, nats",
+          "explained_variance": "Explained variance", "td_loss": "TD loss", "win_rate": "Win rate of episodes",
+          "learning_rate": "Learning rate"}
+CURVE_POINTS = 160
+
+
+@dataclass(frozen=True)
+class ReportChoice:
+    """Which evaluation a report is about. folder: of its files. symbol: None for a run of one symbol."""
+
+    run: Path
+    config: RunConfig
+    manifest: dict[str, Any]
+    split: str
+    agent: str | None
+    symbol: str | None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the evaluation's files."""
+        return self.folder_of(self.split)
+
+    def folder_of(self, split: str) -> Path:
+        """The same agent and symbol, another split."""
+        parts = [each for each in (self.agent, self.symbol) if each]
+        return self.run.joinpath("evaluation", split, *parts)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a report is made of: its figures, the bars, the trades on them, and the equity that the page draws."""
+
+    data: schema.ReportData
+    bars: BarRecords
+    clock: PageClock
+    trades: list[PlacedTrade]
+    marked: Marked
+
+
+def choose(run: Path, split: str = "test", seed: int | None = None, agent: int | None = None,
+           symbol: str | None = None) -> ReportChoice:
+    """The evaluation that was asked for.
+
+    Raises:
+        ConfigError: no run, no evaluation of this split, several agents or symbols and none was named, or
+            `env.task=allocate`, whose reports are not built.
+    """
+    config, manifest = rundir.read_run(run)
+    if config.env.task == TASK:
+        raise ConfigError(f"{run}: a report of env.task={TASK} is not built; its figures are in "
+                          f"{run / 'evaluation' / split / 'evaluation.txt'}")
+    symbols = symbols_of(config)
+    if symbol is not None and symbol not in symbols:
+        raise ConfigError(f"symbol (--symbol) {symbol}: this run trades {', '.join(symbols)}")
+    if symbol is None and len(symbols) > 1:
+        raise ConfigError(f"{run}: a report is about one symbol; give symbol (--symbol) {symbols[0]}, or "
+                          f"{', '.join(symbols[1:])}")
+    found = ReportChoice(run, config, manifest, split, _agent(run, config, seed, agent),
+                         symbol if len(symbols) > 1 else None)
+    if not (found.folder / "evaluation.json").is_file():
+        raise ConfigError(f"{found.folder}: no evaluation here; make it first (jaxtrade evaluate {run} --split "
+                          f"{split})")
+    return found
+
+
+def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) -> str | None:
+    """The folder of the agent below that of the split; None for a run of one agent. The first one is the default."""
+    from jaxtrade.runs.policies import chosen_number
+    from jaxtrade.training.population import Stack
+
+    first = 0 if seed is None and agent is None else agent
+    number = chosen_number(config, seed, first)
+    name = Stack.of_run(config).folder(run, number)
+    return None if name == run else name.relative_to(run).as_posix()
+
+
+def collect(choice: ReportChoice) -> Collected:
+    """All figures of a report. Raises DataError: a file of the evaluation is missing or damaged, or two disagree."""
+    document = read_json(choice.folder / "evaluation.json")
+    records = read_records(choice.folder / RECORDS)
+    settings, shown, bars, meta = document["settings"], records.shown, records.bars, records.meta
+    if bars is None or meta["settings"] != settings:
+        raise DataError(f"{choice.folder}: {RECORDS} and evaluation.json are of different evaluations; evaluate the "
+                        "run again: jaxtrade evaluate RUN")
+    clock = PageClock(meta["bar_seconds"], meta["zone"], float(meta["tick_size"]), meta["decimals"])
+    marked = marked_of(bars, records.dates, meta["start_balance"], clock)
+    try:
+        trades = placed(_lines(choice.folder / "trades.csv"), bars, shown, meta["actions"])
+    except ValueError as error:
+        raise DataError(f"{choice.folder / 'trades.csv'}: {error}; evaluate the run again: jaxtrade evaluate RUN"
+                        ) from None
+    data: schema.ReportData = {
+        "format": schema.FORMAT, "title": _title(choice, settings, shown), "settings": settings,
+        "labels": document["labels"], "agents": document["agents"], "verdict": document["verdict"],
+        "in_sample": _in_sample(choice), "seeds": _seeds(choice),
+        "sessions": curves.sessions(marked, [each.row["session"] for each in trades]),
+        "accounts": curves.accounts(marked), "floor": curves.floor(marked, rules_text(settings["rules"])),
+        "training": training(choice), "explorer": {"trades": len(trades), "bars": len(bars.row),
+                                                   "curve": curves.curve(marked), "notes": []},
+        "trials": _trials(document.get("trials")), "provenance": document["provenance"], **optional(choice)}  # type: ignore[typeddict-item]
+    return Collected(data, bars, clock, trades, marked)
+
+
+def optional(choice: ReportChoice) -> dict[str, Any]:
+    """The sections that other commands compute, each from a file of its name in the folder of the evaluation; None
+    where there is none."""
+    names = [name for name in schema.OPTIONAL if name not in ("in_sample", "trials")]
+    paths = {name: choice.folder / f"{name}.json" for name in names}
+    return {name: read_json(path) if path.is_file() else None for name, path in paths.items()}
+
+
+def _title(choice: ReportChoice, settings: Mapping[str, Any], shown: str) -> dict[str, Any]:
+    return {"market": settings["market"], "split": choice.split, "agent": shown, "run": choice.run.resolve().name,
+            "number": choice.agent, "sessions": settings["sessions"], "first": settings["first_session"],
+            "last": settings["last_session"]}
+
+
+def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
+    """Settings and agents of the same policy on the training sessions; None if they were not evaluated, or if they are
+    what the report shows."""
+    path = choice.folder_of("train") / "evaluation.json"
+    if choice.split == "train" or not path.is_file():
+        return None
+    document = read_json(path)
+    return {"settings": document["settings"], "agents": document["agents"]}
+
+
+def _trials(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the trial log said when the evaluation was made. The log's folder is left out: runs move."""
+    return None if found is None else found | {"log": Path(found["log"]).name}
+
+
+def _seeds(choice: ReportChoice) -> schema.SeedFigures | None:
+    """Net profit of every agent of the run, from its evaluation; None for a run of one agent."""
+    root = choice.run / "evaluation" / choice.split
+    if choice.agent is None:
+        return None
+    folders = sorted(path.parent for path in root.glob("*/evaluation.json")) if choice.symbol is None else sorted(
+        path.parent for path in root.glob(f"*/{choice.symbol}/evaluation.json"))
+    nets = {}
+    for folder in folders:
+        agents = read_json(folder / "evaluation.json")["agents"]
+        nets[folder.relative_to(root).parts[0]] = next(iter(agents.values()))["strategy"]["net_profit"]
+    return {"shown": choice.agent, "net": nets}
+
+
+def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageClock) -> Marked:
+    """The shown agent's two passes at the decision bars, in dollars. start: dollars of a new account."""
+    ends = np.array(["", *(reason.name.lower() for reason in EndReason if reason)])
+    strategy, account = bars.strategy, bars.account
+    floor = np.where(account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan)
+    at = bars.decision + 1
+    return Marked(at, bars.time[at] + clock.bar_seconds, dates[bars.session[bars.decision]].astype(str),
+                  start + strategy.equity / 1000, account.account + 1, start + account.equity / 1000, floor,
+                  ends[account.end], float(start), clock)
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); evaluate the run again: jaxtrade evaluate RUN"
+                        ) from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file. Raises DataError if it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN") from None
+
+
+def training(choice: ReportChoice) -> schema.TrainingFigures | None:
+    """The curves of `metrics.jsonl` in groups of updates, and the health of `summary.json`. None without metrics."""
+    path, summary = choice.run / "metrics.jsonl", choice.run / "summary.json"
+    rows = read_rows(path) if path.is_file() else []
+    if not rows:
+        return None
+    said = read_json(summary) if summary.is_file() else {}
+    found = [curve(rows, name, label) for name, label in CURVES.items() if name in rows[-1]]
+    steps = {row["update"]: row["steps"] for row in rows}
+    scores = [(steps[at], float(score)) for at, score in said.get("validation", {}).get("scores", ())
+              if at in steps and score is not None]
+    if scores:
+        found.append({"name": "validation", "label": "Mean reward of a validation session",
+                      "x": [at for at, _ in scores], "y": [score for _, score in scores]})
+    return {"updates": int(rows[-1]["update"]), "steps": int(rows[-1]["steps"]), "curves": found,
+            "health": [{"name": name, **each} for name, each in said.get("health", {}).items()],
+            "warnings": [str(each) for each in said.get("warnings", ())]}
+
+
+def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.TrainingCurve:
+    """A metric in groups of neighbouring updates: the mean of the known values of each; None without any."""
+    groups = np.array_split(np.arange(len(rows)), min(len(rows), CURVE_POINTS))
+    values = [[float(rows[i][name]) for i in group if _finite(rows[i].get(name))] for group in groups]
+    return {"name": name, "label": label, "x": [int(rows[group[-1]]["steps"]) for group in groups],
+            "y": [float(f"{math.fsum(each) / len(each):.6g}") if each else None for each in values]}
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)

@@ -1,0 +1,28 @@
+"""Names that several sections show in the same way: agents and their colours, splits, keys of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+OWN = "s0"
+_KINDS = {"sampled": "s1", "flat": "s2", "random": "s3", "buy_hold": "s4", "sma_cross": "s5"}
+SPLITS = {"test": "held-out test sessions", "validation": "validation sessions", "train": "training sessions",
+          "all": "all sessions"}
+
+
+def kinds(agents: Iterable[str]) -> dict[str, str]:
+    """Agent -> class of its colour. The first agent is the one that the report is about."""
+    found = {}
+    for i, name in enumerate(agents):
+        found[name] = OWN if i == 0 else _KINDS.get(name.rstrip("_0123456789"), f"s{1 + (i - 1) % 5}")
+    return found
+
+
+def spoken(key: str) -> str:
+    """A key as words: `daily_loss` -> `daily loss`."""
+    return key.replace("_", " ")
+
+
+def times(number: int) -> str:
+    """`once`, `twice`, `7 times`."""
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")

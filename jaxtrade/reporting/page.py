@@ -1,0 +1,95 @@
+"""The page: sections in their order, the data of its scripts, and the policy that lets nothing else in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxtrade.reporting.bars import PlacedTrade
+from jaxtrade.reporting.markup import Markup, joined, tag
+from jaxtrade.reporting.names import SPLITS, spoken
+from jaxtrade.reporting.schema import ReportData
+from jaxtrade.reporting.sections import (
+    account,
+    attribution,
+    baselines,
+    breakdown,
+    equity,
+    explorer,
+    grids,
+    honesty,
+    provenance,
+    sample,
+    training,
+)
+from jaxtrade.text import several
+from jaxtrade.version import __version__
+from jaxtrade.web import assets
+
+BEFORE = {"honesty": honesty, "sample": sample, "baselines": baselines, "equity": equity, "account": account,
+          "grids": grids, "breakdown": breakdown, "attribution": attribution, "training": training}
+
+
+def page(data: ReportData, trades: Sequence[PlacedTrade], first: int, live: Mapping[str, Any]) -> str:
+    """The whole HTML document.
+
+    Args:
+        trades: those of the table; first: the number of the first of them, from 1.
+        live: what the scripts draw; JSON values.
+    """
+    title = title_of(data)
+    parts = {name: (module.TITLE, module.section(data)) for name, module in BEFORE.items()}
+    parts["explorer"] = (explorer.TITLE, explorer.section(data, trades, first))
+    parts["provenance"] = (provenance.TITLE, provenance.section(data))
+    styles = "\n".join(assets.text(name) for name in assets.STYLES)
+    scripts = [assets.text(name) for name in assets.SCRIPTS]
+    body = tag("body", tag("a", "Skip to the figures", class_="skip", href="#figures"), _header(data, title),
+               tag("div", _contents(parts), tag("main", *(_section(name, *each) for name, each in parts.items()),
+                                                id="figures"), class_="columns"),
+               tag("footer", tag("p", f"Made by jaxtrade {__version__} from {data['title']['run']}. This file needs "
+                                      "nothing from a network.")),
+               tag("script", Markup(json_of(live)), type="application/json", id="live"),
+               *(tag("script", Markup(each)) for each in scripts))
+    head = tag("head", tag("meta", charset="utf-8"), tag("meta", http_equiv="Content-Security-Policy",
+                                                        content=policy([styles], scripts)),
+               tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+               tag("meta", name="color-scheme", content="light dark"),
+               tag("meta", name="referrer", content="no-referrer"), tag("title", title), tag("style", Markup(styles)))
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def title_of(data: ReportData) -> str:
+    return f"{data['title']['market']}, {SPLITS[data['title']['split']]}"
+
+
+def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
+    """The Content-Security-Policy: these style sheets and scripts by their hashes, and nothing else from anywhere."""
+    return "; ".join(["default-src 'none'", f"style-src {' '.join(map(assets.source_hash, styles))}",
+                      f"script-src {' '.join(map(assets.source_hash, scripts))}", "base-uri 'none'",
+                      "form-action 'none'"])
+
+
+def json_of(values: Any) -> str:
+    """JSON that can stand in an element: no `<`, so that nothing in it can end the element or begin another."""
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _header(data: ReportData, title: str) -> Markup:
+    about = data["title"]
+    span = about["first"] if about["sessions"] == 1 else f"{about['first']} to {about['last']}"
+    which = f" of {spoken(about['number'])}" if about["number"] else ""
+    facts = (several(about["sessions"], "session"), span, f"agent {about['agent']}{which}", f"run {about['run']}")
+    return tag("header", tag("p", "Evaluation report", class_="over"), tag("h1", title),
+               tag("p", " · ".join(facts), class_="about"),
+               tag("button", "Dark colours", type="button", id="theme", hidden=True))
+
+
+def _contents(parts: Mapping[str, tuple[str, Markup]]) -> Markup:
+    links = [tag("li", tag("a", title, href=f"#{name}")) for name, (title, _) in parts.items()]
+    return tag("nav", tag("ol", *links), aria_label="Sections of the report")
+
+
+def _section(name: str, title: str, content: Markup) -> Markup:
+    return tag("section", tag("h2", title, id=f"{name}-title"), joined([content]), id=name,
+               aria_labelledby=f"{name}-title")

@@ -1,0 +1,76 @@
+"""The policy beside agents that have learned nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.reporting import figures, svg
+from jaxtrade.reporting.markup import Markup, joined, notes, paragraph, table, tag
+from jaxtrade.reporting.names import kinds, spoken
+from jaxtrade.reporting.schema import NullFigures, ReportData
+
+TITLE = "Baselines"
+HEAD = ("Agent", "Net profit", "Per session", "Largest drawdown", "Sharpe, annual", "Trades", "Win rate",
+        "Profit factor", "In market", "Costs")
+
+
+def section(data: ReportData) -> Markup:
+    """Net profit of all agents as a picture and a table, and what each agent does."""
+    agents, sessions = data["agents"], data["settings"]["sessions"]
+    colours = kinds(agents)
+    found: Any = (data["statistics"] or {}).get("agents")
+    rows = [(name, *_cells(each["strategy"], sessions)) for name, each in agents.items()]
+    parts = [
+        paragraph("All agents trade the same bars under the same costs, account rules off."),
+        _picture(agents, colours) if not found else _daily(found, colours),
+        table("Figures of all agents", HEAD, rows, marked=(0,)),
+        notes([f"{name}: {each['about']}" for name, each in agents.items()])]
+    if data["statistics"] and data["statistics"].get("improvement"):
+        better: Any = data["statistics"]["improvement"]  # type: ignore[typeddict-item]
+        parts.append(table("Probability that the policy does better", ("Than", "Probability"),
+                           [(name, figures.interval(each, "share", 1)) for name, each in better.items()]))
+    if data["seeds"]:
+        nets = data["seeds"]["net"]
+        parts.append(table("The policies of this run", ("Policy", "Net profit"),
+                           [(spoken(name), figures.signed(net)) for name, net in nets.items()],
+                           marked=[list(nets).index(data["seeds"]["shown"])], tall=len(nets) > 14))
+    if data["nulls"]:
+        parts.append(_nulls(data["nulls"]))
+    return joined(parts)
+
+
+def _nulls(found: NullFigures) -> Markup:
+    """The real result among those of the null markets."""
+    rows = [("real", figures.signed(found["real"])),
+            *((f"null {i:,}", figures.signed(value)) for i, value in enumerate(found["nulls"], 1))]
+    return joined([
+        tag("h3", "Null markets"),
+        paragraph(f"Net profit of a day on the real market (full disc) and on {found['draws_made']:,} null markets "
+                  f"({found['kind']}), whose bars hold no pattern."),
+        svg.strip("Net profit of a day on the real market and on null markets, in dollars", found["nulls"],
+                  found["real"], lambda value: figures.plain_money(value, 0)),
+        table("Net profit of a day by market", ("Market", "Net profit of a day"), rows, marked=(0,),
+              tall=len(rows) > 14)])
+
+
+def _cells(each: dict[str, Any], sessions: int) -> tuple[Markup, ...]:
+    return (figures.signed(each["net_profit"]), figures.signed(each["net_profit"] / sessions),
+            figures.money(each["max_drawdown"]),
+            figures.number(each["sharpe_daily"] if sessions >= MIN_SESSIONS else None),
+            figures.count(each["trades"]), figures.share(each["win_rate"]), figures.number(each["profit_factor"]),
+            figures.share(each["exposure"]), figures.money(each["commission"] + each["slippage"]))
+
+
+def _picture(agents: dict[str, Any], colours: dict[str, str]) -> Markup:
+    rows = [svg.Dot(name, each["strategy"]["net_profit"],
+                    figures.plain_money(each["strategy"]["net_profit"], plus=True), colours[name])
+            for name, each in agents.items()]
+    return svg.dots("Net profit of each agent in dollars", rows, lambda value: figures.plain_money(value, 0))
+
+
+def _daily(found: dict[str, Any], colours: dict[str, str]) -> Markup:
+    rows = [svg.Dot(name, each["value"], figures.plain_money(each["value"], plus=True), colours.get(name, "s2"),
+                    each.get("low"), each.get("high")) for name, each in found.items()]
+    return svg.dots("Net profit of a day by agent, with intervals, in dollars", rows,
+                    lambda value: figures.plain_money(value, 0))

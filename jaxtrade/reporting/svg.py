@@ -1,0 +1,187 @@
+"""Charts as SVG that a browser shows without a script. Colours come from the classes of the style sheet.
+
+A chart is a picture for those who see it; each has a table with the same figures beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jaxtrade.reporting.markup import Markup, tag
+
+WIDTH = 760
+LEFT, RIGHT, TOP, BOTTOM = 76, 14, 26, 30  # around the plot of `lines`; TOP holds the names of several lines
+ROW, LABELS, VALUES = 26, 190, 120  # of `dots`: height of a row, widths beside the plot
+Form = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a chart. values: None leaves a gap. kind: its class in the style sheet. steps: drawn as a staircase.
+    """
+
+    name: str
+    values: Sequence[float | None]
+    kind: str
+    steps: bool = False
+    filled: bool = False  # down to the axis of 0
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A row of `dots`: a value with its interval. text: written at the right. kind: its class in the style sheet."""
+
+    label: str
+    value: float | None
+    text: str
+    kind: str
+    low: float | None = None
+    high: float | None = None
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten, at most `most` + 1 of them."""
+    span = high - low
+    if span <= 0:
+        return [low]
+    rough = span / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) + 0.0 for i in range(first, last + 1)]
+
+
+def bounds(values: Sequence[float | None], zero: bool) -> tuple[float, float]:
+    """Least and largest value with a margin; with `zero` 0 is inside. Never empty: without another value it is 0..1."""
+    known = [each for each in values if each is not None] + ([0.0] if zero else [])
+    low, high = (min(known), max(known)) if any(known) else (0.0, 1.0)
+    margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
+    return (low if zero and low == 0 else low - margin), (high if zero and high == 0 else high + margin)
+
+
+def text(x: float, y: float, content: str, anchor: str = "start", kind: str | None = None) -> Markup:
+    return tag("text", content, x=round(x, 1), y=round(y, 1), text_anchor=anchor, class_=kind)
+
+
+def rule(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    return tag("line", x1=round(x1, 1), y1=round(y1, 1), x2=round(x2, 1), y2=round(y2, 1), class_=kind)
+
+
+def frame(label: str, height: float, *children: Markup, width: float = WIDTH, kind: str = "chart") -> Markup:
+    """The picture. label: what it shows, for a screen reader."""
+    picture = tag("svg", *children, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label, class_=kind)
+    return tag("div", picture, class_="figure")
+
+
+def lines(label: str, x: Sequence[float], drawn: Sequence[Line], form: Form, marks: Sequence[tuple[float, str]], *,
+          height: float = 240, zero: bool = False, width: float = WIDTH) -> Markup:
+    """Lines over a common x. form: labels of the y axis. marks: (x, label) of the x axis. zero: 0 is on the y axis."""
+    low, high = bounds([each for line in drawn for each in line.values], zero)
+    left, right = min(x, default=0), max(x, default=1)
+    top = TOP if len(drawn) > 1 else 8
+    wide, tall = width - LEFT - RIGHT, height - top - BOTTOM
+
+    def px(value: float) -> float:
+        return LEFT + wide * ((value - left) / (right - left) if right > left else 0.5)
+
+    def py(value: float) -> float:
+        return top + tall * (high - value) / (high - low)
+
+    parts = []
+    for value in ticks(low, high):
+        parts += [rule(LEFT, py(value), width - RIGHT, py(value), "zero" if value == 0 else "grid"),
+                  text(LEFT - 8, py(value) + 4, form(value), "end", "axis")]
+    for at, name in marks:
+        parts += [rule(px(at), height - BOTTOM, px(at), height - BOTTOM + 4, "tick"),
+                  text(px(at), height - BOTTOM + 18, name, "middle", "axis")]
+    for line in drawn:
+        points = [None if each is None else (px(at), py(each)) for at, each in zip(x, line.values, strict=True)]
+        parts += _line(points, line, py(0.0) if low <= 0 <= high else py(low))
+    return frame(label, height, *_legend(drawn), *parts, width=width)
+
+
+def _line(points: Sequence[tuple[float, float] | None], line: Line, base: float) -> list[Markup]:
+    """The pieces of a line between its gaps. A piece of a single point is a disc."""
+    pieces: list[list[tuple[float, float]]] = [[]]
+    for point in points:
+        if point is None:
+            pieces.append([])
+        else:
+            pieces[-1].append(point)
+    found = []
+    for piece in filter(None, pieces):
+        if len(piece) == 1:
+            found.append(tag("circle", cx=round(piece[0][0], 1), cy=round(piece[0][1], 1), r=3,
+                             class_=f"dot {line.kind}"))
+            continue
+        (x0, y0), path = piece[0], []
+        for x, y in piece[1:]:
+            path.append(f"H{x:.1f}V{y:.1f}" if line.steps else f"L{x:.1f} {y:.1f}")
+        way = f"M{x0:.1f} {y0:.1f}{''.join(path)}"
+        if line.filled:
+            found.append(tag("path", d=f"{way}V{base:.1f}H{x0:.1f}Z", class_=f"area {line.kind}"))
+        found.append(tag("path", d=way, class_=f"line {line.kind}"))
+    return found
+
+
+def _legend(drawn: Sequence[Line]) -> list[Markup]:
+    """The names of the lines above the plot; nothing for a single one, which the caption names."""
+    if len(drawn) < 2:
+        return []
+    parts, x = [], float(LEFT)
+    for line in drawn:
+        parts += [rule(x, 11, x + 18, 11, f"line {line.kind}"), text(x + 24, 15, line.name, kind="axis")]
+        x += 48 + 6.6 * len(line.name)
+    return parts
+
+
+def dots(label: str, rows: Sequence[Dot], form: Form, *, zero: bool = True, low: float | None = None,
+         high: float | None = None) -> Markup:
+    """One row per value: a disc, its interval as a bar, its text at the right. low, high: ends of the axis."""
+    every = [each for row in rows for each in (row.value, row.low, row.high)]
+    found = bounds(every, zero)
+    left, right = (found[0] if low is None else low), (found[1] if high is None else high)
+    height = 8 + ROW * len(rows) + 26
+    wide = WIDTH - LABELS - VALUES
+
+    def px(value: float) -> float:
+        return LABELS + wide * (value - left) / (right - left)
+
+    parts, bottom = [], 8 + ROW * len(rows)
+    for value in ticks(left, right, 5):
+        parts += [rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
+                  text(px(value), bottom + 17, form(value), "middle", "axis")]
+    for i, row in enumerate(rows):
+        y = 8 + ROW * (i + 0.5)
+        parts.append(text(LABELS - 14, y + 4, shortened(row.label), "end", "label"))
+        if row.low is not None and row.high is not None:
+            parts.append(rule(px(row.low), y, px(row.high), y, f"range {row.kind}"))
+        if row.value is not None:
+            parts.append(tag("circle", cx=round(px(row.value), 1), cy=round(y, 1), r=5, class_=f"dot {row.kind}"))
+        parts.append(text(WIDTH - 4, y + 4, row.text, "end", "value"))
+    return frame(label, height, *parts)
+
+
+def strip(label: str, values: Sequence[float], own: float, form: Form) -> Markup:
+    """Many values as open discs on one axis, and one of them all, `own`, as a full one with a line."""
+    left, right = bounds([*values, own], zero=True)
+    wide, bottom = WIDTH - 2 * RIGHT - LEFT, 46
+
+    def px(value: float) -> float:
+        return LEFT + wide * (value - left) / (right - left)
+
+    parts = []
+    for value in ticks(left, right, 6):
+        parts += [rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
+                  text(px(value), bottom + 17, form(value), "middle", "axis")]
+    parts += [tag("circle", cx=round(px(value), 1), cy=25, r=5, class_="ring s2") for value in values]
+    parts += [rule(px(own), 4, px(own), bottom, "line s0"), tag("circle", cx=round(px(own), 1), cy=25, r=6,
+                                                               class_="dot s0")]
+    return frame(label, bottom + 24, *parts)
+
+
+def shortened(name: str, most: int = 26) -> str:
+    """A label that fits beside a plot; the table has the whole one."""
+    return name if len(name) <= most else f"{name[:most - 1]}…"

@@ -1,0 +1,122 @@
+"""Enter the openings of a run's test split in the trial log, and tell each result how often its days were opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.errors import DataError, StorageError
+from jaxtrade.evaluation.openings import SplitHistory, openings_of, trials_of
+from jaxtrade.evaluation.recorded import daily_net
+from jaxtrade.evaluation.seeds import POLICY
+from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.runs import rundir
+from jaxtrade.runs.setup import Setup
+from jaxtrade.storage.trials import TRIALS, Opening, append_opening, read_trials, trials_folder
+from jaxtrade.text import WARNING, Tell
+
+UNCOUNTED = "not counted: this opening of the test set could not be written to the trial log"
+
+
+def count_opening(setup: Setup, results: Mapping[int, Any], split: str, path: Path, kind: str, other: bool,
+                  tell: Tell) -> dict[int, Any]:
+    """Enter the evaluation of some policies in the trial log, before anybody sees it. Returns the results, each with
+    its `SplitHistory`; without one where the split has no test day.
+
+    An opening that cannot be written does not fail the run: a warning is told, and each result gets a label.
+
+    Args:
+        results: by the policy's number. split: that they are of. path: the run's folder.
+        kind: the command, of `storage.trials.KINDS`. other: whether another advisor than the run's own was used.
+    """
+    days = held_out_days(setup, split)
+    if not days:
+        return dict(results)
+    nets = {str(number): _on(days, *daily_net(result)) for number, result in results.items()}
+    history, label = count_days(path, opening_of(setup, path, split, kind, days, other)._replace(net=nets), tell)
+    labels = () if label is None else (label,)
+    return {number: _labelled(replace(result, history=history), labels) for number, result in results.items()}
+
+
+def count_days(path: Path, opening: Opening, tell: Tell) -> tuple[SplitHistory, str | None]:
+    """Enter an opening in the log of the run at `path`. Returns what the log says of its days, and None or a label that
+    says that it was not counted and why, which is also told as a warning."""
+    label = entered(path, opening, tell)
+    return history_of(path, opening, label), label
+
+
+def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) -> list[str]:
+    """Enter the grids of a policy in the trial log, and return what a reader of them should know about that. A grid is
+    no trial of its own, because its policy is one already, but it opens the test days. Arguments as in `count_opening`.
+    """
+    days = held_out_days(setup, split)
+    if not days:
+        return []
+    history, label = count_days(path, opening_of(setup, path, split, "grid", days, other), tell)
+    return [*([] if label is None else [label]), *history.lines()]
+
+
+def held_out_days(setup: Setup, split: str) -> list[str]:
+    """The trade dates (ISO) of the test split that an evaluation of `split` shows: none of a split that has none."""
+    if split not in ("test", "all"):
+        return []
+    sessions = setup.splits["test"]
+    market: Any = setup.market
+    ids = np.asarray(sessions.ids)[:int(sessions.count)]
+    return np.unique(market.trade_dates[ids]).astype(str).tolist()
+
+
+def opening_of(setup: Setup, path: Path, split: str, kind: str, days: Sequence[str], other: bool = False) -> Opening:
+    """The opening of a run's test days, without any result. Arguments as in `count_opening`."""
+    folder, whole = trials_folder(path), path.resolve()
+    config = setup.config.digest() if other else rundir.read_run(path)[1]["config_sha256"]
+    return Opening(kind, whole.relative_to(folder).as_posix(), config, setup.market.fingerprint, split, days[0],
+                   days[-1], len(days), POLICY, tuple(days))
+
+
+def entered(path: Path, opening: Opening, tell: Tell) -> str | None:
+    """Append an opening to the log of the run at `path`. Returns None, or a label that says that it was not counted
+    and why, which is also told as a warning."""
+    try:
+        append_opening(trials_folder(path), opening)
+    except StorageError as error:
+        fault = f"{UNCOUNTED} ({error})"
+    except OSError as error:
+        fault = f"{UNCOUNTED} ({trials_folder(path) / TRIALS}: {error.strerror})"
+    else:
+        return None
+    tell(f"{WARNING}{fault}")
+    return fault
+
+
+def history_of(path: Path, opening: Opening, uncounted: str | None) -> SplitHistory:
+    """What the log of the run at `path` says about the days of an opening that was just entered.
+
+    uncounted: why it was not. The opening is then counted here all the same, because it has happened.
+    """
+    folder = trials_folder(path)
+    try:
+        log = read_trials(folder)
+    except (DataError, StorageError) as error:
+        return SplitHistory(None, None, str(error), uncounted is None, str(folder / TRIALS))
+    openings = openings_of([*log.openings, *([] if uncounted is None else [opening])], opening.data, opening.dates)
+    times = [each.utc for each in openings if each.utc]
+    return SplitHistory(len(openings), len(trials_of(openings)), None, uncounted is None, str(log.path),
+                        times[0] if times else None, times[-1] if times else None)
+
+
+def _on(days: Sequence[str], dates: np.ndarray, net: np.ndarray) -> tuple[float, ...]:
+    """The dollars of some days. Raises KeyError for a day that was not evaluated."""
+    found = dict(zip(dates.astype(str).tolist(), net.tolist(), strict=True))
+    return tuple(round(found[day], 3) for day in days)
+
+
+def _labelled(result: Any, labels: tuple[str, ...]) -> Any:
+    """The result with further labels, a `SetResult` with them on every symbol."""
+    if isinstance(result, SetResult):
+        return replace(result, symbols={symbol: _labelled(own, labels) for symbol, own in result.symbols.items()})
+    return replace(result, labels=(*result.labels, *labels))

@@ -1,0 +1,241 @@
+"""`jaxtrade runs`: each state of a run, its figures, broken folders, order, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.cli import main
+from jaxtrade.cli.runs import ORDERS
+from jaxtrade.errors import ConfigError
+from jaxtrade.runs.inventory import entries_in, ordered
+from jaxtrade.storage.status import STAMP, RunStatus, began_of
+from tests.structure import ROOT
+
+OLD = ROOT / "tests" / "fixtures" / "run_0_1_0"
+
+
+def make(folder: Path, status: RunStatus | None = None, summary: dict | None = None, net: float | None = None) -> Path:
+    folder.mkdir(parents=True)
+    shutil.copy(OLD / "config.yaml", folder)
+    shutil.copy(OLD / "manifest.json", folder)
+    if status is not None:
+        (folder / "status.json").write_text(json.dumps({"format": 1, **status._asdict()}))
+    if summary is not None:
+        (folder / "summary.json").write_text(json.dumps(summary))
+    if net is not None:
+        where = folder / "evaluation" / "test"
+        where.mkdir(parents=True)
+        (where / "evaluation.json").write_text(json.dumps(evaluation(net)))
+    return folder
+
+
+def evaluation(net: float) -> dict:
+    figures = {"net_profit": net, "return_pct": net / 500}
+    return {"settings": {"sessions": 4}, "agents": {"greedy": {"strategy": figures}, "flat": {"strategy": {}}}}
+
+
+def status(ago: float = 1, **changes) -> RunStatus:
+    """Of this process, half through its training."""
+    stamp = f"{datetime.now(UTC) - timedelta(seconds=ago):{STAMP}}"
+    own = RunStatus(os.getpid(), platform.node(), began_of(os.getpid()), "training", stamp, None, 5, 10, 500, 1.0,
+                    "entry", "ppo", "ES")
+    return own._replace(**changes)
+
+
+def gone() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+SUMMARY = {"steps": 1_000, "stop_reason": None}
+STATES = {
+    "running": (status(), None),
+    "running, compiling": (status(600, phase="compiling"), None),
+    "running, again": (status(), SUMMARY),
+    "running elsewhere": (status(host="another"), None),
+    "stalled": (status(5_000), None),
+    "stalled elsewhere": (status(5_000, host="another"), None),
+    "died": (status(pid=gone()), None),
+    "stopped": (status(phase="ended", fault="PreemptedError: SIGTERM: stopped after update 5"), None),
+    "failed": (status(phase="ended", fault="DivergedError: update 5"), None),
+    "done": (status(phase="ended", update=10, steps=1_000), SUMMARY),
+    "done early": (status(phase="ended"), SUMMARY | {"stop_reason": "control.patience: 8 evaluations"}),
+    "stopped by the clock": (status(phase="ended"), SUMMARY | {"stop_reason": "control.wall_clock: stopped"}),
+    "died at the end": (status(phase="ended"), None),
+    "done, an old version": (None, SUMMARY),
+    "unknown": (None, None),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_each_state_is_recognised(name, tmp_path):
+    own, summary = STATES[name]
+    make(tmp_path / "run", own, summary)
+    [entry] = entries_in(tmp_path)
+    assert entry.status == name.partition(",")[0].split()[0]
+    assert (entry.task, entry.learner, entry.market) == ("manage" if own is None else "entry", "ppo", "ES")
+    assert (entry.fault is None) == (entry.status in ("running", "stalled", "done"))
+
+
+def test_steps_and_figures(tmp_path):
+    make(tmp_path / "half", status(), None)
+    make(tmp_path / "whole", status(phase="ended", update=10, steps=1_000), SUMMARY, net=100.0)
+    make(tmp_path / "old", None, SUMMARY)
+    seeds = make(tmp_path / "seeds", status(phase="ended"), SUMMARY) / "evaluation" / "test"
+    seeds.mkdir(parents=True)
+    (seeds / "seeds.json").write_text(json.dumps({"seeds": {str(n): evaluation(net)
+                                                            for n, net in enumerate((4.0, 8.0, 400.0))}}))
+    inside = make(tmp_path / "in_sample", status(), None, net=7.0)
+    (inside / "evaluation" / "test").rename(inside / "evaluation" / "train")
+    found = {entry.name: entry for entry in entries_in(tmp_path)}
+    assert (found["half"].steps, found["half"].total_steps, found["half"].net_per_day) == (500, 1_000, None)
+    whole = found["whole"]
+    assert (whole.net_per_day, whole.return_pct, whole.days, whole.split, whole.agents) == (25.0, 0.2, 4, "test", 1)
+    assert (found["seeds"].net_per_day, found["seeds"].agents) == (2.0, 3)
+    assert (found["old"].steps, found["old"].total_steps) == (1_000, 1_024)
+    assert found["in_sample"].net_per_day is None, "figures of the training sessions are none of a run's results"
+    assert whole.age is not None
+    assert 0 <= whole.age < 60
+
+
+@pytest.mark.parametrize("broken", ["manifest.json", "summary.json", "status.json", "evaluation/test/evaluation.json"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"agents": 3, "pid": [], "steps": "x"}'])
+def test_a_broken_folder_is_a_line_with_its_fault(broken, content, tmp_path, capsys):
+    make(tmp_path / "good", status(), None)
+    run = make(tmp_path / "bad", status(phase="ended"), SUMMARY, net=1.0)
+    (run / broken).write_bytes(content)
+    assert main(["runs", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    found = {entry.name: entry for entry in entries_in(tmp_path)}
+    assert found["good"].status == "running"
+    if broken == "manifest.json" and content in (b"{}", STRANGE):
+        assert found["bad"].status == "done", "an object; this list reads nothing in it"
+        return
+    assert found["bad"].status == "broken"
+    assert f"bad: {found['bad'].fault}" in out
+    assert str(run) in str(found["bad"].fault)
+
+
+STRANGE = b'{"agents": 3, "pid": [], "steps": "x"}'
+
+
+def test_folders_without_their_files(tmp_path):
+    (tmp_path / "half" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "no run").mkdir()
+    (tmp_path / ".hidden" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "trials.jsonl").write_text("")
+    [entry] = entries_in(tmp_path)
+    assert (entry.name, entry.status) == ("half", "broken")
+    assert "no manifest.json" in str(entry.fault)
+    with pytest.raises(ConfigError, match="nowhere: no such folder"):
+        entries_in(tmp_path / "nowhere")
+
+
+def test_parts_of_sweeps_and_curricula_are_runs(tmp_path):
+    for part in ("sweep/group_0", "sweep/group_1", "course/phases/1-entry", "search/best"):
+        make(tmp_path / part, status())
+    for sweep in ("sweep", "search"):
+        (tmp_path / sweep / "sweep.json").write_text("{}")
+        (tmp_path / sweep / "config.yaml").write_text("")
+    (tmp_path / "course" / "curriculum.yaml").write_text("")
+    assert [entry.name for entry in entries_in(tmp_path)] == ["course/phases/1-entry", "search/best", "sweep/group_0",
+                                                              "sweep/group_1"]
+    assert [entry.name for entry in entries_in(tmp_path / "sweep" / "group_0")] == ["group_0"]
+
+
+def test_a_walk_forward_is_listed_with_all_its_days(tmp_path):
+    folder = tmp_path / "walk"
+    folder.mkdir()
+    (folder / "walkforward.json").write_text(json.dumps({"data_sha256": "d"}))
+    assert entries_in(tmp_path)[0].status == "unknown"
+    np.savez(folder / "daily.npz", date=np.arange(19_000, 19_006), fold=np.repeat([0, 1], 3), seeds=np.array([3, 4]),
+             net=np.array([[1.0, 2, 3, 4, 5, 6], [3, 3, 3, 3, 3, 3]]), baselines=np.array(["flat"]),
+             baseline_net=np.zeros((1, 6)))
+    [entry] = entries_in(tmp_path)
+    assert (entry.status, entry.split, entry.days, entry.agents) == ("done", "walk-forward", 6, 2)
+    assert entry.net_per_day == pytest.approx(3.25)
+
+
+def test_the_order(tmp_path):
+    make(tmp_path / "a", status(30), None, net=4.0)
+    make(tmp_path / "b", status(10), SUMMARY, net=8.0)
+    make(tmp_path / "c", status(20, phase="ended"), SUMMARY)
+    entries = entries_in(tmp_path)
+
+    def names(order, backwards=False):
+        return [entry.name for entry in ordered(entries, order, backwards)]
+
+    assert names("name") == ["a", "b", "c"]
+    assert names("name", True) == ["c", "b", "a"]
+    assert names("age") == ["b", "c", "a"]
+    assert names("net") == ["b", "a", "c"]
+    assert names("net", True) == ["a", "b", "c"], "what has no figure is last, backwards too"
+    assert names("status") == ["a", "b", "c"]
+    assert names("steps")[0] == "c"
+    assert all(len(names(order)) == 3 for order in ORDERS)
+
+
+def test_the_table_and_the_json(tmp_path, capsys):
+    make(tmp_path / "one", status(phase="ended", update=10, steps=1_000), SUMMARY, net=100.0)
+    make(tmp_path / "two", status(phase="ended", fault="DivergedError: update 5"), None)
+    assert main(["runs", str(tmp_path), "--sort", "name"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["run", "status", "market", "learner", "task", "steps", "net/day", "($)", "days", "age"]
+    assert lines[1].split()[:9] == ["one", "done", "ES", "ppo", "entry", "1,000", "(100%)", "25.00", "4"]
+    assert lines[2].split()[:8] == ["two", "failed", "ES", "ppo", "entry", "500", "(50%)", "-"]
+    assert lines[3:] == ["", "two: DivergedError: update 5"]
+    assert main(["runs", str(tmp_path), "--json", "--sort", "name"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["net_per_day"], second["net_per_day"], second["status"]) == (25.0, None, "failed")
+    (tmp_path / "none").mkdir()
+    assert main(["runs", str(tmp_path / "none")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'none'}: no runs\n"
+    assert main(["runs", str(tmp_path / "nowhere")]) == 2
+
+
+def test_it_starts_no_jax(tmp_path):
+    make(tmp_path / "one", status(), SUMMARY, net=100.0)
+    code = ("import sys\nfrom jaxtrade.cli import main\n"
+            f"assert main(['runs', {str(tmp_path)!r}]) == 0\n"
+            "print(sorted({'jax', 'pandas', 'flax', 'scipy', 'matplotlib'} & set(sys.modules)), file=sys.stderr)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_a_run_that_trains_and_is_killed(tmp_path):
+    """A real process: it is seen running, and after SIGKILL as one that died."""
+    words = [sys.executable, "-m", "jaxtrade", "train", "--run-dir", str(tmp_path / "run"), "--set",
+             "train.total_timesteps=100_000_000", "--set", "train.tensorboard=false"]
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 240
+        while time.monotonic() < until:
+            found = entries_in(tmp_path)
+            if found and found[0].steps:
+                break
+            assert process.poll() is None
+            time.sleep(0.1)
+        [entry] = entries_in(tmp_path)
+        assert entry.status == "running"
+        assert entry.steps is not None
+        assert entry.total_steps is not None
+        assert 0 < entry.steps < entry.total_steps
+    finally:
+        process.kill()
+        process.wait()
+    [entry] = entries_in(tmp_path)
+    assert (entry.status, entry.fault) == ("died", f"process {process.pid} is gone, it was training")

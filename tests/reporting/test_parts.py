@@ -1,0 +1,242 @@
+"""The small parts of a report: figures as text, elements, packed columns, axes, curves, trades on their bars."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxtrade.evaluation.records import ABSENT
+from jaxtrade.reporting import bundle, curves, figures, svg
+from jaxtrade.reporting.bars import PageClock, extremes, placed
+from jaxtrade.reporting.curves import Marked
+from jaxtrade.reporting.figures import MINUS
+from jaxtrade.reporting.markup import Markup, joined, table, tag
+from tests.reporting.made import ACTIONS, made_records, trade_lines
+from tests.reporting.parsed import parsed
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "text"), [(1234.5, "$1,234.50"), (-3, f"{MINUS}$3.00"), (0, "$0.00"),
+                                             (-0.004, "$0.00"), (None, "n/a")])
+def test_money_as_text(value, text):
+    assert figures.plain_money(value) == text
+
+
+@pytest.mark.parametrize(("value", "html"), [
+    (2.5, '<span class="gain">+$2.50</span>'), (-2.5, f'<span class="loss">{MINUS}$2.50</span>'),
+    (0.0, "<span>$0.00</span>"), (None, '<span class="na">n/a</span>')])
+def test_losses_are_as_visible_as_gains(value, html):
+    assert figures.signed(value) == html
+
+
+def test_shares_and_numbers_as_text():
+    assert figures.plain_share(0.3158) == "31.6 %"
+    assert figures.plain_share(None) == "n/a"
+    assert figures.plain_number(-1234.567) == f"{MINUS}1,234.57"
+
+
+@pytest.mark.parametrize(("estimate", "text"), [
+    ({"value": 1.5, "low": -2.0, "high": 4.0}, f"1.50 [{MINUS}2.00, 4.00]"),
+    ({"value": 1.5, "low": None, "high": None, "why": "fewer than 5 days"}, "1.50 (fewer than 5 days)"),
+    ({"value": None, "why": "below 10 trials"}, "n/a (below 10 trials)"), ({"value": 1.5}, "1.50"), (None, "n/a")])
+def test_an_estimate_has_its_interval_or_its_reason(estimate, text):
+    assert parsed(f"<p>{figures.interval(estimate)}</p>").text == text
+
+
+@given(st.text())
+def test_text_stays_text(text):
+    """Whatever it is, it comes back from the page as it went in."""
+    found = parsed(tag("p", text, title=text))
+    assert found.text == text
+    assert [name for name, _, _ in found.elements] == ["p"]
+
+
+def test_markup_is_not_escaped_twice():
+    assert tag("b", Markup("<i>x</i>"), "<") == "<b><i>x</i>&lt;</b>"
+    assert joined(["a&b", Markup("&amp;")]) == "a&amp;b&amp;"
+    assert tag("input", disabled=True, value=None, size=2.0) == '<input disabled size="2">'
+
+
+@pytest.mark.parametrize("name", ["style", "onclick"])
+def test_attributes_that_the_policy_refuses_are_refused(name):
+    with pytest.raises(ValueError, match=name):
+        tag("p", **{name: "x"})
+
+
+def test_a_table_names_its_rows_and_columns():
+    [found] = parsed(table("What it is", ("Name", "Value"), [("a", "1"), ("b", "2")], marked=(1,))).tables
+    assert (found.caption, found.head, found.rows) == ("What it is", ["Name", "Value"], [["a", "1"], ["b", "2"]])
+    html = table("What it is", ("Name", "Value"), [("a", "1"), ("b", "2")], marked=(1,))
+    assert html.count('scope="row"') == 2
+    assert html.count('scope="col"') == 2
+    assert html.count('class="own"') == 1
+
+
+# --- packed columns -----------------------------------------------------------------------------------------------
+
+WHOLE = st.lists(st.tuples(*[st.integers(-10**8, 10**8)] * 2), max_size=50)
+
+
+@given(WHOLE)
+def test_columns_come_back_as_they_were(rows):
+    columns = {"a": np.array([a for a, _ in rows], np.int64), "b": np.array([b for _, b in rows], np.int64)}
+    found = bundle.unpacked(bundle.packed(columns, {"b": "a"}))
+    assert {name: values.tolist() for name, values in found.items()} == {
+        name: values.tolist() for name, values in columns.items()}
+
+
+def test_differences_take_the_smallest_type():
+    close = np.array([1000, 1003, 990])
+    found = bundle.packed({"n": np.array([5, 6, 9]), "close": close, "high": close + 300, "far": close * 10**5},
+                          {"high": "close"})
+    assert [each["type"] for each in found["columns"]] == ["u1", "i2", "i2", "i4"]
+    assert [each["first"] for each in found["columns"]] == [5, 1000, 1300, 100_000_000]
+    with pytest.raises(ValueError, match="far: neighbours differ by"):
+        bundle.packed({"far": np.array([0, 2**40])})
+
+
+def test_sixty_thousand_bars_are_small():
+    """About 2.5 bytes a bar: made-up prices hardly compress, and real ones move less evenly."""
+    records, _ = made_records(140, 430, 0)
+    bars = records.bars
+    columns = {"close": bars.close, **{name: getattr(bars, name) for name in ("open", "high", "low")}}
+    assert len(bundle.packed(columns, dict.fromkeys(("open", "high", "low"), "close"))["data"]) < 180_000
+
+
+# --- charts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), [
+    (0, 10, [0, 2, 4, 6, 8, 10]), (-0.13, 0.42, [0, 0.2, 0.4]),
+    (49_133, 50_022, [49_200, 49_400, 49_600, 49_800, 50_000]), (3, 3, [3])])
+def test_marks_of_an_axis_are_round(low, high, expected):
+    assert svg.ticks(low, high) == pytest.approx(expected)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_marks_of_an_axis_are_few_and_inside(low, span):
+    found = svg.ticks(low, low + span)
+    assert 0 < len(found) <= 6
+    assert all(low - 1e-6 * span - 1e-9 <= each <= low + span + 1e-6 * span + 1e-9 for each in found)
+
+
+def test_a_gap_in_a_line_is_not_drawn():
+    drawn = svg.lines("label", [0, 1, 2, 3, 4], [svg.Line("a", [1.0, 2.0, None, 3.0, None], "s0")], str, [])
+    assert drawn.count('class="line s0"') == 1
+    assert drawn.count("<circle") == 1, "a single point is a disc"
+    assert drawn.count("M") == 1
+
+
+def test_a_row_without_a_value_has_no_disc_but_its_text():
+    drawn = svg.dots("label", [svg.Dot("a", 1.0, "one", "s0", 0.5, 2.0), svg.Dot("b", None, "n/a", "s1")], str)
+    assert drawn.count("<circle") == 1
+    assert drawn.count('class="range s0"') == 1
+    assert "n/a" in drawn
+
+
+def test_charts_of_nothing_and_of_one_value_stand():
+    for values in ([], [5.0], [None]):
+        drawn = svg.lines("label", list(range(len(values))), [svg.Line("a", values, "s0")], str, [])
+        assert "nan" not in drawn
+        assert "inf" not in drawn
+
+
+# --- curves -------------------------------------------------------------------------------------------------------
+
+
+CLOCK = PageClock(60, "America/New_York", 0.25, 2)
+
+
+def marked(equity, session, account=None, floor=None, end=None):
+    size = len(equity)
+    return Marked(np.arange(size) + 1, np.full(size, 1381498260), np.array(session), np.array(equity, float),
+                  np.array(account or [1] * size), np.array(equity, float),
+                  np.array(floor or [math.nan] * size), np.array(end or [""] * size), 100.0, CLOCK)
+
+
+def test_sessions_by_hand():
+    """Equity 100 -> 110, 90 | 95, 120: net -10 and +30, deepest drop 20 (110 - 90) in both."""
+    found = curves.sessions(marked([110, 90, 95, 120], ["a", "a", "b", "b"]), ["a", "a", "b"])
+    assert found == [{"date": "a", "trades": 2, "net": -10.0, "equity": 90.0, "drawdown": 20.0},
+                     {"date": "b", "trades": 1, "net": 30.0, "equity": 120.0, "drawdown": 15.0}]
+
+
+def test_a_loss_at_once_is_a_drawdown_below_the_start():
+    assert marked([97, 99], ["a", "a"]).drawdown.tolist() == [3.0, 1.0]
+
+
+def test_accounts_by_hand():
+    found = curves.accounts(marked([90, 80, 105], ["a", "b", "c"], [1, 1, 2], [70.0, 75.0, math.nan],
+                                   ["", "bust", ""]))
+    assert found == [
+        {"number": 1, "first": "a", "last": "b", "sessions": 2, "net": -20.0, "floor": 75.0, "end": "bust"},
+        {"number": 2, "first": "c", "last": "c", "sessions": 1, "net": 5.0, "floor": None, "end": None}]
+
+
+def test_the_floor_has_a_gap_between_accounts():
+    found = curves.floor(marked([90, 80, 105], ["a", "b", "c"], [1, 1, 2], [70.0, 75.0, math.nan]), "rules")
+    assert found["equity"] == [90.0, 80.0, None, 105.0]
+    assert found["floor"] == [70.0, 75.0, None, None]
+
+
+def test_marks_are_dates_of_several_sessions_and_times_of_one():
+    many = marked([100] * 20, [f"s{i:02d}" for i in range(20)])
+    assert [label for _, label in curves.marks(many)] == ["s00", "s04", "s08", "s12", "s16"]
+    assert {label for _, label in curves.marks(marked([100] * 20, ["a"] * 20))} == {"09:31"}
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300), st.integers(4, 40))
+def test_thinning_keeps_the_extremes(values, most):
+    series = np.array(values)
+    chosen = extremes(series, most)
+    assert len(chosen) <= max(most, 4)
+    assert chosen[0] == 0
+    assert chosen[-1] == len(series) - 1
+    assert (np.diff(chosen) > 0).all()
+    assert series[chosen].max() == series.max()
+    assert series[chosen].min() == series.min()
+
+
+# --- trades -------------------------------------------------------------------------------------------------------
+
+
+def test_trades_are_placed_on_their_bars_with_their_levels():
+    records, columns = made_records(3, 60, 4)
+    lines = [dict(zip(("session", "side"), line[:2], strict=True)) for line in trade_lines(records, columns)]
+    found = placed(lines, records.bars, "greedy", ACTIONS)
+    bars = records.bars
+    for k, trade in enumerate(found):
+        assert bars.row[[trade.decision, trade.entry, trade.exit]].tolist() == [
+            columns[name][k] for name in ("decision_row", "entry_row", "exit_row")]
+        assert trade.legal == ("HOLD", "BUY", "SELL")
+        paid, held = columns["entry_price"][k], trade.exit - trade.entry
+        if not held:
+            assert (trade.stop, trade.target) == (None, None), "closed in the bar of its entry"
+        else:
+            assert trade.stop == paid - 20 * trade.side
+            assert trade.target == paid + 40 * trade.side
+            assert len(trade.stops) == (2 if held > 3 else 1), "moved to break-even after three bars"
+            assert [bar for bar, _ in trade.stops] == [trade.entry, trade.entry + 3][:len(trade.stops)]
+    assert {len(trade.stops) for trade in found} == {0, 1, 2}
+
+
+def test_a_position_without_levels_has_none():
+    records, columns = made_records(3, 60, 4)
+    size = len(records.bars.decision)
+    bare = dataclasses.replace(records.bars, strategy=dataclasses.replace(
+        records.bars.strategy, stop=np.full(size, ABSENT), target=np.full(size, ABSENT)))
+    found = placed([{} for _ in columns["side"]], bare, "greedy", ACTIONS)
+    assert {(trade.stop, trade.target) for trade in found} == {(None, None)}
+    with pytest.raises(ValueError, match="1 trades, but 12"):
+        placed([{}], bare, "greedy", ACTIONS)
+
+
+def test_times_of_day_are_those_of_the_exchange():
+    """2013-10-11T13:31Z is 09:31 in New York, 2013-12-11T14:31Z too."""
+    assert [CLOCK.time_of_day(seconds) for seconds in (1381498260, 1386772260)] == ["09:31", "09:31"]

@@ -1,0 +1,112 @@
+"""A run's openings of its test split: training, evaluations and grids are entered in the trial log and told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.config import load_config
+from jaxtrade.runs.evaluate import evaluate_run, grid_run
+from jaxtrade.runs.stored import open_run
+from jaxtrade.runs.train import run
+from jaxtrade.storage.status import is_alive, read_status
+from jaxtrade.storage.trials import HEAD, TRIALS, read_trials
+from tests.test_run_doors import TINY
+
+SPLIT = ("split.test_sessions=2", "split.validation_sessions=1", "data.synthetic_sessions=6")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    return run(load_config(None, [*TINY, *SPLIT, "train.total_timesteps=256"]), folder / "first").path
+
+
+@pytest.fixture
+def path(trained, tmp_path) -> Path:
+    """The run in a folder of its own, with its log."""
+    shutil.copytree(trained.parent, tmp_path / "runs")
+    return tmp_path / "runs" / trained.name
+
+
+def report(path: Path, split: str = "test") -> tuple[dict, str]:
+    folder = path / "evaluation" / split
+    return json.loads((folder / "evaluation.json").read_text()), (folder / "evaluation.txt").read_text()
+
+
+def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None:
+    [opening] = read_trials(trained.parent).openings
+    document, text = report(trained)
+    manifest = json.loads((trained / "manifest.json").read_text())
+    settings = document["settings"]
+    assert (opening.kind, opening.run, opening.split, opening.agent) == ("train", "first", "test", "greedy")
+    assert (opening.config, opening.data) == (manifest["config_sha256"], manifest["data_sha256"])
+    assert (opening.first, opening.last) == (settings["first_session"], settings["last_session"])
+    assert opening.sessions == settings["sessions"] == len(opening.dates) == 2
+    assert opening.chosen is False
+    records = open_run(trained).evaluation.records
+    assert opening.net == {"0": tuple(round(value, 3) for value in records.daily_net[0])}
+    assert sum(opening.net["0"]) == pytest.approx(document["agents"]["greedy"]["strategy"]["net_profit"])
+    log = str(trained.parent / TRIALS)
+    assert document["trials"] == {"opened": 1, "trials": 1, "fault": None, "counted": True, "log": log,
+                                  "first": opening.utc, "last": opening.utc}
+    assert "trials: this test set was opened 1 time (1 distinct trial), this time included" in text
+
+
+def test_a_finished_run_says_so_in_its_status(trained: Path) -> None:
+    status = read_status(trained)
+    assert status is not None
+    assert (status.phase, status.fault, status.update, status.total_updates) == ("ended", None, 2, 2)
+    assert (status.task, status.learner, status.market, status.steps) == ("manage", "ppo", "ES", 256)
+    assert is_alive(status) is True, "this very process"
+
+
+@pytest.mark.slow
+def test_the_same_policy_again_is_another_opening_and_no_other_trial(path: Path) -> None:
+    assert "trials: this test set was opened 2 times (1 distinct trial)" in evaluate_run(path)
+    evaluate_run(path, "validation")
+    assert "trials" not in report(path, "validation")[0], "validation is no opening"
+    assert "opened 3 times (1 distinct trial)" in evaluate_run(path, "all")
+    openings = read_trials(path.parent).openings
+    assert [(each.kind, each.split, each.sessions) for each in openings] == [
+        ("train", "test", 2), ("evaluate", "test", 2), ("evaluate", "all", 2)]
+    assert openings[0].net == openings[1].net == openings[2].net, "of all sessions, the test days alone are kept"
+    text = grid_run(path, intrabar=True)
+    assert "NOTE: trials: this test set was opened 4 times (1 distinct trial)" in text
+    grid = read_trials(path.parent).openings[-1]
+    assert (grid.kind, grid.net) == ("grid", {})
+    other = run(load_config(None, [*TINY, *SPLIT, "train.total_timesteps=256", "seed=7"]), path.parent / "other")
+    assert "opened 5 times (2 distinct trials)" in other.table
+
+
+@pytest.mark.slow
+def test_a_damaged_log_makes_the_count_na_and_names_the_line(path: Path) -> None:
+    file = path.parent / TRIALS
+    file.write_bytes(file.read_bytes().replace(b'"kind":"train"', b'"kind":"grid!"'))
+    text = evaluate_run(path)
+    assert f"trials: how often this test set was opened is n/a: {file}: line 1: was changed" in text
+    found = report(path)[0]["trials"]
+    assert (found["opened"], found["trials"], found["counted"]) == (None, None, True)
+    assert "line 1: was changed" in found["fault"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("several", [False, True])
+def test_a_log_that_cannot_be_written_fails_no_run_and_is_said(path: Path, capsys, several: bool) -> None:
+    (path.parent / TRIALS).unlink()
+    (path.parent / HEAD).unlink()
+    (path.parent / TRIALS).mkdir()  # a file that cannot be opened, for root too
+    more = ["train.num_seeds=2", "evolve.keys={}"] if several else []
+    result = run(load_config(None, [*TINY, *SPLIT, "train.total_timesteps=256", *more]), path.parent / "second")
+    said = "not counted: this opening of the test set could not be written to the trial log"
+    assert result.exit_code in (0, 1)
+    assert said in capsys.readouterr().err
+    assert f"NOTE: {said}" in result.table
+    seed = "seed_0" if several else "."
+    document = json.loads((path.parent / "second" / "evaluation" / "test" / seed / "evaluation.json").read_text())
+    assert any(label.startswith(said) for label in document["labels"])
+    assert document["trials"]["counted"] is False
+    assert f"NOTE: {said}" in grid_run(path, intrabar=True)
