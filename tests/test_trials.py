@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from jaxtrade.errors import DataError, StorageError
 from jaxtrade.storage import trials
-from jaxtrade.storage.trials import HEAD, TRIALS, Opening, append_opening, read_trials, trials_folder
+from jaxtrade.storage.trials import HEAD, TRIALS, SplitOpening, append_opening, read_trials, trials_folder
 from tests.structure import ROOT
 
 DATES = ("2024-01-02", "2024-01-03")
 
 
 def opening(run="a", kind="train", net=(1.5, -2.0), data="d" * 8):
-    return Opening(kind, run, "c" * 8, data, "test", DATES[0], DATES[1], 2, "greedy", DATES, {"0": net})
+    return SplitOpening(kind, run, "c" * 8, data, "test", DATES[0], DATES[1], 2, "greedy", DATES, {"0": net})
 
 
 @pytest.fixture
@@ -181,9 +181,9 @@ def test_processes_append_at_once(tmp_path):
     code = textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        from jaxtrade.storage.trials import Opening, append_opening
+        from jaxtrade.storage.trials import SplitOpening, append_opening
         for i in range(25):
-            append_opening(Path({str(tmp_path)!r}), Opening("evaluate", f"{{sys.argv[1]}}-{{i}}", "c", "d", "test",
+            append_opening(Path({str(tmp_path)!r}), SplitOpening("evaluate", f"{{sys.argv[1]}}-{{i}}", "c", "d", "test",
                            "2024-01-02", "2024-01-03", 2, "greedy", {DATES!r}, {{"0": (1.0, 2.0)}}))
     """)
     started = [subprocess.Popen([sys.executable, "-c", code, str(n)], cwd=ROOT) for n in range(4)]
@@ -199,12 +199,12 @@ def test_processes_killed_while_they_append_leave_a_whole_log(tmp_path):
     code = textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        from jaxtrade.storage.trials import Opening, append_opening
+        from jaxtrade.storage.trials import SplitOpening, append_opening
         days = tuple(f"2024-01-{{d:02d}}" for d in range(1, 31))
         print("go", flush=True)
         for i in range(100000):
-            append_opening(Path({str(tmp_path)!r}), Opening("train", f"r{{i}}", "c", "d", "test", days[0], days[-1], 30,
-                           "greedy", days, {{str(seed): (1.0,) * 30 for seed in range(50)}}))
+            append_opening(Path({str(tmp_path)!r}), SplitOpening("train", f"r{{i}}", "c", "d", "test", days[0],
+                           days[-1], 30, "greedy", days, {{str(seed): (1.0,) * 30 for seed in range(50)}}))
     """)
     for _ in range(3):
         process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
@@ -239,11 +239,11 @@ def test_a_full_disk_leaves_the_log_whole(log):
     code = textwrap.dedent(f"""
         import resource, signal, sys
         from pathlib import Path
-        from jaxtrade.storage.trials import Opening, append_opening
+        from jaxtrade.storage.trials import SplitOpening, append_opening
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, ({len(whole) + 50}, {resource.RLIM_INFINITY}))
         try:
-            append_opening(Path({str(log)!r}), Opening("train", "r", "c", "d", "test", "a", "b", 1, "greedy"))
+            append_opening(Path({str(log)!r}), SplitOpening("train", "r", "c", "d", "test", "a", "b", 1, "greedy"))
         except OSError as error:
             print("refused", error.errno)
     """)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.storage.trials import Opening
+from jaxtrade.storage.trials import SplitOpening
 from jaxtrade.text import several
 
 PREFIX = "trials: "  # how the lines in a report begin
@@ -66,11 +66,11 @@ def history_json(history: SplitHistory | None) -> dict[str, Any]:
     return {} if history is None else {"trials": history.to_json()}
 
 
-def openings_of(openings: Sequence[Opening], data: str, dates: Sequence[str]) -> list[Opening]:
+def openings_of(openings: Sequence[SplitOpening], data: str, dates: Sequence[str]) -> list[SplitOpening]:
     """The openings of the same data in which any of the days was looked at. data: sha256. dates: ISO, ascending."""
     days = set(dates)
 
-    def overlaps(each: Opening) -> bool:
+    def overlaps(each: SplitOpening) -> bool:
         if each.dates:
             return not days.isdisjoint(each.dates)
         return any(each.first <= day <= each.last for day in dates)
@@ -78,12 +78,12 @@ def openings_of(openings: Sequence[Opening], data: str, dates: Sequence[str]) ->
     return [each for each in openings if each.data == data and overlaps(each)]
 
 
-def trials_of(openings: Sequence[Opening]) -> list[Trial]:
+def trials_of(openings: Sequence[SplitOpening]) -> list[Trial]:
     """The distinct trials, in the order in which they came."""
     return list(dict.fromkeys((each.config, policy) for each in openings for policy in each.net))
 
 
-def trial_matrix(openings: Sequence[Opening], dates: Sequence[str]) -> tuple[list[Trial], np.ndarray]:
+def trial_matrix(openings: Sequence[SplitOpening], dates: Sequence[str]) -> tuple[list[Trial], np.ndarray]:
     """The trials that were evaluated on every one of the days, and float64[D, N] dollars of each day and trial.
 
     Of a trial that was evaluated several times the latest result counts. Trials that lack a day are left out: their

@@ -16,7 +16,7 @@ from jaxtrade.evaluation.seeds import POLICY
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.runs import rundir
 from jaxtrade.runs.setup import Setup
-from jaxtrade.storage.trials import TRIALS, Opening, append_opening, read_trials, trials_folder
+from jaxtrade.storage.trials import TRIALS, SplitOpening, append_opening, read_trials, trials_folder
 from jaxtrade.text import WARNING, Tell
 
 UNCOUNTED = "not counted: this opening of the test set could not be written to the trial log"
@@ -42,7 +42,7 @@ def count_opening(setup: Setup, results: Mapping[int, Any], split: str, path: Pa
     return {number: _labelled(replace(result, history=history), labels) for number, result in results.items()}
 
 
-def count_days(path: Path, opening: Opening, tell: Tell) -> tuple[SplitHistory, str | None]:
+def count_days(path: Path, opening: SplitOpening, tell: Tell) -> tuple[SplitHistory, str | None]:
     """Enter an opening in the log of the run at `path`. Returns what the log says of its days, and None or a label that
     says that it was not counted and why, which is also told as a warning."""
     label = entered(path, opening, tell)
@@ -70,15 +70,16 @@ def held_out_days(setup: Setup, split: str) -> list[str]:
     return np.unique(market.trade_dates[ids]).astype(str).tolist()
 
 
-def opening_of(setup: Setup, path: Path, split: str, kind: str, days: Sequence[str], other: bool = False) -> Opening:
+def opening_of(setup: Setup, path: Path, split: str, kind: str, days: Sequence[str], other: bool = False
+               ) -> SplitOpening:
     """The opening of a run's test days, without any result. Arguments as in `count_opening`."""
     folder, whole = trials_folder(path), path.resolve()
     config = setup.config.digest() if other else rundir.read_run(path)[1]["config_sha256"]
-    return Opening(kind, whole.relative_to(folder).as_posix(), config, setup.market.fingerprint, split, days[0],
+    return SplitOpening(kind, whole.relative_to(folder).as_posix(), config, setup.market.fingerprint, split, days[0],
                    days[-1], len(days), POLICY, tuple(days))
 
 
-def entered(path: Path, opening: Opening, tell: Tell) -> str | None:
+def entered(path: Path, opening: SplitOpening, tell: Tell) -> str | None:
     """Append an opening to the log of the run at `path`. Returns None, or a label that says that it was not counted
     and why, which is also told as a warning."""
     try:
@@ -93,7 +94,7 @@ def entered(path: Path, opening: Opening, tell: Tell) -> str | None:
     return fault
 
 
-def history_of(path: Path, opening: Opening, uncounted: str | None) -> SplitHistory:
+def history_of(path: Path, opening: SplitOpening, uncounted: str | None) -> SplitHistory:
     """What the log of the run at `path` says about the days of an opening that was just entered.
 
     uncounted: why it was not. The opening is then counted here all the same, because it has happened.

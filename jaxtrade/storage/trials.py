@@ -30,7 +30,7 @@ GENESIS = "0" * 64  # stands for the line before the first one
 PATIENCE = 30.0  # seconds to wait for another process that appends
 
 
-class Opening(NamedTuple):
+class SplitOpening(NamedTuple):
     """One opening of a test split: what was evaluated, and what came of it.
 
     kind: the command, of `KINDS`. run: the run's folder, seen from the log's. config: sha256 of the configuration, and
@@ -60,11 +60,11 @@ class TrialLog(NamedTuple):
     """A trial log that was read and is whole. notes: one line for a torn last line."""
 
     path: Path
-    openings: tuple[Opening, ...]
+    openings: tuple[SplitOpening, ...]
     notes: tuple[str, ...]
 
 
-class Head(NamedTuple):
+class LogHead(NamedTuple):
     """How many lines the log has, and the SHA-256 of the last one."""
 
     lines: int
@@ -79,7 +79,7 @@ def sha_of(line: bytes) -> str:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def append_opening(folder: Path, opening: Opening) -> int:
+def append_opening(folder: Path, opening: SplitOpening) -> int:
     """Append an opening to the log in `folder`, on disk when this returns. Returns the number of its line.
 
     Several processes may append at once. A log that is damaged is appended to all the same, and stays damaged.
@@ -92,7 +92,7 @@ def append_opening(folder: Path, opening: Opening) -> int:
         lines = whole.split(b"\n") if whole else []
         size = len(whole) + 1 if lines else 0
         head = _head_for(folder, bool(lines or torn))
-        known = head or Head(0, GENESIS)
+        known = head or LogHead(0, GENESIS)
         # Lines that the head knows and the file lacks were removed: the gap in the numbers keeps saying so. A last line
         # that is not the one that the head knows was changed: the link to the head's keeps saying that.
         missing = known.lines > len(lines)
@@ -105,7 +105,7 @@ def append_opening(folder: Path, opening: Opening) -> int:
         try:  # else a torn line is cut: it was never whole, its process was killed before it showed anything
             _write(file, size, data)
             if head is not None:
-                _write_head(folder, Head(number, sha_of(line)))
+                _write_head(folder, LogHead(number, sha_of(line)))
         except OSError:
             file.truncate(size)
             raise
@@ -121,19 +121,19 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _head_for(folder: Path, begun: bool) -> Head | None:
+def _head_for(folder: Path, begun: bool) -> LogHead | None:
     """The head of a log that is appended to. None if it is missing or damaged: it is then left as it is, because a new
     one would hide that."""
     path = folder / HEAD
     if not begun and not path.exists():
-        _write_head(folder, Head(0, GENESIS))
+        _write_head(folder, LogHead(0, GENESIS))
     try:
         return _read_head(path)
     except DataError:
         return None
 
 
-def _text(number: int, before: str, opening: Opening) -> bytes:
+def _text(number: int, before: str, opening: SplitOpening) -> bytes:
     found = {"format": FORMAT, "number": number, "before": before, **opening._asdict()}
     return json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
@@ -146,7 +146,7 @@ def _write(file: IO[bytes], size: int, data: bytes) -> None:
     os.fsync(file.fileno())
 
 
-def _write_head(folder: Path, head: Head) -> None:
+def _write_head(folder: Path, head: LogHead) -> None:
     temporary = folder / f"{HEAD}.tmp"
     try:
         with temporary.open("wb") as file:
@@ -194,10 +194,10 @@ def _fault(path: Path, where: str, why: str) -> DataError:
                      "trials.* file away (earlier openings are then not counted)")
 
 
-def _read_head(path: Path) -> Head:
+def _read_head(path: Path) -> LogHead:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Head(int(found["lines"]), str(found["sha256"]))
+        return LogHead(int(found["lines"]), str(found["sha256"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise _fault(path, "", "is no head of a trial log") from None
 
@@ -210,7 +210,7 @@ def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
         raise _fault(path, f"line {number}: ", "is not a line of a trial log: damaged or edited") from None
 
 
-def _check_numbers(path: Path, found: list[dict[str, Any]], head: Head | None) -> None:
+def _check_numbers(path: Path, found: list[dict[str, Any]], head: LogHead | None) -> None:
     """Raise DataError where lines are missing, or stand where they do not belong."""
     for number, each in enumerate(found, 1):
         if each["number"] > number:
@@ -224,7 +224,7 @@ def _check_numbers(path: Path, found: list[dict[str, Any]], head: Head | None) -
                      f"{len(found)})")
 
 
-def _check_links(path: Path, lines: list[bytes], before: list[str], head: Head) -> None:
+def _check_links(path: Path, lines: list[bytes], before: list[str], head: LogHead) -> None:
     """Raise DataError where a line is not the one that the next line, or the head, was written after.
 
     A line whose own `before` was changed breaks two links; the second of them is its own.
@@ -239,12 +239,12 @@ def _check_links(path: Path, lines: list[bytes], before: list[str], head: Head) 
     raise _fault(path, f"line {at}: ", "was changed (the line after it, or the head, was written after another one)")
 
 
-def _opening(path: Path, number: int, found: dict[str, Any]) -> Opening:
+def _opening(path: Path, number: int, found: dict[str, Any]) -> SplitOpening:
     if found["format"] != FORMAT:
         raise DataError(f"{path}: line {number}: format {found['format']}, this version reads {FORMAT}")
     try:
         net = {name: tuple(map(float, values)) for name, values in found["net"].items()}
-        opening = Opening(**{name: found[name] for name in Opening._fields} | {
+        opening = SplitOpening(**{name: found[name] for name in SplitOpening._fields} | {
             "dates": tuple(map(str, found["dates"])), "net": net})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _fault(path, f"line {number}: ", f"is not an opening ({error})") from None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from jaxtrade.evaluation.openings import SplitHistory, openings_of, trial_matrix, trials_of
-from jaxtrade.storage.trials import Opening
+from jaxtrade.storage.trials import SplitOpening
 
 WEEK = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05")
 
 
 def opening(config, days, net, data="d"):
     values = {policy: tuple(map(float, row)) for policy, row in net.items()}
-    return Opening("train", "r", config, data, "test", days[0], days[-1], len(days), "greedy", tuple(days), values)
+    return SplitOpening("train", "r", config, data, "test", days[0], days[-1], len(days), "greedy", tuple(days), values)
 
 
 OPENINGS = [
