@@ -9,6 +9,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxtrade.data.splits import sessions_of
+from jaxtrade.data.walks import Fold
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation import metrics
@@ -18,8 +20,6 @@ from jaxtrade.evaluation.evaluate import agent_key, standard_agents
 from jaxtrade.evaluation.walk_days import WalkDays
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.setup import Setup
-from jaxtrade.data.splits import sessions_of
-from jaxtrade.data.walks import Fold
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.text import several
 from jaxtrade.types import Array, PyTree
@@ -53,9 +53,9 @@ def in_sample_ids(fold: Fold) -> np.ndarray:
 
 def evaluate_walk(setup: Setup, policies: Sequence[PyTree], programs: Programs | None = None,
                   screen: Screen | None = None) -> WalkDays:
-    """The daily profit of all policies and of the baselines. setup: of a walk-forward. policies: of its agents, in order.
+    """The daily profit of all policies and of the baselines.
 
-    Raises ConfigError as `backtest` does.
+    setup: of a walk-forward. policies: of its agents, in order. Raises ConfigError as `backtest` does.
     """
     return _Evaluation(setup, programs, Screen() if screen is None else screen).days(policies)
 
