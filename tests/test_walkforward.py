@@ -167,11 +167,16 @@ def test_folds_share_keys_and_market(setup: Setup) -> None:
 
 
 @pytest.mark.slow
-def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share(setup: Setup) -> None:
+def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share() -> None:
     """After one update: integers exactly, floats within 1e-6. Temporaries are at most 1.05 times those of one agent
-    for each, and no array of the program has both an axis of agents and one of the market's bars."""
+    for each, and no array of the program has both an axis of agents and one of the market's bars.
+
+    Anchored folds differ in the number of their sessions too.
+    """
+    setup = prepare(configured("walk.mode=anchored"))
     stack, algorithm = setup.stack, setup.algorithm
     assert setup.swept is not None
+    assert setup.swept.axes.sessions.count == 0
     first, program = compiled(stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.trained_params)
     together = program(first, setup.trained_params, None)[0]
     _, single = compiled(algorithm, jax.random.key(3), setup.swept.rules[0])
@@ -186,13 +191,29 @@ def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share(setup: Set
                 assert_same(a, b)
     one, all_of_them = (each.memory_analysis().temp_size_in_bytes for each in (single, program))
     assert all_of_them <= 1.05 * stack.count * one
-    bars, sizes = setup.market.num_bars, set()
-    for dims in re.findall(r"\[([0-9,]+)\]", program.as_text()):
-        shape = [int(size) for size in dims.split(",")]
-        if np.prod(shape) >= stack.count * bars and any(size in (bars, stack.count * bars) for size in shape):
-            sizes.add(tuple(shape))
-    widest = max(leaf.size for leaf in jax.tree.leaves(setup.params.market))
-    assert all(np.prod(shape) <= widest for shape in sizes), sizes
+    of_bars = {setup.market.num_bars, stack.count * setup.market.num_bars}
+    assert shapes_of(program, of_bars) <= shapes_of(single, of_bars)
+
+
+def shapes_of(program: Any, sizes: set[int]) -> set[str]:
+    """The shapes in a compiled program that have an axis of one of these sizes."""
+    return {dims for dims in re.findall(r"\[([0-9,]+)\]", program.as_text())
+            if sizes & {int(size) for size in dims.split(",")}}
+
+
+def test_a_copied_market_would_be_seen(setup: Setup) -> None:
+    """The same search in a small program that takes a close per agent: once from one market, once from copies."""
+    close, rows = setup.params.market.mid_close, jnp.arange(setup.stack.count)
+    count, of_bars = len(rows), {setup.market.num_bars, setup.stack.count * setup.market.num_bars}
+
+    def taken(close: Any, row: Any) -> Any:
+        return jnp.cumsum(close)[row]
+
+    single = jax.jit(taken).lower(close, rows[0]).compile()
+    shared = jax.jit(jax.vmap(taken, (None, 0))).lower(close, rows).compile()
+    copied = jax.jit(jax.vmap(taken)).lower(jnp.tile(close, (count, 1)), rows).compile()
+    assert shapes_of(shared, of_bars) <= shapes_of(single, of_bars)
+    assert not shapes_of(copied, of_bars) <= shapes_of(single, of_bars)
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------
