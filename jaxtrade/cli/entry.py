@@ -27,6 +27,7 @@ from jaxtrade.cli import (
     report,
     runs,
     training,
+    walkforward,
     watch,
 )
 from jaxtrade.cli.parser import build_parser
@@ -138,8 +139,9 @@ COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluat
             "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run, "advise": advise.run,
             "ablate": ablate.run, "config": config_command.run, "list": listing.run, "menu": menu.run,
             "completion": _completion, "launch": _launch, "report": report.run, "runs": runs.run,
-            "compare": compare.run, "watch": watch.run}
-KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
+            "compare": compare.run, "watch": watch.run, "walkforward": walkforward.run}
+# Commands that keep programs or markets.
+KEEPING = ("train", "walkforward", "curriculum", "evaluate", "replay", "data", "advise")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,6 +19,7 @@ from jaxtrade.cli import (
     menu,
     report,
     runs,
+    walkforward,
     watch,
 )
 from jaxtrade.cli.flags import agent_options, count_or_all, key_options
@@ -34,10 +35,10 @@ def build_parser() -> argparse.ArgumentParser:
                     formatter_class=GroupedHelp, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
-    for add_parser in (_add_train, _add_curriculum, _add_evaluate, report.add_parser, _add_data, _add_replay,
-                       runs.add_parser, compare.add_parser, watch.add_parser, init.add_parser, advise.add_parser,
-                       ablate.add_parser, config_command.add_parser, listing.add_parser, menu.add_parser,
-                       launch.add_parser, _add_bench, _add_doctor, completion.add_parser):
+    for add_parser in (_add_train, walkforward.add_parser, _add_curriculum, _add_evaluate, report.add_parser, _add_data,
+                       _add_replay, runs.add_parser, compare.add_parser, watch.add_parser, init.add_parser,
+                       advise.add_parser, ablate.add_parser, config_command.add_parser, listing.add_parser,
+                       menu.add_parser, launch.add_parser, _add_bench, _add_doctor, completion.add_parser):
         add_parser(commands)
     return parser
 

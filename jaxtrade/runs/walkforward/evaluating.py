@@ -1,0 +1,96 @@
+"""The policies of a walk-forward on the days that they were not trained on, the baselines on the same days, and the
+policies on training days beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jaxtrade.data.splits import sessions_of
+from jaxtrade.data.walks import Fold
+from jaxtrade.evaluation import metrics
+from jaxtrade.evaluation.agents import Agent, greedy
+from jaxtrade.evaluation.backtest import DecisionBars, Lane, Pass, Record, decision_bars, run_lanes
+from jaxtrade.evaluation.evaluate import agent_key, standard_agents
+from jaxtrade.evaluation.walk_days import WalkDays
+from jaxtrade.progress.screen import Screen
+from jaxtrade.runs.setup import Setup
+from jaxtrade.storage.compiling import Programs
+from jaxtrade.text import several
+from jaxtrade.types import PyTree
+
+MILLS = 1000  # of a dollar
+
+
+def in_sample_ids(fold: Fold) -> np.ndarray:
+    """The training sessions on which a fold's policies are shown in sample: the newest ones, as many as its test has.
+
+    They are the nearest in time to the test of a forward fold, and as many days make the two figures equally noisy.
+    """
+    return fold.train[-len(fold.test):]
+
+
+def evaluate_walk(setup: Setup, policies: Sequence[PyTree], programs: Programs | None = None,
+                  screen: Screen | None = None) -> WalkDays:
+    """The daily profit of all policies and of the baselines.
+
+    setup: of a walk-forward. policies: of its agents, in order. Raises ConfigError as `backtest` does.
+    """
+    return _Evaluation(setup, programs, Screen() if screen is None else screen).days(policies)
+
+
+class _Evaluation:
+    """What the passes over all folds share. Each pass is one program for all policies."""
+
+    def __init__(self, setup: Setup, programs: Programs | None, screen: Screen) -> None:
+        self.setup, self.programs, self.screen = setup, programs, screen
+        self.params = jax.device_put(setup.params)
+        self.baselines = standard_agents(setup.env, setup.single, setup.config)
+
+    def days(self, policies: Sequence[PyTree]) -> WalkDays:
+        setup, seeds, folds = self.setup, self.setup.config.walk.seeds, self.setup.folds
+        self.screen.phase("evaluating", f"{several(len(folds), 'fold')} x {several(seeds, 'seed')}", 4)
+        agents = [greedy(setup.algorithm, policy, setup.env) for policy in policies]
+        by_fold = [agents[number * seeds:(number + 1) * seeds] for number in range(len(folds))]
+        tests = [fold.test for fold in folds]
+        net = self._net("policies, out of sample", tests, by_fold, "strategy")
+        account = self._net("policies, under the account's rules", tests, by_fold, "account")
+        in_sample = self._net("policies, in sample", [in_sample_ids(fold) for fold in folds], by_fold, "strategy")
+        counts, dates = [len(each) for each in tests], setup.single.trade_dates[np.concatenate(tests)]
+        return WalkDays(
+            date=dates.astype("datetime64[D]").astype(np.int64),
+            fold=np.repeat(np.arange(len(counts), dtype=np.int32), counts),
+            net=np.concatenate(net, axis=1), account_net=np.concatenate(account, axis=1),
+            baselines=np.array([agent.name for agent in self.baselines]), baseline_net=self._baseline_net(tests),
+            in_sample_net=np.stack([each.mean(axis=1) for each in in_sample], axis=1),
+            seeds=np.arange(setup.config.seed, setup.config.seed + seeds, dtype=np.int64))
+
+    def _baseline_net(self, tests: Sequence[np.ndarray]) -> np.ndarray:
+        """Dollars of each baseline on the test sessions of all folds, float64[baselines, sessions]. What a session
+        makes does not depend on the others, so one that several folds test is stepped once."""
+        every = np.unique(np.concatenate(tests))
+        [net] = self._net("baselines", [every], [self.baselines], "strategy")
+        return net[:, np.searchsorted(every, np.concatenate(tests))]
+
+    def _net(self, what: str, sets: Sequence[np.ndarray], agents: Sequence[Sequence[Agent]], which: Pass
+             ) -> list[np.ndarray]:
+        """Dollars of the agents of each fold on each of its sessions, for each fold float64[agents, sessions]."""
+        self.screen.step(what)
+        market, key, lanes = self.setup.single, jax.random.key(self.setup.config.seed), []
+        for ids, own in zip(sets, agents, strict=True):
+            sessions = sessions_of(market, ids)
+            decisions, params = decision_bars(market.data, sessions), self.params.replace(sessions=sessions)
+            lanes += [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in own]
+        records = iter(run_lanes(self.setup.env, lanes, which, programs=self.programs))
+        every = iter([session_net(next(records), lane.decisions, which) for lane in lanes])
+        return [np.stack([next(every) for _ in own]) for own in agents]
+
+
+def session_net(record: Record, decisions: DecisionBars, which: Pass) -> np.ndarray:
+    """float64[n]: dollars of each session. In the account pass every account starts from 0."""
+    last = decisions.last
+    pnl = metrics.session_pnl(record.equity, last) if which == "strategy" else metrics.account_session_pnl(
+        record.equity, record.account, last)
+    return pnl / MILLS
