@@ -204,6 +204,7 @@ def prepare(config: RunConfig) -> Setup:
     params = params_of(config) if swept is None else swept.rules[0]
     plan, algorithm = _learner(first, env, market, fusion)
     config = with_control(config, plan.chunks, _evaluations(asked, config, plan, splits, market))
+    swept = _controlled(swept, config)
     return Setup(config, market, splits, env, params, plan, algorithm, fusion, swept, folds)
 
 
@@ -213,6 +214,12 @@ def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fus
     algorithm = make_algorithm(config, trained_env(config, env), plan.total_updates,
                                summarise=summary_of(config, market), stage=make_stages(config.stages), fusion=fusion)
     return plan, with_warning(config, algorithm)
+
+
+def _controlled(swept: Swept | None, config: RunConfig) -> Swept | None:
+    """The agents of a sweep with the section `control` of their run."""
+    return None if swept is None else replace(swept, configs=tuple(
+        own.model_copy(update={"control": config.control}) for own in swept.configs))
 
 
 def _evaluations(asked: RunConfig, config: RunConfig, plan: Plan, splits: Mapping[str, SessionSet],
@@ -232,7 +239,7 @@ def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
     first = config if swept is None else swept.configs[0]
     plan, algorithm = _learner(first, setup.env, setup.market, setup.fusion)
     config = with_control(config, plan.chunks, _evaluations(asked, config, plan, setup.splits, setup.market))
-    return replace(setup, config=config, plan=plan, algorithm=algorithm, swept=swept)
+    return replace(setup, config=config, plan=plan, algorithm=algorithm, swept=_controlled(swept, config))
 
 
 def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
