@@ -115,7 +115,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         screen: shows which agent is evaluated.
         again: ask about the bars about which an earlier evaluation had no answer in time.
     """
-    _held_out(setup, split)
+    held_out(setup, split)
     if setup.config.env.task == TASK:
         alike: Any = joint.evaluate(setup, policies, split, path, folder_of(path, split),
                                     Screen() if screen is None else screen)
@@ -253,7 +253,7 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     progress.phase("loading", "the market and the policy")
     setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
     joint.refuse("--cost-grid, --intrabar-grid", setup.config)
-    _held_out(setup, split)
+    held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
     policy = read_policy(path, setup.config, number)
     makers = [make for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
@@ -279,7 +279,8 @@ def _grids_shown(found: dict[str, list[grids.Grid]], as_json: bool) -> str:
     return "\n\n".join(f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items())
 
 
-def _held_out(setup: Setup, split: str) -> SessionSet:
+def held_out(setup: Setup, split: str) -> SessionSet:
+    """The sessions of a split. Raises ConfigError if there are none."""
     sessions = setup.splits[split]
     if not int(sessions.count):
         raise ConfigError(f"split {split} (--split): this run holds no sessions out for it (split.{split}_sessions = "
