@@ -247,7 +247,7 @@ def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None
 _LATER = {"data": ("markets", "folder", "per_market"), "network": ("normalise_per_symbol",), "control": ("wall_clock",),
           "compute": ("eager",)}
 _LATER_SECTIONS = ("sampler", "dqn", "pqn", "allocate", "parallel", "shared", "actor",
-                   "evolve", "sweep")
+                   "evolve", "sweep", "walk")
 
 
 def _as_before(values: dict[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ PAGES = {  # the longest beginning of a key counts
     "pqn": "docs/learners.md", "dqn": "docs/learners.md", "evolve": "docs/populations.md",
     "compute": "docs/training.md", "parallel": "docs/devices.md", "monitor": "docs/training.md",
     "shared": "docs/shared_market.md", "stages": "docs/stages.md", "train": "docs/training.md",
-    "sweep": "docs/agents.md", "advisor": "docs/advisor.md",
+    "sweep": "docs/agents.md", "walk": "docs/walkforward.md", "advisor": "docs/advisor.md",
     "transfer": "docs/transfer.md", "control": "docs/training.md", "evaluation": "docs/training.md"}
 # Keys whose values are names of parts -> what `jaxtrade list` calls them.
 LISTS = {"data.market": "markets", "data.contract": "contracts", "account.preset": "accounts",

@@ -13,7 +13,19 @@ from pathlib import Path
 from types import ModuleType
 
 from jaxtrade import interrupt
-from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu, training
+from jaxtrade.cli import (
+    ablate,
+    advise,
+    completion,
+    config_command,
+    distributed,
+    init,
+    launch,
+    listing,
+    menu,
+    training,
+    walkforward,
+)
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.data.nulls.spec import parse_null_spec
@@ -129,8 +141,9 @@ def bench_module(name: str) -> ModuleType:
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
             "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run, "advise": advise.run,
             "ablate": ablate.run, "config": config_command.run, "list": listing.run, "menu": menu.run,
-            "completion": _completion, "launch": _launch}
-KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
+            "completion": _completion, "launch": _launch, "walkforward": walkforward.run}
+# Commands that keep programs or markets.
+KEEPING = ("train", "walkforward", "curriculum", "evaluate", "replay", "data", "advise")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

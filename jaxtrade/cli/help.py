@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 # Heading -> commands. A command that no group names stands in the last one.
 GROUPS = {
-    "train": ("train", "curriculum", "launch"),
+    "train": ("train", "walkforward", "curriculum", "launch"),
     "data": ("init", "data"),
     "advisor": ("advise", "ablate"),
     "evaluate": ("evaluate", "replay"),

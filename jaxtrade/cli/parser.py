@@ -6,7 +6,18 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu
+from jaxtrade.cli import (
+    ablate,
+    advise,
+    completion,
+    config_command,
+    distributed,
+    init,
+    launch,
+    listing,
+    menu,
+    walkforward,
+)
 from jaxtrade.cli.flags import agent_options, count_or_all, key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
@@ -20,9 +31,9 @@ def build_parser() -> argparse.ArgumentParser:
                     formatter_class=GroupedHelp, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
-    for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, init.add_parser,
-                       advise.add_parser, ablate.add_parser, config_command.add_parser, listing.add_parser,
-                       menu.add_parser, launch.add_parser, _add_bench, _add_doctor, completion.add_parser):
+    for add_parser in (_add_train, walkforward.add_parser, _add_curriculum, _add_evaluate, _add_data, _add_replay,
+                       init.add_parser, advise.add_parser, ablate.add_parser, config_command.add_parser,
+                       listing.add_parser, menu.add_parser, launch.add_parser, _add_bench, _add_doctor, completion.add_parser):
         add_parser(commands)
     return parser
 

@@ -50,6 +50,7 @@ from jaxtrade.config.pqn import PQNConfig
 from jaxtrade.config.run import RunConfig, digest_of
 from jaxtrade.config.sampler import SamplerConfig
 from jaxtrade.config.shared import SharedConfig
+from jaxtrade.config.walk import WalkConfig
 
 __all__ = [
     "MAX_BYTES",
@@ -85,6 +86,7 @@ __all__ = [
     "StageConfig",
     "TrainConfig",
     "TransferConfig",
+    "WalkConfig",
     "changed_config",
     "config_path",
     "digest_of",

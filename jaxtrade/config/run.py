@@ -46,6 +46,7 @@ from jaxtrade.config.pqn import PQNConfig
 from jaxtrade.config.sampler import SamplerConfig
 from jaxtrade.config.shared import SharedConfig, check_shared
 from jaxtrade.config.sweep import SweepConfig, check_sweep
+from jaxtrade.config.walk import WalkConfig, check_walk
 from jaxtrade.parts import LEARNERS
 from jaxtrade.text import short_repr
 
@@ -87,6 +88,7 @@ class RunConfig(Section, frozen=True):
     transfer: TransferConfig = TransferConfig()
     control: ControlConfig = ControlConfig()
     evolve: EvolveConfig = EvolveConfig()
+    walk: WalkConfig = WalkConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     imports: Names = Field(default=(), description="modules that register parts of your own (--import): tasks, reward "
                            "terms, features, networks, learners, advisors, report sections")
@@ -144,6 +146,7 @@ class RunConfig(Section, frozen=True):
         learners.check(self)
         check_actor(self)
         check_evolve(self)
+        check_walk(self)
         return self
 
     @property
@@ -153,7 +156,10 @@ class RunConfig(Section, frozen=True):
 
     @property
     def agents(self) -> int:
-        """How many agents the run trains side by side: of a sweep settings times seeds, of Optuna those of a batch."""
+        """How many agents the run trains side by side: of a sweep settings times seeds, of Optuna those of a batch,
+        of a walk-forward those of one fold (the number of folds follows from the data)."""
+        if self.walk.on:
+            return self.walk.seeds
         return self.sweep.count * self.sweep.seeds if self.lists_agents else self.train.num_seeds
 
     @property

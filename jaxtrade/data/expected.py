@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from jaxtrade.config import DataConfig, SplitConfig
+from jaxtrade.config import DataConfig, SplitConfig, WalkConfig
 from jaxtrade.config.protocol import split_of
 from jaxtrade.data.contracts import require_bundled
 from jaxtrade.errors import ConfigError
@@ -83,3 +83,18 @@ def check_split(sessions: int, config: SplitConfig, at_most: bool = False) -> No
         f", and split.embargo_sessions = {embargo} before each" if embargo else "")
     raise ConfigError(f"split: {asked}: with one training session that takes {need} sessions, and the data have "
                       f"{'at most ' if at_most else ''}{sessions}; lower them, or give more data")
+
+
+def check_walk_length(most: int, walk: WalkConfig, episode: int) -> None:
+    """Check that one fold can be made of at most `most` sessions, as far as that is known before reading.
+
+    episode: sessions of an episode. Raises ConfigError with the number that is needed.
+    """
+    if walk.mode == "cpcv":
+        need, keys = walk.groups, f"walk.groups={walk.groups} (--groups)"
+    else:
+        need = walk.train + walk.embargo_of(most) + episode - 1 + walk.test
+        keys = f"walk.train={walk.train} (--train), walk.test={walk.test} (--test)"
+    if most < need:
+        raise ConfigError(f"{keys}: one fold takes at least {need} sessions, embargo and purge included, and the data "
+                          f"have at most {most}: lower them, or give more data")

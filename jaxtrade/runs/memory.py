@@ -85,7 +85,8 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
         most = config.ppo.gradient_rows
         rows = min(rows, ROWS["device" if device else "cpu"] if most == "auto" else most)
     gradient = {"dqn": "dqn.batch_size", "pqn": "rollout.num_envs"}.get(config.algorithm, "ppo.gradient_rows")
-    several = ("train.num_seeds",) if seeds > 1 and not config.lists_agents else ()
+    several = () if seeds == 1 or config.lists_agents else (
+        "walk.seeds" if config.walk.on else "train.num_seeds",)
     widths = ("network.hidden", *(("network.rnn_width",) if memory else ()))
     found = [
         Part("parameters", seeds * parameter_count(config) * PER_PARAMETER, (*widths, *several)),
@@ -159,7 +160,8 @@ def _fewer(config: RunConfig, limit: float, device: bool) -> str:
     most = largest_population(config, limit, device)
     if not most:
         return f"It has {config.agents} agents, and not even one of them fits. "
-    how = "--sweep with fewer values, --random or --seeds" if config.lists_agents else f"--population {most}"
+    how = ("--sweep with fewer values, --random or --seeds" if config.lists_agents else
+           "--seeds, or fewer folds" if config.walk.on else f"--population {most}")
     return f"The largest population that fits is {most} of its {config.agents} agents ({how}). "
 
 

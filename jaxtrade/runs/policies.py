@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.walk import require_no_walk
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.training.population import Stack
@@ -31,8 +32,9 @@ def read_policy(path: Path, config: RunConfig, number: int) -> PyTree:
 def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None) -> int:
     """The number of the agent that was asked for by its seed or its index, or of the only one.
 
-    Raises ConfigError if the run has no such agent, or has several and none was named.
+    Raises ConfigError if the run has no such agent, or has several and none was named, or is a walk-forward.
     """
+    require_no_walk(config)
     known, swept = _numbers(config), config.sweep.on
     if seed is not None and agent is not None:
         raise ConfigError(f"seed (--seed) {seed} and agent (--agent) {agent}: give one of them")
@@ -54,4 +56,5 @@ def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None)
 
 def chosen_numbers(config: RunConfig, seed: int | None, agent: int | None) -> list[int]:
     """As `chosen_number`, but all agents if none was named."""
+    require_no_walk(config)
     return list(_numbers(config)) if seed is None and agent is None else [chosen_number(config, seed, agent)]

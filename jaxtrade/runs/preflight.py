@@ -25,6 +25,7 @@ from jaxtrade.data.expected import (
     bundled_dates,
     bundled_expiry,
     check_split,
+    check_walk_length,
     date_range,
     most_sessions,
     weekdays,
@@ -230,7 +231,9 @@ def _check_sessions(config: RunConfig) -> None:
         given = [f"data.{name} = {day}" for name, day in (("start", data.start), ("end", data.end)) if day]
         where = "between them" if len(given) == 2 else "after it" if data.start else "before it"
         raise ConfigError(f"{', '.join(given)}: no session lies {where}{_bundled_range(data, symbol)}; choose others")
-    if most is not None:
+    if most is not None and config.walk.on:
+        check_walk_length(most, config.walk, config.episode.sessions)
+    elif most is not None:
         check_split(most, config.split, at_most=True)
 
 

@@ -12,13 +12,14 @@ import jax
 import numpy as np
 
 from jaxtrade.advisor.table import empty_table
-from jaxtrade.config import PLACES, EnvConfig, RunConfig
+from jaxtrade.config import PLACES, EnvConfig, RunConfig, SplitConfig
 from jaxtrade.config.agents import agents_of, config_of
 from jaxtrade.config.allocate import TASK
 from jaxtrade.config.protocol import chooses, evaluations, with_control, with_split
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
-from jaxtrade.data.splits import countable, decision_count, split_sessions
+from jaxtrade.data.splits import countable, decision_count, sessions_of, split_sessions
+from jaxtrade.data.walks import Fold, folds_of
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.layout import symbols_of
 from jaxtrade.env.params import make_params
@@ -42,6 +43,7 @@ from jaxtrade.runs.computing import check_strict
 from jaxtrade.runs.monitoring import summary_of, with_warning
 from jaxtrade.runs.preflight import device_count
 from jaxtrade.runs.swept import Swept, own_config, own_params, read_swept
+from jaxtrade.runs.walkforward.agents import walked
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.training.plan import Plan, plan_run
@@ -63,7 +65,8 @@ class Setup:
 
     `params` are the parameters of the training split, before any stage of `stages` is applied. The algorithm applies
     the stages itself, so evaluation never sees them. In a sweep they are those of its first agent, as the algorithm is,
-    and `swept` holds what the agents have of their own; it is None without a sweep.
+    and `swept` holds what the agents have of their own; it is None without a sweep. In a walk-forward the agents have
+    training sessions of their own, those of their fold in `folds`; `splits` then holds the sessions of all folds.
     """
 
     config: RunConfig
@@ -75,6 +78,7 @@ class Setup:
     algorithm: Algorithm
     fusion: Fusion | None = None
     swept: Swept | None = None
+    folds: tuple[Fold, ...] = ()
 
     @property
     def stack(self) -> Stack:
@@ -178,8 +182,13 @@ def prepare(config: RunConfig) -> Setup:
                           "or jaxtrade.run")
     first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
     market, splits, make = _joint(first) if config.env.task == TASK else _alone(first)
-    asked, sessions = config, countable(market)
-    config, first = with_split(config, sessions), with_split(first, sessions)
+    asked, sessions, folds = config, countable(market), tuple[Fold, ...]()
+    if config.walk.on:
+        folds = tuple(folds_of(market, config))
+        splits |= {name: sessions_of(market, np.unique(np.concatenate([getattr(fold, name) for fold in folds])))
+                   for name in ("train", "test")}
+    else:
+        config, first = with_split(config, sessions), with_split(first, sessions)
     env = make_env(first)
     fusion = make_fusion(config.advisor, config.env)
     view = None
@@ -191,11 +200,11 @@ def prepare(config: RunConfig) -> Setup:
         made = with_impact(make(own).replace(monitor=config.monitor.on), own)
         return made if view is None else made.replace(advice=view)
 
-    swept = read_swept(config, params_of) if config.sweep.on else None
+    swept = read_swept(config, params_of) if config.sweep.on else walked(config, market, folds, params_of)
     params = params_of(config) if swept is None else swept.rules[0]
     plan, algorithm = _learner(first, env, market, fusion)
     config = with_control(config, plan.chunks, _evaluations(asked, config, plan, splits, market))
-    return Setup(config, market, splits, env, params, plan, algorithm, fusion, swept)
+    return Setup(config, market, splits, env, params, plan, algorithm, fusion, swept, folds)
 
 
 def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
@@ -239,7 +248,7 @@ def _alone(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[Run
     """Market, splits, and what makes training parameters of a configuration, for tasks that hold one symbol at a time.
     """
     market = load_markets(config)
-    splits = split_sessions(market, config.split)
+    splits = split_sessions(market, SplitConfig(validation_sessions=0) if config.walk.on else config.split)
     return market, splits, lambda own: make_params(market, splits["train"], own)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -11,9 +11,10 @@ from pathlib import Path
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig
+from jaxtrade.config.walk import require_no_walk
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import set_name, symbols_of
-from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
+from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.pictures import training as training_picture
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.seeds import Results
@@ -26,12 +27,12 @@ from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import announcement, groups_of, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
 from jaxtrade.runs.beginning import Fresh, resumed, transferred
-from jaxtrade.runs.compiled import begin_for_run, programs_of
+from jaxtrade.runs.compiled import programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.controlling import controller_of
-from jaxtrade.runs.ending import ending, quoted
+from jaxtrade.runs.ending import ending
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
-from jaxtrade.runs.evolving import Evolving, evolving
+from jaxtrade.runs.evolving import evolving
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
@@ -46,14 +47,11 @@ from jaxtrade.runs.setup import policies_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
 from jaxtrade.runs.sweeps import resume_groups, train_groups
-from jaxtrade.storage import checkpoint
+from jaxtrade.runs.training_job import closing_lines, go_on_with, how_to_continue, train_job, whole_health
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.storage.kept import Store
 from jaxtrade.training import control, replacement
-from jaxtrade.training.health import health_labels, population_health
-from jaxtrade.training.hooks import Hook
-from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.health import health_labels
 from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree
 
@@ -78,6 +76,7 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         OutOfMemoryError: memory of the machine or its accelerator ran out.
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
+    require_no_walk(config)
     check(config)
     check_config(config, joined())
     if config.sweep.optuna:
@@ -105,7 +104,7 @@ def _search(config: RunConfig, path: Path | None, source: Source | None, store: 
     check_memory([config])
     settle([config])
     where = path or rundir.new_run_path(set_name(symbols_of(config)), "optuna")
-    with _shown(screen) as shown, explained(config), interrupt.hint(partial(_again, where)):
+    with _shown(screen) as shown, explained(config), interrupt.hint(partial(go_on_with, where)):
         return (search if again is None else go_on)(config, where, store, shown, lambda own, to: (
             resume(to, store, None, shown, again or ()) if (to / "manifest.json").is_file() else
             _one(own, to, None, store, shown)))
@@ -177,6 +176,7 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
         with _shown(screen) as shown:
             return resume_groups(config, path, lambda own, to: _one(own, to, None, store, shown),
                                  lambda to: resume(to, store, data, shown, set), shown.message)
+    require_no_walk(rundir.read_run(path)[0])
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
@@ -187,17 +187,6 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
             return _train_and_evaluate(Job(setup, path, begins, programs, shown, limit), differences(manifest, facts()))
 
 
-def _again(path: Path) -> str:
-    return f"continue with: {quoted(['jaxtrade', 'train', '--resume', str(path)])}"
-
-
-def how_to_continue(path: Path) -> str:
-    """What to say about a run that Ctrl-C has stopped."""
-    if not checkpoint.list_checkpoints(path / "checkpoints"):
-        return "the run had saved nothing yet"
-    return _again(path)
-
-
 def _advisor(job: Job) -> TrainingAdvisor | None:
     """The advisor for the rest of the training. None if the run has no advisor or nothing is left to train."""
     if job.setup.fusion is None or job.beginning.update >= job.setup.plan.total_updates:
@@ -205,45 +194,12 @@ def _advisor(job: Job) -> TrainingAdvisor | None:
     return TrainingAdvisor(job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell)
 
 
-def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdvisor | None,
-           evolution: Evolving | None) -> TrainResult:
-    """Train from the run's current update to its end. A run that already stopped early is not trained again."""
-    config, beginning = job.config, job.beginning
-    if beginning.state is not None and controller and controller.exhausted:
-        steps = beginning.update * job.setup.plan.steps_per_update
-        return TrainResult(beginning.state, [], {}, beginning.update, steps, 0.0, float("nan"), True)
-    hooks: list[Hook] = [] if controller is None else [controller]
-    if evolution is not None and evolution.hook is not None:
-        hooks.append(evolution.hook)
-    if job.wall_clock is not None:
-        hooks.append(job.wall_clock)
-    exchange = None if advisor is None else advisor.exchange
-    if advisor is not None:
-        advisor.recall(beginning.memory(advisor.exchange.name))
-        hooks.append(advisor.exchange)
-    start = beginning.arguments(job.setup, exchange.start if exchange else None)
-    programs = EagerPrograms() if config.compute.eager else job.programs
-    try:
-        return train(job.setup.algorithm, job.setup.trained_params, num_seeds=job.setup.stack, config=config.train,
-                     sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
-                     checkpoint_dir=job.path / "checkpoints", hooks=hooks,
-                     max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
-                     ahead=partial(_begin_evaluation, job) if is_main() else None, place=job.setup.place, **start)
-    except (InterruptedRunError, PreemptedError) as stop:
-        raise type(stop)(f"{stop}; continue with: {quoted(['jaxtrade', 'train', '--resume', str(job.path)])}") from None
-
-
-def _begin_evaluation(job: Job, state: PyTree) -> None:
-    """Begin to compile the programs with which process 0 evaluates. state: shapes and dtypes suffice."""
-    begin_for_run(job.programs, job.setup, state, job.validation)
-
-
 def _follow(job: Job) -> RunResult:
     """A run in a process that writes nothing: it trains, then waits while process 0 evaluates.
 
     The result has no evaluations, and the exit code of process 0.
     """
-    trained = _train(job, controller_of(job), None, evolving(job))
+    trained = train_job(job, controller_of(job), None, evolving(job))
     return RunResult(job.path, trained, {}, from_main(int))
 
 
@@ -279,17 +235,17 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
             rundir.write_json(path / "transfer.json", coverage_json(beginning.coverage))
         controller, advisor, evolution = controller_of(job), _advisor(job), evolving(job)
         try:
-            trained = _train(job, controller, advisor, evolution)
+            trained = train_job(job, controller, advisor, evolution)
         finally:
             advice = None if advisor is None else advisor.close()
         policies = _kept_policies(job, trained.state, controller)
         evolved = {} if evolution is None else {"evolution": evolution.close(trained.state, trained.updates)}
-        trained = trained._replace(health=_whole_health(job, trained))
+        trained = trained._replace(health=whole_health(job, trained))
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,
                                     screen=screen)
         scores = ranked(setup, list(policies.values()), path, job.tell, programs)
         _draw(job, controller, results, trained.steps)
-        for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
+        for line in closing_lines(trained, controller, health_labels(setup.algorithm.health)):
             job.tell(line)
         for line in replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks):
             job.tell(line)
@@ -322,26 +278,3 @@ def _draw(job: Job, controller: control.Controller | None, results: Results, ste
         split = job.setup.evaluation_split()
         board.results(job.board, results, split, steps)
         board.pictures(job.board, job.path, folder_of(job.path, split), steps)
-
-
-def _whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
-    """Learning health over every update of the run, including updates of earlier processes.
-
-    Recompiles are counted in this process only.
-    """
-    recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
-    return population_health(history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health)
-
-
-def _closing_lines(trained: TrainResult, controller: control.Controller | None,
-                   labels: dict[str, str]) -> Iterator[str]:
-    if trained.history:
-        yield (f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
-               f"{trained.compile_seconds:.1f} s")
-        checks = ", ".join(f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
-                           for name, (ok, value) in trained.health.items())
-        yield f"learning health (did the learner work? it says nothing about profit): {checks}"
-    else:
-        yield "nothing left to train; evaluating"
-    if controller and controller.state.scores:
-        yield controller.summary()

@@ -1,0 +1,110 @@
+"""`jaxtrade walkforward`: its flags and its handler. Imports no heavy library at load time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.cli import flags
+from jaxtrade.cli.flags import count, new_folder, whole
+from jaxtrade.cli.shared import (
+    MARKET,
+    data_options,
+    keep_programs,
+    print_result,
+    quiet_option,
+    refuse,
+    resolve,
+    screen_of,
+)
+from jaxtrade.data.members import set_name, symbols_of
+from jaxtrade.runs import rundir
+from jaxtrade.runs.preflight import check_memory
+from jaxtrade.runs.resuming import FREE, changes_bits, resumed_config
+
+# Attribute of the parsed arguments -> (flag, key of the section `walk`).
+KEYS = {"mode": ("--mode", "mode"), "train_sessions": ("--train", "train"), "test_sessions": ("--test", "test"),
+        "embargo": ("--embargo", "embargo"), "groups": ("--groups", "groups"),
+        "test_groups": ("--test-groups", "test_groups"), "repeats": ("--seeds", "seeds")}
+
+
+def embargo(text: str) -> int | str:
+    """A whole number of at least 0, or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
+    return text if text == "auto" else whole(text)
+
+
+def add_parser(commands: Any) -> None:
+    """Add the parser of `walkforward`."""
+    walk = commands.add_parser("walkforward", help="train folds x seeds as one program, each fold tested on days that "
+                               "it has not seen")
+    walk.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
+    walk.add_argument("--mode", choices=("rolling", "anchored", "cpcv"), help="rolling: a training block of fixed "
+                      "length before each test block; anchored: all sessions before it; cpcv: combinatorial purged "
+                      "cross-validation (default: rolling; key walk.mode)")
+    walk.add_argument("--train", type=count, metavar="N", dest="train_sessions", help="training sessions of a fold; of "
+                      "anchored the least (default: 60; key walk.train)")
+    walk.add_argument("--test", type=count, metavar="N", dest="test_sessions", help="test sessions of a fold (default: "
+                      "10; key walk.test)")
+    walk.add_argument("--embargo", type=embargo, metavar="N", help="sessions left out between training and test, "
+                      "beside those that are purged; or auto (key walk.embargo)")
+    walk.add_argument("--groups", type=count, metavar="N", help="of cpcv: blocks that the sessions form (default: 6; "
+                      "key walk.groups)")
+    walk.add_argument("--test-groups", type=count, metavar="K", dest="test_groups", help="of cpcv: blocks that a fold "
+                      "tests (default: 2; key walk.test_groups)")
+    walk.add_argument("--seeds", type=count, metavar="N", dest="repeats", help="agents per fold, the same seeds in "
+                      "every fold (default: 10; key walk.seeds)")
+    data_options(walk)
+    flags.key_options(walk, "walk-forward")
+    walk.add_argument("--non-interactive", action="store_true",
+                      help="has no effect; accepted for scripts (the command never asks)")
+    quiet_option(walk)
+    walk.add_argument("--run-dir", metavar="DIR", help="folder of the new walk-forward (default: "
+                      "runs/<market-walkforward-utc-id>)")
+    walk.add_argument("--resume", metavar="PATH", help="continue a walk-forward from its newest good checkpoint; of "
+                      f"the keys, --set takes {FREE[0]} alone")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Handle `walkforward`. Returns the exit code. Raises ConfigError, DataError, and the errors of `walk_forward`."""
+    if args.resume:
+        return _resume(args)
+    config = resolve(args, overrides=["walk.on=true", *walk_overrides(args), *args.overrides], test=False, advisor=None)
+    check_memory([config])
+    path = new_folder(args, set_name(symbols_of(config)), args.command)
+    with screen_of(args) as screen:
+        screen.phase("loading", "JAX")
+        store = keep_programs(args)
+        from jaxtrade.runs.walkforward.run import walk_forward
+
+        result = walk_forward(config, path, store, screen)
+    print_result(result.table, screen)
+    return result.exit_code
+
+
+def walk_overrides(args: argparse.Namespace) -> list[str]:
+    """The flags of the section `walk` as overrides."""
+    return [f"walk.{key}={json.dumps(value)}" for name, (_, key) in KEYS.items()
+            if (value := getattr(args, name)) is not None]
+
+
+def _resume(args: argparse.Namespace) -> int:
+    refused = changes_bits(args.overrides)
+    given = argparse.Namespace(**vars(args) | {flag.removeprefix("--").replace("-", "_"): getattr(args, name)
+                                               for name, (flag, _) in KEYS.items()})
+    kept = [name for name in ("config", "overrides", "modules", *MARKET, *flags.NAMES, "run_dir",
+                              *(flag.removeprefix("--").replace("-", "_") for flag, _ in KEYS.values()))
+            if name != "data" and (refused or name != "overrides")]
+    refuse(given, list(dict.fromkeys(kept)), f"--resume {args.resume}: a resumed walk-forward keeps its configuration"
+           f"{', except ' + ', '.join(FREE) if refused else ''}")
+    path = Path(args.resume)
+    resumed_config(rundir.read_run(path)[0], args.overrides)  # a wrong value is told before JAX loads
+    with screen_of(args) as screen:
+        screen.phase("loading", "JAX")
+        store = keep_programs(args)
+        from jaxtrade.runs.walkforward.run import resume_walk
+
+        result = resume_walk(path, store, None if args.data is None else Path(args.data), screen, args.overrides)
+    print_result(result.table, screen)
+    return result.exit_code

@@ -1,0 +1,178 @@
+"""The folds of a walk-forward: which sessions each fold trains on, and which it is tested on. Pure NumPy.
+
+A fold may train on a session only if nothing that the session uses or decides reaches into a test session: the bars
+that its observations look back on, its own bars, and the bars to which its last episode or label runs. Sessions that
+reach into one are purged (Lopez de Prado 2018, "Advances in Financial Machine Learning", section 7.4.1); next to them
+an embargo leaves out further sessions (section 7.4.2). Both are counted in bars of the data, not in days, so they hold
+for any bar length and across holes.
+
+What purging does not forbid: a test session's own observations look back on training sessions. They are the past that a
+trader has on that day.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxtrade.config import RunConfig, WalkConfig
+from jaxtrade.data.features.schema import RANK_BARS, TRUE_RANGES
+from jaxtrade.data.market import Market, history_needed
+from jaxtrade.errors import ConfigError
+
+RANKED = "vol_percentile"  # the feature whose look-back is longer than its warm-up
+
+
+class Fold(NamedTuple):
+    """The sessions of one fold, as rows of the session table, int64 and increasing.
+
+    train: trained on. test: evaluated. purged: left out because they reach into a test session. embargoed: left out
+    beside those. groups: of cpcv the tested blocks; empty otherwise. Sessions that are in none of these were never
+    candidates: those after the test of a forward fold, and those before the training block of a rolling one.
+    """
+
+    train: np.ndarray
+    test: np.ndarray
+    purged: np.ndarray
+    embargoed: np.ndarray
+    groups: tuple[int, ...] = ()
+
+
+class Reach(NamedTuple):
+    """How far a decision reaches.
+
+    look_back: bars before the decision bar that its observation uses. look_ahead: bars after the decision bar to which
+    a label of it runs; at least 1, the bar in which the order is filled. episode: sessions of an episode; a decision of
+    its first session is rewarded by what happens until the end of its last one.
+    """
+
+    look_back: int
+    look_ahead: int = 1
+    episode: int = 1
+
+
+def reach_of(config: RunConfig) -> Reach:
+    """The reach of the decisions of a configuration.
+
+    look_back is the window and the longest warm-up (`data.market.history_needed`). Features that smooth exponentially
+    look back further with weights that vanish; their warm-up counts. Features of the trade date so far (vwap) stay
+    within it. look_ahead is `advisor.horizon` if an advisor's answers are scored.
+    """
+    needed = history_needed(config)
+    if RANKED in config.env.features:  # its ranks reach back far beyond the bars that it needs at least
+        needed = max(needed, config.env.window + TRUE_RANGES + RANK_BARS)
+    ahead = max(1, config.advisor.horizon) if config.advisor.on else 1
+    return Reach(needed - 1, ahead, config.episode.sessions)
+
+
+def touches(first: np.ndarray, last: np.ndarray, test: np.ndarray, reach: Reach) -> np.ndarray:
+    """bool[N]: the sessions of which some decision, from its look-back to its look-ahead or the end of its episode,
+    lies in a test session. Test sessions touch themselves.
+
+    first, last: int[N], rows of the first and last decision bar of each session, in time order. The bar after the last
+    one closes a session's positions, so it belongs to the session. test: ids of the test sessions.
+    """
+    count = len(first)
+    until = last[np.minimum(np.arange(count) + reach.episode - 1, count - 1)] + 1
+    begins, ends = first - reach.look_back, np.maximum(until, last + reach.look_ahead)
+    return np.any((begins[:, None] <= last[test] + 1) & (ends[:, None] >= first[test]), axis=1)
+
+
+def fold_of(first: np.ndarray, last: np.ndarray, candidates: np.ndarray, test: np.ndarray, reach: Reach,
+            embargo: int, groups: tuple[int, ...] = ()) -> Fold:
+    """The fold that tests `test` and trains on what purge and embargo leave of `candidates` (ids, increasing).
+
+    first, last: as in `touches`. embargo: sessions left out on each side of a run of purged and tested ones, as far as
+    they are candidates.
+    """
+    ids, closed = np.arange(len(first)), touches(first, last, test, reach)
+    near = closed.copy()
+    for shift in range(1, embargo + 1):
+        near[:-shift] |= closed[shift:]
+        near[shift:] |= closed[:-shift]
+    asked, tested = np.isin(ids, candidates), np.isin(ids, test)
+    return Fold(np.flatnonzero(asked & ~near), test, np.flatnonzero(asked & closed & ~tested),
+                np.flatnonzero(asked & near & ~closed & ~tested), groups)
+
+
+def walk_folds(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach) -> list[Fold]:
+    """The folds of a walk, in time order of their test sessions.
+
+    rolling: test blocks of `walk.test` sessions, counted from the end of the data so that the newest are tested; before
+    each the last `walk.train` sessions that purge and embargo leave. Blocks with fewer before them are left out.
+    anchored: the same blocks; each fold trains on all sessions before its block that purge and embargo leave.
+    cpcv: combinatorial purged cross-validation (Lopez de Prado 2018, chapter 12). The sessions form `walk.groups`
+    blocks of equal length (the first ones have one more where it does not divide), and each choice of
+    `walk.test_groups` of them is the test of a fold.
+
+    first, last: as in `touches`. Raises ConfigError if there are too few sessions.
+    """
+    embargo = walk.embargo_of(len(first))
+    found = _combined(first, last, walk, reach, embargo) if walk.mode == "cpcv" else list(
+        _forward(first, last, walk, reach, embargo))
+    if not found:
+        raise ConfigError(f"walk.train={walk.train} (--train), walk.test={walk.test} (--test): one fold takes "
+                          f"{_needed(first, last, walk, reach, embargo)}, and the data have {len(first)} sessions: "
+                          "lower them, or give more data")
+    return found
+
+
+def _forward(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int) -> list[Fold]:
+    folds = []
+    for end in range(len(first), walk.test, -walk.test):
+        test = np.arange(end - walk.test, end)
+        fold = fold_of(first, last, np.arange(test[0]), test, reach, embargo)
+        if len(fold.train) < walk.train:
+            break  # every earlier block has fewer sessions before it
+        folds.append(fold if walk.mode == "anchored" else fold._replace(train=fold.train[-walk.train:]))
+    return folds[::-1]
+
+
+def _needed(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int) -> str:
+    """The sessions that the newest fold would take, in words."""
+    ids, test = np.arange(len(first)), np.arange(len(first))[-walk.test:]
+    lost = fold_of(first, last, ids[:test[0]], test, reach, embargo)
+    purged, left_out = len(lost.purged), len(lost.embargoed)
+    return (f"{walk.train + purged + left_out + walk.test} sessions (purge {purged} and embargo {left_out} among them)")
+
+
+def blocks(sessions: int, groups: int) -> list[np.ndarray]:
+    """The blocks of cpcv: session ids in `groups` parts of equal length, the first ones with one more if need be."""
+    return np.array_split(np.arange(sessions), groups)
+
+
+def _combined(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int) -> list[Fold]:
+    count = len(first)
+    if count < walk.groups:
+        raise ConfigError(f"walk.groups={walk.groups} (--groups): more blocks than the data have sessions ({count}): "
+                          "lower it, or give more data")
+    parts, ids, folds = blocks(count, walk.groups), np.arange(count), []
+    for chosen in combinations(range(walk.groups), walk.test_groups):
+        test = np.concatenate([parts[group] for group in chosen])
+        fold = fold_of(first, last, ids, test, reach, embargo, chosen)
+        if not len(fold.train):
+            raise ConfigError(f"walk.groups={walk.groups}, walk.test_groups={walk.test_groups}: the fold that tests "
+                              f"the blocks {', '.join(map(str, chosen))} has no training session left (purged "
+                              f"{len(fold.purged)}, embargoed {len(fold.embargoed)}, of {count}): lower "
+                              "walk.test_groups or walk.embargo, shorten env.window or the features' look-back, or "
+                              "give more data")
+        folds.append(fold)
+    return folds
+
+
+def paths_of(folds: list[Fold], groups: int) -> np.ndarray:
+    """int[P, groups]: the fold whose test of a block belongs to a path; each path tests every block once.
+
+    With N blocks of which k are tested there are P = C(N - 1, k - 1) paths (Lopez de Prado 2018, section 12.4). Path p
+    takes, of each block, the p-th fold that tests it.
+    """
+    return np.array([[i for i, fold in enumerate(folds) if group in fold.groups] for group in range(groups)]).T
+
+
+def folds_of(market: Market, config: RunConfig) -> list[Fold]:
+    """The folds of a market, for the section `walk`. Raises ConfigError as `walk_folds`."""
+    sessions = market.data.sessions
+    first, last = np.asarray(sessions.first, np.int64), np.asarray(sessions.last, np.int64)
+    return walk_folds(first, last, config.walk, reach_of(config))

@@ -1,0 +1,97 @@
+"""The training of a run in its folder, and what is said about it, whatever is evaluated afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from jaxtrade.errors import InterruptedRunError, PreemptedError
+from jaxtrade.runs.advice import TrainingAdvisor
+from jaxtrade.runs.compiled import begin_for_run
+from jaxtrade.runs.ending import quoted
+from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.evolving import Evolving
+from jaxtrade.runs.job import Job
+from jaxtrade.storage import checkpoint
+from jaxtrade.storage.eager import EagerPrograms
+from jaxtrade.training import control
+from jaxtrade.training.health import population_health
+from jaxtrade.training.hooks import Hook
+from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.together import is_main
+from jaxtrade.types import PyTree
+
+
+def go_on_with(path: Path, command: str = "train") -> str:
+    """The command that continues a run, as part of a message. command: that has begun it."""
+    return f"continue with: {quoted(['jaxtrade', command, '--resume', str(path)])}"
+
+
+def how_to_continue(path: Path, command: str = "train") -> str:
+    """What to say about a run that Ctrl-C has stopped. command: that has begun it."""
+    if not checkpoint.list_checkpoints(path / "checkpoints"):
+        return "the run had saved nothing yet"
+    return go_on_with(path, command)
+
+
+def train_job(job: Job, controller: control.Controller | None = None, advisor: TrainingAdvisor | None = None,
+              evolution: Evolving | None = None) -> TrainResult:
+    """Train from the run's current update to its end. A run that already stopped early is not trained again."""
+    config, beginning = job.config, job.beginning
+    if beginning.state is not None and controller and controller.exhausted:
+        steps = beginning.update * job.setup.plan.steps_per_update
+        return TrainResult(beginning.state, [], {}, beginning.update, steps, 0.0, float("nan"), True)
+    hooks: list[Hook] = [] if controller is None else [controller]
+    if evolution is not None and evolution.hook is not None:
+        hooks.append(evolution.hook)
+    if job.wall_clock is not None:
+        hooks.append(job.wall_clock)
+    exchange = None if advisor is None else advisor.exchange
+    if advisor is not None:
+        advisor.recall(beginning.memory(advisor.exchange.name))
+        hooks.append(advisor.exchange)
+    start = beginning.arguments(job.setup, exchange.start if exchange else None)
+    programs = EagerPrograms() if config.compute.eager else job.programs
+    try:
+        return train(job.setup.algorithm, job.setup.trained_params, num_seeds=job.setup.stack, config=config.train,
+                     sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
+                     checkpoint_dir=job.path / "checkpoints", hooks=hooks,
+                     max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
+                     ahead=partial(_begin_evaluation, job) if is_main() else None, place=job.setup.place, **start)
+    except (InterruptedRunError, PreemptedError) as stop:
+        raise type(stop)(f"{stop}; {go_on_with(job.path, 'walkforward' if config.walk.on else 'train')}") from None
+
+
+def _begin_evaluation(job: Job, state: PyTree) -> None:
+    """Begin to compile the programs with which process 0 evaluates. state: shapes and dtypes suffice.
+
+    Those of a walk-forward are compiled when they are needed: they are not those of a run of one split.
+    """
+    if not job.config.walk.on:
+        begin_for_run(job.programs, job.setup, state, job.validation)
+
+
+def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
+    """Learning health over every update of the run, including updates of earlier processes.
+
+    Recompiles are counted in this process only.
+    """
+    recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
+    return population_health(history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health)
+
+
+def closing_lines(trained: TrainResult, controller: control.Controller | None,
+                  labels: dict[str, str]) -> Iterator[str]:
+    """What is said about a finished training: its speed, the health of learning, and its scores. labels: of the health
+    checks, by name."""
+    if trained.history:
+        yield (f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
+               f"{trained.compile_seconds:.1f} s")
+        checks = ", ".join(f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+                           for name, (ok, value) in trained.health.items())
+        yield f"learning health (did the learner work? it says nothing about profit): {checks}"
+    else:
+        yield "nothing left to train; evaluating"
+    if controller and controller.state.scores:
+        yield controller.summary()

@@ -1,0 +1,1 @@
+"""Walk-forward runs: all folds and seeds trained as one program, then tested out of sample."""

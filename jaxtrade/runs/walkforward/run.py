@@ -1,0 +1,201 @@
+"""Train a walk-forward and test it out of sample, or resume one from its folder. `jaxtrade walkforward` calls these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from jaxtrade import interrupt
+from jaxtrade.config import RunConfig, SplitConfig
+from jaxtrade.data.walks import reach_of
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
+from jaxtrade.evaluation.walk_days import DAILY, WalkDays, write_walk_days
+from jaxtrade.progress.plain import Plain
+from jaxtrade.progress.screen import Screen
+from jaxtrade.rl.state import finished
+from jaxtrade.runs import rundir, summary
+from jaxtrade.runs.agents import AGENTS
+from jaxtrade.runs.beginning import Fresh, resumed
+from jaxtrade.runs.compiled import programs_of
+from jaxtrade.runs.computing import settle
+from jaxtrade.runs.evaluate import open_run
+from jaxtrade.runs.job import Job, opening_lines
+from jaxtrade.runs.machine import differences, facts
+from jaxtrade.runs.memory import explained
+from jaxtrade.runs.preflight import check, check_device, check_memory
+from jaxtrade.runs.processes import joined
+from jaxtrade.runs.setup import Setup, policies_of, prepare
+from jaxtrade.runs.training_job import closing_lines, how_to_continue, train_job, whole_health
+from jaxtrade.runs.walkforward.document import folds_csv, how_reach, walk_document, walk_table
+from jaxtrade.runs.walkforward.evaluating import evaluate_walk
+from jaxtrade.storage.kept import Store
+from jaxtrade.text import several
+from jaxtrade.training import replacement
+from jaxtrade.training.health import health_labels
+from jaxtrade.training.loop import TrainResult
+from jaxtrade.types import PyTree
+
+WALK, FOLDS = "walkforward.json", "folds.csv"  # in the folder of a walk-forward
+COMMAND = "walkforward"
+
+
+@dataclass(frozen=True)
+class WalkResult:
+    """The outcome of a walk-forward.
+
+    days: None if `control.wall_clock` ended the training before its last update, so that nothing was tested. document:
+    the content of `walkforward.json`; None likewise. exit_code: 0, or 1 if a learning-health check failed.
+    """
+
+    path: Path
+    training: TrainResult
+    days: WalkDays | None
+    document: dict[str, Any] | None
+    exit_code: int
+
+    @property
+    def table(self) -> str:
+        """The printed table, or where to go on."""
+        if self.document is None:
+            return f"{self.path}: not trained to its end, so nothing was tested; {how_to_continue(self.path, COMMAND)}"
+        return walk_table(self.document)
+
+
+def walk_forward(config: RunConfig, path: Path | None = None, store: Store | None = None,
+                 screen: Screen | None = None) -> WalkResult:
+    """Train all folds and seeds as one program, save a policy of each, and test them on the days of their folds.
+
+    Args:
+        config: its section `split` is not used: folds replace it.
+        path: the new folder; default `runs/<market-walkforward-utc-id>`. store, screen: as in `runs.train.run`.
+    Raises as `runs.train.run`, and ConfigError if the data have too few sessions for one fold.
+    """
+    with Plain() if screen is None else nullcontext(screen) as shown:
+        config = as_walk(config, shown)
+        check(config)
+        check_memory([config])
+        settle([config])
+        shown.phase("loading", "the market")
+        with explained(config):
+            setup = prepare(config)
+        counted = _counted(setup)
+        check_memory([counted])
+        where = path or rundir.new_run_path(setup.market.name, COMMAND)
+        with explained(counted):
+            check_device(counted)
+            with programs_of(setup, store) as programs:
+                rundir.create_run(where, setup.config, rundir.provenance(setup.config, setup.market.fingerprint))
+                _write_agents(where, setup)
+                with rundir.locked(where), interrupt.hint(partial(how_to_continue, where, COMMAND)):
+                    return _train_and_test(Job(setup, where, Fresh(), programs, shown, config.control.wall_clock))
+
+
+def resume_walk(path: Path, store: Store | None = None, data: Path | None = None, screen: Screen | None = None,
+                set: Sequence[str] = ()) -> WalkResult:
+    """Continue a walk-forward from its newest good checkpoint, then test it: the same bits as if it had never stopped.
+
+    Arguments and errors as `runs.train.resume`, and ConfigError for the folder of another run.
+    """
+    if not rundir.read_run(path)[0].walk.on:
+        raise ConfigError(f"{path}: not a walk-forward; continue it with `jaxtrade train --resume`")
+    with interrupt.hint(partial(how_to_continue, path, COMMAND)), (
+            Plain() if screen is None else nullcontext(screen)) as shown:
+        shown.phase("loading", "the market and the checkpoint")
+        setup, manifest = open_run(path, data, overrides=set)
+        with explained(_counted(setup)), programs_of(setup, store) as programs, rundir.locked(path):
+            job = Job(setup, path, resumed(setup, path, manifest, programs), programs, shown,
+                      setup.config.control.wall_clock)
+            return _train_and_test(job, differences(manifest, facts()))
+
+
+def as_walk(config: RunConfig, screen: Screen) -> RunConfig:
+    """The configuration of a walk-forward: without a split. Raises ConfigError if `walk.on` is false, or the process is
+    one of several."""
+    if not config.walk.on:
+        raise ConfigError("walk.on=false: set walk.on=true for a walk-forward")
+    if not joined().alone:
+        raise ConfigError("a walk-forward trains in one process; leave out --coordinator, --num-processes, "
+                          "--process-id")
+    if config.split.automatic:
+        return config
+    screen.message("note: split.* is not used: the folds of walk.* replace it")
+    return config.model_copy(update={"split": SplitConfig()})
+
+
+def _counted(setup: Setup) -> RunConfig:
+    """The configuration with the number of all agents in place of the seeds of a fold, for estimates of memory."""
+    walk = setup.config.walk.model_copy(update={"seeds": setup.stack.count})
+    return setup.config.model_copy(update={"walk": walk})
+
+
+def _write_agents(path: Path, setup: Setup) -> None:
+    """Write `agents.json`: fold and seed of each agent, and the folder of its policy."""
+    assert setup.swept is not None
+    rundir.write_json(path / AGENTS, {"format": 1, "seeds": setup.config.walk.seeds, "agents": [
+        {"index": agent.index, "seed": agent.seed, "fold": agent.setting,
+         "policy": bundle_path(Path(), agent.setting, agent.seed).as_posix()} for agent in setup.swept.agents]})
+
+
+def bundle_path(path: Path, fold: int, seed: int) -> Path:
+    """The folder of one policy bundle, which `jaxtrade.load_policy` reads. path: the folder of the walk-forward."""
+    return path / FOLDER / f"fold_{fold:03d}" / f"seed_{seed}"
+
+
+def _save_policies(job: Job, state: PyTree) -> list[PyTree]:
+    """Write a bundle of each policy. Returns the policies, in the order of the agents."""
+    setup = job.setup
+    assert setup.swept is not None
+    policies = [finished(policy) for policy in policies_of(setup, state)]
+    for agent, policy in zip(setup.swept.agents, policies, strict=True):
+        save_policy_bundle(bundle_path(job.path, agent.setting, agent.seed), policy, setup.env, setup.market,
+                           setup.config)
+    return policies
+
+
+def walk_lines(setup: Setup) -> Iterable[str]:
+    """What a walk-forward says of its folds when it begins."""
+    walk, dates = setup.config.walk, setup.single.trade_dates
+    yield (f"walk-forward ({walk.mode}): {several(len(setup.folds), 'fold')} x {several(walk.seeds, 'seed')}, embargo "
+           f"{several(walk.embargo_of(setup.market.num_sessions), 'session')}")
+    yield how_reach(reach_of(setup.config))
+    for number, fold in enumerate(setup.folds):
+        yield (f"  fold {number}: {several(len(fold.train), 'training session')} {dates[fold.train[0]]} .. "
+               f"{dates[fold.train[-1]]}, test {several(len(fold.test), 'session')} {dates[fold.test[0]]} .. "
+               f"{dates[fold.test[-1]]}, purged {len(fold.purged)}, embargoed {len(fold.embargoed)}")
+
+
+def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
+    setup, path = job.setup, job.path
+    try:
+        job.tell_opening([*opening_lines(job), *walk_lines(setup)])
+        for difference in changed:
+            job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
+        trained = train_job(job)
+        if job.stop_reason is not None:
+            job.tell(f"{job.stop_reason}; saved; {how_to_continue(path, COMMAND)}")
+            return WalkResult(path, trained, None, None, 0)
+        policies = _save_policies(job, trained.state)
+        trained = trained._replace(health=whole_health(job, trained))
+        days = evaluate_walk(setup, policies, job.programs, job.screen)
+        for line in (*closing_lines(trained, None, health_labels(setup.algorithm.health)),
+                     *replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks)):
+            job.tell(line)
+        document = walk_document(setup, days)
+        write_walk_days(days, path / DAILY)
+        (path / FOLDS).write_text(folds_csv(document), encoding="utf-8")
+        rundir.write_json(path / WALK, document)
+        failed = any(not passed for passed, _ in trained.health.values())
+        result = WalkResult(path, trained, days, document, 1 if failed else 0)
+        for sink in job.files:
+            sink.message(result.table)
+    finally:
+        job.close()
+    rundir.write_json(path / rundir.SUMMARY, summary.of_run(job, trained, None))
+    job.screen.at_end([f"run       {path}", f"figures   {path / WALK}, {path / FOLDS}, {path / DAILY}",
+                       f"policies  {path / FOLDER}/fold_*/seed_*"])
+    return result
