@@ -13,7 +13,7 @@ draws, and a small p-value still takes all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +126,12 @@ def p_text(result: NullResult) -> str:
     if result.stop is not None and result.exceedances >= result.stop:
         return f"{result.p:.4f} ({result.exceedances} of {result.made}, stopped)"
     return f"{result.p:.4f}{' (its floor)' if result.exceedances == 0 else ''}"
+
+
+def null_document(results: Mapping[str, NullResult], notes: Sequence[str], **facts: Any) -> dict[str, Any]:
+    """The content of `nulls.json`. facts: further JSON values, such as digests of configuration and data."""
+    return {"format": 1, **facts, "notes": list(notes),
+            "results": {name: each.to_json() for name, each in results.items()}}
 
 
 def null_table(results: Sequence[NullResult], notes: Sequence[str] = ()) -> str:

@@ -13,7 +13,7 @@ from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.agents import Agent, greedy
 from jaxtrade.evaluation.null_runs import AgentsOf, rule_agents, rule_nulls
-from jaxtrade.evaluation.null_test import NullResult, null_table
+from jaxtrade.evaluation.null_test import NullResult, null_document, null_table
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint, rundir
 from jaxtrade.runs.evaluate import folder_of, held_out, open_run
@@ -48,8 +48,8 @@ def nulls_run(path: Path, spec: NullSpec, split: str = "test", as_json: bool = F
     setup, _ = open_run(path, data)
     results, notes = _tested(setup, path, spec, split, seed, agent, shown)
     text = null_table(list(results.values()), notes)
-    document = {"split": split, "notes": notes, "results": {name: each.to_json() for name, each in results.items()},
-                "config_sha256": setup.config.digest(), "data_sha256": setup.market.fingerprint}
+    document = null_document(results, notes, split=split, config_sha256=setup.config.digest(),
+                             data_sha256=setup.market.fingerprint)
     with rundir.locked(path), staged(folder_of(path, split)) as new:
         (new / "nulls.json").write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         (new / "nulls.txt").write_text(text + "\n", encoding="utf-8")
