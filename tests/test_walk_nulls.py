@@ -35,7 +35,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_walk_forward_is_tested_against_nulls(walk: Path) -> None:
     days, found = read_walk_days(walk / DAILY), json.loads((walk / RESULT).read_text())
-    assert list(found["results"]) == ["policy", "flat", "random", "buy_hold", "sma_cross"]
+    assert set(found["results"]) == {"policy", "flat", "random", "buy_hold", "sma_cross"}
     policy = found["results"]["policy"]
     assert policy["real"] == walk_statistics(days)["policy"] == pytest.approx(days.net.mean())
     assert (policy["draws_made"], policy["floor"], len(policy["nulls"])) == (2, 1 / 3, 2)
@@ -50,7 +50,7 @@ def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk: Path) 
     setup, _ = open_run(walk)
     compiled: list[str] = []
 
-    def listen(event: str, duration: float, **_: str | int) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
         compiled.extend([event] if event == "/jax/core/compile/backend_compile_duration" else [])
 
     with RepeatedPrograms() as programs:
@@ -77,6 +77,15 @@ def test_a_stopped_test_goes_on_with_the_next_null(walk: Path, capsys: pytest.Ca
     assert "null markets sign:2, seed 0" in capsys.readouterr().out
     assert main(["walkforward", "--resume", str(walk), "--nulls", "phase:2"]) == 2
     assert "holds the null markets of another test (kind: found sign, expected phase)" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_kind_that_cannot_be_made_is_refused_before_anything_is_trained(tmp_path: Path,
+                                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nq"
+    assert main(["walkforward", "--run-dir", str(path), *SMALL, "--nulls", "sessions:2"]) == 2
+    assert "null market 0 of kind sessions" in capsys.readouterr().err
+    assert not path.exists()
 
 
 @pytest.mark.slow

@@ -33,7 +33,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for add_parser in (_add_train, walkforward.add_parser, _add_curriculum, _add_evaluate, _add_data, _add_replay,
                        init.add_parser, advise.add_parser, ablate.add_parser, config_command.add_parser,
-                       listing.add_parser, menu.add_parser, launch.add_parser, _add_bench, _add_doctor, completion.add_parser):
+                       listing.add_parser, menu.add_parser, launch.add_parser, _add_bench, _add_doctor,
+                       completion.add_parser):
         add_parser(commands)
     return parser
 

@@ -25,10 +25,7 @@ from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.resuming import FREE, changes_bits, resumed_config
 
-# Attribute of the parsed arguments -> (flag, key of the section `walk`).
-KEYS = {"mode": ("--mode", "mode"), "train_sessions": ("--train", "train"), "test_sessions": ("--test", "test"),
-        "embargo": ("--embargo", "embargo"), "groups": ("--groups", "groups"),
-        "test_groups": ("--test-groups", "test_groups"), "repeats": ("--seeds", "seeds")}
+KEYS = ("mode", "train", "test", "embargo", "groups", "test_groups", "seeds")  # flags for keys of the section `walk`
 
 
 def embargo(text: str) -> int | str:
@@ -44,17 +41,17 @@ def add_parser(commands: Any) -> None:
     walk.add_argument("--mode", choices=("rolling", "anchored", "cpcv"), help="rolling: a training block of fixed "
                       "length before each test block; anchored: all sessions before it; cpcv: combinatorial purged "
                       "cross-validation (default: rolling; key walk.mode)")
-    walk.add_argument("--train", type=count, metavar="N", dest="train_sessions", help="training sessions of a fold; of "
+    walk.add_argument("--train", type=count, metavar="N", help="training sessions of a fold; of "
                       "anchored the least (default: 60; key walk.train)")
-    walk.add_argument("--test", type=count, metavar="N", dest="test_sessions", help="test sessions of a fold (default: "
+    walk.add_argument("--test", type=count, metavar="N", help="test sessions of a fold (default: "
                       "10; key walk.test)")
     walk.add_argument("--embargo", type=embargo, metavar="N", help="sessions left out between training and test, "
                       "beside those that are purged; or auto (key walk.embargo)")
     walk.add_argument("--groups", type=count, metavar="N", help="of cpcv: blocks that the sessions form (default: 6; "
                       "key walk.groups)")
-    walk.add_argument("--test-groups", type=count, metavar="K", dest="test_groups", help="of cpcv: blocks that a fold "
+    walk.add_argument("--test-groups", type=count, metavar="K", help="of cpcv: blocks that a fold "
                       "tests (default: 2; key walk.test_groups)")
-    walk.add_argument("--seeds", type=count, metavar="N", dest="repeats", help="agents per fold, the same seeds in "
+    walk.add_argument("--seeds", type=count, metavar="N", help="agents per fold, the same seeds in "
                       "every fold (default: 10; key walk.seeds)")
     data_options(walk)
     flags.key_options(walk, "walk-forward")
@@ -74,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
     nulls = None if args.nulls is None else parse_null_spec(args.nulls, TRAINED_DRAWS)
     if args.resume:
         return _resume(args, nulls)
-    config = resolve(args, overrides=["walk.on=true", *walk_overrides(args), *args.overrides], test=False, advisor=None)
+    # Of `train`, --test and --seeds mean something else, so `resolve` must not see them.
+    config = resolve(args, overrides=["walk.on=true", *walk_overrides(args), *args.overrides], test=False, seeds=None)
     check_memory([config])
     path = new_folder(args, set_name(symbols_of(config)), args.command)
     with screen_of(args) as screen:
@@ -89,18 +87,14 @@ def run(args: argparse.Namespace) -> int:
 
 def walk_overrides(args: argparse.Namespace) -> list[str]:
     """The flags of the section `walk` as overrides."""
-    return [f"walk.{key}={json.dumps(value)}" for name, (_, key) in KEYS.items()
-            if (value := getattr(args, name)) is not None]
+    return [f"walk.{name}={json.dumps(value)}" for name in KEYS if (value := getattr(args, name)) is not None]
 
 
 def _resume(args: argparse.Namespace, nulls: NullSpec | None) -> int:
     refused = changes_bits(args.overrides)
-    given = argparse.Namespace(**vars(args) | {flag.removeprefix("--").replace("-", "_"): getattr(args, name)
-                                               for name, (flag, _) in KEYS.items()})
-    kept = [name for name in ("config", "overrides", "modules", *MARKET, *flags.NAMES, "run_dir",
-                              *(flag.removeprefix("--").replace("-", "_") for flag, _ in KEYS.values()))
-            if name != "data" and (refused or name != "overrides")]
-    refuse(given, list(dict.fromkeys(kept)), f"--resume {args.resume}: a resumed walk-forward keeps its configuration"
+    kept = dict.fromkeys(("config", "overrides", "modules", *MARKET, *KEYS, *flags.NAMES, "run_dir"))
+    refuse(args, [name for name in kept if name != "data" and (refused or name != "overrides")],
+           f"--resume {args.resume}: a resumed walk-forward keeps its configuration"
            f"{', except ' + ', '.join(FREE) if refused else ''}")
     path = Path(args.resume)
     resumed_config(rundir.read_run(path)[0], args.overrides)  # a wrong value is told before JAX loads

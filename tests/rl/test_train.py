@@ -227,7 +227,7 @@ def test_a_repeated_training_compiles_nothing():
     """The same run on other data: the executables of the first, and the bits of a run of its own."""
     compiled: list[str] = []
 
-    def listen(event: str, duration: float, **_: str | int) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
         compiled.extend([event] if event == "/jax/core/compile/backend_compile_duration" else [])
 
     jax.monitoring.register_event_duration_secs_listener(listen)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jaxtrade.data.market import Market
-from jaxtrade.data.nulls.market import null_markets
+from jaxtrade.data.nulls.market import null_markets, null_named
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation.null_runs import run_nulls, with_market
@@ -38,6 +38,16 @@ def walk_statistics(days: WalkDays) -> dict[str, float]:
     """Dollars a day, out of sample, account rules off: of the policies the IQM over seeds, and each baseline."""
     rules = zip(days.baselines.tolist(), days.pooled(days.baseline_net).tolist(), strict=True)
     return {POLICY: interquartile_mean(days.pooled(days.net).tolist()), **{str(name): net for name, net in rules}}
+
+
+def check_nulls(setup: Setup, spec: NullSpec) -> None:
+    """Make the first null market, so that a kind that does not fit is refused before hours of training.
+
+    Raises ConfigError and DataError as `walk_nulls`.
+    """
+    market = null_markets(setup.single, setup.config, spec.kind, setup.config.seed)(0)
+    with null_named(spec.kind, setup.config.seed, 0):
+        on_market(setup, market)
 
 
 def walk_nulls(setup: Setup, path: Path, days: WalkDays, spec: NullSpec, store: Store | None = None,

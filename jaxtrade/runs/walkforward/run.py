@@ -35,7 +35,7 @@ from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.training_job import closing_lines, how_to_continue, train_job, whole_health
 from jaxtrade.runs.walkforward.document import folds_csv, how_reach, walk_document, walk_table
 from jaxtrade.runs.walkforward.evaluating import evaluate_walk
-from jaxtrade.runs.walkforward.nulls import walk_null_table, walk_nulls
+from jaxtrade.runs.walkforward.nulls import check_nulls, walk_null_table, walk_nulls
 from jaxtrade.storage.kept import Store
 from jaxtrade.text import several
 from jaxtrade.training import replacement
@@ -92,6 +92,8 @@ def walk_forward(config: RunConfig, path: Path | None = None, store: Store | Non
         shown.phase("loading", "the market")
         with explained(config):
             setup = prepare(config)
+        if nulls is not None:
+            check_nulls(setup, nulls)
         counted = _counted(setup)
         check_memory([counted])
         where = path or rundir.new_run_path(setup.market.name, COMMAND)
@@ -118,6 +120,8 @@ def resume_walk(path: Path, store: Store | None = None, data: Path | None = None
             Plain() if screen is None else nullcontext(screen)) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
+        if nulls is not None:
+            check_nulls(setup, nulls)
         with explained(_counted(setup)), programs_of(setup, store) as programs, rundir.locked(path):
             job = Job(setup, path, resumed(setup, path, manifest, programs), programs, shown,
                       setup.config.control.wall_clock)

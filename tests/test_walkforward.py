@@ -1,0 +1,326 @@
+"""A walk-forward from its command to its files: one program, folds as trained alone, kill and resume, figures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxtrade as jt
+from jaxtrade.cli.entry import main
+from jaxtrade.config import RunConfig, load_config
+from jaxtrade.data.splits import sessions_of
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.walk_days import WalkDays, read_walk_days, write_walk_days
+from jaxtrade.runs import evaluate as evaluation
+from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.train import resume, run
+from jaxtrade.runs.walkforward.document import walk_table
+from jaxtrade.runs.walkforward.run import WalkResult, bundle_path, resume_walk, walk_forward
+from jaxtrade.storage import checkpoint
+from tests.rl.test_train import assert_same
+
+SMALL = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]", "env.task=entry",
+         "env.window=4", "env.features=[close, rsi]", "train.total_timesteps=512", "train.chunk_updates=1",
+         "train.checkpoint_every=1", "train.tensorboard=false", "seed=3")
+WALK = ("walk.on=true", "walk.train=2", "walk.test=1", "walk.seeds=2")
+
+
+def configured(*overrides: str) -> RunConfig:
+    return load_config("quickstart", [*SMALL, *WALK, *overrides])
+
+
+# --- before anything is trained --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("overrides", "fragment"), [
+    (["advisor.kind=mock"], r"advisor.kind=mock: all agents of a program share one state of advice"),
+    (["env.task=allocate", "data.markets=[ES, NQ]", "data.source=synthetic"], "env.task=allocate"),
+    (["data.markets=[ES, NQ]", "data.source=synthetic"], "data.markets names 2 symbols"),
+    (["sweep.keys={ppo.gamma: [0.9, 0.99]}"], "sweep: a walk-forward trains the same settings in every fold"),
+    (["evolve.keys={ppo.gamma: [0.9, 0.99]}"], "evolve: a walk-forward"),
+    (["train.num_seeds=2"], r"train.num_seeds=2: .* walk.seeds"),
+    (["shared.on=true", "train.num_seeds=2"], "train.num_seeds=2"),
+    (["rollout.num_envs=auto"], "rollout.num_envs=auto"),
+    (["control.evaluate_every=1", "split.validation_sessions=1"], "control.evaluate_every=1"),
+    (["control.keep=best"], "control.keep=best"),
+    (["parallel.devices=2"], "parallel.devices=2"),
+    (["walk.mode=cpcv", "walk.groups=3", "walk.test_groups=3"], "walk.test_groups=3 tests as many blocks"),
+    (["walk.mode=cpcv", "walk.groups=20", "walk.test_groups=10"], "184,756 folds x 2 seeds"),
+    (["walk.embargo=soon"], "walk.embargo"),
+])
+def test_what_a_walk_forward_cannot_do_is_refused_by_its_key(overrides: list[str], fragment: str) -> None:
+    with pytest.raises(ConfigError, match=fragment):
+        configured(*overrides)
+
+
+def test_one_file_serves_train_and_walkforward() -> None:
+    config = load_config("quickstart", ["walk.train=40", "walk.seeds=3", "train.num_seeds=2"])
+    assert (config.walk.on, config.walk.train, config.agents) == (False, 40, 2)
+
+
+def test_more_agents_than_a_run_may_have_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"walk.seeds=1024 \(--seeds\): 2 folds x 1024 seeds are more than 1,024"):
+        prepare(configured("walk.seeds=1024"))
+
+
+@pytest.mark.parametrize(("argv", "fragment"), [
+    (["--train", "60"], "walk.train=60 (--train), walk.test=10 (--test): one fold takes at least 71 sessions, embargo "
+                        "and purge included, and the data have at most 5"),
+    (["--test", "0"], "argument --test: '0' is not a whole number of at least 1"),
+    (["--embargo", "-1"], "argument --embargo: "),
+    (["--mode", "blocked"], "invalid choice: 'blocked'"),
+    (["--set", "walk.mode=blocked"], "walk.mode"),
+    (["--resume", "nowhere", "--train", "3", "--seeds", "2", "--seed", "1"], "drop --train, --seeds, --seed"),
+    (["--resume", "nowhere"], "nowhere: not a run directory"),
+])
+def test_wrong_flags_are_told_before_jax_loads(argv: list[str], fragment: str, capsys: pytest.CaptureFixture[str]
+                                               ) -> None:
+    try:
+        code = main(["walkforward", *argv])
+    except SystemExit as end:
+        code = end.code
+    assert code == 2
+    assert fragment in capsys.readouterr().err
+
+
+def test_train_refuses_a_walk_forward() -> None:
+    with pytest.raises(ConfigError, match=r"walk\.on=true: this is a walk-forward: train it with `jaxtrade walkforward`"):
+        run(configured())
+    with pytest.raises(ConfigError, match=r"walk\.on=false"):
+        walk_forward(load_config("quickstart"))
+
+
+# --- daily.npz -------------------------------------------------------------------------------------------------------
+
+
+def made_days() -> WalkDays:
+    """Two seeds; fold 0 tests days 10 and 11, fold 1 days 11 and 12."""
+    net = np.array([[1.0, 2.0, 4.0, 6.0], [3.0, 4.0, 8.0, 10.0]])
+    return WalkDays(date=np.array([10, 11, 11, 12]), fold=np.array([0, 0, 1, 1], np.int32), net=net,
+                    account_net=net / 2, baselines=np.array(["flat"]), baseline_net=np.zeros((1, 4)),
+                    in_sample_net=np.array([[5.0, 7.0], [9.0, 11.0]]), seeds=np.array([3, 4]))
+
+
+def test_a_day_of_several_folds_has_the_weight_of_one() -> None:
+    days = made_days()
+    assert days.independent == 3
+    np.testing.assert_array_equal(days.per_fold(days.net), [[1.5, 5.0], [3.5, 9.0]])
+    np.testing.assert_allclose(days.pooled(days.net), [(1 + 3 + 6) / 3, (3 + 6 + 10) / 3])
+
+
+def test_days_are_written_and_read(tmp_path: Path) -> None:
+    days, file = made_days(), tmp_path / "daily.npz"
+    write_walk_days(days, file)
+    found = read_walk_days(file)
+    for name, value in vars(days).items():
+        np.testing.assert_array_equal(getattr(found, name), value)
+    write_walk_days(replace(days, fold=days.fold[:3]), file)
+    with pytest.raises(DataError, match=r"fold has shape \(3,\), expected \(4,\)"):
+        read_walk_days(file)
+    file.write_bytes(b"PK")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_walk_days(file)
+    with pytest.raises(DataError, match="has not ended"):
+        read_walk_days(tmp_path / "none.npz")
+
+
+# --- one program -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def setup() -> Setup:
+    return prepare(configured())
+
+
+def updated(algorithm: Any, keys: Any, params: Any) -> tuple[Any, Any]:
+    """(state after one update, the compiled program)."""
+    state = jax.jit(algorithm.init)(keys, params)
+    program = jax.jit(algorithm.update).lower(state, params, None).compile()
+    return program(state, params, None)[0], program
+
+
+def test_folds_share_keys_and_market(setup: Setup) -> None:
+    stack = setup.stack
+    keys = jax.random.key_data(stack.keys(3))
+    np.testing.assert_array_equal(keys[:2], keys[2:])
+    np.testing.assert_array_equal(keys[:2], jax.random.key_data(jnp.stack([jax.random.key(3), jax.random.key(4)])))
+    axes = stack.axes[0].params
+    assert axes.sessions.ids == 0
+    assert jax.tree.leaves(axes.replace(sessions=None)) == []  # all other leaves are shared
+    assert [row.tolist() for row in np.asarray(setup.trained_params.sessions.ids)[:, :2]] == [
+        [0, 1], [0, 1], [1, 2], [1, 2]]
+
+
+@pytest.mark.slow
+def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share(setup: Setup) -> None:
+    """After one update: integers exactly, floats within 1e-6. Temporaries are at most 1.05 times those of one agent
+    for each, and no array of the program has both an axis of agents and one of the market's bars."""
+    stack, algorithm = setup.stack, setup.algorithm
+    together, program = updated(stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.trained_params)
+    for number in (0, 3):
+        alone, single = updated(algorithm, jax.random.key(3 + number % 2), setup.swept.rules[number])
+        found = stack.agent(together, number)
+        for (path, a), b in zip(jax.tree_util.tree_flatten_with_path(found)[0], jax.tree.leaves(alone), strict=True):
+            if jnp.issubdtype(b.dtype, jnp.floating):
+                np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=jax.tree_util.keystr(path))
+            else:
+                assert_same(a, b)
+    one, all_of_them = (each.memory_analysis().temp_size_in_bytes for each in (single, program))
+    assert all_of_them <= 1.05 * stack.count * one
+    bars, sizes = setup.market.num_bars, set()
+    for dims in re.findall(r"\[([0-9,]+)\]", program.as_text()):
+        shape = [int(size) for size in dims.split(",")]
+        if np.prod(shape) >= stack.count * bars and any(size in (bars, stack.count * bars) for size in shape):
+            sizes.add(tuple(shape))
+    widest = max(leaf.size for leaf in jax.tree.leaves(setup.params.market))
+    assert all(np.prod(shape) <= widest for shape in sizes), sizes
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> WalkResult:
+    return walk_forward(configured(), tmp_path_factory.mktemp("runs") / "walk")
+
+
+@pytest.mark.slow
+def test_nothing_is_compiled_again_and_every_agent_is_in_the_rows(walked: WalkResult) -> None:
+    assert walked.training.health["recompiles"] == (True, 0)
+    assert np.shape(walked.training.history[-1]["entropy/each"]) == (4,)
+    agents = json.loads((walked.path / "agents.json").read_text())["agents"]
+    assert [(agent["fold"], agent["seed"]) for agent in agents] == [(0, 3), (0, 4), (1, 3), (1, 4)]
+
+
+@pytest.mark.slow
+def test_a_policy_per_fold_and_seed_can_be_opened(walked: WalkResult) -> None:
+    agents = json.loads((walked.path / "agents.json").read_text())["agents"]
+    weights = []
+    for agent in agents:
+        loaded = jt.load_policy(walked.path / agent["policy"])
+        assert loaded.action_names == ["HOLD", "BUY", "SELL"]
+        weights.append(np.concatenate([np.ravel(x) for x in jax.tree.leaves(loaded.policy.parameters)]))
+    assert len({each.tobytes() for each in weights}) == 4
+
+
+@pytest.mark.slow
+def test_days_are_those_of_the_evaluator(walked: WalkResult) -> None:
+    """Each policy, evaluated by itself on the test days of its fold, and the baselines on the same days."""
+    setup, _ = evaluation.open_run(walked.path)
+    days = read_walk_days(walked.path / "daily.npz")
+    assert days.seeds.tolist() == [3, 4]
+    assert [str(day) for day in days.date.astype("datetime64[D]")] == ["2013-10-10", "2013-10-11"]
+    assert days.fold.tolist() == [0, 1]
+    assert days.baselines.tolist() == ["flat", "random", "buy_hold", "sma_cross"]
+    for fold, seed in ((0, 4), (1, 3)):
+        policy = jt.load_policy(bundle_path(walked.path, fold, seed)).policy
+        sessions = sessions_of(setup.single, setup.folds[fold].test)
+        result = evaluate(setup.env, setup.params, setup.single, sessions, setup.config, algorithm=setup.algorithm,
+                          policy=policy)
+        assert result.agents[0].strategy_figures["net_profit"] == days.net[seed - 3, fold]
+        assert result.agents[0].account_figures["net_profit"] == days.account_net[seed - 3, fold]
+        for number, name in enumerate(days.baselines):
+            assert result.agent(name).strategy_figures["net_profit"] == days.baseline_net[number, fold]
+        inside = sessions_of(setup.single, setup.folds[fold].train[-1:])
+        shown = evaluate(setup.env, setup.params, setup.single, inside, setup.config, algorithm=setup.algorithm,
+                         policy=policy)
+        assert shown.agents[0].strategy_figures["net_profit"] == days.in_sample_net[seed - 3, fold]
+
+
+@pytest.mark.slow
+def test_the_files_have_the_figures(walked: WalkResult) -> None:
+    document, days = json.loads((walked.path / "walkforward.json").read_text()), walked.days
+    assert document == json.loads(json.dumps(walked.document))
+    assert document["data_sha256"] == json.loads((walked.path / "manifest.json").read_text())["data_sha256"]
+    first = document["folds"][0]
+    assert first["train"]["runs"] == [["2013-10-07", "2013-10-08"]]
+    assert (first["embargoed"], first["purged"], first["test"]["first"]) == (["2013-10-09"], [], "2013-10-10")
+    assert first["net_per_day"]["by_seed"] == days.net[:, 0].tolist()
+    pooled = document["pooled"]
+    assert pooled["independent_days"] == 2
+    np.testing.assert_allclose(pooled["net_per_day"]["by_seed"], days.net.mean(axis=1))
+    with (walked.path / "folds.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["buy_hold_net_per_day"]) for row in rows] == days.baseline_net[2].tolist()
+    assert [int(row["train_sessions"]) for row in rows] == [2, 2]
+    assert "rests on 2 independent days, which are too few to tell skill from luck" in walk_table(document)
+    assert json.loads((walked.path / "summary.json").read_text())["updates"] == 4
+
+
+@pytest.mark.slow
+def test_other_commands_say_what_the_folder_is(walked: WalkResult, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "this is a walk-forward: train it with `jaxtrade walkforward`"
+    for argv in (["evaluate", str(walked.path)], ["replay", str(walked.path), "--session", "2013-10-10"],
+                 ["train", "--resume", str(walked.path)]):
+        assert main(argv) == 2
+        assert said in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=said):
+        resume(walked.path)
+    with pytest.raises(ConfigError, match=said):
+        _ = jt.open_run(walked.path).policy
+    assert len(jt.open_run(walked.path).metrics) == 4
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_it_ends_in_the_same_bits(walked: WalkResult, tmp_path: Path) -> None:
+    """`kill -9` after the first checkpoint; state, policies and days are those of the run that never stopped."""
+    path = tmp_path / "killed"
+    flags = [flag for override in (*SMALL, *WALK) for flag in ("--set", override)]
+    output = (tmp_path / "output").open("w")
+    process = subprocess.Popen([sys.executable, "-m", "jaxtrade", "walkforward", "--run-dir", str(path), *flags],
+                               stdout=output, stderr=output, env={**os.environ, "NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))})
+    while process.poll() is None and not list(path.glob("checkpoints/*/manifest.json")):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(60) == -signal.SIGKILL, (tmp_path / "output").read_text()[-3000:]
+    assert not (path / "walkforward.json").exists()
+    again = resume_walk(path)
+    assert again.training.updates < 4 or again.training.history == []
+    assert_same(jax.device_get(again.training.state.params), jax.device_get(walked.training.state.params))
+    for name, value in vars(walked.days).items():
+        np.testing.assert_array_equal(getattr(read_walk_days(path / "daily.npz"), name), value)
+    for fold, seed in ((0, 3), (1, 4)):
+        assert ((bundle_path(path, fold, seed) / "policy.npz").read_bytes()
+                == (bundle_path(walked.path, fold, seed) / "policy.npz").read_bytes())
+    newest = [max(checkpoint.list_checkpoints(each / "checkpoints"))[1] for each in (path, walked.path)]
+    assert (newest[0] / "state.npz").read_bytes() == (newest[1] / "state.npz").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_wall_clock_that_ends_the_training_opens_no_test(tmp_path: Path) -> None:
+    stopped = walk_forward(configured("control.wall_clock=0.001s"), tmp_path / "short")
+    assert stopped.days is None
+    assert "nothing was tested; continue with: jaxtrade walkforward --resume" in stopped.table
+    assert not (stopped.path / "daily.npz").exists()
+    ended = resume_walk(stopped.path, set=["control.wall_clock=null"])
+    assert ended.days is not None
+
+
+@pytest.mark.slow
+def test_cpcv_tests_every_day_once_per_path(tmp_path: Path) -> None:
+    walk = ("walk.mode=cpcv", "walk.groups=5", "walk.test_groups=2", "walk.embargo=0", "walk.seeds=1",
+            "train.total_timesteps=128", "split.test_sessions=1")
+    result = walk_forward(configured(*walk), tmp_path / "cpcv")
+    document, days = result.document, result.days
+    assert (days.folds, days.independent, days.net.shape) == (10, 5, (1, 20))
+    assert len(document["paths"]) == 4
+    assert all(path["days"] == 5 for path in document["paths"])
+    mean = np.mean([path["net_per_day"]["mean"] for path in document["paths"]])
+    assert mean == pytest.approx(document["pooled"]["net_per_day"]["mean"])
+    assert json.loads((result.path / "manifest.json").read_text())["seed"] == 3
+    assert load_config(str(result.path / "config.yaml")).split.automatic
