@@ -20,6 +20,7 @@ from jaxtrade.data.intrabar import first_passages, market_path
 from jaxtrade.data.market import Market, build_market, load_market
 from jaxtrade.data.nulls.market import MAKERS, null_bars, null_markets
 from jaxtrade.data.nulls.martingale import martingale_bars, minute_volatility
+from jaxtrade.data.nulls.phase import phase_randomised
 from jaxtrade.data.nulls.prices import anchors
 from jaxtrade.data.nulls.sign import random_signs, sign_flipped, sign_flipped_path
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullSpec, parse_null_spec
@@ -28,6 +29,7 @@ from jaxtrade.data.read.quotes import PRICES, Side
 from jaxtrade.data.read.roll import Leg
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.types import IntrabarPath
 from tests.quotes import random_ask
 
 ES, EURUSD, NQ = get_contract("ES"), get_contract("EURUSD"), get_contract("NQ")
@@ -133,7 +135,8 @@ def keeps(made: Bars, bars: Bars) -> None:
     np.testing.assert_array_equal(made.volume, bars.volume)
     inside = ~anchors(bars)
     if bars.ask is None or made.ask is None:
-        np.testing.assert_array_equal(*(true_ranges(each.high, each.low, each.close)[inside] for each in (made, bars)))
+        new, real = (true_ranges(each.high, each.low, each.close)[inside] for each in (made, bars))
+        np.testing.assert_array_equal(new, real)
         return
     for name in ("open", "close"):
         np.testing.assert_array_equal(getattr(made.ask, name) - getattr(made, name),
@@ -298,8 +301,6 @@ def test_sessions_carry_their_paths(nq: Market) -> None:
     open_, high, low = (getattr(nq.bars, name).astype(np.int64) for name in ("open", "high", "low"))
     paths[:, 0, :, 0] = np.stack([np.zeros_like(open_), high - open_, low - open_], axis=1)
     paths[:, 1, :, 0] = np.stack([np.zeros_like(open_), open_ - low, open_ - high], axis=1)
-    from jaxtrade.types import IntrabarPath
-
     path = IntrabarPath(paths, np.zeros((len(nq.bars), 2), bool))  # type: ignore[arg-type]
     source = replace(null_markets(nq, SESSIONS, "sessions", 0).source, path=path)
     made, moved = null_bars(source, "sessions", 0, 0)
@@ -337,8 +338,6 @@ def test_phase_keeps_the_spectrum_and_wicks_of_any_bars(nq: Market, eurusd_marke
 
 def test_phase_randomises_each_contract_by_itself() -> None:
     bars = bars_of_rows(random_rows(1, 400), days=4, legs=(Leg("a", "start"), Leg("b", "2024-01-04")))
-    from jaxtrade.data.nulls.phase import phase_randomised
-
     made = phase_randomised(bars, np.random.default_rng(0))
     for row in (0, 200):
         assert made.open[row] == bars.open[row]

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
 from jaxtrade.config import RunConfig, load_config, make_config
-from jaxtrade.data.market import Market, build_market, load_market
+from jaxtrade.data.market import Market, build_market, host_market, load_market, market_of
 from jaxtrade.data.nulls.market import null_markets
+from jaxtrade.data.nulls.sign import sign_flipped, sign_flipped_path
 from jaxtrade.data.nulls.spec import NullSpec
+from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import session_set
+from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError, DataError
@@ -28,6 +34,8 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.storage.null_journal import NullJournal
 from jaxtrade.training.loop import train
+from jaxtrade.types import IntrabarPath
+from tests.paths import path_arrays, random_paths
 
 RULES = ("buy_hold", "sma_cross")
 NO_RULES = {"drawdown": "off", "daily_loss": "off", "profit_target": "off"}
@@ -81,14 +89,39 @@ def test_a_mirrored_market_mirrors_buy_and_hold() -> None:
     config = small(2).model_copy(update={"costs": small(2).costs.model_copy(update={"commission": 0.0,
                                                                                    "slippage": 0})})
     env, params, market, sessions = parts(config, 0, 1, 2)
-    from jaxtrade.data.nulls.sign import sign_flipped
-
     down = build_market(sign_flipped(market.bars, np.ones(market.num_bars, bool)), config)
     buyer = [agent for agent in standard_agents(env, market, config) if agent.name == "buy_hold"]
     net, other = (daily_net(env, with_market(params, each, sessions, config), each, sessions, config, buyer)["buy_hold"]
                   for each in (market, down))
     np.testing.assert_array_equal(net, -other)
     assert net.any()
+
+
+def always(policy: Any, carry: Any, ref: Any, params: Any, key: Any, explore: bool) -> tuple[Any, Any, None]:
+    """The policy is the action that it takes wherever that is legal."""
+    return carry, jnp.where(ref.mask[policy], policy, 0), None
+
+
+@pytest.mark.parametrize("intrabar", ["stop_first", "path"])
+def test_with_every_bar_mirrored_a_seller_earns_what_a_buyer_earned(intrabar: str) -> None:
+    """Brackets, stops inside bars and costs included: stops keep their distance, and falls inside bars change sides."""
+    config = make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 3},
+                          "env": {"features": ["close"], "window": 1, "intrabar": intrabar}, "account": NO_RULES})
+    bars = bars_of(config)
+    found = path_arrays(bars.open.tolist(), random_paths(0, *(getattr(bars, name).tolist() for name in PRICES)))
+    assert found is not None
+    path = IntrabarPath(np.asarray(found.falls), np.asarray(found.ambiguous))  # type: ignore[arg-type]
+    every, nets = np.ones(len(bars), bool), []
+    for prices, falls, action in ((bars, path, Action.BUY),
+                                  (sign_flipped(bars, every), sign_flipped_path(path, every), Action.SELL)):
+        market = market_of(host_market(prices, config, path=falls), config)
+        sessions = session_set(np.arange(market.num_sessions), market.num_sessions)
+        env, params = TradingEnv(config.env), make_params(market, sessions, config)
+        learner: Any = SimpleNamespace(act=always, carry=())
+        agent = greedy(learner, jnp.int32(action), env)
+        nets.append(daily_net(env, params, market, sessions, config, [agent])["greedy"])
+    np.testing.assert_array_equal(*nets)
+    assert len(set(nets[0])) == len(nets[0]) > 1
 
 
 class Scripted:
