@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
@@ -86,14 +87,12 @@ def rule_agents(env: TradingEnv, config: RunConfig) -> AgentsOf:
 def with_market(params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig) -> EnvParams:
     """The parameters on a null market: its bars, and everything else as it was.
 
-    The limits of int32 money are checked as for a real market. Raises ConfigError if they do not hold.
+    The limits of int32 money are checked as for a real market, and larger orders are cut to what int32 mills can hold
+    there. Raises ConfigError if the quantity of an entry cannot be held, or an episode could overflow.
     """
-    checked, cap = make_params(market, sessions, config), int(params.account.max_contracts)
-    if int(checked.account.max_contracts) < cap:
-        raise ConfigError(f"a position of {cap} contracts could gain or lose more in one session than int32 mills "
-                          f"hold ({int(checked.account.max_contracts)} fit); lower account.max_contracts or "
-                          "env.quantity")
-    return params.replace(market=market.data, sessions=sessions)
+    checked = make_params(market, sessions, config)
+    cap = jnp.minimum(checked.account.max_contracts, params.account.max_contracts)
+    return params.replace(market=market.data, sessions=sessions, account=params.account.replace(max_contracts=cap))
 
 
 def daily_net(env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,

@@ -59,11 +59,11 @@ def nulls_run(path: Path, spec: NullSpec, split: str = "test", as_json: bool = F
 def _tested(setup: Setup, path: Path, spec: NullSpec, split: str, seed: int | None, agent: int | None, shown: Screen
             ) -> tuple[dict[str, NullResult], list[str]]:
     joint.refuse(FLAG, setup.config)
+    numbers = chosen_numbers(setup.config, seed, agent)
     market, sessions = setup.single, held_out(setup, split)
     if setup.fusion is not None:
         raise ConfigError(f"{FLAG} {spec}: this run has an advisor, whose answers are about the real bars; test a run "
                           "without one")
-    numbers = chosen_numbers(setup.config, seed, agent)
     if setup.swept is not None:
         numbers = [chosen_number(setup.config, seed, agent)]
     config, params = setup.of_agent(numbers[0], market.contract.symbol, setup.params)
