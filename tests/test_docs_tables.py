@@ -18,6 +18,7 @@ from jaxtrade.config import (
     PQNConfig,
     RunConfig,
     SharedConfig,
+    WalkConfig,
 )
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.allocate import AllocateConfig
@@ -103,6 +104,11 @@ def test_actor_keys() -> None:
 def test_evolve_keys() -> None:
     written = {name: cells[0] for name, cells in rows("populations.md", "evolve key").items()}
     assert written == {f"evolve.{name}": str(value) for name, value in EvolveConfig().model_dump().items()}
+
+
+def test_walk_keys() -> None:
+    written = {name: cells[0] for name, cells in rows("walkforward.md", "walk key").items()}
+    assert written == {f"walk.{name}": str(value).lower() for name, value in WalkConfig().model_dump().items()}
 
 
 def test_monitor_keys() -> None:

@@ -99,7 +99,7 @@ def test_wrong_flags_are_told_before_jax_loads(argv: list[str], fragment: str, c
 
 
 def test_train_refuses_a_walk_forward() -> None:
-    with pytest.raises(ConfigError, match=r"walk\.on=true: this is a walk-forward: train it with `jaxtrade walkforward`"):
+    with pytest.raises(ConfigError, match=r"walk\.on=true: this is a walk-forward: train it with"):
         run(configured())
     with pytest.raises(ConfigError, match=r"walk\.on=false"):
         walk_forward(load_config("quickstart"))
@@ -147,15 +147,15 @@ def setup() -> Setup:
     return prepare(configured())
 
 
-def updated(algorithm: Any, keys: Any, params: Any) -> tuple[Any, Any]:
-    """(state after one update, the compiled program)."""
+def compiled(algorithm: Any, keys: Any, params: Any) -> tuple[Any, Any]:
+    """(first state, the compiled update)."""
     state = jax.jit(algorithm.init)(keys, params)
-    program = jax.jit(algorithm.update).lower(state, params, None).compile()
-    return program(state, params, None)[0], program
+    return state, jax.jit(algorithm.update).lower(state, params, None).compile()
 
 
 def test_folds_share_keys_and_market(setup: Setup) -> None:
     stack = setup.stack
+    assert stack.axes is not None
     keys = jax.random.key_data(stack.keys(3))
     np.testing.assert_array_equal(keys[:2], keys[2:])
     np.testing.assert_array_equal(keys[:2], jax.random.key_data(jnp.stack([jax.random.key(3), jax.random.key(4)])))
@@ -167,13 +167,22 @@ def test_folds_share_keys_and_market(setup: Setup) -> None:
 
 
 @pytest.mark.slow
-def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share(setup: Setup) -> None:
+def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share() -> None:
     """After one update: integers exactly, floats within 1e-6. Temporaries are at most 1.05 times those of one agent
-    for each, and no array of the program has both an axis of agents and one of the market's bars."""
+    for each, and no array of the program has both an axis of agents and one of the market's bars.
+
+    Anchored folds differ in the number of their sessions too.
+    """
+    setup = prepare(configured("walk.mode=anchored"))
     stack, algorithm = setup.stack, setup.algorithm
-    together, program = updated(stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.trained_params)
+    assert setup.swept is not None
+    assert setup.swept.axes.sessions.count == 0
+    first, program = compiled(stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.trained_params)
+    together = program(first, setup.trained_params, None)[0]
+    _, single = compiled(algorithm, jax.random.key(3), setup.swept.rules[0])
     for number in (0, 3):
-        alone, single = updated(algorithm, jax.random.key(3 + number % 2), setup.swept.rules[number])
+        rules = setup.swept.rules[number]
+        alone = single(jax.jit(algorithm.init)(jax.random.key(3 + number % 2), rules), rules, None)[0]
         found = stack.agent(together, number)
         for (path, a), b in zip(jax.tree_util.tree_flatten_with_path(found)[0], jax.tree.leaves(alone), strict=True):
             if jnp.issubdtype(b.dtype, jnp.floating):
@@ -182,13 +191,29 @@ def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share(setup: Set
                 assert_same(a, b)
     one, all_of_them = (each.memory_analysis().temp_size_in_bytes for each in (single, program))
     assert all_of_them <= 1.05 * stack.count * one
-    bars, sizes = setup.market.num_bars, set()
-    for dims in re.findall(r"\[([0-9,]+)\]", program.as_text()):
-        shape = [int(size) for size in dims.split(",")]
-        if np.prod(shape) >= stack.count * bars and any(size in (bars, stack.count * bars) for size in shape):
-            sizes.add(tuple(shape))
-    widest = max(leaf.size for leaf in jax.tree.leaves(setup.params.market))
-    assert all(np.prod(shape) <= widest for shape in sizes), sizes
+    of_bars = {setup.market.num_bars, stack.count * setup.market.num_bars}
+    assert shapes_of(program, of_bars) <= shapes_of(single, of_bars)
+
+
+def shapes_of(program: Any, sizes: set[int]) -> set[str]:
+    """The shapes in a compiled program that have an axis of one of these sizes."""
+    return {dims for dims in re.findall(r"\[([0-9,]+)\]", program.as_text())
+            if sizes & {int(size) for size in dims.split(",")}}
+
+
+def test_a_copied_market_would_be_seen(setup: Setup) -> None:
+    """The same search in a small program that takes a close per agent: once from one market, once from copies."""
+    close, rows = setup.params.market.mid_close, jnp.arange(setup.stack.count)
+    count, of_bars = len(rows), {setup.market.num_bars, setup.stack.count * setup.market.num_bars}
+
+    def taken(close: Any, row: Any) -> Any:
+        return jnp.cumsum(close)[row]
+
+    single = jax.jit(taken).lower(close, rows[0]).compile()
+    shared = jax.jit(jax.vmap(taken, (None, 0))).lower(close, rows).compile()
+    copied = jax.jit(jax.vmap(taken)).lower(jnp.tile(close, (count, 1)), rows).compile()
+    assert shapes_of(shared, of_bars) <= shapes_of(single, of_bars)
+    assert not shapes_of(copied, of_bars) <= shapes_of(single, of_bars)
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------
@@ -245,6 +270,7 @@ def test_days_are_those_of_the_evaluator(walked: WalkResult) -> None:
 @pytest.mark.slow
 def test_the_files_have_the_figures(walked: WalkResult) -> None:
     document, days = json.loads((walked.path / "walkforward.json").read_text()), walked.days
+    assert days is not None
     assert document == json.loads(json.dumps(walked.document))
     assert document["data_sha256"] == json.loads((walked.path / "manifest.json").read_text())["data_sha256"]
     first = document["folds"][0]
@@ -281,16 +307,17 @@ def test_killed_and_resumed_it_ends_in_the_same_bits(walked: WalkResult, tmp_pat
     """`kill -9` after the first checkpoint; state, policies and days are those of the run that never stopped."""
     path = tmp_path / "killed"
     flags = [flag for override in (*SMALL, *WALK) for flag in ("--set", override)]
-    output = (tmp_path / "output").open("w")
-    process = subprocess.Popen([sys.executable, "-m", "jaxtrade", "walkforward", "--run-dir", str(path), *flags],
-                               stdout=output, stderr=output, env={**os.environ, "NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))})
-    while process.poll() is None and not list(path.glob("checkpoints/*/manifest.json")):
+    environment = {**os.environ, "NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))}
+    with (tmp_path / "output").open("w") as output:
+        process = subprocess.Popen([sys.executable, "-m", "jaxtrade", "walkforward", "--run-dir", str(path), *flags],
+                                   stdout=output, stderr=output, env=environment)
+    while process.poll() is None and not list(path.glob("checkpoints/update-*/manifest.json")):
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait(60) == -signal.SIGKILL, (tmp_path / "output").read_text()[-3000:]
     assert not (path / "walkforward.json").exists()
     again = resume_walk(path)
-    assert again.training.updates < 4 or again.training.history == []
+    assert len(again.training.history) < 4  # it went on after a checkpoint
     assert_same(jax.device_get(again.training.state.params), jax.device_get(walked.training.state.params))
     for name, value in vars(walked.days).items():
         np.testing.assert_array_equal(getattr(read_walk_days(path / "daily.npz"), name), value)
@@ -317,6 +344,8 @@ def test_cpcv_tests_every_day_once_per_path(tmp_path: Path) -> None:
             "train.total_timesteps=128", "split.test_sessions=1")
     result = walk_forward(configured(*walk), tmp_path / "cpcv")
     document, days = result.document, result.days
+    assert document is not None
+    assert days is not None
     assert (days.folds, days.independent, days.net.shape) == (10, 5, (1, 20))
     assert len(document["paths"]) == 4
     assert all(path["days"] == 5 for path in document["paths"])

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig, WalkConfig
-from jaxtrade.data.features.schema import RANK_BARS, TRUE_RANGES
+from jaxtrade.data.features.schema import RANK_BARS, TRUE_RANGES, context_features
 from jaxtrade.data.market import Market, history_needed
 from jaxtrade.errors import ConfigError
 
@@ -57,11 +57,13 @@ def reach_of(config: RunConfig) -> Reach:
     """The reach of the decisions of a configuration.
 
     look_back is the window and the longest warm-up (`data.market.history_needed`). Features that smooth exponentially
-    look back further with weights that vanish; their warm-up counts. Features of the trade date so far (vwap) stay
-    within it. look_ahead is `advisor.horizon` if an advisor's answers are scored.
+    look back further with weights that vanish; their warm-up counts, and so does that of a feature of the user's own.
+    Features of the trade date so far (vwap) stay within it. look_ahead is `advisor.horizon` if an advisor's answers are
+    scored.
     """
     needed = history_needed(config)
-    if RANKED in config.env.features:  # its ranks reach back far beyond the bars that it needs at least
+    # Its ranks reach back far beyond the bars that it needs at least.
+    if RANKED in (*config.env.features, *context_features(config.env.task)):
         needed = max(needed, config.env.window + TRUE_RANGES + RANK_BARS)
     ahead = max(1, config.advisor.horizon) if config.advisor.on else 1
     return Reach(needed - 1, ahead, config.episode.sessions)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtrade.config import RunConfig
 from jaxtrade.config.agents import Agent, agents_of
 from jaxtrade.config.allocate import TASK
+from jaxtrade.config.walk import require_no_walk
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
@@ -227,7 +228,9 @@ class StoredRun:
 
     @property
     def agents(self) -> tuple[Agent, ...]:
-        """The agents of the run: the seed and the settings of each, as `agents.json` has them."""
+        """The agents of the run: the seed and the settings of each, as `agents.json` has them. Raises ConfigError for a
+        walk-forward."""
+        require_no_walk(self.config)
         return agents_of(self.config)
 
     def policy_of(self, seed: int | None = None, agent: int | None = None) -> LoadedPolicy:

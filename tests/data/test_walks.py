@@ -179,7 +179,7 @@ def test_too_few_sessions_are_refused_with_the_number_that_is_needed() -> None:
 
 def test_the_automatic_embargo() -> None:
     """One session; of cpcv one in a hundred, rounded up (Lopez de Prado 2018, section 7.4.2)."""
-    assert [WalkConfig(mode=mode).embargo_of(count) for mode, count in (
+    assert [walk(mode=mode, embargo="auto").embargo_of(count) for mode, count in (
         ("rolling", 2500), ("anchored", 50), ("cpcv", 50), ("cpcv", 101), ("cpcv", 2500))] == [1, 1, 1, 2, 25]
     assert WalkConfig(mode="cpcv", embargo=3).embargo_of(2500) == 3
 

@@ -38,6 +38,7 @@ def walk_document(setup: Setup, days: WalkDays) -> dict[str, Any]:
         "sessions": market.num_sessions,
         "steps_per_agent": setup.plan.total_steps,
         "agents": setup.stack.count,
+        "baselines": days.baselines.tolist(),
         "reach": reach._asdict() | {"how": how_reach(reach)},
         "in_sample_days": "the newest training sessions of each fold, as many as it tests",
         "folds": [_fold(number, fold, setup, days) for number, fold in enumerate(setup.folds)],
@@ -121,7 +122,7 @@ def _paths(setup: Setup, days: WalkDays) -> list[dict[str, Any]]:
 
 def folds_csv(document: dict[str, Any]) -> str:
     """`folds.csv`: a row per fold, `COLUMNS` and then a column per baseline."""
-    names = list(document["pooled"]["baseline_net_per_day"])
+    names = document["baselines"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*COLUMNS, *(f"{name}_net_per_day" for name in names)])
@@ -136,7 +137,7 @@ def folds_csv(document: dict[str, Any]) -> str:
 
 def walk_table(document: dict[str, Any]) -> str:
     """The printed table: a row per fold, all folds together, and on how many days it rests."""
-    names = list(document["pooled"]["baseline_net_per_day"])
+    names = document["baselines"]
     head = ["fold", "trained on", "days", "tested on", "days", "net", "lowest", "highest", "account", "in sample",
             *names]
     rows = [head, *(_row(str(each["fold"]), each, names) for each in document["folds"])]
@@ -149,7 +150,7 @@ def walk_table(document: dict[str, Any]) -> str:
 
 def _row(name: str, each: dict[str, Any], names: list[str]) -> list[str]:
     train, test = each["train"], each["test"]
-    spans = ["..".join((part["first"], part["last"])) for part in (train, test)]
+    spans = ["..".join(dict.fromkeys((part["first"], part["last"]))) for part in (train, test)]
     return _figures([name, spans[0], str(train["sessions"]), spans[1], str(test["sessions"])], each, names)
 
 
@@ -168,8 +169,8 @@ def _heading(document: dict[str, Any]) -> Iterator[str]:
            f"{several(walk['embargo'], 'session')}")
     yield ("dollars per day of the greedy policies, out of sample unless it says otherwise; account rules are off but "
            "for `account`")
-    yield ("net, account and in sample are means over the seeds; lowest and highest are those of one seed; in sample: "
-           f"{document['in_sample_days']}")
+    yield "net, account and in sample are means over the seeds; lowest and highest are those of one seed"
+    yield f"in sample: {document['in_sample_days']}"
 
 
 def _remarks(document: dict[str, Any]) -> Iterator[str]:

@@ -145,8 +145,7 @@ def as_walk(config: RunConfig, screen: Screen) -> RunConfig:
     if not config.walk.on:
         raise ConfigError("walk.on=false: set walk.on=true for a walk-forward")
     if not joined().alone:
-        raise ConfigError("a walk-forward trains in one process; leave out --coordinator, --num-processes, "
-                          "--process-id")
+        raise ConfigError("a walk-forward trains in one process, and this is one of several: start it by itself")
     if config.split.automatic:
         return config
     screen.message("note: split.* is not used: the folds of walk.* replace it")
