@@ -18,8 +18,7 @@ from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.report import to_json
 from jaxtrade.evaluation.validation import mean_reward
-from jaxtrade.runs import computing, rundir
-from jaxtrade.runs import train as experiment
+from jaxtrade.runs import computing, rundir, training_job
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
@@ -283,7 +282,7 @@ def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
         given.update(keywords)
         raise InterruptedRunError("here")
 
-    monkeypatch.setattr(experiment, "train", started)
+    monkeypatch.setattr(training_job, "train", started)
     control = config.control.model_copy(update={"max_rollbacks": 7})
     with pytest.raises(InterruptedRunError, match="here; continue with"):
         run(config.model_copy(update={"control": control}), tmp_path / "plain")

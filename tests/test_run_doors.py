@@ -15,7 +15,7 @@ from jaxtrade.cli.entry import main
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import resolve
 from jaxtrade.config import load_config
-from jaxtrade.runs import performance, rundir
+from jaxtrade.runs import performance, rundir, training_job
 from jaxtrade.runs import train as training
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.resuming import resumed_config
@@ -199,7 +199,7 @@ def test_eager_compiles_no_training_program(monkeypatch: pytest.MonkeyPatch, tmp
             made.append(name)
             return super().begin(name, *given, **more)
 
-    monkeypatch.setattr(training, "EagerPrograms", Recorded)
+    monkeypatch.setattr(training_job, "EagerPrograms", Recorded)
     path = run(load_config("quickstart", [*TINY, "compute.eager=true", "train.total_timesteps=256"]),
                tmp_path / "eager").path
     assert made == ["init", "train chunk of 2 updates"]

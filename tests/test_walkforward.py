@@ -121,6 +121,11 @@ def test_a_day_of_several_folds_has_the_weight_of_one() -> None:
     assert days.independent == 3
     np.testing.assert_array_equal(days.per_fold(days.net), [[1.5, 5.0], [3.5, 9.0]])
     np.testing.assert_allclose(days.pooled(days.net), [(1 + 3 + 6) / 3, (3 + 6 + 10) / 3])
+    assert days.by_date(days.net)[1] is None
+    forward = replace(days, date=np.array([12, 13, 10, 11]))
+    net, fold = forward.by_date(forward.net)
+    np.testing.assert_array_equal(net, days.net[:, [2, 3, 0, 1]])
+    np.testing.assert_array_equal(fold, [1, 1, 0, 0])
 
 
 def test_days_are_written_and_read(tmp_path: Path) -> None:
@@ -280,6 +285,10 @@ def test_the_files_have_the_figures(walked: WalkResult) -> None:
     pooled = document["pooled"]
     assert pooled["independent_days"] == 2
     np.testing.assert_allclose(pooled["net_per_day"]["by_seed"], days.net.mean(axis=1))
+    few = "an interval needs 5 days, there are 2"
+    assert pooled["iqm_per_day"] == {"value": pytest.approx(days.net.mean()), "low": None, "high": None, "why": few,
+                                     "level": 0.95}
+    assert f"95% interval n/a ({few})" in walk_table(document)
     with (walked.path / "folds.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["buy_hold_net_per_day"]) for row in rows] == days.baseline_net[2].tolist()

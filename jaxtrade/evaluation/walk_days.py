@@ -47,14 +47,21 @@ class WalkDays:
         """float64[..., F]: mean per day of each fold. net: float64[..., D]."""
         return np.stack([net[..., self.fold == fold].mean(axis=-1) for fold in range(self.folds)], axis=-1)
 
-    def pooled(self, net: np.ndarray) -> np.ndarray:
-        """float64[...]: mean per trade date of net float64[..., D].
+    def by_date(self, net: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """(net of each trade date, float64[..., N], its fold, int32[N]). net: float64[..., D].
 
-        A date that several folds test counts once, with its mean over them (cpcv), so that no date has more weight.
+        A date that several folds test counts once, with its mean over them (cpcv), so that no date has more weight. It
+        has no fold of its own then, and the folds are None.
         """
         dates, place = np.unique(self.date, return_inverse=True)
-        sums = np.stack([net[..., place == i].mean(axis=-1) for i in range(len(dates))], axis=-1)
-        return sums.mean(axis=-1)
+        if len(dates) == len(self.date):
+            order = np.argsort(self.date)
+            return net[..., order], self.fold[order]
+        return np.stack([net[..., place == i].mean(axis=-1) for i in range(len(dates))], axis=-1), None
+
+    def pooled(self, net: np.ndarray) -> np.ndarray:
+        """float64[...]: mean per trade date of net float64[..., D]."""
+        return self.by_date(net)[0].mean(axis=-1)
 
 
 def write_walk_days(days: WalkDays, path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxtrade.data.walks import Fold, Reach, paths_of, reach_of
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
 from jaxtrade.evaluation.walk_days import WalkDays
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.walkforward.evaluating import in_sample_ids
@@ -94,11 +95,16 @@ def _by_seed(values: np.ndarray) -> dict[str, Any]:
 
 
 def _pooled(days: WalkDays) -> dict[str, Any]:
+    net, fold = days.by_date(days.net)
+    rules = {str(name): iqm_estimate(own[None], rule=True) for name, own in zip(
+        days.baselines, days.by_date(days.baseline_net)[0], strict=True)}
     return {
         "independent_days": days.independent,
         "tested_days": len(days.date),
         "seeds": days.seeds.tolist(),
-        "net_per_day": _by_seed(days.pooled(days.net)),
+        "net_per_day": _by_seed(net.mean(axis=1)),
+        "iqm_per_day": iqm_estimate(net, fold)._asdict() | {"level": LEVEL},
+        "baseline_iqm_per_day": {name: each._asdict() | {"level": LEVEL} for name, each in rules.items()},
         "account_net_per_day": _by_seed(days.pooled(days.account_net)),
         "in_sample_net_per_day": _by_seed(days.in_sample_net.mean(axis=1)),
         "baseline_net_per_day": {str(name): float(net) for name, net in zip(
@@ -173,6 +179,13 @@ def _heading(document: dict[str, Any]) -> Iterator[str]:
     yield f"in sample: {document['in_sample_days']}"
 
 
+def _with_interval(each: dict[str, Any]) -> str:
+    """A figure with its interval, or with the reason why it has none."""
+    ends = (f"n/a ({each['why']})" if each["why"] is not None else
+            f"{each['low']:,.2f} to {each['high']:,.2f}")
+    return f"{each['value']:,.2f} a day, {each['level']:.0%} interval {ends}"
+
+
 def _remarks(document: dict[str, Any]) -> Iterator[str]:
     pooled, walk = document["pooled"], document["walk"]
     days, net, inside = pooled["independent_days"], pooled["net_per_day"], pooled["in_sample_net_per_day"]
@@ -181,6 +194,9 @@ def _remarks(document: dict[str, Any]) -> Iterator[str]:
            "test the same day, share its market")
     yield (f"out of sample {net['mean']:,.2f} a day (one seed {net['lowest']:,.2f} to {net['highest']:,.2f}), in "
            f"sample {inside['mean']:,.2f}")
+    yield f"interquartile mean over the seeds: {_with_interval(pooled['iqm_per_day'])}"
+    for name in document["baselines"]:
+        yield f"{name}: {_with_interval(pooled['baseline_iqm_per_day'][name])}"
     if walk["mode"] == "anchored":
         yield ("all folds train for equally many steps, not epochs: a later fold meets each of its more numerous days "
                "less often")
