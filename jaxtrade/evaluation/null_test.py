@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxtrade.data.nulls.spec import NullKind, NullSpec
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation.seeds import interquartile_mean
+from jaxtrade.evaluation.statistics.aggregate import iqm
 from jaxtrade.text import aligned, short_repr
 
 EXCEEDANCES = 10  # h
@@ -84,7 +84,7 @@ def pooled_statistic(net: np.ndarray) -> float:
     if not np.isfinite(net).all():
         seed, day = np.argwhere(~np.isfinite(net))[0]
         raise DataError(f"null test: the net of seed {seed}, day {day} is {net[seed, day]}; every day needs a number")
-    return interquartile_mean(net.mean(axis=1).tolist())
+    return float(iqm(net.mean(axis=1)))
 
 
 def is_decided(real: float, nulls: Sequence[float], stop: int | None = EXCEEDANCES) -> bool:

@@ -12,7 +12,7 @@ from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation.null_runs import run_nulls, with_market
 from jaxtrade.evaluation.null_test import NullResult, null_document, null_table
-from jaxtrade.evaluation.seeds import interquartile_mean
+from jaxtrade.evaluation.statistics.aggregate import iqm
 from jaxtrade.evaluation.walk_days import WalkDays
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
@@ -37,7 +37,7 @@ RESULT = "nulls.json"
 def walk_statistics(days: WalkDays) -> dict[str, float]:
     """Dollars a day, out of sample, account rules off: of the policies the IQM over seeds, and each baseline."""
     rules = zip(days.baselines.tolist(), days.pooled(days.baseline_net).tolist(), strict=True)
-    return {POLICY: interquartile_mean(days.pooled(days.net).tolist()), **{str(name): net for name, net in rules}}
+    return {POLICY: float(iqm(days.pooled(days.net))), **{str(name): net for name, net in rules}}
 
 
 def check_nulls(setup: Setup, spec: NullSpec) -> None:
