@@ -29,7 +29,7 @@ SELDOM = (100_000, 50, 1_000)  # see gc.set_threshold
 # programs or ask two of them for the same bits, that measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
     "test_advice_log.py", "test_advisor_run.py", "test_auto_envs.py", "test_checkpoint.py", "test_cli.py",
-    "test_experiment.py", "test_kept_runs.py", "test_old_run.py", "test_optuna_search.py",
+    "test_experiment.py", "test_kept_runs.py", "test_nulls_run.py", "test_old_run.py", "test_optuna_search.py",
     "test_panel_run.py", "test_sweep_run.py",
     "test_python.py", "test_q_run.py", "test_readme.py", "test_run_doors.py", "test_seams.py", "test_set_run.py",
     "test_source.py", "test_trainer.py", "test_user_parts.py", "test_without_torch.py", "ablation/test_command.py",

@@ -32,6 +32,7 @@ from jaxtrade.cli import (
 )
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
+from jaxtrade.data.nulls.spec import parse_null_spec
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.memory import first_line, is_exhausted
@@ -44,13 +45,19 @@ DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPER
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    spec = None if args.nulls is None else parse_null_spec(args.nulls)
+    if spec is not None:
+        refuse(args, ("intrabar_grid", "cost_grid", "advisor", "overrides"), f"--nulls {spec}: tests the run as it is")
     rundir.read_run(Path(args.run))
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         store = keep_programs(args)
         from jaxtrade.runs.evaluate import evaluate_run, grid_run
+        from jaxtrade.runs.nulls import nulls_run
 
-        if args.intrabar_grid or args.cost_grid:
+        if spec is not None:
+            text = nulls_run(Path(args.run), spec, args.split, args.json, args.seed, args.data, screen, args.agent)
+        elif args.intrabar_grid or args.cost_grid:
             text = grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
                             args.seed, args.advisor, args.overrides, args.data, screen, args.agent)
         else:

@@ -101,6 +101,8 @@ def _add_evaluate(commands: Any) -> None:
                           help="print net profit by intrabar order, and its range, instead of the table")
     evaluate.add_argument("--cost-grid", action="store_true",
                           help="print net profit at multiples of the run's costs, and its range, instead of the table")
+    evaluate.add_argument("--nulls", metavar="KIND:DRAWS", help="print p-values against null markets instead of the "
+                          "table: sign:99, sessions:99, phase:99 or martingale:99 (docs/nulls.md)")
     quiet_option(evaluate)
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
     evaluate.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own")

@@ -20,6 +20,7 @@ from jaxtrade.cli.shared import (
     screen_of,
 )
 from jaxtrade.data.members import set_name, symbols_of
+from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.resuming import FREE, changes_bits, resumed_config
@@ -59,14 +60,17 @@ def add_parser(commands: Any) -> None:
     quiet_option(walk)
     walk.add_argument("--run-dir", metavar="DIR", help="folder of the new walk-forward (default: "
                       "runs/<market-walkforward-utc-id>)")
+    walk.add_argument("--nulls", metavar="KIND:DRAWS", help="then train and test all of it again on null markets, and "
+                      "print p-values: sign:19 (docs/nulls.md); give it again with --resume")
     walk.add_argument("--resume", metavar="PATH", help="continue a walk-forward from its newest good checkpoint; of "
                       f"the keys, --set takes {FREE[0]} alone")
 
 
 def run(args: argparse.Namespace) -> int:
     """Handle `walkforward`. Returns the exit code. Raises ConfigError, DataError, and the errors of `walk_forward`."""
+    nulls = None if args.nulls is None else parse_null_spec(args.nulls, TRAINED_DRAWS)
     if args.resume:
-        return _resume(args)
+        return _resume(args, nulls)
     # Of `train`, --test and --seeds mean something else, so `resolve` must not see them.
     config = resolve(args, overrides=["walk.on=true", *walk_overrides(args), *args.overrides], test=False, seeds=None)
     check_memory([config])
@@ -76,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         store = keep_programs(args)
         from jaxtrade.runs.walkforward.run import walk_forward
 
-        result = walk_forward(config, path, store, screen)
+        result = walk_forward(config, path, store, screen, nulls)
     print_result(result.table, screen)
     return result.exit_code
 
@@ -86,7 +90,7 @@ def walk_overrides(args: argparse.Namespace) -> list[str]:
     return [f"walk.{name}={json.dumps(value)}" for name in KEYS if (value := getattr(args, name)) is not None]
 
 
-def _resume(args: argparse.Namespace) -> int:
+def _resume(args: argparse.Namespace, nulls: NullSpec | None) -> int:
     refused = changes_bits(args.overrides)
     kept = dict.fromkeys(("config", "overrides", "modules", *MARKET, *KEYS, *flags.NAMES, "run_dir"))
     refuse(args, [name for name in kept if name != "data" and (refused or name != "overrides")],
@@ -99,6 +103,7 @@ def _resume(args: argparse.Namespace) -> int:
         store = keep_programs(args)
         from jaxtrade.runs.walkforward.run import resume_walk
 
-        result = resume_walk(path, store, None if args.data is None else Path(args.data), screen, args.overrides)
+        result = resume_walk(path, store, None if args.data is None else Path(args.data), screen, args.overrides,
+                             nulls)
     print_result(result.table, screen)
     return result.exit_code

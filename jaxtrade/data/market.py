@@ -48,7 +48,7 @@ from jaxtrade.data.whole import cut_short
 from jaxtrade.data.windows import wants_tables, with_tables
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
-from jaxtrade.types import MarketData
+from jaxtrade.types import IntrabarPath, MarketData
 
 INT32 = 1 << 31
 
@@ -160,9 +160,13 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     return market_of(host_market(bars, config, seconds, rates), config)
 
 
-def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None) -> HostMarket:
-    """The part of `build_market` that does not need the device, with the same arguments and errors."""
-    require_seconds(config, seconds is not None)
+def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None,
+                path: IntrabarPath | None = None) -> HostMarket:
+    """The part of `build_market` that does not need the device, with the same arguments and errors.
+
+    path: intrabar paths of the bars, with NumPy leaves, where they are known without seconds (`data.nulls`).
+    """
+    require_seconds(config, seconds is not None or path is not None)
     release_memory()  # what reading the files left
     passages = None if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
     contract, value = bars.contract, tick_values(bars, rates)
@@ -194,7 +198,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     }
     if bars.ask is not None:
         arrays |= {f"ask.{name}": prices for name, prices in bars.ask._asdict().items()}
-    path = market_path(passages)
+    path = path if passages is None else market_path(passages)
     if path is not None:
         arrays |= {f"path.{name}": array for name, array in vars(path).items()}
     if value is not None:

@@ -118,7 +118,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         again: ask about the bars about which an earlier evaluation had no answer in time.
         kind: the command, as the trial log names it. An evaluation that shows test sessions is entered there first.
     """
-    _held_out(setup, split)
+    held_out(setup, split)
     folder, results = folder_of(path, split, other), {}
     shown, busy = Screen() if screen is None else screen, str if programs is None else lambda: programs.busy
     count = partial(count_opening, setup, split=split, path=path, kind=kind, other=other, tell=tell or shown.message)
@@ -261,7 +261,7 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     progress.phase("loading", "the market and the policy")
     setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
     joint.refuse("--cost-grid, --intrabar-grid", setup.config)
-    _held_out(setup, split)
+    held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
     policy = read_policy(path, setup.config, number)
     makers = [make for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
@@ -289,7 +289,8 @@ def _grids_shown(found: dict[str, list[grids.Grid]], as_json: bool) -> str:
     return "\n\n".join(f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items())
 
 
-def _held_out(setup: Setup, split: str) -> SessionSet:
+def held_out(setup: Setup, split: str) -> SessionSet:
+    """The sessions of a split. Raises ConfigError if there are none."""
     sessions = setup.splits[split]
     if not int(sessions.count):
         raise ConfigError(f"split {split} (--split): this run holds no sessions out for it (split.{split}_sessions = "

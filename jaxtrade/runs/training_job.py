@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,16 +23,16 @@ from jaxtrade.training.together import is_main
 from jaxtrade.types import PyTree
 
 
-def go_on_with(path: Path, command: str = "train") -> str:
-    """The command that continues a run, as part of a message. command: that has begun it."""
-    return f"continue with: {quoted(['jaxtrade', command, '--resume', str(path)])}"
+def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
+    """The command that continues a run, as part of a message. command: that has begun it. more: further words of it."""
+    return f"continue with: {quoted(['jaxtrade', command, '--resume', str(path), *more])}"
 
 
-def how_to_continue(path: Path, command: str = "train") -> str:
-    """What to say about a run that Ctrl-C has stopped. command: that has begun it."""
+def how_to_continue(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
+    """What to say about a run that Ctrl-C has stopped. Arguments as `go_on_with`."""
     if not checkpoint.list_checkpoints(path / "checkpoints"):
         return "the run had saved nothing yet"
-    return go_on_with(path, command)
+    return go_on_with(path, command, more)
 
 
 def train_job(job: Job, controller: control.Controller | None = None, advisor: TrainingAdvisor | None = None,

@@ -188,6 +188,26 @@ class Programs:
             self._pool.submit(task).add_done_callback(_tell_failure)
 
 
+class RepeatedPrograms(Programs):
+    """The programs of one run that is repeated on other data: each is compiled once, and serves every repetition.
+
+    A program is known by its name and the shapes of its arguments, as a kept one is. So use it only for repetitions
+    with the same configuration.
+    """
+
+    def __init__(self, store: Store | None = None, facts: Mapping[str, Any] | None = None) -> None:
+        super().__init__(store, facts)
+        self._known: dict[Hashable, Pending] = {}
+
+    def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = (),
+              keep: bool = True, later: bool = False) -> Pending:
+        """As `Programs.begin`; what was begun before under this name for such arguments is returned as it is."""
+        signature = _signature(name, static, args)
+        if signature not in self._known:
+            self._known[signature] = super().begin(name, program, args, static, keep, later)
+        return self._known[signature]
+
+
 def _tell_failure(future: Future[Any]) -> None:
     """Nobody waits for this task, so its error is printed here."""
     if not future.cancelled() and not interrupt.received() and (error := future.exception()) is not None:

@@ -15,7 +15,7 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.compiling import Pending
+from jaxtrade.storage.compiling import Pending, RepeatedPrograms
 from jaxtrade.training import chunk
 from jaxtrade.training.health import learning_health
 from jaxtrade.training.hooks import Change
@@ -221,3 +221,23 @@ def test_a_length_that_is_no_whole_number_of_chunks_is_refused():
 def test_needs_a_key_or_a_state():
     with pytest.raises(ValueError, match="either key"):
         train(PPO, PARAMS, config=TRAIN)
+
+
+def test_a_repeated_training_compiles_nothing():
+    """The same run on other data: the executables of the first, and the bits of a run of its own."""
+    compiled: list[str] = []
+
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        compiled.extend([event] if event == "/jax/core/compile/backend_compile_duration" else [])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    other = probe_params(length=7)
+    with RepeatedPrograms() as programs:
+        first = train(PPO, PARAMS, config=TRAIN, key=KEY, programs=programs)
+        before = len(compiled)
+        assert before > 0
+        again = train(PPO, other, config=TRAIN, key=KEY, programs=programs)
+        assert len(compiled) == before
+    assert_same(again.state, train(PPO, other, config=TRAIN, key=KEY).state)
+    assert any(not np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first.state.params),
+                                                        jax.tree.leaves(again.state.params), strict=True))

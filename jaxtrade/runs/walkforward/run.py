@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.config import RunConfig, SplitConfig
+from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.data.walks import reach_of
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.null_test import NullResult
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.walk_days import DAILY, WalkDays, write_walk_days
 from jaxtrade.progress.plain import Plain
@@ -33,6 +35,7 @@ from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.training_job import closing_lines, how_to_continue, train_job, whole_health
 from jaxtrade.runs.walkforward.document import folds_csv, how_reach, walk_document, walk_table
 from jaxtrade.runs.walkforward.evaluating import evaluate_walk
+from jaxtrade.runs.walkforward.nulls import check_nulls, walk_null_table, walk_nulls
 from jaxtrade.storage.kept import Store
 from jaxtrade.text import several
 from jaxtrade.training import replacement
@@ -49,7 +52,8 @@ class WalkResult:
     """The outcome of a walk-forward.
 
     days: None if `control.wall_clock` ended the training before its last update, so that nothing was tested. document:
-    the content of `walkforward.json`; None likewise. exit_code: 0, or 1 if a learning-health check failed.
+    the content of `walkforward.json`; None likewise. exit_code: 0, or 1 if a learning-health check failed. nulls: by
+    name, the results against null markets; None if none were asked for.
     """
 
     path: Path
@@ -57,22 +61,27 @@ class WalkResult:
     days: WalkDays | None
     document: dict[str, Any] | None
     exit_code: int
+    nulls: dict[str, NullResult] | None = None
 
     @property
     def table(self) -> str:
         """The printed table, or where to go on."""
         if self.document is None:
             return f"{self.path}: not trained to its end, so nothing was tested; {how_to_continue(self.path, COMMAND)}"
-        return walk_table(self.document)
+        table = walk_table(self.document)
+        if self.nulls is None or self.days is None:
+            return table
+        return f"{table}\n\n{walk_null_table(self.nulls, self.days)}"
 
 
 def walk_forward(config: RunConfig, path: Path | None = None, store: Store | None = None,
-                 screen: Screen | None = None) -> WalkResult:
+                 screen: Screen | None = None, nulls: NullSpec | None = None) -> WalkResult:
     """Train all folds and seeds as one program, save a policy of each, and test them on the days of their folds.
 
     Args:
         config: its section `split` is not used: folds replace it.
         path: the new folder; default `runs/<market-walkforward-utc-id>`. store, screen: as in `runs.train.run`.
+        nulls: null markets on which all is trained and tested again (`runs.walkforward.nulls`).
     Raises as `runs.train.run`, and ConfigError if the data have too few sessions for one fold.
     """
     with Plain() if screen is None else nullcontext(screen) as shown:
@@ -83,6 +92,8 @@ def walk_forward(config: RunConfig, path: Path | None = None, store: Store | Non
         shown.phase("loading", "the market")
         with explained(config):
             setup = prepare(config)
+        if nulls is not None:
+            check_nulls(setup, nulls)
         counted = _counted(setup)
         check_memory([counted])
         where = path or rundir.new_run_path(setup.market.name, COMMAND)
@@ -91,26 +102,41 @@ def walk_forward(config: RunConfig, path: Path | None = None, store: Store | Non
             with programs_of(setup, store) as programs:
                 rundir.create_run(where, setup.config, rundir.provenance(setup.config, setup.market.fingerprint))
                 _write_agents(where, setup)
-                with rundir.locked(where), interrupt.hint(partial(how_to_continue, where, COMMAND)):
-                    return _train_and_test(Job(setup, where, Fresh(), programs, shown, config.control.wall_clock))
+                with rundir.locked(where), interrupt.hint(partial(how_to_continue, where, COMMAND, _words(nulls))):
+                    job = Job(setup, where, Fresh(), programs, shown, config.control.wall_clock)
+                    return _with_nulls(job, _train_and_test(job), nulls, store)
 
 
 def resume_walk(path: Path, store: Store | None = None, data: Path | None = None, screen: Screen | None = None,
-                set: Sequence[str] = ()) -> WalkResult:
+                set: Sequence[str] = (), nulls: NullSpec | None = None) -> WalkResult:
     """Continue a walk-forward from its newest good checkpoint, then test it: the same bits as if it had never stopped.
 
-    Arguments and errors as `runs.train.resume`, and ConfigError for the folder of another run.
+    nulls: as in `walk_forward`; finished null markets are not made again. Other arguments and errors as
+    `runs.train.resume`, and ConfigError for the folder of another run.
     """
     if not rundir.read_run(path)[0].walk.on:
         raise ConfigError(f"{path}: not a walk-forward; continue it with `jaxtrade train --resume`")
-    with interrupt.hint(partial(how_to_continue, path, COMMAND)), (
+    with interrupt.hint(partial(how_to_continue, path, COMMAND, _words(nulls))), (
             Plain() if screen is None else nullcontext(screen)) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
+        if nulls is not None:
+            check_nulls(setup, nulls)
         with explained(_counted(setup)), programs_of(setup, store) as programs, rundir.locked(path):
             job = Job(setup, path, resumed(setup, path, manifest, programs), programs, shown,
                       setup.config.control.wall_clock)
-            return _train_and_test(job, differences(manifest, facts()))
+            return _with_nulls(job, _train_and_test(job, differences(manifest, facts())), nulls, store)
+
+
+def _words(nulls: NullSpec | None) -> list[str]:
+    return [] if nulls is None else ["--nulls", str(nulls)]
+
+
+def _with_nulls(job: Job, result: WalkResult, nulls: NullSpec | None, store: Store | None) -> WalkResult:
+    """The result, tested against null markets if they were asked for and there is something to test."""
+    if nulls is None or result.days is None:
+        return result
+    return replace(result, nulls=walk_nulls(job.setup, job.path, result.days, nulls, store, job.screen))
 
 
 def as_walk(config: RunConfig, screen: Screen) -> RunConfig:

@@ -1,0 +1,55 @@
+"""`jaxtrade evaluate RUN --nulls`: the table, the files, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.cli.entry import main
+from tests.test_cli import TINY
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "es"
+    assert main(["train", "--run-dir", str(path), *TINY]) == 0
+    return path
+
+
+def test_evaluate_tests_rules_and_policy_against_nulls(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(run), "--nulls", "sign:3"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("null markets sign:3, seed 0: each bar, with its gap, up or down at random")
+    assert "at least 0.2500" in said.out
+    assert "no p-value below 0.05 is possible with 3 draws" in said.out
+    assert "the policy as it was trained on the real bars, and is not trained again" in said.out
+    assert "null from trade date 2013-10-11 on" in said.out
+    folder = run / "evaluation/test"
+    assert (folder / "nulls.txt").read_text() == said.out
+    document = json.loads((folder / "nulls.json").read_text())
+    assert list(document["results"]) == ["greedy", "flat", "random", "buy_hold", "sma_cross"]
+    agents = json.loads((folder / "evaluation.json").read_text())["agents"]
+    for name, each in document["results"].items():  # one session is held out, so its day is the whole
+        assert each["real"] == pytest.approx(agents[name]["strategy"]["net_profit"], abs=1e-6)
+
+    assert main(["evaluate", str(run), "--nulls", "sign:3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == document, "the same seed draws the same nulls"
+
+
+def test_a_split_that_the_policy_has_seen_tests_rules_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(run), "--nulls", "martingale:2", "--split", "train"]) == 0
+    assert "the policy has seen the split train, so rules alone are tested here" in capsys.readouterr().out
+    assert "greedy" not in json.loads((run / "evaluation/train/nulls.json").read_text())["results"]
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--nulls", "sgin:9"], "did you mean sign?"),
+    (["--nulls", "sign:9", "--cost-grid"], "drop --cost-grid"),
+    (["--nulls", "sign:9", "--advisor", "rules"], "drop --advisor"),
+    (["--nulls", "sessions:9"], "use the kind sign"),
+])
+def test_what_is_refused(run: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert main(["evaluate", str(run), *words]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,97 @@
+"""`jaxtrade walkforward --nulls`: the same training on each null market, one executable, and going on after a stop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxtrade.cli.entry import main
+from jaxtrade.data.nulls.market import null_markets
+from jaxtrade.data.nulls.spec import NullSpec
+from jaxtrade.evaluation.walk_days import DAILY, read_walk_days
+from jaxtrade.runs.evaluate import open_run
+from jaxtrade.runs.walkforward.nulls import RESULT, trained_on, walk_nulls, walk_statistics
+from jaxtrade.storage.compiling import RepeatedPrograms
+from jaxtrade.storage.null_journal import NULLS
+
+SMALL = ("--market", "NQ", "--train", "2", "--test", "1", "--embargo", "0", "--seeds", "2", "--set",
+         "data.synthetic_sessions=6", "--set", "rollout.num_envs=4", "--set", "rollout.num_steps=16", "--set",
+         "ppo.num_minibatches=2", "--set", "network.hidden=[8]", "--set", "train.total_timesteps=128", "--set",
+         "train.chunk_updates=2", "--set", "train.tensorboard=false", "--set", "monitor.on=false", "--set",
+         "env.features=[close]")
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("walks") / "nq"
+    assert main(["walkforward", "--run-dir", str(path), *SMALL, "--nulls", "sign:2"]) in (0, 1)
+    return path
+
+
+@pytest.mark.slow
+def test_a_walk_forward_is_tested_against_nulls(walk: Path) -> None:
+    days, found = read_walk_days(walk / DAILY), json.loads((walk / RESULT).read_text())
+    assert set(found["results"]) == {"policy", "flat", "random", "buy_hold", "sma_cross"}
+    policy = found["results"]["policy"]
+    assert policy["real"] == walk_statistics(days)["policy"] == pytest.approx(days.net.mean())
+    assert (policy["draws_made"], policy["floor"], len(policy["nulls"])) == (2, 1 / 3, 2)
+    assert policy["nulls"][0] != policy["nulls"][1]
+    assert len((walk / NULLS).read_text().splitlines()) == 3
+    assert "2 seeds" in found["notes"][0]
+
+
+@pytest.mark.slow
+def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk: Path) -> None:
+    """On the real market itself it gives the run's own days to the bit; and on a null it compiles nothing more."""
+    setup, _ = open_run(walk)
+    compiled: list[str] = []
+
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        compiled.extend([event] if event == "/jax/core/compile/backend_compile_duration" else [])
+
+    with RepeatedPrograms() as programs:
+        again, days = trained_on(setup, setup.single, programs), read_walk_days(walk / DAILY)
+        for name in ("net", "account_net", "baseline_net", "in_sample_net"):
+            np.testing.assert_array_equal(getattr(again, name), getattr(days, name))
+        null = null_markets(setup.single, setup.config, "sign", 0)
+        trained_on(setup, null(0), programs)
+        market = null(1)
+        jax.monitoring.register_event_duration_secs_listener(listen)
+        found = walk_statistics(trained_on(setup, market, programs))
+        assert compiled == []
+    assert found["policy"] == json.loads((walk / RESULT).read_text())["results"]["policy"]["nulls"][1]
+
+
+@pytest.mark.slow
+def test_a_stopped_test_goes_on_with_the_next_null(walk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole, document = (walk / NULLS).read_bytes(), (walk / RESULT).read_text()
+    (walk / NULLS).write_bytes(whole[:-7])  # killed while the second null was written
+    (walk / RESULT).unlink()
+    assert main(["walkforward", "--resume", str(walk), "--nulls", "sign:2"]) in (0, 1)
+    assert (walk / NULLS).read_bytes() == whole
+    assert (walk / RESULT).read_text() == document
+    assert "null markets sign:2, seed 0" in capsys.readouterr().out
+    assert main(["walkforward", "--resume", str(walk), "--nulls", "phase:2"]) == 2
+    assert "holds the null markets of another test (kind: found sign, expected phase)" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_kind_that_cannot_be_made_is_refused_before_anything_is_trained(tmp_path: Path,
+                                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nq"
+    assert main(["walkforward", "--run-dir", str(path), *SMALL, "--nulls", "sessions:2"]) == 2
+    assert "null market 0 of kind sessions" in capsys.readouterr().err
+    assert not path.exists()
+
+
+@pytest.mark.slow
+def test_more_draws_begin_with_those_that_are_there(walk: Path) -> None:
+    setup, _ = open_run(walk)
+    before = (walk / NULLS).read_bytes()
+    results = walk_nulls(setup, walk, read_walk_days(walk / DAILY), NullSpec("sign", 1))
+    assert results["policy"].made == 1
+    assert (walk / NULLS).read_bytes() == before
