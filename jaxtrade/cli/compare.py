@@ -27,11 +27,10 @@ def run(args: argparse.Namespace) -> int:
     """Handle `compare`. Returns the exit code. Raises ConfigError and DataError for runs that cannot be compared."""
     if len(args.runs) < 2:
         raise ConfigError(f"compare: one run ({args.runs[0]}) has nothing to be compared with; name two or more")
-    from jaxtrade.ablation.statistics import compare
     from jaxtrade.evaluation.comparing import compared, table, to_json
     from jaxtrade.evaluation.run_days import on_shared_days, read_run_days
 
     runs = [read_run_days(Path(each), args.split) for each in args.runs]
-    found = compared(on_shared_days(runs, args.shared_days), compare)
+    found = compared(on_shared_days(runs, args.shared_days))
     print(json.dumps(to_json(found), indent=2, allow_nan=False) if args.json else "\n".join(table(found)))
     return 0
