@@ -51,8 +51,12 @@ def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None
     assert opening.net == {"0": tuple(round(value, 3) for value in records.daily_net[0])}
     assert sum(opening.net["0"]) == pytest.approx(document["agents"]["greedy"]["strategy"]["net_profit"])
     log = str(trained.parent / TRIALS)
-    assert document["trials"] == {"opened": 1, "trials": 1, "fault": None, "counted": True, "log": log,
-                                  "first": opening.utc, "last": opening.utc}
+    expected = {"opened": 1, "trials": 1, "fault": None, "counted": True, "log": log, "first": opening.utc,
+                "last": opening.utc, "whole": 1}
+    assert {name: document["trials"][name] for name in expected} == expected
+    assert document["trials"]["psr"]["why"] == document["trials"]["dsr"]["why"] == "it needs 5 days, there are 2"
+    assert document["trials"]["pbo"]["why"] == "it needs 10 trials, there are 1"
+    assert sum(line.startswith("trials: ") for line in text.splitlines()) == 3
     assert "trials: this test set was opened 1 time (1 distinct trial), this time included" in text
 
 
@@ -91,6 +95,7 @@ def test_a_damaged_log_makes_the_count_na_and_names_the_line(path: Path) -> None
     found = report(path)[0]["trials"]
     assert (found["opened"], found["trials"], found["counted"]) == (None, None, True)
     assert "line 1: was changed" in found["fault"]
+    assert found["dsr"]["why"] == found["pbo"]["why"] == "the trial log cannot be read"
 
 
 @pytest.mark.slow

@@ -32,6 +32,6 @@ def run(args: argparse.Namespace) -> int:
     from jaxtrade.evaluation.statistics import compare
 
     runs = [read_run_days(Path(each), args.split) for each in args.runs]
-    found = compared(on_shared_days(runs, args.shared_days), compare)
+    found = compared(on_shared_days(runs, args.shared_days))
     print(json.dumps(to_json(found), indent=2, allow_nan=False) if args.json else "\n".join(table(found)))
     return 0

@@ -7,15 +7,19 @@ trial, but the days were opened once more. Loads no JAX.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from jaxtrade.evaluation.statistics import IntervalEstimate, Overfitting, dsr, pbo, psr, trial_variance
+from jaxtrade.evaluation.statistics.overfitting import NULL_DRAWS
 from jaxtrade.storage.trials import SplitOpening
 from jaxtrade.text import several
 
 PREFIX = "trials: "  # how the lines in a report begin
+NO_LOG = "the trial log cannot be read"  # why the number of trials is unknown; the line above says more
+MANY, FEW_DRAWS = 50, 40  # above so many trials the null band of PBO has fewer draws, so that it takes a second or two
 
 Trial = tuple[str, str]  # sha256 of the configuration, and seed or index of the policy
 
@@ -27,7 +31,9 @@ class SplitHistory:
     opened: how often they were opened, this time included. trials: how many distinct policies were evaluated on them.
     Both are None where the log cannot tell, and `fault` says why; `fault` is None otherwise. counted: whether this
     opening was written to the log. log: the log's file. first, last: UTC times of the first and the latest opening in
-    it.
+    it. whole: how many of the trials were evaluated on every one of the days. pbo: the probability of backtest
+    overfitting over these. psr, dsr: probabilistic and deflated Sharpe ratio of the evaluated policy. The three are
+    None where they were not asked for.
     """
 
     opened: int | None
@@ -37,18 +43,66 @@ class SplitHistory:
     log: str
     first: str | None = None
     last: str | None = None
+    whole: int | None = None
+    pbo: Overfitting | None = None
+    psr: IntervalEstimate | None = None
+    dsr: IntervalEstimate | None = None
 
     def lines(self) -> list[str]:
-        """One line for the report."""
+        """Up to three lines for the report: the count, the policy's Sharpe ratio against luck, and the trials'."""
         if self.opened is None or self.trials is None:
-            return [f"{PREFIX}how often this test set was opened is n/a: {self.fault}"]
-        trials = several(self.trials, "distinct trial")
-        return [f"{PREFIX}this test set was opened {several(self.opened, 'time')} ({trials}), this time included"]
+            found = [f"how often this test set was opened is n/a: {self.fault}"]
+        else:
+            found = [f"this test set was opened {several(self.opened, 'time')} ("
+                     f"{several(self.trials, 'distinct trial')}), this time included"]
+        if self.psr is not None and self.dsr is not None:
+            found.append(f"probability that the true Sharpe ratio is above 0 (PSR): {_shown(*self.psr)}; above the "
+                         f"best of so many trials without skill (DSR): {_shown(*self.dsr)}")
+        if self.pbo is not None:
+            band = "" if self.pbo.value is None else (
+                f" (without skill 5 to 95 % of cases give {self.pbo.null_low:.2f} .. {self.pbo.null_high:.2f})")
+            found.append("probability that the trial that is best on some days is below the median on others (PBO): "
+                         f"{_shown(self.pbo.value, None, None, self.pbo.why)}{band}")
+        return [f"{PREFIX}{line}" for line in found]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"opened": self.opened, "trials": self.trials, "fault": self.fault, "counted": self.counted,
-                "log": self.log, "first": self.first, "last": self.last}
+        """Plain data for JSON; of each statistic its fields, or None."""
+        names = [each.name for each in fields(self)]
+        return {name: value._asdict() if hasattr(value, "_asdict") else value
+                for name, value in ((name, getattr(self, name)) for name in names)}
+
+
+def _shown(value: float | None, low: float | None, high: float | None, why: str | None) -> str:
+    """A probability with its interval, or `n/a` and why."""
+    if value is None:
+        return f"n/a ({why})"
+    return f"{value:.2f}" + ("" if low is None or high is None else f" ({low:.2f} .. {high:.2f})")
+
+
+def with_trials(history: SplitHistory, matrix: np.ndarray) -> SplitHistory:
+    """The history with PBO. matrix: float64[D, N] of `trial_matrix`."""
+    if history.trials is None:
+        return replace(history, pbo=Overfitting(None, None, None, NO_LOG))
+    whole = matrix.shape[1]
+    if not whole:
+        return replace(history, whole=0, pbo=Overfitting(None, None, None, "no trial has all of these days"))
+    return replace(history, whole=whole, pbo=pbo(matrix, draws=NULL_DRAWS if whole <= MANY else FEW_DRAWS))
+
+
+def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> SplitHistory:
+    """The history with PSR and DSR of a policy. net: float64[D] dollars of each day. matrix: as in `with_trials`.
+
+    The variance of the trials' Sharpe ratios is that of the trials in `matrix`; their number is that of all trials.
+    """
+    if history.trials is None:
+        return replace(history, psr=psr(net), dsr=IntervalEstimate(None, None, None, NO_LOG))
+    variance = trial_variance(matrix) if matrix.shape[1] else None
+    return replace(history, psr=psr(net), dsr=dsr(net, history.trials, variance))
+
+
+def of_all(history: SplitHistory | None) -> SplitHistory | None:
+    """The history without what is about one policy, for a table of several."""
+    return None if history is None else replace(history, psr=None, dsr=None)
 
 
 def latest(histories: Iterable[SplitHistory | None]) -> SplitHistory | None:

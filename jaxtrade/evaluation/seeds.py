@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxtrade.evaluation import report, sweep_table
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
-from jaxtrade.evaluation.openings import history_lines
+from jaxtrade.evaluation.openings import history_lines, of_all
 from jaxtrade.evaluation.portfolio.result import JointResult
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.set_report import SetResult
@@ -89,7 +89,7 @@ def table(results: Results) -> str:
         f"net profit ($) by seed: {_by_seed(results, nets)}",
         *_by_symbol(results),
         f"{beaten(results)}. {EVOLVED if first.provenance.get('evolved') else LUCK}",
-        *history_lines(first.history),
+        *history_lines(of_all(first.history)),
     ])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxtrade.config.agents import Agent, shown
 from jaxtrade.evaluation import report
-from jaxtrade.evaluation.openings import history_lines, latest
+from jaxtrade.evaluation.openings import history_lines, latest, of_all
 from jaxtrade.evaluation.portfolio.result import JointResult
 from jaxtrade.text import aligned, ruled, several
 
@@ -38,7 +38,7 @@ def table(results: Mapping[int, Any]) -> str:
     return "\n".join([*_header(results), f"greedy policies of {several(len(results), 'agent')}, each under its own "
                       "settings", "", *ruled(aligned([head, *rows], (0, *left))), *_by_setting(results, keys),
                       "The figures are of the evaluated sessions: choose by validation scores, not by this table.",
-                      *history_lines(latest(each.history for each in results.values()))])
+                      *history_lines(of_all(latest(each.history for each in results.values())))])
 
 
 def _settings(own: Mapping[str, Any], keys: Sequence[str]) -> list[str]:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxtrade.errors import DataError, StorageError
-from jaxtrade.evaluation.openings import SplitHistory, openings_of, trials_of
+from jaxtrade.evaluation.openings import (
+    SplitHistory,
+    openings_of,
+    trial_matrix,
+    trials_of,
+    with_policy,
+    with_trials,
+)
 from jaxtrade.evaluation.recorded import daily_net
 from jaxtrade.evaluation.seeds import POLICY
 from jaxtrade.evaluation.set_report import SetResult
@@ -37,16 +44,38 @@ def count_opening(setup: Setup, results: Mapping[int, Any], split: str, path: Pa
     if not days:
         return dict(results)
     nets = {str(number): _on(days, *daily_net(result)) for number, result in results.items()}
-    history, label = count_days(path, opening_of(setup, path, split, kind, days, other)._replace(net=nets), tell)
-    labels = () if label is None else (label,)
-    return {number: _labelled(replace(result, history=history), labels) for number, result in results.items()}
+    counted = count_days(path, opening_of(setup, path, split, kind, days, other)._replace(net=nets), tell)
+    labels = () if counted.label is None else (counted.label,)
+    history = with_trials(counted.history, counted.matrix)
+    return {number: _labelled(replace(result, history=with_policy(
+        history, np.array(nets[str(number)]), counted.matrix)), labels) for number, result in results.items()}
 
 
-def count_days(path: Path, opening: SplitOpening, tell: Tell) -> tuple[SplitHistory, str | None]:
-    """Enter an opening in the log of the run at `path`. Returns what the log says of its days, and None or a label that
-    says that it was not counted and why, which is also told as a warning."""
-    label = entered(path, opening, tell)
-    return history_of(path, opening, label), label
+class Counted(NamedTuple):
+    """An opening that was entered in the log: what the log says of its days, the profits of all trials on these days
+    (float64[D, N], `evaluation.openings.trial_matrix`), and None or a label that says that it was not counted."""
+
+    history: SplitHistory
+    matrix: np.ndarray
+    label: str | None
+
+
+def count_days(path: Path, opening: SplitOpening, tell: Tell) -> Counted:
+    """Enter an opening in the log of the run at `path`, and read what the log says of its days.
+
+    tell: receives a warning if it could not be written. The opening is then counted here all the same: it has happened.
+    """
+    label, folder = entered(path, opening, tell), trials_folder(path)
+    try:
+        log = read_trials(folder)
+    except (DataError, StorageError) as error:
+        unknown = SplitHistory(None, None, str(error), label is None, str(folder / TRIALS))
+        return Counted(unknown, np.zeros((len(opening.dates), 0)), label)
+    openings = openings_of([*log.openings, *([] if label is None else [opening])], opening.data, opening.dates)
+    times = [each.utc for each in openings if each.utc]
+    history = SplitHistory(len(openings), len(trials_of(openings)), None, label is None, str(log.path),
+                           times[0] if times else None, times[-1] if times else None)
+    return Counted(history, trial_matrix(openings, opening.dates)[1], label)
 
 
 def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) -> list[str]:
@@ -56,8 +85,8 @@ def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) ->
     days = held_out_days(setup, split)
     if not days:
         return []
-    history, label = count_days(path, opening_of(setup, path, split, "grid", days, other), tell)
-    return [*([] if label is None else [label]), *history.lines()]
+    counted = count_days(path, opening_of(setup, path, split, "grid", days, other), tell)
+    return [*([] if counted.label is None else [counted.label]), *counted.history.lines()]
 
 
 def held_out_days(setup: Setup, split: str) -> list[str]:
@@ -92,22 +121,6 @@ def entered(path: Path, opening: SplitOpening, tell: Tell) -> str | None:
         return None
     tell(f"{WARNING}{fault}")
     return fault
-
-
-def history_of(path: Path, opening: SplitOpening, uncounted: str | None) -> SplitHistory:
-    """What the log of the run at `path` says about the days of an opening that was just entered.
-
-    uncounted: why it was not. The opening is then counted here all the same, because it has happened.
-    """
-    folder = trials_folder(path)
-    try:
-        log = read_trials(folder)
-    except (DataError, StorageError) as error:
-        return SplitHistory(None, None, str(error), uncounted is None, str(folder / TRIALS))
-    openings = openings_of([*log.openings, *([] if uncounted is None else [opening])], opening.data, opening.dates)
-    times = [each.utc for each in openings if each.utc]
-    return SplitHistory(len(openings), len(trials_of(openings)), None, uncounted is None, str(log.path),
-                        times[0] if times else None, times[-1] if times else None)
 
 
 def _on(days: Sequence[str], dates: np.ndarray, net: np.ndarray) -> tuple[float, ...]:

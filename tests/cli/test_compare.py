@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from jaxtrade.cli import main
+from jaxtrade.evaluation.comparing import best_of
+from jaxtrade.evaluation.statistics import spa
 from tests.evaluation.test_run_days import DAYS, dates, run, walk
 from tests.structure import ROOT
 
@@ -31,14 +33,16 @@ def test_differences_by_hand(tmp_path, capsys):
     assert first["against_first"] is None
     against = second["against_first"]
     assert (against["difference"], against["days_above"], against["days"]) == (1.5, 2, 4)
-    assert (against["low"], against["high"], against["why"]) == (None, None, "4 days: too few for an interval")
-    assert against["improvement"] is None
+    assert (against["low"], against["high"], against["why"]) == (None, None, "it needs 5 days, there are 4")
+    assert against["improvement"]["low"] is None
+    assert (found["best"], found["spa"]["consistent"]) == (str(other), None)
     assert main(["compare", str(base), str(other)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == ("4 days (test, 2024-01-01 .. 2024-01-04) of the same data; dollars per day, account rules off")
     assert lines[4].split() == [str(other), "1", "3.50", "+1.50", "n/a", "2", "of", "4", "n/a"]
-    assert "interval n/a: 4 days: too few for an interval" in lines
-    assert "P(better) n/a: at least 5 policies of each run are needed" in lines
+    assert lines[6:] == [f"differences are from {base}, paired by day", "interval n/a: it needs 5 days, there are 4",
+                         "P(better) n/a: an interval needs 5 days, there are 4",
+                         f"best: {other}; against the rest n/a (SPA): it needs 5 days, there are 4"]
 
 
 def test_what_the_market_did_to_both_is_no_part_of_the_difference(tmp_path, capsys):
@@ -66,17 +70,43 @@ def test_seeds_are_paired_where_both_runs_have_them(tmp_path, capsys):
     assert found[1]["resampled"] == "days and policies"
     assert found[1]["low"] > 0
     assert found[2]["resampled"] == "days"
-    assert 0 <= found[1]["improvement"] <= 1
     totals = luck.sum(axis=1)
     wins = [own + 40 * (n + 1) > other for n, own in enumerate(totals) for other in totals]
-    assert found[1]["improvement"] == pytest.approx(np.mean(wins))
+    improvement = found[1]["improvement"]
+    assert improvement["value"] == pytest.approx(np.mean(wins))
+    assert 0 <= improvement["low"] <= improvement["value"] <= improvement["high"] <= 1
 
 
 def test_equal_runs_are_as_good_as_each_other(tmp_path, capsys):
     nets = {f"seed_{n}": np.full(40, 1.0) for n in range(5)}
     one, two = run(tmp_path / "one", nets, FORTY), run(tmp_path / "two", nets, FORTY)
     against = compared(capsys, one, two)["runs"][1]["against_first"]
-    assert (against["difference"], against["improvement"], against["days_above"]) == (0.0, 0.5, 0)
+    assert (against["difference"], against["improvement"]["value"], against["days_above"]) == (0.0, 0.5, 0)
+
+
+def test_the_best_of_many_runs_without_skill_is_not_taken_for_better(tmp_path, capsys):
+    """Ten runs of noise: against the first alone the best looks good, against all of them it does not."""
+    noise = np.random.default_rng(7).normal(0, 100, (10, 60))
+    days = dates("2024-01-01", 60)
+    runs = [run(tmp_path / f"run{n}", {"": noise[n]}, days) for n in range(10)]
+    found = compared(capsys, *runs)
+    best = int(noise.mean(axis=1).argmax())
+    assert found["best"] == str(runs[best])
+    assert found["spa"]["consistent"] > 0.2
+    skilled = run(tmp_path / "skilled", {"": noise[0] + 200.0}, days)
+    found = compared(capsys, *runs, skilled)
+    assert found["best"] == str(skilled)
+    assert found["spa"]["consistent"] is None, "it makes a fixed amount more than the first on every day"
+    other = run(tmp_path / "other", {"": np.random.default_rng(8).normal(200, 100, 60)}, days)
+    found = compared(capsys, *runs, other)
+    assert (found["best"], found["spa"]["consistent"] < 0.01) == (str(other), True)
+
+
+def test_p_is_the_largest_over_the_other_runs():
+    daily = np.random.default_rng(9).normal(0, 100, (50, 3)) + np.array([0, 40, 60])
+    assert daily.mean(axis=0).argmax() == 2
+    expected = max(spa(daily[:, [1, 2]], daily[:, 0]).consistent, spa(daily[:, [0, 2]], daily[:, 1]).consistent)
+    assert best_of(daily).consistent == expected
 
 
 def test_runs_that_cannot_be_compared(tmp_path, capsys):

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
-from jaxtrade.evaluation.openings import SplitHistory, openings_of, trial_matrix, trials_of
+from jaxtrade.evaluation.openings import (
+    SplitHistory,
+    latest,
+    of_all,
+    openings_of,
+    trial_matrix,
+    trials_of,
+    with_policy,
+    with_trials,
+)
+from jaxtrade.evaluation.statistics import dsr, pbo, psr, trial_variance
 from jaxtrade.storage.trials import SplitOpening
 
 WEEK = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05")
@@ -48,9 +60,63 @@ def test_the_matrix_has_the_trials_with_every_day_and_their_latest_result():
     assert np.issubdtype(matrix.dtype, np.float64)
 
 
+def history(opened=3, trials=1, fault=None):
+    return SplitHistory(opened, trials, fault, True, "runs/trials.jsonl")
+
+
 def test_what_the_report_says():
-    whole = SplitHistory(3, 1, None, True, "runs/trials.jsonl")
-    assert whole.lines() == ["trials: this test set was opened 3 times (1 distinct trial), this time included"]
-    broken = SplitHistory(None, None, "line 4 was removed", True, "runs/trials.jsonl")
+    assert history().lines() == ["trials: this test set was opened 3 times (1 distinct trial), this time included"]
+    broken = history(None, None, "line 4 was removed")
     assert broken.lines() == ["trials: how often this test set was opened is n/a: line 4 was removed"]
     assert broken.to_json()["opened"] is None
+    json.dumps(broken.to_json(), allow_nan=False)
+
+
+def test_one_trial_is_deflated_by_nothing():
+    net = np.random.default_rng(3).normal(2.0, 10.0, 60)
+    found = with_policy(with_trials(history(), net[:, None]), net, net[:, None])
+    assert found.psr == psr(net)
+    assert found.dsr == found.psr
+    assert found.whole == 1
+    assert found.pbo is not None
+    assert found.pbo.value is None
+    assert len(found.lines()) == 3
+    assert found.lines()[1].startswith(f"trials: probability that the true Sharpe ratio is above 0 (PSR): "
+                                       f"{found.psr.value:.2f} ({found.psr.low:.2f} .. {found.psr.high:.2f}); above")
+    assert found.lines()[2] == ("trials: probability that the trial that is best on some days is below the median on "
+                                "others (PBO): n/a (it needs 10 trials, there are 1)")
+    assert of_all(found).lines() == [found.lines()[0], found.lines()[2]]
+
+
+def test_trials_deflate_the_best_of_them():
+    matrix = np.random.default_rng(4).normal(0.0, 10.0, (64, 12))
+    best = matrix[:, matrix.mean(axis=0).argmax()]
+    found = with_policy(with_trials(history(15, 12), matrix), best, matrix)
+    assert found.dsr == dsr(best, 12, trial_variance(matrix))
+    assert found.dsr.value < 0.75 < 0.95 < found.psr.value, "the best of twelve tries without skill"
+    assert found.pbo == pbo(matrix)
+    assert "(without skill 5 to 95 % of cases give" in found.lines()[2]
+    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert document["dsr"]["value"] == found.dsr.value
+    assert document["pbo"]["null_low"] == found.pbo.null_low
+    # a trial that lacks a day of this matrix still counts as one that was tried
+    more = with_policy(with_trials(history(15, 20), matrix), best, matrix)
+    assert more.dsr.value < found.dsr.value
+
+
+def test_without_a_log_the_number_of_trials_is_unknown():
+    net = np.random.default_rng(5).normal(2.0, 10.0, 60)
+    none = np.zeros((60, 0))
+    found = with_policy(with_trials(history(None, None, "line 4 was removed"), none), net, none)
+    assert found.psr == psr(net), "it needs no log"
+    assert (found.dsr.value, found.dsr.why) == (None, "the trial log cannot be read")
+    assert (found.pbo.value, found.pbo.why) == (None, "the trial log cannot be read")
+    nobody = with_policy(with_trials(history(2, 2), none), net, none)
+    assert nobody.pbo.why == "no trial has all of these days"
+    assert nobody.dsr.why == "the spread of the Sharpe ratios of 2 trials is unknown"
+
+
+def test_the_latest_history_is_the_one_with_most_openings():
+    assert latest([history(2), None, history(5), history(3)]) == history(5)
+    assert latest([None]) is None
+    assert of_all(None) is None

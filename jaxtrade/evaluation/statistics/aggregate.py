@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.evaluation.statistics.blocks import DRAWS, block_days, day_lots
+from jaxtrade.evaluation.statistics.blocks import DRAWS, block_count, block_days, day_lots
 from jaxtrade.evaluation.statistics.estimate import IntervalEstimate, finite, too_few
 from jaxtrade.evaluation.statistics.intervals import LEVEL
 
@@ -66,7 +66,7 @@ def iqm_estimate(net: np.ndarray, fold: np.ndarray | None = None, *, rule: bool 
         both += np.take_along_axis(means, np.broadcast_to(picked, means.shape), axis=1)
         by_day += means
         by_seed += (net[:, chosen].sum(axis=1) / days)[picked]
-    parts = [Part(float(iqm(by_day).var()), max(days / block, 2.0))]
+    parts = [Part(float(iqm(by_day).var()), block_count(days, block))]
     if not rule:
         parts.append(Part(float(iqm(by_seed).var()), seeds, len(folds)))
     low, high = stretched(iqm(both), value, parts, level)

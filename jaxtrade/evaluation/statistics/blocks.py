@@ -18,6 +18,11 @@ def block_days(days: int) -> int:
     return max(1, round(days ** (1 / 3)))
 
 
+def block_count(days: int, block: int) -> float:
+    """How many blocks stand behind the days, as units of an interval; at least 2, or nothing could be said at all."""
+    return max(days / block, 2.0)
+
+
 def day_lots(generator: np.random.Generator, days: int, block: int, draws: int) -> np.ndarray:
     """float64[draws, days]: how often each draw contains each day, divided by the number of days; rows sum to 1.
 

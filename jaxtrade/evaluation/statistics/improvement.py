@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 
 from jaxtrade.evaluation.statistics.aggregate import student_over_normal
-from jaxtrade.evaluation.statistics.blocks import DRAWS, block_days, day_lots
+from jaxtrade.evaluation.statistics.blocks import DRAWS, block_count, block_days, day_lots
 from jaxtrade.evaluation.statistics.estimate import IntervalEstimate, finite, too_few
 from jaxtrade.evaluation.statistics.intervals import LEVEL
 
@@ -49,7 +49,7 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, rule: bool = Fal
         return IntervalEstimate(value, None, None, "both do the same on every day with every seed")
     block = block_days(days)
     lots = day_lots(np.random.default_rng([seed, days, block]), days, block, draws)
-    blocks = max(days / block, 2.0)
+    blocks = block_count(days, block)
     tail = (1 - level) / 2
     by_day = (float(wins(lots @ x.T, lots @ y.T).var()) * blocks / (blocks - 1)
               * student_over_normal(tail, blocks - 1)**2)

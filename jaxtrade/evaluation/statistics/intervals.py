@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxtrade.evaluation.statistics.blocks import block_count
+
 LEVEL = 0.95
 MIN_DAYS = 5  # with fewer days there is no interval
 
@@ -28,7 +30,7 @@ def degrees_of_freedom(difference: np.ndarray, block: int) -> float:
     The units are the blocks of days and the seeds. The one with the larger variance counts more.
     """
     seeds, days = difference.shape
-    parts = [(difference.mean(axis=0).var(ddof=1) / days, max(days / block, 2.0) - 1.0)]
+    parts = [(difference.mean(axis=0).var(ddof=1) / days, block_count(days, block) - 1.0)]
     if seeds > 1:
         parts.append((difference.mean(axis=1).var(ddof=1) / seeds, seeds - 1.0))
     total = sum(variance for variance, _ in parts)

@@ -164,8 +164,9 @@ def _undefined_ratio(days: int) -> str:
 
 def _usable(net: np.ndarray) -> DailyMoments | str:
     """Moments that have a standard error, or why there are none."""
-    if len(net) < MIN_DAYS:
-        return f"it needs {MIN_DAYS} days, there are {len(net)}"
+    days = len(finite(net, "[D]", 1))
+    if days < MIN_DAYS:
+        return f"it needs {MIN_DAYS} days, there are {days}"
     of = moments(net)
     if of is None:
         return NO_VARIATION

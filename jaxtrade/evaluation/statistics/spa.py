@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.evaluation.statistics.blocks import block_days, day_lots
+from jaxtrade.evaluation.statistics.blocks import block_count, block_days, day_lots
 from jaxtrade.evaluation.statistics.estimate import finite
 from jaxtrade.evaluation.statistics.intervals import MIN_DAYS
 
@@ -45,6 +45,11 @@ def spa(policies: np.ndarray, baselines: np.ndarray, *, block: int | None = None
     -w_k sqrt(2 log log D / D), because a policy that bad can be left out. A policy that never differs from a baseline
     cannot beat it and is left out.
 
+    One step more than Hansen's: w_k is an estimate, so the terms of T have the tails of Student's t, while T* has
+    nearly normal ones. Each term of T is therefore taken to the normal figure of the same tail probability, t having
+    the number of blocks less 1 as degrees of freedom. Without it, the test of 24 equal policies on 60 days rejects 15
+    times in 100 at 5 %.
+
     n/a below `MIN_DAYS` days, and where a difference does not vary.
     Raises ValueError where the shapes do not fit or a figure is not finite.
     """
@@ -67,17 +72,20 @@ def spa(policies: np.ndarray, baselines: np.ndarray, *, block: int | None = None
         if not difference.size or (drawn.std(axis=0) <= 1e-9 * np.abs(difference).max(axis=0)).any():
             return SuperiorAbility(None, None, None, f"against baseline {position + 1}, a policy's difference does not "
                                                      "vary from day to day")
-        found.append(_against_one(difference, drawn))
+        found.append(_against_one(difference, drawn, block_count(days, block)))
     lower, consistent, upper = (float(p) for p in np.max(found, axis=0))
     return SuperiorAbility(consistent, lower, upper, None)
 
 
-def _against_one(difference: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+def _against_one(difference: np.ndarray, drawn: np.ndarray, blocks: float) -> np.ndarray:
     """float64[3]: lower, consistent and upper p of float64[D, K] differences; drawn: float64[draws, K], their means."""
+    from scipy.special import ndtri, stdtr  # takes a moment to load
+
     days = len(difference)
     mean = difference.mean(axis=0)
     error = drawn.std(axis=0)  # w / sqrt(D)
-    statistic = max(0.0, float((mean / error).max()))
+    student = mean / error * math.sqrt((blocks - 1) / blocks)  # `blocks` units have too small a spread by this factor
+    statistic = max(0.0, float(-ndtri(stdtr(blocks - 1, -student.max()))))
     near = mean >= -error * math.sqrt(2 * math.log(math.log(days)))
     centres = np.stack([np.maximum(mean, 0.0), np.where(near, mean, 0.0), mean])
     highest = np.maximum(0.0, ((drawn - centres[:, None]) / error).max(axis=-1))

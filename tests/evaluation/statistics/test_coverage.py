@@ -1,0 +1,97 @@
+"""How often 95 % intervals hold the truth, and how often tests reject where nothing is there: figures of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from jaxtrade.evaluation.statistics import iqm_estimate, probability_of_improvement, psr, sharpe, spa
+
+pytestmark = pytest.mark.slow
+EXPERIMENTS = 1000  # so that chance alone gives 95 % +- 0.7 %
+
+# How much days (with heavy tails), seeds in all folds, seeds in each fold and single results vary.
+VARIED = {"days": (1.0, 0.0, 0.0, 0.0), "seeds less": (1.0, 0.0, 0.3, 1.0), "seeds as much": (1.0, 0.0, 1.0, 1.0),
+          "seeds more": (0.3, 0.0, 3.0, 1.0), "seeds alike in all folds": (1.0, 0.2, 0.3, 1.0)}
+
+
+def made(generator: np.random.Generator, fold: np.ndarray, seeds: int, varied: tuple[float, ...]) -> np.ndarray:
+    """float64[S, D] of an experiment whose truth is 0."""
+    of_day, of_seed, of_fold, of_both = varied
+    days = len(fold)
+    by_fold = generator.standard_normal((seeds, fold.max() + 1))[:, fold]
+    return (of_day * generator.standard_t(4, (1, days)) + of_seed * generator.standard_normal((seeds, 1))
+            + of_fold * by_fold + of_both * generator.standard_normal((seeds, days)))
+
+
+@pytest.mark.parametrize(("seeds", "days", "folds"), [(5, 20, 1), (5, 60, 1), (10, 60, 1), (5, 60, 6), (10, 60, 6),
+                                                      (10, 120, 4), (20, 120, 4)])
+def test_iqm(seeds, days, folds):
+    fold = np.arange(days) * folds // days
+    for name, varied in VARIED.items():
+        generator, held = np.random.default_rng([seeds, days, folds]), 0
+        for i in range(EXPERIMENTS):
+            estimate = iqm_estimate(made(generator, fold, seeds, varied), fold, draws=300, seed=i)
+            held += estimate.low <= 0 <= estimate.high
+        print(seeds, days, folds, name, held / EXPERIMENTS)
+        assert 0.92 <= held / EXPERIMENTS <= 0.98, name
+
+
+@pytest.mark.parametrize("rule", [False, True])
+@pytest.mark.parametrize(("seeds", "days"), [(5, 20), (10, 60), (20, 120)])
+def test_probability_of_improvement(seeds, days, rule):
+    """The truth: how probable it is that a new seed of x earns more than a new one of y on new days."""
+    for of_seed, of_day, of_both in ((0.5, 0.0, 0.5), (0.5, 0.3, 0.5), (0.3, 1.0, 1.0)):
+        for apart in (0.0, 0.5, 1.0, 1.5):  # the distance, in standard deviations of the difference of two runs
+            generator, held = np.random.default_rng([seeds, days, int(10 * apart)]), 0
+            varies = 1 if rule else 2
+            distance = apart * (varies * of_seed**2 + varies * of_both**2 / days + 2 * of_day**2 / days)**0.5
+            for i in range(EXPERIMENTS):
+                x, y = (of_seed * generator.standard_normal((seeds, 1)) + of_day * generator.standard_normal((1, days))
+                        + of_both * generator.standard_normal((seeds, days)) for _ in range(2))
+                if rule:
+                    y = of_day * generator.standard_normal((1, days))
+                estimate = probability_of_improvement(x + distance, y, rule=rule, draws=200, seed=i)
+                held += estimate.low <= norm.cdf(apart) <= estimate.high
+            print(seeds, days, rule, (of_seed, of_day, of_both), apart, held / EXPERIMENTS)
+            assert 0.92 <= held / EXPERIMENTS <= 0.985
+
+
+NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "normal": lambda generator, days: generator.standard_normal(days),
+    "heavy tails": lambda generator, days: generator.standard_t(5, days) / (5 / 3)**0.5,
+    "rare large gains": lambda generator, days: generator.exponential(size=days) - 1,
+    "rare large losses": lambda generator, days: 1 - generator.exponential(size=days)}
+
+
+@pytest.mark.parametrize("days", [20, 60, 250])
+def test_sharpe_and_psr(days):
+    for name, noise in NOISES.items():
+        for ratio in (0.0, 0.15, 0.3):
+            generator, held, sure = np.random.default_rng(days), 0, 0
+            for _ in range(2 * EXPERIMENTS):
+                net = noise(generator, days) + ratio
+                estimate = sharpe(net)
+                held += estimate.low <= ratio <= estimate.high
+                likely = psr(net, ratio)
+                # the interval of a PSR holds the PSR of the true ratio, which against itself is 1/2
+                assert (likely.low <= 0.5 <= likely.high) == (estimate.low <= ratio <= estimate.high)
+                sure += likely.value > 0.95
+            print(days, name, ratio, held / (2 * EXPERIMENTS), sure / (2 * EXPERIMENTS))
+            assert 0.92 <= held / (2 * EXPERIMENTS) <= 0.98
+            assert sure / (2 * EXPERIMENTS) <= 0.085
+
+
+@pytest.mark.parametrize(("days", "policies"), [(60, 1), (60, 10), (120, 24), (250, 1), (250, 10), (250, 24)])
+def test_the_size_of_spa(days, policies):
+    """No policy is better than the baseline and all are as good: 500 such markets, 3 to 7 % rejected at 5 %."""
+    generator, rejected = np.random.default_rng([days, policies]), 0
+    for i in range(500):
+        baseline = generator.standard_normal(days)
+        noise = generator.standard_normal((days, policies)) * np.linspace(0.5, 3, policies)
+        rejected += spa(baseline[:, None] + noise, baseline, draws=1000, seed=i).consistent <= 0.05
+    print(days, policies, rejected / 500)
+    assert 0.03 <= rejected / 500 <= 0.07

@@ -1,0 +1,110 @@
+"""The test for superior ability: another package's p-values, known answers, its size, and what is undefined."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxtrade.evaluation.statistics import spa
+from tests.evaluation.statistics import oracles
+
+NOISE = np.random.default_rng(3).standard_normal((120, 6))
+FLAT = np.zeros(120)
+
+
+def close(answers: list[dict[str, float]]) -> list[str]:
+    """The p-values of an oracle that are further than 0.05 from ours."""
+    found = []
+    for number, (shape, answer) in enumerate(zip(oracles.SPA, answers, strict=True)):
+        ours = spa(*oracles.races(shape, number))
+        found += [f"{shape} {name}: {getattr(ours, name)} is not {p}" for name, p in answer.items()
+                  if abs(getattr(ours, name) - p) > 0.05]
+    return found
+
+
+def test_the_p_values_of_arch():
+    """Of version 8.0.0, kept in oracles.json: from 0.003 to 0.94."""
+    answers = json.loads(oracles.FILE.read_text(encoding="utf-8"))["spa"]
+    assert len({name for answer in answers for name in answer}) == 3
+    assert close(answers) == []
+
+
+@pytest.mark.slow
+def test_arch_still_says_so():
+    pytest.importorskip("arch", reason='arch is not installed: pip install -e ".[statistics-test]"')
+    assert close(oracles.ask_arch()) == []
+
+
+def test_a_policy_that_earns_every_day_beats_the_baseline():
+    policies = NOISE.copy()
+    policies[:, 4] += 1
+    found = spa(policies, FLAT)
+    assert found.consistent == pytest.approx(1 / 2001)  # no draw reaches it; p is never 0
+    assert found.lower <= found.consistent <= found.upper
+    assert found.why is None
+
+
+def test_losers_beat_nothing():
+    assert spa(NOISE - 2, FLAT) == (1.0, 1.0, 1.0, None)
+
+
+def test_many_tries_cost():
+    """The same good policy alone and beside others: the p of the best of many is larger."""
+    policy = NOISE[:, :1] - NOISE[:, :1].mean() + 0.2
+    others = np.random.default_rng(0).standard_normal((120, 30))
+    assert spa(policy, FLAT).consistent < 0.03
+    assert spa(np.hstack([policy, others - others.mean(axis=0)]), FLAT).consistent > 0.1
+
+
+def test_poor_tries_cost_less_by_the_consistent_p():
+    """Policies far below the baseline raise the upper p (White's), the consistent one hardly."""
+    policy = NOISE[:, :1] - NOISE[:, :1].mean() + 0.2
+    poor = 5 * (np.random.default_rng(0).standard_normal((120, 30)) - 2)
+    alone, beside = spa(policy, FLAT), spa(np.hstack([policy, poor]), FLAT)
+    assert beside.consistent == pytest.approx(alone.consistent, abs=0.01)
+    assert beside.upper > alone.upper + 0.05
+
+
+def test_every_baseline_must_be_beaten():
+    """The largest p over baselines: to beat the worst of them is not enough."""
+    policy = NOISE[:, 0] + 0.5
+    baselines = np.column_stack([FLAT, NOISE[:, 1] - 1, NOISE[:, 2] + 0.6])
+    alone = [spa(policy, baseline) for baseline in baselines.T]
+    together = spa(policy, baselines)
+    assert min(one.consistent for one in alone) < 0.001
+    assert together.consistent == max(one.consistent for one in alone) > 0.5
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.floats(0.01, 100))
+def test_unit_and_order(seed, scale):
+    policies = np.random.default_rng(seed).standard_normal((40, 4)) + 0.1
+    plain = spa(policies, np.zeros(40), draws=200)
+    assert spa(scale * policies, np.zeros(40), draws=200)[:3] == pytest.approx(plain[:3])
+    assert spa(policies[:, ::-1], np.zeros(40), draws=200)[:3] == pytest.approx(plain[:3])
+    assert plain.lower <= plain.consistent <= plain.upper
+
+
+def test_a_policy_that_is_the_baseline_is_left_out():
+    assert spa(np.column_stack([NOISE, FLAT]), FLAT) == spa(NOISE, FLAT)
+
+
+def test_what_is_undefined_says_why():
+    assert spa(NOISE[:4], FLAT[:4]) == (None, None, None, "it needs 5 days, there are 4")
+    for policy in (FLAT, FLAT + 0.1, np.tile([1.0, 2, 3, 4, 5], 24)):  # the last one: every block of 5 days is the same
+        found = spa(policy, np.column_stack([NOISE[:, 0], FLAT]))
+        assert found[:3] == (None, None, None)
+        assert "against baseline 2" in found.why
+
+
+def test_what_is_no_race_is_refused():
+    with pytest.raises(ValueError, match="days must be the same"):
+        spa(NOISE, FLAT[1:])
+    with pytest.raises(ValueError, match="blocks of 121 days"):
+        spa(NOISE, FLAT, block=121)
+    with pytest.raises(ValueError, match="not finite"):
+        spa(NOISE, FLAT * np.nan)
