@@ -115,14 +115,16 @@ class EvaluationRecords:
 
 def write_records(path: Path, records: EvaluationRecords) -> None:
     """Write the file; the same records give the same bytes. Raises OSError (disk)."""
-    meta = {"format": FORMAT, "agents": records.agents, "shown": records.shown, **records.meta}
-    text = json.dumps(meta, sort_keys=True, allow_nan=False)
     arrays: dict[str, np.ndarray] = {
-        "meta": np.frombuffer(text.encode(), np.uint8), "dates": records.dates.astype("datetime64[D]").astype(np.int32),
+        "dates": records.dates.astype("datetime64[D]").astype(np.int32),
         "daily_net": np.asarray(records.daily_net, np.float64),
         "account_daily_net": np.asarray(records.account_daily_net, np.float64)}
     if records.bars is not None:
         arrays |= _bar_arrays(records.agents, records.bars)
+    # The number of arrays: damage to the archive's directory can hide some of them.
+    meta = {"format": FORMAT, "arrays": len(arrays), "agents": records.agents, "shown": records.shown, **records.meta}
+    text = json.dumps(meta, sort_keys=True, allow_nan=False)
+    arrays = {"meta": np.frombuffer(text.encode(), np.uint8), **arrays}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         for name, values in arrays.items():
             buffer = io.BytesIO()
@@ -177,6 +179,8 @@ def read_records(path: Path) -> EvaluationRecords:
         if found != FORMAT:
             raise DataError(f"{path}: format {found}, this version reads {FORMAT}; evaluate the run again: jaxtrade "
                             "evaluate RUN")
+        if (count := meta.pop("arrays")) != len(arrays) - 1:
+            raise ValueError(f"it holds {len(arrays) - 1} of {count} arrays")
         return _records(meta, arrays)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; runs of earlier versions have none. Make it: jaxtrade "
