@@ -47,7 +47,7 @@ def iqm_estimate(net: np.ndarray, fold: np.ndarray | None = None, *, rule: bool 
     one before it. None: one fold. rule: the agent is a rule that no training seed changes, so only days are drawn.
 
     The folds are taken as given: how much the market changes from fold to fold is not in the interval.
-    No interval below `MIN_DAYS` days or, unless `rule`, below `LEAST_SEEDS` seeds.
+    No interval below `MIN_DAYS` days or, unless `rule`, below `LEAST_SEEDS` seeds, or where nothing varies.
     Raises ValueError where the shapes do not fit or a figure is not finite.
     """
     net = finite(net, "[S, D]", 2)
@@ -55,6 +55,8 @@ def iqm_estimate(net: np.ndarray, fold: np.ndarray | None = None, *, rule: bool 
     value = float(iqm(net.mean(axis=1)))
     if why := too_few(days, *([] if rule else [seeds])):
         return IntervalEstimate(value, None, None, why)
+    if np.ptp(net) == 0:
+        return IntervalEstimate(value, None, None, "every day earns the same with every seed, which shows no spread")
     folds = _folds(fold, days)
     generator = np.random.default_rng([seed, days, block_days(days)])
     lots, blocks = _lots_by_fold(generator, folds, days, draws)

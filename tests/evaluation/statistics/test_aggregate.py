@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import mannwhitneyu, trim_mean
@@ -54,6 +54,12 @@ def test_few_seeds_or_days_have_no_interval(shape, rule, says):
     assert says in estimate.why
 
 
+def test_an_agent_that_never_trades_has_no_interval():
+    estimate = iqm_estimate(np.zeros((6, 20)))
+    assert estimate[:3] == (0.0, None, None)
+    assert "no spread" in estimate.why
+
+
 def test_a_rule_needs_no_seeds():
     """Its interval is of days alone, so copies of the rule change nothing."""
     one = iqm_estimate(NOISE[:1], rule=True, draws=500)
@@ -100,6 +106,7 @@ def test_the_names_of_folds_do_not_matter():
 @settings(max_examples=30, deadline=None)
 @given(nets, st.integers(-100, 100), st.integers(1, 9))
 def test_dollars_or_cents_and_a_daily_fee(net, shift, scale):
+    assume(np.ptp(net) > 0)
     plain, moved = iqm_estimate(net, draws=100), iqm_estimate(scale * net + shift, draws=100)
     assert moved[:3] == pytest.approx([scale * edge + shift for edge in plain[:3]], abs=1e-6)
 

@@ -37,7 +37,7 @@ def test_iqm(seeds, days, folds):
             estimate = iqm_estimate(made(generator, fold, seeds, varied), fold, draws=300, seed=i)
             held += estimate.low <= 0 <= estimate.high
         print(seeds, days, folds, name, held / EXPERIMENTS)
-        assert 0.92 <= held / EXPERIMENTS <= 0.98, name
+        assert 0.92 <= held / EXPERIMENTS <= 0.985, name
 
 
 @pytest.mark.parametrize("rule", [False, True])
