@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxtrade.evaluation.statistics.blocks import DRAWS, block_count, block_days, day_lots
 from jaxtrade.evaluation.statistics.estimate import IntervalEstimate, finite, too_few
-from jaxtrade.evaluation.statistics.intervals import LEVEL
+from jaxtrade.evaluation.statistics.intervals import LEVEL, MIN_DAYS
 
 
 class Part(NamedTuple):
@@ -42,11 +42,12 @@ def iqm_estimate(net: np.ndarray, fold: np.ndarray | None = None, *, rule: bool 
     """Interquartile mean over seeds of the mean daily net profit, in the unit of `net`, with its interval.
 
     net: float[S, D], dollars by seed and day. fold: int[D], the fold of each day: policies of different folds were
-    trained apart, so a draw picks S seeds with replacement in each fold on its own (stratified bootstrap). None: one
-    fold. Days are drawn in blocks over all folds, because the days of the next fold may differ from these as folds
-    differ among themselves; a drawn day is the same for all seeds, and brings the seeds drawn for its fold. rule: the
-    agent is a rule that no training seed changes, so only days are drawn.
-    No interval below `MIN_DAYS` days or, unless `rule`, below `LEAST_SEEDS` seeds.
+    trained apart, so a draw picks S seeds with replacement in each fold on its own (stratified bootstrap). It picks
+    days, the same for all seeds, in blocks within the fold. A fold below `MIN_DAYS` days draws days together with the
+    one before it. None: one fold. rule: the agent is a rule that no training seed changes, so only days are drawn.
+
+    The folds are taken as given: how much the market changes from fold to fold is not in the interval.
+    No interval below `MIN_DAYS` days or, unless `rule`, below `LEAST_SEEDS` seeds, or where nothing varies.
     Raises ValueError where the shapes do not fit or a figure is not finite.
     """
     net = finite(net, "[S, D]", 2)
@@ -54,19 +55,20 @@ def iqm_estimate(net: np.ndarray, fold: np.ndarray | None = None, *, rule: bool 
     value = float(iqm(net.mean(axis=1)))
     if why := too_few(days, *([] if rule else [seeds])):
         return IntervalEstimate(value, None, None, why)
-    block = block_days(days)
-    generator = np.random.default_rng([seed, days, block])
-    lots = day_lots(generator, days, block, draws)
+    if np.ptp(net) == 0:
+        return IntervalEstimate(value, None, None, "every day earns the same with every seed, which shows no spread")
+    folds = _folds(fold, days)
+    generator = np.random.default_rng([seed, days, block_days(days)])
+    lots, blocks = _lots_by_fold(generator, folds, days, draws)
     # [draws, S] mean daily net: with both drawn again, with only days, with only seeds
     both, by_day, by_seed = np.zeros((3, draws, seeds))
-    folds = _folds(fold, days)
     for chosen in folds:
         means = lots[:, chosen] @ net[:, chosen].T
         picked = np.arange(seeds) if rule else generator.integers(0, seeds, (draws, seeds))
         both += np.take_along_axis(means, np.broadcast_to(picked, means.shape), axis=1)
         by_day += means
         by_seed += (net[:, chosen].sum(axis=1) / days)[picked]
-    parts = [Part(float(iqm(by_day).var()), block_count(days, block))]
+    parts = [Part(float(iqm(by_day).var()), float(np.mean(blocks)), len(blocks))]
     if not rule:
         parts.append(Part(float(iqm(by_seed).var()), seeds, len(folds)))
     low, high = stretched(iqm(both), value, parts, level)
@@ -108,3 +110,21 @@ def _folds(fold: np.ndarray | None, days: int) -> list[np.ndarray]:
     if fold.shape != (days,):
         raise ValueError(f"expected the fold of each of {days} days, got shape {fold.shape}")
     return [np.flatnonzero(fold == one) for one in np.unique(fold)]
+
+
+def _lots_by_fold(generator: np.random.Generator, folds: Sequence[np.ndarray], days: int,
+                  draws: int) -> tuple[np.ndarray, list[float]]:
+    """(float64[draws, D] lots of `day_lots`, drawn within each fold; the number of blocks in each). A fold that is too
+    short for an interval of its own, or that follows such a one, is joined to the one before it."""
+    groups: list[np.ndarray] = []
+    for fold in folds:
+        if groups and min(len(groups[-1]), len(fold)) < MIN_DAYS:
+            groups[-1] = np.concatenate([groups[-1], fold])
+        else:
+            groups.append(fold)
+    lots, blocks = np.zeros((draws, days)), []
+    for group in groups:
+        block = block_days(len(group))
+        lots[:, group] = day_lots(generator, len(group), block, draws) * (len(group) / days)
+        blocks.append(block_count(len(group), block))
+    return lots, blocks

@@ -28,10 +28,10 @@ class Shape(NamedTuple):
 
 
 # Even and odd numbers of trials, days that do not divide into blocks, skill, and one with 12,870 ways of halving.
-PBO = (Shape(240, 20), Shape(240, 20, 8, 0.1), Shape(101, 11), Shape(125, 10, 10), Shape(60, 24), Shape(250, 13, 10, 0.2),
-       Shape(400, 12, 6), Shape(77, 15, 8, 0.05), Shape(90, 30, 10, 0.3), Shape(330, 24, 16))
-SPA = (Shape(250, 1, skill=0.1), Shape(250, 5), Shape(500, 10), Shape(500, 10, skill=0.06), Shape(120, 3), Shape(1000, 24),
-       Shape(300, 8, skill=0.1), Shape(200, 6))
+PBO = (Shape(240, 20), Shape(240, 20, 8, 0.1), Shape(101, 11), Shape(125, 10, 10), Shape(60, 24),
+       Shape(250, 13, 10, 0.2), Shape(400, 12, 6), Shape(77, 15, 8, 0.05), Shape(90, 30, 10, 0.3), Shape(330, 24, 16))
+SPA = (Shape(250, 1, skill=0.1), Shape(250, 5), Shape(500, 10), Shape(500, 10, skill=0.06), Shape(120, 3),
+       Shape(1000, 24), Shape(300, 8, skill=0.1), Shape(200, 6))
 
 
 def matrix(shape: Shape, number: int) -> np.ndarray:
@@ -45,8 +45,8 @@ def matrix(shape: Shape, number: int) -> np.ndarray:
 
 
 def races(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """float64[D, K] of policies and float64[D] of a baseline. Means of `block` days in a row spread by 1 / sqrt(block) in
-    all differences: `ask_arch` says why."""
+    """float64[D, K] of policies and float64[D] of a baseline. In all differences, means of `block` days in a row spread
+    by 1 / sqrt(block): `ask_arch` says why."""
     generator = np.random.default_rng([23, number, shape.days, shape.trials])
     baseline = generator.standard_normal(shape.days)
     noise = generator.standard_normal((shape.days, shape.trials))

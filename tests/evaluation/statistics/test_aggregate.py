@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import mannwhitneyu, trim_mean
@@ -54,21 +54,46 @@ def test_few_seeds_or_days_have_no_interval(shape, rule, says):
     assert says in estimate.why
 
 
+def test_an_agent_that_never_trades_has_no_interval():
+    estimate = iqm_estimate(np.zeros((6, 20)))
+    assert estimate[:3] == (0.0, None, None)
+    assert "no spread" in estimate.why
+
+
 def test_a_rule_needs_no_seeds():
     """Its interval is of days alone, so copies of the rule change nothing."""
     one = iqm_estimate(NOISE[:1], rule=True, draws=500)
     assert one.low < one.value < one.high
-    assert iqm_estimate(np.repeat(NOISE[:1], 6, axis=0), rule=True, draws=500) == pytest.approx(one[:3] + (None,))
+    assert iqm_estimate(np.repeat(NOISE[:1], 6, axis=0), rule=True, draws=500) == pytest.approx((*one[:3], None))
 
 
 def test_seeds_are_drawn_in_each_fold_on_their_own():
-    """Seeds that are good in one fold and bad in the other: as one fold they never differ, as two they do. The folds
-    alternate, so that every block of two days holds a day of each and days add no spread."""
-    net = np.tile(np.stack([np.arange(6.0), 5 - np.arange(6.0)], axis=1), 4)
-    assert iqm_estimate(net, draws=200)[:3] == pytest.approx((2.5, 2.5, 2.5))
-    apart = iqm_estimate(net, np.arange(8) % 2, draws=2000)
+    """Seeds that are good in one fold and bad in the other. As one fold they never differ (days alternate, so that
+    every block of two holds a day of each); as two folds, each of days that are all the same, they do."""
+    good = np.arange(6.0)[:, None]
+    assert iqm_estimate(np.tile(np.hstack([good, 5 - good]), 4), draws=200)[:3] == pytest.approx((2.5, 2.5, 2.5))
+    net = np.hstack([np.repeat(good, 10, axis=1), np.repeat(5 - good, 10, axis=1)])
+    apart = iqm_estimate(net, np.repeat([0, 1], 10), draws=2000)
     assert apart.value == pytest.approx(2.5)
     assert apart.high - apart.low > 1
+
+
+def test_days_are_drawn_within_their_fold():
+    """A rule whose days differ from fold to fold and not within one: with the folds, days add no spread."""
+    net = np.repeat([[-3.0, 9.0]], 10, axis=1)
+    assert iqm_estimate(net, np.repeat([0, 1], 10), rule=True, draws=200)[:3] == pytest.approx((3, 3, 3))
+    alone = iqm_estimate(net, rule=True, draws=200)
+    assert alone.low < 0
+    assert alone.high > 6
+
+
+def test_short_folds_draw_days_together():
+    """A day for each fold says nothing about days of a fold: they are one fold to the days, in their order."""
+    assert iqm_estimate(NOISE[:1], np.arange(40), rule=True, draws=200) == iqm_estimate(NOISE[:1], rule=True, draws=200)
+    # the last two days, a fold of their own, go with the fold before them
+    folds, joined = np.repeat([0, 1, 2], [19, 19, 2]), np.repeat([0, 1], [19, 21])
+    assert iqm_estimate(NOISE[:1], folds, rule=True, draws=200)[:3] == pytest.approx(
+        iqm_estimate(NOISE[:1], joined, rule=True, draws=200)[:3], rel=1e-12)
 
 
 def test_the_names_of_folds_do_not_matter():
@@ -81,6 +106,7 @@ def test_the_names_of_folds_do_not_matter():
 @settings(max_examples=30, deadline=None)
 @given(nets, st.integers(-100, 100), st.integers(1, 9))
 def test_dollars_or_cents_and_a_daily_fee(net, shift, scale):
+    assume(np.ptp(net) > 0)
     plain, moved = iqm_estimate(net, draws=100), iqm_estimate(scale * net + shift, draws=100)
     assert moved[:3] == pytest.approx([scale * edge + shift for edge in plain[:3]], abs=1e-6)
 

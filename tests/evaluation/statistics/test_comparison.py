@@ -28,6 +28,17 @@ def test_paired_means_by_hand():
     assert c.certain == 0
 
 
+def test_published_ablations_keep_their_numbers():
+    """Figures of a small matrix, as version 0.1.0 computed them."""
+    cells = np.arange(48).reshape(4, 12)
+    c = compare((cells * 37) % 101 - 50.0, (cells * 53) % 89 - 44.0, 3, draws=500, seed=7)
+    assert c.mean == -1.125
+    assert c.interval == pytest.approx((-15.862371081337209, 12.988170972380287), rel=1e-12)
+    assert c.deflated == pytest.approx((-20.40763302223229, 17.340918727191166), rel=1e-12)
+    assert c.days_only == pytest.approx((-11.241945938763678, 10.011123480819606), rel=1e-12)
+    assert c.sigmas == pytest.approx(-0.19247487389081444, rel=1e-12)
+
+
 def test_the_market_cancels():
     """What both earned of the day, however wild, is not in their difference."""
     market = np.random.default_rng(1).normal(0, 1e4, (3, 30))

@@ -75,7 +75,8 @@ def test_figures_of_a_record_by_their_formulas():
     assert sharpe(NET)[:3] == pytest.approx((of.ratio, of.ratio - half, of.ratio + half))
     assert sharpe(NET, 252)[:3] == pytest.approx([math.sqrt(252) * figure for figure in sharpe(NET)[:3]])
     for benchmark in (0.0, 0.1):
-        expected = stats.norm.cdf([(ratio - benchmark) / error for ratio in (of.ratio, of.ratio - half, of.ratio + half)])
+        ratios = np.array([of.ratio, of.ratio - half, of.ratio + half])
+        expected = stats.norm.cdf((ratios - benchmark) / error)
         assert psr(NET, benchmark)[:3] == pytest.approx(expected)
     assert dsr(NET, 20, 0.01) == psr(NET, best_of_noise(20, 0.01))
     assert dsr(NET, 1, None) == psr(NET)
@@ -145,7 +146,7 @@ def test_records_are_vectors_of_numbers():
 
 
 def test_variance_of_trials():
-    trials = np.random.default_rng(0).standard_normal((50, 4)) + [0, 0.1, 0.2, 0.3]
+    trials = np.random.default_rng(0).standard_normal((50, 4)) + np.array([0, 0.1, 0.2, 0.3])
     expected = np.var(trials.mean(axis=0) / trials.std(axis=0, ddof=1), ddof=1)
     assert trial_variance(trials) == pytest.approx(expected)
     assert trial_variance(np.column_stack([trials, np.zeros(50)])) == pytest.approx(expected)
