@@ -34,9 +34,10 @@ def _evaluate(args: argparse.Namespace) -> int:
         store = keep_programs(args)
         from jaxtrade.runs.evaluate import evaluate_run, grid_run
 
-        if args.intrabar_grid or args.cost_grid:
+        if args.intrabar_grid or args.cost_grid or args.latency_grid or args.attribution:
             text = grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
-                            args.seed, args.advisor, args.overrides, args.data, screen, args.agent)
+                            args.seed, args.advisor, args.overrides, args.data, screen, args.agent,
+                            args.latency_grid, args.attribution)
         else:
             text = evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
                                 overrides=args.overrides, store=store, data=args.data, screen=screen, agent=args.agent)
