@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.storage.sinks import NO_FIGURES, UNNAMED, Names, by_name, grouped, scalars_of
-from jaxtrade.storage.trackers import AXIS, Header, environment
+from jaxtrade.storage.trackers import AXIS, END, Header, environment
 from jaxtrade.text import WARNING, Tell
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class TrackerSink:
 
     def close(self) -> None:
         """Wait for the tracker, at most `patience` seconds."""
-        if not self._lost:
-            self._put(None)
+        for last in (END, None):
+            self._put(last)
         if not self._lost:
             self._finish()
 

@@ -3,7 +3,8 @@
     python -m jaxtrade.storage.trackers
 
 reads JSON lines from its standard input: first a `Header`, then messages, each an object with `update` and `values`
-(name -> number), and `event` (a line of text) where something happened. At the end of the input it closes the tracker.
+(name -> number), and `event` (a line of text) where something happened. The last one is `END`. Where the input ends
+without it, the run was killed.
 
 A tracker is a process of its own because it may be slow, may hang, prints to standard output, starts threads, and
 imports much; nothing of that may touch the run. `storage.tracker_sink` starts the process and feeds it.
@@ -27,6 +28,7 @@ from jaxtrade.errors import ConfigError
 
 PROJECT = "jaxtrade"
 AXIS = "update"
+END: Mapping[str, Any] = {"end": True}
 ID_FILE = "tracker.json"  # in the run's folder: under which name the tracker knows the run
 MOST = 1_000  # metrics that one call of MLflow may hold
 # Where each tracker sends what it gets, if its variable is set; without one, only to files of this machine.
@@ -58,8 +60,8 @@ class Tracker(Protocol):
         """Log one line of text about the run."""
         ...
 
-    def close(self) -> None:
-        """Finish, so that everything is stored."""
+    def close(self, whole: bool) -> None:
+        """Finish, so that everything is stored. whole: False if the run was killed."""
         ...
 
 
@@ -117,8 +119,8 @@ class WandbTracker:
     def event(self, text: str, update: int) -> None:
         self._run.log({"event": text, AXIS: update})
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, whole: bool) -> None:
+        self._run.finish(exit_code=0 if whole else 1)
 
 
 class TrackioTracker:
@@ -138,7 +140,9 @@ class TrackioTracker:
     def event(self, text: str, update: int) -> None:
         self._run.alert(f"update {update}", text, level=self._level)
 
-    def close(self) -> None:
+    def close(self, whole: bool) -> None:
+        if not whole:  # trackio has no state of its own for that
+            self._run.alert("killed", "the run was killed; metrics.jsonl may have later figures", level=self._level)
         self._run.finish()
 
 
@@ -177,8 +181,8 @@ class MlflowTracker:
     def event(self, text: str, update: int) -> None:
         self._client.set_tag(self._id, f"event.{int(1000 * time.time())}", f"update {update}: {text}")
 
-    def close(self) -> None:
-        self._client.set_terminated(self._id)
+    def close(self, whole: bool) -> None:
+        self._client.set_terminated(self._id, status="FINISHED" if whole else "KILLED")
 
 
 MAKERS: Mapping[str, Callable[[Header, str], Tracker]] = {
@@ -201,15 +205,18 @@ def serve(lines: Any) -> None:
     tracker = MAKERS[header.kind](header, run_name(header))
     if header.resumed:
         tracker.event("the run goes on after a stop; later figures replace those of the same updates", 0)
+    whole = False
     for line in lines:
         if not line.endswith("\n"):  # the run was killed while it wrote
             break
         message = json.loads(line)
+        if whole := message == END:
+            break
         if "event" in message:
-            tracker.event(message["event"], message["update"])
+            tracker.event(message["event"], message[AXIS])
         if message["values"]:
-            tracker.log(message["values"], message["update"])
-    tracker.close()
+            tracker.log(message["values"], message[AXIS])
+    tracker.close(whole)
 
 
 if __name__ == "__main__":
