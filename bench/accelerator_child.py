@@ -122,11 +122,17 @@ def evaluation(world: Any, platform: str) -> Work:
 
     algorithm = learner(world, platform)
     policy = jax.eval_shape(lambda: algorithm.policy(algorithm.init(jax.random.key(0), world.params)))
-    agent, bars = agents.greedy(algorithm, policy, world.env), len(backtest.decision_bars(
-        world.params.market, world.sessions).rows)
+    agent, decisions = agents.greedy(algorithm, policy, world.env), backtest.decision_bars(
+        world.params.market, world.sessions)
+    bars = len(decisions.rows)
+    if hasattr(backtest, "plan_of"):
+        lane = backtest.Lane(agent, world.params.replace(sessions=world.sessions), decisions, jax.random.key(0))
+        plan = backtest.plan_of(world.env, [lane], "account")
+        return Work(lambda inputs: backtest.step_all(plan.shape, inputs), (plan.inputs,), bars)
 
     def run(carry: Any, params: Any, key: Any, renew: Any) -> Any:
-        return backtest._scan(world.env, agent.act, agent.forget, bars, False, carry, params, key, renew)
+        return backtest._scan(  # of an earlier version (`--code`)
+            world.env, agent.act, agent.forget, bars, False, carry, params, key, renew)
 
     return Work(run, (agent.carry, world.params, jax.random.key(0), jnp.bool_(False)), bars)
 

@@ -39,7 +39,8 @@ def test_files_of_every_seed_and_symbol(trained):
     assert sorted(path.name for path in split.iterdir()) == ["seed_3", "seed_4", "seeds.json", "seeds.txt"]
     for seed in (3, 4):
         folder = split / f"seed_{seed}"
-        assert sorted(path.name for path in folder.iterdir()) == [*SYMBOLS, "evaluation.json", "evaluation.txt"]
+        assert sorted(path.name for path in folder.iterdir()) == [*SYMBOLS, "evaluation.json", "evaluation.txt",
+                                                                 "records.npz"]
         assert (folder / "USDJPY" / "trades.csv").is_file()
     assert "  of it USDJPY: 3: " in trained.table
     assert "greedy policies of 2 seeds" in trained.table

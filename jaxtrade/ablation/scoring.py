@@ -14,7 +14,7 @@ from jaxtrade.ablation.tables import KindTable, skill
 from jaxtrade.advisor.compose import table_of
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import Record, backtests, decision_bars
+from jaxtrade.evaluation.backtest import Lane, Record, decision_bars, run_lanes
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.types import PyTree, SessionSet
@@ -46,13 +46,12 @@ def score(learner: FusionTraining, trained: Trained, tables: Sequence[KindTable]
         view = view_of(learner.config.advisor, learner.params.market.sessions, table_of(*table.latest, len(followed)),
                        training=False)
         params = learner.params.replace(sessions=sessions, advice=view)
-        # One agent per kind: its carry holds the policies and memories of all seeds, which run as one batch.
-        agent = greedy(learner.algorithm, None, learner.env)
-        policies = policies_of(learner, trained, k)
+        agent, policies = greedy(learner.algorithm, None, learner.env), policies_of(learner, trained, k)
         seeds = jax.tree.leaves(policies.parameters)[0].shape[0]
-        memory = jax.tree.map(lambda x, n=seeds: np.broadcast_to(x, (n, *x.shape)), learner.algorithm.carry)
-        agent = agent._replace(name=f"{table.kind}, seed", carry=(policies, memory))
-        records.append(backtests(learner.env, agent, params, decisions, "strategy", key))
+        lanes = [Lane(agent._replace(name=f"{table.kind}, seed {i + 1} of {seeds}",
+                                     carry=(jax.tree.map(lambda x, i=i: x[i], policies), learner.algorithm.carry)),
+                      params, decisions, key) for i in range(seeds)]
+        records.append(run_lanes(learner.env, lanes, "strategy"))
 
     def every(of: object) -> np.ndarray:
         return np.array([[of(record) for record in row] for row in records], np.float64)  # type: ignore[operator]

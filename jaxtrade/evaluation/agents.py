@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import jax
 import jax.numpy as jnp
 
 from jaxtrade.env.dynamics import TradingEnv
@@ -76,41 +74,6 @@ class PolicyAct:
         memory, action, _ = self.algorithm_act(policy, memory, ref, params, key, self.explore)
         order = self.env.decode(jnp.where(ref.mask[action], action, 0), state, params)
         return (policy, memory), order, action
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """Several agents as branches of one program. Carry: (int32[] number of the agent, carries of all agents)."""
-
-    acts: tuple[Act, ...]
-
-    def __call__(
-        self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[PyTree, Order, Array]:
-        which, carries = carry
-
-        def branch(i: int) -> Any:
-            def run(carries: tuple[PyTree, ...]) -> tuple[PyTree, Order, Array]:
-                carry, order, action = self.acts[i](carries[i], state, ref, params, key)
-                return (*carries[:i], carry, *carries[i + 1:]), order, jnp.int32(action)
-
-            return run
-
-        carries, order, action = jax.lax.switch(which, [branch(i) for i in range(len(self.acts))], carries)
-        return (which, carries), order, action
-
-
-def compiled_together(agents: Sequence[Agent]) -> list[Agent]:
-    """The same agents with one shared compiled evaluation. Compiling `transition` only once saves seconds per agent.
-
-    Use it for rule-based agents alone. They compute with integers, so their results do not depend on the compiled
-    program. The floats of a policy might. Raises ValueError for an agent with a memory (`Agent.forget`).
-    """
-    if forgetful := [agent.name for agent in agents if agent.forget is not keep]:
-        raise ValueError(f"agents that forget cannot share a program: {', '.join(forgetful)}")
-    act = OneOf(tuple(agent.act for agent in agents))
-    carries = tuple(agent.carry for agent in agents)
-    return [agent._replace(act=act, carry=(jnp.int32(i), carries)) for i, agent in enumerate(agents)]
 
 
 def forget_episode(carry: PyTree, first: Array) -> PyTree:

@@ -20,9 +20,12 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, figures, report, trades
-from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
-from jaxtrade.evaluation.backtest import DecisionBars, Pass, Record, backtest, begin_backtest, decision_bars
+from jaxtrade.evaluation.agents import Agent, greedy, sampled
+from jaxtrade.evaluation.backtest import Lane, begin_lanes, run_lanes
 from jaxtrade.evaluation.pictures import day, equity, style
+from jaxtrade.evaluation.record import DecisionBars, Pass, Record, Steps, decision_bars
+from jaxtrade.evaluation.recorded import records_of, set_records
+from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.set_report import SetResult
@@ -54,7 +57,7 @@ def standard_agents(
         baselines.buy_and_hold(env),
         baselines.sma_cross(env, market.data, config.evaluation.sma_fast, config.evaluation.sma_slow),
     ]
-    return [*agents, *compiled_together(rules)]
+    return [*agents, *rules]
 
 
 def evaluate(
@@ -72,7 +75,7 @@ def evaluate(
     notes: Sequence[str] = (),
     programs: Programs | None = None,
     begun: Callable[[str], None] | None = None,
-    steps: int | None = None,
+    steps: Steps | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice: with account rules on and with account rules off.
 
@@ -84,8 +87,8 @@ def evaluate(
         trained_on: sessions on which the policy was trained. The result is labelled "in sample" if it contains any.
         notes: further labels for the reader of the report.
         programs: holds the programs that `begin_evaluation` has begun.
-        begun: called before each pass of each agent, with their names.
-        steps: of the compiled program, if it is shared with other sessions or markets (see `DecisionBars`).
+        begun: called before each pass, with its name.
+        steps: of the compiled programs, if it is shared with other sessions or markets (see `DecisionBars`).
     Raises:
         DataError: the session set is empty.
         ConfigError: agent names repeat, both agents and a policy are given, or equity comes near the int32 limit.
@@ -101,8 +104,14 @@ def evaluate(
     decisions = decision_bars(market.data, sessions, steps)
     params = params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
-    key = jax.random.key(config.seed)
-    results = [_evaluate_one(env, agent, params, decisions, start_balance, key, programs, begun) for agent in agents]
+    lanes = _lanes(agents, params, decisions, config)
+    records = {}
+    for which in PASSES:
+        if begun is not None:
+            begun(f"{which} pass")
+        records[which] = run_lanes(env, lanes, which, programs=programs)
+    results = [_result(agent, account, strategy, params, decisions, start_balance)
+               for agent, account, strategy in zip(agents, records["account"], records["strategy"], strict=True)]
     contract, mid = market.contract, market.bars.mid
     return EvaluationResult(
         agents=tuple(results),
@@ -116,12 +125,13 @@ def evaluate(
         settings=_settings(env, params, market, decisions, config, results),
         labels=(*_labels(env, market, decisions, trained_on), *alone(config.shared), *notes),
         provenance=dict(provenance or {}),
+        actions=tuple(env.actions),
     )
 
 
 def begin_evaluation(
     programs: Programs, env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,
-    algorithm: Algorithm, policy: PyTree, steps: int | None = None
+    algorithm: Algorithm, policy: PyTree, steps: Steps | None = None
 ) -> None:
     """Begin to compile the programs of `evaluate` for the standard agents. policy: may be abstract. steps: as there.
 
@@ -129,8 +139,9 @@ def begin_evaluation(
     """
     decisions = decision_bars(market.data, sessions, steps)
     params = params.replace(sessions=sessions)
-    for agent in standard_agents(env, market, config, algorithm, policy):
-        begin_backtest(programs, env, agent, params, decisions)
+    lanes = _lanes(standard_agents(env, market, config, algorithm, policy), params, decisions, config)
+    for which in PASSES:
+        begin_lanes(programs, env, lanes, which)
     programs.also(lambda: agent_key(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
     programs.also(style.load)
 
@@ -140,18 +151,16 @@ def agent_key(key: jax.Array, name: str) -> jax.Array:
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
-def _evaluate_one(
-    env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array,
-    programs: Programs | None, begun: Callable[[str], None] | None
-) -> AgentResult:
-    key = agent_key(key, agent.name)
+PASSES: tuple[Pass, ...] = ("account", "strategy")
 
-    def record_of(which: Pass) -> Record:
-        if begun is not None:
-            begun(f"{agent.name}, {which} pass")
-        return backtest(env, agent, params, decisions, which, key, programs=programs)
 
-    account, strategy = record_of("account"), record_of("strategy")
+def _lanes(agents: Sequence[Agent], params: EnvParams, decisions: DecisionBars, config: RunConfig) -> list[Lane]:
+    key = jax.random.key(config.seed)
+    return [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in agents]
+
+
+def _result(agent: Agent, account: Record, strategy: Record, params: EnvParams, decisions: DecisionBars,
+            start_balance: float) -> AgentResult:
     table = trades.assemble_trades(strategy, decisions, params)
     if int(table.net.sum()) != int(strategy.equity[-1]):
         raise RuntimeError(f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}")
@@ -245,22 +254,24 @@ def _labels(
 
 
 def write_set(result: SetResult, directory: Path) -> None:
-    """Write `evaluation.json` and `evaluation.txt` of a set, and `write` each symbol into a folder of its name."""
+    """Write `evaluation.json`, `evaluation.txt` and `records.npz` of a set, and `write` each symbol into a folder of
+    its name."""
     for symbol, own in result.symbols.items():
         write(own, directory / symbol)
     with staged(directory) as new:
         document = json.dumps(result.to_json(), indent=2, allow_nan=False)
         (new / "evaluation.json").write_text(document + "\n", encoding="utf-8")
         (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
+        write_records(new / RECORDS, set_records(result))
 
 
 def write(result: EvaluationResult, directory: Path, agent: str | None = None) -> list[Path]:
-    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`, `equity.png` and
-    `day.png`.
+    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`, `equity.png`,
+    `day.png` and `records.npz`.
 
     agent: its name; default: the first agent. Returns the paths.
     """
-    names = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png")
+    names = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png", RECORDS)
     shown = result.agents[0] if agent is None else result.agent(agent)
     with staged(directory) as new:
         _write(result, shown, {name: new / name for name in names})
@@ -279,3 +290,4 @@ def _write(result: EvaluationResult, shown: AgentResult, paths: dict[str, Path])
                                         result.start_balance))
     equity.draw(result, shown, paths["equity.png"])
     day.draw(result, shown, paths["day.png"])
+    write_records(paths[RECORDS], records_of(result, shown))

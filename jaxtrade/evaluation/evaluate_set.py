@@ -16,7 +16,8 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import evaluate as one_symbol
 from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.members import bars_of, for_member, members_of
+from jaxtrade.evaluation.members import for_member, members_of
+from jaxtrade.evaluation.record import decision_bars, longest
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
@@ -80,7 +81,7 @@ def evaluate_set(
     """
     given = {"evaluated": sessions} | ({} if trained_on is None else {"trained": trained_on})
     members = members_of(market, given, config)
-    steps = max(bars_of(each.market, each.sessions["evaluated"]) for each in members.values())
+    steps = longest([decision_bars(each.market.data, each.sessions["evaluated"]) for each in members.values()])
     found = {}
     for number, (symbol, each) in enumerate(members.items()):
         own = None if policy is None else for_member(policy, number)

@@ -66,9 +66,3 @@ def for_member(policy: PyTree, number: int) -> PyTree:
     if isinstance(leaves[0], jax.ShapeDtypeStruct):
         return policy.replace(normaliser=jax.eval_shape(lambda stats: select_group(stats, number), normaliser))
     return policy.replace(normaliser=select_group(normaliser, number))
-
-
-def bars_of(market: Market, sessions: SessionSet) -> int:
-    """The number of decision bars of a session set."""
-    ids, table = np.asarray(sessions.ids)[:int(sessions.count)], market.data.sessions
-    return int((np.asarray(table.last)[ids] - np.asarray(table.first)[ids] + 1).sum())

@@ -30,7 +30,8 @@ class EvaluationResult:
     """Results of several agents over the same decision bars, in the order given.
 
     open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars). start_balance: dollars.
-    settings: conventions and costs. labels: notes for the reader. provenance: versions, device and digests.
+    settings: conventions and costs. labels: notes for the reader. provenance: versions, device and digests. actions:
+    names of the actions by id.
     """
 
     agents: tuple[AgentResult, ...]
@@ -44,6 +45,7 @@ class EvaluationResult:
     settings: dict[str, Any]
     labels: tuple[str, ...]
     provenance: dict[str, Any]
+    actions: tuple[str, ...] = ()
 
     def table(self) -> str:
         """The console table: header, both passes with agents as columns, and a verdict of one line."""

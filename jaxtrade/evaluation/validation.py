@@ -11,15 +11,16 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import backtest, begin_backtest, decision_bars
+from jaxtrade.evaluation.backtest import Lane, begin_lanes, run_lanes
 from jaxtrade.evaluation.portfolio import validation as joint
+from jaxtrade.evaluation.record import Steps, decision_bars
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 
 def mean_reward(
     env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policies: Sequence[PyTree],
-    programs: Programs | None = None, steps: int | None = None
+    programs: Programs | None = None, steps: Steps | None = None
 ) -> float:
     """Mean reward per session of greedy policies on `sessions`, averaged over the policies. As `total_rewards`."""
     totals = total_rewards(env, params, sessions, algorithm, policies, programs, steps)
@@ -27,31 +28,36 @@ def mean_reward(
 
 
 def total_rewards(
-    env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policies: Sequence[PyTree],
-    programs: Programs | None = None, steps: int | None = None
+    env: TradingEnv, params: EnvParams | Sequence[EnvParams], sessions: SessionSet, algorithm: Algorithm,
+    policies: Sequence[PyTree], programs: Programs | None = None, steps: Steps | None = None
 ) -> np.ndarray:
     """Total reward of each greedy policy on `sessions`, float64[policies].
 
-    Only the account pass of `backtest` runs. An account lives on from session to session, so reward terms that pay for
-    a level (not for a change) can be larger than in training. After the end of an account, the rest of its session
-    earns 0. The program is compiled once per algorithm and number of bars; new weights do not compile again.
-    `programs` may hold it already (`begin_mean_reward`). steps: as in `DecisionBars`. Raises DataError and ConfigError
-    as `backtest`.
+    Only the account pass of `backtest` runs, of all policies side by side. An account lives on from session to session,
+    so reward terms that pay for a level (not for a change) can be larger than in training. After the end of an account,
+    the rest of its session earns 0. The program is compiled once per algorithm, number of policies and number of bars;
+    new weights do not compile again. `programs` may hold it already (`begin_total_rewards`).
+
+    params: of all policies, or of each. steps: as in `DecisionBars`. Raises DataError and ConfigError as `run_lanes`.
     """
     if isinstance(env, PortfolioEnv):
+        assert isinstance(params, EnvParams)
         return joint.total_rewards(env, params, sessions, algorithm, policies)
-    decisions = decision_bars(params.market, sessions, steps)
-    params = params.replace(sessions=sessions)
-    key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
-    records = [backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key, True, programs)
-               for policy in policies]
+    records = run_lanes(env, _lanes(env, params, sessions, algorithm, policies, steps), "account", True, programs)
     return np.array([record.reward.sum(dtype=np.float64) for record in records])
 
 
-def begin_mean_reward(
-    programs: Programs, env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policy: PyTree,
-    steps: int | None = None
+def begin_total_rewards(
+    programs: Programs, env: TradingEnv, params: EnvParams | Sequence[EnvParams], sessions: SessionSet,
+    algorithm: Algorithm, policies: Sequence[PyTree], steps: Steps | None = None
 ) -> None:
-    """Begin to compile the program of `mean_reward`. policy: may be abstract (`jax.ShapeDtypeStruct`)."""
-    decisions = decision_bars(params.market, sessions, steps)
-    begin_backtest(programs, env, greedy(algorithm, policy, env), params.replace(sessions=sessions), decisions, True)
+    """Begin to compile the program of `total_rewards`. policies: may be abstract (`jax.ShapeDtypeStruct`)."""
+    begin_lanes(programs, env, _lanes(env, params, sessions, algorithm, policies, steps), "account", True)
+
+
+def _lanes(env: TradingEnv, params: EnvParams | Sequence[EnvParams], sessions: SessionSet, algorithm: Algorithm,
+           policies: Sequence[PyTree], steps: Steps | None) -> list[Lane]:
+    each = [params] * len(policies) if isinstance(params, EnvParams) else params
+    decisions, key = decision_bars(each[0].market, sessions, steps), jax.random.key(0)  # a greedy policy never draws
+    return [Lane(greedy(algorithm, policy, env), own.replace(sessions=sessions), decisions, key)
+            for policy, own in zip(policies, each, strict=True)]

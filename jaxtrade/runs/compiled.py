@@ -7,7 +7,8 @@ import jax
 from jaxtrade.config.allocate import TASK
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.evaluate import begin_evaluation
-from jaxtrade.evaluation.validation import begin_mean_reward
+from jaxtrade.evaluation.validation import begin_total_rewards
+from jaxtrade.runs.scoring import rules_of
 from jaxtrade.runs.setup import Setup, policies_of
 from jaxtrade.runs.symbols import policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
@@ -33,8 +34,9 @@ def begin_for_run(programs: Programs, setup: Setup, state: PyTree, validation: E
     policy = jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
     if validation is not None and setup.config.env.task != TASK:
         symbol, own = next(iter(setup.symbols.items()))  # its program serves every symbol
-        begin_mean_reward(programs, own.env, validation, own.splits["validation"], own.algorithm,
-                          policy_for(setup, policy, symbol), steps_of(setup, "validation"))
+        begin_total_rewards(programs, own.env, rules_of(setup, symbol, validation), own.splits["validation"],
+                            own.algorithm, [policy_for(setup, policy, symbol)] * setup.stack.count,
+                            steps_of(setup, "validation"))
     begin_evaluations(programs, setup, policy.replace(opening=None), setup.evaluation_split())
 
 

@@ -130,7 +130,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         for number, policy in policies.items():
             config, rules = setup.of_agent(number, symbol, params)
             chosen = standard_agents(own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol))
-            shown.phase("evaluating", _extent(setup, split, len(chosen)), times * (2 * len(chosen) + 1),
+            shown.phase("evaluating", _extent(setup, split, len(chosen)), 3 * times,
                         lambda: (found := busy()) and f"waiting for: {found}")
             name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (
                 f"{setup.stack.label(number)}, " if len(policies) > 1 else "")

@@ -15,13 +15,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError, StorageError
 from jaxtrade.runs import files, machine
 from jaxtrade.runs.commit import commit
+from jaxtrade.storage.locks import try_lock
 from jaxtrade.training.together import from_main, is_main
 
 SUMMARY = "summary.json"  # of a finished run
@@ -194,7 +195,7 @@ def locked(path: Path) -> Iterator[None]:
         return
     handle = (path / "run.lock").open("a+", encoding="utf-8")
     try:
-        if not _try_lock(handle):
+        if not try_lock(handle):
             handle.seek(0)
             holder = handle.read().strip() or "another process"
             raise RunLockedError(f"{path}: locked by {holder}; one writer per run. Wait for it, or stop it")
@@ -205,22 +206,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         handle.close()
-
-
-def _try_lock(handle: IO[str]) -> bool:
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            handle.seek(1 << 30)  # a byte past the text, so that the holder's name stays readable
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:

@@ -32,14 +32,15 @@ def _of_symbol(setup: Setup, symbol: str, own: Setup, shown: EnvParams, policies
                programs: Programs) -> np.ndarray:
     sessions, steps = own.splits["validation"], steps_of(setup, "validation")
     fitted = [policy_for(setup, policy, symbol) for policy in policies]
-    if setup.swept is None or setup.swept.axes is None:  # one environment for all of them
-        totals = total_rewards(own.env, shown, sessions, own.algorithm, fitted, programs, steps)
-    else:
-        totals = np.concatenate([
-            total_rewards(own.env, setup.of_agent(number, symbol, shown)[1], sessions, own.algorithm, [policy],
-                          programs, steps)
-            for number, policy in zip(setup.stack.numbers(setup.config.seed), fitted, strict=True)])
+    totals = total_rewards(own.env, rules_of(setup, symbol, shown), sessions, own.algorithm, fitted, programs, steps)
     return totals / int(sessions.count)
+
+
+def rules_of(setup: Setup, symbol: str, shown: EnvParams) -> EnvParams | list[EnvParams]:
+    """The parameters by which the agents are scored on a symbol: of all, or of each where those of a sweep differ."""
+    if setup.swept is None or setup.swept.axes is None:
+        return shown
+    return [setup.of_agent(number, symbol, shown)[1] for number in setup.stack.numbers(setup.config.seed)]
 
 
 def ranked(setup: Setup, policies: Sequence[PyTree], path: Path, tell: Tell, programs: Programs) -> tuple[float, ...]:

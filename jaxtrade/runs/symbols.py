@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from jaxtrade.data.market_set import MarketSet
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.members import bars_of, for_member
+from jaxtrade.evaluation.members import for_member
+from jaxtrade.evaluation.record import Steps, decision_bars, longest
 from jaxtrade.runs.setup import Setup
 from jaxtrade.types import PyTree
 
 
-def steps_of(setup: Setup, split: str) -> int | None:
-    """The number of bars that the programs of a set step on a split: of the symbol with most. None for one symbol."""
+def steps_of(setup: Setup, split: str) -> Steps | None:
+    """What the programs of a set step on a split: as much as the symbol with most bars has. None for one symbol."""
     if not isinstance(setup.market, MarketSet):
         return None
-    return max(bars_of(own.single, own.splits[split]) for own in setup.symbols.values())
+    return longest([decision_bars(own.single.data, own.splits[split]) for own in setup.symbols.values()])
 
 
 def policy_for(setup: Setup, policy: PyTree, symbol: str) -> PyTree:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from bench.learning import sections_of
-from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.agents import compiled_together, greedy
+from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.figures import coverage
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
@@ -120,9 +119,3 @@ def test_a_memory_cannot_be_left_out(made):
     for wrong in (None, np.zeros(7), loaded.first_carry(1)):
         with pytest.raises(ValueError, match=r"carry has shape .* expected \(8,\)"):
             loaded.step(wrong, observation, mask)
-
-
-def test_an_agent_that_forgets_is_compiled_alone(made):
-    algorithm, policy, env, *_ = made
-    with pytest.raises(ValueError, match="greedy"):
-        compiled_together([greedy(algorithm, policy, env), baselines.flat()])

@@ -17,6 +17,7 @@ from jaxtrade.errors import DataError
 from jaxtrade.evaluation.agents import Agent, sampled
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.one_shape import in_one_shape
+from jaxtrade.evaluation.record import Steps, longest
 from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import policy_of
@@ -58,7 +59,7 @@ def test_the_program_of_all_markets_gives_each_the_bits_of_its_own(made):
     assert jax.tree.structure(together[0]) == jax.tree.structure(together[1])
     one, other = ([(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(each)] for each in together)
     assert one == other
-    steps = max(len(decision_bars(each.market, each.sessions).rows) for each in alone)
+    steps = longest([decision_bars(each.market, each.sessions) for each in alone])
     agent = policy_agent(env, config, alone[0])
     for own, padded in zip(alone, together, strict=True):
         bars, padded_bars = (decision_bars(own.market, own.sessions),
@@ -78,7 +79,7 @@ def test_the_program_of_all_markets_gives_each_the_bits_of_its_own(made):
 def test_no_market_is_traced_again(made):
     env, _, alone = made
     together = in_one_shape(alone)
-    steps = max(len(decision_bars(each.market, each.sessions).rows) for each in alone)
+    steps = longest([decision_bars(each.market, each.sessions) for each in alone])
     traces = []
 
     def counted(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
@@ -86,10 +87,12 @@ def test_no_market_is_traced_again(made):
         return carry, orders.hold(state), jnp.int32(0)
 
     agent = Agent("counted", counted, None, "stays flat, and counts how often it is traced")
+    counts = []
     for padded in together:
         for which in ("account", "strategy"):
             backtest(env, agent, padded, decision_bars(padded.market, padded.sessions, steps), which, KEY)
-            assert len(traces) == 1
+        counts.append(len(traces))
+    assert counts == [3] * len(together)  # what the agent carries, then the program of each pass
 
 
 def test_one_market_stays_as_it_is(made):
@@ -98,8 +101,8 @@ def test_one_market_stays_as_it_is(made):
 
 def test_a_program_with_too_few_steps_is_refused(made):
     params = made[2][0]
-    with pytest.raises(DataError, match="steps=3, but the sessions have 157 decision bars"):
-        decision_bars(params.market, params.sessions, 3)
+    with pytest.raises(DataError, match=r"are too few for Steps\(bars=157, longest=59, sessions=3\)"):
+        decision_bars(params.market, params.sessions, Steps(3, 60, 9))
 
 
 def test_markets_of_other_features_are_refused(made):

@@ -151,7 +151,7 @@ def test_one_sentence_compares_with_the_baselines(hand_result):
 
 
 
-def test_agents_compiled_together_act_as_alone(long_result):
+def test_agents_of_one_program_act_as_alone(long_result):
     alone = result_of(MARKET, lambda env: [baselines.sma_cross(env, MARKET.data, 10, 50), baselines.random_masked(env)],
                       account={"drawdown": 1_000.0, "profit_target": 1_500.0})
     for agent in alone.agents:
@@ -177,6 +177,7 @@ def test_every_file_is_written(long_result, hand_result, tmp_path):
     for name, result in (("long", long_result), ("one", hand_result)):
         paths = write(result, tmp_path / name)
         assert sorted(path.name for path in paths) == [
-            "day.png", "equity.csv", "equity.png", "evaluation.json", "evaluation.txt", "trades.csv"]
+            "day.png", "equity.csv", "equity.png", "evaluation.json", "evaluation.txt", "records.npz",
+            "trades.csv"]
         assert (tmp_path / name / "equity.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         assert json.loads((tmp_path / name / "evaluation.json").read_text()) == report.to_json(result)

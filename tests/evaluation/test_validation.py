@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.actions import Action
-from jaxtrade.evaluation import backtest as module
+from jaxtrade.evaluation import record
+from jaxtrade.evaluation.side_by_side import step_all
 from jaxtrade.evaluation.validation import mean_reward
 from tests.evaluation.tiny import LENGTHS, WALK, hand_market, setup
 
@@ -74,14 +75,14 @@ def test_the_evaluator_pays_what_training_pays(drawdown, whole):
 
 
 def test_rewards_cost_nothing_where_nobody_asks():
-    assert module.Record.__dataclass_fields__["reward"].default is None
+    assert record.Record.__dataclass_fields__["reward"].default is None
 
 
 def test_new_weights_do_not_compile_again():
     market = hand_market(3)
     env, params, _ = setup(market, market.sessions(0), account=OFF)
-    before = module._scan._cache_size()  # type: ignore[attr-defined]
+    before = step_all._cache_size()  # type: ignore[attr-defined]
     scores = [mean_reward(env, params, market.sessions(0, 1, 2), ALWAYS, [np.int32(action)])  # type: ignore[arg-type]
               for action in (Action.HOLD, Action.BUY, Action.SELL)]
-    assert module._scan._cache_size() - before <= 1  # type: ignore[attr-defined]
+    assert step_all._cache_size() - before <= 1  # type: ignore[attr-defined]
     assert len(set(scores)) == 3

@@ -16,7 +16,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.agents import Agent, compiled_together
+from jaxtrade.evaluation.agents import Agent
 from jaxtrade.types import MarketData, SessionSet, SessionTable
 
 WARM = 22  # bars before the first session's first decision
@@ -137,7 +137,7 @@ WALK = tiny_market(walk(LENGTHS, scale=6.0), LENGTHS)
 
 
 def rule(name: str, env: TradingEnv, market: TinyMarket = WALK) -> Agent:
-    """A baseline by name; all of them share one compiled program per environment and length."""
+    """A baseline by name."""
     agents = [baselines.flat(), baselines.random_masked(env), baselines.buy_and_hold(env),
               baselines.sma_cross(env, market.data, 3, 8)]
-    return next(agent for agent in compiled_together(agents) if agent.name == name)
+    return next(agent for agent in agents if agent.name == name)

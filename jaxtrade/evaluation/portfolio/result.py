@@ -27,6 +27,8 @@ from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.portfolio.agents import JointAgent
 from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
 from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
+from jaxtrade.evaluation.recorded import joint_records
+from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import kind_of
 from jaxtrade.evaluation.trades import write_csv
 from jaxtrade.evaluation.verdict import Standing, compared, key_of
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 NOT_AVAILABLE = "n/a"
-FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv")
+FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", RECORDS)
 TEXTS = ("symbol", "reason")
 FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "cost", "booked")
 Form = Callable[[Any], str]
@@ -291,3 +293,4 @@ def write(result: JointResult, directory: Path) -> None:
         (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
         write_csv(new / "trades.csv", FILL_COLUMNS, fill_rows(result, shown))
         write_csv(new / "equity.csv", equity_columns(result), equity_rows(result, shown))
+        write_records(new / RECORDS, joint_records(result))

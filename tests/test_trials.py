@@ -1,0 +1,283 @@
+"""The trial log: several real processes append, a torn, edited, removed or moved line is named, nothing is hidden."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxtrade.errors import DataError, StorageError
+from jaxtrade.storage import trials
+from jaxtrade.storage.trials import HEAD, TRIALS, Opening, append_opening, read_trials, trials_folder
+from tests.structure import ROOT
+
+DATES = ("2024-01-02", "2024-01-03")
+
+
+def opening(run="a", kind="train", net=(1.5, -2.0), data="d" * 8):
+    return Opening(kind, run, "c" * 8, data, "test", DATES[0], DATES[1], 2, "greedy", DATES, {"0": net})
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A folder with a log of five lines."""
+    for number in range(1, 6):
+        assert append_opening(tmp_path, opening(f"run{number}")) == number
+    return tmp_path
+
+
+def lines_of(folder):
+    return (folder / TRIALS).read_bytes().splitlines(keepends=True)
+
+
+def write_lines(folder, lines):
+    (folder / TRIALS).write_bytes(b"".join(lines))
+
+
+def test_what_is_appended_is_read_back(log):
+    found = read_trials(log)
+    assert [each.run for each in found.openings] == [f"run{n}" for n in range(1, 6)]
+    assert found.openings[2] == opening("run3")._replace(utc=found.openings[2].utc)
+    assert found.openings[2].utc.endswith("Z")
+    assert len(found.openings[2].utc) == 20
+    assert found.notes == ()
+    documents = [json.loads(line) for line in lines_of(log)]
+    assert [each["number"] for each in documents] == [1, 2, 3, 4, 5]
+    assert documents[0]["before"] == trials.GENESIS
+    assert [each["before"] for each in documents[1:]] == [trials.sha_of(line[:-1]) for line in lines_of(log)[:-1]]
+    assert json.loads((log / HEAD).read_text()) == {"lines": 5, "sha256": trials.sha_of(lines_of(log)[-1][:-1])}
+
+
+def test_a_folder_without_a_log_has_no_openings(tmp_path):
+    assert read_trials(tmp_path).openings == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_an_edited_line_is_named(log, number):
+    lines = lines_of(log)
+    assert b"-2.0" in lines[number - 1]
+    lines[number - 1] = lines[number - 1].replace(b"-2.0", b"92.0")
+    write_lines(log, lines)
+    with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: was changed.*Restore the file"):
+        read_trials(log)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_a_removed_line_is_named(log, number):
+    lines = lines_of(log)
+    del lines[number - 1]
+    write_lines(log, lines)
+    with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: was removed"):
+        read_trials(log)
+    append_opening(log, opening("later"))  # goes on, but hides nothing
+    with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: was removed"):
+        read_trials(log)
+
+
+@pytest.mark.parametrize("number", [1, 3, 5])
+def test_an_edited_digest_is_named(log, number):
+    """Of the line before."""
+    lines = lines_of(log)
+    document = json.loads(lines[number - 1]) | {"before": "f" * 64}
+    lines[number - 1] = json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    write_lines(log, lines)
+    with pytest.raises(DataError, match=f"line {number}: was changed"):
+        read_trials(log)
+
+
+def test_moved_and_inserted_lines_are_named(log):
+    lines = lines_of(log)
+    write_lines(log, [lines[0], lines[2], lines[1], *lines[3:]])
+    with pytest.raises(DataError, match="line 2: was removed"):
+        read_trials(log)
+    write_lines(log, [*lines[:3], lines[2], *lines[3:]])
+    with pytest.raises(DataError, match="line 4: was inserted or moved"):
+        read_trials(log)
+    write_lines(log, [*lines[:2], b"hello\n", *lines[2:]])
+    with pytest.raises(DataError, match="line 3: is not a line of a trial log"):
+        read_trials(log)
+
+
+def test_a_log_that_was_deleted_is_missed(log):
+    (log / TRIALS).unlink()
+    with pytest.raises(DataError, match="line 1: was removed.*counts 5 lines"):
+        read_trials(log)
+    append_opening(log, opening("new"))
+    with pytest.raises(DataError, match="line 1: was removed"):
+        read_trials(log)
+
+
+@pytest.mark.parametrize("content", [None, b"{}", b"\xff"])
+def test_a_head_that_is_missing_or_damaged_is_said_and_not_mended(log, content):
+    (log / HEAD).unlink()
+    if content is not None:
+        (log / HEAD).write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(DataError, match=HEAD):
+            read_trials(log)
+        append_opening(log, opening("later"))
+    assert len(lines_of(log)) == 7
+
+
+def test_a_torn_last_line_is_a_note_and_is_cut(log):
+    """Its process was killed while it wrote: the head does not count the line."""
+    with (log / TRIALS).open("ab") as file:
+        file.write(lines_of(log)[-1][:40])
+    found = read_trials(log)
+    assert len(found.openings) == 5
+    assert found.notes == (f"{log / TRIALS}: line 6 is torn (40 bytes without an end of line): a process was killed "
+                           "while it wrote, before it showed its result",)
+    assert append_opening(log, opening("next")) == 6
+    assert [each.run for each in read_trials(log).openings][-2:] == ["run5", "next"]
+    assert read_trials(log).notes == ()
+
+
+def test_a_whole_line_that_was_torn_later_stays_as_evidence(log):
+    lines = lines_of(log)
+    write_lines(log, [*lines[:4], lines[4][:40]])
+    for _ in range(2):
+        with pytest.raises(DataError, match="line 5: "):
+            read_trials(log)
+        append_opening(log, opening("next"))
+    assert lines[4][:40] in (log / TRIALS).read_bytes()
+
+
+def test_a_process_killed_between_line_and_head_breaks_nothing(log):
+    before = (log / HEAD).read_bytes()
+    append_opening(log, opening("six"))
+    (log / HEAD).write_bytes(before)
+    assert len(read_trials(log).openings) == 6
+    assert append_opening(log, opening("seven")) == 7
+    assert len(read_trials(log).openings) == 7
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_changed_byte_is_found(tmp_path_factory, data):
+    """A line's end, a digest, a figure: whatever it is."""
+    folder = tmp_path_factory.mktemp("log")
+    for number in range(3):
+        append_opening(folder, opening(f"run{number}"))
+    whole = (folder / TRIALS).read_bytes()
+    at = data.draw(st.integers(0, len(whole) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda value: value != whole[at]))
+    (folder / TRIALS).write_bytes(whole[:at] + bytes([byte]) + whole[at + 1:])
+    with pytest.raises(DataError, match=r"trials\.(jsonl|head\.json): line \d"):
+        read_trials(folder)
+
+
+def test_processes_append_at_once(tmp_path):
+    """Real processes: every line is there once and the chain is whole."""
+    code = textwrap.dedent(f"""
+        import sys
+        from pathlib import Path
+        from jaxtrade.storage.trials import Opening, append_opening
+        for i in range(25):
+            append_opening(Path({str(tmp_path)!r}), Opening("evaluate", f"{{sys.argv[1]}}-{{i}}", "c", "d", "test",
+                           "2024-01-02", "2024-01-03", 2, "greedy", {DATES!r}, {{"0": (1.0, 2.0)}}))
+    """)
+    started = [subprocess.Popen([sys.executable, "-c", code, str(n)], cwd=ROOT) for n in range(4)]
+    assert [process.wait(timeout=60) for process in started] == [0] * 4
+    found = read_trials(tmp_path)
+    assert sorted(each.run for each in found.openings) == sorted(f"{n}-{i}" for n in range(4) for i in range(25))
+    for process in range(4):
+        own = [each.run for each in found.openings if each.run.startswith(f"{process}-")]
+        assert own == [f"{process}-{i}" for i in range(25)]
+
+
+def test_processes_killed_while_they_append_leave_a_whole_log(tmp_path):
+    code = textwrap.dedent(f"""
+        import sys
+        from pathlib import Path
+        from jaxtrade.storage.trials import Opening, append_opening
+        days = tuple(f"2024-01-{{d:02d}}" for d in range(1, 31))
+        print("go", flush=True)
+        for i in range(100000):
+            append_opening(Path({str(tmp_path)!r}), Opening("train", f"r{{i}}", "c", "d", "test", days[0], days[-1], 30,
+                           "greedy", days, {{str(seed): (1.0,) * 30 for seed in range(50)}}))
+    """)
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        seen = len(lines_of(tmp_path)) if (tmp_path / TRIALS).exists() else 0
+        while not (tmp_path / TRIALS).exists() or len(lines_of(tmp_path)) < seen + 5:
+            pass
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        read_trials(tmp_path)
+    number = append_opening(tmp_path, opening("after"))
+    found = read_trials(tmp_path)
+    assert len(found.openings) == number >= 16
+    assert found.notes == ()
+
+
+def test_a_lock_that_is_held_is_waited_for_and_then_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "PATIENCE", 0.1)
+    append_opening(tmp_path, opening())
+    with trials._locked(tmp_path / TRIALS), pytest.raises(StorageError, match=r"held its lock for 0\.1 s"):
+        append_opening(tmp_path, opening())
+    assert append_opening(tmp_path, opening()) == 2
+
+
+def test_a_full_disk_leaves_the_log_whole(log):
+    """A limit on the size of files stands for the disk: the part that was written is taken away again."""
+    import resource
+
+    whole = (log / TRIALS).read_bytes()
+    code = textwrap.dedent(f"""
+        import resource, signal, sys
+        from pathlib import Path
+        from jaxtrade.storage.trials import Opening, append_opening
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ({len(whole) + 50}, {resource.RLIM_INFINITY}))
+        try:
+            append_opening(Path({str(log)!r}), Opening("train", "r", "c", "d", "test", "a", "b", 1, "greedy"))
+        except OSError as error:
+            print("refused", error.errno)
+    """)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("refused"), done.stderr
+    assert (log / TRIALS).read_bytes() == whole
+    assert len(read_trials(log).openings) == 5
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_raises(log):
+    (log / TRIALS).chmod(0o400)
+    with pytest.raises(OSError, match="denied"):
+        append_opening(log, opening())
+
+
+def test_the_log_of_a_part_lies_beside_the_whole(tmp_path):
+    assert trials_folder(tmp_path / "run") == tmp_path
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "sweep.json").write_text("{}")
+    assert trials_folder(tmp_path / "sweep" / "group_0") == tmp_path
+    (tmp_path / "course" / "phases").mkdir(parents=True)
+    (tmp_path / "course" / "curriculum.yaml").write_text("")
+    assert trials_folder(tmp_path / "course" / "phases" / "1-entry") == tmp_path
+    assert trials_folder(tmp_path / "phases" / "run") == tmp_path / "phases"
+
+
+def test_profits_that_do_not_fit_the_days_are_named(tmp_path):
+    append_opening(tmp_path, opening(net=(1.0,)))
+    with pytest.raises(DataError, match="line 1: has profits of other than its 2 days"):
+        read_trials(tmp_path)
+
+
+def test_another_format_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "FORMAT", 2)
+    append_opening(tmp_path, opening())
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="line 1: format 2, this version reads 1"):
+        read_trials(Path(tmp_path))
