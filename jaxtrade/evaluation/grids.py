@@ -14,7 +14,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.backtest import Record, backtest, decision_bars
+from jaxtrade.evaluation.backtest import Lane, decision_bars, run_lanes
 from jaxtrade.evaluation.evaluate import EvaluationResult, agent_key, evaluate
 from jaxtrade.evaluation.latency import LONGEST, TOO_LATE, delayed
 from jaxtrade.evaluation.report import costs_text
@@ -115,12 +115,10 @@ def latency_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], ma
     decisions = decision_bars(market.data, sessions, steps)
     params, key = params.replace(sessions=sessions), jax.random.key(config.seed)
 
-    def record_of(agent: Agent, bars: int) -> Record:
-        late = delayed(agent, env, bars)
-        return backtest(env, late, params, decisions, "strategy", agent_key(key, agent.name))
-
-    rows = range(LONGEST + 1)
-    records = [[record_of(agent, bars) for agent in agents] for bars in rows]
+    rows, count = range(LONGEST + 1), len(agents)
+    found = run_lanes(env, [Lane(delayed(agent, env, bars), params, decisions, agent_key(key, agent.name))
+                            for bars in rows for agent in agents], "strategy")
+    records = [found[count * bars:count * (bars + 1)] for bars in rows]
     return Grid("latency", tuple(several(bars, "bar") for bars in rows), tuple(agent.name for agent in agents),
                 np.asarray([[int(record.equity[-1]) / 1000 for record in row] for row in records]),
                 (f"{several(0, 'bar')}: executed at the next bar, as in training and in the evaluation",

@@ -28,7 +28,7 @@ from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.agents import NO_ACTION, Act, Agent, Forget, PolicyAct
-from jaxtrade.evaluation.backtest import order_is_legal
+from jaxtrade.evaluation.stepping import order_is_legal
 from jaxtrade.types import Array, PyTree
 
 LONGEST = 3  # bars: the length of every queue, so that one program serves all latencies

@@ -16,7 +16,7 @@ from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.attribution.groups import SlotGroup, group_mask
-from jaxtrade.evaluation.backtest import DecisionBars, backtests
+from jaxtrade.evaluation.backtest import DecisionBars, Lane, run_lanes
 from jaxtrade.evaluation.loaded import Given
 from jaxtrade.networks.memory import forget
 from jaxtrade.types import Algorithm, Array, PyTree
@@ -63,14 +63,17 @@ def ablated_profits(env: TradingEnv, algorithm: Algorithm, policy: PyTree, param
     """
     size = len(values)
     fixed = np.stack([np.zeros(size, bool), *(group_mask(group, size) for group in groups)])
+    kept = jnp.asarray(values, jnp.float32)
+
+    def lane(row: np.ndarray) -> Lane:
+        carry = (policy, algorithm.carry, jnp.asarray(row), kept)
+        agent = Agent("ablated", AblatedAct(env, algorithm.act), carry, "greedy, without a group of slots", _forget)
+        return Lane(agent, params, decisions, jax.random.key(0))
+
     profits = []
     for first in range(0, len(fixed), TOGETHER):
         block = fixed[first:first + TOGETHER]
         padded = np.concatenate([block, np.zeros((TOGETHER - len(block), size), bool)])  # one shape, one program
-        carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (TOGETHER, *jnp.shape(x))),
-                             (policy, algorithm.carry, jnp.zeros(size, bool), jnp.asarray(values, jnp.float32)))
-        agent = Agent("ablated", AblatedAct(env, algorithm.act), (*carry[:2], jnp.asarray(padded), carry[3]),
-                      "greedy, without a group of slots", _forget)
-        records = backtests(env, agent, params, decisions, "strategy", jax.random.key(0))
+        records = run_lanes(env, [lane(row) for row in padded], "strategy")
         profits += [int(record.equity[-1]) / 1000 for record in records[:len(block)]]
     return np.asarray(profits)
