@@ -14,7 +14,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.backtest import Lane, decision_bars, run_lanes
+from jaxtrade.evaluation.backtest import Lane, Steps, decision_bars, run_lanes
 from jaxtrade.evaluation.evaluate import EvaluationResult, agent_key, evaluate
 from jaxtrade.evaluation.latency import LONGEST, TOO_LATE, delayed
 from jaxtrade.evaluation.report import costs_text
@@ -57,7 +57,7 @@ def _profits(result: EvaluationResult) -> list[float]:
 
 
 def intrabar_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
-                  config: RunConfig, steps: int | None = None) -> Grid:
+                  config: RunConfig, steps: Steps | None = None) -> Grid:
     """Net profit under each intrabar order. The order `path` needs second bars. Arguments as `evaluate`."""
     modes = MODES if params.market.path is not None else MODES[:2]
     notes = () if len(modes) == len(MODES) else ("path: this run has no second bars (--seconds FILE)",)
@@ -93,7 +93,7 @@ def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
 
 
 def cost_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
-              config: RunConfig, steps: int | None = None) -> Grid:
+              config: RunConfig, steps: Steps | None = None) -> Grid:
     """Net profit at 0, 1 and 2 times the commission of the run, each with 0, 1, 2 and 4 times its slippage.
 
     A run without slippage is shown with 0, 1, 2 and 4 ticks of it; a run without commission has no rows for it.
@@ -110,7 +110,7 @@ def cost_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], marke
 
 
 def latency_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
-                 config: RunConfig, steps: int | None = None) -> Grid:
+                 config: RunConfig, steps: Steps | None = None) -> Grid:
     """Net profit if every decision is executed 0 to `LONGEST` bars late (see `latency`). Arguments as `evaluate`."""
     decisions = decision_bars(market.data, sessions, steps)
     params, key = params.replace(sessions=sessions), jax.random.key(config.seed)

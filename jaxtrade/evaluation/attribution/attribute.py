@@ -20,7 +20,7 @@ from jaxtrade.evaluation.attribution.ablation import ablated_profits, given
 from jaxtrade.evaluation.attribution.groups import SlotGroup, slot_groups
 from jaxtrade.evaluation.attribution.methods import changed_shares, gradient_shares, gradient_sizes
 from jaxtrade.evaluation.attribution.result import SlotAttribution, SlotMethod, counted
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import Steps, backtest, decision_bars
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.loaded import GivenEnv
 from jaxtrade.networks.normalize import RunningStats
@@ -57,7 +57,7 @@ class _Decisions(NamedTuple):
 
 
 def attribute(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
-              config: RunConfig, steps: int | None = None) -> SlotAttribution:
+              config: RunConfig, steps: Steps | None = None) -> SlotAttribution:
     """Attribute the greedy policy among `agents` on the decision bars of `sessions`. Arguments as `evaluate`.
 
     Deterministic: what is drawn depends on `config.seed` alone. Raises ConfigError if no agent is a greedy policy, and
