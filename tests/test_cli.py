@@ -259,6 +259,23 @@ def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == written
 
 
+@pytest.mark.slow
+def test_latency_and_attribution_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    assert main(["evaluate", str(run), "--latency-grid", "--attribution", "--json"]) == 0
+    reported = json.loads(capsys.readouterr().out)
+    assert list(reported["latency"]["rows"]) == ["0 bars", "1 bar", "2 bars", "3 bars"]
+    agents = json.loads((run / "evaluation/test/evaluation.json").read_text())["agents"]
+    for name, profit in reported["latency"]["rows"]["0 bars"].items():
+        assert profit == agents[name]["strategy"]["net_profit"]
+    assert set(reported["latency"]["too_late"]["0 bars"].values()) == {0}
+    methods = {method["name"]: method["parts"] for method in reported["attribution"]["methods"]}
+    assert sum(part["value"]["value"] for part in methods["gradient"]) == pytest.approx(1.0)
+    assert all(0 <= part["value"]["value"] <= 1 for part in methods["permutation"])
+    assert len({part["value"]["value"] for part in methods["ablation"]}) > 1
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == written
+
+
 @pytest.mark.parametrize("command", [["train"], ["data", "describe"]])
 def test_path_without_seconds_is_refused_and_writes_nothing(command: list[str], tmp_path: Path,
                                                             monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""Tests that need the `bench` extra are run by .ci/run, and say what to install where they skip."""
+"""Tests that need the `bench` or the `trackers` extra are run by .ci/run, and say what to install where they skip."""
 
 from __future__ import annotations
 
@@ -41,3 +41,13 @@ def test_the_page_says_the_same() -> None:
     assert 'pip install -e ".[test,bench]"' in page
     assert '".[bench]"' in INSTALL
     assert "CPU build" in page
+
+
+def test_the_trackers_are_run_with_their_packages() -> None:
+    script = ROOT / ".ci" / "run"
+    if not script.is_file():
+        pytest.skip("no .ci/run here (a source distribution)")
+    with_extra = script.read_text(encoding="utf-8").partition('pip install -e ".[test,trackers]"')[2]
+    assert "tests/test_trackers.py" in with_extra
+    page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+    assert '".[test,trackers]"' in page

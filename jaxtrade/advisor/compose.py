@@ -282,7 +282,8 @@ def config_digest(config: RunConfig) -> str:
                  (member.kind.partition(":") for member in config.advisor.panel)]
         values["advisor"]["panel"] = ["live" if file is None else read_snapshot(file).manifest["sha256"]
                                       for file in files]
-    del values["train"]["tensorboard"]
+    for name in ("tensorboard", "tracker", "tracker_online"):
+        del values["train"][name]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -57,9 +57,10 @@ def _evaluate(args: argparse.Namespace) -> int:
 
         if spec is not None:
             text = nulls_run(Path(args.run), spec, args.split, args.json, args.seed, args.data, screen, args.agent)
-        elif args.intrabar_grid or args.cost_grid:
+        elif args.intrabar_grid or args.cost_grid or args.latency_grid or args.attribution:
             text = grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
-                            args.seed, args.advisor, args.overrides, args.data, screen, args.agent)
+                            args.seed, args.advisor, args.overrides, args.data, screen, args.agent,
+                            args.latency_grid, args.attribution)
         else:
             text = evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
                                 overrides=args.overrides, store=store, data=args.data, screen=screen, agent=args.agent)

@@ -103,6 +103,10 @@ def _add_evaluate(commands: Any) -> None:
                           help="print net profit at multiples of the run's costs, and its range, instead of the table")
     evaluate.add_argument("--nulls", metavar="KIND:DRAWS", help="print p-values against null markets instead of the "
                           "table: sign:99, sessions:99, phase:99 or martingale:99 (docs/nulls.md)")
+    evaluate.add_argument("--latency-grid", action="store_true", help="print net profit with decisions executed 0 to 3 "
+                          "bars late, its range, and how many came too late, instead of the table")
+    evaluate.add_argument("--attribution", action="store_true", help="print which parts of its observation the policy "
+                          "uses, by gradient, permutation and ablation, instead of the table")
     quiet_option(evaluate)
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
     evaluate.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own")

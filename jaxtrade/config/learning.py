@@ -272,6 +272,11 @@ class TrainConfig(Section, frozen=True):
     checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
     keep_checkpoints: int = Field(default=3, ge=1, description="newest checkpoints that stay on disk")
     tensorboard: bool = Field(default=True, description="write event files for TensorBoard")
+    tracker: Literal["none", "wandb", "trackio", "mlflow"] = Field(
+        default="none", description="also log to this experiment tracker, on this machine alone (needs the extra "
+        "of its name, e.g. jaxtrade[wandb])")
+    tracker_online: bool = Field(default=False, description="the tracker may send what it logs, and the run's whole "
+                                 "configuration, over the network")
 
     def chunks(self, steps_per_update: int) -> int:
         """Chunks of the run: `total_timesteps` rounded up to whole ones. steps_per_update: over all environments."""

@@ -1,4 +1,4 @@
-"""Sensitivity of a result: the same agents under each intrabar order, and under multiples of the run's costs."""
+"""Sensitivity of a result: the same agents under each intrabar order, multiples of the run's costs, and latencies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,8 +14,9 @@ from jaxtrade.config import RunConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate
-from jaxtrade.evaluation.record import Steps
+from jaxtrade.evaluation.backtest import Lane, Steps, decision_bars, run_lanes
+from jaxtrade.evaluation.evaluate import EvaluationResult, agent_key, evaluate
+from jaxtrade.evaluation.latency import LONGEST, TOO_LATE, delayed
 from jaxtrade.evaluation.report import costs_text
 from jaxtrade.text import aligned, in_dollars, several
 from jaxtrade.types import SessionSet
@@ -33,6 +35,8 @@ class Grid:
     """Net profit of the strategy pass (account rules off), in dollars.
 
     profit: float64[len(rows), len(agents)], exact to a mill. notes: what the rows mean, and which are missing and why.
+    too_late: int64[len(rows), len(agents)] decisions that were no longer possible when they were due; None where none
+    can be late.
     """
 
     title: str
@@ -40,6 +44,7 @@ class Grid:
     agents: tuple[str, ...]
     profit: np.ndarray
     notes: tuple[str, ...] = ()
+    too_late: np.ndarray | None = None
 
     @property
     def spread(self) -> np.ndarray:
@@ -104,16 +109,44 @@ def cost_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], marke
                 np.asarray([_profits(result) for result in results]), tuple(_cost_notes(results[at].settings)))
 
 
+def latency_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
+                 config: RunConfig, steps: Steps | None = None) -> Grid:
+    """Net profit if every decision is executed 0 to `LONGEST` bars late (see `latency`). Arguments as `evaluate`."""
+    decisions = decision_bars(market.data, sessions, steps)
+    params, key = params.replace(sessions=sessions), jax.random.key(config.seed)
+
+    rows, count = range(LONGEST + 1), len(agents)
+    found = run_lanes(env, [Lane(delayed(agent, env, bars), params, decisions, agent_key(key, agent.name))
+                            for bars in rows for agent in agents], "strategy")
+    records = [found[count * bars:count * (bars + 1)] for bars in rows]
+    return Grid("latency", tuple(several(bars, "bar") for bars in rows), tuple(agent.name for agent in agents),
+                np.asarray([[int(record.equity[-1]) / 1000 for record in row] for row in records]),
+                (f"{several(0, 'bar')}: executed at the next bar, as in training and in the evaluation",
+                 "an agent does not see its decisions on their way, so it may repeat one; the repeat comes too late"),
+                np.asarray([[int(np.sum(record.action == TOO_LATE)) for record in row] for row in records]))
+
+
 def table(grid: Grid) -> str:
-    """The grid as text: agents as columns. The last row is the largest profit of each less the smallest."""
+    """The grid as text: agents as columns. The last row is the largest profit of each less the smallest. Decisions that
+    came too late have rows of their own."""
     cells = [[f"net profit ($) by {grid.title}", *grid.agents]]
     for name, profit in [*zip(grid.rows, grid.profit, strict=True), (RANGE, grid.spread)]:
         cells.append([f"  {name}", *(f"{value:,.2f}" for value in profit)])
+    if grid.too_late is not None:
+        cells.append(["decisions that came too late (HOLD instead)"])
+        cells += [[f"  {name}", *(f"{count:,}" for count in counts)]
+                  for name, counts in zip(grid.rows, grid.too_late, strict=True)]
     return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in grid.notes)])
 
 
+def _by_agent(grid: Grid, values: np.ndarray) -> dict[str, dict[str, Any]]:
+    return {name: dict(zip(grid.agents, row.tolist(), strict=True))
+            for name, row in zip(grid.rows, values, strict=True)}
+
+
 def to_json(grid: Grid) -> dict[str, Any]:
-    """The grid as JSON values: dollars per row and agent. spread: largest less smallest profit."""
-    return {"rows": {name: dict(zip(grid.agents, profit.tolist(), strict=True))
-                     for name, profit in zip(grid.rows, grid.profit, strict=True)},
-            "spread": dict(zip(grid.agents, grid.spread.tolist(), strict=True)), "notes": list(grid.notes)}
+    """The grid as JSON values: dollars per row and agent. spread: largest less smallest profit. too_late: counts per
+    row and agent, where the grid has them."""
+    late = {} if grid.too_late is None else {"too_late": _by_agent(grid, grid.too_late)}
+    return {"rows": _by_agent(grid, grid.profit),
+            "spread": dict(zip(grid.agents, grid.spread.tolist(), strict=True)), "notes": list(grid.notes), **late}

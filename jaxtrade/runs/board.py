@@ -1,10 +1,11 @@
-"""What a run writes to TensorBoard besides the rows of its training: settings, scores, results and pictures."""
+"""What a run writes to TensorBoard, and to a tracker, besides the rows of its training: settings, scores, results and
+pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from jaxtrade.config import RunConfig
 from jaxtrade.evaluation.seeds import Results
@@ -12,6 +13,14 @@ from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.storage.sinks import TensorBoardSink
 
 SCORE = "eval/validation/score"
+
+
+class Board(Protocol):
+    """A sink that shows figures besides those of updates."""
+
+    def figures(self, values: Mapping[str, float], steps: int) -> None:
+        """Show numbers by name, as of `steps` environment steps."""
+        ...
 
 
 def settings(config: RunConfig) -> dict[str, float | bool | str]:
@@ -41,7 +50,7 @@ def describe(board: TensorBoardSink, config: RunConfig, split: str) -> None:
     board.settings(settings(config), ["rollout/episode_reward", result_tag(split, "greedy", "net_profit")])
 
 
-def results(board: TensorBoardSink, evaluations: Results, split: str, steps: int) -> None:
+def results(board: Board, evaluations: Results, split: str, steps: int) -> None:
     """Write the figures of the strategy pass of all agents; of a set those of each symbol too, under its name."""
     for seed, result in evaluations.items():
         name = "" if len(evaluations) == 1 else f"seed_{seed}"

@@ -39,9 +39,8 @@ def controller_of(job: Job) -> control.Controller | None:
         value = from_main(lambda: float(scores_by_agent(setup, shown, policies, job.programs, latest.see).mean()))
         if math.isfinite(value):
             latest.write(setup.stack.first(state.update), value, controller.state.scores)
-        if job.board is not None:
-            steps = setup.stack.first(state.update) * setup.plan.steps_per_update
-            job.board.figures({board.SCORE: value}, steps)
+        for each in job.boards:
+            each.figures({board.SCORE: value}, setup.stack.first(state.update) * setup.plan.steps_per_update)
         return value
 
     controller = control.Controller(

@@ -19,7 +19,9 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation import grids, seeds
+from jaxtrade.evaluation import grids, seeds, sensitivity
+from jaxtrade.evaluation.attribution.attribute import attribute
+from jaxtrade.evaluation.attribution.result import SlotAttribution
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write, write_set
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.evaluation.seeds import Results
@@ -245,13 +247,16 @@ def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[
 
 def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
              seed: int | None = None, advisor: str | None = None, overrides: Sequence[str] = (),
-             data: Path | None = None, screen: Screen | None = None, agent: int | None = None) -> str:
-    """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order and by costs.
+             data: Path | None = None, screen: Screen | None = None, agent: int | None = None, latency: bool = False,
+             attribution: bool = False) -> str:
+    """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order, costs and latency; and
+    which parts of its observation the policy uses.
 
     Of a set, each symbol has grids of its own, and JSON has them by symbol. The grids are returned, not written.
     Answers of the run's own advisor are saved, as in `evaluate_run`.
 
     Args:
+        intrabar, costs, latency, attribution: which of them, in this order.
         seed, agent: whose policy is used, by seed or by index; needed if the run has several.
         advisor, overrides, data, screen: as in `evaluate_run`.
     Raises:
@@ -260,12 +265,13 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     progress = Screen() if screen is None else screen
     progress.phase("loading", "the market and the policy")
     setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
-    joint.refuse("--cost-grid, --intrabar-grid", setup.config)
+    joint.refuse("--cost-grid, --intrabar-grid, --latency-grid, --attribution", setup.config)
     held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
     policy = read_policy(path, setup.config, number)
-    makers = [make for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
-    shown: dict[str, list[grids.Grid]] = {}
+    makers = [make for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid),
+                                        (latency, grids.latency_grid), (attribution, attribute)) if wanted]
+    shown: dict[str, list[grids.Grid | SlotAttribution]] = {}
     for symbol, own in setup.symbols.items():
         with _keeping(setup, path):
             params, _ = params_shown(own, split, None if advisor else path)
@@ -276,17 +282,7 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
                               steps_of(setup, split)) for make in makers]
     notes = grid_notes(setup, path, split, advisor is not None, progress.message)
     noted = {symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each] for symbol, each in shown.items()}
-    return _grids_shown(noted, as_json)
-
-
-def _grids_shown(found: dict[str, list[grids.Grid]], as_json: bool) -> str:
-    """The grids of each symbol as JSON or text. Those of a single symbol stand for themselves."""
-    if as_json:
-        documents: dict[str, Any] = {symbol: {grid.title: grids.to_json(grid) for grid in each}
-                                     for symbol, each in found.items()}
-        return json.dumps(documents if len(found) > 1 else next(iter(documents.values())), indent=2, allow_nan=False)
-    texts = {symbol: "\n\n".join(grids.table(grid) for grid in each) for symbol, each in found.items()}
-    return "\n\n".join(f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items())
+    return sensitivity.shown(noted, as_json)
 
 
 def held_out(setup: Setup, split: str) -> SessionSet:

@@ -28,6 +28,8 @@ from jaxtrade.runs.setup import Setup, figure_names
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
 from jaxtrade.storage.status import StatusSink
+from jaxtrade.storage.tracker_sink import TrackerSink
+from jaxtrade.storage.trackers import Header
 from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training.health import Watch
 from jaxtrade.training.together import is_main
@@ -49,6 +51,7 @@ class Job:
         update = beginning.resume_update
         self.board: TensorBoardSink | None = None
         self.status: StatusSink | None = None
+        self.tracker: TrackerSink | None = None
         screen.describe(names, columns)
         self.files: list[MetricSink] = []
         if is_main():  # the other processes of the run write nothing
@@ -73,6 +76,16 @@ class Job:
         about = {"task": self.config.env.task, "learner": self.config.algorithm, "market": setup.market.name}
         self.status = StatusSink(path, self.tell, about)
         self.files.append(self.status)  # last, so that what it counts has been written
+        if self.config.train.tracker != "none":
+            header = Header(self.config.train.tracker, str(path.resolve()), self.config.train.tracker_online,
+                            update is not None, board.settings(self.config) | {"run_folder": str(path.resolve())})
+            self.tracker = TrackerSink(header, self.tell, names)
+            self.files.insert(0, self.tracker)  # closed first: what it says then goes to the others
+
+    @property
+    def boards(self) -> list[board.Board]:
+        """The sinks that show scores and results, besides rows."""
+        return [sink for sink in (self.board, self.tracker) if sink is not None]
 
     def tell(self, line: str) -> None:
         """Write one line about the run to the console and the log."""

@@ -37,6 +37,7 @@ from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
 from jaxtrade.runs.limits import usable_memory
 from jaxtrade.runs.search_check import check_search
+from jaxtrade.storage.trackers import check_tracker
 from jaxtrade.training.together import process_count
 
 Check = Callable[[], object]
@@ -153,6 +154,7 @@ def _names(config: RunConfig, own_files: bool) -> list[Check]:
         lambda: _check_advisor(config),
         lambda: check_context(config.advisor),
         lambda: member_configs(config),
+        lambda: check_tracker(config.train.tracker, config.train.tracker_online),
     ]
     return checks + [check for member in _members(config) for check in _member_names(member, own_files)]
 

@@ -266,14 +266,16 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
 
 
 def _draw(job: Job, controller: control.Controller | None, results: Results, steps: int) -> None:
-    """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard."""
+    """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard and the
+    tracker."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
     title = f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"
     scores, best = (controller.state.scores, controller.state.best_update) if controller else ((), None)
     training_picture.draw(history(job.path), metrics, title, job.path / "training.png", scores, best)
     if isinstance(job.setup.market, Market):  # a set has no advisor
         calibration.draw(config, job.setup.market, job.setup.splits["train"], job.path, history(job.path), job.tell)
+    split = job.setup.evaluation_split()
+    for each in job.boards:
+        board.results(each, results, split, steps)
     if job.board is not None:
-        split = job.setup.evaluation_split()
-        board.results(job.board, results, split, steps)
         board.pictures(job.board, job.path, folder_of(job.path, split), steps)

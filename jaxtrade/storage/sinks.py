@@ -251,7 +251,7 @@ _ROLLOUT = re.compile(r"episode|reward_|action_share|end_share|illegal|breaches|
                       r"advice_share|agreement|override|trust|hit_rate|brier|crowding_|impact_|maker_|offset_")
 _GROUPED = ("monitor/",)
 _TIME = ("update", "seconds", "steps_per_second", "eta_seconds")
-_NO_FIGURES = ("steps", "total_updates")  # the horizontal axis, and a constant
+NO_FIGURES = ("steps", "total_updates")  # the horizontal axis, and a constant
 
 
 def grouped(name: str) -> str:
@@ -284,13 +284,13 @@ class TensorBoardSink:
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
             named = {grouped(name): value for name, value in by_name(row, self._names).items()
-                     if name not in _NO_FIGURES}
-            self._writer.scalars(dict(_scalars("", named)), int(row["steps"]))
+                     if name not in NO_FIGURES}
+            self._writer.scalars(dict(scalars_of("", named)), int(row["steps"]))
         self._writer.flush()
 
     def figures(self, values: Mapping[str, float], steps: int) -> None:
         """Write numbers by tag. Those that are not finite are left out."""
-        self._writer.scalars(dict(_scalars("", values)), steps)
+        self._writer.scalars(dict(scalars_of("", values)), steps)
         self._writer.flush()
 
     def picture(self, tag: str, path: Path, steps: int) -> None:
@@ -310,10 +310,10 @@ class TensorBoardSink:
         self._writer.close()
 
 
-def _scalars(tag: str, value: Any) -> Iterator[tuple[str, float]]:
+def scalars_of(tag: str, value: Any) -> Iterator[tuple[str, float]]:
     """(tag, number) of every finite number in a row; entries of lists and mappings become `tag/entry`."""
     if isinstance(value, list | Mapping):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _scalars(f"{tag}/{key}" if tag else str(key), item)
+            yield from scalars_of(f"{tag}/{key}" if tag else str(key), item)
     elif math.isfinite(value):
         yield tag, float(value)

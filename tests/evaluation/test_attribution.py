@@ -1,0 +1,254 @@
+"""Attribution: linear policies worked by hand, a policy planted on one slot, and the whole command's figures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data.features.schema import table_columns
+from jaxtrade.data.features.view import host_view
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import sensitivity
+from jaxtrade.evaluation.agents import greedy
+from jaxtrade.evaluation.attribution.attribute import attribute
+from jaxtrade.evaluation.attribution.groups import SlotGroup, slot_groups
+from jaxtrade.evaluation.attribution.methods import (
+    changed_shares,
+    gradient_shares,
+    gradient_sizes,
+    margin,
+    permuted_within,
+)
+from jaxtrade.evaluation.attribution.result import SlotAttribution, to_json
+from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.rl.algorithms import first_policy, make_algorithm
+from tests.evaluation.tiny import WALK, rule, setup
+
+FEATURES = RunConfig().env.features
+
+
+def lively_market() -> Any:
+    """WALK with features that vary, each by itself."""
+    columns = table_columns(FEATURES)
+    values = np.random.default_rng(0).uniform(1.0, 3.0, (len(WALK.bars.time), len(columns))).astype(np.float32)
+    values[:, columns.index("close")] = WALK.bars.close
+    seen = host_view(values, FEATURES, "relative", 0.25)
+    return replace(WALK, data=WALK.data.replace(view=jax.tree.map(jnp.asarray, seen)))
+
+
+MARKET = lively_market()
+SESSIONS = MARKET.sessions(0, 1, 2, 3)
+SECTIONS: dict[str, Any] = {"network": {"hidden": [8]}, "rollout": {"num_envs": 2, "num_steps": 4, "num_shards": 1},
+                            "env": {"task": "entry", "window": 5}, "brackets": {"stop_atr": 0.5}}
+LEARNERS = {"ppo": {"num_minibatches": 1}, "pqn": {"num_minibatches": 1}, "dqn": {"batch_size": 8}}
+
+
+def made(algorithm: str = "ppo", **network: Any) -> Any:
+    """(environment, params, config, algorithm, untrained policy whose normaliser is not the identity)."""
+    sections = SECTIONS | {"algorithm": algorithm, algorithm: LEARNERS[algorithm],
+                           "network": SECTIONS["network"] | network}
+    env, params, config = setup(MARKET, SESSIONS, **sections)
+    policy = first_policy(config, env.num_actions, env.observation_size, jax.random.key(1))
+    rows = jnp.asarray(decision_bars(MARKET.data, SESSIONS).rows)
+    seen = jax.vmap(lambda row: env.observe(env.ref(env.reset_at(params, 0, row), params), params))(rows)
+    stats = RunningStats(jnp.full((1, seen.shape[1]), 9.0), seen.mean(0)[None], jnp.maximum(seen.var(0), 0.5)[None])
+    return env, params, config, make_algorithm(config, env, 1), policy.replace(normaliser=stats)
+
+
+def found_by(parts: Any, policy: Any) -> SlotAttribution:
+    env, params, config, algorithm, _ = parts
+    return attribute(env, params, [greedy(algorithm, policy, env)], MARKET, SESSIONS, config)
+
+
+def values(found: SlotAttribution, method: str) -> dict[str, float | None]:
+    chosen = next(each for each in found.methods if each.name == method)
+    return {name: value for (name, _), value in zip(found.groups, chosen.values, strict=True)}
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+WEIGHTS = np.array([[0.0, 0.0, 0.0], [2.0, 1.0, 0.0], [-1.0, 0.0, 3.0]])  # logits of HOLD, BUY, SELL
+
+
+def linear(observation: Any, mask: Any) -> Any:
+    return jnp.asarray(WEIGHTS) @ observation, mask
+
+
+def test_the_margin_is_the_best_legal_logit_less_the_second() -> None:
+    logits = jnp.array([1.0, 5.0, 3.0])
+    assert margin(logits, jnp.array([True, True, True])) == 2.0
+    assert margin(logits, jnp.array([True, False, True])) == 2.0
+    assert margin(logits, jnp.array([True, False, False])) == 0.0
+    alone = jax.grad(lambda x: margin(x, jnp.array([False, True, False])))(logits)
+    np.testing.assert_array_equal(alone, [0, 0, 0])
+
+
+def test_gradients_of_a_linear_policy() -> None:
+    observations = jnp.array([[1.0, 0.0, 0.0],   # BUY 2, HOLD 0, SELL -1: slope of BUY - HOLD = (2, 1, 0)
+                              [0.0, 1.0, 1.0],   # SELL 3, BUY 1, HOLD 0: slope of SELL - BUY = (-3, -1, 3)
+                              [0.0, 1.0, 1.0]])  # the same without SELL: slope of BUY - HOLD
+    masks = jnp.array([[True] * 3, [True] * 3, [True, True, False]])
+    sizes = gradient_sizes(linear, observations, masks, np.array([1.0, 2.0, 0.5]))
+    np.testing.assert_allclose(sizes, [(2 + 3 + 2) / 3, 2 * (1 + 1 + 1) / 3, 0.5 * (0 + 3 + 0) / 3], rtol=1e-6)
+    groups = [SlotGroup("a", np.array([0, 2])), SlotGroup("b", np.array([1]))]
+    shares = gradient_shares(sizes, groups)
+    assert shares == pytest.approx([(7 + 1.5) / (7 + 6 + 1.5), 6 / (7 + 6 + 1.5)])
+    assert gradient_shares(np.zeros(3), groups) is None
+
+
+def test_permutations_stay_in_their_half_hour_and_are_those_of_the_seed() -> None:
+    strata = np.array([2, 1, 2, 1, 2, 7])
+    order = permuted_within(strata, np.random.default_rng(3))
+    assert sorted(order) == list(range(6))
+    np.testing.assert_array_equal(strata[order], strata)
+    np.testing.assert_array_equal(order, permuted_within(strata, np.random.default_rng(3)))
+    seen = {tuple(permuted_within(np.zeros(3, int), np.random.default_rng(seed))) for seed in range(60)}
+    assert len(seen) == 6  # every order of three rows is drawn
+
+
+def test_the_share_of_changed_actions_of_a_threshold() -> None:
+    # The action is the sign of slot 0. In stratum 0 both signs are equally frequent, in stratum 1 only one occurs.
+    observations = np.zeros((400, 2), np.float32)
+    observations[:, 0] = np.where(np.arange(400) < 100, 1, -1)
+    observations[200:, 0] = 1
+    observations[:, 1] = np.arange(400)
+    strata = (np.arange(400) >= 200).astype(int)
+
+    def choose(seen: np.ndarray) -> np.ndarray:
+        return (seen[:, 0] > 0).astype(int)
+
+    groups = [SlotGroup("sign", np.array([0])), SlotGroup("other", np.array([1]))]
+    shares = changed_shares(choose, observations, groups, strata, 0, 50)
+    # Of the first 200, a permutation gives half of them the other sign: 100 of 400. Its deviation over 50 permutations
+    # is sqrt(100 * 100 * 100 * 100 / (200^2 * 199)) * 2 / 400 / sqrt(50) = 0.0025.
+    assert shares[0] == pytest.approx(0.25, abs=0.01)
+    assert shares[1] == 0.0
+    assert shares == changed_shares(choose, observations, groups, strata, 0, 50)
+    assert shares != changed_shares(choose, observations, groups, strata, 1, 50)
+
+
+def test_the_slots_of_a_feature_are_one_group() -> None:
+    groups = slot_groups(["close[t-2]", "atr[t-2]", "close[t-1]", "atr[t-1]", "position", "close[t]"])
+    assert [(group.name, group.slots.tolist()) for group in groups] == [
+        ("close", [0, 2, 5]), ("atr", [1, 3]), ("position", [4])]
+
+
+# --- planted ---------------------------------------------------------------------------------------------------------
+
+
+def planted(parts: Any, slot: str) -> Any:
+    """The policy whose BUY logit is 3 tanh of one normalised slot; every other input has a weight of 1e-6."""
+    env, *_, policy = parts
+    place = env.spec.names.index(slot)
+    first = jnp.full((env.observation_size, 8), 1e-6).at[place, 0].set(1.0)
+    second = jnp.zeros((8, env.num_actions)).at[0, 1].set(3.0)
+    bias = jnp.full(env.num_actions, -9.0).at[0].set(0.0).at[1].set(0.1)  # BUY or HOLD, never SELL
+    torso = {"Dense_0": {"kernel": first, "bias": jnp.zeros(8)}}
+    return policy.replace(parameters=policy.parameters | {
+        "policy_torso": torso, "policy_head": {"kernel": second, "bias": bias}})
+
+
+@pytest.fixture(scope="module")
+def ppo() -> Any:
+    return made()
+
+
+def test_a_policy_that_is_planted_on_one_slot_is_found_by_every_method(ppo: Any) -> None:
+    slot = next(name for name in ppo[0].spec.names if name.endswith("[t-1]") and not name.startswith("close"))
+    name = slot.partition("[")[0]
+    found = found_by(ppo, planted(ppo, slot))
+    slopes, changed, dollars = (values(found, method) for method in ("gradient", "permutation", "ablation"))
+    assert slopes[name] is not None
+    assert slopes[name] >= 0.99
+    assert sum(value for value in slopes.values() if value is not None) == pytest.approx(1.0)
+    assert changed[name] is not None
+    assert changed[name] > 0.1
+    assert {other for other, share in changed.items() if share} == {name}
+    assert dollars[name] != 0.0
+    assert {other for other, change in dollars.items() if change} == {name}
+    assert found == found_by(ppo, planted(ppo, slot))
+
+
+def test_an_ablated_group_changes_the_profit_to_that_of_a_policy_without_it(ppo: Any) -> None:
+    env, params, config, algorithm, _ = ppo
+    slot = f"{FEATURES[1]}[t-1]"
+    policy = planted(ppo, slot)
+    found = found_by(ppo, policy)
+    # At its mean, the planted slot is 0: the same as a policy whose weight there is 0.
+    kernel = policy.parameters["policy_torso"]["Dense_0"]["kernel"]
+    without = policy.replace(parameters=policy.parameters | {"policy_torso": {"Dense_0": {
+        "kernel": kernel.at[env.spec.names.index(slot)].set(0.0), "bias": jnp.zeros(8)}}})
+    decisions = decision_bars(MARKET.data, params.sessions)
+    with_it, without_it = (
+        backtest(env, greedy(algorithm, each, env), params, decisions, "strategy",
+                 agent_key(jax.random.key(config.seed), "greedy")).equity[-1] / 1000 for each in (policy, without))
+    assert values(found, "ablation")[FEATURES[1]] == pytest.approx(without_it - with_it, abs=1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["pqn", pytest.param("dqn", marks=pytest.mark.slow)])
+def test_a_q_learner_is_attributed_by_its_q_values(algorithm: str) -> None:
+    parts = made(algorithm)
+    found = found_by(parts, parts[-1])
+    slopes = values(found, "gradient")
+    assert sum(value for value in slopes.values() if value is not None) == pytest.approx(1.0)
+    assert all(value is not None and value > 0 for name, value in slopes.items())
+
+
+def test_a_policy_with_a_memory_has_only_the_ablation() -> None:
+    parts = made(kind="gru", rnn_width=4)
+    found = found_by(parts, parts[-1])
+    for method in found.methods[:2]:
+        assert set(method.values) == {None}
+        assert "memory" in (method.why or "")
+    assert all(value is not None for value in found.methods[2].values)
+    part = to_json(found)["methods"][0]["parts"][0]
+    assert part["value"] == {"value": None, "why": found.methods[0].why}
+    assert "gradient: n/a: the policy has a memory" in sensitivity.shown({"ES": [found]}, False)
+
+
+def test_a_policy_that_looks_at_nothing_has_no_gradient(ppo: Any) -> None:
+    blind = ppo[-1].replace(parameters=jax.tree.map(jnp.zeros_like, ppo[-1].parameters))
+    found = found_by(ppo, blind)
+    assert set(found.methods[0].values) == {None}
+    assert "no slot" in (found.methods[0].why or "")
+    assert set(found.methods[1].values) == {0.0}
+    assert set(found.methods[2].values) == {0.0}
+
+
+@pytest.mark.slow
+def test_without_statistics_those_of_the_decisions_are_used(ppo: Any) -> None:
+    parts = made(normalise_observations=False)
+    found = found_by(parts, parts[-1])
+    assert "does not normalise" in found.notes[1]
+    assert "those of training" in found_by(ppo, ppo[-1]).notes[1]
+
+
+def test_it_needs_a_policy(ppo: Any) -> None:
+    env, params, config, *_ = ppo
+    with pytest.raises(ConfigError, match="needs a greedy policy; found flat"):
+        attribute(env, params, [rule("flat", env)], MARKET, SESSIONS, config)
+
+
+def test_text_and_json(ppo: Any) -> None:
+    found = found_by(ppo, ppo[-1])
+    text = sensitivity.shown({"ES": [found]}, False)
+    lines = text.splitlines()
+    assert lines[0].split() == ["part", "of", "the", "observation", "slots", "gradient", "permutation", "ablation",
+                                "($)"]
+    assert lines[1].split()[:2] == [FEATURES[0], "5"]
+    assert any(line.startswith("NOTE: gradient, permutation: ") for line in lines)
+    document = json.loads(sensitivity.shown({"ES": [found]}, True))["attribution"]
+    assert [method["name"] for method in document["methods"]] == ["gradient", "permutation", "ablation"]
+    assert document["methods"][0]["parts"][0]["value"]["value"] == found.methods[0].values[0]
+    assert sum(document["slots"].values()) == ppo[0].observation_size
+    both = json.loads(sensitivity.shown({"ES": [found], "NQ": [found]}, True))
+    assert list(both) == ["ES", "NQ"]

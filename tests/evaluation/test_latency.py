@@ -1,0 +1,187 @@
+"""Late decisions: nothing changes without a latency, and each bar of it is worked by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.env.actions import Action
+from jaxtrade.env.state import ExitReason
+from jaxtrade.evaluation import grids
+from jaxtrade.evaluation.agents import NO_ACTION, Agent, PolicyAct, forget_episode, greedy
+from jaxtrade.evaluation.backtest import Record, backtest, decision_bars
+from jaxtrade.evaluation.latency import LONGEST, TOO_LATE, delayed
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.state import policy_of
+from tests.evaluation.tiny import WALK, TinyMarket, hand_market, rule, setup, tiny_market
+
+KEY = jax.random.key(0)
+HAND = hand_market(2)
+H, B, S, C = Action.HOLD, Action.BUY, Action.SELL, Action.CLOSE
+
+
+def scripted(env: Any, actions: list[int], market: TinyMarket = HAND) -> Agent:
+    """Decides `actions` at the decision bars of the market's sessions, as a policy without a network."""
+    rows = decision_bars(market.data, market.sessions(*range(market.num_sessions))).rows
+    column = jnp.zeros(len(market.bars.time), jnp.int32).at[rows].set(jnp.asarray(actions, jnp.int32))
+    return Agent("scripted", PolicyAct(env, read_column, False), (column, None), "", forget_episode)
+
+
+def read_column(policy: Any, memory: Any, ref: Any, params: Any, key: Any, explore: bool) -> Any:
+    return memory, policy[ref.row[0]], None
+
+
+def run(env: Any, params: Any, agent: Agent, bars: int | None, market: TinyMarket = HAND) -> Record:
+    late = agent if bars is None else delayed(agent, env, bars)
+    decisions = decision_bars(market.data, params.sessions)
+    return backtest(env, late, params, decisions, "strategy", KEY)
+
+
+def entries(record: Record) -> list[tuple[int, int, int]]:
+    """(decision bar, quantity, price) of every fill that opened a position."""
+    at = np.flatnonzero(record.event.entry_quantity)
+    return [(int(i), int(record.event.entry_quantity[i]), int(record.event.entry_price[i])) for i in at]
+
+
+def assert_equal_records(one: Record, other: Record) -> None:
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module")
+def hand() -> Any:
+    return setup(HAND, HAND.sessions(0, 1), env={"task": "manage"}, brackets={"stop_atr": 5.0})[:2]
+
+
+def test_a_decision_fills_that_many_bars_later_and_the_price_is_that_bars(hand: Any) -> None:
+    env, params = hand
+    buy = scripted(env, [B, H, H, H, H, H, H, H, H, H])
+    slip = 1
+    # HAND_BARS opens: 8000, 8001, 8004, 8009, 8002, 8006. Decided at bar 0, filled at the next open.
+    assert entries(run(env, params, buy, 0)) == [(0, 1, 8001 + slip)]
+    assert entries(run(env, params, buy, 1)) == [(1, 1, 8004 + slip)]
+    assert entries(run(env, params, buy, 2)) == [(2, 1, 8009 + slip)]
+    assert entries(run(env, params, buy, 3)) == [(3, 1, 8002 + slip)]
+
+
+def test_a_repeat_comes_too_late_and_so_does_an_order_for_a_position_that_is_gone(hand: Any) -> None:
+    env, params = hand
+    # One bar late: BUY fills; the second BUY, decided before the fill was seen, finds a position: too late.
+    record = run(env, params, scripted(env, [B, B, H, H, H] * 2), 1)
+    assert record.action.tolist() == [H, B, TOO_LATE, H, H] * 2
+    assert [bar for bar, *_ in entries(record)] == [1, 6]
+    assert record.legal.all()
+    # CLOSE twice in a position: the second finds none.
+    record = run(env, params, scripted(env, [B, H, C, C, H] * 2), 1)
+    assert record.action.tolist() == [H, B, H, C, TOO_LATE] * 2
+
+
+def test_a_decision_does_not_touch_a_position_it_was_not_made_for(hand: Any) -> None:
+    env, params = hand
+    # Two bars late. Bar 2: BUY of bar 0, filled in bar 3. Bar 3: CLOSE of bar 1, made while flat.
+    record = run(env, params, scripted(env, [B, C, H, H, H] * 2), 2)
+    assert record.action.tolist() == [H, H, B, TOO_LATE, H] * 2
+    assert record.quantity.tolist()[3] == 1
+    # Three bars late. BUY of bar 0 fills in bar 4, and its stop ends it in bar 5. SELL of bar 2 fills in bar 6. CLOSE
+    # of bar 4 was made for the long position: at bar 7 the mask would let it close the short one.
+    quiet = np.full((11, 4), 8000)
+    quiet[5, 2] = 7900
+    market = tiny_market(quiet, [11])
+    env, params, _ = setup(market, market.sessions(0), env={"task": "manage"}, brackets={"stop_atr": 5.0})
+    record = run(env, params, scripted(env, [B, H, S, H, C, H, H, H, H, H], market), 3, market)
+    assert record.action.tolist() == [H, H, H, B, H, S, H, TOO_LATE, H, H]
+    assert record.quantity.tolist() == [0, 0, 0, 1, 0, -1, -1, -1, -1, 0]
+    assert record.mask[7, C]
+
+
+def test_nothing_waits_from_one_session_to_the_next(hand: Any) -> None:
+    env, params = hand
+    record = run(env, params, scripted(env, [H, H, H, B, B, H, H, H, H, H]), 3)
+    assert not entries(record)
+    assert record.action.tolist() == [H] * 10
+
+
+def test_the_queue_is_emptied_where_an_episode_starts(hand: Any) -> None:
+    env, _ = hand
+    late = delayed(scripted(env, [B] * 10), env, 2)
+    full = late.carry.replace(waiting=late.carry.waiting.replace(session=jnp.zeros(LONGEST + 1, jnp.int32)))
+    assert (late.forget(full, jnp.bool_(True)).waiting.session == -1).all()
+    assert (late.forget(full, jnp.bool_(False)).waiting.session == 0).all()
+
+
+def test_stops_are_those_of_the_bar_of_execution(hand: Any) -> None:
+    env, params = hand
+    rows = decision_bars(HAND.data, params.sessions).rows
+    ranges = HAND.data.tr_sum.at[int(rows[1])].set(280)  # the ATR at bar 1 is twice that of bar 0
+    params = params.replace(market=params.market.replace(tr_sum=ranges))
+    buy = scripted(env, [B, H, H, H, H, H, H, H, H, H])
+    at_once, late = run(env, params, buy, 0), run(env, params, buy, 1)
+    # 5 ATRs of 10 ticks below the open 8001, of 20 ticks below the open 8004.
+    assert at_once.stop[0] == 8001 - 50
+    assert late.stop[1] == 8004 - 100
+
+
+@pytest.fixture(scope="module")
+def lively() -> Any:
+    """An untrained policy that takes many different actions, and its environment."""
+    env, params, config = setup(WALK, WALK.sessions(0, 1, 2, 3), env={"task": "manage"},
+                                network={"hidden": [16, 16]}, rollout={"num_envs": 4, "num_steps": 8, "num_shards": 1},
+                                ppo={"num_minibatches": 1})
+    algorithm = make_ppo(config, env, 1)
+    policy = policy_of(jax.jit(algorithm.init)(jax.random.key(1), params))
+    head = policy.parameters["policy_head"]
+    policy = policy.replace(parameters=policy.parameters | {"policy_head": head | {"kernel": 300 * head["kernel"]}})
+    return env, params, config, greedy(algorithm, policy, env)
+
+
+@pytest.mark.parametrize("which", ["policy", "random", "buy_hold", "sma_cross", "flat"])
+def test_without_a_latency_every_bit_is_the_evaluators(lively: Any, which: str) -> None:
+    env, params, _, policy = lively
+    agent = policy if which == "policy" else rule(which, env)
+    plain, late = run(env, params, agent, None, WALK), run(env, params, agent, 0, WALK)
+    assert_equal_records(plain, late)
+    if which in ("policy", "random", "sma_cross"):
+        assert len(set(plain.action.tolist())) >= 3
+
+
+def test_the_grid_counts_what_came_too_late(lively: Any) -> None:
+    env, params, config, policy = lively
+    agents = [policy, rule("sma_cross", env), rule("flat", env)]
+    grid = grids.latency_grid(env, params, agents, WALK, WALK.sessions(0, 1, 2, 3), config)  # type: ignore[arg-type]
+    assert grid.rows == ("0 bars", "1 bar", "2 bars", "3 bars")
+    assert grid.too_late is not None
+    assert (grid.too_late[0] == 0).all()
+    assert (grid.too_late[1:, :2] > 0).all()
+    assert (grid.too_late[:, 2] == 0).all()
+    assert (grid.profit[:, 2] == 0).all()
+    assert len(set(grid.profit[:, 0])) > 1
+    key = grids.agent_key(jax.random.key(config.seed), "greedy")
+    decisions = decision_bars(WALK.data, params.sessions)
+    own = backtest(env, policy, params, decisions, "strategy", key)
+    assert grid.profit[0, 0] == own.equity[-1] / 1000
+    found = grids.to_json(grid)
+    assert found["too_late"]["2 bars"]["greedy"] == grid.too_late[2, 0]
+    assert found["rows"]["3 bars"]["sma_cross"] == grid.profit[3, 1]
+    assert "too late (HOLD instead)" in grids.table(grid)
+
+
+def test_a_flip_of_a_baseline_is_late_as_a_whole(lively: Any) -> None:
+    env, params, *_ = lively
+    at_once = run(env, params, rule("sma_cross", env), 0, WALK)
+    late = run(env, params, rule("sma_cross", env), 1, WALK)
+    first = int(np.flatnonzero(at_once.action != H)[0])
+    assert at_once.action[first] == late.action[first + 1]
+    assert late.action[first] == H
+    assert (late.action == NO_ACTION).any()
+    assert not (late.event.exit_reason == ExitReason.STOP).any()  # its orders still have no bracket
+
+
+def test_a_latency_that_the_queue_cannot_hold_is_refused(hand: Any) -> None:
+    env, _ = hand
+    for bars in (-1, LONGEST + 1):
+        with pytest.raises(ValueError, match=r"expected 0 \.\. 3"):
+            delayed(scripted(env, [H] * 10), env, bars)
