@@ -90,7 +90,8 @@ class Challenge:
         self.drawdown, self.cap = int(rules.drawdown), int(rules.floor_cap)
         self.target, self.min_days = int(rules.target), int(rules.min_days)
         self.trailing = Trailing(int(rules.trailing))
-        self.stop_at_target, self.fails = bool(rules.stop_at_target), bool(rules.fail_on_daily_loss)
+        self.stop_at_target, self.fails = bool(rules.stop_at_target), (
+            bool(rules.fail_on_daily_loss) and int(rules.daily_loss) < OFF)
         self.result, self.traded = paths.result, paths.traded.astype(np.int64)
         self.daily = np.where(paths.daily_bar >= 0, paths.daily_bar, NEVER)
         top = running_key(paths.session, paths.high) - paths.session * 4 * _ROOM

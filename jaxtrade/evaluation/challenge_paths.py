@@ -137,19 +137,19 @@ def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars
     entry_before = np.concatenate([[0], entry[:-1]])
     row = decisions.rows + 1
     first = _prices(params, row, np.sign(carried))[0]
-    prices = _prices(params, row, np.sign(held))
+    open_, high, low, close = _prices(params, row, np.sign(held))
 
     equity = record.equity.astype(np.int64)
     at_open = np.concatenate([[0], equity[decisions.last[:-1]]])[decisions.session]
     after = equity - at_open
-    open_profit = mills_at(kept * (prices[3] - entry), row, params)
+    open_profit = mills_at(kept * (close - entry), row, params)
     same = np.concatenate([[False], decisions.session[1:] == decisions.session[:-1]])
     before = np.where(same, np.concatenate([[0], (after - open_profit)[:-1]]), 0)
     closed = mills_at(left * (event.order_exit_price.astype(np.int64) - entry_before), row, params)
     cash = before + closed - (np.abs(bought) + np.abs(left)) * int(params.contract.commission)
     opening = before + mills_at(carried * (first - entry_before), row, params)
     columns = _Bars(np.arange(len(row)), decisions.session.astype(np.int64), row, held, entry, cash, opening, kept,
-                    after, *prices, event.favourable.astype(np.int64), event.adverse.astype(np.int64))
+                    after, open_, high, low, close, event.favourable.astype(np.int64), event.adverse.astype(np.int64))
     keep = (carried != 0) | (bought != 0)
     return _Bars(*(column[keep] for column in columns))
 

@@ -35,8 +35,10 @@ def _ends(env: TradingEnv, act: Any, forget: Any, length: int, carry: PyTree, pa
 
         def bar(at: Stepped, _: None) -> tuple[Stepped, tuple[Array, Array]]:
             state, ref = at.state, env.ref(at.state, own)
-            memory, order, _ = act(forget(at.carry, at.first), state, ref, own, jax.random.fold_in(key, state.row))
-            moved, _ = env.transition(state, order, own)
+            memory, order, action = act(forget(at.carry, at.first), state, ref, own, jax.random.fold_in(key, state.row))
+            del action
+            moved, event = env.transition(state, order, own)
+            del event
             reason = end_reason(moved, own)
             by_rule = functools.reduce(jnp.logical_or, [reason == each for each in BY_RULE])
             end = jnp.where(by_rule & ~at.over, reason, EndReason.NONE)
