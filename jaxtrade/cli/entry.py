@@ -13,7 +13,19 @@ from pathlib import Path
 from types import ModuleType
 
 from jaxtrade import interrupt
-from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu, training
+from jaxtrade.cli import (
+    ablate,
+    advise,
+    completion,
+    config_command,
+    distributed,
+    init,
+    launch,
+    listing,
+    menu,
+    studying,
+    training,
+)
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
@@ -28,13 +40,16 @@ DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPER
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    studies = studying.wanted(args)
     rundir.read_run(Path(args.run))
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         store = keep_programs(args)
         from jaxtrade.runs.evaluate import evaluate_run, grid_run
 
-        if args.intrabar_grid or args.cost_grid:
+        if studies:
+            text = studying.run(args, screen)
+        elif args.intrabar_grid or args.cost_grid:
             text = grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
                             args.seed, args.advisor, args.overrides, args.data, screen, args.agent)
         else:

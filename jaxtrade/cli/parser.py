@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu
+from jaxtrade.cli import ablate, advise, completion, config_command, distributed, init, launch, listing, menu, studying
 from jaxtrade.cli.flags import agent_options, count_or_all, key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
@@ -85,6 +85,7 @@ def _add_evaluate(commands: Any) -> None:
                           help="print net profit by intrabar order, and its range, instead of the table")
     evaluate.add_argument("--cost-grid", action="store_true",
                           help="print net profit at multiples of the run's costs, and its range, instead of the table")
+    studying.add_options(evaluate)
     quiet_option(evaluate)
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
     evaluate.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own")

@@ -25,6 +25,7 @@ from jaxtrade.ablation.statistics import LEVEL, MIN_DAYS, Interval, block_days
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.account_draws import POINT, AccountDraws, check_draws
 from jaxtrade.evaluation.backtest import DecisionBars, Record
 from jaxtrade.evaluation.challenge_accounts import Challenge, Lives, ends_in_order, lives
 from jaxtrade.evaluation.challenge_paths import session_paths
@@ -32,22 +33,8 @@ from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.text import several
 
-HORIZON = 60  # sessions
-DRAWS = 300  # of the days
-ACCOUNTS = 400  # for each of them
-POINT = 10  # times as many accounts give the figures themselves
 _AT_ONCE = 20_000  # accounts
 _FATES = 5  # `_Fates.column`
-
-
-class AccountDraws(NamedTuple):
-    """How accounts are drawn. horizon: sessions after which an account is out of time. draws: of the days. accounts:
-    for each of these draws; `POINT` times as many give the figures. seed: of all draws."""
-
-    horizon: int = HORIZON
-    draws: int = DRAWS
-    accounts: int = ACCOUNTS
-    seed: int = 0
 
 
 DEFAULT = AccountDraws()
@@ -91,7 +78,7 @@ class PassProbability:
     rules: str
     sessions: int
     block: int
-    sampling: AccountDraws
+    draws: AccountDraws
     agents: dict[str, AccountOdds | None]
     why: dict[str, str]
     notes: tuple[str, ...]
@@ -112,15 +99,14 @@ def refusal(env: TradingEnv, params: EnvParams) -> str | None:
     return None
 
 
-def check_sampling(sampling: AccountDraws) -> None:
-    """Raises ConfigError (a number that is too small)."""
-    for flag, value, least in (("--horizon", sampling.horizon, 1), ("--draws", sampling.draws, 100),
-                               ("--accounts", sampling.accounts, 50)):
-        if value < least:
-            raise ConfigError(f"{flag} {value}: expected {least} or more")
+def check(env: TradingEnv, params: EnvParams, draws: AccountDraws) -> None:
+    """Raises ConfigError: accounts cannot be simulated (`refusal`), or too few would be drawn."""
+    check_draws(draws)
+    if (reason := refusal(env, params)) is not None:
+        raise ConfigError(f"--pass-probability: {reason}")
 
 
-def pass_probability(result: EvaluationResult, env: TradingEnv, params: EnvParams, sampling: AccountDraws = DEFAULT
+def pass_probability(result: EvaluationResult, env: TradingEnv, params: EnvParams, draws: AccountDraws = DEFAULT
                      ) -> PassProbability:
     """Simulate evaluation accounts of each agent of an evaluation, from its strategy pass.
 
@@ -131,11 +117,9 @@ def pass_probability(result: EvaluationResult, env: TradingEnv, params: EnvParam
     Args:
         result: of `evaluate`, in both passes. env, params: those it was evaluated with, of one symbol.
     Raises:
-        ConfigError: `refusal`, or `sampling` is too small.
+        ConfigError: as `check`.
     """
-    if (reason := refusal(env, params)) is not None:
-        raise ConfigError(f"pass probability: {reason}")
-    check_sampling(sampling)
+    check(env, params, draws)
     decisions = result.decisions
     days, block = len(decisions.ids), block_days(len(decisions.ids))
     found: dict[str, AccountOdds | None] = {}
@@ -144,11 +128,11 @@ def pass_probability(result: EvaluationResult, env: TradingEnv, params: EnvParam
         challenge = Challenge(session_paths(agent.strategy, decisions, params, env.config), params.account)
         found[agent.name] = None
         if as_in_account_pass(challenge, agent, decisions):
-            found[agent.name] = account_odds(challenge, sampling)
+            found[agent.name] = account_odds(challenge, draws)
         else:
             why[agent.name] = ("its accounts end otherwise than its sessions say, so it acts on something that "
                                "outlives a session (a memory, or the account itself)")
-    return PassProbability(rules_text(result.settings), days, block, sampling, found, why, _notes(challenge))
+    return PassProbability(rules_text(result.settings), days, block, draws, found, why, _notes(challenge))
 
 
 def as_in_account_pass(challenge: Challenge, agent: AgentResult, decisions: DecisionBars) -> bool:
@@ -166,17 +150,17 @@ def recorded_ends(account: Record, decisions: DecisionBars) -> np.ndarray:
     return ends
 
 
-def account_odds(challenge: Challenge, sampling: AccountDraws) -> AccountOdds:
+def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
     """The odds under resampled sessions, with both errors."""
     days = challenge.sessions
     block = block_days(days)
-    generator = np.random.default_rng([sampling.seed, days, sampling.horizon])
+    generator = np.random.default_rng([draws.seed, days, draws.horizon])
     point = _fates(challenge, lives(challenge, day_blocks(
-        generator, POINT * sampling.accounts, sampling.horizon, days, block)))
-    shares = None if days < MIN_DAYS else _outer(challenge, sampling, generator, block)
+        generator, POINT * draws.accounts, draws.horizon, days, block)))
+    shares = None if days < MIN_DAYS else _outer(challenge, draws, generator, block)
     target = challenge.target < OFF
     possible = (target, challenge.drawdown < OFF, challenge.fails, True, target and not challenge.stop_at_target)
-    odds = [_odds(point.column(i), None if shares is None else shares[:, i], sampling, days) for i in range(_FATES)]
+    odds = [_odds(point.column(i), None if shares is None else shares[:, i], draws, days) for i in range(_FATES)]
     passed, bust, daily_loss, _, lost_after = (each if can else None for each, can in zip(odds, possible, strict=True))
     lasted = point.lasted[point.column(0)]
     return AccountOdds(passed, bust, daily_loss, odds[3], lost_after, float(np.median(lasted)) if len(lasted) else None)
@@ -207,28 +191,28 @@ def day_blocks(generator: np.random.Generator, count: int, length: int, days: in
     return ((starts[:, :, None] + np.arange(block)) % days).reshape(count, -1)[:, :length]
 
 
-def _outer(challenge: Challenge, sampling: AccountDraws, generator: np.random.Generator, block: int) -> np.ndarray:
+def _outer(challenge: Challenge, draws: AccountDraws, generator: np.random.Generator, block: int) -> np.ndarray:
     """float64[draws, _FATES]: the shares of the fates (`_Fates.column`) on each draw of the days."""
-    days, accounts = challenge.sessions, sampling.accounts
-    worlds = day_blocks(generator, sampling.draws, days, days, block)
+    days, accounts = challenge.sessions, draws.accounts
+    worlds = day_blocks(generator, draws.draws, days, days, block)
     at_once = max(1, _AT_ONCE // accounts)
     shares = []
-    for first in range(0, sampling.draws, at_once):
+    for first in range(0, draws.draws, at_once):
         chosen = worlds[first:first + at_once]
-        inner = day_blocks(generator, len(chosen) * accounts, sampling.horizon, days, block)
+        inner = day_blocks(generator, len(chosen) * accounts, draws.horizon, days, block)
         orders = chosen[np.repeat(np.arange(len(chosen)), accounts)[:, None], inner]
         fates = _fates(challenge, lives(challenge, orders))
         shares.append(np.stack([fates.column(i).reshape(-1, accounts).mean(axis=1) for i in range(_FATES)], axis=1))
     return np.concatenate(shares)
 
 
-def _odds(happened: np.ndarray, shares: np.ndarray | None, sampling: AccountDraws, days: int) -> Odds:
+def _odds(happened: np.ndarray, shares: np.ndarray | None, draws: AccountDraws, days: int) -> Odds:
     """happened: bool[n] of the accounts on the days as they are. shares: float64[draws] on drawn days."""
     value = float(happened.mean())
     error = math.sqrt(value * (1 - value) / len(happened))
     if shares is None:
         return Odds(value, error, why=f"{several(days, 'day')}; an interval needs {MIN_DAYS} or more")
-    noise = float(np.mean(shares * (1 - shares))) / (sampling.accounts - 1)  # variance that m accounts explain
+    noise = float(np.mean(shares * (1 - shares))) / (draws.accounts - 1)  # variance that m accounts explain
     spread = math.sqrt(max(0.0, float(shares.var(ddof=1)) - noise))
     low, high = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Odds(value, error, spread, Interval(float(low), float(high)))

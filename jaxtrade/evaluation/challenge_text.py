@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxtrade.evaluation.challenge import POINT, AccountOdds, Odds, PassProbability
+from jaxtrade.evaluation.account_draws import POINT
+from jaxtrade.evaluation.challenge import AccountOdds, Odds, PassProbability
 from jaxtrade.evaluation.report import NOT_AVAILABLE
 from jaxtrade.text import aligned, several
 
@@ -14,11 +15,11 @@ HEAD = ("accounts of", "passed", "Monte Carlo", "days", "95 % interval", "bust",
 
 def table(found: PassProbability) -> str:
     """Agents as rows. Monte Carlo and days: the two standard errors of `passed`."""
-    sampling = found.sampling
-    lines = [f"pass probability of an evaluation account within {several(sampling.horizon, 'session')}",
+    draws = found.draws
+    lines = [f"pass probability of an evaluation account within {several(draws.horizon, 'session')}",
              found.rules,
-             f"{POINT * sampling.accounts:,} accounts over {several(found.sessions, 'session')} drawn in blocks of "
-             f"{found.block}; {sampling.draws:,} draws of the sessions themselves with {sampling.accounts:,} accounts "
+             f"{POINT * draws.accounts:,} accounts over {several(found.sessions, 'session')} drawn in blocks of "
+             f"{found.block}; {draws.draws:,} draws of the sessions themselves with {draws.accounts:,} accounts "
              "each", "", *aligned([HEAD, *(_row(name, each) for name, each in found.agents.items())])]
     lost = [f"{name}: {_share(each.lost_after)} of its accounts passed and failed later"
             for name, each in found.agents.items() if each is not None and each.lost_after is not None]
@@ -53,10 +54,10 @@ def _interval(odds: Odds | None) -> str:
 def to_json(found: PassProbability) -> dict[str, Any]:
     """JSON values. A share has `value`, `low` and `high` (95 %), `monte_carlo` and `days` (standard errors) and `why`,
     the reason of what is None."""
-    sampling = found.sampling
-    return {"rules": found.rules, "days": found.sessions, "block": found.block, "horizon": sampling.horizon,
-            "accounts": sampling.accounts, "point_accounts": POINT * sampling.accounts, "resamples": sampling.draws,
-            "seed": sampling.seed,
+    draws = found.draws
+    return {"rules": found.rules, "days": found.sessions, "block": found.block, "horizon": draws.horizon,
+            "accounts": draws.accounts, "point_accounts": POINT * draws.accounts, "resamples": draws.draws,
+            "seed": draws.seed,
             "agents": {name: _outcome(each, found.why.get(name)) for name, each in found.agents.items()},
             "notes": list(found.notes)}
 
