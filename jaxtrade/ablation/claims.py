@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jaxtrade.ablation.kinds import PLACEBO, is_placebo, is_real, own_placebo
 from jaxtrade.ablation.results import Ablation, FusionResult
-from jaxtrade.ablation.statistics import MIN_DAYS, MIN_SEEDS, Comparison
+from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison
 
 RULES = "rules"
 

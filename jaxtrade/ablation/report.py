@@ -12,7 +12,7 @@ import numpy as np
 from jaxtrade.ablation import picture
 from jaxtrade.ablation.claims import claims
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores
-from jaxtrade.ablation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, Interval
+from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, Interval
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, ruled
 

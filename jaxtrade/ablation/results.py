@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.ablation.kinds import NONE, placebo_of
-from jaxtrade.ablation.statistics import Comparison, compare
 from jaxtrade.ablation.tables import Skill
+from jaxtrade.evaluation.statistics import Comparison, compare
 
 
 class Scores(NamedTuple):

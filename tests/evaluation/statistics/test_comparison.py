@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from jaxtrade.ablation import statistics
-from jaxtrade.ablation.statistics import Interval, compare, resampled_means
+from jaxtrade.evaluation import statistics
+from jaxtrade.evaluation.statistics import Interval, compare, resampled_means
 
 ZERO = np.zeros((3, 8))
 differences = arrays(np.float64, st.tuples(st.integers(3, 5), st.integers(5, 12)), elements=st.integers(-1000, 1000))
