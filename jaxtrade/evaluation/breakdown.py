@@ -8,7 +8,7 @@ x_d and the numbers k_d of trades on the days of a cell, drawn together in block
 
 where s is the standard deviation of the drawn means and f + 1 the number of blocks. The p-value of a mean of 0 is
 two-sided, from Student's t with f degrees of freedom; the interval is `statistics.interval`. With many cells some look
-good by chance: the p-values of each table are corrected by Holm (Scandinavian Journal of Statistics 6, 1979).
+good by chance: the p-values of each table are corrected for their number (`statistics.holm`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jaxtrade.ablation.statistics import MIN_DAYS, Interval, block_days, interval, resampled_means
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.report import NOT_AVAILABLE, EvaluationResult
+from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, day_lots, holm, interval
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.text import aligned, in_dollars, several
 from jaxtrade.types import MarketData
@@ -151,10 +151,9 @@ def trade_table(by: str, names: Sequence[str], trades: Trades, order: Callable[[
     """One cell for each name that occurs, sorted by `order`. names: one for each trade."""
     column = np.asarray(names, dtype=str)
     cells = [trade_cell(name, trades.where(column == name), seed) for name in sorted(set(names), key=order)]
-    tested = [i for i, cell in enumerate(cells) if cell.p is not None]
-    corrected = holm([cells[i].p or 0.0 for i in tested])
-    for i, p in zip(tested, corrected, strict=True):
-        cells[i] = replace(cells[i], p=p)
+    tested = {i: cell.p for i, cell in enumerate(cells) if cell.p is not None}
+    for i, p in zip(tested, holm(np.array(list(tested.values()))), strict=True):
+        cells[i] = replace(cells[i], p=float(p))
     return TradeTable(by, tuple(cells))
 
 
@@ -171,9 +170,8 @@ def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
         return replace(cell, why=f"{several(days, 'day')}; an interval needs {MIN_DAYS}")
     profit, number = np.bincount(place, net), np.bincount(place).astype(np.float64)
     block = block_days(days)
-    # Equal seeds draw equal days, so that profits and numbers of trades stay together.
-    drawn = [resampled_means(each[None, :], block, DRAWS, seed) for each in (profit, number)]
-    means = drawn[0] / drawn[1]
+    lots = day_lots(np.random.default_rng([seed, days, block]), days, block, DRAWS)
+    means = (lots @ profit) / (lots @ number)
     spread, freedom = float(means.std()), max(days / block, 2.0) - 1.0
     if spread <= 1e-9 * max(1.0, abs(total / count)):
         return replace(cell, why="every day has the same mean, so the days show no spread")
@@ -185,17 +183,6 @@ def _p_value(mean: float, spread: float, freedom: float) -> float:
     from scipy.special import stdtr  # takes a moment to load
 
     return float(2 * stdtr(freedom, -abs(mean) / (spread * math.sqrt((freedom + 1) / freedom))))
-
-
-def holm(p: Sequence[float]) -> list[float]:
-    """p-values corrected for their number m, in the order given: the k-th smallest times m - k + 1, at least as large
-    as the one before it, and at most 1 (Holm 1979). Whoever rejects those below 0.05 errs in any with probability 0.05.
-    """
-    corrected, largest = [0.0] * len(p), 0.0
-    for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
-        largest = max(largest, min(1.0, (len(p) - rank) * p[i]))
-        corrected[i] = largest
-    return corrected
 
 
 def table(found: Breakdown) -> str:
@@ -216,7 +203,13 @@ def _row(cell: TradeCell) -> tuple[str, ...]:
 
     span = NOT_AVAILABLE if cell.interval is None else " to ".join(in_dollars(end) for end in cell.interval)
     return (f"  {cell.name.replace('_', ' ')}", f"{cell.trades:,}", f"{cell.days:,}", money(cell.total),
-            money(cell.mean), span, NOT_AVAILABLE if cell.p is None else f"{cell.p:.3f}")
+            money(cell.mean), span, _p_text(cell.p))
+
+
+def _p_text(p: float | None) -> str:
+    if p is None:
+        return NOT_AVAILABLE
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def to_json(found: Breakdown) -> dict[str, Any]:

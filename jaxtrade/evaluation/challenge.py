@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.ablation.statistics import LEVEL, MIN_DAYS, Interval, block_days
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
 from jaxtrade.errors import ConfigError
@@ -31,6 +30,7 @@ from jaxtrade.evaluation.challenge_accounts import Challenge, Lives, ends_in_ord
 from jaxtrade.evaluation.challenge_paths import session_paths
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
+from jaxtrade.evaluation.statistics import LEVEL, MIN_DAYS, Interval, block_days
 from jaxtrade.text import several
 
 _AT_ONCE = 20_000  # accounts
@@ -212,6 +212,8 @@ def _odds(happened: np.ndarray, shares: np.ndarray | None, draws: AccountDraws, 
     error = math.sqrt(value * (1 - value) / len(happened))
     if shares is None:
         return Odds(value, error, why=f"{several(days, 'day')}; an interval needs {MIN_DAYS} or more")
+    if np.ptp(shares) == 0:
+        return Odds(value, error, why=f"{value:g} on every draw of the days, which tells nothing about other days")
     noise = float(np.mean(shares * (1 - shares))) / (draws.accounts - 1)  # variance that m accounts explain
     spread = math.sqrt(max(0.0, float(shares.var(ddof=1)) - noise))
     low, high = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
