@@ -8,7 +8,8 @@ trades of one day belong together.
            error. More accounts make it as small as one likes.
     outer  B times, the days themselves are drawn anew (circular blocks, Politis and Romano 1992), and m accounts live
            on each draw. The spread of the B shares, less what m accounts explain of it, is the error of the days. Only
-           more days make it smaller. The interval is the range of the middle 95 % of the B shares.
+           more days make it smaller. The interval is the range of the middle 95 % of the B shares, stretched because
+           few blocks of days stand behind it (`statistics.interval`), and cut to [0, 1].
 
 The interval still holds the Monte Carlo noise of m accounts, so it is a little too wide and never too narrow for that.
 """
@@ -30,7 +31,7 @@ from jaxtrade.evaluation.challenge_accounts import Challenge, Lives, ends_in_ord
 from jaxtrade.evaluation.challenge_paths import session_paths
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
-from jaxtrade.evaluation.statistics import LEVEL, MIN_DAYS, Interval, block_days
+from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
 from jaxtrade.text import several
 
 _AT_ONCE = 20_000  # accounts
@@ -216,8 +217,8 @@ def _odds(happened: np.ndarray, shares: np.ndarray | None, draws: AccountDraws, 
         return Odds(value, error, why=f"{value:g} on every draw of the days, which tells nothing about other days")
     noise = float(np.mean(shares * (1 - shares))) / (draws.accounts - 1)  # variance that m accounts explain
     spread = math.sqrt(max(0.0, float(shares.var(ddof=1)) - noise))
-    low, high = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Odds(value, error, spread, Interval(float(low), float(high)))
+    low, high = interval(shares, value, max(days / block_days(days), 2.0) - 1.0)
+    return Odds(value, error, spread, Interval(max(low, 0.0), min(high, 1.0)))
 
 
 def rules_text(settings: dict[str, Any]) -> str:
