@@ -29,4 +29,4 @@ def check_draws(draws: AccountDraws) -> None:
     """Raises ConfigError (a number below `LEAST`, in which errors could not be told)."""
     for name, value, least in zip(AccountDraws._fields[:3], draws, LEAST, strict=False):
         if value < least:
-            raise ConfigError(f"--{name} {value}: expected {least} or more")
+            raise ConfigError(f"{name} = {value} (--{name}): expected {least} or more")

@@ -104,7 +104,7 @@ def check(env: TradingEnv, params: EnvParams, draws: AccountDraws) -> None:
     """Raises ConfigError: accounts cannot be simulated (`refusal`), or too few would be drawn."""
     check_draws(draws)
     if (reason := refusal(env, params)) is not None:
-        raise ConfigError(f"--pass-probability: {reason}")
+        raise ConfigError(f"pass probability: {reason}")
 
 
 def pass_probability(result: EvaluationResult, env: TradingEnv, params: EnvParams, draws: AccountDraws = DEFAULT

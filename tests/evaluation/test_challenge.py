@@ -243,7 +243,7 @@ def test_refusals() -> None:
     assert "neither target nor drawdown" in (refusal(env, params) or "")
     env, params, _ = setup(market, market.sessions(0, 1), account={"preset": "apex_like_50k_funded_2025"})
     assert refusal(env, params) is None
-    with pytest.raises(ConfigError, match="--draws 10: expected 100 or more"):
+    with pytest.raises(ConfigError, match=r"draws = 10 \(--draws\): expected 100 or more"):
         check_draws(AccountDraws(draws=10))
 
 
@@ -257,7 +257,7 @@ def test_an_account_without_target_only_survives_or_not() -> None:
 @pytest.mark.parametrize(("flags", "fragment"), [
     (["--horizon", "5"], "--horizon: belongs to --pass-probability"),
     (["--breakdown", "--accounts", "60"], "--accounts: belongs to --pass-probability"),
-    (["--pass-probability", "--draws", "9"], "--draws 9: expected 100 or more"),
+    (["--pass-probability", "--draws", "9"], "draws = 9 (--draws): expected 100 or more"),
     (["--pass-probability", "--cost-grid"], "ask for them one by one")])
 def test_flags_that_do_not_go_together(flags: list[str], fragment: str, tmp_path: Path,
                                        capsys: pytest.CaptureFixture[str]) -> None:
