@@ -10,7 +10,8 @@ from tests.structure import modules
 
 COMMANDS = ("cli", "ablation", "doctor", "launching")  # rooms that only commands reach
 # Functions whose callers are commands, or which quote a command to type.
-COMMAND_LINES = ("runs.evaluate", "runs.advice", "config.load", "advisor.host.registry", "data.guess", "runs.resuming")
+COMMAND_LINES = ("runs.evaluate", "runs.choosing", "runs.advice", "config.load", "advisor.host.registry", "data.guess",
+                 "runs.resuming")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 

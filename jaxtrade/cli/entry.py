@@ -26,6 +26,7 @@ from jaxtrade.cli import (
     menu,
     report,
     runs,
+    studying,
     training,
     walkforward,
     watch,
@@ -45,9 +46,11 @@ DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPER
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    studies = studying.wanted(args)
     spec = None if args.nulls is None else parse_null_spec(args.nulls)
     if spec is not None:
-        refuse(args, ("intrabar_grid", "cost_grid", "advisor", "overrides"), f"--nulls {spec}: tests the run as it is")
+        refuse(args, ("intrabar_grid", "cost_grid", "latency_grid", "attribution", "pass_probability", "breakdown",
+                      "advisor", "overrides"), f"--nulls {spec}: tests the run as it is")
     rundir.read_run(Path(args.run))
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
@@ -55,7 +58,9 @@ def _evaluate(args: argparse.Namespace) -> int:
         from jaxtrade.runs.evaluate import evaluate_run, grid_run
         from jaxtrade.runs.nulls import nulls_run
 
-        if spec is not None:
+        if studies:
+            text = studying.run(args, screen)
+        elif spec is not None:
             text = nulls_run(Path(args.run), spec, args.split, args.json, args.seed, args.data, screen, args.agent)
         elif args.intrabar_grid or args.cost_grid or args.latency_grid or args.attribution:
             text = grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,

@@ -19,6 +19,7 @@ from jaxtrade.cli import (
     menu,
     report,
     runs,
+    studying,
     walkforward,
     watch,
 )
@@ -107,6 +108,7 @@ def _add_evaluate(commands: Any) -> None:
                           "bars late, its range, and how many came too late, instead of the table")
     evaluate.add_argument("--attribution", action="store_true", help="print which parts of its observation the policy "
                           "uses, by gradient, permutation and ablation, instead of the table")
+    studying.add_options(evaluate)
     quiet_option(evaluate)
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
     evaluate.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own")

@@ -16,11 +16,11 @@ COMMANDS = {
     "statistics": "jaxtrade evaluate RUN",
     "nulls": "jaxtrade walkforward CONFIG --nulls sign:19",
     "trials": "jaxtrade evaluate RUN",
-    "challenge": "jaxtrade evaluate RUN",
+    "challenge": "jaxtrade evaluate RUN --pass-probability",
     "costs": "jaxtrade evaluate RUN --cost-grid",
     "intrabar": "jaxtrade evaluate RUN --intrabar-grid",
     "latency": "jaxtrade evaluate RUN --latency-grid",
-    "breakdown": "jaxtrade evaluate RUN",
+    "breakdown": "jaxtrade evaluate RUN --breakdown",
     "attribution": "jaxtrade evaluate RUN --attribution",
 }
 OPTIONAL = tuple(COMMANDS)  # sections that other commands compute

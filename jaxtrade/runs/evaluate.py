@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -13,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.advisor.host.models import with_model
-from jaxtrade.config import make_config, overridden
 from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
@@ -28,7 +25,7 @@ from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, joint, machine, rundir
-from jaxtrade.runs.advice import check_advisor
+from jaxtrade.runs.choosing import advised, extent, held_out, keeping
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
@@ -41,13 +38,7 @@ from jaxtrade.runs.symbols import chosen_symbol, policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import read_rows
-from jaxtrade.text import Tell, several
-from jaxtrade.types import PyTree, SessionSet
-
-# Keys that may be set for another advisor: those that decide what it answers, and when. The others decide how the
-# policy listens, which it has learned.
-OF_EVALUATION = ("advisor.options.", "advisor.service.", "advisor.context.", "advisor.template=", "advisor.horizon=",
-                 "advisor.latency=", "advisor.latency_seed=", "advisor.max_age=", "advisor.evaluation_wait_s=")
+from jaxtrade.types import PyTree
 
 
 def open_run(path: Path, data: Path | None = None, advisor: bool = True, overrides: Sequence[str] = ()
@@ -134,7 +125,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         for number, policy in policies.items():
             config, rules = setup.of_agent(number, symbol, params)
             chosen = standard_agents(own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol))
-            shown.phase("evaluating", _extent(setup, split, len(chosen)), 3 * times,
+            shown.phase("evaluating", extent(setup, split, len(chosen)), 3 * times,
                         lambda: (found := busy()) and f"waiting for: {found}")
             name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (
                 f"{setup.stack.label(number)}, " if len(policies) > 1 else "")
@@ -147,12 +138,6 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
     whole = count(_whole(setup, path, split, results))
     _write(setup, folder, whole)
     return whole
-
-
-def _extent(setup: Setup, split: str, agents: int) -> str:
-    """What an evaluation runs over, in words."""
-    symbols, sessions = len(setup.symbols), several(int(setup.splits[split].count), "session")
-    return f"{agents} agents, {sessions} {f'of {symbols} symbols ' if symbols > 1 else ''}({split})"
 
 
 def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, Any]:
@@ -199,7 +184,7 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
     """
     shown = Screen() if screen is None else screen
     shown.phase("loading", "the market and the policy")
-    setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, shown.message)
+    setup = advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, shown.message)
     policies = {each: read_policy(path, setup.config, each) for each in chosen_numbers(setup.config, seed, agent)}
     with rundir.locked(path), programs_of(setup, store) as programs:
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
@@ -211,38 +196,6 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
     if not as_json:
         return seeds.table(results)
     return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)
-
-
-def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str], tell: Tell) -> Setup:
-    """The setup with another advisor. tell: receives one line where its server's only model is taken.
-
-    Raises ConfigError if the run was trained without an advisor.
-    """
-    if other := [key for key in overrides if not key.strip().startswith(OF_EVALUATION)]:
-        known = ", ".join(f"{key}*" if key.endswith(".") else key.removesuffix("=") for key in OF_EVALUATION)
-        raise ConfigError(f"--set {other[0]}: the run was trained with its own value, which an evaluation keeps; with "
-                          f"--advisor you may set {known} (else train a run with the change, or see --cost-grid and "
-                          "--intrabar-grid)")
-    if overrides and advisor is None:
-        raise ConfigError(f"--set {overrides[0]}: belongs to another advisor; name it with --advisor")
-    if advisor is None:
-        return setup
-    if setup.fusion is None:
-        raise ConfigError(f"--advisor {advisor}: {path} was trained without an advisor, so its policy has no measured "
-                          "trust; train with --advisor, or evaluate without")
-    if advisor == "off":
-        raise ConfigError("--advisor off: this run's policy listens to advice; give none for an advisor that is silent")
-    values = setup.config.model_dump(mode="json")
-    if advisor != setup.config.advisor.kind:
-        values["advisor"] |= {"kind": advisor, "options": {}}
-    config, where = make_config(values, f"--advisor {advisor}"), f"--advisor {advisor}"
-    for override in overrides:
-        before, config = config, make_config(overridden(config.model_dump(mode="json"), [override]), where)
-        if config == before:
-            raise ConfigError(f"--set {override}: changes nothing, this is its value already; leave it out")
-    config = with_model(config, tell)
-    check_advisor(config, setup.single)
-    return replace(setup, config=config)
 
 
 def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
@@ -264,7 +217,7 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     """
     progress = Screen() if screen is None else screen
     progress.phase("loading", "the market and the policy")
-    setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
+    setup = advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
     joint.refuse("--cost-grid, --intrabar-grid, --latency-grid, --attribution", setup.config)
     held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
@@ -273,11 +226,11 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
                                         (latency, grids.latency_grid), (attribution, attribute)) if wanted]
     shown: dict[str, list[grids.Grid | SlotAttribution]] = {}
     for symbol, own in setup.symbols.items():
-        with _keeping(setup, path):
+        with keeping(setup, path):
             params, _ = params_shown(own, split, None if advisor else path)
         config, params = setup.of_agent(number, symbol, params)
         agents = standard_agents(own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol))
-        progress.phase("evaluating", f"grids of {_extent(setup, split, len(agents))}")
+        progress.phase("evaluating", f"grids of {extent(setup, split, len(agents))}")
         shown[symbol] = [make(own.env, params, agents, own.single, own.splits[split], config,
                               steps_of(setup, split)) for make in makers]
     notes = grid_notes(setup, path, split, advisor is not None, progress.message)
@@ -285,19 +238,6 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     return sensitivity.shown(noted, as_json)
 
 
-def held_out(setup: Setup, split: str) -> SessionSet:
-    """The sessions of a split. Raises ConfigError if there are none."""
-    sessions = setup.splits[split]
-    if not int(sessions.count):
-        raise ConfigError(f"split {split} (--split): this run holds no sessions out for it (split.{split}_sessions = "
-                          "0)")
-    return sessions
-
-
-def _keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
-    """The run's lock if the run has an advisor, whose answers may be saved. Without one nothing is written, so no lock
-    is taken."""
-    return nullcontext() if setup.fusion is None else rundir.locked(path)
 
 
 def replay_run(path: Path, session: str, seed: int | None = None, data: Path | None = None,
@@ -315,7 +255,7 @@ def replay_run(path: Path, session: str, seed: int | None = None, data: Path | N
     chosen = chosen_symbol(whole, symbol)
     setup, policy = whole.symbols[chosen], policy_for(whole, policy, chosen)
     split = _split_of(setup, session)
-    with _keeping(setup, path):
+    with keeping(setup, path):
         params, known = (setup.params, None) if split is None else params_shown(setup, split, path)
     _, params = whole.of_agent(number, chosen, params)
     lines = replay_lines(setup.env, params, setup.single, setup.algorithm, policy, session)
