@@ -276,7 +276,7 @@ def test_the_command_on_a_run_of_bundled_es(tmp_path: Path, capsys: pytest.Captu
     assert main(["evaluate", str(run), "--pass-probability", "--breakdown", "--horizon", "30", "--draws", "100",
                  "--accounts", "50", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert set(document) == {"pass_probability", "breakdown", "label"}
+    assert set(document) == {"pass_probability", "breakdown", "notes"}
     odds = document["pass_probability"]
     assert (odds["horizon"], odds["days"]) == (30, 4)
     assert "4 days" in odds["agents"]["buy_hold"]["passed"]["why"]
