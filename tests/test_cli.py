@@ -244,6 +244,15 @@ def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFi
     assert "\x1b" not in said.err
 
 
+def added(run: Path, before: dict[Path, int]) -> set[str]:
+    """Names of the files that are new in the folder of the evaluation. No other file of the run may have changed."""
+    now = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file() and path.name != "run.lock"}
+    assert all(now[path] == stamp for path, stamp in before.items() if path in now)
+    new = now.keys() - before.keys()
+    assert all(path.parent == run / "evaluation/test" for path in new)
+    return {path.name for path in new}
+
+
 @pytest.mark.slow
 def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
@@ -256,7 +265,8 @@ def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -
     for name, profit in reported["intrabar order"]["rows"]["stop_first"].items():
         assert profit == agents[name]["strategy"]["net_profit"]
         assert reported["costs"]["rows"]["commission 1x, slippage 1x"][name] == profit  # the run's own costs
-    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == written
+    assert added(run, written) == {"costs.json", "intrabar.json"}
+    assert json.loads((run / "evaluation/test/costs.json").read_text()) == reported["costs"]
 
 
 @pytest.mark.slow
@@ -273,7 +283,7 @@ def test_latency_and_attribution_of_a_run(run: Path, capsys: pytest.CaptureFixtu
     assert sum(part["value"]["value"] for part in methods["gradient"]) == pytest.approx(1.0)
     assert all(0 <= part["value"]["value"] <= 1 for part in methods["permutation"])
     assert len({part["value"]["value"] for part in methods["ablation"]}) > 1
-    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == written
+    assert added(run, written) == {"attribution.json", "latency.json"}
 
 
 @pytest.mark.parametrize("command", [["train"], ["data", "describe"]])

@@ -124,16 +124,19 @@ def collect(choice: ReportChoice) -> Collected:
         "accounts": curves.accounts(marked), "floor": curves.floor(marked, rules_text(settings["rules"])),
         "training": training(choice), "explorer": {"trades": len(trades), "bars": len(bars.row),
                                                    "curve": curves.curve(marked), "notes": []},
-        "trials": _trials(document.get("trials")), "provenance": document["provenance"], **optional(choice)}  # type: ignore[typeddict-item]
+        "trials": _trials(document.get("trials")), "provenance": document["provenance"], **optional(choice, shown)}  # type: ignore[typeddict-item]
     return Collected(data, bars, clock, trades, marked)
 
 
-def optional(choice: ReportChoice) -> dict[str, Any]:
+def optional(choice: ReportChoice, shown: str) -> dict[str, Any]:
     """The sections that other commands compute, each from a file of its name in the folder of the evaluation; None
-    where there is none."""
+    where there is none. Of the p-values against null markets that of the agent `shown`."""
     names = [name for name in schema.OPTIONAL if name not in ("in_sample", "trials")]
     paths = {name: choice.folder / f"{name}.json" for name in names}
-    return {name: read_json(path) if path.is_file() else None for name, path in paths.items()}
+    found = {name: read_json(path) if path.is_file() else None for name, path in paths.items()}
+    if found["nulls"] is not None:
+        found["nulls"] = found["nulls"]["results"].get(shown)
+    return found
 
 
 def _title(choice: ReportChoice, settings: Mapping[str, Any], shown: str) -> dict[str, Any]:

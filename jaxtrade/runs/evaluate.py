@@ -29,6 +29,7 @@ from jaxtrade.runs.choosing import advised, extent, held_out, keeping
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
+from jaxtrade.runs.leaving import leave
 from jaxtrade.runs.openings import count_opening, grid_notes
 from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.resuming import resumed_config
@@ -205,7 +206,8 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order, costs and latency; and
     which parts of its observation the policy uses.
 
-    Of a set, each symbol has grids of its own, and JSON has them by symbol. The grids are returned, not written.
+    Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and kept
+    beside the evaluation for a report (`runs.leaving`).
     Answers of the run's own advisor are saved, as in `evaluate_run`.
 
     Args:
@@ -235,6 +237,8 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
                               steps_of(setup, split)) for make in makers]
     notes = grid_notes(setup, path, split, advisor is not None, progress.message)
     noted = {symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each] for symbol, each in shown.items()}
+    if advisor is None:
+        leave(setup, path, folder_of(path, split), number, sensitivity.documents_of(noted), progress.message)
     return sensitivity.shown(noted, as_json)
 
 

@@ -1,6 +1,7 @@
 """What stands behind the figures of a finished run: the probability to pass its account, and a breakdown of its trades.
 
-Both are worked out from one evaluation of the run's policy and the baselines. They are returned, not written.
+Both are worked out from one evaluation of the run's policy and the baselines. They are returned, and kept beside
+the evaluation for a report (`runs.leaving`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_ag
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping
-from jaxtrade.runs.evaluate import open_run
+from jaxtrade.runs.evaluate import folder_of, open_run
+from jaxtrade.runs.leaving import leave
 from jaxtrade.runs.openings import grid_notes
 from jaxtrade.runs.policies import chosen_number, read_policy
 from jaxtrade.runs.setup import Setup, params_shown
@@ -70,6 +72,9 @@ def study_run(path: Path, split: str = "test", draws: AccountDraws | None = None
                           steps=steps_of(setup, split))
         shown[symbol] = _studies(result, own, params, draws, broken_down, progress)
     notes = [label, *grid_notes(setup, path, split, advisor is not None, progress.message)]
+    if advisor is None:
+        found = {symbol: {each.key: each.document for each in studies} for symbol, studies in shown.items()}
+        leave(setup, path, folder_of(path, split), number, found, progress.message)
     return _shown(shown, notes, as_json)
 
 

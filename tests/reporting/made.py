@@ -162,8 +162,9 @@ def optional_sections() -> dict[str, Any]:
                        "agents": dict.fromkeys(AGENTS, ESTIMATE), "improvement": {"flat": SHARE},
                        "psr": SHARE, "dsr": {"value": 0.9004}, "trials": 46, "min_trl": {"value": 684.1},
                        "spa": {"value": 0.746}, "pbo": SHARE, "null_low": 0.19, "null_high": 0.87},
-        "nulls": {"name": "greedy", "kind": "sign", "draws_asked": 19, "draws_made": 19, "exceedances": 3, "p": 0.2,
-                  "floor": 0.05, "real": 12.5, "nulls": [20.0 - 2.5 * i for i in range(19)]},
+        "nulls": {"results": {"greedy": {
+            "name": "greedy", "kind": "sign", "draws_asked": 19, "draws_made": 19, "exceedances": 3, "p": 0.2,
+            "floor": 0.05, "real": 12.5, "nulls": [20.0 - 2.5 * i for i in range(19)]}}},
         "challenge": {"rules": "drawdown $2,500", "days": 20, "accounts": 400, "resamples": 300,
                       "agents": {name: {"passed": SHARE, "bust": SHARE, "time_out": {"value": None, "why": "no limit"},
                                         "days_to_pass": 14.0, "monte_carlo": 0.015} for name in AGENTS[:3]}},
