@@ -79,7 +79,8 @@ def test_a_second_start_traces_and_lowers_no_large_program(runs):
     large = {"init", "run", "step_all"}
     assert large <= names["cold"]
     assert not large & names["warm"]
-    assert len(list((root / "kept").glob(f"*{PROGRAM}"))) == 4  # init, chunk, validation; on one session both passes of the evaluation are one program
+    # init, chunk, validation; on one session both passes of the evaluation are one program
+    assert len(list((root / "kept").glob(f"*{PROGRAM}"))) == 4
     assert "ready, as an earlier start compiled it, in" in (root / "warm" / "run.log").read_text()
     assert " compiled in " in (root / "cold" / "run.log").read_text()
 
