@@ -43,7 +43,6 @@ def total_rewards(
     a page that shows it; not of a portfolio. Raises DataError and ConfigError as `run_lanes`.
     """
     if isinstance(env, PortfolioEnv):
-        assert isinstance(params, EnvParams)
         return joint.total_rewards(env, params, sessions, algorithm, policies)
     lanes = _lanes(env, params, sessions, algorithm, policies, steps)
     records = run_lanes(env, lanes, "account", True, programs)
@@ -62,7 +61,7 @@ def begin_total_rewards(
 
 def _lanes(env: TradingEnv, params: EnvParams | Sequence[EnvParams], sessions: SessionSet, algorithm: Algorithm,
            policies: Sequence[PyTree], steps: Steps | None) -> list[Lane]:
-    each = [params] * len(policies) if isinstance(params, EnvParams) else params
+    each = params if isinstance(params, Sequence) else [params] * len(policies)
     decisions, key = decision_bars(each[0].market, sessions, steps), jax.random.key(0)  # a greedy policy never draws
     return [Lane(greedy(algorithm, policy, env), own.replace(sessions=sessions), decisions, key)
             for policy, own in zip(policies, each, strict=True)]
