@@ -9,7 +9,8 @@ A policy's memory is reset where an episode would start in training: with each n
 `episode.sessions` sessions. The trade record that the task `advised` shows is reset there too.
 
 Nothing of the strategy pass lasts longer than an episode, so its episodes are stepped side by side. The account pass
-steps one session after the other. Both step all agents at once, and each agent has the bits that it has alone.
+steps one session after the other, or side by side too if it is told with which account each session starts (`passes`).
+Both step all agents at once, and each agent has the bits that it has alone.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.record import DecisionBars, Pass, Record, Steps, checked, decision_bars, without_rules
-from jaxtrade.evaluation.side_by_side import Inputs, Shape, inputs_of, step_all
+from jaxtrade.evaluation.side_by_side import Edges, Inputs, Shape, inputs_of, step_all
+from jaxtrade.evaluation.stepping import Start
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array
 
 __all__ = ["DecisionBars", "Lane", "Pass", "Plan", "Record", "Steps", "backtest", "begin_lanes", "decision_bars",
-           "plan_of", "run_lanes", "step_all", "without_rules"]
+           "plan_of", "renews", "run_lanes", "run_sessions", "step_all", "without_rules"]
 
 
 class Lane(NamedTuple):
@@ -57,6 +59,10 @@ class Plan(NamedTuple):
     episodes: list[np.ndarray]
     renew: list[bool]
 
+    def at(self, place: int) -> tuple[int, int]:
+        """(group, number in it) of a lane."""
+        return next((group, places.index(place)) for group, places in enumerate(self.order) if place in places)
+
 
 def backtest(env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, which: Pass, key: Array,
              rewarded: bool = False, programs: Programs | None = None) -> Record:
@@ -82,52 +88,90 @@ def run_lanes(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: boo
             package, never the user's fault).
     """
     made = plan_of(env, lanes, which, rewarded)
+    found, _ = _run(made, programs)
+    return [_record(made, lanes, found, place) for place in range(len(lanes))]
+
+
+def run_sessions(env: TradingEnv, lanes: Sequence[Lane], which: Pass, starts: Sequence[Start],
+                 programs: Programs | None = None) -> list[Record | None]:
+    """Run one pass with all sessions of every lane side by side, each from a given account.
+
+    The accounts are claims. The end of every session is compared with the start of the next one, and where they differ
+    the lane has no record: None. A record has the bits of `run_lanes`.
+
+    Args:
+        lanes: their episodes are single sessions, so that no policy remembers the session before.
+        starts: of each lane, leaves int[n], the account at the start of each of its n sessions (`Start`).
+    Raises as `run_lanes`, and ValueError if episodes have several sessions.
+    """
+    made = plan_of(env, lanes, which, starts=starts)
+    found, edges = _run(made, programs)
+    assert edges is not None, "the plan has starts"
+    records: list[Record | None] = []
+    for place in range(len(lanes)):
+        group, k = made.at(place)
+        own, count = jax.tree.map(lambda x, k=k: x[k], edges[group]), len(made.episodes[place])
+        follows = all(np.array_equal(end[:count - 1], start[1:count]) for end, start in zip(
+            jax.tree.leaves(own.closing), jax.tree.leaves(own.opening), strict=True))
+        records.append(_record(made, lanes, found, place) if follows else None)
+    return records
+
+
+def _run(made: Plan, programs: Programs | None) -> tuple[list[Record], list[Edges] | None]:
     begun = None if programs is None else programs.begun(step_all, (made.inputs,), (made.shape,))
-    found = jax.device_get(step_all(made.shape, made.inputs) if begun is None else begun.wait()(made.inputs))
-    records: dict[int, Record] = {}
-    for group, places in zip(found, made.order, strict=True):
-        for k, place in enumerate(places):
-            own = jax.tree.map(lambda x, k=k: x[:, k], group)
-            cut = _in_time_order(own, lanes[place].decisions, made.episodes[place])
-            records[place] = checked(cut, lanes[place].agent.name, lanes[place].decisions, made.renew[place])
-    return [records[place] for place in range(len(lanes))]
+    return jax.device_get(step_all(made.shape, made.inputs) if begun is None else begun.wait()(made.inputs))
 
 
-def begin_lanes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool = False
-                ) -> None:
-    """Begin to compile the program of `run_lanes`.
+def _record(made: Plan, lanes: Sequence[Lane], found: Sequence[Record], place: int) -> Record:
+    group, k = made.at(place)
+    own, decisions = jax.tree.map(lambda x: x[:, k], found[group]), lanes[place].decisions
+    return checked(_in_time_order(own, decisions, made.episodes[place]), lanes[place].agent.name, decisions,
+                   made.renew[place])
+
+
+def begin_lanes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool = False,
+                starts: Sequence[Start] | None = None) -> None:
+    """Begin to compile the program of `run_lanes`, or, with starts, of `run_sessions`.
 
     lanes: a carry may be abstract (`jax.ShapeDtypeStruct`). The agents must be such that the configuration determines
     them, because their names stand for what they do in the key of a kept program.
     """
-    made = plan_of(env, lanes, which, rewarded)
+    made = plan_of(env, lanes, which, rewarded, starts)
     if programs.begun(step_all, (made.inputs,), (made.shape,)) is None:
         names = ", ".join(lane.agent.name for lane in lanes)
         name = f"{which} pass of {names}, {made.shape.length} bars" + (", with rewards" if rewarded else "")
         programs.begin(name, step_all, (made.inputs,), (made.shape,), later=True)
 
 
-def plan_of(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool = False) -> Plan:
-    """The program of a pass and its arguments. As `run_lanes`; carries may be abstract."""
+def plan_of(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool = False,
+            starts: Sequence[Start] | None = None) -> Plan:
+    """The program of a pass and its arguments. As `run_lanes` and `run_sessions`; carries may be abstract."""
     if not lanes:
         raise ValueError("no agent to evaluate")
+    if starts is not None and any(int(lane.params.episode_sessions) != 1 for lane in lanes):
+        raise ValueError("sessions can start with given accounts only if episode.sessions is 1")
     groups: dict[Any, list[int]] = {}
     for place, lane in enumerate(lanes):
         groups.setdefault(_kind(lane.agent), []).append(place)
     order = list(groups.values())
     params = [_of_pass(lane.params, which) for lane in lanes]
-    renew = [_renews(each) for each in params]
-    episodes = [_episodes(lane, which) for lane in lanes]
-    slots = []
-    for places in order:
-        most = max(_episode_count(lanes[place], which) for place in places)  # filled up by copies of the last episode
-        slots.append(np.stack([np.pad(each, (0, most - len(each)), mode="edge") for place in places
-                               for each in [episodes[place]]]))
+    renew = [renews(each) for each in params]
+    apart = which == "strategy" or starts is not None
+    episodes = [_episodes(lane, apart) for lane in lanes]
+    most = [max(_episode_count(lanes[place], apart) for place in places) for places in order]
+
+    def filled(columns: Sequence[Any]) -> list[np.ndarray]:
+        """For each group int32[count, lanes], filled up by copies of the last episode."""
+        return [np.stack([np.pad(columns[place], (0, count - len(columns[place])), mode="edge") for place in places]
+                         ).astype(np.int32) for places, count in zip(order, most, strict=True)]
+
+    begins = None if starts is None else [Start(*each) for each in zip(*map(filled, zip(*starts, strict=True)),
+                                                                       strict=True)]
     flat = [place for places in order for place in places]
-    length = max(_length(lane, which) for lane in lanes)
+    length = max(_length(lane, apart) for lane in lanes)
     shape, inputs = inputs_of(env, [[lanes[place].agent for place in places] for places in order],
                               [params[place] for place in flat], [lanes[place].key for place in flat],
-                              [renew[place] for place in flat], slots, length, rewarded)
+                              [renew[place] for place in flat], filled(episodes), length, rewarded, begins)
     return Plan(shape, inputs, order, episodes, renew)
 
 
@@ -137,21 +181,22 @@ def _kind(agent: Agent) -> Any:
     return agent.act, agent.forget, tree, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
 
 
-def _episodes(lane: Lane, which: Pass) -> np.ndarray:
-    """int[E]: the sessions of the set at which a lane of the program begins."""
-    if which == "account":
+def _episodes(lane: Lane, apart: bool) -> np.ndarray:
+    """int[E]: the sessions of the set at which a lane of the program begins. apart: whether episodes are stepped side
+    by side."""
+    if not apart:
         return np.zeros(1, np.int64)
     return np.arange(0, len(lane.decisions.ids), int(lane.params.episode_sessions))
 
 
-def _episode_count(lane: Lane, which: Pass) -> int:
+def _episode_count(lane: Lane, apart: bool) -> int:
     """The number of lanes of the program that step the episodes of an agent."""
-    return 1 if which == "account" else -(-lane.decisions.num_sessions // int(lane.params.episode_sessions))
+    return 1 if not apart else -(-lane.decisions.num_sessions // int(lane.params.episode_sessions))
 
 
-def _length(lane: Lane, which: Pass) -> int:
+def _length(lane: Lane, apart: bool) -> int:
     """The number of bars that a program needs for a lane."""
-    if which == "account":
+    if not apart:
         return lane.decisions.length
     sessions = min(int(lane.params.episode_sessions), lane.decisions.num_sessions)
     return sessions * lane.decisions.longest
@@ -162,7 +207,7 @@ def _of_pass(params: EnvParams, which: Pass) -> EnvParams:
     return params.replace(account=account, max_steps=np.int32(0), monitor=False)
 
 
-def _renews(params: EnvParams) -> bool:
+def renews(params: EnvParams) -> bool:
     """Whether the device counts money per session. params: of a pass.
 
     If no rule looks back beyond the session, each session starts from 0 on device, and the host adds the sessions up in

@@ -117,6 +117,20 @@ class Challenge:
         reached = (target < NEVER) & (target < bust) & (target < daily)
         return Played(self._after(accounts, session), end, reached)
 
+    def in_a_row(self, first: int) -> Accounts:
+        """The account at the start of each session from `first` on: it is new there, and no rule ends it."""
+        result, top = self.result[first:], self.top[first:]
+        after = np.cumsum(result)
+        balance = after - result
+        if self.trailing == Trailing.INTRADAY:
+            high = np.maximum.accumulate(np.append(0, (balance + top)[:-1]))
+        elif self.trailing == Trailing.END_OF_DAY:
+            high = np.maximum.accumulate(np.append(0, after[:-1]))
+        else:
+            high = np.zeros(len(result), np.int64)
+        traded = self.traded[first:]
+        return Accounts(balance, high, np.cumsum(traded) - traded)
+
     def _bust(self, accounts: Accounts, session: np.ndarray) -> np.ndarray:
         """int64[n]: the bar at which the drawdown floor is reached, else NEVER."""
         if self.drawdown >= OFF:

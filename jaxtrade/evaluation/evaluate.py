@@ -21,9 +21,10 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, figures, report, trades
 from jaxtrade.evaluation.agents import Agent, greedy, sampled
-from jaxtrade.evaluation.backtest import Lane, begin_lanes, run_lanes
+from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.passes import begin_passes, run_passes
 from jaxtrade.evaluation.pictures import day, equity, style
-from jaxtrade.evaluation.record import DecisionBars, Pass, Record, Steps, decision_bars
+from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars
 from jaxtrade.evaluation.recorded import records_of, set_records
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import EvaluationResult
@@ -105,11 +106,7 @@ def evaluate(
     params = params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
     lanes = _lanes(agents, params, decisions, config)
-    records = {}
-    for which in PASSES:
-        if begun is not None:
-            begun(f"{which} pass")
-        records[which] = run_lanes(env, lanes, which, programs=programs)
+    records = run_passes(env, lanes, programs, begun)
     results = [_result(agent, account, strategy, params, decisions, start_balance)
                for agent, account, strategy in zip(agents, records["account"], records["strategy"], strict=True)]
     contract, mid = market.contract, market.bars.mid
@@ -140,8 +137,7 @@ def begin_evaluation(
     decisions = decision_bars(market.data, sessions, steps)
     params = params.replace(sessions=sessions)
     lanes = _lanes(standard_agents(env, market, config, algorithm, policy), params, decisions, config)
-    for which in PASSES:
-        begin_lanes(programs, env, lanes, which)
+    begin_passes(programs, env, lanes)
     programs.also(lambda: agent_key(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
     programs.also(style.load)
 
@@ -149,9 +145,6 @@ def begin_evaluation(
 def agent_key(key: jax.Array, name: str) -> jax.Array:
     """The random key of an agent. Its draws do not depend on the other agents."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
-
-
-PASSES: tuple[Pass, ...] = ("account", "strategy")
 
 
 def _lanes(agents: Sequence[Agent], params: EnvParams, decisions: DecisionBars, config: RunConfig) -> list[Lane]:

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.leg import select
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.deciding import Group, decide, group_of, parted
 from jaxtrade.evaluation.record import Record
-from jaxtrade.evaluation.stepping import Progress, begin, settle_bar
+from jaxtrade.evaluation.stepping import Progress, Start, at_last_bar, begin, joint, settle_bar
 from jaxtrade.types import Array, PyTree
 
 
@@ -40,7 +41,8 @@ class Inputs(NamedTuple):
 
     carries: for each group, [count, ...]. shared: the leaves of the parameters that all agents share. own: those that
     they have of their own, [agents, ...]. keys: [agents]. renew: bool[agents]. slots: for each group int32[count,
-    lanes], the session of the set at which a lane begins.
+    lanes], the session of the set at which a lane begins. starts: for each group the accounts with which its lanes
+    begin, leaves [count, lanes]; None for new ones.
     """
 
     carries: tuple[PyTree, ...]
@@ -49,17 +51,28 @@ class Inputs(NamedTuple):
     keys: Array
     renew: Any
     slots: tuple[Any, ...]
+    starts: tuple[Start, ...] | None = None
+
+
+class Edges(NamedTuple):
+    """What joins the sessions of a group, trees as of `stepping.joint` with leaves [count, lanes, ...].
+
+    opening: before the first bar of a lane. closing: after the last bar of its first session.
+    """
+
+    opening: Any
+    closing: Any
 
 
 def inputs_of(env: TradingEnv, groups: Sequence[Sequence[Agent]], params: Sequence[EnvParams], keys: Sequence[Array],
-              renew: Sequence[bool], slots: Sequence[np.ndarray], length: int, rewarded: bool
-              ) -> tuple[Shape, Inputs]:
+              renew: Sequence[bool], slots: Sequence[np.ndarray], length: int, rewarded: bool,
+              starts: Sequence[Start] | None = None) -> tuple[Shape, Inputs]:
     """The program of agents and its arguments.
 
     Args:
         groups: agents with one `act` and `forget` each. params, keys, renew: of every agent, group by group. Leaves of
             the parameters that are one object, or small and equal, are shared; the market has to be.
-        slots: for each group int[count, lanes].
+        slots: for each group int[count, lanes]. starts: as in `Inputs`.
     Raises ValueError if agents have different markets.
     """
     leaves, tree = [jax.tree.leaves(each) for each in params], jax.tree.structure(params[0])
@@ -74,7 +87,8 @@ def inputs_of(env: TradingEnv, groups: Sequence[Sequence[Agent]], params: Sequen
     made = tuple(group_of(agents, each.shape[1], like) for agents, each in zip(groups, slots, strict=True))
     carries = tuple(_stacked([agent.carry for agent in agents]) for agents in groups)
     return Shape(env, made, length, rewarded, tree, own), Inputs(
-        carries, shared, stacked, jnp.stack(list(keys)), np.array(renew), tuple(np.asarray(s, np.int32) for s in slots))
+        carries, shared, stacked, jnp.stack(list(keys)), np.array(renew), tuple(np.asarray(s, np.int32) for s in slots),
+        None if starts is None else tuple(starts))
 
 
 SMALL = 10_000  # entries of a leaf that are compared
@@ -95,8 +109,11 @@ def _stacked(carries: Sequence[PyTree]) -> PyTree:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def step_all(shape: Shape, inputs: Inputs) -> list[Record]:
-    """Step every lane `shape.length` decision bars. For each group a record with leaves [length, count, lanes, ...]."""
+def step_all(shape: Shape, inputs: Inputs) -> tuple[list[Record], list[Edges] | None]:
+    """Step every lane `shape.length` decision bars.
+
+    For each group a record with leaves [length, count, lanes, ...], and, if `starts` were given, its edges.
+    """
     env, groups = shape.env, shape.groups
     counts = [(group.count, group.lanes) for group in groups]
 
@@ -121,8 +138,8 @@ def step_all(shape: Shape, inputs: Inputs) -> list[Record]:
     def joined(parts: list[PyTree]) -> PyTree:
         return jax.tree.map(lambda *x: jnp.concatenate([each.reshape(-1, *each.shape[2:]) for each in x]), *parts)
 
-    def step(loop: tuple[Progress, list[list[Array]]], _: None) -> Any:
-        at, memories = loop
+    def step(loop: tuple[Progress, list[list[Array]], Any], _: None) -> Any:
+        at, memories, closing = loop
         ref = jax.vmap(lambda state, own: env.ref(state, params_of(own)))(at.state, own)
         drawn = jax.vmap(jax.random.fold_in)(keys, at.state.row)
         found = [decide(group, carries, knowledge, memory, given, params_of)
@@ -130,11 +147,22 @@ def step_all(shape: Shape, inputs: Inputs) -> list[Record]:
                      groups, inputs.carries, known, memories, split((at.first, at.state, ref, own, drawn)),
                      strict=True)]
         order, action = joined([(order, action) for _, order, action in found])
-        at, record = jax.vmap(lambda own, *rest: settle_bar(env, shape.rewarded, params_of(own), *rest))(
+        after, record = jax.vmap(lambda own, *rest: settle_bar(env, shape.rewarded, params_of(own), *rest))(
             own, renew, at, ref, order, action)
-        return (at, [memory for memory, _, _ in found]), record
+        if closing is not None:
+            done, kept = closing
+            last = jax.vmap(lambda own, state: at_last_bar(state, params_of(own)))(own, at.state)
+            kept = jax.vmap(select)(last & ~done, joint(after), kept)
+            closing = (done | last, kept)
+        return (after, [memory for memory, _, _ in found], closing), record
 
-    start = jax.vmap(lambda slot, own: begin(env, params_of(own), slot))(slots, own)
-    _, records = jax.lax.scan(step, (start, [memory for _, memory in known]), None, length=shape.length)
-    return [jax.tree.map(lambda x, a=a, b=b, n=n: x[:, a:b].reshape(len(x), *n, *x.shape[2:]), records)
-            for (a, b), n in zip(pairwise(edges), counts, strict=True)]
+    starts = None if inputs.starts is None else joined(list(inputs.starts))
+    start = jax.vmap(lambda slot, own, start: begin(env, params_of(own), slot, start))(slots, own, starts)
+    closing = None if starts is None else (jnp.zeros(len(slots), bool), joint(start))
+    (*_, closing), records = jax.lax.scan(step, (start, [memory for _, memory in known], closing), None,
+                                          length=shape.length)
+    found = [jax.tree.map(lambda x, a=a, b=b, n=n: x[:, a:b].reshape(len(x), *n, *x.shape[2:]), records)
+             for (a, b), n in zip(pairwise(edges), counts, strict=True)]
+    if closing is None:
+        return found, None
+    return found, [Edges(*each) for each in zip(split(joint(start)), split(closing[1]), strict=True)]

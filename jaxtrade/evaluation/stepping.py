@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from flax import struct
@@ -20,6 +21,16 @@ from jaxtrade.types import Array
 RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 
 
+class Start(NamedTuple):
+    """An account at the start of a session, int32[]: mills from the start balance, its high-water mark, trade dates
+    with a fill, and the number of accounts before it."""
+
+    balance: Array
+    high_water: Array
+    days: Array
+    number: Array
+
+
 class Progress(struct.PyTreeNode):
     """Where an evaluation stands between two bars."""
 
@@ -29,10 +40,27 @@ class Progress(struct.PyTreeNode):
     number: Array  # int32[]: number of accounts before this one
 
 
-def begin(env: TradingEnv, params: EnvParams, slot: Array) -> Progress:
-    """At the first decision bar of session `slot` of the set, with a new account."""
+def begin(env: TradingEnv, params: EnvParams, slot: Array, start: Start | None = None) -> Progress:
+    """At the first decision bar of session `slot` of the set. start: of its account; default: a new one, the first."""
     state = env.reset_at(params, slot, params.market.sessions.first[params.sessions.ids[slot]])
-    return Progress(state, jnp.bool_(True), jnp.bool_(False), jnp.int32(0))
+    if start is None:
+        return Progress(state, jnp.bool_(True), jnp.bool_(False), jnp.int32(0))
+    account = state.account.replace(balance=start.balance, equity=start.balance, session_equity=start.balance,
+                                    high_water=start.high_water, days=start.days)
+    return Progress(state.replace(account=account), jnp.bool_(True), jnp.bool_(False), start.number)
+
+
+def at_last_bar(state: EnvState, params: EnvParams) -> Array:
+    """bool[]: whether the decision at `state` is the last one of its session."""
+    return state.row >= params.market.sessions.last[params.sessions.ids[state.slot]]
+
+
+def joint(at: Progress) -> Any:
+    """All of a progress on which later bars of the record depend. It leaves out how long the episode has lasted and its
+    statistics, which an evaluation neither reads nor records, and the seed of starts, from which it never draws."""
+    state = at.state
+    return (state.row, state.slot, state.sessions_left, state.position, state.account, state.record, at.first, at.over,
+            at.number)
 
 
 def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
@@ -85,7 +113,7 @@ def settle_bar(env: TradingEnv, rewarded: bool, params: EnvParams, renew: Array,
     # After an account's end the session goes on without entries, so that both passes visit every decision bar.
     locked = moved.replace(account=moved.account.replace(locked=moved.account.locked | over))
     jumped = next_session(moved.replace(account=select(over | renew, Account.new(), moved.account)), params)
-    session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
+    session_over = at_last_bar(state, params)
     episode_over = over | (jumped.sessions_left < 0)
     jumped = jumped.replace(sessions_left=jnp.where(episode_over, params.episode_sessions - 1, jumped.sessions_left),
                             record=select(episode_over, env.new_record(), jumped.record))

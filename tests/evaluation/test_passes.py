@@ -1,0 +1,96 @@
+"""The account pass with its sessions side by side: the bits of the plain scan, and a claim that is wrong is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.env.state import KEEP_STOP, Order
+from jaxtrade.evaluation import passes
+from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.backtest import Lane, run_lanes, run_sessions
+from jaxtrade.evaluation.passes import account_starts, run_passes
+from jaxtrade.runs.setup import Setup
+from tests.evaluation.sequential import in_sequence
+from tests.evaluation.test_side_by_side import KEY, agents_of, assert_same, lanes_of, made
+
+WEEK = ("network.hidden=[16]",)
+WEEKS = ("data.source=synthetic", "data.synthetic_sessions=40", "data.synthetic_seed=3", "network.hidden=[16]")
+
+
+def check(setup: Setup, lanes: list[Lane], monkeypatch: pytest.MonkeyPatch, in_turn: int = 0) -> dict[Any, Any]:
+    """Both passes equal the plain scan. in_turn: the number of agents that need it."""
+    scanned = []
+
+    def counted(env: Any, lanes: Any, which: Any, **rest: Any) -> Any:
+        scanned.append(len(lanes))
+        return run_lanes(env, lanes, which, **rest)
+
+    monkeypatch.setattr(passes, "run_lanes", counted)
+    found = run_passes(setup.env, lanes)
+    for which, records in found.items():
+        for lane, record in zip(lanes, records, strict=True):
+            assert_same(record, in_sequence(setup.env, *lane[:3], which, lane.key, False),
+                        f"{lane.agent.name}, {which}")
+    assert sum(scanned) == in_turn
+    return found
+
+
+def test_an_account_that_ends_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A floor so near that accounts end again and again; the agents are a policy that draws, and random trades."""
+    setup, policies = made(*WEEK, "account.drawdown=100")
+    agents = agents_of(setup, policies[:1])
+    found = check(setup, lanes_of(setup, [agents[1], agents[3]]), monkeypatch)
+    assert all(record.account[-1] >= 2 for record in found["account"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", [
+    ("account.trailing=intraday", "account.drawdown=800", "account.daily_loss=200"),
+    ("account.trailing=end_of_day", "account.drawdown=500", "account.daily_loss=150", "account.on_daily_loss=fail"),
+    ("account.trailing=static", "account.drawdown=400", "account.profit_target=300", "account.on_target=terminate"),
+    ("account.preset=rules_off_50k",), ("env.mark=close", "account.drawdown=500", "account.daily_loss=200"),
+    ("env.intrabar=nearer_extreme", "account.drawdown=500"), ("env.task=advised", "account.drawdown=500"),
+    ("network.kind=gru", "network.rnn_width=8", "account.drawdown=500"),
+])
+def test_rules_tasks_and_networks(keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    setup, policies = made(*WEEKS, *keys)
+    check(setup, lanes_of(setup, agents_of(setup, policies[:1])), monkeypatch)
+
+
+def careful(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
+    """Trades by chance, as long as its account has not lost money."""
+    del ref, params
+    drawn = jax.random.randint(key, (), -1, 2)
+    wanted = jnp.where(state.account.balance >= 0, drawn, 0)
+    none = jnp.int32(0)
+    return carry, Order(wanted, none, none, jnp.int32(KEEP_STOP), jnp.int32(-1)), jnp.int32(-1)
+
+
+def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup, _ = made(*WEEK)
+    agent = Agent("careful", careful, None, "trades while its account has lost nothing")
+    check(setup, lanes_of(setup, [agent]), monkeypatch, in_turn=1)
+
+
+@pytest.mark.parametrize("column", ["balance", "high_water", "days", "number"])
+def test_a_wrong_start_is_no_record(column: str) -> None:
+    setup, policies = made(*WEEK)
+    [lane] = lanes_of(setup, agents_of(setup, policies[:1])[3:4])
+    [strategy] = run_lanes(setup.env, [lane], "strategy")
+    starts = account_starts(setup.env, lane, strategy)
+    assert run_sessions(setup.env, [lane], "account", [starts])[0] is not None
+    wrong = getattr(starts, column) + np.eye(len(starts.balance), dtype=np.int64)[len(starts.balance) // 2]
+    assert run_sessions(setup.env, [lane], "account", [starts._replace(**{column: wrong})]) == [None]
+
+
+def test_episodes_of_several_sessions_are_refused() -> None:
+    setup, policies = made("network.hidden=[16]", "episode.sessions=2")
+    [lane] = lanes_of(setup, agents_of(setup, policies[:1])[:1])
+    zero = np.zeros(5, np.int64)
+    with pytest.raises(ValueError, match=r"only if episode\.sessions is 1"):
+        run_sessions(setup.env, [lane], "account", [passes.Start(zero, zero, zero, zero)])
