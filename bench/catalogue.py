@@ -35,6 +35,7 @@ BENCHES = {  # module -> what it measures
     "scaling": "cost against num_envs, num_steps, bars",
     "auto_envs": "`rollout.num_envs: auto` against a grid of sizes: how near its choice is to the fastest",
     "advisor": "what an advisor costs the training loop, by transport and latency",
+    "evaluation": "500 held-out sessions, six agents, both passes, after compilation; validation's share of training",
     "monitor": "what the episode monitor costs the training loop: on the device, and with its files",
     "trust": "how often an advisor is trusted: without skill, and with it",
     "persistent_advice": "advice without skill that persists: how often it is trusted, and what an ablation finds",

@@ -93,7 +93,7 @@ def run_lanes(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: boo
 
 
 def run_sessions(env: TradingEnv, lanes: Sequence[Lane], which: Pass, starts: Sequence[Start],
-                 programs: Programs | None = None) -> list[Record | None]:
+                 rewarded: bool = False, programs: Programs | None = None) -> list[Record | None]:
     """Run one pass with all sessions of every lane side by side, each from a given account.
 
     The accounts are claims. The end of every session is compared with the start of the next one, and where they differ
@@ -104,7 +104,7 @@ def run_sessions(env: TradingEnv, lanes: Sequence[Lane], which: Pass, starts: Se
         starts: of each lane, leaves int[n], the account at the start of each of its n sessions (`Start`).
     Raises as `run_lanes`, and ValueError if episodes have several sessions.
     """
-    made = plan_of(env, lanes, which, starts=starts)
+    made = plan_of(env, lanes, which, rewarded, starts)
     found, edges = _run(made, programs)
     assert edges is not None, "the plan has starts"
     records: list[Record | None] = []

@@ -117,9 +117,9 @@ class Challenge:
         reached = (target < NEVER) & (target < bust) & (target < daily)
         return Played(self._after(accounts, session), end, reached)
 
-    def in_a_row(self, first: int) -> Accounts:
-        """The account at the start of each session from `first` on: it is new there, and no rule ends it."""
-        result, top = self.result[first:], self.top[first:]
+    def in_a_row(self, first: int, stop: int) -> Accounts:
+        """The account at the start of sessions first..stop-1: it is new at the first one, and no rule ends it."""
+        result, top = self.result[first:stop], self.top[first:stop]
         after = np.cumsum(result)
         balance = after - result
         if self.trailing == Trailing.INTRADAY:
@@ -128,7 +128,7 @@ class Challenge:
             high = np.maximum.accumulate(np.append(0, after[:-1]))
         else:
             high = np.zeros(len(result), np.int64)
-        traded = self.traded[first:]
+        traded = self.traded[first:stop]
         return Accounts(balance, high, np.cumsum(traded) - traded)
 
     def _bust(self, accounts: Accounts, session: np.ndarray) -> np.ndarray:

@@ -106,7 +106,7 @@ def evaluate(
     params = params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
     lanes = _lanes(agents, params, decisions, config)
-    records = run_passes(env, lanes, programs, begun)
+    records = run_passes(env, lanes, False, programs, begun)
     results = [_result(agent, account, strategy, params, decisions, start_balance)
                for agent, account, strategy in zip(agents, records["account"], records["strategy"], strict=True)]
     contract, mid = market.contract, market.bars.mid

@@ -15,7 +15,7 @@ from jaxtrade.env.leg import select
 from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.state import Account, EndReason, EnvParams, EnvState, Order
-from jaxtrade.evaluation.record import Record
+from jaxtrade.evaluation.record import Leaf, Record
 from jaxtrade.types import Array
 
 RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
@@ -23,12 +23,12 @@ RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 
 class Start(NamedTuple):
     """An account at the start of a session, int32[]: mills from the start balance, its high-water mark, trade dates
-    with a fill, and the number of accounts before it."""
+    with a fill, and the number of accounts before it. On the host int64[n], of n sessions."""
 
-    balance: Array
-    high_water: Array
-    days: Array
-    number: Array
+    balance: Leaf
+    high_water: Leaf
+    days: Leaf
+    number: Leaf
 
 
 class Progress(struct.PyTreeNode):

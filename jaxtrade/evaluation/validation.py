@@ -11,7 +11,8 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import Lane, begin_lanes, run_lanes
+from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.passes import begin_account, run_account
 from jaxtrade.evaluation.portfolio import validation as joint
 from jaxtrade.evaluation.record import Record, Steps, decision_bars
 from jaxtrade.storage.compiling import Programs
@@ -34,10 +35,11 @@ def total_rewards(
 ) -> np.ndarray:
     """Total reward of each greedy policy on `sessions`, float64[policies].
 
-    Only the account pass of `backtest` runs, of all policies side by side. An account lives on from session to session,
-    so reward terms that pay for a level (not for a change) can be larger than in training. After the end of an account,
-    the rest of its session earns 0. The program is compiled once per algorithm, number of policies and number of bars;
-    new weights do not compile again. `programs` may hold it already (`begin_total_rewards`).
+    The rewards are those of the account pass (`passes.run_account`), of all policies side by side. An account lives on
+    from session to session, so reward terms that pay for a level (not for a change) can be larger than in training.
+    After the end of an account, the rest of its session earns 0. The program is compiled once per algorithm, number of
+    policies and number of bars; new weights do not compile again. `programs` may hold it already
+    (`begin_total_rewards`).
 
     params: of all policies, or of each. steps: as in `DecisionBars`. seen: receives the record of the first policy, for
     a page that shows it; not of a portfolio. Raises DataError and ConfigError as `run_lanes`.
@@ -45,7 +47,7 @@ def total_rewards(
     if isinstance(env, PortfolioEnv):
         return joint.total_rewards(env, params, sessions, algorithm, policies)
     lanes = _lanes(env, params, sessions, algorithm, policies, steps)
-    records = run_lanes(env, lanes, "account", True, programs)
+    records = run_account(env, lanes, True, programs)
     if seen is not None:
         seen(records[0], lanes[0])
     return np.array([record.reward.sum(dtype=np.float64) for record in records])
@@ -56,7 +58,7 @@ def begin_total_rewards(
     algorithm: Algorithm, policies: Sequence[PyTree], steps: Steps | None = None
 ) -> None:
     """Begin to compile the program of `total_rewards`. policies: may be abstract (`jax.ShapeDtypeStruct`)."""
-    begin_lanes(programs, env, _lanes(env, params, sessions, algorithm, policies, steps), "account", True)
+    begin_account(programs, env, _lanes(env, params, sessions, algorithm, policies, steps), True)
 
 
 def _lanes(env: TradingEnv, params: EnvParams | Sequence[EnvParams], sessions: SessionSet, algorithm: Algorithm,

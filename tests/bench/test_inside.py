@@ -18,7 +18,7 @@ LONG = ("population", "scaling", "intrabar", "converted", "ablation", "advisor",
         "auto_envs")
 
 
-@pytest.fixture(params=["rollout", "compile",
+@pytest.fixture(params=["rollout", "compile", "evaluation",
                         *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
 def result(request):
     return catalogue.run(request.param, QUICK, ["test"], None)

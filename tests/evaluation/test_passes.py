@@ -16,7 +16,7 @@ from jaxtrade.evaluation.backtest import Lane, run_lanes, run_sessions
 from jaxtrade.evaluation.passes import account_starts, run_passes
 from jaxtrade.runs.setup import Setup
 from tests.evaluation.sequential import in_sequence
-from tests.evaluation.test_side_by_side import KEY, agents_of, assert_same, lanes_of, made
+from tests.evaluation.test_side_by_side import agents_of, assert_same, lanes_of, made
 
 WEEK = ("network.hidden=[16]",)
 WEEKS = ("data.source=synthetic", "data.synthetic_sessions=40", "data.synthetic_seed=3", "network.hidden=[16]")
