@@ -65,7 +65,7 @@ def of_evaluation(options: Options) -> tuple[dict[str, list[harness.Sample]], di
         raise RuntimeError("the account pass side by side has other records than in turn")
     bars = len(lanes[0].decisions.rows) * len(lanes)
     samples = harness.interleave({
-        "both passes": harness.side(lambda: [each.equity for each in run_passes(setup.env, lanes)["account"]], 2 * bars),
+        "both passes": harness.side(lambda: run_passes(setup.env, lanes)["account"][0].equity, 2 * bars),
         "account pass, in turn": harness.side(lambda: run_lanes(setup.env, lanes, "account")[0].equity, bars)},
         options.repeats)
     return samples, {"agents": [lane.agent.name for lane in lanes], "test_sessions": held_out,
@@ -91,6 +91,7 @@ def of_training(options: Options) -> tuple[dict[str, list[harness.Sample]], dict
         agent = greedy(algorithm, algorithm.policy(held[0]), setup.env)
         return run_account(setup.env, [Lane(agent, params.replace(sessions=sessions), decisions, key)], True)[0].reward
 
+    assert train.total_timesteps is not None, "the default"
     updates = train.total_timesteps // algorithm.steps_per_update
     chunks = -(-updates // train.chunk_updates)
     scores = -(-chunks // control.evaluate_every)

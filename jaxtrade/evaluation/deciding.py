@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxtrade.evaluation.agents import Act, Agent, Forget
 from jaxtrade.types import Array, PyTree
@@ -39,19 +40,22 @@ class Group(NamedTuple):
 def group_of(agents: Sequence[Agent], lanes: int, inputs: tuple[Any, ...]) -> Group:
     """The group of agents with one `act` and one `forget`. inputs: shapes of an act's state, ref, params and key."""
     first = agents[0]
-    carry = jax.eval_shape(lambda: first.carry)
-    fixed, blocked = _traits(first.act, first.forget, _hashable(carry), _hashable(inputs))
+    fixed, blocked = _traits(first.act, first.forget, shapes_of(first.carry), shapes_of(inputs))
     return Group(first.act, first.forget, fixed, blocked, len(agents), lanes)
 
 
-def _hashable(shapes: PyTree) -> tuple[Any, tuple[Any, ...]]:
-    leaves, tree = jax.tree.flatten(shapes)
-    return tree, tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
+Shapes = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]  # structure and leaves of a tree; hashable
+
+
+def shapes_of(tree: PyTree) -> Shapes:
+    """The structure of a tree, and shape and type of its leaves."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple(jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.result_type(leaf)) for leaf in leaves)
 
 
 @functools.cache
 def _traits(act: Act, forget: Forget, carry: Any, inputs: Any) -> tuple[tuple[bool, ...], bool]:
-    """(fixed, blocked) of a group; the shapes are as from `_hashable`."""
+    """(fixed, blocked) of a group; the shapes are as from `shapes_of`."""
 
     def decide(carry: PyTree, first_bar: Array, *inputs: Any) -> Any:
         return act(forget(carry, first_bar), *inputs)

@@ -15,7 +15,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.leg import select
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.deciding import Group, decide, group_of, parted
+from jaxtrade.evaluation.deciding import Group, Shapes, decide, group_of, parted, shapes_of
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.stepping import Progress, Start, at_last_bar, begin, joint, settle_bar
 from jaxtrade.types import Array, PyTree
@@ -82,13 +82,22 @@ def inputs_of(env: TradingEnv, groups: Sequence[Sequence[Agent]], params: Sequen
         raise ValueError("the agents of one program need one market")
     shared = [leaf for leaf, differs in zip(leaves[0], own, strict=True) if not differs]
     stacked = [np.stack([np.asarray(each[i]) for each in leaves]) for i, differs in enumerate(own) if differs]
-    like = jax.eval_shape(lambda params, key: (
-        (state := begin(env, params, jnp.int32(0)).state), env.ref(state, params), params, key), params[0], keys[0])
+    like = _act_inputs(env, shapes_of(params[0]), jax.ShapeDtypeStruct(keys[0].shape, keys[0].dtype))
     made = tuple(group_of(agents, each.shape[1], like) for agents, each in zip(groups, slots, strict=True))
     carries = tuple(_stacked([agent.carry for agent in agents]) for agents in groups)
     return Shape(env, made, length, rewarded, tree, own), Inputs(
         carries, shared, stacked, jnp.stack(list(keys)), np.array(renew), tuple(np.asarray(s, np.int32) for s in slots),
         None if starts is None else tuple(starts))
+
+
+@functools.cache
+def _act_inputs(env: TradingEnv, params: Shapes, key: jax.ShapeDtypeStruct) -> tuple[Any, ...]:
+    """Shapes of an act's state, ref, params and key. Cached, because the trace takes longer than a small evaluation."""
+    def inputs(params: EnvParams, key: Array) -> tuple[Any, ...]:
+        state = begin(env, params, jnp.int32(0)).state
+        return state, env.ref(state, params), params, key
+
+    return jax.eval_shape(inputs, jax.tree.unflatten(*params), key)
 
 
 SMALL = 10_000  # entries of a leaf that are compared

@@ -192,7 +192,7 @@ def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], a
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["entry", "manage"])
+@pytest.mark.parametrize("task", [pytest.param("entry", marks=pytest.mark.long), "manage"])
 def test_bundled_es_ends_as_in_the_environment(task: str) -> None:
     config = load_config("quickstart", [f"env.task={task}", "env.quantity=2"])
     market = load_market(config)

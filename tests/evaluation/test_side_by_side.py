@@ -79,10 +79,11 @@ def test_the_quickstart_in_full() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [
-    ("env.task=entry", "network.hidden=[256, 256, 128]"), ("env.task=advised", "network.hidden=[32]"),
-    ("network.kind=gru", "network.rnn_width=24", "episode.sessions=2"), ("algorithm=pqn", "network.hidden=[48]"),
-    ("account.preset=rules_off_50k", "episode.sessions=3"),
-    ("env.features=[close]", "env.window=3", "network.hidden=[7]"),
+    ("env.task=advised", "network.hidden=[32]"), ("network.kind=gru", "network.rnn_width=24", "episode.sessions=2"),
+    ("algorithm=pqn", "network.hidden=[48]"),
+    *(pytest.param(keys, marks=pytest.mark.long) for keys in (
+        ("env.task=entry", "network.hidden=[256, 256, 128]"), ("account.preset=rules_off_50k", "episode.sessions=3"),
+        ("env.features=[close]", "env.window=3", "network.hidden=[7]"))),
 ])
 def test_other_tasks_networks_and_learners(keys: tuple[str, ...]) -> None:
     setup, policies = made(*keys)
