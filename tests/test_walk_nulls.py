@@ -55,7 +55,7 @@ def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk: Path) 
 
     with RepeatedPrograms() as programs:
         again, days = trained_on(setup, setup.single, programs), read_walk_days(walk / DAILY)
-        for name in ("net", "account_net", "baseline_net", "in_sample_net"):
+        for name in ("date", "fold", "net", "baselines", "baseline_net", "seeds"):
             np.testing.assert_array_equal(getattr(again, name), getattr(days, name))
         null = null_markets(setup.single, setup.config, "sign", 0)
         trained_on(setup, null(0), programs)

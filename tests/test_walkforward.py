@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +33,8 @@ from jaxtrade.runs.train import resume, run
 from jaxtrade.runs.walkforward.document import walk_table
 from jaxtrade.runs.walkforward.run import WalkResult, bundle_path, resume_walk, walk_forward
 from jaxtrade.storage import checkpoint
+from jaxtrade.storage.status import read_status
+from jaxtrade.storage.trials import TRIALS, read_trials
 from tests.rl.test_train import assert_same
 
 SMALL = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]", "env.task=entry",
@@ -298,6 +301,38 @@ def test_the_files_have_the_figures(walked: WalkResult) -> None:
 
 
 @pytest.mark.slow
+def test_the_tested_days_are_entered_in_the_trial_log_once(walked: WalkResult) -> None:
+    days, manifest = walked.days, json.loads((walked.path / "manifest.json").read_text())
+    assert days is not None
+    [opening] = read_trials(walked.path.parent).openings
+    assert (opening.kind, opening.run, opening.split, opening.agent) == ("walkforward", "walk", "test", "greedy")
+    assert (opening.config, opening.data) == (manifest["config_sha256"], manifest["data_sha256"])
+    assert opening.dates == ("2013-10-10", "2013-10-11") == (opening.first, opening.last)
+    assert opening.sessions == 2
+    assert opening.net == {str(seed): tuple(np.round(net, 3)) for seed, net in zip((3, 4), days.net, strict=True)}
+    trials = json.loads((walked.path / "walkforward.json").read_text())["trials"]
+    assert (trials["opened"], trials["trials"], trials["counted"], trials["whole"]) == (1, 2, True, 2)
+    assert trials["by_seed"]["4"]["dsr"]["why"] == "it needs 5 days, there are 2"
+    said = "trials: this test set was opened 1 time (2 distinct trials), this time included"
+    assert said in walked.table.splitlines()
+    again = resume_walk(walked.path)
+    assert said in again.table.splitlines(), "a finished walk-forward shows nothing new"
+    assert len(read_trials(walked.path.parent).openings) == 1
+
+
+@pytest.mark.slow
+def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(walked: WalkResult, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(walked.path, tmp_path / "walk"))
+    (tmp_path / TRIALS).mkdir()  # a file that cannot be opened, for root too
+    label = "not counted: this opening of the test set could not be written to the trial log"
+    result = resume_walk(path)
+    assert f"NOTE: {label}" in result.table
+    document = json.loads((path / "walkforward.json").read_text())
+    assert document["labels"][0].startswith(label)
+    assert document["trials"]["counted"] is False
+
+
+@pytest.mark.slow
 def test_other_commands_say_what_the_folder_is(walked: WalkResult, capsys: pytest.CaptureFixture[str]) -> None:
     said = "this is a walk-forward: train it with `jaxtrade walkforward`"
     for argv in (["evaluate", str(walked.path)], ["replay", str(walked.path), "--session", "2013-10-10"],
@@ -338,27 +373,40 @@ def test_killed_and_resumed_it_ends_in_the_same_bits(walked: WalkResult, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_wall_clock_that_ends_the_training_opens_no_test(tmp_path: Path) -> None:
+def test_a_wall_clock_that_ends_the_training_opens_no_test_and_a_fault_is_in_the_status(tmp_path: Path) -> None:
     stopped = walk_forward(configured("control.wall_clock=0.001s"), tmp_path / "short")
     assert stopped.days is None
     assert "nothing was tested; continue with: jaxtrade walkforward --resume" in stopped.table
     assert not (stopped.path / "daily.npz").exists()
+    assert not (stopped.path.parent / TRIALS).exists()
+    (stopped.path / "walkforward.json").mkdir()  # a file that cannot be written, for root too
+    with pytest.raises(IsADirectoryError):
+        resume_walk(stopped.path, set=["control.wall_clock=null"])
+    status = read_status(stopped.path)
+    assert status is not None
+    assert (status.phase, (status.fault or "").partition(":")[0]) == ("ended", "IsADirectoryError")
+    (stopped.path / "walkforward.json").rmdir()
     ended = resume_walk(stopped.path, set=["control.wall_clock=null"])
     assert ended.days is not None
+    assert len(read_trials(stopped.path.parent).openings) == 1, "the failed test had opened these days already"
 
 
 @pytest.mark.slow
 def test_cpcv_tests_every_day_once_per_path(tmp_path: Path) -> None:
-    walk = ("walk.mode=cpcv", "walk.groups=5", "walk.test_groups=2", "walk.embargo=0", "walk.seeds=1",
+    walk = ("walk.mode=cpcv", "walk.groups=4", "walk.test_groups=2", "walk.embargo=0", "walk.seeds=1",
             "train.total_timesteps=128", "split.test_sessions=1")
     result = walk_forward(configured(*walk), tmp_path / "cpcv")
     document, days = result.document, result.days
     assert document is not None
     assert days is not None
-    assert (days.folds, days.independent, days.net.shape) == (10, 5, (1, 20))
-    assert len(document["paths"]) == 4
+    assert (days.folds, days.independent, days.net.shape) == (6, 5, (1, 15))
+    assert len(document["paths"]) == 3
     assert all(path["days"] == 5 for path in document["paths"])
     mean = np.mean([path["net_per_day"]["mean"] for path in document["paths"]])
     assert mean == pytest.approx(document["pooled"]["net_per_day"]["mean"])
     assert json.loads((result.path / "manifest.json").read_text())["seed"] == 3
     assert load_config(str(result.path / "config.yaml")).split.automatic
+    [opening] = read_trials(tmp_path).openings
+    of_day = [days.net[0, days.date.astype("datetime64[D]") == np.datetime64(day)] for day in opening.dates]
+    assert [len(each) for each in of_day] == [3] * 5
+    np.testing.assert_allclose(opening.net["3"], [each.mean() for each in of_day], atol=5e-4)  # mills

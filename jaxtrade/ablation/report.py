@@ -12,6 +12,7 @@ import numpy as np
 from jaxtrade.ablation import picture
 from jaxtrade.ablation.claims import claims
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores
+from jaxtrade.evaluation.openings import history_json, history_lines
 from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, Interval
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, ruled
@@ -30,7 +31,7 @@ def table(ablation: Ablation) -> str:
     lines = [f"Ablation on {ablation.settings['market']}: {len(ablation.kinds)} advisors x {len(ablation.fusions)} "
              f"fusions x {len(ablation.seeds)} seeds, compared on {len(first.dates)} days ({ablation.split}: "
              f"{first.dates[0]} .. {first.dates[-1]}), dollars per day after costs, account rules off",
-             *(f"NOTE: {label}" for label in ablation.labels)]
+             *(f"NOTE: {label}" for label in ablation.labels), *history_lines(ablation.history)]
     for fusion in ablation.fusions:
         lines += ["", f"fusion {fusion.fusion}: trained in {fusion.seconds:.1f} s after {fusion.compile_seconds:.1f} s "
                       f"of compilation, evaluated in {fusion.evaluation_seconds:.1f} s", *_kinds(ablation, fusion)]
@@ -105,7 +106,8 @@ def to_json(ablation: Ablation) -> dict[str, Any]:
         "labels": list(ablation.labels), "kinds": list(ablation.kinds),
         "cheats": [kind for kind, future in zip(ablation.kinds, ablation.uses_future, strict=True) if future],
         "seeds": list(ablation.seeds), "split": ablation.split,
-        "fusions": {fusion.fusion: _fusion_json(ablation, fusion) for fusion in ablation.fusions}})
+        "fusions": {fusion.fusion: _fusion_json(ablation, fusion) for fusion in ablation.fusions},
+        **history_json(ablation.history)})
 
 
 def _fusion_json(ablation: Ablation, fusion: FusionResult) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxtrade.ablation.kinds import NONE, placebo_of
 from jaxtrade.ablation.tables import Skill
+from jaxtrade.evaluation.openings import SplitHistory
 from jaxtrade.evaluation.statistics import Comparison, compare
 
 
@@ -55,7 +56,8 @@ class Ablation(NamedTuple):
     """A whole ablation.
 
     uses_future: whether each kind reads the future. split: the split that is compared, the held-out one if there is
-    any. settings, provenance: JSON values. labels: warnings to read before any figure.
+    any. settings, provenance: JSON values. labels: warnings to read before any figure. history: what the trial log says
+    of the compared days; None if they were trained on, or nothing is written.
     """
 
     kinds: tuple[str, ...]
@@ -66,6 +68,7 @@ class Ablation(NamedTuple):
     settings: dict[str, Any]
     provenance: dict[str, Any]
     labels: tuple[str, ...]
+    history: SplitHistory | None = None
 
     def net(self, fusion: FusionResult, kind: str, split: str | None = None) -> np.ndarray:
         """float64[S, D], dollars of a kind. Raises ValueError where the ablation has no such kind."""

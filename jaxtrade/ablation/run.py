@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from jaxtrade.ablation.counting import counted
 from jaxtrade.ablation.folder import TRAINING, begin, settings_of
 from jaxtrade.ablation.matrix import make_learner, train_matrix
 from jaxtrade.ablation.results import Ablation, FusionResult
@@ -34,7 +35,8 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
     Args:
         tell: receives progress lines.
         keep: receives the results after each fusion, so that a failure in the last fusion does not lose hours of work.
-        folder: for checkpoints and metrics, from which a killed ablation resumes; None writes nothing.
+        folder: for checkpoints and metrics, from which a killed ablation resumes; None writes nothing. The held-out
+            days are entered in the trial log beside it.
         screen: shows the phases. Default: nothing does.
     Raises ConfigError for a kind that lacks an option, DataError where the market has no session to train on.
     """
@@ -66,6 +68,8 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
                              None if folder is None else folder / TRAINING / fusion, shown))
         whole = Ablation(tuple(kinds), uses_future, seeds, tuple(found), split, settings, provenance,
                          tuple(_labels(tables, market, split, found)))
+        if folder is not None:
+            whole = counted(whole, folder, say)
         if keep is not None:
             keep(whole)
     if whole is None:

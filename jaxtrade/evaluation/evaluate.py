@@ -98,12 +98,8 @@ def evaluate(
         agents = standard_agents(env, market, config, algorithm, policy)
     elif algorithm is not None or policy is not None:
         raise ConfigError("evaluation: give either agents, or algorithm and policy (for the standard agents)")
-    names = [agent.name for agent in agents]
-    if not names or len(set(names)) != len(names):
-        found = ", ".join(names) or "none"
-        raise ConfigError(f"evaluation: give at least one agent, with names that differ; found {found}")
-    decisions = decision_bars(market.data, sessions, steps)
-    params = params.replace(sessions=sessions)
+    _check_names(agents)
+    decisions, params = decision_bars(market.data, sessions, steps), params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
     lanes = _lanes(agents, params, decisions, config)
     records = run_passes(env, lanes, False, programs, begun)
@@ -114,16 +110,21 @@ def evaluate(
         agents=tuple(results),
         decisions=decisions,
         clock=BarClock(market.bars.time, market.bars.bar_seconds, contract.tick_size, contract.decimals, contract.zone),
-        open=np.asarray(mid.open),
-        high=np.asarray(mid.high),
-        low=np.asarray(mid.low),
-        close=np.asarray(mid.close),
+        open=np.asarray(mid.open), high=np.asarray(mid.high), low=np.asarray(mid.low), close=np.asarray(mid.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, decisions, config, results),
         labels=(*_labels(env, market, decisions, trained_on), *alone(config.shared), *notes),
         provenance=dict(provenance or {}),
         actions=tuple(env.actions),
     )
+
+
+def _check_names(agents: Sequence[Agent]) -> None:
+    """Raise ConfigError unless there is an agent, and all names differ."""
+    names = [agent.name for agent in agents]
+    if not names or len(set(names)) != len(names):
+        found = ", ".join(names) or "none"
+        raise ConfigError(f"evaluation: give at least one agent, with names that differ; found {found}")
 
 
 def begin_evaluation(

@@ -14,38 +14,26 @@ DAILY = "daily.npz"  # in the folder of a walk-forward
 
 
 @dataclass(frozen=True)
-class WalkDays:
-    """The days on which the folds were tested: S seeds, D days, F folds, B baselines. Profits are dollars per day.
+class OutOfSampleDays:
+    """The days on which the folds were tested, account rules off: S seeds, D days, B baselines. Profits are dollars per
+    day.
 
     date: int64[D] days since 1970-01-01, increasing within a fold. fold: int32[D], increasing; a day that several folds
-    test (cpcv) appears once for each. net: float64[S, D] of the greedy policies, account rules off. account_net:
-    float64[S, D] the same under the account's rules. baselines: str[B] names. baseline_net: float64[B, D] of the
-    baselines, account rules off. in_sample_net: float64[S, F] mean per day on training sessions of the fold, account
-    rules off. seeds: int64[S].
+    test (cpcv) appears once for each. net: float64[S, D] of the greedy policies. baselines: str[B] names. baseline_net:
+    float64[B, D] of the baselines. seeds: int64[S].
     """
 
     date: np.ndarray
     fold: np.ndarray
     net: np.ndarray
-    account_net: np.ndarray
     baselines: np.ndarray
     baseline_net: np.ndarray
-    in_sample_net: np.ndarray
     seeds: np.ndarray
-
-    @property
-    def folds(self) -> int:
-        """The number of folds."""
-        return self.in_sample_net.shape[1]
 
     @property
     def independent(self) -> int:
         """The number of different trade dates. Seeds and folds of one date share its market, so they add none."""
         return len(np.unique(self.date))
-
-    def per_fold(self, net: np.ndarray) -> np.ndarray:
-        """float64[..., F]: mean per day of each fold. net: float64[..., D]."""
-        return np.stack([net[..., self.fold == fold].mean(axis=-1) for fold in range(self.folds)], axis=-1)
 
     def by_date(self, net: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """(net of each trade date, float64[..., N], its fold, int32[N]). net: float64[..., D].
@@ -62,6 +50,27 @@ class WalkDays:
     def pooled(self, net: np.ndarray) -> np.ndarray:
         """float64[...]: mean per trade date of net float64[..., D]."""
         return self.by_date(net)[0].mean(axis=-1)
+
+
+@dataclass(frozen=True)
+class WalkDays(OutOfSampleDays):
+    """The days on which F folds were tested, with the two figures that stand beside them.
+
+    account_net: float64[S, D] as `net`, under the account's rules. in_sample_net: float64[S, F] mean per day on
+    training sessions of the fold, account rules off.
+    """
+
+    account_net: np.ndarray
+    in_sample_net: np.ndarray
+
+    @property
+    def folds(self) -> int:
+        """The number of folds."""
+        return self.in_sample_net.shape[1]
+
+    def per_fold(self, net: np.ndarray) -> np.ndarray:
+        """float64[..., F]: mean per day of each fold. net: float64[..., D]."""
+        return np.stack([net[..., self.fold == fold].mean(axis=-1) for fold in range(self.folds)], axis=-1)
 
 
 def write_walk_days(days: WalkDays, path: Path) -> None:

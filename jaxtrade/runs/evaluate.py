@@ -242,8 +242,6 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     return sensitivity.shown(noted, as_json)
 
 
-
-
 def replay_run(path: Path, session: str, seed: int | None = None, data: Path | None = None,
                symbol: str | None = None, agent: int | None = None) -> Iterator[str]:
     """Replay one session under the run's greedy policy, line by line.

@@ -60,12 +60,17 @@ class Counted(NamedTuple):
     label: str | None
 
 
-def count_days(path: Path, opening: SplitOpening, tell: Tell) -> Counted:
+def count_days(path: Path, opening: SplitOpening, tell: Tell, once: bool = False) -> Counted:
     """Enter an opening in the log of the run at `path`, and read what the log says of its days.
 
-    tell: receives a warning if it could not be written. The opening is then counted here all the same: it has happened.
+    Args:
+        tell: receives a warning if it could not be written. The opening is then counted here all the same: it has
+            happened.
+        once: leave it out if the log already holds the same opening with the same profits: a finished run that is
+            resumed shows nothing new.
     """
-    label, folder = entered(path, opening, tell), trials_folder(path)
+    folder = trials_folder(path)
+    label = None if once and _holds(folder, opening) else entered(path, opening, tell)
     try:
         log = read_trials(folder)
     except (DataError, StorageError) as error:
@@ -121,6 +126,15 @@ def entered(path: Path, opening: SplitOpening, tell: Tell) -> str | None:
         return None
     tell(f"{WARNING}{fault}")
     return fault
+
+
+def _holds(folder: Path, opening: SplitOpening) -> bool:
+    """Whether the log has this very opening, at another time. A log that cannot be read is not known to have it."""
+    try:
+        log = read_trials(folder)
+    except (DataError, StorageError):  # `count_days` reads it again, and says what is wrong
+        return False
+    return any(each._replace(utc="") == opening._replace(utc="") for each in log.openings)
 
 
 def _on(days: Sequence[str], dates: np.ndarray, net: np.ndarray) -> tuple[float, ...]:

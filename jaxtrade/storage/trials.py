@@ -25,7 +25,7 @@ from jaxtrade.storage.locks import wait_lock
 
 TRIALS, HEAD = "trials.jsonl", "trials.head.json"
 FORMAT = 1
-KINDS = ("train", "evaluate", "grid", "walkforward")  # commands that open a test split
+KINDS = ("train", "evaluate", "grid", "walkforward", "ablate")  # commands that open a test split
 GENESIS = "0" * 64  # stands for the line before the first one
 PATIENCE = 30.0  # seconds to wait for another process that appends
 

@@ -12,6 +12,7 @@ from jaxtrade.cli.ablate import with_seeds
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import LEARNERS
+from jaxtrade.storage.trials import read_trials
 from tests.ablation.made import TINY
 
 
@@ -91,9 +92,22 @@ def test_a_whole_small_matrix(tmp_path, capsys):
     assert document["fusions"]["trust"]["kinds"]["none"]["test"]["days"]
     assert document["provenance"]["versions"]["jax"]
     assert document["fusions"]["trust"]["health"]["recompiles"] == {"passed": True, "value": 0}
+    first, second = read_trials(tmp_path).openings
+    assert (first.kind, first.run, first.split, first.sessions) == ("ablate", "new", "test", 5)
+    assert (first.config, first.data) == tuple(document["provenance"][f"{name}_sha256"] for name in ("config", "data"))
+    honest = [f"trust/{kind}/{seed}" for kind in ("mock:random", "none") for seed in document["seeds"]]
+    assert sorted(first.net) == sorted(honest), "an advisor that knows the future is no trial"
+    assert sorted(second.net) == sorted(name.replace("trust", "none") for name in honest)
+    shown_days = document["fusions"]["trust"]["kinds"]["none"]["test"]
+    assert list(first.dates) == shown_days["days"]
+    assert list(first.net[honest[-1]]) == [round(value, 3) for value in shown_days["net_by_seed_and_day"][-1]]
+    said = f"trials: this test set was opened 2 times ({2 * len(honest)} distinct trials), this time included"
+    assert said in shown.out
+    assert document["trials"]["opened"] == 2
     resumed = [*command, "--resume"]
     shutil.rmtree(out / "training" / "none")  # killed in its second fusion
     assert main(resumed) == 0
     again = json.loads((out / "ablation.json").read_text())
     for fusion, found in document["fusions"].items():
         assert again["fusions"][fusion]["kinds"] == found["kinds"]
+    assert len(read_trials(tmp_path).openings) == 2, "it has shown nothing new"

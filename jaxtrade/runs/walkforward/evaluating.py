@@ -14,7 +14,7 @@ from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.agents import Agent, greedy
 from jaxtrade.evaluation.backtest import DecisionBars, Lane, Pass, Record, decision_bars, run_lanes
 from jaxtrade.evaluation.evaluate import agent_key, standard_agents
-from jaxtrade.evaluation.walk_days import WalkDays
+from jaxtrade.evaluation.walk_days import OutOfSampleDays, WalkDays
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage.compiling import Programs
@@ -34,45 +34,58 @@ def in_sample_ids(fold: Fold) -> np.ndarray:
 
 def evaluate_walk(setup: Setup, policies: Sequence[PyTree], programs: Programs | None = None,
                   screen: Screen | None = None) -> WalkDays:
-    """The daily profit of all policies and of the baselines.
+    """The daily profit of all policies and of the baselines, and of the policies under the account's rules and in
+    sample.
 
     setup: of a walk-forward. policies: of its agents, in order. Raises ConfigError as `backtest` does.
     """
-    return _Evaluation(setup, programs, Screen() if screen is None else screen).days(policies)
+    shown, folds = Screen() if screen is None else screen, setup.folds
+    shown.phase("evaluating", f"{several(len(folds), 'fold')} x {several(setup.config.walk.seeds, 'seed')}", 4)
+    evaluation = _Evaluation(setup, policies, programs, shown)
+    tested = evaluation.out_of_sample()
+    account = evaluation.net("policies, under the account's rules", evaluation.tests, "account")
+    in_sample = evaluation.net("policies, in sample", [in_sample_ids(fold) for fold in folds], "strategy")
+    return WalkDays(**vars(tested), account_net=np.concatenate(account, axis=1),
+                    in_sample_net=np.stack([each.mean(axis=1) for each in in_sample], axis=1))
+
+
+def evaluate_out_of_sample(setup: Setup, policies: Sequence[PyTree], programs: Programs | None = None
+                           ) -> OutOfSampleDays:
+    """The part of `evaluate_walk` that a null market is compared by. Arguments and errors as there."""
+    return _Evaluation(setup, policies, programs, Screen()).out_of_sample()
 
 
 class _Evaluation:
     """What the passes over all folds share. Each pass is one program for all policies."""
 
-    def __init__(self, setup: Setup, programs: Programs | None, screen: Screen) -> None:
+    def __init__(self, setup: Setup, policies: Sequence[PyTree], programs: Programs | None, screen: Screen) -> None:
         self.setup, self.programs, self.screen = setup, programs, screen
         self.params = jax.device_put(setup.params)
         self.baselines = standard_agents(setup.env, setup.single, setup.config)
-
-    def days(self, policies: Sequence[PyTree]) -> WalkDays:
-        setup, seeds, folds = self.setup, self.setup.config.walk.seeds, self.setup.folds
-        self.screen.phase("evaluating", f"{several(len(folds), 'fold')} x {several(seeds, 'seed')}", 4)
+        self.tests, seeds = [fold.test for fold in setup.folds], setup.config.walk.seeds
         agents = [greedy(setup.algorithm, policy, setup.env) for policy in policies]
-        by_fold = [agents[number * seeds:(number + 1) * seeds] for number in range(len(folds))]
-        tests = [fold.test for fold in folds]
-        net = self._net("policies, out of sample", tests, by_fold, "strategy")
-        account = self._net("policies, under the account's rules", tests, by_fold, "account")
-        in_sample = self._net("policies, in sample", [in_sample_ids(fold) for fold in folds], by_fold, "strategy")
-        counts, dates = [len(each) for each in tests], setup.single.trade_dates[np.concatenate(tests)]
-        return WalkDays(
-            date=dates.astype("datetime64[D]").astype(np.int64),
-            fold=np.repeat(np.arange(len(counts), dtype=np.int32), counts),
-            net=np.concatenate(net, axis=1), account_net=np.concatenate(account, axis=1),
-            baselines=np.array([agent.name for agent in self.baselines]), baseline_net=self._baseline_net(tests),
-            in_sample_net=np.stack([each.mean(axis=1) for each in in_sample], axis=1),
-            seeds=np.arange(setup.config.seed, setup.config.seed + seeds, dtype=np.int64))
+        self.by_fold = [agents[number * seeds:(number + 1) * seeds] for number in range(len(setup.folds))]
 
-    def _baseline_net(self, tests: Sequence[np.ndarray]) -> np.ndarray:
+    def out_of_sample(self) -> OutOfSampleDays:
+        setup, tests = self.setup, self.tests
+        net, counts = self.net("policies, out of sample", tests, "strategy"), [len(each) for each in tests]
+        return OutOfSampleDays(
+            date=setup.single.trade_dates[np.concatenate(tests)].astype("datetime64[D]").astype(np.int64),
+            fold=np.repeat(np.arange(len(counts), dtype=np.int32), counts), net=np.concatenate(net, axis=1),
+            baselines=np.array([agent.name for agent in self.baselines]), baseline_net=self._baseline_net(),
+            seeds=np.arange(setup.config.seed, setup.config.seed + setup.config.walk.seeds, dtype=np.int64))
+
+    def net(self, what: str, sets: Sequence[np.ndarray], which: Pass) -> list[np.ndarray]:
+        """Dollars of the policies of each fold on each of its sessions, for each fold float64[S, sessions]."""
+        return self._net(what, sets, self.by_fold, which)
+
+    def _baseline_net(self) -> np.ndarray:
         """Dollars of each baseline on the test sessions of all folds, float64[baselines, sessions]. What a session
         makes does not depend on the others, so one that several folds test is stepped once."""
-        every = np.unique(np.concatenate(tests))
+        tested = np.concatenate(self.tests)
+        every = np.unique(tested)
         [net] = self._net("baselines", [every], [self.baselines], "strategy")
-        return net[:, np.searchsorted(every, np.concatenate(tests))]
+        return net[:, np.searchsorted(every, tested)]
 
     def _net(self, what: str, sets: Sequence[np.ndarray], agents: Sequence[Sequence[Agent]], which: Pass
              ) -> list[np.ndarray]:

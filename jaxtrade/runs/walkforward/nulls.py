@@ -13,14 +13,14 @@ from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation.null_runs import run_nulls, with_market
 from jaxtrade.evaluation.null_test import NullResult, null_document, null_table
 from jaxtrade.evaluation.statistics.aggregate import iqm
-from jaxtrade.evaluation.walk_days import WalkDays
+from jaxtrade.evaluation.walk_days import OutOfSampleDays, WalkDays
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import Fresh
 from jaxtrade.runs.setup import Setup, policies_of
 from jaxtrade.runs.training_job import go_on_with
-from jaxtrade.runs.walkforward.evaluating import evaluate_walk
+from jaxtrade.runs.walkforward.evaluating import evaluate_out_of_sample
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.storage.kept import Store
@@ -34,7 +34,7 @@ POLICY = "policy"
 RESULT = "nulls.json"
 
 
-def walk_statistics(days: WalkDays) -> dict[str, float]:
+def walk_statistics(days: OutOfSampleDays) -> dict[str, float]:
     """Dollars a day, out of sample, account rules off: of the policies the IQM over seeds, and each baseline."""
     rules = zip(days.baselines.tolist(), days.pooled(days.baseline_net).tolist(), strict=True)
     return {POLICY: float(iqm(days.pooled(days.net))), **{str(name): net for name, net in rules}}
@@ -98,17 +98,18 @@ def _programs(setup: Setup, store: Store | None) -> Programs:
     return RepeatedPrograms(None if setup.config.imports else store, setup.facts)
 
 
-def trained_on(setup: Setup, market: Market, programs: Programs) -> WalkDays:
+def trained_on(setup: Setup, market: Market, programs: Programs) -> OutOfSampleDays:
     """The walk-forward of `setup` on another market of the same shapes: trained from its seeds, tested out of sample.
 
-    programs: where the programs are compiled. Nothing is written but the result.
+    programs: where the programs are compiled. Nothing is written. The account's rules and the training days are left
+    out, because a null is compared by `walk_statistics` alone.
     """
     own = on_market(setup, market)
     trained = train(setup.algorithm, own.trained_params, num_seeds=setup.stack, config=setup.config.train,
                     max_rollbacks=setup.config.control.max_rollbacks, programs=programs, place=setup.place,
                     **Fresh().arguments(setup, None))
     policies: list[PyTree] = [finished(policy) for policy in policies_of(setup, trained.state)]
-    return evaluate_walk(own, policies, programs)
+    return evaluate_out_of_sample(own, policies, programs)
 
 
 def on_market(setup: Setup, market: Market) -> Setup:

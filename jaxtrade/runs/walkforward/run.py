@@ -33,6 +33,7 @@ from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.processes import joined
 from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.training_job import closing_lines, how_to_continue, train_job, whole_health
+from jaxtrade.runs.walkforward.counting import count_walk
 from jaxtrade.runs.walkforward.document import folds_csv, how_reach, walk_document, walk_table
 from jaxtrade.runs.walkforward.evaluating import evaluate_walk
 from jaxtrade.runs.walkforward.nulls import check_nulls, walk_null_table, walk_nulls
@@ -53,7 +54,7 @@ class WalkResult:
 
     days: None if `control.wall_clock` ended the training before its last update, so that nothing was tested. document:
     the content of `walkforward.json`; None likewise. exit_code: 0, or 1 if a learning-health check failed. nulls: by
-    name, the results against null markets; None if none were asked for.
+    name, the results against null markets; None if none were asked for. lines: on how often the days were opened.
     """
 
     path: Path
@@ -62,13 +63,14 @@ class WalkResult:
     document: dict[str, Any] | None
     exit_code: int
     nulls: dict[str, NullResult] | None = None
+    lines: tuple[str, ...] = ()
 
     @property
     def table(self) -> str:
         """The printed table, or where to go on."""
         if self.document is None:
             return f"{self.path}: not trained to its end, so nothing was tested; {how_to_continue(self.path, COMMAND)}"
-        table = walk_table(self.document)
+        table = "\n".join([walk_table(self.document), *self.lines])
         if self.nulls is None or self.days is None:
             return table
         return f"{table}\n\n{walk_null_table(self.nulls, self.days)}"
@@ -196,7 +198,7 @@ def walk_lines(setup: Setup) -> Iterable[str]:
 
 def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
     setup, path = job.setup, job.path
-    try:
+    with job.closing():
         job.tell_opening([*opening_lines(job), *walk_lines(setup)])
         for difference in changed:
             job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
@@ -206,20 +208,20 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
             return WalkResult(path, trained, None, None, 0)
         policies = _save_policies(job, trained.state)
         trained = trained._replace(health=whole_health(job, trained))
+        job.phase("evaluating")
         days = evaluate_walk(setup, policies, job.programs, job.screen)
+        counted = count_walk(setup, path, days, job.tell)
         for line in (*closing_lines(trained, None, health_labels(setup.algorithm.health)),
                      *replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks)):
             job.tell(line)
-        document = walk_document(setup, days)
+        document = walk_document(setup, days) | counted.document
         write_walk_days(days, path / DAILY)
         (path / FOLDS).write_text(folds_csv(document), encoding="utf-8")
         rundir.write_json(path / WALK, document)
         failed = any(not passed for passed, _ in trained.health.values())
-        result = WalkResult(path, trained, days, document, 1 if failed else 0)
+        result = WalkResult(path, trained, days, document, 1 if failed else 0, lines=counted.lines)
         for sink in job.files:
             sink.message(result.table)
-    finally:
-        job.close()
     rundir.write_json(path / rundir.SUMMARY, summary.of_run(job, trained, None))
     job.screen.at_end([f"run       {path}", f"figures   {path / WALK}, {path / FOLDS}, {path / DAILY}",
                        f"policies  {path / FOLDER}/fold_*/seed_*"])
