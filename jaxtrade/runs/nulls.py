@@ -36,7 +36,7 @@ def nulls_run(path: Path, spec: NullSpec, split: str = "test", as_json: bool = F
     The policy is the one that was trained on the real bars: nothing is trained again. Null are the bars from the first
     evaluated session on; the bars before them, on which the policy was trained and chosen, stay real. Several seeds are
     pooled (`evaluation.null_test.pooled_statistic`). The draws begin with the run's own seed. Writes `nulls.json` and
-    `nulls.txt` beside the evaluation of the split.
+    `nulls.txt` beside the evaluation of the split; in a sweep beside that of the agent.
 
     Args:
         seed, agent, data, screen: as in `runs.evaluate.evaluate_run`. One agent of a sweep must be named.
@@ -50,7 +50,10 @@ def nulls_run(path: Path, spec: NullSpec, split: str = "test", as_json: bool = F
     text = null_table(list(results.values()), notes)
     document = null_document(results, notes, split=split, config_sha256=setup.config.digest(),
                              data_sha256=setup.market.fingerprint)
-    with rundir.locked(path), staged(folder_of(path, split)) as new:
+    folder = folder_of(path, split)
+    if setup.swept is not None:
+        folder = setup.stack.folder(folder, chosen_number(setup.config, seed, agent))
+    with rundir.locked(path), staged(folder) as new:
         (new / "nulls.json").write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         (new / "nulls.txt").write_text(text + "\n", encoding="utf-8")
     return json.dumps(document, indent=2, allow_nan=False) if as_json else text

@@ -7,7 +7,7 @@ from typing import Any
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Child, Markup, joined, missing, notes, paragraph, table, tag
 from jaxtrade.reporting.names import kinds, spoken
-from jaxtrade.reporting.schema import COMMANDS, ChallengeFigures, ReportData
+from jaxtrade.reporting.schema import ChallengeFigures, ReportData, command
 from jaxtrade.text import several
 
 TITLE = "Account floor and pass probability"
@@ -30,7 +30,7 @@ def section(data: ReportData) -> Markup:
                for each in data["accounts"]], words=(1, 2, 6), tall=len(data["accounts"]) > 14),
         tag("h3", "Probability to pass")]
     challenge = data["challenge"]
-    parts.append(missing(COMMANDS["challenge"]) if challenge is None else _challenge(challenge))
+    parts.append(missing(command("challenge", data["title"])) if challenge is None else _challenge(challenge))
     return joined(parts)
 
 

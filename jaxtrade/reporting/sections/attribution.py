@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Child, Markup, joined, missing, notes, paragraph, table, tag
-from jaxtrade.reporting.schema import COMMANDS, AttributionMethod, ReportData
+from jaxtrade.reporting.schema import AttributionMethod, ReportData, command
 
 TITLE = "What the policy looks at"
 FORMS = {"share": ("share", 1), "dollars": ("signed", 2)}  # unit -> how its values are shown
@@ -14,7 +14,7 @@ def section(data: ReportData) -> Markup:
     """A picture and a table for each method."""
     found = data["attribution"]
     if found is None:
-        return missing(COMMANDS["attribution"])
+        return missing(command("attribution", data["title"]))
     parts: list[Child] = [paragraph("The methods measure different things, and need not agree.")]
     for each in found["methods"]:
         parts += [tag("h3", f"{each['name'][0].upper()}{each['name'][1:]}"), paragraph(each["about"]), _method(each)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures, svg
-from jaxtrade.reporting.markup import Markup, joined, notes, paragraph, table, tag
+from jaxtrade.reporting.markup import Child, Markup, joined, notes, paragraph, table, tag
 from jaxtrade.reporting.names import kinds, spoken
-from jaxtrade.reporting.schema import NullFigures, ReportData
+from jaxtrade.reporting.schema import Estimate, NullFigures, ReportData, StatisticsFigures
 
 TITLE = "Baselines"
 HEAD = ("Agent", "Net profit", "Per session", "Largest drawdown", "Sharpe, annual", "Trades", "Win rate",
@@ -19,17 +20,16 @@ def section(data: ReportData) -> Markup:
     """Net profit of all agents as a picture and a table, and what each agent does."""
     agents, sessions = data["agents"], data["settings"]["sessions"]
     colours = kinds(agents)
-    found: Any = (data["statistics"] or {}).get("agents")
+    judged = data["statistics"]
+    daily = judged.get("agents")
     rows = [(name, *_cells(each["strategy"], sessions)) for name, each in agents.items()]
     parts = [
         paragraph("All agents trade the same bars under the same costs, account rules off."),
-        _picture(agents, colours) if not found else _daily(found, colours),
+        _picture(agents, colours) if not daily else _daily(daily, colours),
         table("Figures of all agents", HEAD, rows, marked=(0,)),
         notes([f"{name}: {each['about']}" for name, each in agents.items()])]
-    if data["statistics"] and data["statistics"].get("improvement"):
-        better: Any = data["statistics"]["improvement"]  # type: ignore[typeddict-item]
-        parts.append(table("Probability that the policy does better", ("Than", "Probability"),
-                           [(name, figures.interval(each, "share", 1)) for name, each in better.items()]))
+    if daily:
+        parts += _judged(judged, daily)
     if data["seeds"]:
         nets = data["seeds"]["net"]
         parts.append(table("The policies of this run", ("Policy", "Net profit"),
@@ -38,6 +38,32 @@ def section(data: ReportData) -> Markup:
     if data["nulls"]:
         parts.append(_nulls(data["nulls"]))
     return joined(parts)
+
+
+def _judged(found: StatisticsFigures, daily: Mapping[str, Estimate]) -> list[Markup]:
+    """What a day earns and how often the policy does better; below the table why a figure or an interval is absent."""
+    better = found.get("improvement") or {}
+    several_seeds = any(each["value"] is not None for each in better.values())
+    head = ("Agent", "Net profit of a day", *(["Policy does better, probability"] if several_seeds else []))
+    rows = [(name, _bare(each, "signed", 2), *([_bare(better.get(name), "share", 1)] if several_seeds else []))
+            for name, each in daily.items()]
+    whys = _shared(daily, "net profit of a day") + _shared(better, "probability that the policy does better")
+    return [table(f"Net profit of a day by agent, with intervals of {100 * found['level']:.0f} %", head, rows,
+                  marked=(0,)), notes(whys)]
+
+
+def _bare(each: Estimate | None, form: str, digits: int) -> Child:
+    """A figure with its interval, without the reason where there is none; empty without an estimate."""
+    return "" if each is None else figures.interval({**each, "why": None}, form, digits)
+
+
+def _shared(estimates: Mapping[str, Estimate], what: str) -> list[str]:
+    """One line for each reason, with the agents that it holds for."""
+    by_reason: dict[str, list[str]] = {}
+    for name, each in estimates.items():
+        if each.get("why"):
+            by_reason.setdefault(str(each.get("why")), []).append(name)
+    return [f"{what} ({', '.join(names)}): {why}" for why, names in by_reason.items()]
 
 
 def _nulls(found: NullFigures) -> Markup:
