@@ -165,8 +165,8 @@ def test_what_was_not_computed_says_how_to_compute_it(bare, found, full):
 
 def test_the_panel_says_what_the_statistics_say(full):
     rows, found = panel(full), json.loads(full.json)["statistics"]
-    low, high = (figures.plain_money(found["daily"][end], plus=True) for end in ("low", "high"))
-    assert rows["What does a day earn?"][0] == f"{figures.plain_money(found['daily']['value'], plus=True)} [{low}, {high}]"
+    value, low, high = (figures.plain_money(found["daily"][name], plus=True) for name in ("value", "low", "high"))
+    assert rows["What does a day earn?"][0] == f"{value} [{low}, {high}]"
     assert "over 5 seeds" in rows["What does a day earn?"][1]
     assert rows["Do markets without structure do as well?"][0] == "p = 0.200"
     assert "below 0.05" in rows["Do markets without structure do as well?"][1]
