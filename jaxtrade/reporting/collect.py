@@ -17,6 +17,7 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.data.members import symbols_of
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.openings import PREFIX
 from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_records
 from jaxtrade.evaluation.report import rules_text
 from jaxtrade.reporting import curves, schema, statistics
@@ -155,6 +156,9 @@ def optional(choice: ReportChoice, shown: str) -> dict[str, Any]:
     if choice.agent is not None and not choice.config.sweep.on:
         paths["nulls"] = choice.run / "evaluation" / choice.split / "nulls.json"
     found = {name: read_json(path) if path.is_file() else None for name, path in paths.items()}
+    for each in found.values():  # the count of openings of that time is out of date: the page has that of now
+        if each is not None and "notes" in each:
+            each["notes"] = [line for line in each["notes"] if not line.startswith(PREFIX)]
     if found["nulls"] is not None:
         found["nulls"] = found["nulls"]["results"].get(shown)
     return found

@@ -80,4 +80,4 @@ def interval(estimate: Mapping[str, Any] | None, form: str = "number", digits: i
     low, high, why = estimate.get("low"), estimate.get("high"), estimate.get("why")
     if low is not None and high is not None:
         return joined([figure, " ", tag("span", f"[{show(low, digits)}, {show(high, digits)}]", class_="ci")])
-    return joined([figure, " ", tag("span", f"({why})", class_="ci")]) if why else figure
+    return joined([figure, " ", tag("span", f"({why})", class_="ci why")]) if why else figure

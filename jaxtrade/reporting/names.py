@@ -39,6 +39,11 @@ def ordinal(number: int) -> str:
     return f"{number:,}{ending}"
 
 
+def capital(text: str) -> str:
+    """The text with a capital letter at its start."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def sentence(reason: str) -> str:
     """A reason as a sentence of its own: a capital letter and a full stop."""
-    return f"{reason[:1].upper()}{reason[1:]}{'' if reason.endswith('.') else '.'}"
+    return f"{capital(reason)}{'' if reason.endswith('.') else '.'}"

@@ -238,7 +238,8 @@ def test_the_oldest_bars_are_left_out_first_and_the_page_says_so(tmp_path):
     assert small.dropped % 430 == 0, "whole sessions"
     live, every = (parsed(each.html).live for each in (small, whole))
     assert unpacked(live["bars"])["close"].tolist() == unpacked(every["bars"])["close"].tolist()[small.dropped:]
-    said = f"The page holds the latest {small.bars:,} of 12,900 bars, so that it stays within {size - 0.02:.2f} MB"
+    limit = f"{round(size - 0.02, 2):g} MB"
+    said = f"The page holds the latest {small.bars:,} of 12,900 bars, so that it stays within {limit}"
     assert said in parsed(small.html).text
     assert json.loads(small.json)["explorer"]["notes"][0].startswith(said)
     held = [trade["held"] for trade in live["trades"]]

@@ -25,7 +25,7 @@ def section(data: ReportData) -> Markup:
     rows = [(name, *_cells(each["strategy"], sessions)) for name, each in agents.items()]
     parts = [
         paragraph("All agents trade the same bars under the same costs, account rules off."),
-        _picture(agents, colours) if not daily else _daily(daily, colours),
+        _picture(agents, colours) if not daily else _daily(daily, colours, judged["seeds"]),
         table("Figures of all agents", HEAD, rows, marked=(0,)),
         notes([f"{name}: {each['about']}" for name, each in agents.items()])]
     if daily:
@@ -95,8 +95,10 @@ def _picture(agents: dict[str, Any], colours: dict[str, str]) -> Markup:
     return svg.dots("Net profit of each agent in dollars", rows, lambda value: figures.plain_money(value, 0))
 
 
-def _daily(found: dict[str, Any], colours: dict[str, str]) -> Markup:
+def _daily(found: Mapping[str, Estimate], colours: dict[str, str], seeds: int) -> Markup:
     rows = [svg.Dot(name, each["value"], figures.plain_money(each["value"], plus=True), colours.get(name, "s2"),
                     each.get("low"), each.get("high")) for name, each in found.items()]
-    return svg.dots("Net profit of a day by agent, with intervals, in dollars", rows,
-                    lambda value: figures.plain_money(value, 0))
+    of = "" if seeds == 1 else f", interquartile mean over {seeds} seeds"
+    return joined([paragraph(f"Net profit of a day{of}. A bar is the interval."),
+                   svg.dots("Net profit of a day by agent, with intervals, in dollars", rows,
+                            lambda value: figures.plain_money(value, 0))])

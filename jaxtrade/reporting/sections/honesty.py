@@ -47,9 +47,9 @@ def _seeds(data: ReportData) -> list[Row]:
     if found is None:
         return []
     nets = list(found["net"].values())
-    says = (f"This page shows {spoken(found['shown'])} alone. The {len(nets)} policies made "
-            f"{figures.plain_money(min(nets), plus=True)} to {figures.plain_money(max(nets), plus=True)}; the table "
-            "of policies has each.")
+    least, most = (tag("span", figures.plain_money(end, plus=True), class_="whole") for end in (min(nets), max(nets)))
+    says = joined([f"This page shows {spoken(found['shown'])} alone. The {len(nets)} policies made ", least, " to ",
+                   most, "; the table of policies has each."])
     return [("How many policies were trained?", figures.count(len(nets)), says)]
 
 
@@ -71,12 +71,13 @@ def _statistics(data: ReportData) -> list[Row]:
              f"Interquartile mean of a day's net profit over {several(seeds, 'seed')}.")
     if found["daily"].get("low") is not None:
         daily += f" In brackets its {100 * found['level']:.0f} % interval: if it contains 0, luck is not excluded."
+    of = "" if data["seeds"] is None else f" of {spoken(data['seeds']['shown'])}"
     policies = "the policy beats" if seeds == 1 else f"one of the {seeds} policies beats"
     return [
         _figure("What does a day earn?", found["daily"], "signed", 2, daily),
         _figure("Is the Sharpe ratio above 0?", found["psr"], "share", 1,
-                "Probabilistic Sharpe ratio: the probability that the true ratio is above 0, given skew and tails. In "
-                "brackets: how far that of another record of the same length may lie."),
+                f"Probabilistic Sharpe ratio{of}: the probability that the true ratio is above 0, given skew and "
+                "tails. In brackets: how far that of another record of the same length may lie."),
         _figure("How many days would it need?", found["min_trl"], "number", 0,
                 f"Minimum track record: days after which such a Sharpe ratio excludes 0 at 95 %. There are "
                 f"{found['days']:,}."),
@@ -101,11 +102,12 @@ def _nulls(data: ReportData) -> Row:
 def _selection(data: ReportData) -> list[Row]:
     found = data["statistics"]
     low, high = found["null_low"], found["null_high"]
+    of = "" if data["seeds"] is None else f" of {spoken(data['seeds']['shown'])}"
     band = (f" Noise of this size gives {figures.plain_share(low, 0)} to {figures.plain_share(high, 0)}."
             if low is not None and high is not None else "")
     return [_figure("Was it picked from many?", found["dsr"], "share", 1,
-                    f"Deflated Sharpe ratio over {several(found['trials'] or 0, 'trial')}: the probability that the "
-                    "ratio beats the best of so many trials without skill."),
+                    f"Deflated Sharpe ratio{of} over {several(found['trials'] or 0, 'trial')}: the probability that "
+                    "the ratio beats the best of so many trials without skill."),
             _figure("Is the best of them overfitted?", found["pbo"], "share", 1,
                     "Probability of backtest overfitting: how often the trial that is best on one half of the days is "
                     f"below the median on the other.{band}")]
