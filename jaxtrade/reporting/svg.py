@@ -15,7 +15,7 @@ from jaxtrade.reporting.markup import Markup, joined, tag
 WIDTH, NARROW = 760, 360
 LEFT, RIGHT, TOP, BOTTOM = 76, 14, 26, 30  # around the plot of `lines`; TOP holds the names of several lines
 ROW, LABELS, VALUES = 26, 190, 120  # of `dots`: height of a row, widths beside the plot
-TALL_ROW, SIDE = 40, 22  # of narrow `dots`: a row has its text above the plot; room beside the plot for its axis
+TALL_ROW, SIDE = 42, 22  # of narrow `dots`: a row has its text above the plot; room beside the plot for its axis
 Form = Callable[[float], str]
 
 
@@ -175,7 +175,7 @@ def _dots(label: str, rows: Sequence[Dot], form: Form, ends: tuple[float, float]
         parts += [rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
                   text(px(value), bottom + 17, form(value), "middle", "axis")]
     for i, row in enumerate(rows):
-        middle = 8 + tall * (i + (0.74 if narrow else 0.5))
+        middle = 8 + tall * (i + (0.62 if narrow else 0.5))
         base = 8 + tall * i + 15 if narrow else middle + 4
         parts.append(text(2 if narrow else start - 14, base, shortened(row.label), "start" if narrow else "end",
                           "label"))
