@@ -163,6 +163,15 @@ def test_a_picture_for_each_width_shows_the_same():
         assert all(f">{word}<" in wide and f">{word}<" not in narrow for word in fewer)
 
 
+def test_reasons_are_said_once_with_the_names_that_they_hold_for():
+    found = {"a": {"value": 1.0, "why": "few days"}, "b": {"value": 2.0, "low": 1.0, "high": 3.0, "why": None},
+             "c": {"value": None, "why": "few days"}, "d": {"value": 1.0, "why": "flat"}}
+    assert figures.reasons("net", found) == ["net (a, c): few days", "net (d): flat"]
+    assert "few" not in figures.bare(found["a"])
+    assert "[1.00, 3.00]" in figures.bare(found["b"])
+    assert figures.bare(None) == ""
+
+
 def test_charts_of_nothing_and_of_one_value_stand():
     for values in ([], [5.0], [None]):
         drawn = svg.lines("label", list(range(len(values))), [svg.Line("a", values, "s0")], str, [])

@@ -10,6 +10,7 @@ from jaxtrade.reporting.names import kinds, spoken
 from jaxtrade.reporting.schema import ChallengeFigures, ReportData, command
 from jaxtrade.text import several
 
+ENDS = {"passed": "passed", "bust": "bust", "time_out": "out of time"}  # of simulated accounts
 TITLE = "Account floor and pass probability"
 HEAD = ("Agent", "Net profit", "Accounts", "Passed", "Bust", "Daily loss", "Open at end", "Breaches")
 
@@ -52,7 +53,7 @@ def _challenge(found: ChallengeFigures) -> Markup:
     colours = kinds(found["agents"])
     rows = [svg.Dot(name, each["passed"]["value"], figures.plain_share(each["passed"]["value"]), colours[name],
                     each["passed"].get("low"), each["passed"].get("high")) for name, each in found["agents"].items()]
-    cells = [(name, *(figures.interval(each[key], "share", 1) for key in ("passed", "bust", "time_out")),
+    cells = [(name, *(figures.bare(each[key], "share", 1) for key in ENDS),
               figures.number(each["days_to_pass"], 0), figures.share(each["monte_carlo"], 2))
              for name, each in found["agents"].items()]
     return joined([
@@ -62,4 +63,5 @@ def _challenge(found: ChallengeFigures) -> Markup:
         svg.dots("Probability to pass, by agent", rows, lambda value: figures.plain_share(value, 0), low=0.0, high=1.0),
         table("Simulated accounts", ("Agent", "Passed", "Bust", "Out of time", "Median days to pass",
                                      "Monte Carlo error"), cells, marked=(0,)),
-        notes(found.get("notes", []))])
+        notes([*(line for key, label in ENDS.items() for line in figures.reasons(label, {
+            name: each[key] for name, each in found["agents"].items()})), *found.get("notes", [])])])

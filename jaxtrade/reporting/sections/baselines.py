@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures, svg
-from jaxtrade.reporting.markup import Child, Markup, joined, notes, paragraph, table, tag
+from jaxtrade.reporting.markup import Markup, joined, notes, paragraph, table, tag
 from jaxtrade.reporting.names import kinds, spoken
 from jaxtrade.reporting.schema import Estimate, NullFigures, ReportData, StatisticsFigures
 
@@ -45,25 +45,12 @@ def _judged(found: StatisticsFigures, daily: Mapping[str, Estimate]) -> list[Mar
     better = found.get("improvement") or {}
     several_seeds = any(each["value"] is not None for each in better.values())
     head = ("Agent", "Net profit of a day", *(["Policy does better, probability"] if several_seeds else []))
-    rows = [(name, _bare(each, "signed", 2), *([_bare(better.get(name), "share", 1)] if several_seeds else []))
-            for name, each in daily.items()]
-    whys = _shared(daily, "net profit of a day") + _shared(better, "probability that the policy does better")
+    rows = [(name, figures.bare(each, "signed", 2),
+             *([figures.bare(better.get(name), "share", 1)] if several_seeds else [])) for name, each in daily.items()]
+    whys = (figures.reasons("net profit of a day", daily)
+            + figures.reasons("probability that the policy does better", better))
     return [table(f"Net profit of a day by agent, with intervals of {100 * found['level']:.0f} %", head, rows,
                   marked=(0,)), notes(whys)]
-
-
-def _bare(each: Estimate | None, form: str, digits: int) -> Child:
-    """A figure with its interval, without the reason where there is none; empty without an estimate."""
-    return "" if each is None else figures.interval({**each, "why": None}, form, digits)
-
-
-def _shared(estimates: Mapping[str, Estimate], what: str) -> list[str]:
-    """One line for each reason, with the agents that it holds for."""
-    by_reason: dict[str, list[str]] = {}
-    for name, each in estimates.items():
-        if each.get("why"):
-            by_reason.setdefault(str(each.get("why")), []).append(name)
-    return [f"{what} ({', '.join(names)}): {why}" for why, names in by_reason.items()]
 
 
 def _nulls(found: NullFigures) -> Markup:
