@@ -47,7 +47,8 @@ LIGHTLY_COMPILED = (
 FUSED = (
     "differential/test_real_bars.py", "differential/test_seconds.py", "env/test_properties.py",
     "evaluation/test_challenge_paths.py", "evaluation/test_converted.py", "evaluation/test_null_runs.py",
-    "evaluation/test_passes.py", "evaluation/test_side_by_side.py", "oracle/test_agreement.py", "oracle/test_orders.py", "oracle/test_real_bars.py",
+    "evaluation/test_passes.py", "evaluation/test_side_by_side.py", "oracle/test_agreement.py", "oracle/test_orders.py",
+    "oracle/test_real_bars.py",
 )
 NO_FUSION = {"xla_cpu_use_fusion_emitters": False}
 TESTS = Path(__file__).parent

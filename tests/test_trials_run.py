@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.config import load_config
+from jaxtrade.reporting import collect
 from jaxtrade.runs.evaluate import evaluate_run, grid_run
 from jaxtrade.runs.stored import open_run
 from jaxtrade.runs.train import run
@@ -84,6 +85,23 @@ def test_the_same_policy_again_is_another_opening_and_no_other_trial(path: Path)
     assert (grid.kind, grid.net) == ("grid", {})
     other = run(load_config(None, [*TINY, *SPLIT, "train.total_timesteps=256", "seed=7"]), path.parent / "other")
     assert "opened 5 times (2 distinct trials)" in other.table
+    log = (path.parent / TRIALS).read_bytes()
+    for split, then in (("test", 2), ("all", 3)):
+        page = collect.collect(collect.choose(path, split)).data["trials"]
+        assert page is not None
+        assert (page["opened"], page["at_evaluation"], page["trials"]) == (5, then, 2), "by now, and then"
+    assert (path.parent / TRIALS).read_bytes() == log, "a report is no opening"
+
+
+def test_a_report_says_what_the_evaluation_says_of_the_same_trials(trained: Path) -> None:
+    page, document = collect.collect(collect.choose(trained)).data, report(trained)[0]["trials"]
+    assert page["trials"] is not None
+    for name in ("opened", "trials", "fault", "first", "last"):
+        assert page["trials"][name] == document[name]
+    for name in ("psr", "dsr"):
+        assert page["statistics"][name] == document[name]
+    assert {name: page["statistics"]["pbo"][name] for name in ("value", "why")} == {
+        name: document["pbo"][name] for name in ("value", "why")}
 
 
 @pytest.mark.slow

@@ -48,20 +48,31 @@ def read_run_days(path: Path, split: str = "test") -> RunDays:
     return _walk_days(path) if (path / WALK).is_file() else _evaluated_days(path, split)
 
 
-def _evaluated_days(path: Path, split: str) -> RunDays:
+def evaluated_records(path: Path, split: str = "test", symbol: str | None = None) -> dict[str, EvaluationRecords]:
+    """The records of every policy of a run, all on the same days: "" for the only one, else "seed 3" or "agent 002".
+
+    symbol: one of a run with several; None for its only one, or for the sum over all. Raises as `read_run_days`.
+    """
     folder = path / "evaluation" / split
-    found = {"": folder / RECORDS}
+    found = {"": folder}
     parts = [(int(match[1]), each) for each in folder.glob("*") if (match := _POLICY.fullmatch(each.name))]
-    if not found[""].is_file() and parts:
-        found = {each.name.replace("_", " "): each / RECORDS for _, each in sorted(parts)}
+    if not (folder / RECORDS).is_file() and parts:
+        found = {each.name.replace("_", " "): each for _, each in sorted(parts)}
     if not (path / "manifest.json").is_file():
         raise ConfigError(f"{path}: not a run's folder (no manifest.json); jaxtrade runs lists the runs in a folder")
-    records = {name: _read(file, path, split) for name, file in found.items()}
+    files = {name: (each if symbol is None else each / symbol) / RECORDS for name, each in found.items()}
+    records = {name: _read(file, path, split) for name, file in files.items()}
     first = next(iter(records.values()))
     for name, each in records.items():
         if not np.array_equal(each.dates, first.dates) or _data(each) != _data(first):
-            raise DataError(f"{found[name]}: other days or data than {next(iter(found.values()))}; evaluate the run "
+            raise DataError(f"{files[name]}: other days or data than {next(iter(files.values()))}; evaluate the run "
                             f"again: jaxtrade evaluate {path} ({_flag(split)})")
+    return records
+
+
+def _evaluated_days(path: Path, split: str) -> RunDays:
+    records = evaluated_records(path, split)
+    first = next(iter(records.values()))
     net = np.stack([each.daily_net[each.agents.index(each.shown)] for each in records.values()])
     return RunDays(str(path), _data(first), split, first.dates, net, tuple(records))
 

@@ -17,11 +17,13 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.data.members import symbols_of
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.openings import PREFIX
 from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_records
 from jaxtrade.evaluation.report import rules_text
-from jaxtrade.reporting import curves, schema
+from jaxtrade.reporting import curves, schema, statistics
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
 from jaxtrade.reporting.curves import Marked
+from jaxtrade.reporting.names import held_out
 from jaxtrade.runs import rundir
 from jaxtrade.storage.sinks import read_rows
 
@@ -33,12 +35,14 @@ CURVE_POINTS = 160
 
 @dataclass(frozen=True)
 class ReportChoice:
-    """Which evaluation a report is about. folder: of its files. symbol: None for a run of one symbol."""
+    """Which evaluation a report is about. folder: of its files. number, agent: of the policy, and its folder, None for
+    a run of one. symbol: None for a run of one symbol."""
 
     run: Path
     config: RunConfig
     manifest: dict[str, Any]
     split: str
+    number: int
     agent: str | None
     symbol: str | None
 
@@ -82,7 +86,7 @@ def choose(run: Path, split: str = "test", seed: int | None = None, agent: int |
     if symbol is None and len(symbols) > 1:
         raise ConfigError(f"{run}: a report is about one symbol; give symbol (--symbol) {symbols[0]}, or "
                           f"{', '.join(symbols[1:])}")
-    found = ReportChoice(run, config, manifest, split, _agent(run, config, seed, agent),
+    found = ReportChoice(run, config, manifest, split, *_agent(run, config, seed, agent),
                          symbol if len(symbols) > 1 else None)
     if not (found.folder / "evaluation.json").is_file():
         raise ConfigError(f"{found.folder}: no evaluation here; make it first (jaxtrade evaluate {run} --split "
@@ -90,15 +94,16 @@ def choose(run: Path, split: str = "test", seed: int | None = None, agent: int |
     return found
 
 
-def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) -> str | None:
-    """The folder of the agent below that of the split; None for a run of one agent. The first one is the default."""
+def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) -> tuple[int, str | None]:
+    """The number of the agent and its folder below that of the split; None for a run of one agent. The first one is the
+    default."""
     from jaxtrade.runs.policies import chosen_number
     from jaxtrade.training.population import Stack
 
     first = 0 if seed is None and agent is None else agent
     number = chosen_number(config, seed, first)
     name = Stack.of_run(config).folder(run, number)
-    return None if name == run else name.relative_to(run).as_posix()
+    return number, None if name == run else name.relative_to(run).as_posix()
 
 
 def collect(choice: ReportChoice) -> Collected:
@@ -116,6 +121,7 @@ def collect(choice: ReportChoice) -> Collected:
     except ValueError as error:
         raise DataError(f"{choice.folder / 'trades.csv'}: {error}; evaluate the run again: jaxtrade evaluate RUN"
                         ) from None
+    judged, trials = _judged(choice, document)
     data: schema.ReportData = {
         "format": schema.FORMAT, "title": _title(choice, settings, shown), "settings": settings,
         "labels": document["labels"], "agents": document["agents"], "verdict": document["verdict"],
@@ -124,16 +130,35 @@ def collect(choice: ReportChoice) -> Collected:
         "accounts": curves.accounts(marked), "floor": curves.floor(marked, rules_text(settings["rules"])),
         "training": training(choice), "explorer": {"trades": len(trades), "bars": len(bars.row),
                                                    "curve": curves.curve(marked), "notes": []},
-        "trials": _trials(document.get("trials")), "provenance": document["provenance"], **optional(choice, shown)}  # type: ignore[typeddict-item]
+        "statistics": judged, "trials": trials, "provenance": document["provenance"], **optional(choice, shown)}  # type: ignore[typeddict-item]
     return Collected(data, bars, clock, trades, marked)
+
+
+def _judged(choice: ReportChoice, document: Mapping[str, Any]
+            ) -> tuple[schema.StatisticsFigures, schema.TrialFigures | None]:
+    """The statistics of the daily net profit, and what the trial log says by now."""
+    config, manifest = choice.config, choice.manifest
+    alike = not (config.sweep.on or config.evolve.on or config.shared.on)
+    policy = "" if choice.agent is None else choice.agent.replace("_", " ")
+    days = statistics.read_days(choice.run, choice.split, choice.symbol, policy, alike)
+    logged = statistics.LoggedTrial(choice.run, manifest["data_sha256"], manifest["config_sha256"], choice.number)
+    history = statistics.history_now(logged, days, choice.split, choice.symbol)
+    trained = not held_out(choice.split, document["labels"])
+    return (statistics.figures(days, history, trained),
+            statistics.trial_figures(history, document.get("trials")))
 
 
 def optional(choice: ReportChoice, shown: str) -> dict[str, Any]:
     """The sections that other commands compute, each from a file of its name in the folder of the evaluation; None
-    where there is none. Of the p-values against null markets that of the agent `shown`."""
-    names = [name for name in schema.OPTIONAL if name not in ("in_sample", "trials")]
-    paths = {name: choice.folder / f"{name}.json" for name in names}
+    where there is none. Of the p-values against null markets that of the agent `shown`; of a run with several seeds
+    they are pooled, and stand in the folder of the split."""
+    paths = {name: choice.folder / f"{name}.json" for name in schema.OPTIONAL if name != "in_sample"}
+    if choice.agent is not None and not choice.config.sweep.on:
+        paths["nulls"] = choice.run / "evaluation" / choice.split / "nulls.json"
     found = {name: read_json(path) if path.is_file() else None for name, path in paths.items()}
+    for each in found.values():  # the count of openings of that time is out of date: the page has that of now
+        if each is not None and "notes" in each:
+            each["notes"] = [line for line in each["notes"] if not line.startswith(PREFIX)]
     if found["nulls"] is not None:
         found["nulls"] = found["nulls"]["results"].get(shown)
     return found
@@ -153,11 +178,6 @@ def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
         return None
     document = read_json(path)
     return {"settings": document["settings"], "agents": document["agents"]}
-
-
-def _trials(found: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What the trial log said when the evaluation was made. The log's folder is left out: runs move."""
-    return None if found is None else found | {"log": Path(found["log"]).name}
 
 
 def _seeds(choice: ReportChoice) -> schema.SeedFigures | None:

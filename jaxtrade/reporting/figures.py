@@ -80,4 +80,19 @@ def interval(estimate: Mapping[str, Any] | None, form: str = "number", digits: i
     low, high, why = estimate.get("low"), estimate.get("high"), estimate.get("why")
     if low is not None and high is not None:
         return joined([figure, " ", tag("span", f"[{show(low, digits)}, {show(high, digits)}]", class_="ci")])
-    return joined([figure, " ", tag("span", f"({why})", class_="ci")]) if why else figure
+    return joined([figure, " ", tag("span", f"({why})", class_="ci why")]) if why else figure
+
+
+def bare(estimate: Mapping[str, Any] | None, form: str = "number", digits: int = 2) -> Markup:
+    """`interval` without the reason where one is absent, for a table whose notes have the `reasons`. Empty without an
+    estimate."""
+    return Markup("") if estimate is None else interval({**estimate, "why": None}, form, digits)
+
+
+def reasons(what: str, estimates: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Why figures or intervals are absent: one line for each reason, with the names that it holds for."""
+    by_reason: dict[str, list[str]] = {}
+    for name, each in estimates.items():
+        if each.get("why"):
+            by_reason.setdefault(each["why"], []).append(name)
+    return [f"{what} ({', '.join(names)}): {why}" for why, names in by_reason.items()]

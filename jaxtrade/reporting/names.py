@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 OWN = "s0"
 _KINDS = {"sampled": "s1", "flat": "s2", "random": "s3", "buy_hold": "s4", "sma_cross": "s5"}
@@ -18,6 +18,11 @@ def kinds(agents: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def held_out(split: str, labels: Sequence[str]) -> bool:
+    """Whether the policy was trained on none of the sessions. labels: of the evaluation."""
+    return split in ("test", "validation") and not any(label.startswith("in sample") for label in labels)
+
+
 def spoken(key: str) -> str:
     """A key as words: `daily_loss` -> `daily loss`."""
     return key.replace("_", " ")
@@ -26,3 +31,19 @@ def spoken(key: str) -> str:
 def times(number: int) -> str:
     """`once`, `twice`, `7 times`."""
     return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `11th`, `23rd`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its start."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def sentence(reason: str) -> str:
+    """A reason as a sentence of its own: a capital letter and a full stop."""
+    return f"{capital(reason)}{'' if reason.endswith('.') else '.'}"

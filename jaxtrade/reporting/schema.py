@@ -1,29 +1,34 @@
 """The figures of a report as plain data: what `report.json` holds, and what each section is given.
 
 Money is in dollars, shares are 0..1, dates are ISO 8601. A figure that cannot be given is None and has a reason,
-`why`. A section that a run does not have is None; the page then shows the command that computes it (`COMMANDS`).
+`why`. A section that a run does not have is None; the page then shows the command that computes it (`command`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
 FORMAT = 1
 
-# Section -> the command that computes it. RUN is the run's folder.
-COMMANDS = {
-    "in_sample": "jaxtrade evaluate RUN --split train",
-    "statistics": "jaxtrade evaluate RUN",
-    "nulls": "jaxtrade walkforward CONFIG --nulls sign:19",
-    "trials": "jaxtrade evaluate RUN",
-    "challenge": "jaxtrade evaluate RUN --pass-probability",
-    "costs": "jaxtrade evaluate RUN --cost-grid",
-    "intrabar": "jaxtrade evaluate RUN --intrabar-grid",
-    "latency": "jaxtrade evaluate RUN --latency-grid",
-    "breakdown": "jaxtrade evaluate RUN --breakdown",
-    "attribution": "jaxtrade evaluate RUN --attribution",
-}
-OPTIONAL = tuple(COMMANDS)  # sections that other commands compute
+# Section -> the flags of `jaxtrade evaluate RUN` that compute it.
+FLAGS = {"in_sample": "--split train", "nulls": "--nulls sign:99", "challenge": "--pass-probability",
+         "costs": "--cost-grid", "intrabar": "--intrabar-grid", "latency": "--latency-grid",
+         "breakdown": "--breakdown", "attribution": "--attribution"}
+OPTIONAL = tuple(FLAGS)  # sections that other commands compute
+
+
+def command(section: str, title: Mapping[str, Any]) -> str:
+    """The command that computes a section. RUN stands for the run's folder. title: of `ReportData`.
+
+    The policy is named where the run has several, except for the training sessions, which all of them have, and for the
+    null markets, which pool the seeds.
+    """
+    split = "" if section == "in_sample" or title["split"] == "test" else f" --split {title['split']}"
+    kind, _, number = (title["number"] or "").partition("_")
+    named = number and section != "in_sample" and not (section == "nulls" and kind == "seed")
+    which = f" --{kind} {int(number)}" if named else ""
+    return f"jaxtrade evaluate RUN{split}{which} {FLAGS[section]}"
 
 
 class Estimate(TypedDict):
@@ -40,14 +45,16 @@ class Estimate(TypedDict):
 
 
 class StatisticsFigures(TypedDict):
-    """The statistics of the shown agent's daily net profit, out of sample.
+    """The statistics of daily net profit, account rules off. docs/statistics.md explains each.
 
-    days, seeds: numbers of independent sessions and of policies behind the figures. level: of all intervals, 0.95.
-    daily: interquartile mean of a day's net profit. agents: agent -> its mean daily net profit. improvement: baseline
-    -> probability that a seed of the policy beats it. psr: probability that the Sharpe ratio is above 0. dsr: deflated
-    Sharpe ratio over `trials` trials. min_trl: days that the Sharpe ratio would need. spa: p of the test against all
-    baselines together (Hansen 2005). pbo: probability of backtest overfitting; null_low, null_high: its 5 and 95 %
-    points on noise of the same size.
+    days: independent sessions behind the figures. seeds: policies that differ by their seeds alone; 1 in a sweep.
+    level: of all intervals, 0.95. daily: interquartile mean over seeds of a day's net profit, dollars. agents: agent ->
+    the same of each. improvement: baseline -> probability that a seed of the policy beats it. spa: p of the test of all
+    these policies against all baselines (Hansen 2005).
+    Of the policy that the report is about: psr: probability that the Sharpe ratio is above 0. dsr: deflated Sharpe
+    ratio over `trials`, the distinct policies in the trial log. min_trl: days that the Sharpe ratio would need.
+    pbo: probability of backtest overfitting over the trials; null_low, null_high: its 5 and 95 % points on noise of the
+    same size. agents and improvement are absent where the sessions were trained on.
     """
 
     days: int
@@ -56,14 +63,14 @@ class StatisticsFigures(TypedDict):
     daily: Estimate
     agents: NotRequired[dict[str, Estimate]]
     improvement: NotRequired[dict[str, Estimate]]
-    psr: NotRequired[Estimate]
-    dsr: NotRequired[Estimate]
-    trials: NotRequired[int]
-    min_trl: NotRequired[Estimate]
-    spa: NotRequired[Estimate]
-    pbo: NotRequired[Estimate]
-    null_low: NotRequired[float | None]
-    null_high: NotRequired[float | None]
+    psr: Estimate
+    dsr: Estimate
+    trials: int | None
+    min_trl: Estimate
+    spa: Estimate
+    pbo: Estimate
+    null_low: float | None
+    null_high: float | None
 
 
 class NullFigures(TypedDict):
@@ -89,20 +96,21 @@ class NullFigures(TypedDict):
 
 
 class TrialFigures(TypedDict):
-    """What the trial log says of these test sessions, from `trials` of `evaluation.json`.
+    """What the trial log said of the test sessions when the report was made.
 
-    opened: times that they were looked at, this one included. trials: distinct policies that were evaluated on them.
-    Both are None where the log cannot tell, and `fault` says why. counted: whether this time is in the log. log: name
-    of the file. first, last: UTC times.
+    opened: times that they were looked at until then; the report itself is no look. at_evaluation: the same when the
+    evaluation was made, it included; None where the evaluation does not say. trials: distinct policies that were
+    evaluated on them. Where the log cannot tell, opened and trials are None, and `fault` says why. log: name of the
+    file. first, last: UTC times.
     """
 
     opened: int | None
+    at_evaluation: int | None
     trials: int | None
     fault: str | None
-    counted: bool
     log: str
-    first: NotRequired[str | None]
-    last: NotRequired[str | None]
+    first: str | None
+    last: str | None
 
 
 class ChallengeOutcome(TypedDict):
@@ -251,7 +259,7 @@ class ReportData(TypedDict):
     verdict: str
     in_sample: dict[str, Any] | None
     seeds: SeedFigures | None
-    statistics: StatisticsFigures | None
+    statistics: StatisticsFigures
     nulls: NullFigures | None
     trials: TrialFigures | None
     sessions: list[SessionRow]

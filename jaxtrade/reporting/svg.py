@@ -1,6 +1,7 @@
 """Charts as SVG that a browser shows without a script. Colours come from the classes of the style sheet.
 
-A chart is a picture for those who see it; each has a table with the same figures beside it.
+A chart is a picture for those who see it; each has a table with the same figures beside it. Where a narrow screen would
+shrink its text too much, it is drawn twice, and the style sheet shows the one that fits.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jaxtrade.reporting.markup import Markup, tag
+from jaxtrade.reporting.markup import Markup, joined, tag
 
-WIDTH = 760
+WIDTH, NARROW = 760, 360
 LEFT, RIGHT, TOP, BOTTOM = 76, 14, 26, 30  # around the plot of `lines`; TOP holds the names of several lines
 ROW, LABELS, VALUES = 26, 190, 120  # of `dots`: height of a row, widths beside the plot
+TALL_ROW, SIDE = 42, 22  # of narrow `dots`: a row has its text above the plot; room beside the plot for its axis
 Form = Callable[[float], str]
 
 
@@ -69,15 +71,25 @@ def rule(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     return tag("line", x1=round(x1, 1), y1=round(y1, 1), x2=round(x2, 1), y2=round(y2, 1), class_=kind)
 
 
-def frame(label: str, height: float, *children: Markup, width: float = WIDTH, kind: str = "chart") -> Markup:
-    """The picture. label: what it shows, for a screen reader."""
-    picture = tag("svg", *children, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label, class_=kind)
-    return tag("div", picture, class_="figure")
+def frame(label: str, height: float, *children: Markup, width: float = WIDTH, kind: str = "") -> Markup:
+    """The picture. label: what it shows, for a screen reader. kind: `wide` or `narrow` for one that only such screens
+    show."""
+    picture = tag("svg", *children, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label, class_="chart")
+    return tag("div", picture, class_=f"figure {kind}".rstrip())
 
 
 def lines(label: str, x: Sequence[float], drawn: Sequence[Line], form: Form, marks: Sequence[tuple[float, str]], *,
-          height: float = 240, zero: bool = False, width: float = WIDTH) -> Markup:
-    """Lines over a common x. form: labels of the y axis. marks: (x, label) of the x axis. zero: 0 is on the y axis."""
+          height: float = 240, zero: bool = False) -> Markup:
+    """Lines over a common x, for wide and for narrow screens. form: labels of the y axis. marks: (x, label) of the x
+    axis. zero: 0 is on the y axis."""
+    return joined([
+        small_lines(label, x, drawn, form, marks, height=height, zero=zero, width=WIDTH, kind="wide"),
+        small_lines(label, x, drawn, form, marks[::2], height=height, zero=zero, width=NARROW, kind="narrow")])
+
+
+def small_lines(label: str, x: Sequence[float], drawn: Sequence[Line], form: Form, marks: Sequence[tuple[float, str]],
+                *, height: float, zero: bool = False, width: float, kind: str = "") -> Markup:
+    """`lines` in one width, for all screens or those of a `kind`."""
     low, high = bounds([each for line in drawn for each in line.values], zero)
     left, right = min(x, default=0), max(x, default=1)
     top = TOP if len(drawn) > 1 else 8
@@ -99,7 +111,7 @@ def lines(label: str, x: Sequence[float], drawn: Sequence[Line], form: Form, mar
     for line in drawn:
         points = [None if each is None else (px(at), py(each)) for at, each in zip(x, line.values, strict=True)]
         parts += _line(points, line, py(0.0) if low <= 0 <= high else py(low))
-    return frame(label, height, *_legend(drawn), *parts, width=width)
+    return frame(label, height, *_legend(drawn), *parts, width=width, kind=kind)
 
 
 def _line(points: Sequence[tuple[float, float] | None], line: Line, base: float) -> list[Markup]:
@@ -139,29 +151,40 @@ def _legend(drawn: Sequence[Line]) -> list[Markup]:
 
 def dots(label: str, rows: Sequence[Dot], form: Form, *, zero: bool = True, low: float | None = None,
          high: float | None = None) -> Markup:
-    """One row per value: a disc, its interval as a bar, its text at the right. low, high: ends of the axis."""
+    """One row per value: a disc, its interval as a bar, its text at the right. low, high: ends of the axis.
+
+    For wide and for narrow screens: there the label and the text of a row stand above its disc."""
     every = [each for row in rows for each in (row.value, row.low, row.high)]
     found = bounds(every, zero)
-    left, right = (found[0] if low is None else low), (found[1] if high is None else high)
-    height = 8 + ROW * len(rows) + 26
-    wide = WIDTH - LABELS - VALUES
+    ends = (found[0] if low is None else low), (found[1] if high is None else high)
+    return joined([_dots(label, rows, form, ends, "wide", (LABELS, WIDTH - VALUES, WIDTH - 4), ROW),
+                   _dots(label, rows, form, ends, "narrow", (SIDE, NARROW - SIDE, NARROW - 2), TALL_ROW)])
+
+
+def _dots(label: str, rows: Sequence[Dot], form: Form, ends: tuple[float, float], kind: str,
+          sides: tuple[float, float, float], tall: float) -> Markup:
+    """`dots` for one kind of screen. sides: left and right end of the plot, and that of the text. tall: of a row."""
+    (left, right), (start, stop, edge), narrow = ends, sides, kind == "narrow"
+    bottom = 8 + tall * len(rows)
 
     def px(value: float) -> float:
-        return LABELS + wide * (value - left) / (right - left)
+        return start + (stop - start) * (value - left) / (right - left)
 
-    parts, bottom = [], 8 + ROW * len(rows)
-    for value in ticks(left, right, 5):
+    parts = []
+    for value in ticks(left, right, 3 if narrow else 5):
         parts += [rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
                   text(px(value), bottom + 17, form(value), "middle", "axis")]
     for i, row in enumerate(rows):
-        y = 8 + ROW * (i + 0.5)
-        parts.append(text(LABELS - 14, y + 4, shortened(row.label), "end", "label"))
+        middle = 8 + tall * (i + (0.62 if narrow else 0.5))
+        base = 8 + tall * i + 15 if narrow else middle + 4
+        parts.append(text(2 if narrow else start - 14, base, shortened(row.label), "start" if narrow else "end",
+                          "label"))
         if row.low is not None and row.high is not None:
-            parts.append(rule(px(row.low), y, px(row.high), y, f"range {row.kind}"))
+            parts.append(rule(px(row.low), middle, px(row.high), middle, f"range {row.kind}"))
         if row.value is not None:
-            parts.append(tag("circle", cx=round(px(row.value), 1), cy=round(y, 1), r=5, class_=f"dot {row.kind}"))
-        parts.append(text(WIDTH - 4, y + 4, row.text, "end", "value"))
-    return frame(label, height, *parts)
+            parts.append(tag("circle", cx=round(px(row.value), 1), cy=round(middle, 1), r=5, class_=f"dot {row.kind}"))
+        parts.append(text(edge, base, row.text, "end", "value"))
+    return frame(label, bottom + 26, *parts, width=edge + (2 if narrow else 4), kind=kind)
 
 
 def strip(label: str, values: Sequence[float], own: float, form: Form) -> Markup:

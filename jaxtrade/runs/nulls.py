@@ -17,6 +17,7 @@ from jaxtrade.evaluation.null_test import NullResult, null_document, null_table
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint, rundir
 from jaxtrade.runs.evaluate import folder_of, held_out, open_run
+from jaxtrade.runs.openings import grid_notes
 from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.standing import days_label
@@ -35,8 +36,9 @@ def nulls_run(path: Path, spec: NullSpec, split: str = "test", as_json: bool = F
 
     The policy is the one that was trained on the real bars: nothing is trained again. Null are the bars from the first
     evaluated session on; the bars before them, on which the policy was trained and chosen, stay real. Several seeds are
-    pooled (`evaluation.null_test.pooled_statistic`). The draws begin with the run's own seed. Writes `nulls.json` and
-    `nulls.txt` beside the evaluation of the split.
+    pooled (`evaluation.null_test.pooled_statistic`). The draws begin with the run's own seed. A test of test sessions
+    is entered in the trial log, as a grid of them is, before anybody sees it. Writes `nulls.json` and `nulls.txt`
+    beside the evaluation of the split; in a sweep beside that of the agent.
 
     Args:
         seed, agent, data, screen: as in `runs.evaluate.evaluate_run`. One agent of a sweep must be named.
@@ -46,11 +48,15 @@ def nulls_run(path: Path, spec: NullSpec, split: str = "test", as_json: bool = F
     shown = Screen() if screen is None else screen
     shown.phase("loading", "the market and the policy")
     setup, _ = open_run(path, data)
-    results, notes = _tested(setup, path, spec, split, seed, agent, shown)
+    results, about = _tested(setup, path, spec, split, seed, agent, shown)
+    notes = [*about, *grid_notes(setup, path, split, False, shown.message)]
     text = null_table(list(results.values()), notes)
     document = null_document(results, notes, split=split, config_sha256=setup.config.digest(),
                              data_sha256=setup.market.fingerprint)
-    with rundir.locked(path), staged(folder_of(path, split)) as new:
+    folder = folder_of(path, split)
+    if setup.swept is not None:
+        folder = setup.stack.folder(folder, chosen_number(setup.config, seed, agent))
+    with rundir.locked(path), staged(folder) as new:
         (new / "nulls.json").write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         (new / "nulls.txt").write_text(text + "\n", encoding="utf-8")
     return json.dumps(document, indent=2, allow_nan=False) if as_json else text

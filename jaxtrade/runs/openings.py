@@ -12,6 +12,7 @@ import numpy as np
 from jaxtrade.errors import DataError, StorageError
 from jaxtrade.evaluation.openings import (
     SplitHistory,
+    Trial,
     openings_of,
     trial_matrix,
     trials_of,
@@ -24,7 +25,7 @@ from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.runs import rundir
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage.trials import TRIALS, SplitOpening, append_opening, read_trials, trials_folder
-from jaxtrade.text import WARNING, Tell
+from jaxtrade.text import WARNING, Tell, several
 
 UNCOUNTED = "not counted: this opening of the test set could not be written to the trial log"
 
@@ -74,13 +75,42 @@ def count_days(path: Path, opening: SplitOpening, tell: Tell, once: bool = False
     try:
         log = read_trials(folder)
     except (DataError, StorageError) as error:
-        unknown = SplitHistory(None, None, str(error), label is None, str(folder / TRIALS))
-        return Counted(unknown, np.zeros((len(opening.dates), 0)), label)
+        return _unknown(folder, str(error), opening.dates, label)
     openings = openings_of([*log.openings, *([] if label is None else [opening])], opening.data, opening.dates)
+    return _counted(folder, openings, opening.dates, label)
+
+
+def counted_until_now(path: Path, data: str, dates: Sequence[str], trial: Trial) -> Counted:
+    """What the log of the run at `path` says of some days now. Nothing is entered: to read the log is no opening.
+
+    data: sha256 of the run's data. dates: ISO, ascending. trial: the policy whose evaluation has to be in the log. A
+    log that lacks it cannot tell how often the days were opened.
+    """
+    folder = trials_folder(path)
+    try:
+        log = read_trials(folder)
+    except (DataError, StorageError) as error:
+        return _unknown(folder, str(error), dates, None)
+    openings = openings_of(log.openings, data, dates)
+    if not log.openings:
+        return _unknown(folder, f"there is no trial log ({TRIALS}) beside the run", dates, None)
+    if trial not in trials_of(openings):
+        return _unknown(folder, f"{TRIALS} beside the run has {several(len(openings), 'opening')} of these sessions, "
+                        "but not the one of this evaluation: the run or the log was moved, or the log could not be "
+                        "written", dates, None)
+    return _counted(folder, openings, dates, None)
+
+
+def _unknown(folder: Path, fault: str, dates: Sequence[str], label: str | None) -> Counted:
+    history = SplitHistory(None, None, fault, label is None, str(folder / TRIALS))
+    return Counted(history, np.zeros((len(dates), 0)), label)
+
+
+def _counted(folder: Path, openings: Sequence[SplitOpening], dates: Sequence[str], label: str | None) -> Counted:
     times = [each.utc for each in openings if each.utc]
-    history = SplitHistory(len(openings), len(trials_of(openings)), None, label is None, str(log.path),
+    history = SplitHistory(len(openings), len(trials_of(openings)), None, label is None, str(folder / TRIALS),
                            times[0] if times else None, times[-1] if times else None)
-    return Counted(history, trial_matrix(openings, opening.dates)[1], label)
+    return Counted(history, trial_matrix(openings, dates)[1], label)
 
 
 def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) -> list[str]:

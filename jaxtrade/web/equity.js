@@ -5,6 +5,7 @@
     const both = (chart) => (pair.busy ? undefined : pair.zoom(chart));
     return () => ({
       height,
+      padding: [null, 34, null, null], // the last label of the x axis is centred below the last bar
       scales: { x: { time: false } },
       cursor: { sync: { key: "equity" }, drag: { x: true, y: false }, y: false },
       hooks: { setScale: [(chart, name) => name === "x" && both(chart)] },

@@ -14,12 +14,15 @@ import numpy as np
 from jaxtrade.config import load_config
 from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.evaluation.records import ABSENT, BarRecords, EvaluationRecords, PassRecords, write_records
+from jaxtrade.evaluation.run_days import evaluated_records
 from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.runs import rundir
+from jaxtrade.storage.trials import SplitOpening, append_opening
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run_0_1_0"
 ACTIONS = ("HOLD", "BUY", "SELL", "MOVE_STOP_TO_BREAKEVEN", "ENABLE_TRAIL", "DISABLE_TRAIL", "CLOSE")
 ZONE, TICK, START = "America/New_York", 0.25, 50_000.0
+DATA = "d" * 64
 COST = 4_160  # mills of commission per trade
 PER_TICK = 12_500  # mills
 AGENTS = ("greedy", "sampled", "flat", "random", "buy_hold", "sma_cross")
@@ -33,8 +36,9 @@ def sessions_of(count: int) -> np.ndarray:
 
 
 def made_records(sessions: int, each: int, trades: int, seed: int = 0) -> tuple[EvaluationRecords, dict[str, Any]]:
-    """Records of `sessions` sessions of `each` bars with `trades` trades in each, and the columns of the trades."""
-    rng = np.random.default_rng(seed)
+    """Records of `sessions` sessions of `each` bars with `trades` trades in each, and the columns of the trades. The
+    bars and the baselines are the same for each seed; the sides of the trades are not."""
+    rng = np.random.default_rng(0)
     dates = sessions_of(sessions)
     count = sessions * each
     opened = np.array([int(datetime.datetime.fromisoformat(f"{day}T09:30").replace(tzinfo=ZoneInfo(ZONE)).timestamp())
@@ -48,7 +52,7 @@ def made_records(sessions: int, each: int, trades: int, seed: int = 0) -> tuple[
     slots = np.linspace(3, each - 12, trades).astype(int) if trades else np.zeros(0, int)
     entry = (np.arange(sessions)[:, None] * each + slots + 1).ravel()
     held = rng.integers(0, max(1, min(10, (each - 15) // max(1, trades))), len(entry))
-    side = rng.choice([-1, 1], len(entry))
+    side = np.random.default_rng(seed).choice([-1, 1], len(entry))
     paid, got = opens[entry], close[entry + held]
     columns = {"session": session[entry], "side": side, "contracts": np.ones_like(side),
                "decision_row": 500 + entry - 1, "entry_row": 500 + entry, "entry_price": paid,
@@ -63,7 +67,8 @@ def made_records(sessions: int, each: int, trades: int, seed: int = 0) -> tuple[
                       _account(strategy), {"greedy": columns} | {
                           name: {key: values[:0] for key, values in columns.items()} for name in AGENTS[1:]})
     net = np.array([columns["net"][columns["session"] == day].sum() for day in range(sessions)]) / 1000
-    daily = np.array([net * (0.4 if i else 1) * (name != "flat") for i, name in enumerate(AGENTS)])
+    others = np.random.default_rng(1).normal(-20, 100, (len(AGENTS), sessions)).round(3)
+    daily = np.array([net, net * 0.4, *(own * (name != "flat") for name, own in zip(AGENTS[2:], others, strict=False))])
     return EvaluationRecords(AGENTS, "greedy", dates, daily, daily, {}, bars), columns
 
 
@@ -124,7 +129,7 @@ def settings_of(symbol: str, records: EvaluationRecords) -> dict[str, Any]:
             "currency": "USD", "start_balance": START, "account": "apex_like_50k_2025",
             "rules": {"drawdown": 2500, "daily_loss": None, "profit_target": 3000, "trailing": "intraday",
                       "freeze": "at_target", "on_target": "terminate", "on_daily_loss": "lock_until_next_session",
-                      "min_days": 1}, "seed": 0, "config_sha256": "c" * 64, "data_sha256": "d" * 64}
+                      "min_days": 1}, "seed": 0, "config_sha256": "c" * 64, "data_sha256": DATA}
 
 
 def document_of(symbol: str, records: EvaluationRecords, trades: int, labels: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -150,21 +155,19 @@ def document_of(symbol: str, records: EvaluationRecords, trades: int, labels: tu
             "provenance": {"git": "abc123", "versions": {"jax": "0.10.2"}, "seed": 0, "split": "test"}}
 
 
+NULLS = {"results": {"greedy": {
+    "name": "greedy", "kind": "sign", "draws_asked": 19, "draws_made": 19, "exceedances": 3, "p": 0.2, "floor": 0.05,
+    "real": 12.5, "nulls": [20.0 - 2.5 * i for i in range(19)]}}}
+
+
 def optional_sections() -> dict[str, Any]:
-    """Every section that other commands compute, with figures of all kinds."""
+    """Sections that other commands compute, with figures of all kinds."""
     grid = {"rows": {"1x": dict.fromkeys(AGENTS, -12.5), "2x": dict.fromkeys(AGENTS, 7.25)},
             "spread": dict.fromkeys(AGENTS, 19.75), "notes": ["1x is the run's own"]}
     cells = [{"name": "09:30", "count": 40, "mean": ESTIMATE, "total": 500.0, "p": 0.04},
              {"name": "10:00", "count": 3, "mean": {"value": None, "why": "fewer than 10 trades"}, "total": -30.0,
               "p": None}]
     return {
-        "statistics": {"days": 20, "seeds": 5, "level": 0.95, "daily": ESTIMATE,
-                       "agents": dict.fromkeys(AGENTS, ESTIMATE), "improvement": {"flat": SHARE},
-                       "psr": SHARE, "dsr": {"value": 0.9004}, "trials": 46, "min_trl": {"value": 684.1},
-                       "spa": {"value": 0.746}, "pbo": SHARE, "null_low": 0.19, "null_high": 0.87},
-        "nulls": {"results": {"greedy": {
-            "name": "greedy", "kind": "sign", "draws_asked": 19, "draws_made": 19, "exceedances": 3, "p": 0.2,
-            "floor": 0.05, "real": 12.5, "nulls": [20.0 - 2.5 * i for i in range(19)]}}},
         "challenge": {"rules": "drawdown $2,500", "days": 20, "accounts": 400, "resamples": 300,
                       "agents": {name: {"passed": SHARE, "bust": SHARE, "time_out": {"value": None, "why": "no limit"},
                                         "days_to_pass": 14.0, "monte_carlo": 0.015} for name in AGENTS[:3]}},
@@ -184,28 +187,55 @@ def metrics_rows(updates: int) -> list[dict[str, Any]]:
 
 
 def made_run(path: Path, *, sessions: int = 3, each: int = 60, trades: int = 4, symbol: str = "NQ",
-             optional: bool = False, labels: tuple[str, ...] = ()) -> Path:
-    """Write the folder of a run with an evaluation on its test sessions."""
-    config = load_config("quickstart")
+             optional: bool = False, labels: tuple[str, ...] = (), seeds: int = 1) -> Path:
+    """Write the folder of a run with an evaluation on its test sessions, by each of its seeds."""
+    config = load_config("quickstart", [f"train.num_seeds={seeds}"])
     manifest = json.loads((OLD / "manifest.json").read_text(encoding="utf-8"))
-    rundir.create_run(path, config, manifest | {"config_sha256": config.digest()})
-    records, columns = made_records(sessions, each, trades)
-    document = document_of(symbol, records, len(columns["side"]), labels)
-    records.meta.update(settings=document["settings"], split="test", seed=0, agent=None, actions=ACTIONS,
-                        tick_size=str(TICK), decimals=2, bar_seconds=60, zone=ZONE, start_balance=START,
-                        labels=list(labels))
-    folder = path / "evaluation" / "test"
-    folder.mkdir(parents=True)
-    write_records(folder / "records.npz", records)
-    if optional:
-        document["trials"] = {"opened": 7, "trials": 46, "fault": None, "counted": True, "log": "/a/place/trials.jsonl"}
-    sections = {"evaluation": document, **(optional_sections() if optional else {})}
-    for name, values in sections.items():
-        (folder / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
-    with (folder / "trades.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([TRADE_COLUMNS, *trade_lines(records, columns)])
+    rundir.create_run(path, config, manifest | {"config_sha256": config.digest(), "data_sha256": DATA})
+    for seed in range(seeds):
+        folder = path / "evaluation" / "test"
+        _evaluation(folder if seeds == 1 else folder / f"seed_{seed}", seed, sessions, each, trades, symbol, optional,
+                    labels)
+    if optional:  # pooled over the seeds, so in the folder of the split
+        (path / "evaluation" / "test" / "nulls.json").write_text(json.dumps(NULLS), encoding="utf-8")
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in metrics_rows(50)), encoding="utf-8")
     (path / "summary.json").write_text(json.dumps({
         "health": {"approx_kl": {"passed": True, "value": 0.01}}, "warnings": ["entropy is low"],
         "validation": {"scores": [[10, 0.5], [20, None], [40, -0.25]]}}), encoding="utf-8")
     return path
+
+
+def _evaluation(folder: Path, seed: int, sessions: int, each: int, trades: int, symbol: str, optional: bool,
+                labels: tuple[str, ...]) -> None:
+    """The files of one policy's evaluation."""
+    records, columns = made_records(sessions, each, trades, seed)
+    document = document_of(symbol, records, len(columns["side"]), labels)
+    records.meta.update(settings=document["settings"], split="test", seed=seed, agent=None, actions=ACTIONS,
+                        tick_size=str(TICK), decimals=2, bar_seconds=60, zone=ZONE, start_balance=START,
+                        labels=list(labels))
+    folder.mkdir(parents=True)
+    write_records(folder / "records.npz", records)
+    document["trials"] = {"opened": 1, "trials": 1, "fault": None, "counted": True, "log": "/a/place/trials.jsonl"}
+    sections = {"evaluation": document, **(optional_sections() if optional else {})}
+    for name, values in sections.items():
+        (folder / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
+    with (folder / "trades.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([TRADE_COLUMNS, *trade_lines(records, columns)])
+
+
+def logged(run: Path, times: int = 1, others: int = 0) -> Path:
+    """Enter the evaluation of a made run in the trial log beside it, `times` times, and then that of `others` other
+    policies, each with profits of its own. Returns the run."""
+    records = evaluated_records(run)
+    dates = next(iter(records.values())).dates.astype(str).tolist()
+    config = rundir.read_run(run)[1]["config_sha256"]
+    net = {name.removeprefix("seed ") or "0": tuple(each.daily_net[0].tolist()) for name, each in records.items()}
+    opening = SplitOpening("train", run.name, config, DATA, "test", dates[0], dates[-1], len(dates), "greedy",
+                           tuple(dates), net)
+    for _ in range(times):
+        append_opening(run.parent, opening)
+    rng = np.random.default_rng(3)
+    for number in range(others):
+        append_opening(run.parent, opening._replace(run=f"other{number}", config=f"{number:064d}", net={
+            "0": tuple(rng.normal(0, 50, len(dates)).round(3).tolist())}))
+    return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -127,17 +128,48 @@ def test_marks_of_an_axis_are_few_and_inside(low, span):
 
 
 def test_a_gap_in_a_line_is_not_drawn():
-    drawn = svg.lines("label", [0, 1, 2, 3, 4], [svg.Line("a", [1.0, 2.0, None, 3.0, None], "s0")], str, [])
+    drawn = svg.small_lines("label", [0, 1, 2, 3, 4], [svg.Line("a", [1.0, 2.0, None, 3.0, None], "s0")], str, [],
+                            height=100, width=300)
     assert drawn.count('class="line s0"') == 1
     assert drawn.count("<circle") == 1, "a single point is a disc"
     assert drawn.count("M") == 1
 
 
 def test_a_row_without_a_value_has_no_disc_but_its_text():
+    """In the picture for wide screens, and in that for narrow ones."""
     drawn = svg.dots("label", [svg.Dot("a", 1.0, "one", "s0", 0.5, 2.0), svg.Dot("b", None, "n/a", "s1")], str)
-    assert drawn.count("<circle") == 1
-    assert drawn.count('class="range s0"') == 1
-    assert "n/a" in drawn
+    wide, narrow = drawn.split("</svg>")[:2]
+    for each in (wide, narrow):
+        assert each.count("<circle") == 1
+        assert each.count('class="range s0"') == 1
+        assert "n/a" in each
+
+
+def test_a_picture_for_each_width_shows_the_same():
+    """Every place is inside its picture; the narrow one has every label and fewer marks of the axis."""
+    rows = [svg.Dot("a_name", -3.0, "-$3", "s0", -5.0, 2.0), svg.Dot("other", 2.5, "+$2.50", "s1", 0.0, 4.0)]
+    values: list[float | None] = [1.0, 5.0, 2.0]
+    marks = [(float(i), f"day {i}") for i in range(3)]
+    for drawn, words, fewer in (
+            (svg.dots("label", rows, str), ("a_name", "other", "-$3", "+$2.50"), ()),
+            (svg.lines("label", [0, 1, 2], [svg.Line("a", values, "s0")], str, marks), ("day 0", "day 2"), ("day 1",))):
+        wide, narrow = re.findall(r'<div class="figure (?:wide|narrow)">.*?</div>', drawn)
+        for each, width in ((wide, svg.WIDTH), (narrow, svg.NARROW)):
+            assert f'viewBox="0 0 {width} ' in each
+            assert all(f">{word}<" in each for word in words)
+            places = [float(value) for value in re.findall(r' (?:x|x1|x2|cx)="([-\d.]+)"', each)]
+            assert places
+            assert 0 <= min(places) <= max(places) <= width
+        assert all(f">{word}<" in wide and f">{word}<" not in narrow for word in fewer)
+
+
+def test_reasons_are_said_once_with_the_names_that_they_hold_for():
+    found = {"a": {"value": 1.0, "why": "few days"}, "b": {"value": 2.0, "low": 1.0, "high": 3.0, "why": None},
+             "c": {"value": None, "why": "few days"}, "d": {"value": 1.0, "why": "flat"}}
+    assert figures.reasons("net", found) == ["net (a, c): few days", "net (d): flat"]
+    assert "few" not in figures.bare(found["a"])
+    assert "[1.00, 3.00]" in figures.bare(found["b"])
+    assert figures.bare(None) == ""
 
 
 def test_charts_of_nothing_and_of_one_value_stand():

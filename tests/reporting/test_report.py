@@ -17,15 +17,15 @@ from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.trades import TRADE_COLUMNS
-from jaxtrade.reporting import collect, make, page
+from jaxtrade.reporting import collect, figures, make, page
 from jaxtrade.reporting.bundle import unpacked
 from jaxtrade.reporting.figures import MINUS
-from jaxtrade.reporting.schema import COMMANDS, OPTIONAL
+from jaxtrade.reporting.schema import OPTIONAL, command
 from jaxtrade.runs import rundir
 from jaxtrade.web.assets import source_hash
 from tests.evaluation.test_report import result_of
 from tests.evaluation.tiny import tiny_market, walk
-from tests.reporting.made import AGENTS, OLD, made_run
+from tests.reporting.made import AGENTS, OLD, logged, made_run
 from tests.reporting.parsed import parsed
 
 SECTIONS = ["honesty", "sample", "baselines", "equity", "account", "grids", "breakdown", "attribution", "training",
@@ -51,7 +51,9 @@ def bare(run):
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    return report_of(made_run(tmp_path_factory.mktemp("runs") / "made", optional=True))
+    """A run of five seeds, evaluated twice beside eleven others, with all that other commands compute."""
+    run = made_run(tmp_path_factory.mktemp("runs") / "made", sessions=40, each=30, trades=2, optional=True, seeds=5)
+    return report_of(logged(run, times=2, others=11))
 
 
 @pytest.fixture(scope="module")
@@ -134,55 +136,69 @@ def test_it_is_made_again_byte_for_byte(run, bare, tmp_path):
         moved.rename(run)
 
 
-def test_what_was_not_computed_says_how_to_compute_it(found, full):
-    """Each figure of the panel is n/a with a command; each section without figures names its own."""
-    rows = {row[0]: row[1:] for row in found.table("What stands behind the figures of this report").rows}
+PANEL = "What stands behind the figures of this report"
+
+
+def panel(report: make.ReportFiles) -> dict[str, list[str]]:
+    """Question -> figure and what it says."""
+    return {row[0]: row[1:] for row in parsed(report.html).table(PANEL).rows}
+
+
+def test_what_was_not_computed_says_how_to_compute_it(bare, found, full):
+    """Figures that cannot be given say why; each section without figures names the command that computes it."""
+    rows, title = panel(bare), json.loads(bare.json)["title"]
     assert rows.pop("How many days were held out?")[0] == "3"
+    assert rows.pop("What does a day earn?")[0].endswith("(an interval needs 5 days, there are 3)")
     assert {figure for figure, _ in rows.values()} == {"n/a"}
-    assert {says.removeprefix("Not computed: run ") for _, says in rows.values()} == {
-        COMMANDS[name] for name in ("statistics", "nulls", "trials")}
+    assert [says for _, says in rows.values()] == [
+        "It needs 5 days, there are 3.", "It needs 5 days, there are 3.", "It needs 5 days, there are 3.",
+        "Not computed: run jaxtrade evaluate RUN --nulls sign:99",
+        "The trial log cannot tell how many trials there were.",
+        "The trial log cannot tell how many trials there were.",
+        "The trial log cannot tell: there is no trial log (trials.jsonl) beside the run"]
     for name in OPTIONAL:
-        assert f"run {COMMANDS[name]}" in found.text, name
+        assert f"run {command(name, title)}" in found.text, name
     data = json.loads(full.json)
     assert [name for name in OPTIONAL if data[name] is None] == ["in_sample"]
-    assert re.findall(r"ot computed: run (.*?train)?", parsed(full.html).text) == [COMMANDS["in_sample"]]
+    assert re.findall(r"ot computed: run (.*?train)?", parsed(full.html).text) == [command("in_sample", data["title"])]
 
 
 def test_the_panel_says_what_the_statistics_say(full):
-    rows = {row[0]: row[1:] for row in
-            parsed(full.html).table("What stands behind the figures of this report").rows}
-    assert rows["What does a day earn?"][0] == f"+$12.50 [{MINUS}$40.25, +$61.00]"
+    rows, found = panel(full), json.loads(full.json)["statistics"]
+    value, low, high = (figures.plain_money(found["daily"][name], plus=True) for name in ("value", "low", "high"))
+    assert rows["What does a day earn?"][0] == f"{value} [{low}, {high}]"
+    assert "over 5 seeds" in rows["What does a day earn?"][1]
     assert rows["Do markets without structure do as well?"][0] == "p = 0.200"
     assert "below 0.05" in rows["Do markets without structure do as well?"][1]
-    assert rows["Was it picked from many?"][0] == "90.0 %"
-    assert "46 trials" in rows["Was it picked from many?"][1]
-    assert "19 % to 87 %" in rows["Is the best of them overfitted?"][1]
+    assert rows["Was it picked from many?"][0].startswith(f"{100 * found['dsr']['value']:.1f} % [")
+    assert "16 trials" in rows["Was it picked from many?"][1]
+    assert f"{100 * found['null_low']:.0f} % to {100 * found['null_high']:.0f} %" in rows[
+        "Is the best of them overfitted?"][1]
     assert rows["How often were these sessions looked at?"] == [
-        "7 times", "Each further look makes a good result less surprising. 46 policies were evaluated on them."]
+        "13 times", "Counted until this report was made. Each further look makes a good result less surprising. This "
+        "evaluation was the 1st look. 16 policies were evaluated on them."]
 
 
-def test_a_log_that_cannot_tell_is_no_zero(tmp_path):
-    run = made_run(tmp_path / "made")
-    path = run / "evaluation" / "test" / "evaluation.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
-    document["trials"] = {"opened": None, "trials": None, "fault": "line 3 was changed", "counted": True, "log": "x"}
-    path.write_text(json.dumps(document), encoding="utf-8")
-    rows = {row[0]: row[1:] for row in
-            parsed(report_of(run).html).table("What stands behind the figures of this report").rows}
-    assert rows["How often were these sessions looked at?"] == ["n/a", "The trial log cannot tell: line 3 was changed"]
-
-
-def test_the_place_of_the_log_is_not_in_the_report(full):
-    assert json.loads(full.json)["trials"]["log"] == "trials.jsonl"
-    assert "/a/place" not in full.html + full.json
+def test_the_table_of_baselines_has_the_figures_of_its_picture(full):
+    found = json.loads(full.json)["statistics"]
+    table = parsed(full.html).table("Net profit of a day by agent, with intervals of 95 %")
+    assert [row[0] for row in table.rows] == list(AGENTS)
+    for row in table.rows:
+        each = found["agents"][row[0]]
+        assert row[1].startswith(figures.plain_money(each["value"], plus=True))
+        assert ("[" in row[1]) == (each["why"] is None)
+    chances = {row[0]: row[2] for row in table.rows}
+    assert chances["greedy"] == chances["sampled"] == ""
+    assert chances["random"].startswith(f"{100 * found['improvement']['random']['value']:.1f} % [")
+    assert "net profit of a day (flat): every day earns the same" in parsed(full.html).text
 
 
 def test_training_sessions_are_no_days_held_out(tmp_path):
     run = made_run(tmp_path / "made", labels=("in sample: the policy was trained on 2 of these 3 sessions",))
-    rows = {row[0]: row[1:] for row in
-            parsed(report_of(run).html).table("What stands behind the figures of this report").rows}
+    rows = panel(report_of(run))
     assert rows["How many days were held out?"][0] == "0"
     assert "nothing about other days" in rows["How many days were held out?"][1]
+    assert rows["What does a day earn?"] == ["n/a", "The policy was trained on some of these sessions."]
 
 
 def test_the_figures_of_the_training_sessions_stand_beside(tmp_path):
@@ -222,7 +238,8 @@ def test_the_oldest_bars_are_left_out_first_and_the_page_says_so(tmp_path):
     assert small.dropped % 430 == 0, "whole sessions"
     live, every = (parsed(each.html).live for each in (small, whole))
     assert unpacked(live["bars"])["close"].tolist() == unpacked(every["bars"])["close"].tolist()[small.dropped:]
-    said = f"The page holds the latest {small.bars:,} of 12,900 bars, so that it stays within {size - 0.02:.2f} MB"
+    limit = f"{round(size - 0.02, 2):g} MB"
+    said = f"The page holds the latest {small.bars:,} of 12,900 bars, so that it stays within {limit}"
     assert said in parsed(small.html).text
     assert json.loads(small.json)["explorer"]["notes"][0].startswith(said)
     held = [trade["held"] for trade in live["trades"]]

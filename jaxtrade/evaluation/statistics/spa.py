@@ -4,6 +4,7 @@ only have many tries?"""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ class SuperiorAbility(NamedTuple):
 
 
 def spa(policies: np.ndarray, baselines: np.ndarray, *, block: int | None = None, draws: int = SPA_DRAWS,
-        seed: int = 0) -> SuperiorAbility:
+        seed: int = 0, names: Sequence[str] = ()) -> SuperiorAbility:
     """Test of the null hypothesis that no policy earns more per day than the baseline.
 
     policies: float[D] or [D, K], baselines: float[D] or [D, B], dollars by day. With one baseline this is the test of
@@ -50,7 +51,7 @@ def spa(policies: np.ndarray, baselines: np.ndarray, *, block: int | None = None
     the number of blocks less 1 as degrees of freedom. Without it, the test of 24 equal policies on 60 days rejects 15
     times in 100 at 5 %.
 
-    n/a below `MIN_DAYS` days, and where a difference does not vary.
+    n/a below `MIN_DAYS` days, and where a difference does not vary. names: of the baselines, for that reason.
     Raises ValueError where the shapes do not fit or a figure is not finite.
     """
     policies, baselines = (finite(_columns(net), "[D, K]", 2) for net in (policies, baselines))
@@ -70,8 +71,9 @@ def spa(policies: np.ndarray, baselines: np.ndarray, *, block: int | None = None
         drawn = lots @ difference
         # Equal on all days, a fixed amount apart, or cycles that every block holds whole: up to rounding, no variation.
         if not difference.size or (drawn.std(axis=0) <= 1e-9 * np.abs(difference).max(axis=0)).any():
-            return SuperiorAbility(None, None, None, f"against baseline {position + 1}, a policy's difference does not "
-                                                     "vary from day to day")
+            which = names[position] if names else f"baseline {position + 1}"
+            return SuperiorAbility(None, None, None, f"against {which}, a policy's difference does not vary from "
+                                                     "day to day")
         found.append(_against_one(difference, drawn, block_count(days, block)))
     lower, consistent, upper = (float(p) for p in np.max(found, axis=0))
     return SuperiorAbility(consistent, lower, upper, None)

@@ -7,9 +7,10 @@ from typing import Any
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Child, Markup, joined, missing, notes, paragraph, table, tag
 from jaxtrade.reporting.names import kinds, spoken
-from jaxtrade.reporting.schema import COMMANDS, ChallengeFigures, ReportData
+from jaxtrade.reporting.schema import ChallengeFigures, ReportData, command
 from jaxtrade.text import several
 
+ENDS = {"passed": "passed", "bust": "bust", "time_out": "out of time"}  # of simulated accounts
 TITLE = "Account floor and pass probability"
 HEAD = ("Agent", "Net profit", "Accounts", "Passed", "Bust", "Daily loss", "Open at end", "Breaches")
 
@@ -30,7 +31,7 @@ def section(data: ReportData) -> Markup:
                for each in data["accounts"]], words=(1, 2, 6), tall=len(data["accounts"]) > 14),
         tag("h3", "Probability to pass")]
     challenge = data["challenge"]
-    parts.append(missing(COMMANDS["challenge"]) if challenge is None else _challenge(challenge))
+    parts.append(missing(command("challenge", data["title"])) if challenge is None else _challenge(challenge))
     return joined(parts)
 
 
@@ -52,7 +53,7 @@ def _challenge(found: ChallengeFigures) -> Markup:
     colours = kinds(found["agents"])
     rows = [svg.Dot(name, each["passed"]["value"], figures.plain_share(each["passed"]["value"]), colours[name],
                     each["passed"].get("low"), each["passed"].get("high")) for name, each in found["agents"].items()]
-    cells = [(name, *(figures.interval(each[key], "share", 1) for key in ("passed", "bust", "time_out")),
+    cells = [(name, *(figures.bare(each[key], "share", 1) for key in ENDS),
               figures.number(each["days_to_pass"], 0), figures.share(each["monte_carlo"], 2))
              for name, each in found["agents"].items()]
     return joined([
@@ -62,4 +63,5 @@ def _challenge(found: ChallengeFigures) -> Markup:
         svg.dots("Probability to pass, by agent", rows, lambda value: figures.plain_share(value, 0), low=0.0, high=1.0),
         table("Simulated accounts", ("Agent", "Passed", "Bust", "Out of time", "Median days to pass",
                                      "Monte Carlo error"), cells, marked=(0,)),
-        notes(found.get("notes", []))])
+        notes([*(line for key, label in ENDS.items() for line in figures.reasons(label, {
+            name: each[key] for name, each in found["agents"].items()})), *found.get("notes", [])])])

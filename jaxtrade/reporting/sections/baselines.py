@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Markup, joined, notes, paragraph, table, tag
 from jaxtrade.reporting.names import kinds, spoken
-from jaxtrade.reporting.schema import NullFigures, ReportData
+from jaxtrade.reporting.schema import Estimate, NullFigures, ReportData, StatisticsFigures
 
 TITLE = "Baselines"
 HEAD = ("Agent", "Net profit", "Per session", "Largest drawdown", "Sharpe, annual", "Trades", "Win rate",
@@ -19,17 +20,16 @@ def section(data: ReportData) -> Markup:
     """Net profit of all agents as a picture and a table, and what each agent does."""
     agents, sessions = data["agents"], data["settings"]["sessions"]
     colours = kinds(agents)
-    found: Any = (data["statistics"] or {}).get("agents")
+    judged = data["statistics"]
+    daily = judged.get("agents")
     rows = [(name, *_cells(each["strategy"], sessions)) for name, each in agents.items()]
     parts = [
         paragraph("All agents trade the same bars under the same costs, account rules off."),
-        _picture(agents, colours) if not found else _daily(found, colours),
+        _picture(agents, colours) if not daily else _daily(daily, colours, judged["seeds"]),
         table("Figures of all agents", HEAD, rows, marked=(0,)),
         notes([f"{name}: {each['about']}" for name, each in agents.items()])]
-    if data["statistics"] and data["statistics"].get("improvement"):
-        better: Any = data["statistics"]["improvement"]  # type: ignore[typeddict-item]
-        parts.append(table("Probability that the policy does better", ("Than", "Probability"),
-                           [(name, figures.interval(each, "share", 1)) for name, each in better.items()]))
+    if daily:
+        parts += _judged(judged, daily)
     if data["seeds"]:
         nets = data["seeds"]["net"]
         parts.append(table("The policies of this run", ("Policy", "Net profit"),
@@ -38,6 +38,19 @@ def section(data: ReportData) -> Markup:
     if data["nulls"]:
         parts.append(_nulls(data["nulls"]))
     return joined(parts)
+
+
+def _judged(found: StatisticsFigures, daily: Mapping[str, Estimate]) -> list[Markup]:
+    """What a day earns and how often the policy does better; below the table why a figure or an interval is absent."""
+    better = found.get("improvement") or {}
+    several_seeds = any(each["value"] is not None for each in better.values())
+    head = ("Agent", "Net profit of a day", *(["Policy does better, probability"] if several_seeds else []))
+    rows = [(name, figures.bare(each, "signed", 2),
+             *([figures.bare(better.get(name), "share", 1)] if several_seeds else [])) for name, each in daily.items()]
+    whys = (figures.reasons("net profit of a day", daily)
+            + figures.reasons("probability that the policy does better", better))
+    return [table(f"Net profit of a day by agent, with intervals of {100 * found['level']:.0f} %", head, rows,
+                  marked=(0,)), notes(whys)]
 
 
 def _nulls(found: NullFigures) -> Markup:
@@ -69,8 +82,10 @@ def _picture(agents: dict[str, Any], colours: dict[str, str]) -> Markup:
     return svg.dots("Net profit of each agent in dollars", rows, lambda value: figures.plain_money(value, 0))
 
 
-def _daily(found: dict[str, Any], colours: dict[str, str]) -> Markup:
+def _daily(found: Mapping[str, Estimate], colours: dict[str, str], seeds: int) -> Markup:
     rows = [svg.Dot(name, each["value"], figures.plain_money(each["value"], plus=True), colours.get(name, "s2"),
                     each.get("low"), each.get("high")) for name, each in found.items()]
-    return svg.dots("Net profit of a day by agent, with intervals, in dollars", rows,
-                    lambda value: figures.plain_money(value, 0))
+    of = "" if seeds == 1 else f", interquartile mean over {seeds} seeds"
+    return joined([paragraph(f"Net profit of a day{of}. A bar is the interval."),
+                   svg.dots("Net profit of a day by agent, with intervals, in dollars", rows,
+                            lambda value: figures.plain_money(value, 0))])

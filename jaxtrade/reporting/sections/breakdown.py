@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Child, Markup, joined, missing, notes, paragraph, table, tag
 from jaxtrade.reporting.names import spoken
-from jaxtrade.reporting.schema import COMMANDS, BreakdownTable, ReportData
+from jaxtrade.reporting.schema import BreakdownTable, ReportData, command
 
 TITLE = "Breakdown"
 
@@ -14,7 +14,7 @@ def section(data: ReportData) -> Markup:
     """A picture and a table for each property."""
     found = data["breakdown"]
     if found is None:
-        return missing(COMMANDS["breakdown"])
+        return missing(command("breakdown", data["title"]))
     parts: list[Child] = [paragraph("Net profit per trade. With many cells, some are good or bad by chance: the last "
                                     "column is corrected for their number (Holm).")]
     for each in found["tables"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxtrade.reporting import figures, svg
 from jaxtrade.reporting.markup import Child, Markup, joined, missing, notes, paragraph, table, tag
-from jaxtrade.reporting.schema import COMMANDS, GridFigures, ReportData
+from jaxtrade.reporting.schema import GridFigures, ReportData, command
 
 TITLE = "Other assumptions"
 GRIDS = (("costs", "Costs", "Commission and slippage as multiples of the run's own."),
@@ -20,7 +20,8 @@ def section(data: ReportData) -> Markup:
     for key, title, about in GRIDS:
         found: GridFigures | None = data[key]  # type: ignore[literal-required]
         parts.append(tag("h3", title))
-        parts += [missing(COMMANDS[key])] if found is None else [paragraph(about), _grid(found, title, agent)]
+        parts += ([missing(command(key, data["title"]))] if found is None else
+                  [paragraph(about), _grid(found, title, agent)])
     return joined(parts)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures
 from jaxtrade.reporting.markup import Child, Markup, joined, notes, paragraph, table, tag
-from jaxtrade.reporting.names import spoken, times
-from jaxtrade.reporting.schema import COMMANDS, ReportData
+from jaxtrade.reporting.names import held_out, ordinal, sentence, spoken, times
+from jaxtrade.reporting.schema import Estimate, ReportData, command
 from jaxtrade.text import several
 
 TITLE = "How far to believe this"
@@ -27,8 +25,7 @@ def section(data: ReportData) -> Markup:
 
 def days_held_out(data: ReportData) -> int:
     """Sessions that the policy was not trained on. 0 if any of them may have been trained on."""
-    seen = any(label.startswith("in sample") for label in data["labels"])
-    return 0 if seen or data["title"]["split"] not in ("test", "validation") else data["settings"]["sessions"]
+    return data["settings"]["sessions"] if held_out(data["title"]["split"], data["labels"]) else 0
 
 
 def _days(data: ReportData) -> Row:
@@ -38,7 +35,7 @@ def _days(data: ReportData) -> Row:
     elif days == 1:
         says = "One day proves nothing, whichever way it went."
     elif days < MIN_SESSIONS:
-        says = (f"Too few days to tell skill from luck. Below {MIN_SESSIONS} sessions no Sharpe ratio is shown.")
+        says = f"Too few days to tell skill from luck. Below {MIN_SESSIONS} sessions no annual Sharpe ratio is shown."
     else:
         says = "Each session counts as one observation: trades of the same day are not independent."
     return "How many days were held out?", figures.count(days), says
@@ -50,47 +47,50 @@ def _seeds(data: ReportData) -> list[Row]:
     if found is None:
         return []
     nets = list(found["net"].values())
-    says = (f"This page shows {spoken(found['shown'])} alone. The {len(nets)} policies made "
-            f"{figures.plain_money(min(nets), plus=True)} to {figures.plain_money(max(nets), plus=True)}; the table "
-            "of policies has each.")
+    least, most = (tag("span", figures.plain_money(end, plus=True), class_="whole") for end in (min(nets), max(nets)))
+    says = joined([f"This page shows {spoken(found['shown'])} alone. The {len(nets)} policies made ", least, " to ",
+                   most, "; the table of policies has each."])
     return [("How many policies were trained?", figures.count(len(nets)), says)]
 
 
-def _absent(section: str) -> tuple[Child, Child]:
-    """n/a, and the command that would compute it."""
-    return tag("span", figures.NONE, class_="na"), joined(["Not computed: run ", tag("code", COMMANDS[section])])
-
-
-def _figure(name: str, estimate: Any, form: str, digits: int, says: str) -> Row:
+def _figure(name: str, estimate: Estimate, form: str, digits: int, says: str) -> Row:
     """A row of the statistics. An undefined figure says why instead."""
-    if estimate is None:
-        return name, *_absent("statistics")
     if estimate["value"] is None:
-        return name, tag("span", figures.NONE, class_="na"), estimate.get("why") or "Undefined."
+        return name, _none(), sentence(estimate.get('why') or 'undefined')
     return name, figures.interval(estimate, form, digits), says
 
 
+def _none() -> Markup:
+    return tag("span", figures.NONE, class_="na")
+
+
 def _statistics(data: ReportData) -> list[Row]:
-    found: Any = data["statistics"] or {}
-    level = f"{100 * found['level']:.0f} %" if found else "95 %"
-    seeds = several(found["seeds"], "seed") if found else ""
+    found = data["statistics"]
+    seeds = found["seeds"]
+    daily = ("Mean of a day's net profit." if seeds == 1 else
+             f"Interquartile mean of a day's net profit over {several(seeds, 'seed')}.")
+    if found["daily"].get("low") is not None:
+        daily += f" In brackets its {100 * found['level']:.0f} % interval: if it contains 0, luck is not excluded."
+    of = "" if data["seeds"] is None else f" of {spoken(data['seeds']['shown'])}"
+    policies = "the policy beats" if seeds == 1 else f"one of the {seeds} policies beats"
     return [
-        _figure("What does a day earn?", found.get("daily"), "signed", 2,
-                f"Interquartile mean of a day's net profit over {seeds}, with its {level} interval. An interval that "
-                "contains 0 does not exclude luck."),
-        _figure("Is the Sharpe ratio above 0?", found.get("psr"), "share", 1,
-                "Probabilistic Sharpe ratio: the probability that the true ratio is above 0, given skew and tails."),
-        _figure("How many days would it need?", found.get("min_trl"), "number", 0,
-                "Minimum track record: days after which a Sharpe ratio of this size excludes 0 at 95 %."),
-        _figure("Does it beat every baseline?", found.get("spa"), "number", 3,
-                "p of the test for superior predictive ability against all baselines together. Small is good."),
+        _figure("What does a day earn?", found["daily"], "signed", 2, daily),
+        _figure("Is the Sharpe ratio above 0?", found["psr"], "share", 1,
+                f"Probabilistic Sharpe ratio{of}: the probability that the true ratio is above 0, given skew and "
+                "tails. In brackets: how far that of another record of the same length may lie."),
+        _figure("How many days would it need?", found["min_trl"], "number", 0,
+                f"Minimum track record: days after which such a Sharpe ratio excludes 0 at 95 %. There are "
+                f"{found['days']:,}."),
+        _figure("Does it beat every baseline?", found["spa"], "number", 3,
+                f"p of the test for superior predictive ability: whether {policies} each of the baselines. Small is "
+                "good."),
     ]
 
 
 def _nulls(data: ReportData) -> Row:
     question, found = "Do markets without structure do as well?", data["nulls"]
     if found is None:
-        return question, *_absent("nulls")
+        return question, _none(), joined(["Not computed: run ", tag("code", command("nulls", data["title"]))])
     reached = times(found["exceedances"]) if found["exceedances"] else "not once"
     stopped = found["draws_made"] < found["draws_asked"]
     limit = "The test stopped there." if stopped else f"So many draws cannot give a p below {found['floor']:.3g}."
@@ -100,28 +100,30 @@ def _nulls(data: ReportData) -> Row:
 
 
 def _selection(data: ReportData) -> list[Row]:
-    found: Any = data["statistics"] or {}
-    tried = found.get("trials")
-    pbo = _figure("Is the best of them overfitted?", found.get("pbo"), "share", 1, "")
-    if (found.get("pbo") or {}).get("value") is not None:
-        low, high = found.get("null_low"), found.get("null_high")
-        band = f" Noise of this size gives {figures.plain_share(low, 0)} to {figures.plain_share(high, 0)}." \
-            if low is not None and high is not None else ""
-        pbo = (pbo[0], pbo[1], f"Probability of backtest overfitting: how often the best trial in one half of the days "
-               f"is below the median in the other.{band}")
-    return [_figure("Was it picked from many?", found.get("dsr"), "share", 1,
-                    f"Deflated Sharpe ratio over {several(tried, 'trial')}: the probability that the ratio beats the "
-                    "best of so many trials without skill." if tried else ""), pbo]
+    found = data["statistics"]
+    low, high = found["null_low"], found["null_high"]
+    of = "" if data["seeds"] is None else f" of {spoken(data['seeds']['shown'])}"
+    band = (f" Noise of this size gives {figures.plain_share(low, 0)} to {figures.plain_share(high, 0)}."
+            if low is not None and high is not None else "")
+    return [_figure("Was it picked from many?", found["dsr"], "share", 1,
+                    f"Deflated Sharpe ratio{of} over {several(found['trials'] or 0, 'trial')}: the probability that "
+                    "the ratio beats the best of so many trials without skill."),
+            _figure("Is the best of them overfitted?", found["pbo"], "share", 1,
+                    "Probability of backtest overfitting: how often the trial that is best on one half of the days is "
+                    f"below the median on the other.{band}")]
 
 
 def _opened(data: ReportData) -> Row:
     question, found = "How often were these sessions looked at?", data["trials"]
     if found is None:
-        return question, *_absent("trials")
-    opened = found["opened"]
+        return question, _none(), "The trial log counts the test split alone."
+    opened, then = found["opened"], found["at_evaluation"]
     if opened is None:
-        return question, tag("span", figures.NONE, class_="na"), f"The trial log cannot tell: {found['fault']}"
-    says = ("This is the first look, the only one that is free of choice." if opened == 1 else
-            "Each further look makes a good result less surprising.")
-    tried = f" {found['trials']:,} policies were evaluated on them." if (found["trials"] or 0) > 1 else ""
-    return question, times(opened), f"{says}{tried}"
+        return question, _none(), f"The trial log cannot tell: {found['fault']}"
+    says = ["This is the first look, the only one that is free of choice." if opened == 1 else
+            "Counted until this report was made. Each further look makes a good result less surprising."]
+    if then is not None and opened > 1:
+        says.append(f"This evaluation was the {ordinal(then)} look.")
+    if (found["trials"] or 0) > 1:
+        says.append(f"{found['trials']:,} policies were evaluated on them.")
+    return question, times(opened), " ".join(says)

@@ -9,7 +9,7 @@ from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures
 from jaxtrade.reporting.markup import Child, Markup, joined, missing, paragraph, table
 from jaxtrade.reporting.names import SPLITS
-from jaxtrade.reporting.schema import COMMANDS, ReportData
+from jaxtrade.reporting.schema import ReportData, command
 
 TITLE = "Out of sample and in sample"
 Side = dict[str, Any]  # settings, and figures of the strategy pass
@@ -72,5 +72,5 @@ def section(data: ReportData) -> Markup:
                   "compare the figures per session."),
         table("Figures of the policy on both sets of sessions", ("Figure", *heads), rows)]
     if data["in_sample"] is None and data["title"]["split"] != "train":
-        parts.append(missing(COMMANDS["in_sample"], "In-sample figures are not computed"))
+        parts.append(missing(command("in_sample", data["title"]), "In-sample figures are not computed"))
     return joined(parts)

@@ -36,8 +36,8 @@ def _picture(curve: TrainingCurve) -> Markup:
     last = curve["x"][-1]
     marks = [(at, short(at)) for at in svg.ticks(0, last, 4)]
     return tag("figure", tag("figcaption", curve["label"]),
-               svg.lines(curve["label"], curve["x"], [svg.Line(curve["name"], curve["y"], "s0")], short_value, marks,
-                         height=175, width=HALF))
+               svg.small_lines(curve["label"], curve["x"], [svg.Line(curve["name"], curve["y"], "s0")], short_value,
+                               marks, height=175, width=HALF))
 
 
 def short(value: float) -> str:
