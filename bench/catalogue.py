@@ -36,6 +36,7 @@ BENCHES = {  # module -> what it measures
     "auto_envs": "`rollout.num_envs: auto` against a grid of sizes: how near its choice is to the fastest",
     "advisor": "what an advisor costs the training loop, by transport and latency",
     "monitor": "what the episode monitor costs the training loop: on the device, and with its files",
+    "watch": "the live page: delay of a chunk, what viewers cost the training, a metrics file of 100 MB",
     "trust": "how often an advisor is trusted: without skill, and with it",
     "persistent_advice": "advice without skill that persists: how often it is trusted, and what an ablation finds",
     "ablation": "what each optimisation is worth",
