@@ -1,5 +1,5 @@
-"""Write the generated parts of README.md and of pages in docs/ (benchmarks, and those of `TABLES`), and the pictures, from
-the committed results.
+"""Write the generated parts of README.md and of pages in docs/ (benchmarks, and those of `TABLES`), and the pictures,
+from the committed results.
 
     python -m bench.publish            (in a checkout)
     python -m bench.publish --check    (writes nothing; exit code 1 where a page or a picture is not up to date)
