@@ -3,7 +3,7 @@
 - `delay`: from when a chunk's rows are in the metrics file (the time of the file) until a viewer has received its
   curves, and until the page in Chromium has painted them. The run, the server and the viewer share this machine.
 - `sides`, `pairs`: the speed of one run, in turns without a server and with one that three viewers ask. A turn is a
-  number of chunks; its time is that of the file. A watched turn starts when each viewer has its first curves.
+  number of chunks; its time is that of the file. A watched turn starts when each viewer has all curves.
 - `long_file`: a new server and a metrics file of 100 MB (rows of the run, again and again) until the first curves are
   there, and until all rows are in them; the greatest resident memory of the server's process.
 
@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ VIEWERS = 3
 ALONE, WATCHED = "alone", "three viewers"
 VIEWER, PAGE = "viewer", "page in Chromium"
 RUN = "live"
+ROWS = 2_000  # at most of the run, in the long file
 
 
 class Shape(NamedTuple):
@@ -49,7 +51,7 @@ class Shape(NamedTuple):
     file_bytes: int
 
 
-FULL = Shape({}, 5, 60, 10, 20, 100_000_000)
+FULL = Shape({}, 20, 100, 15, 20, 100_000_000)  # 20 updates: the default
 QUICK = Shape({"rollout.num_envs": 16, "rollout.num_steps": 32, "network.hidden": [8], "ppo.num_minibatches": 2,
                "train.tensorboard": False}, 20, 5, 5, 2, 1_000_000)
 
@@ -119,7 +121,7 @@ def look_by_viewer(folder: Path) -> FirstLook:
         try:
             watch_run.until(lambda: bool(viewer.seen or viewer.error), server.process)
             first = spent()
-            watch_run.until(lambda: viewer.error is not None or viewer.seen[-1].share >= 1, server.process)
+            watch_run.until(lambda: viewer.complete or viewer.error is not None, server.process)
             return FirstLook(first, spent(), server.peak_bytes())
         finally:
             viewer.close()
@@ -137,7 +139,8 @@ def look_by_page(folder: Path, page: Browser) -> FirstLook:
 
 def long_file(run: Path, folder: Path, size: int, repeats: int, page: Browser | None) -> dict[str, Any]:
     """Figures of a run's folder whose metrics file is long."""
-    rows = [json.loads(line) for line in (run / watch_run.METRICS).read_text(encoding="utf-8").splitlines()]
+    with (run / watch_run.METRICS).open(encoding="utf-8") as file:
+        rows = [json.loads(line) for line in islice(file, ROWS) if line.endswith("\n")]
     shutil.copytree(run, folder / RUN, ignore=shutil.ignore_patterns(watch_run.METRICS, "tensorboard", "checkpoints"))
     count = watch_run.lengthened(rows, folder / RUN / watch_run.METRICS, size)
     work = {VIEWER: partial(look_by_viewer, folder)} | (

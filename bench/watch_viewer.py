@@ -92,6 +92,11 @@ class Viewer:
         self._thread = threading.Thread(target=self._look, name="viewer", daemon=True)
         self._thread.start()
 
+    @property
+    def complete(self) -> bool:
+        """Whether it has had the curves of all rows that there were."""
+        return bool(self.seen) and self.seen[-1].share >= 1
+
     def close(self) -> None:
         """Look no more. Raises what went wrong."""
         self._stop.set()
@@ -137,10 +142,10 @@ class Viewer:
 
 @contextmanager
 def viewers(server: Served, run: str, count: int) -> Iterator[list[Viewer]]:
-    """That many viewers of a run; each has its curves."""
+    """That many viewers of a run; each has the curves of all its rows."""
     found = [Viewer(server, run) for _ in range(count)]
     try:
-        watch_run.until(lambda: all(each.seen or each.error for each in found), server.process)
+        watch_run.until(lambda: all(each.complete or each.error for each in found), server.process)
         yield found
     finally:
         for each in found:
