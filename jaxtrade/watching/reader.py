@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxtrade.watching.metrics import Metrics
 
-PAUSE = 0.25  # seconds between two looks at files that have nothing new
+PAUSE = 0.5  # seconds between two looks at files that have nothing new
 FORGET = 60.0  # seconds without a reader after which a run's curves are dropped
 
 
@@ -43,6 +43,7 @@ class Reader:
         watched = self._watched(run)
         with watched.lock:
             metrics = watched.metrics
+            metrics.poll()  # at once: a page that has to wait for the thread would see a chunk later
             return {"version": metrics.version, "share_read": metrics.share_read, "names": sorted(metrics.curves),
                     "rows": metrics.rows, "generation": metrics.version.partition("-")[0],
                     "last": {name: metrics.last.get(name) for name in
@@ -52,14 +53,11 @@ class Reader:
 
     def _watched(self, run: Path) -> _Watched:
         with self._guard:
-            new = run not in self._runs
-            found = self._runs.setdefault(run, _Watched(Metrics(run)))
-            found.asked = time.monotonic()
-        if new:  # the first answer holds the first piece: the page need not ask twice to show something
-            with found.lock:
-                found.metrics.poll()
-            self._wake.set()
-        return found
+            if run not in self._runs:
+                self._runs[run] = _Watched(Metrics(run))
+                self._wake.set()
+            self._runs[run].asked = time.monotonic()
+            return self._runs[run]
 
     def _read(self) -> None:
         while not self._stop.is_set():
