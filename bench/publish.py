@@ -1,4 +1,4 @@
-"""Write the generated parts of README.md and of pages in docs/ (benchmarks, advisor, shared_market), and the pictures,
+"""Write the generated parts of README.md and of pages in docs/ (benchmarks, and those of `TABLES`), and the pictures,
 from the committed results.
 
     python -m bench.publish            (in a checkout)
@@ -32,6 +32,7 @@ from . import (
     provenance,
     targets,
     trust_page,
+    watch_page,
 )
 from .command import LEAST_REPEATS
 from .device_parts import PARTS
@@ -43,7 +44,8 @@ WARNING = "<!-- written by `python -m bench.publish` from bench/results: run it,
 PICTURES = (picture, chart, curves)
 # bench -> the page that has its table, and the module of the table
 TABLES = {"trust": ("docs/advisor.md", trust_page), "crowding": ("docs/shared_market.md", crowding_page),
-          "mesh": ("docs/devices.md", mesh_page), "evolution": ("docs/populations.md", evolution_page)}
+          "mesh": ("docs/devices.md", mesh_page), "evolution": ("docs/populations.md", evolution_page),
+          "watch": ("docs/watch.md", watch_page)}
 
 
 def load(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:

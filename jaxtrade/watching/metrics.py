@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from jaxtrade.storage.sinks import EACH
 from jaxtrade.watching.tail import Tail
-from jaxtrade.watching.thinning import POINTS, Curve
+from jaxtrade.watching.thinning import POINTS, Curve, Point
 
 NOT_CURVES = ("update", "total_updates", "steps", "seconds", "eta_seconds")
 FILE = "metrics.jsonl"
@@ -47,30 +48,52 @@ class Metrics:
             self.curves, self.last, self.rows = {}, {}, 0
         if not rows:
             return False
-        found: dict[str, list[tuple[float, float, float, float]]] = {}
-        for row in rows:
-            for name, values in _figures(row):
-                found.setdefault(name, []).append((float(row.get("update", 0)), *values))
-        for name, values in found.items():
-            self.curves.setdefault(name, Curve(self._points)).add(values)
+        for name, points in _columns(rows):
+            if points:
+                self.curves.setdefault(name, Curve(self._points)).add(points)
         self.last, self.rows = rows[-1], self.rows + len(rows)
         return True
 
 
-def _figures(row: Mapping[str, Any]) -> Iterator[tuple[str, tuple[float, float, float]]]:
-    """(name, (mean, lowest, highest)) of each figure of a row. An entry of a list by name is `figure.ENTRY`."""
-    for name, value in row.items():
+# Rows are turned into columns first: a file of 100 MB has millions of values, and Python handles lists fast.
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Point]]]:
+    """(name, its points) of each figure. An entry of a list by name is `figure.ENTRY`."""
+    names = dict.fromkeys(chain.from_iterable(rows))
+    updates = [float(row.get("update", 0)) for row in rows]
+    for name in names:
         if name in NOT_CURVES or name.endswith(EACH):
             continue
-        each = row.get(name + EACH)
-        if isinstance(value, dict):
-            for entry, own in value.items():
-                if isinstance(own, int | float):
-                    yield f"{name}.{entry}", _band(own, [agent.get(entry) for agent in each] if each else None)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield name, _band(value, each if isinstance(each, list) else None)
+        column = [row.get(name) for row in rows]
+        each = [row.get(name + EACH) for row in rows] if name + EACH in names else None
+        yield name, _points(updates, column, each)
+        entries = dict.fromkeys(chain.from_iterable(value for value in column if isinstance(value, dict)))
+        for entry in entries:
+            own = [_entry(value, entry) for value in column]
+            agents = each and [[_entry(agent, entry) for agent in row] if isinstance(row, list) else None
+                               for row in each]
+            yield f"{name}.{entry}", _points(updates, own, agents)
 
 
-def _band(mean: float, each: list[Any] | None) -> tuple[float, float, float]:
-    known = [value for value in each or () if isinstance(value, int | float) and math.isfinite(value)]
-    return (float(mean), min(known), max(known)) if known else (float(mean), float(mean), float(mean))
+def _entry(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _points(updates: Sequence[float], means: Sequence[Any], each: Sequence[Any] | None) -> list[Point]:
+    """The points of the rows that have a number. each: of every row the agents' values."""
+    if each is None:
+        return [(update, mean, mean, mean) for update, mean in zip(updates, means, strict=True) if _is_number(mean)]
+    return [(update, mean, *_band(mean, agents)) for update, mean, agents in zip(updates, means, each, strict=True)
+            if _is_number(mean)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _band(mean: float, each: Any) -> tuple[float, float]:
+    """The lowest and the highest agent of those that have a finite value; the mean if there is none."""
+    if not isinstance(each, list):
+        return mean, mean
+    if None in each or not math.isfinite(sum(each)):
+        each = [value for value in each if value is not None and math.isfinite(value)]
+    return (min(each), max(each)) if each else (mean, mean)

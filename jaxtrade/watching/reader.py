@@ -43,6 +43,7 @@ class Reader:
         watched = self._watched(run)
         with watched.lock:
             metrics = watched.metrics
+            metrics.poll()  # at once: a page that has to wait for the thread would see a chunk later
             return {"version": metrics.version, "share_read": metrics.share_read, "names": sorted(metrics.curves),
                     "rows": metrics.rows, "generation": metrics.version.partition("-")[0],
                     "last": {name: metrics.last.get(name) for name in

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 POINTS = 2000  # the most points of a curve
+Point = tuple[float, float, float, float]  # update, mean, lowest, highest
 
 
 class Curve:
@@ -25,24 +26,30 @@ class Curve:
         self._entries: list[list[float]] = []  # first update, number of values, sum, lowest, highest
         self._open = 0  # updates in the last entry
 
-    def add(self, rows: Iterable[tuple[float, float, float, float]]) -> None:
-        """Add (update, mean, lowest, highest) of further updates, in order."""
-        for update, mean, low, high in rows:
+    def add(self, points: Iterable[Point]) -> None:
+        """Add the points of further updates, in order."""
+        for update, mean, low, high in points:
             if not math.isfinite(mean):
                 continue
-            if self._entries and self._open < self._width:
-                last = self._entries[-1]
-                last[1] += 1
-                last[2] += mean
-                last[3], last[4] = min(last[3], low), max(last[4], high)
-                self._open += 1
-                continue
-            if len(self._entries) >= self._points:
-                self._join()
-                self.add([(update, mean, low, high)])
-                continue
-            self._entries.append([update, 1, mean, low, high])
-            self._open = 1
+            if not self._entries or self._open == self._width:
+                self._make_room(update, low, high)
+            last = self._entries[-1]
+            last[1] += 1
+            last[2] += mean
+            if low < last[3]:
+                last[3] = low
+            if high > last[4]:
+                last[4] = high
+            self._open += 1
+
+    def _make_room(self, update: float, low: float, high: float) -> None:
+        """Open an entry for a further update, or the last one again, where joining has left it with an odd number."""
+        if len(self._entries) >= self._points:
+            self._join()
+            if self._open < self._width:
+                return
+        self._entries.append([update, 0, 0.0, low, high])
+        self._open = 0
 
     def _join(self) -> None:
         """Join neighbours in pairs. An odd one stays open for further updates."""

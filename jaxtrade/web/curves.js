@@ -38,8 +38,9 @@ class Curve {
 function shortNumber(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "n/a";
   const size = Math.abs(value);
-  if (value !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
-  return value.toLocaleString("en-US", {maximumFractionDigits: size < 1 ? 4 : 2});
+  if (value !== 0 && (size < 1e-5 || size >= 1e9)) return value.toExponential(2);
+  if (size < 1) return value.toLocaleString("en-US", {maximumSignificantDigits: 3});
+  return value.toLocaleString("en-US", {maximumFractionDigits: size < 1000 ? 2 : 0});
 }
 
 // The curves of one chart on one grid of updates: uPlot wants a common x, and curves may have other widths.
@@ -89,7 +90,7 @@ class Chart {
     const axis = window.jaxtrade.axis({});
     return {width: Math.max(this.box.clientWidth, 200), height: HEIGHT, series, bands, legend: {show: false},
       cursor: {y: false, points: {show: false}}, scales: {x: {time: false}},
-      axes: [{...axis}, {...axis, size: 62, values: (_, ticks) => ticks.map(shortNumber)}]};
+      axes: [{...axis, size: 30}, {...axis, size: 62, values: (_, ticks) => ticks.map(shortNumber)}]};
   }
 
   draw(curves) {

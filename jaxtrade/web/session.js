@@ -30,17 +30,28 @@ function drawTrade(ctx, trade, at, to) {
   ctx.fillRect(at(trade.exit) - size / 2, to(trade.exit_price) - size / 2, size, size);
 }
 
+function sessionWidth() {
+  return Math.max(at("session-charts").clientWidth, 200);
+}
+
+function resizeSession() {
+  for (const plot of [session.price, session.account]) {
+    if (plot) plot.setSize({width: sessionWidth(), height: plot.height});
+  }
+}
+
 function sessionOptions(data, height, series, plugins) {
   const axis = window.jaxtrade.axis({});
-  return {width: Math.max(at("session-charts").clientWidth, 200), height, series, plugins, legend: {show: false},
+  return {width: sessionWidth(), height, series, plugins, legend: {show: false},
     cursor: {y: false, sync: {key: "session"}}, scales: {x: {time: false}},
-    axes: [{...axis, values: (_, ticks) => ticks.map((i) => data.time[i] || "")}, {...axis, size: 70}]};
+    axes: [{...axis, size: 30, values: (_, ticks) => ticks.map((i) => data.time[i] || "")}, {...axis, size: 70}]};
 }
 
 function showSession(data) {
   const box = at("session-charts");
   for (const plot of [session.price, session.account]) if (plot) plot.destroy();
   box.replaceChildren();
+  at("validation").hidden = false; // before drawing: what is hidden has no width
   const x = data.close.map((_, i) => i);
   const hidden = {stroke: "transparent", points: {show: false}};
   session.price = new uPlot(sessionOptions(data, 300, [{}, hidden, hidden, hidden, hidden],
@@ -59,7 +70,6 @@ function showSession(data) {
   box.setAttribute("role", "img");
   box.setAttribute("aria-label", `${words}The table below lists the trades.`);
   tradeTable(data);
-  at("validation").hidden = false;
 }
 
 function money(value) {

@@ -183,7 +183,10 @@ async function tick() {
 document.addEventListener("DOMContentLoaded", () => {
   page.run = location.hash ? decodeURIComponent(location.hash.slice(1)) : null;
   at("more").addEventListener("toggle", () => { page.version = null; tick(); });
-  addEventListener("resize", () => page.charts.forEach((chart) => chart.resize()));
+  addEventListener("resize", () => {
+    page.charts.forEach((chart) => chart.resize());
+    resizeSession();
+  });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
   window.jaxtrade.onTheme(() => { forget(); tick(); });
   tick();

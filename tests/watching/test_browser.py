@@ -95,6 +95,7 @@ def test_a_run_that_trains_is_killed_and_goes_on(server: tuple[Server, Path], br
         eventually(lambda: "running" in text(browser, "facts"), "the run is running")
         eventually(lambda: not browser.run("return document.getElementById('validation').hidden"), "a session is shown")
         assert "drawdown floor" in text(browser, "session-note")
+        assert browser.run("return session.price.width === document.getElementById('session-charts').clientWidth")
         assert browser.run("return [...page.charts.keys()].length") >= 8
         assert not browser.run("return document.getElementById('band-note').hidden")  # two seeds are a band
         kill(process)
