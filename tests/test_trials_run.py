@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.config import load_config
+from jaxtrade.evaluation.run_days import on_shared_days, read_run_days
 from jaxtrade.reporting import collect
-from jaxtrade.runs.evaluate import evaluate_run, grid_run
+from jaxtrade.runs.evaluate import evaluate_run, grid_run, replay_run
 from jaxtrade.runs.stored import open_run
 from jaxtrade.runs.train import run
 from jaxtrade.storage.status import is_alive, read_status
@@ -47,7 +48,6 @@ def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None
     assert (opening.config, opening.data) == (manifest["config_sha256"], manifest["data_sha256"])
     assert (opening.first, opening.last) == (settings["first_session"], settings["last_session"])
     assert opening.sessions == settings["sessions"] == len(opening.dates) == 2
-    assert opening.chosen is False
     records = open_run(trained).evaluation.records
     assert opening.net == {"0": tuple(round(value, 3) for value in records.daily_net[0])}
     assert sum(opening.net["0"]) == pytest.approx(document["agents"]["greedy"]["strategy"]["net_profit"])
@@ -102,6 +102,34 @@ def test_a_report_says_what_the_evaluation_says_of_the_same_trials(trained: Path
         assert page["statistics"][name] == document[name]
     assert {name: page["statistics"]["pbo"][name] for name in ("value", "why")} == {
         name: document["pbo"][name] for name in ("value", "why")}
+
+
+@pytest.mark.slow
+def test_other_features_another_task_and_one_more_day_open_the_same_days(path: Path) -> None:
+    changes = (["env.features=[log_return, rsi14]"], ["env.task=enter"],
+               ["split.test_sessions=3", "split.validation_sessions=0"])
+    for number, each in enumerate(changes):
+        other = run(load_config(None, [*TINY, *SPLIT, "train.total_timesteps=256", *each]), path.parent / f"n{number}")
+        assert f"opened {number + 2} times ({number + 2} distinct trials)" in other.table
+    openings = read_trials(path.parent).openings
+    assert len({each.data for each in openings}) == 3, "features and task change the digest of the data"
+    assert openings[3].dates[1:] == openings[0].dates
+    features = [read_run_days(path.parent / name) for name in ("first", "n0")]
+    assert features[0].data != features[1].data
+    assert len(on_shared_days(features, False)) == 2, "so they can be compared, day by day"
+
+
+@pytest.mark.slow
+def test_a_replay_of_a_test_session_is_an_opening_and_the_same_one_counts_once(path: Path) -> None:
+    first, second = read_trials(path.parent).openings[0].dates
+    for session in (first, first, second):
+        assert len(list(replay_run(path, session))) > 10
+    openings = read_trials(path.parent).openings[1:]
+    assert [(each.kind, each.dates, each.net) for each in openings] == [
+        ("replay", (first,), {}), ("replay", (second,), {})]
+    list(replay_run(path, str(open_run(path).market.trade_dates[0])))
+    assert len(read_trials(path.parent).openings) == 3, "a training session is no opening"
+    assert "opened 4 times (1 distinct trial)" in evaluate_run(path)
 
 
 @pytest.mark.slow

@@ -115,7 +115,8 @@ def made_days() -> WalkDays:
     """Two seeds; fold 0 tests days 10 and 11, fold 1 days 11 and 12."""
     net = np.array([[1.0, 2.0, 4.0, 6.0], [3.0, 4.0, 8.0, 10.0]])
     return WalkDays(date=np.array([10, 11, 11, 12]), fold=np.array([0, 0, 1, 1], np.int32), net=net,
-                    account_net=net / 2, baselines=np.array(["flat"]), baseline_net=np.zeros((1, 4)),
+                    day_bars=np.array(["a", "b", "b", "c"]), account_net=net / 2,
+                    baselines=np.array(["flat"]), baseline_net=np.zeros((1, 4)),
                     in_sample_net=np.array([[5.0, 7.0], [9.0, 11.0]]), seeds=np.array([3, 4]))
 
 

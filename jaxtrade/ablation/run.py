@@ -69,7 +69,7 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
         whole = Ablation(tuple(kinds), uses_future, seeds, tuple(found), split, settings, provenance,
                          tuple(_labels(tables, market, split, found)))
         if folder is not None:
-            whole = counted(whole, folder, say)
+            whole = counted(whole, folder, market, say)
         if keep is not None:
             keep(whole)
     if whole is None:

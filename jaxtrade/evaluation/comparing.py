@@ -120,7 +120,7 @@ def table(found: RunComparison) -> list[str]:
         rows.append([run.name, str(len(run.policies)), f"{mean:,.2f}", f"{each.paired.mean:+,.2f}", held,
                      f"{each.paired.days_above} of {each.paired.days}", _probability(each.improvement)])
     splits = " and ".join(dict.fromkeys(each.split for each in found.runs))
-    return [f"{several(days, 'day')} ({splits}, {first.dates[0]} .. {first.dates[-1]}) of the same data; dollars per "
+    return [f"{several(days, 'day')} ({splits}, {first.dates[0]} .. {first.dates[-1]}) on the same bars; dollars per "
             "day, account rules off", "", *aligned(rows), "", f"differences are from {first.name}, paired by day",
             *dict.fromkeys(_notes(found)), _best_line(found)]
 

@@ -1,7 +1,8 @@
 """How often the days of an evaluation were looked at before, and by how many policies, from the trial log.
 
-A trial is a policy that was evaluated on these days: one configuration and one seed. Evaluated again, it is the same
-trial, but the days were opened once more. Loads no JAX.
+A trial is a policy that was evaluated on these days: one configuration, trained on the same data, and one seed.
+Evaluated again, it is the same trial, but the days were opened once more. Days are the same if their bars are, whatever
+features a run made of them (`day_bars`). Loads no JAX.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxtrade.evaluation.day_bars import HeldOutDays
 from jaxtrade.evaluation.statistics import IntervalEstimate, Overfitting, dsr, pbo, psr, trial_variance
 from jaxtrade.evaluation.statistics.overfitting import NULL_DRAWS
 from jaxtrade.storage.trials import SplitOpening
@@ -21,7 +23,7 @@ PREFIX = "trials: "  # how the lines in a report begin
 NO_LOG = "the trial log cannot be read"  # why the number of trials is unknown; the line above says more
 MANY, FEW_DRAWS = 50, 40  # above so many trials the null band of PBO has fewer draws, so that it takes a second or two
 
-Trial = tuple[str, str]  # sha256 of the configuration, and seed or index of the policy
+Trial = tuple[str, str, str]  # sha256 of the configuration and of the data, and seed or index of the policy
 
 
 @dataclass(frozen=True)
@@ -120,34 +122,38 @@ def history_json(history: SplitHistory | None) -> dict[str, Any]:
     return {} if history is None else {"trials": history.to_json()}
 
 
-def openings_of(openings: Sequence[SplitOpening], data: str, dates: Sequence[str]) -> list[SplitOpening]:
-    """The openings of the same data in which any of the days was looked at. data: sha256. dates: ISO, ascending."""
-    days = set(dates)
+def days_of(opening: SplitOpening) -> HeldOutDays:
+    """The days that an opening showed."""
+    return HeldOutDays(opening.data, opening.dates, opening.bars)
+
+
+def openings_of(openings: Sequence[SplitOpening], days: HeldOutDays) -> list[SplitOpening]:
+    """The openings in which any of the days was looked at, on the same bars (`HeldOutDays.meets`)."""
 
     def overlaps(each: SplitOpening) -> bool:
         if each.dates:
-            return not days.isdisjoint(each.dates)
-        return any(each.first <= day <= each.last for day in dates)
+            return days.meets(days_of(each))
+        return each.data == days.data and any(each.first <= day <= each.last for day in days.dates)
 
-    return [each for each in openings if each.data == data and overlaps(each)]
+    return [each for each in openings if overlaps(each)]
 
 
 def trials_of(openings: Sequence[SplitOpening]) -> list[Trial]:
     """The distinct trials, in the order in which they came."""
-    return list(dict.fromkeys((each.config, policy) for each in openings for policy in each.net))
+    return list(dict.fromkeys((each.config, each.data, policy) for each in openings for policy in each.net))
 
 
-def trial_matrix(openings: Sequence[SplitOpening], dates: Sequence[str]) -> tuple[list[Trial], np.ndarray]:
+def trial_matrix(openings: Sequence[SplitOpening], days: HeldOutDays) -> tuple[list[Trial], np.ndarray]:
     """The trials that were evaluated on every one of the days, and float64[D, N] dollars of each day and trial.
 
-    Of a trial that was evaluated several times the latest result counts. Trials that lack a day are left out: their
-    number is that of `trials_of` less that of these.
+    Of a trial that was evaluated several times the latest result counts. Trials that lack a day or a symbol are left
+    out: their number is that of `trials_of` less that of these.
     """
     found: dict[Trial, list[float]] = {}
     for each in openings:
-        place = {day: number for number, day in enumerate(each.dates)}
-        if each.net and all(day in place for day in dates):
+        if each.net and days.within(days_of(each)):
+            place = {day: number for number, day in enumerate(each.dates)}
             for policy, net in each.net.items():
-                found[(each.config, policy)] = [net[place[day]] for day in dates]
-    matrix = np.array(list(found.values()), np.float64).reshape(len(found), len(dates)).T
+                found[(each.config, each.data, policy)] = [net[place[day]] for day in days.dates]
+    matrix = np.array(list(found.values()), np.float64).reshape(len(found), len(days.dates)).T
     return list(found), matrix

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, ExitReason
+from jaxtrade.evaluation.day_bars import DayBars
 from jaxtrade.evaluation.metrics import account_session_pnl, session_pnl
 from jaxtrade.evaluation.pooled import PooledAgent, by_date, trade_dates
 from jaxtrade.evaluation.records import ABSENT, BarRecords, EvaluationRecords, PassRecords
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from jaxtrade.evaluation.result import AgentResult
     from jaxtrade.evaluation.set_report import SetResult
 
-def records_of(result: EvaluationResult, shown: AgentResult) -> EvaluationRecords:
-    """The records of one symbol's evaluation. shown: the agent whose bars are kept."""
+def records_of(result: EvaluationResult, shown: AgentResult, day_bars: DayBars | None = None) -> EvaluationRecords:
+    """The records of one symbol's evaluation. shown: the agent whose bars are kept. day_bars: the digests of its days,
+    None if nobody knows them, and the same for the records below."""
     decisions, clock = result.decisions, result.clock
     rows, session = _with_flat_bars(decisions)
     prices = {name: np.asarray(getattr(result, name), np.int64)[rows] for name in ("open", "high", "low", "close")}
@@ -32,19 +34,20 @@ def records_of(result: EvaluationResult, shown: AgentResult) -> EvaluationRecord
         strategy=_pass(shown.strategy), account=_pass(shown.account),
         trades={agent.name: {each.name: getattr(agent.trades, each.name) for each in fields(Trades)}
                 for agent in result.agents})
-    meta = _meta(result) | {
+    meta = _meta(result, day_bars) | {
         "labels": list(result.labels), "actions": _actions(result, shown), "tick_size": str(clock.tick_size),
         "decimals": clock.decimals, "bar_seconds": clock.bar_seconds, "zone": clock.zone,
         "start_balance": result.start_balance}
     return _daily(result.agents, decisions.date, decisions.last, meta, shown.name, bars)
 
 
-def joint_records(result: Any) -> EvaluationRecords:
+def joint_records(result: Any, day_bars: DayBars | None = None) -> EvaluationRecords:
     """The records of an evaluation of `allocate`: the days alone. result: an `evaluation.portfolio.JointResult`."""
-    return _daily(result.agents, result.decisions.date, result.decisions.last, _meta(result), result.agents[0].name)
+    return _daily(result.agents, result.decisions.date, result.decisions.last, _meta(result, day_bars),
+                  result.agents[0].name)
 
 
-def set_records(result: SetResult) -> EvaluationRecords:
+def set_records(result: SetResult, day_bars: DayBars | None = None) -> EvaluationRecords:
     """The records of a set of symbols taken together: sums by trade date. Those of each symbol are its own."""
     each = list(result.symbols.values())
 
@@ -56,7 +59,7 @@ def set_records(result: SetResult) -> EvaluationRecords:
         tuple(agent.name for agent in result.agents), result.agents[0].name, trade_dates(each),
         summed(lambda own, agent: session_pnl(agent.strategy.equity, own.decisions.last)),
         summed(lambda own, agent: account_session_pnl(agent.account.equity, agent.account.account,
-                                                      own.decisions.last)), _meta(result))
+                                                      own.decisions.last)), _meta(result, day_bars))
 
 
 def daily_net(result: Any, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -77,11 +80,12 @@ def _daily(agents: Sequence[Any], dates: np.ndarray, last: np.ndarray, meta: dic
                              np.array(account), meta, bars)
 
 
-def _meta(result: Any) -> dict[str, Any]:
+def _meta(result: Any, day_bars: DayBars | None) -> dict[str, Any]:
     """What any evaluation says of itself. split, agent: None where the caller named none."""
     about = result.provenance
     return {"settings": result.settings, "split": about.get("split"), "agent": about.get("agent"),
-            "seed": about.get("trained_seed", result.settings["seed"])}
+            "seed": about.get("trained_seed", result.settings["seed"]),
+            **({} if day_bars is None else {"day_bars": {symbol: list(each) for symbol, each in day_bars.items()}})}
 
 
 def _with_flat_bars(decisions: DecisionBars) -> tuple[np.ndarray, np.ndarray]:

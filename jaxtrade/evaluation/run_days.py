@@ -6,14 +6,16 @@ import json
 import re
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.day_bars import NO_BARS, DayBars, HeldOutDays
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
+from jaxtrade.text import several
 
 WALK, DAILY = "walkforward.json", "daily.npz"
 WALK_SPLIT = "walk-forward"
@@ -24,7 +26,8 @@ _POLICY = re.compile(r"(?:seed|agent)_(\d+)")  # the folder of one of several po
 class RunDays:
     """The out-of-sample days of a run.
 
-    name: its folder, as it was given. data: sha256 of its data. split: `WALK_SPLIT` of a walk-forward. dates:
+    name: its folder, as it was given. data: sha256 of its data. bars: of each symbol the digest of each day's bars
+    (`evaluation.day_bars`); empty for a run of a version without it. split: `WALK_SPLIT` of a walk-forward. dates:
     datetime64[D][D], ascending. net: float64[S, D] dollars of each policy and day, account rules off. policies: S names
     ("seed 3"; "" for the only one).
     """
@@ -35,6 +38,19 @@ class RunDays:
     dates: np.ndarray
     net: np.ndarray
     policies: tuple[str, ...]
+    bars: DayBars = field(default_factory=dict)
+
+    @property
+    def days(self) -> HeldOutDays:
+        """Its dates and bars."""
+        return HeldOutDays(self.data, tuple(self.dates.astype(str).tolist()), self.bars)
+
+    def on(self, days: np.ndarray) -> RunDays:
+        """On some of its days alone. days: datetime64[D][N]."""
+        keep = np.isin(self.dates, days)
+        bars = {symbol: tuple(each for each, kept in zip(own, keep, strict=True) if kept)
+                for symbol, own in self.bars.items()}
+        return replace(self, dates=self.dates[keep], net=self.net[:, keep], bars=bars)
 
 
 def read_run_days(path: Path, split: str = "test") -> RunDays:
@@ -74,7 +90,12 @@ def _evaluated_days(path: Path, split: str) -> RunDays:
     records = evaluated_records(path, split)
     first = next(iter(records.values()))
     net = np.stack([each.daily_net[each.agents.index(each.shown)] for each in records.values()])
-    return RunDays(str(path), _data(first), split, first.dates, net, tuple(records))
+    return RunDays(str(path), _data(first), split, first.dates, net, tuple(records), bars_of(first))
+
+
+def bars_of(records: EvaluationRecords) -> DayBars:
+    """The digests of the days' bars; empty in records of a version without them."""
+    return {symbol: tuple(each) for symbol, each in records.meta.get("day_bars", {}).items()}
 
 
 def _read(file: Path, path: Path, split: str) -> EvaluationRecords:
@@ -101,31 +122,34 @@ def _walk_days(path: Path) -> RunDays:
         data = str(document["data_sha256"])
         with np.load(file, allow_pickle=False) as found:
             dates, net, seeds = found["date"], np.asarray(found["net"], np.float64), found["seeds"]
+            bars = found["day_bars"] if "day_bars" in found else np.full(dates.shape, NO_BARS)  # of an earlier version
         if net.shape != (len(seeds), len(dates)) or not net.size:
             raise ValueError(f"net of shape {net.shape} for {len(seeds)} seeds and {len(dates)} days")
+        if bars.shape != dates.shape:
+            raise ValueError(f"day_bars of shape {bars.shape} for {len(dates)} days")
+        known = {str(document["market"]): bars} if (bars != NO_BARS).any() else {}
     except FileNotFoundError:
         raise DataError(f"{file}: there is no such file: the walk-forward has not ended; let it finish") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: its {WALK} and {DAILY} cannot be read ({str(error)[:120]}); run the walk-forward "
                         "again") from None
-    days, place = np.unique(dates.astype(np.int64), return_inverse=True)
+    days, at, place = np.unique(dates.astype(np.int64), return_index=True, return_inverse=True)
     # A date that several folds test counts once, with the mean over them, as in the walk-forward's own figures.
     sums = np.stack([np.bincount(place, each) for each in net]) / np.bincount(place)
     return RunDays(str(path), data, WALK_SPLIT, days.astype("datetime64[D]"), sums,
-                   tuple(f"seed {seed}" for seed in seeds.tolist()))
+                   tuple(f"seed {seed}" for seed in seeds.tolist()),
+                   {symbol: tuple(own[at].tolist()) for symbol, own in known.items()})
 
 
 def on_shared_days(runs: Sequence[RunDays], shared_days: bool) -> list[RunDays]:
     """The runs on the days that all of them have.
 
     shared_days: take these days although some run has others too, and although their splits differ. Raises ConfigError,
-    which names what differs: the data always, split and days without `shared_days`; and where no day is shared.
+    which names what differs: split and days without `shared_days`, and the bars of a shared day always; and where no
+    day is shared.
     """
     first = runs[0]
     for each in runs[1:]:
-        if each.data != first.data:
-            raise ConfigError(f"{each.name}: other data than {first.name} (sha256 {each.data[:16]}... and "
-                              f"{first.data[:16]}...); only runs on the same bars can be compared day by day")
         if not shared_days and each.split != first.split:
             raise ConfigError(f"{each.name}: its days are of '{each.split}', those of {first.name} of '{first.split}'; "
                               "set shared_days (--shared-days) to compare the days that both have")
@@ -137,8 +161,30 @@ def on_shared_days(runs: Sequence[RunDays], shared_days: bool) -> list[RunDays]:
         days = np.intersect1d(days, each.dates)
     if not len(days):
         raise ConfigError(f"{', '.join(each.name for each in runs)}: they share no day")
-    return [RunDays(each.name, each.data, each.split, days, each.net[:, np.isin(each.dates, days)], each.policies)
-            for each in runs]
+    shared = [each.on(days) for each in runs]
+    for each in shared[1:]:
+        _same_bars(each, shared[0])
+    return shared
+
+
+def _same_bars(one: RunDays, other: RunDays) -> None:
+    """Raise ConfigError unless two runs had the same bars on their days, which are the same dates. Features, windows,
+    and the width of the bars may differ."""
+    if one.data == other.data:
+        return
+    both = f"{one.name}: other bars than {other.name}"
+    if not one.bars or not other.bars:
+        raise ConfigError(f"{both}, or other features: the sha256 of their data differ ({one.data[:16]}... and "
+                          f"{other.data[:16]}...), and a run of an earlier version does not say of which days. "
+                          "Evaluate both again with this version (jaxtrade evaluate RUN)")
+    if one.bars.keys() != other.bars.keys():
+        raise ConfigError(f"{both}: of {', '.join(one.bars)}, and of {', '.join(other.bars)}; only runs on the same "
+                          "symbols can be compared day by day")
+    for symbol, own in one.bars.items():
+        differs = [str(day) for day, a, b in zip(one.dates, own, other.bars[symbol], strict=True) if a != b]
+        if differs:
+            raise ConfigError(f"{both}: {symbol} differs on {len(differs)} of {several(len(own), 'shared day')}, "
+                              f"first on {differs[0]}; only runs on the same bars can be compared day by day")
 
 
 def _differing(one: RunDays, other: RunDays) -> str:

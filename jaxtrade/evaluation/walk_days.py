@@ -19,12 +19,14 @@ class OutOfSampleDays:
     day.
 
     date: int64[D] days since 1970-01-01, increasing within a fold. fold: int32[D], increasing; a day that several folds
-    test (cpcv) appears once for each. net: float64[S, D] of the greedy policies. baselines: str[B] names. baseline_net:
+    test (cpcv) appears once for each. day_bars: str[D] digests of the dates' bars (`evaluation.day_bars`), "" in a file
+    of a version without them. net: float64[S, D] of the greedy policies. baselines: str[B] names. baseline_net:
     float64[B, D] of the baselines. seeds: int64[S].
     """
 
     date: np.ndarray
     fold: np.ndarray
+    day_bars: np.ndarray
     net: np.ndarray
     baselines: np.ndarray
     baseline_net: np.ndarray
@@ -85,7 +87,8 @@ def read_walk_days(path: Path) -> WalkDays:
     """Read `daily.npz`. path: the file. Raises DataError if it is missing, damaged, or its arrays do not fit."""
     try:
         with np.load(path, allow_pickle=False) as found:
-            days = WalkDays(**{field.name: found[field.name] for field in fields(WalkDays)})
+            arrays = {"day_bars": np.full(found["date"].shape, "")} | dict(found)
+            days = WalkDays(**{field.name: arrays[field.name] for field in fields(WalkDays)})
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file: the walk-forward has not ended; continue it with `jaxtrade "
                         "walkforward --resume`") from None
@@ -93,7 +96,7 @@ def read_walk_days(path: Path) -> WalkDays:
         raise DataError(f"{path}: cannot be read ({str(error)[:120]}); write it again with `jaxtrade walkforward "
                         "--resume`") from None
     count, seeds = len(days.date), len(days.seeds)
-    shapes = {"fold": (count,), "net": (seeds, count), "account_net": (seeds, count),
+    shapes = {"fold": (count,), "day_bars": (count,), "net": (seeds, count), "account_net": (seeds, count),
               "baseline_net": (len(days.baselines), count)}
     for name, shape in shapes.items():
         if getattr(days, name).shape != shape:

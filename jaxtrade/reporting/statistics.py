@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxtrade.evaluation.day_bars import HeldOutDays
 from jaxtrade.evaluation.openings import SplitHistory, with_policy, with_trials
-from jaxtrade.evaluation.run_days import evaluated_records
+from jaxtrade.evaluation.run_days import bars_of, evaluated_records
 from jaxtrade.evaluation.statistics import (
     LEVEL,
     IntervalEstimate,
@@ -93,9 +94,7 @@ def history_now(logged: LoggedTrial, days: SeedDays, split: str, symbol: str | N
         return None
     if split == "all" and not (logged.run / "evaluation" / "test").is_dir():
         return SplitHistory(None, None, "the test sessions were not evaluated by themselves", False, "")
-    dates = days.dates if split == "test" and symbol is None else _test_dates(logged.run)
-    found = counted_until_now(logged.run, logged.data, dates.astype(str).tolist(),
-                              (logged.config, str(logged.number)))
+    found = counted_until_now(logged.run, _test_days(logged), (logged.config, logged.data, str(logged.number)))
     if split == "all":
         return found.history
     if symbol is not None:
@@ -104,9 +103,10 @@ def history_now(logged: LoggedTrial, days: SeedDays, split: str, symbol: str | N
     return with_policy(with_trials(found.history, found.matrix), days.record, found.matrix)
 
 
-def _test_dates(run: Path) -> np.ndarray:
-    """datetime64[D][D]: the test days of the run; of several symbols the days on which any of them traded."""
-    return next(iter(evaluated_records(run, "test").values())).dates
+def _test_days(logged: LoggedTrial) -> HeldOutDays:
+    """The test days of the run; of several symbols the days on which any of them traded."""
+    records = next(iter(evaluated_records(logged.run, "test").values()))
+    return HeldOutDays(logged.data, tuple(records.dates.astype(str).tolist()), bars_of(records))
 
 
 def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> TrialFigures | None:

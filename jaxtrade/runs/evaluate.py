@@ -19,7 +19,9 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import grids, seeds, sensitivity
 from jaxtrade.evaluation.attribution.attribute import attribute
 from jaxtrade.evaluation.attribution.result import SlotAttribution
+from jaxtrade.evaluation.day_bars import day_bars
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write, write_set
+from jaxtrade.evaluation.recorded import daily_net
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
@@ -30,7 +32,7 @@ from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.leaving import leave
-from jaxtrade.runs.openings import count_opening, grid_notes
+from jaxtrade.runs.openings import count_opening, count_replay, grid_notes
 from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.setup import Setup, params_shown, prepare
@@ -160,10 +162,11 @@ def _write(setup: Setup, folder: Path, results: Results) -> None:
     """Write the result of each agent below `folder`."""
     for number, result in results.items():
         own = setup.stack.folder(folder, number)
+        bars = day_bars(setup.market, daily_net(result)[0].astype(str).tolist())
         if isinstance(result, SetResult):
-            write_set(result, own)
+            write_set(result, own, bars)
         else:
-            write(result, own)
+            write(result, own, day_bars=bars)
     seeds.write(results, folder)
 
 
@@ -244,7 +247,7 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
 
 def replay_run(path: Path, session: str, seed: int | None = None, data: Path | None = None,
                symbol: str | None = None, agent: int | None = None) -> Iterator[str]:
-    """Replay one session under the run's greedy policy, line by line.
+    """Replay one session under the run's greedy policy, line by line. A test session is entered in the trial log.
 
     session: its trade date. seed, agent: whose policy is used, by seed or by index; needed if the run has several.
     data: as in `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises ConfigError if the
@@ -257,13 +260,16 @@ def replay_run(path: Path, session: str, seed: int | None = None, data: Path | N
     chosen = chosen_symbol(whole, symbol)
     setup, policy = whole.symbols[chosen], policy_for(whole, policy, chosen)
     split = _split_of(setup, session)
+    notes: list[str] = []
+    if split == "test":
+        count_replay(whole, path, session, notes.append)
     with keeping(setup, path):
         params, known = (setup.params, None) if split is None else params_shown(setup, split, path)
     _, params = whole.of_agent(number, chosen, params)
     lines = replay_lines(setup.env, params, setup.single, setup.algorithm, policy, session)
-    if setup.fusion is None:
-        return lines
-    return chain([known.note if known else "no advice is shown in this session"], lines)
+    if setup.fusion is not None:
+        notes.append(known.note if known else "no advice is shown in this session")
+    return chain(notes, lines)
 
 
 def _split_of(setup: Setup, session: str) -> str | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.day_bars import day_bars
 from jaxtrade.evaluation.portfolio.agents import joint_agents
 from jaxtrade.evaluation.portfolio.result import JointResult, evaluate_joint, write
 from jaxtrade.progress.screen import Screen
@@ -56,7 +57,8 @@ def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Pat
 def write_results(setup: Setup, results: Mapping[int, JointResult], folder: Path) -> None:
     """Write the result of each agent below `folder`."""
     for number, result in results.items():
-        write(result, setup.stack.folder(folder, number))
+        write(result, setup.stack.folder(folder, number),
+              day_bars(setup.market, result.decisions.date.astype(str).tolist()))
 
 
 def refuse(what: str, config: Any) -> None:

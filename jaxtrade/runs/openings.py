@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.errors import DataError, StorageError
+from jaxtrade.evaluation.day_bars import HeldOutDays, day_bars
 from jaxtrade.evaluation.openings import (
     SplitHistory,
     Trial,
+    days_of,
     openings_of,
     trial_matrix,
     trials_of,
@@ -76,29 +78,29 @@ def count_days(path: Path, opening: SplitOpening, tell: Tell, once: bool = False
         log = read_trials(folder)
     except (DataError, StorageError) as error:
         return _unknown(folder, str(error), opening.dates, label)
-    openings = openings_of([*log.openings, *([] if label is None else [opening])], opening.data, opening.dates)
-    return _counted(folder, openings, opening.dates, label)
+    days = days_of(opening)
+    return _counted(folder, openings_of([*log.openings, *([] if label is None else [opening])], days), days, label)
 
 
-def counted_until_now(path: Path, data: str, dates: Sequence[str], trial: Trial) -> Counted:
+def counted_until_now(path: Path, days: HeldOutDays, trial: Trial) -> Counted:
     """What the log of the run at `path` says of some days now. Nothing is entered: to read the log is no opening.
 
-    data: sha256 of the run's data. dates: ISO, ascending. trial: the policy whose evaluation has to be in the log. A
-    log that lacks it cannot tell how often the days were opened.
+    trial: the policy whose evaluation has to be in the log. A log that lacks it cannot tell how often the days were
+    opened.
     """
     folder = trials_folder(path)
     try:
         log = read_trials(folder)
     except (DataError, StorageError) as error:
-        return _unknown(folder, str(error), dates, None)
-    openings = openings_of(log.openings, data, dates)
+        return _unknown(folder, str(error), days.dates, None)
+    openings = openings_of(log.openings, days)
     if not log.openings:
-        return _unknown(folder, f"there is no trial log ({TRIALS}) beside the run", dates, None)
+        return _unknown(folder, f"there is no trial log ({TRIALS}) beside the run", days.dates, None)
     if trial not in trials_of(openings):
         return _unknown(folder, f"{TRIALS} beside the run has {several(len(openings), 'opening')} of these sessions, "
                         "but not the one of this evaluation: the run or the log was moved, or the log could not be "
-                        "written", dates, None)
-    return _counted(folder, openings, dates, None)
+                        "written", days.dates, None)
+    return _counted(folder, openings, days, None)
 
 
 def _unknown(folder: Path, fault: str, dates: Sequence[str], label: str | None) -> Counted:
@@ -106,11 +108,11 @@ def _unknown(folder: Path, fault: str, dates: Sequence[str], label: str | None) 
     return Counted(history, np.zeros((len(dates), 0)), label)
 
 
-def _counted(folder: Path, openings: Sequence[SplitOpening], dates: Sequence[str], label: str | None) -> Counted:
+def _counted(folder: Path, openings: Sequence[SplitOpening], days: HeldOutDays, label: str | None) -> Counted:
     times = [each.utc for each in openings if each.utc]
     history = SplitHistory(len(openings), len(trials_of(openings)), None, label is None, str(folder / TRIALS),
                            times[0] if times else None, times[-1] if times else None)
-    return Counted(history, trial_matrix(openings, dates)[1], label)
+    return Counted(history, trial_matrix(openings, days)[1], label)
 
 
 def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) -> list[str]:
@@ -122,6 +124,14 @@ def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) ->
         return []
     counted = count_days(path, opening_of(setup, path, split, "grid", days, other), tell)
     return [*([] if counted.label is None else [counted.label]), *counted.history.lines()]
+
+
+def count_replay(setup: Setup, path: Path, session: str, tell: Tell) -> None:
+    """Enter the replay of a test session in the trial log. It is no trial, and the same session is entered once.
+
+    session: its trade date, ISO. The other arguments are as in `count_opening`.
+    """
+    count_days(path, opening_of(setup, path, "test", "replay", [session]), tell, once=True)
 
 
 def held_out_days(setup: Setup, split: str) -> list[str]:
@@ -140,7 +150,7 @@ def opening_of(setup: Setup, path: Path, split: str, kind: str, days: Sequence[s
     folder, whole = trials_folder(path), path.resolve()
     config = setup.config.digest() if other else rundir.read_run(path)[1]["config_sha256"]
     return SplitOpening(kind, whole.relative_to(folder).as_posix(), config, setup.market.fingerprint, split, days[0],
-                   days[-1], len(days), POLICY, tuple(days))
+                   days[-1], len(days), POLICY, tuple(days), bars=day_bars(setup.market, days))
 
 
 def entered(path: Path, opening: SplitOpening, tell: Tell) -> str | None:

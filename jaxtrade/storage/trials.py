@@ -25,7 +25,7 @@ from jaxtrade.storage.locks import wait_lock
 
 TRIALS, HEAD = "trials.jsonl", "trials.head.json"
 FORMAT = 1
-KINDS = ("train", "evaluate", "grid", "walkforward", "ablate")  # commands that open a test split
+KINDS = ("train", "evaluate", "grid", "replay", "walkforward", "ablate")  # commands that open a test split
 GENESIS = "0" * 64  # stands for the line before the first one
 PATIENCE = 30.0  # seconds to wait for another process that appends
 
@@ -52,7 +52,7 @@ class SplitOpening(NamedTuple):
     agent: str
     dates: tuple[str, ...] = ()
     net: Mapping[str, tuple[float, ...]] = {}
-    chosen: bool = False
+    bars: Mapping[str, tuple[str, ...]] = {}
     utc: str = ""
 
 
@@ -244,12 +244,13 @@ def _opening(path: Path, number: int, found: dict[str, Any]) -> SplitOpening:
         raise DataError(f"{path}: line {number}: format {found['format']}, this version reads {FORMAT}")
     try:
         net = {name: tuple(map(float, values)) for name, values in found["net"].items()}
-        opening = SplitOpening(**{name: found[name] for name in SplitOpening._fields} | {
-            "dates": tuple(map(str, found["dates"])), "net": net})
+        bars = {name: tuple(map(str, digests)) for name, digests in found.get("bars", {}).items()}
+        opening = SplitOpening(**{name: found[name] for name in SplitOpening._fields if name != "bars"} | {
+            "dates": tuple(map(str, found["dates"])), "net": net, "bars": bars})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _fault(path, f"line {number}: ", f"is not an opening ({error})") from None
-    if any(len(values) != len(opening.dates) for values in net.values()):
-        raise _fault(path, f"line {number}: ", f"has profits of other than its {len(opening.dates)} days")
+    if any(len(values) != len(opening.dates) for values in (*net.values(), *bars.values())):
+        raise _fault(path, f"line {number}: ", f"has profits or bars of other than its {len(opening.dates)} days")
     return opening
 
 

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 
+from jaxtrade.evaluation.day_bars import HeldOutDays
 from jaxtrade.evaluation.openings import (
     SplitHistory,
     latest,
@@ -22,9 +23,14 @@ from jaxtrade.storage.trials import SplitOpening
 WEEK = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05")
 
 
-def opening(config, days, net, data="d"):
+def opening(config, dates, net, data="d"):
     values = {policy: tuple(map(float, row)) for policy, row in net.items()}
-    return SplitOpening("train", "r", config, data, "test", days[0], days[-1], len(days), "greedy", tuple(days), values)
+    return SplitOpening("train", "r", config, data, "test", dates[0], dates[-1], len(dates), "greedy", tuple(dates),
+                        values)
+
+
+def days(dates, data="d", bars=None):
+    return HeldOutDays(data, tuple(dates), bars or {})
 
 
 OPENINGS = [
@@ -38,23 +44,44 @@ OPENINGS = [
 
 
 def test_openings_are_of_the_same_data_and_of_any_of_the_days():
-    assert openings_of(OPENINGS, "d", WEEK) == [*OPENINGS[:4], OPENINGS[5]]
-    assert openings_of(OPENINGS, "d", WEEK[3:]) == [*OPENINGS[:3], OPENINGS[5]]
-    assert openings_of(OPENINGS, "other", WEEK) == [OPENINGS[4]]
-    assert openings_of(OPENINGS, "d", ["2025-01-01"]) == []
+    assert openings_of(OPENINGS, days(WEEK)) == [*OPENINGS[:4], OPENINGS[5]]
+    assert openings_of(OPENINGS, days(WEEK[3:])) == [*OPENINGS[:3], OPENINGS[5]]
+    assert openings_of(OPENINGS, days(WEEK, "other")) == [OPENINGS[4]]
+    assert openings_of(OPENINGS, days(["2025-01-01"])) == []
     without_days = OPENINGS[0]._replace(dates=(), net={})
-    assert openings_of([without_days], "d", ["2024-01-03"]) == [without_days]
+    assert openings_of([without_days], days(["2024-01-03"])) == [without_days]
+
+
+def test_days_are_the_same_if_their_bars_are_whatever_features_were_made_of_them():
+    first = opening("a", WEEK, {"0": [1, 2, 3, 4, 5]})._replace(bars={"ES": tuple("vwxyz")})
+    features = opening("b", WEEK, {"0": [5, 4, 3, 2, 1]}, data="other features")._replace(bars={"ES": tuple("vwxyz")})
+    later = opening("a", WEEK[3:], {"0": [7, 7]}, data="another file")._replace(bars={"ES": ("y", "z")})
+    elsewhere = opening("a", WEEK, {"0": [0] * 5}, data="d")._replace(bars={"ES": tuple("VWXYZ")})
+    both = opening("c", WEEK, {"0": [9] * 5}, data="two")._replace(bars={"ES": tuple("vwxyz"), "NQ": tuple("vwxyz")})
+    nothing = opening("c", WEEK, {}, data="no bars")._replace(bars={"ES": ("",) * 5})
+    every, asked = [first, features, later, elsewhere, both, nothing], days(WEEK, bars={"ES": tuple("vwxyz")})
+    assert openings_of(every, asked) == [first, features, later, both]
+    assert trials_of([first, features, later, both]) == [("a", "d", "0"), ("b", "other features", "0"),
+                                                         ("a", "another file", "0"), ("c", "two", "0")]
+    trials, matrix = trial_matrix(every, asked)
+    assert trials == [("a", "d", "0"), ("b", "other features", "0")], "the others lack a day, or hold another symbol"
+    assert matrix.T.tolist() == [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]
+    assert trial_matrix(every, days(WEEK[3:], bars={"ES": ("y", "z")}))[0] == [
+        ("a", "d", "0"), ("b", "other features", "0"), ("a", "another file", "0")]
+    assert openings_of([OPENINGS[0]], asked) == [OPENINGS[0]], "a line of an earlier version, by its data"
+    assert openings_of([OPENINGS[4]], asked) == []
 
 
 def test_a_configuration_and_a_seed_are_one_trial_however_often_it_is_evaluated():
-    assert trials_of(openings_of(OPENINGS, "d", WEEK)) == [("a", "0"), ("b", "0"), ("b", "1"), ("c", "0")]
+    assert trials_of(openings_of(OPENINGS, days(WEEK))) == [
+        ("a", "d", "0"), ("b", "d", "0"), ("b", "d", "1"), ("c", "d", "0")]
 
 
 def test_the_matrix_has_the_trials_with_every_day_and_their_latest_result():
-    trials, matrix = trial_matrix(openings_of(OPENINGS, "d", WEEK), WEEK[1:])
-    assert trials == [("a", "0"), ("b", "0"), ("b", "1")]
+    trials, matrix = trial_matrix(openings_of(OPENINGS, days(WEEK)), days(WEEK[1:]))
+    assert trials == [("a", "d", "0"), ("b", "d", "0"), ("b", "d", "1")]
     assert matrix.tolist() == [[2, 6, 0], [3, 7, 0], [4, 8, 0], [9, 9, 1]]
-    trials, matrix = trial_matrix(OPENINGS, ["2025-01-01"])
+    trials, matrix = trial_matrix(OPENINGS, days(["2025-01-01"]))
     assert trials == []
     assert matrix.shape == (1, 0)
     assert np.issubdtype(matrix.dtype, np.float64)

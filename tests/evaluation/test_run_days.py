@@ -16,27 +16,28 @@ def dates(first, count):
     return np.arange(count) + np.datetime64(first, "D")
 
 
-def records(days, net, data="d" * 64):
+def records(days, net, data="d" * 64, bars=None):
     """Records with the agents flat and greedy, of which greedy is shown."""
     greedy = np.asarray(net, np.float64)
     both = np.stack([np.zeros_like(greedy), greedy])
-    return EvaluationRecords(("flat", "greedy"), "greedy", days, both, both, {"settings": {"data_sha256": data}})
+    return EvaluationRecords(("flat", "greedy"), "greedy", days, both, both,
+                             {"settings": {"data_sha256": data}, **({} if bars is None else {"day_bars": bars})})
 
 
-def run(folder, nets, days, data="d" * 64, split="test"):
-    """A run's folder. nets: name of the policy's folder, "" for the only one -> its daily net."""
+def run(folder, nets, days, data="d" * 64, split="test", bars=None):
+    """A run's folder. nets: name of the policy's folder, "" for the only one -> its daily net. bars: their digests."""
     folder.mkdir()
     (folder / "manifest.json").write_text("{}")
     for name, net in nets.items():
         where = folder / "evaluation" / split / name
         where.mkdir(parents=True)
-        write_records(where / "records.npz", records(days, net, data))
+        write_records(where / "records.npz", records(days, net, data, bars))
     return folder
 
 
 def walk(folder, days, net, data="d" * 64, changes=None):
     folder.mkdir()
-    (folder / "walkforward.json").write_text(json.dumps({"data_sha256": data}))
+    (folder / "walkforward.json").write_text(json.dumps({"data_sha256": data, "market": "ES"}))
     arrays = {"date": days.astype(np.int64), "fold": np.zeros(len(days), np.int32), "net": np.asarray(net, np.float64),
               "baselines": np.array(["flat"]), "baseline_net": np.zeros((1, len(days))),
               "seeds": np.arange(len(net), dtype=np.int64)}
@@ -112,7 +113,8 @@ def test_other_data_splits_and_days_are_refused_by_name(tmp_path):
     assert [each.net.tolist() for each in on_shared_days([first, same], False)] == [[[1, 2, 3, 4]], [[4, 3, 2, 1]]]
     other = read_run_days(run(tmp_path / "c", {"": [1, 2, 3, 4]}, DAYS, data="e" * 64))
     for shared in (False, True):
-        with pytest.raises(ConfigError, match=rf"c: other data than .*a \(sha256 {'e' * 16}\.\.\. and {'d' * 16}"):
+        with pytest.raises(ConfigError, match=rf"c: other bars than .*a, or other features.*\({'e' * 16}\.\.\. and "
+                                              rf"{'d' * 16}.*Evaluate both again"):
             on_shared_days([first, other], shared)
     later = read_run_days(run(tmp_path / "d", {"": [5, 6, 7, 8]}, DAYS + 2))
     with pytest.raises(ConfigError, match=r"d: other days than .*a \(2 of 4 only in .*d: 2024-01-05 \.\. 2024-01-06; 2 "
@@ -128,3 +130,27 @@ def test_other_data_splits_and_days_are_refused_by_name(tmp_path):
     far = read_run_days(run(tmp_path / "f", {"": [1, 2, 3, 4]}, DAYS + 50))
     with pytest.raises(ConfigError, match="they share no day"):
         on_shared_days([first, far], True)
+
+
+def test_runs_with_other_features_are_compared_where_their_bars_are_the_same(tmp_path):
+    first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS, bars={"ES": list("wxyz")}))
+    features = read_run_days(run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS, "e" * 64, bars={"ES": list("wxyz")}))
+    assert [each.net.tolist() for each in on_shared_days([first, features], False)] == [[[1, 2, 3, 4]], [[4, 3, 2, 1]]]
+    later = read_run_days(run(tmp_path / "c", {"": [5, 6, 7, 8]}, DAYS + 2, "e" * 64, bars={"ES": list("yzAB")}))
+    shared = on_shared_days([first, later], True)
+    assert [each.bars for each in shared] == [{"ES": ("y", "z")}] * 2
+    walked = walk(tmp_path / "d", DAYS[[0, 1, 2, 1, 3, 0]], [[1, 2, 3, 8, 4, 7]], "e" * 64,
+                  {"day_bars": np.array(list("wxyxzw"))})
+    assert on_shared_days([first, read_run_days(walked)], True)[1].bars == {"ES": tuple("wxyz")}
+
+
+@pytest.mark.parametrize(("bars", "why"), [
+    ({"ES": list("wXYz")}, r"b: other bars than .*a: ES differs on 2 of 4 shared days, first on 2024-01-02"),
+    ({"NQ": list("wxyz")}, r"b: other bars than .*a: of NQ, and of ES; only runs on the same symbols"),
+    (None, r"b: other bars than .*a, or other features.*a run of an earlier version does not say of which days"),
+])
+def test_other_bars_are_refused_by_symbol_and_day(tmp_path, bars, why):
+    first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS, bars={"ES": list("wxyz")}))
+    other = read_run_days(run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS, "e" * 64, bars=bars))
+    with pytest.raises(ConfigError, match=why):
+        on_shared_days([first, other], False)

@@ -142,7 +142,7 @@ def test_openings_are_counted_when_the_report_is_made_and_it_is_none(alone):
 
 def change(log: Path) -> None:
     lines = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(lines[0].replace(b'"chosen":false', b'"chosen":true') + b"".join(lines[1:]))
+    log.write_bytes(lines[0].replace(b'"agent":"greedy"', b'"agent":"other"') + b"".join(lines[1:]))
 
 
 @pytest.mark.parametrize(("harm", "why"), [

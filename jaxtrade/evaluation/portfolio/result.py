@@ -22,6 +22,7 @@ from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.backtest import DecisionBars, decision_bars
+from jaxtrade.evaluation.day_bars import DayBars
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
@@ -287,8 +288,9 @@ def equity_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[
                f"{int(agent.account.equity[i]) / 1000:.3f}", int(agent.account.account[i]))
 
 
-def write(result: JointResult, directory: Path) -> None:
-    """Write `FILES`: those of the first agent, and of all agents the table and the document."""
+def write(result: JointResult, directory: Path, day_bars: DayBars | None = None) -> None:
+    """Write `FILES`: those of the first agent, and of all agents the table and the document. day_bars: the digests of
+    the evaluated days' bars, which are kept in the records."""
     shown = result.agents[0]
     with staged(directory) as new:
         document = json.dumps(result.to_json(), indent=2, allow_nan=False)
@@ -296,4 +298,4 @@ def write(result: JointResult, directory: Path) -> None:
         (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
         write_csv(new / "trades.csv", FILL_COLUMNS, fill_rows(result, shown))
         write_csv(new / "equity.csv", equity_columns(result), equity_rows(result, shown))
-        write_records(new / RECORDS, joint_records(result))
+        write_records(new / RECORDS, joint_records(result, day_bars))

@@ -120,7 +120,7 @@ def _opened(data: ReportData) -> Row:
     opened, then = found["opened"], found["at_evaluation"]
     if opened is None:
         return question, _none(), f"The trial log cannot tell: {found['fault']}"
-    says = ["This is the first look, the only one that is free of choice." if opened == 1 else
+    says = ["The trial log beside the run knows of no earlier look." if opened == 1 else
             "Counted until this report was made. Each further look makes a good result less surprising."]
     if then is not None and opened > 1:
         says.append(f"This evaluation was the {ordinal(then)} look.")

@@ -13,6 +13,7 @@ from jaxtrade.data.walks import Fold
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.agents import Agent, greedy
 from jaxtrade.evaluation.backtest import DecisionBars, Lane, Pass, Record, decision_bars, run_lanes
+from jaxtrade.evaluation.day_bars import day_bars
 from jaxtrade.evaluation.evaluate import agent_key, standard_agents
 from jaxtrade.evaluation.walk_days import OutOfSampleDays, WalkDays
 from jaxtrade.progress.screen import Screen
@@ -68,11 +69,14 @@ class _Evaluation:
 
     def out_of_sample(self) -> OutOfSampleDays:
         setup, tests = self.setup, self.tests
+        dates, place = np.unique(setup.single.trade_dates[np.concatenate(tests)], return_inverse=True)
+        [bars] = day_bars(setup.single, dates.astype(str).tolist()).values()
         net, counts = self.net("policies, out of sample", tests, "strategy"), [len(each) for each in tests]
         return OutOfSampleDays(
-            date=setup.single.trade_dates[np.concatenate(tests)].astype("datetime64[D]").astype(np.int64),
-            fold=np.repeat(np.arange(len(counts), dtype=np.int32), counts), net=np.concatenate(net, axis=1),
-            baselines=np.array([agent.name for agent in self.baselines]), baseline_net=self._baseline_net(),
+            date=dates[place].astype("datetime64[D]").astype(np.int64),
+            fold=np.repeat(np.arange(len(counts), dtype=np.int32), counts), day_bars=np.array(bars)[place],
+            net=np.concatenate(net, axis=1), baseline_net=self._baseline_net(),
+            baselines=np.array([agent.name for agent in self.baselines]),
             seeds=np.arange(setup.config.seed, setup.config.seed + setup.config.walk.seeds, dtype=np.int64))
 
     def net(self, what: str, sets: Sequence[np.ndarray], which: Pass) -> list[np.ndarray]:
