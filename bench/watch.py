@@ -51,7 +51,7 @@ class Shape(NamedTuple):
     file_bytes: int
 
 
-FULL = Shape({}, 20, 100, 15, 20, 100_000_000)  # 20 updates: the default
+FULL = Shape({}, 20, 100, 15, 40, 100_000_000)  # 20 updates: the default
 QUICK = Shape({"rollout.num_envs": 16, "rollout.num_steps": 32, "network.hidden": [8], "ppo.num_minibatches": 2,
                "train.tensorboard": False}, 20, 5, 5, 2, 1_000_000)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import math
 import subprocess
 import threading
 import time
@@ -166,10 +167,10 @@ def drawn(browser: Browser) -> list[Seen]:
 
 def delays(chunks: Sequence[Chunk], seen: Sequence[Seen]) -> list[float]:
     """Seconds from when each chunk was in the file until a viewer had it. Only chunks that came after the viewer had
-    its first curves, and not those after its last answer."""
-    found = []
+    the curves of all rows (`long_file` measures how long these take), and not those after its last answer."""
+    found, begin = [], next((each.time for each in seen if each.share >= 1), math.inf)
     for chunk in chunks:
         when = next((each.time for each in seen if each.update >= chunk.update), None)
-        if when is not None and chunk.time > seen[0].time:
+        if when is not None and chunk.time > begin:
             found.append(when - chunk.time)
     return found

@@ -290,7 +290,7 @@ def test_the_log_of_a_part_lies_beside_the_whole(tmp_path):
 
 def test_profits_that_do_not_fit_the_days_are_named(tmp_path):
     append_opening(tmp_path, opening(net=(1.0,)))
-    with pytest.raises(DataError, match="line 1: has profits of other than its 2 days"):
+    with pytest.raises(DataError, match="line 1: has profits or bars of other than its 2 days"):
         read_trials(tmp_path)
 
 
@@ -300,3 +300,21 @@ def test_another_format_is_named(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(DataError, match="line 1: format 2, this version reads 1"):
         read_trials(Path(tmp_path))
+
+
+def test_lines_of_a_version_without_digests_are_read(tmp_path):
+    append_opening(tmp_path, opening()._replace(bars={"ES": ("a1", "b2")}))
+    assert read_trials(tmp_path).openings[0].bars == {"ES": ("a1", "b2")}
+    line = json.loads(lines_of(tmp_path)[0])
+    del line["bars"]
+    old = json.dumps(line | {"chosen": False}).encode()
+    write_lines(tmp_path, [old + b"\n"])
+    (tmp_path / HEAD).write_text(json.dumps({"lines": 1, "sha256": trials.sha_of(old)}))
+    [found] = read_trials(tmp_path).openings
+    assert found == opening()._replace(utc=found.utc)
+
+
+def test_digests_that_do_not_fit_the_days_are_named(tmp_path):
+    append_opening(tmp_path, opening()._replace(bars={"ES": ("a1",)}))
+    with pytest.raises(DataError, match="line 1: has profits or bars of other than its 2 days"):
+        read_trials(tmp_path)

@@ -24,6 +24,9 @@ def test_delays_by_hand() -> None:
     chunks = [Chunk(5, 0, 9.0), Chunk(10, 0, 10.5), Chunk(15, 0, 11.0), Chunk(20, 0, 12.0), Chunk(25, 0, 13.0)]
     seen = [Seen(5, 10.0, 1.0), Seen(15, 11.25, 1.0), Seen(20, 13.75, 1.0)]
     assert watch_viewer.delays(chunks, seen) == [0.75, 0.25, 1.75]
+    behind = [Seen(5, 9.5, 0.4), *seen[1:]]  # the first answer held a part of the rows
+    assert watch_viewer.delays(chunks, behind) == [1.75]
+    assert watch_viewer.delays(chunks, behind[:1]) == []
     assert watch.delay_of([0.75, 0.25, 1.75]) == {"chunks": 3, "median_seconds": 0.75, "most_seconds": 1.75}
 
 

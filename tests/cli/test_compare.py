@@ -38,7 +38,7 @@ def test_differences_by_hand(tmp_path, capsys):
     assert (found["best"], found["spa"]["consistent"]) == (str(other), None)
     assert main(["compare", str(base), str(other)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == ("4 days (test, 2024-01-01 .. 2024-01-04) of the same data; dollars per day, account rules off")
+    assert lines[0] == ("4 days (test, 2024-01-01 .. 2024-01-04) on the same bars; dollars per day, account rules off")
     assert lines[4].split() == [str(other), "1", "3.50", "+1.50", "n/a", "2", "of", "4", "n/a"]
     assert lines[6:] == [f"differences are from {base}, paired by day", "interval n/a: it needs 5 days, there are 4",
                          "P(better) n/a: an interval needs 5 days, there are 4",

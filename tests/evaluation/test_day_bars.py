@@ -47,7 +47,7 @@ def test_a_digest_is_of_its_day_alone(bundled):
 
 
 def test_features_task_and_window_change_the_data_but_no_day(bundled):
-    other = market("env.features=[log_return, rsi14]", "env.task=enter", "env.window=7")
+    other = market("env.features=[close, rsi_14]", "env.task=entry", "env.window=7")
     assert other.fingerprint != bundled.fingerprint
     assert day_bars(other, dates_of(bundled)) == day_bars(bundled, dates_of(bundled))
 
