@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
+from jaxtrade.watching.guard import cookie_name
+
 from . import watch_run
 from .browser import Browser
 from .watch_run import Chunk
@@ -131,7 +133,7 @@ class Viewer:
             self.seen.append(Seen(answer["last"]["update"], time.time(), answer["share_read"]))
 
     def _ask(self, connection: http.client.HTTPConnection, path: str) -> Any:
-        connection.request("GET", path, headers={"Cookie": f"jaxtrade_watch={self._server.token}",
+        connection.request("GET", path, headers={"Cookie": f"{cookie_name(self._server.token)}={self._server.token}",
                                                  "Accept-Encoding": "gzip"})
         answer = connection.getresponse()
         content = answer.read()

@@ -115,7 +115,9 @@ FAULTS = {  # text of the file -> what the message has to say
     "stages: {commission_until: 0.5}": ["stages.commission_until = 0.5", "stages.commission_start = 1"],
     "stages: {forced_start_until: 0.5}": ["stages.forced_start_until = 0.5", "stages.forced_start_end", "are 0"],
     "evaluation: {sma_fast: 50, sma_slow: 10}": ["sma_fast (50) must be below sma_slow (10)"],
-    "control: {evaluate_every: 2}": ["control.evaluate_every (2)", "split.validation_sessions is 0"],
+    "control: {evaluate_every: 2}": ["control.evaluate_every (2)", "split.validation_sessions is not given"],
+    "{control: {evaluate_every: 2}, split: {validation_sessions: 0}}": ["split.validation_sessions is 0: hold some"],
+    "{control: {evaluate_every: 2}, split: {test_sessions: 3}}": ["which means 0 where another key of split is given"],
     "control: {patience: 3}": ["control.patience (3)", "set control.evaluate_every"],
     "control: {plateau_patience: 3}": ["control.plateau_patience (3)", "set control.evaluate_every"],
     "control: {evaluate_every: 1, patience: 3, plateau_patience: 3}": [

@@ -27,8 +27,8 @@ def test_evaluate_tests_rules_and_policy_against_nulls(run: Path, capsys: pytest
     assert "the policy as it was trained on the real bars, and is not trained again" in said.out
     assert "null from trade date 2013-10-11 on" in said.out
     folder = run / "evaluation/test"
-    assert (folder / "nulls.txt").read_text() == said.out
-    document = json.loads((folder / "nulls.json").read_text())
+    assert (folder / "nulls_sign.txt").read_text() == said.out
+    document = json.loads((folder / "nulls_sign.json").read_text())
     assert list(document["results"]) == ["greedy", "flat", "random", "buy_hold", "sma_cross"]
     agents = json.loads((folder / "evaluation.json").read_text())["agents"]
     for name, each in document["results"].items():  # one session is held out, so its day is the whole
@@ -46,7 +46,7 @@ def test_a_split_that_the_policy_has_seen_tests_rules_alone(run: Path, capsys: p
     said = capsys.readouterr().out
     assert "the policy has seen the split train, so rules alone are tested here" in said
     assert "trials: " not in said, "no test session is shown"
-    assert "greedy" not in json.loads((run / "evaluation/train/nulls.json").read_text())["results"]
+    assert "greedy" not in json.loads((run / "evaluation/train/nulls_martingale.json").read_text())["results"]
 
 
 @pytest.mark.parametrize(("words", "said"), [

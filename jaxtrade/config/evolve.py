@@ -85,9 +85,9 @@ def check_evolve(config: Any) -> None:
     if evolve.every and config.train.num_seeds < 2:
         raise ValueError(f"evolve.every={evolve.every} copies agents, and train.num_seeds is "
                          f"{config.train.num_seeds}: set train.num_seeds (--population) to at least 2, better 8")
-    if evolve.every and not config.split.validation_sessions:
-        raise ValueError(f"evolve.every={evolve.every} scores agents on the validation sessions, and "
-                         "split.validation_sessions is 0: hold some out, e.g. split.validation_sessions=1")
+    if evolve.every and (why := config.split.without_validation):
+        raise ValueError(f"evolve.every={evolve.every} scores agents on the validation sessions, and {why}: hold some "
+                         "out, e.g. split.validation_sessions=1")
 
 
 def _check_key(config: Any, key: str, bounds: tuple[float, float]) -> None:

@@ -273,8 +273,8 @@ class TrainConfig(Section, frozen=True):
     keep_checkpoints: int = Field(default=3, ge=1, description="newest checkpoints that stay on disk")
     tensorboard: bool = Field(default=True, description="write event files for TensorBoard")
     tracker: Literal["none", "wandb", "trackio", "mlflow"] = Field(
-        default="none", description="also log to this experiment tracker, on this machine alone (needs the extra "
-        "of its name, e.g. jaxtrade[wandb])")
+        default="none", description="also log to this experiment tracker, offline unless tracker_online or a "
+        "variable of the tracker, such as WANDB_MODE, says where to send (needs the extra of its name)")
     tracker_online: bool = Field(default=False, description="the tracker may send what it logs, and the run's whole "
                                  "configuration, over the network")
 

@@ -194,6 +194,17 @@ class SplitConfig(Section, frozen=True):
         """Whether the default protocol chooses the split."""
         return self.validation_sessions is None and self.test_sessions is None and self.embargo_sessions is None
 
+    @property
+    def without_validation(self) -> str | None:
+        """Why validation sessions are not certain before the data are read, in words; None if they are."""
+        if self.validation_sessions:
+            return None
+        if self.validation_sessions == 0:
+            return "split.validation_sessions is 0"
+        return "split.validation_sessions is not given" + (
+            ", and the default split has none of fewer than 100 sessions" if self.automatic else
+            ", which means 0 where another key of split is given")
+
 
 class AccountConfig(Section, frozen=True):
     """An account preset, and the user's changes to it. Money is in dollars; `off` switches a rule off."""

@@ -19,7 +19,8 @@ TEST_SHARE, VALIDATION_SHARE = 5, 10  # one session in so many
 PURGE = 1
 VALIDATION_MOST = 40  # sessions: more cost training time, and choose little better
 # Evaluations on the validation sessions in a whole run: as many as keep their bars below a share of the training steps,
-# since a bar of the evaluation takes about as long as a step of training, but not outside of these limits.
+# since a bar of the evaluation, in both of its passes, takes about as long as a step of training (`jaxtrade bench
+# evaluation`), but not outside of these limits. The least number can cost a short run more than that share.
 FEWEST, MOST, SHARE = 3, 10, 0.03
 
 

@@ -95,11 +95,10 @@ class RunConfig(Section, frozen=True):
 
     @model_validator(mode="after")
     def _validated_somewhere(self) -> RunConfig:
-        if self.control.evaluate_every and not self.split.validation_sessions:
+        why = self.split.without_validation
+        if self.control.evaluate_every and why:
             raise ValueError(f"control.evaluate_every ({self.control.evaluate_every}) evaluates on the validation "
-                             "sessions, and split.validation_sessions is "
-                             f"{self.split.validation_sessions or 0}: hold some out, e.g. "
-                             "split.validation_sessions=1")
+                             f"sessions, and {why}: hold some out, e.g. split.validation_sessions=1")
         return self
 
     @model_validator(mode="after")

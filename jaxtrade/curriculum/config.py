@@ -154,8 +154,8 @@ def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
                f"algorithm to one of {', '.join(SECTIONS)}")
     if len(config.data.markets) > 1:
         yield "data.markets: a curriculum trains on one symbol; set data.market instead, and data.markets=[]"
-    if not config.split.validation_sessions:
-        yield "its gate cannot be evaluated: split.validation_sessions=0; hold out at least one session"
+    if why := config.split.without_validation:
+        yield f"its gate cannot be evaluated: {why}; hold out at least one session"
 
 
 def _together(faults: Sequence[tuple[str, str]], phases: Sequence[str], file: str) -> list[tuple[str, str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.text import several
 
+CHOSEN_HERE = "the policy was chosen on these very days"
+
 
 def days_note(days: int, trained: int, chosen: int | None = None, symbols: int = 1, same: bool = False) -> str:
     """The label of an evaluation that says on how much it rests.
@@ -24,6 +26,6 @@ def days_note(days: int, trained: int, chosen: int | None = None, symbols: int =
     else:
         text = f"every figure below rests on {days} independent days{together}"
     if same:
-        return f"{text}; the policy was chosen on these very days, so they flatter it"
+        return f"{text}; {CHOSEN_HERE}, so they flatter it"
     picked = "" if chosen is None else f"; it was chosen on {several(chosen, 'other day')}"
     return f"{text}; the policy was trained on {several(trained, 'day')}{picked}"

@@ -22,11 +22,10 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, figures, report, trades
 from jaxtrade.evaluation.agents import Agent, greedy, sampled
 from jaxtrade.evaluation.backtest import Lane
-from jaxtrade.evaluation.day_bars import DayBars
 from jaxtrade.evaluation.passes import begin_passes, run_passes
 from jaxtrade.evaluation.pictures import day, equity, style
 from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars
-from jaxtrade.evaluation.recorded import records_of, set_records
+from jaxtrade.evaluation.recorded import NOTHING, Also, records_of, set_records
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
@@ -248,34 +247,33 @@ def _labels(
     return tuple(labels)
 
 
-def write_set(result: SetResult, directory: Path, day_bars: DayBars | None = None) -> None:
+def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
     """Write `evaluation.json`, `evaluation.txt` and `records.npz` of a set, and `write` each symbol into a folder of
-    its name. day_bars: as in `write`, on all days of the set."""
+    its name. also: as in `write`, of the set."""
     for symbol, own in result.symbols.items():
         write(own, directory / symbol)
     with staged(directory) as new:
         document = json.dumps(result.to_json(), indent=2, allow_nan=False)
         (new / "evaluation.json").write_text(document + "\n", encoding="utf-8")
         (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
-        write_records(new / RECORDS, set_records(result, day_bars))
+        write_records(new / RECORDS, set_records(result, also))
 
 
-def write(result: EvaluationResult, directory: Path, agent: str | None = None,
-          day_bars: DayBars | None = None) -> list[Path]:
+def write(result: EvaluationResult, directory: Path, agent: str | None = None, also: Also = NOTHING
+          ) -> list[Path]:
     """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`, `equity.png`,
     `day.png` and `records.npz`.
 
-    agent: its name; default: the first agent. day_bars: the digests of the evaluated days' bars, which are kept in the
-    records. Returns the paths.
+    agent: its name; default: the first agent. also: further entries of the records' `meta`. Returns the paths.
     """
     names = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png", RECORDS)
     shown = result.agents[0] if agent is None else result.agent(agent)
     with staged(directory) as new:
-        _write(result, shown, {name: new / name for name in names}, day_bars)
+        _write(result, shown, {name: new / name for name in names}, also)
     return [directory / name for name in names]
 
 
-def _write(result: EvaluationResult, shown: AgentResult, paths: dict[str, Path], day_bars: DayBars | None) -> None:
+def _write(result: EvaluationResult, shown: AgentResult, paths: dict[str, Path], also: Also) -> None:
     document = json.dumps(report.to_json(result), indent=2, allow_nan=False)
     paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
     paths["evaluation.txt"].write_text(report.table(result) + "\n", encoding="utf-8")
@@ -287,4 +285,4 @@ def _write(result: EvaluationResult, shown: AgentResult, paths: dict[str, Path],
                                         result.start_balance))
     equity.draw(result, shown, paths["equity.png"])
     day.draw(result, shown, paths["day.png"])
-    write_records(paths[RECORDS], records_of(result, shown, day_bars))
+    write_records(paths[RECORDS], records_of(result, shown, also))

@@ -1,8 +1,8 @@
 """How often the days of an evaluation were looked at before, and by how many policies, from the trial log.
 
-A trial is a policy that was evaluated on these days: one configuration, trained on the same data, and one seed.
-Evaluated again, it is the same trial, but the days were opened once more. Days are the same if their bars are, whatever
-features a run made of them (`day_bars`). Loads no JAX.
+A trial is a policy that was evaluated on these days: one configuration, trained on the same data, with one seed, up to
+one update. Evaluated again, it is the same trial, but the days were opened once more. Days are the same if their bars
+are, whatever features a run made of them (`day_bars`). Loads no JAX.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFIX = "trials: "  # how the lines in a report begin
 NO_LOG = "the trial log cannot be read"  # why the number of trials is unknown; the line above says more
 MANY, FEW_DRAWS = 50, 40  # above so many trials the null band of PBO has fewer draws, so that it takes a second or two
 
-Trial = tuple[str, str, str]  # sha256 of the configuration and of the data, and seed or index of the policy
+Trial = tuple[str, str, str]  # sha256 of configuration, data and policy; its seed or index where that is unknown
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,11 @@ def openings_of(openings: Sequence[SplitOpening], days: HeldOutDays) -> list[Spl
 
 def trials_of(openings: Sequence[SplitOpening]) -> list[Trial]:
     """The distinct trials, in the order in which they came."""
-    return list(dict.fromkeys((each.config, each.data, policy) for each in openings for policy in each.net))
+    return list(dict.fromkeys(_trial(each, name) for each in openings for name in each.net))
+
+
+def _trial(opening: SplitOpening, name: str) -> Trial:
+    return opening.config, opening.data, opening.policies.get(name, name)
 
 
 def trial_matrix(openings: Sequence[SplitOpening], days: HeldOutDays) -> tuple[list[Trial], np.ndarray]:
@@ -153,7 +157,7 @@ def trial_matrix(openings: Sequence[SplitOpening], days: HeldOutDays) -> tuple[l
     for each in openings:
         if each.net and days.within(days_of(each)):
             place = {day: number for number, day in enumerate(each.dates)}
-            for policy, net in each.net.items():
-                found[(each.config, each.data, policy)] = [net[place[day]] for day in days.dates]
+            for name, net in each.net.items():
+                found[_trial(each, name)] = [net[place[day]] for day in days.dates]
     matrix = np.array(list(found.values()), np.float64).reshape(len(found), len(days.dates)).T
     return list(found), matrix

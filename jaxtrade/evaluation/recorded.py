@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, ExitReason
-from jaxtrade.evaluation.day_bars import DayBars
 from jaxtrade.evaluation.metrics import account_session_pnl, session_pnl
 from jaxtrade.evaluation.pooled import PooledAgent, by_date, trade_dates
 from jaxtrade.evaluation.records import ABSENT, BarRecords, EvaluationRecords, PassRecords
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from jaxtrade.evaluation.result import AgentResult
     from jaxtrade.evaluation.set_report import SetResult
 
-def records_of(result: EvaluationResult, shown: AgentResult, day_bars: DayBars | None = None) -> EvaluationRecords:
-    """The records of one symbol's evaluation. shown: the agent whose bars are kept. day_bars: the digests of its days,
-    None if nobody knows them, and the same for the records below."""
+Also = Mapping[str, Any]  # entries of the records' `meta`, JSON values: `day_bars`, `policy_sha256`
+NOTHING: Also = MappingProxyType({})
+
+
+def records_of(result: EvaluationResult, shown: AgentResult, also: Also = NOTHING) -> EvaluationRecords:
+    """The records of one symbol's evaluation. shown: the agent whose bars are kept. also: further entries of `meta`,
+    here and below."""
     decisions, clock = result.decisions, result.clock
     rows, session = _with_flat_bars(decisions)
     prices = {name: np.asarray(getattr(result, name), np.int64)[rows] for name in ("open", "high", "low", "close")}
@@ -34,20 +38,20 @@ def records_of(result: EvaluationResult, shown: AgentResult, day_bars: DayBars |
         strategy=_pass(shown.strategy), account=_pass(shown.account),
         trades={agent.name: {each.name: getattr(agent.trades, each.name) for each in fields(Trades)}
                 for agent in result.agents})
-    meta = _meta(result, day_bars) | {
+    meta = _meta(result, also) | {
         "labels": list(result.labels), "actions": _actions(result, shown), "tick_size": str(clock.tick_size),
         "decimals": clock.decimals, "bar_seconds": clock.bar_seconds, "zone": clock.zone,
         "start_balance": result.start_balance}
     return _daily(result.agents, decisions.date, decisions.last, meta, shown.name, bars)
 
 
-def joint_records(result: Any, day_bars: DayBars | None = None) -> EvaluationRecords:
+def joint_records(result: Any, also: Also = NOTHING) -> EvaluationRecords:
     """The records of an evaluation of `allocate`: the days alone. result: an `evaluation.portfolio.JointResult`."""
-    return _daily(result.agents, result.decisions.date, result.decisions.last, _meta(result, day_bars),
+    return _daily(result.agents, result.decisions.date, result.decisions.last, _meta(result, also),
                   result.agents[0].name)
 
 
-def set_records(result: SetResult, day_bars: DayBars | None = None) -> EvaluationRecords:
+def set_records(result: SetResult, also: Also = NOTHING) -> EvaluationRecords:
     """The records of a set of symbols taken together: sums by trade date. Those of each symbol are its own."""
     each = list(result.symbols.values())
 
@@ -59,7 +63,7 @@ def set_records(result: SetResult, day_bars: DayBars | None = None) -> Evaluatio
         tuple(agent.name for agent in result.agents), result.agents[0].name, trade_dates(each),
         summed(lambda own, agent: session_pnl(agent.strategy.equity, own.decisions.last)),
         summed(lambda own, agent: account_session_pnl(agent.account.equity, agent.account.account,
-                                                      own.decisions.last)), _meta(result, day_bars))
+                                                      own.decisions.last)), _meta(result, also))
 
 
 def daily_net(result: Any, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -80,12 +84,11 @@ def _daily(agents: Sequence[Any], dates: np.ndarray, last: np.ndarray, meta: dic
                              np.array(account), meta, bars)
 
 
-def _meta(result: Any, day_bars: DayBars | None) -> dict[str, Any]:
+def _meta(result: Any, also: Also) -> dict[str, Any]:
     """What any evaluation says of itself. split, agent: None where the caller named none."""
     about = result.provenance
     return {"settings": result.settings, "split": about.get("split"), "agent": about.get("agent"),
-            "seed": about.get("trained_seed", result.settings["seed"]),
-            **({} if day_bars is None else {"day_bars": {symbol: list(each) for symbol, each in day_bars.items()}})}
+            "seed": about.get("trained_seed", result.settings["seed"]), **also}
 
 
 def _with_flat_bars(decisions: DecisionBars) -> tuple[np.ndarray, np.ndarray]:

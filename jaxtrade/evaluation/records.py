@@ -96,9 +96,9 @@ class EvaluationRecords:
     agents: their names. shown: the agent that `bars` is about, the first one by default. dates: datetime64[D][D] trade
     dates. daily_net, account_daily_net: float64[A, D] dollars of each day, account rules off and on.
     meta: JSON values: `settings` as in `evaluation.json`, `split`, `seed` and `agent` (index in a sweep, else None) of
-    the policy; `day_bars`, by symbol the digests of the dates (`evaluation.day_bars`), where they are known; with
-    `bars` also `labels`, `actions` (names by id), `tick_size` (text, points), `decimals`, `bar_seconds`, `zone` and
-    `start_balance`.
+    the policy; of a run's evaluation also `day_bars`, by symbol the digests of the dates (`evaluation.day_bars`), and
+    `policy_sha256` (`evaluation.policy_digest`); with `bars` also `labels`, `actions` (names by id), `tick_size` (text,
+    points), `decimals`, `bar_seconds`, `zone` and `start_balance`.
     bars: None where days are all that is kept: of a set taken together, and of `env.task=allocate`.
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.data.members import symbols_of
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.openings import PREFIX
 from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_records
 from jaxtrade.evaluation.report import rules_text
-from jaxtrade.reporting import curves, schema, statistics
+from jaxtrade.reporting import curves, schema, statistics, studies
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
 from jaxtrade.reporting.curves import Marked
-from jaxtrade.reporting.names import held_out
+from jaxtrade.reporting.documents import read_json
+from jaxtrade.reporting.names import chosen_on, trained_on
 from jaxtrade.runs import rundir
 from jaxtrade.storage.sinks import read_rows
 
@@ -121,47 +120,37 @@ def collect(choice: ReportChoice) -> Collected:
     except ValueError as error:
         raise DataError(f"{choice.folder / 'trades.csv'}: {error}; evaluate the run again: jaxtrade evaluate RUN"
                         ) from None
-    judged, trials = _judged(choice, document)
+    judged, trials = _judged(choice, document, meta)
+    title = _title(choice, settings, shown)
+    pooled = None if choice.agent is None or choice.config.sweep.on else choice.run / "evaluation" / choice.split
+    studied = studies.optional(studies.Studied(choice.folder, pooled, choice.number, meta.get("policy_sha256"), shown,
+                                               title))
     data: schema.ReportData = {
-        "format": schema.FORMAT, "title": _title(choice, settings, shown), "settings": settings,
-        "labels": document["labels"], "agents": document["agents"], "verdict": document["verdict"],
+        "format": schema.FORMAT, "title": title, "settings": settings,
+        "labels": [*document["labels"], *studied.labels], "agents": document["agents"], "verdict": document["verdict"],
         "in_sample": _in_sample(choice), "seeds": _seeds(choice),
         "sessions": curves.sessions(marked, [each.row["session"] for each in trades]),
         "accounts": curves.accounts(marked), "floor": curves.floor(marked, rules_text(settings["rules"])),
         "training": training(choice), "explorer": {"trades": len(trades), "bars": len(bars.row),
                                                    "curve": curves.curve(marked), "notes": []},
-        "statistics": judged, "trials": trials, "provenance": document["provenance"], **optional(choice, shown)}  # type: ignore[typeddict-item]
+        "statistics": judged, "trials": trials, "provenance": document["provenance"], **studied.sections}  # type: ignore[typeddict-item]
     return Collected(data, bars, clock, trades, marked)
 
 
-def _judged(choice: ReportChoice, document: Mapping[str, Any]
+def _judged(choice: ReportChoice, document: Mapping[str, Any], meta: Mapping[str, Any]
             ) -> tuple[schema.StatisticsFigures, schema.TrialFigures | None]:
     """The statistics of the daily net profit, and what the trial log says by now."""
     config, manifest = choice.config, choice.manifest
     alike = not (config.sweep.on or config.evolve.on or config.shared.on)
     policy = "" if choice.agent is None else choice.agent.replace("_", " ")
     days = statistics.read_days(choice.run, choice.split, choice.symbol, policy, alike)
-    logged = statistics.LoggedTrial(choice.run, manifest["data_sha256"], manifest["config_sha256"], choice.number)
+    logged = statistics.LoggedTrial(choice.run, manifest["data_sha256"], manifest["config_sha256"],
+                                    meta.get("policy_sha256", str(choice.number)))
     history = statistics.history_now(logged, days, choice.split, choice.symbol)
-    trained = not held_out(choice.split, document["labels"])
-    return (statistics.figures(days, history, trained),
+    why = (statistics.TRAINED if trained_on(choice.split, document["labels"]) else
+           statistics.CHOSEN if chosen_on(document["labels"]) else None)
+    return (statistics.figures(days, history, why),
             statistics.trial_figures(history, document.get("trials")))
-
-
-def optional(choice: ReportChoice, shown: str) -> dict[str, Any]:
-    """The sections that other commands compute, each from a file of its name in the folder of the evaluation; None
-    where there is none. Of the p-values against null markets that of the agent `shown`; of a run with several seeds
-    they are pooled, and stand in the folder of the split."""
-    paths = {name: choice.folder / f"{name}.json" for name in schema.OPTIONAL if name != "in_sample"}
-    if choice.agent is not None and not choice.config.sweep.on:
-        paths["nulls"] = choice.run / "evaluation" / choice.split / "nulls.json"
-    found = {name: read_json(path) if path.is_file() else None for name, path in paths.items()}
-    for each in found.values():  # the count of openings of that time is out of date: the page has that of now
-        if each is not None and "notes" in each:
-            each["notes"] = [line for line in each["notes"] if not line.startswith(PREFIX)]
-    if found["nulls"] is not None:
-        found["nulls"] = found["nulls"]["results"].get(shown)
-    return found
 
 
 def _title(choice: ReportChoice, settings: Mapping[str, Any], shown: str) -> dict[str, Any]:
@@ -212,14 +201,6 @@ def _lines(path: Path) -> list[dict[str, str]]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); evaluate the run again: jaxtrade evaluate RUN"
                         ) from None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file. Raises DataError if it cannot be read."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN") from None
 
 
 def training(choice: ReportChoice) -> schema.TrainingFigures | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from jaxtrade.evaluation.days import CHOSEN_HERE
+
 OWN = "s0"
 _KINDS = {"sampled": "s1", "flat": "s2", "random": "s3", "buy_hold": "s4", "sma_cross": "s5"}
 SPLITS = {"test": "held-out test sessions", "validation": "validation sessions", "train": "training sessions",
@@ -18,9 +20,14 @@ def kinds(agents: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def held_out(split: str, labels: Sequence[str]) -> bool:
-    """Whether the policy was trained on none of the sessions. labels: of the evaluation."""
-    return split in ("test", "validation") and not any(label.startswith("in sample") for label in labels)
+def trained_on(split: str, labels: Sequence[str]) -> bool:
+    """Whether the policy was trained on some of the sessions. labels: of the evaluation."""
+    return split not in ("test", "validation") or any(label.startswith("in sample") for label in labels)
+
+
+def chosen_on(labels: Sequence[str]) -> bool:
+    """Whether the policy was chosen by its scores on the sessions. labels: of the evaluation."""
+    return any(CHOSEN_HERE in label for label in labels)
 
 
 def spoken(key: str) -> str:

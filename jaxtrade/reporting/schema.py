@@ -261,6 +261,7 @@ class ReportData(TypedDict):
     seeds: SeedFigures | None
     statistics: StatisticsFigures
     nulls: NullFigures | None
+    other_nulls: list[NullFigures]
     trials: TrialFigures | None
     sessions: list[SessionRow]
     accounts: list[AccountRow]

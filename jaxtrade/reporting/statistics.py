@@ -25,6 +25,7 @@ from jaxtrade.reporting.schema import Estimate, StatisticsFigures, TrialFigures
 from jaxtrade.runs.openings import counted_until_now
 
 TRAINED = "the policy was trained on some of these sessions"
+CHOSEN = "the policy was chosen on these very sessions"
 NOT_TEST = "the trial log counts the test split alone"
 NO_COUNT = "the trial log cannot tell how many trials there were"
 NO_RULES = "no baseline was evaluated"
@@ -76,12 +77,13 @@ def read_days(run: Path, split: str, symbol: str | None, policy: str, alike: boo
 
 
 class LoggedTrial(NamedTuple):
-    """How the trial log names what a report is about. run: its folder. data, config: sha256. number: of the policy."""
+    """How the trial log names what a report is about. run: its folder. data, config: sha256. policy: its sha256, or its
+    number where that is known."""
 
     run: Path
     data: str
     config: str
-    number: int
+    policy: str
 
 
 def history_now(logged: LoggedTrial, days: SeedDays, split: str, symbol: str | None) -> SplitHistory | None:
@@ -94,7 +96,7 @@ def history_now(logged: LoggedTrial, days: SeedDays, split: str, symbol: str | N
         return None
     if split == "all" and not (logged.run / "evaluation" / "test").is_dir():
         return SplitHistory(None, None, "the test sessions were not evaluated by themselves", False, "")
-    found = counted_until_now(logged.run, _test_days(logged), (logged.config, logged.data, str(logged.number)))
+    found = counted_until_now(logged.run, _test_days(logged), (logged.config, logged.data, logged.policy))
     if split == "all":
         return found.history
     if symbol is not None:
@@ -126,13 +128,13 @@ def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> 
 # --- the figures -----------------------------------------------------------------------------------------------------
 
 
-def figures(days: SeedDays, history: SplitHistory | None, trained: bool) -> StatisticsFigures:
-    """All statistics of the report. trained: whether some of the sessions were trained on. A record of such days proves
-    nothing, and every figure is None and says so."""
+def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> StatisticsFigures:
+    """All statistics of the report. why: `TRAINED` or `CHOSEN` where the record of these days proves nothing; every
+    figure is then None and says so."""
     seeds, _, count = days.net.shape
     trials = None if history is None else history.trials
-    if trained:
-        none: Estimate = {"value": None, "why": TRAINED}
+    if why is not None:
+        none: Estimate = {"value": None, "why": why}
         return {"days": count, "seeds": seeds, "level": LEVEL, "daily": none, "psr": none, "dsr": none, "min_trl": none,
                 "spa": none, "pbo": none, "trials": trials, "null_low": None, "null_high": None}
     agents = {name: _daily(days, i) for i, name in enumerate(days.agents)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -21,6 +21,7 @@ from jaxtrade.evaluation.attribution.attribute import attribute
 from jaxtrade.evaluation.attribution.result import SlotAttribution
 from jaxtrade.evaluation.day_bars import day_bars
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write, write_set
+from jaxtrade.evaluation.policy_digest import policy_digest
 from jaxtrade.evaluation.recorded import daily_net
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.evaluation.seeds import Results
@@ -117,10 +118,12 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
     held_out(setup, split)
     folder, results = folder_of(path, split, other), {}
     shown, busy = Screen() if screen is None else screen, str if programs is None else lambda: programs.busy
-    count = partial(count_opening, setup, split=split, path=path, kind=kind, other=other, tell=tell or shown.message)
+    sha = {number: policy_digest(policy) for number, policy in policies.items()}
+    count = partial(count_opening, setup, split=split, path=path, kind=kind, other=other, sha=sha,
+                    tell=tell or shown.message)
     if setup.config.env.task == TASK:
         alike: Any = count(joint.evaluate(setup, policies, split, path, shown))
-        joint.write_results(setup, alike, folder)
+        joint.write_results(setup, alike, folder, _about(setup, alike, sha))
         return alike
     steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
@@ -139,7 +142,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
             results.setdefault(number, {})[symbol] = result
             shown.step(f"{name}tables and pictures")
     whole = count(_whole(setup, path, split, results))
-    _write(setup, folder, whole)
+    _write(setup, folder, whole, _about(setup, whole, sha))
     return whole
 
 
@@ -158,15 +161,20 @@ def _whole(setup: Setup, path: Path, split: str, found: dict[int, dict[str, Eval
             for number, each in found.items()}
 
 
-def _write(setup: Setup, folder: Path, results: Results) -> None:
+def _about(setup: Setup, results: Mapping[int, Any], sha: Mapping[int, str]) -> dict[int, dict[str, Any]]:
+    """What the records of each agent say of its days and of its policy."""
+    return {number: {"day_bars": day_bars(setup.market, daily_net(result)[0].astype(str).tolist()),
+                     "policy_sha256": sha[number]} for number, result in results.items()}
+
+
+def _write(setup: Setup, folder: Path, results: Results, about: Mapping[int, dict[str, Any]]) -> None:
     """Write the result of each agent below `folder`."""
     for number, result in results.items():
         own = setup.stack.folder(folder, number)
-        bars = day_bars(setup.market, daily_net(result)[0].astype(str).tolist())
         if isinstance(result, SetResult):
-            write_set(result, own, bars)
+            write_set(result, own, about[number])
         else:
-            write(result, own, day_bars=bars)
+            write(result, own, also=about[number])
     seeds.write(results, folder)
 
 
@@ -241,7 +249,8 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     notes = grid_notes(setup, path, split, advisor is not None, progress.message)
     noted = {symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each] for symbol, each in shown.items()}
     if advisor is None:
-        leave(setup, path, folder_of(path, split), number, sensitivity.documents_of(noted), progress.message)
+        leave(setup, path, folder_of(path, split), number, sensitivity.documents_of(noted), policy_digest(policy),
+              progress.message)
     return sensitivity.shown(noted, as_json)
 
 

@@ -60,12 +60,14 @@ class RunEntry:
 def entries_in(folder: Path) -> list[RunEntry]:
     """The runs in a folder, by name. The parts of a sweep and the phases of a curriculum are entries of their own.
 
-    A run's own folder gives that run. Raises ConfigError if there is no such folder.
+    A run's own folder gives that run, a curriculum's folder its phases. Raises ConfigError if there is no such folder.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder; name the one that holds the runs (default: runs)")
     if (folder / MANIFEST).is_file():
         return [_entry(folder, folder.parent)]
+    if (folder / COURSE).is_file():
+        return [_entry(path, folder) for path in _phases(folder)]
     return [_entry(path, folder) for path in _runs(folder)]
 
 
@@ -75,9 +77,14 @@ def _runs(folder: Path) -> Iterator[Path]:
         if (path / SWEEP).is_file():
             yield from _runs(path)
         elif (path / COURSE).is_file():
-            yield from _runs(path / "phases") if (path / "phases").is_dir() else ()
+            yield from _phases(path)
         elif any((path / mark).exists() for mark in MARKS):
             yield path
+
+
+def _phases(course: Path) -> Iterator[Path]:
+    """The folders of a curriculum's phases that have begun."""
+    return _runs(course / "phases") if (course / "phases").is_dir() else iter(())
 
 
 def _entry(path: Path, root: Path) -> RunEntry:

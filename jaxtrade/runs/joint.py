@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.day_bars import day_bars
 from jaxtrade.evaluation.portfolio.agents import joint_agents
 from jaxtrade.evaluation.portfolio.result import JointResult, evaluate_joint, write
 from jaxtrade.progress.screen import Screen
@@ -54,11 +53,10 @@ def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Pat
     return results
 
 
-def write_results(setup: Setup, results: Mapping[int, JointResult], folder: Path) -> None:
-    """Write the result of each agent below `folder`."""
+def write_results(setup: Setup, results: Mapping[int, JointResult], folder: Path, also: Mapping[int, Any]) -> None:
+    """Write the result of each agent below `folder`. also: of each agent, further entries of its records' `meta`."""
     for number, result in results.items():
-        write(result, setup.stack.folder(folder, number),
-              day_bars(setup.market, result.decisions.date.astype(str).tolist()))
+        write(result, setup.stack.folder(folder, number), also[number])
 
 
 def refuse(what: str, config: Any) -> None:

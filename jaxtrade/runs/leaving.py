@@ -18,24 +18,25 @@ FILES = {"intrabar order": "intrabar", "costs": "costs", "latency": "latency", "
          "pass_probability": "challenge", "breakdown": "breakdown"}
 
 
-def leave(setup: Setup, path: Path, folder: Path, number: int, found: Mapping[str, Mapping[str, Any]], tell: Tell
-          ) -> None:
+def leave(setup: Setup, path: Path, folder: Path, number: int, found: Mapping[str, Mapping[str, Any]], sha: str,
+          tell: Tell) -> None:
     """Write documents into the folder of the evaluation that they are about.
 
     Args:
         path: of the run. folder: of the evaluation of a split. number: of the agent.
-        found: symbol -> title of `FILES` -> document.
+        found: symbol -> title of `FILES` -> document. sha: digest of the policy that they are about, which is kept in
+            each: a later evaluation may be of another policy.
         tell: receives a line if there is no such evaluation, or another process writes to the run. Nothing is written
             then.
     """
     try:
         with rundir.locked(path):
-            _leave(setup, setup.stack.folder(folder, number), found, tell)
+            _leave(setup, setup.stack.folder(folder, number), found, sha, tell)
     except RunLockedError as error:
         tell(f"note: not kept for a report: {error}")
 
 
-def _leave(setup: Setup, own: Path, found: Mapping[str, Mapping[str, Any]], tell: Tell) -> None:
+def _leave(setup: Setup, own: Path, found: Mapping[str, Mapping[str, Any]], sha: str, tell: Tell) -> None:
     for symbol, documents in found.items():
         where = own / symbol if len(setup.symbols) > 1 else own
         if not (where / "evaluation.json").is_file():
@@ -44,5 +45,5 @@ def _leave(setup: Setup, own: Path, found: Mapping[str, Mapping[str, Any]], tell
             continue
         with staged(where) as new:
             for title, document in documents.items():
-                text = json.dumps(document, indent=2, allow_nan=False)
+                text = json.dumps({**document, "policy_sha256": sha}, indent=2, allow_nan=False)
                 (new / f"{FILES[title]}.json").write_text(text + "\n", encoding="utf-8")

@@ -14,6 +14,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.agents import Agent, greedy
 from jaxtrade.evaluation.null_runs import AgentsOf, rule_agents, rule_nulls
 from jaxtrade.evaluation.null_test import NullResult, null_document, null_table
+from jaxtrade.evaluation.policy_digest import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint, rundir
 from jaxtrade.runs.evaluate import folder_of, held_out, open_run
@@ -37,8 +38,8 @@ def nulls_run(path: Path, spec: NullSpec, split: str = "test", as_json: bool = F
     The policy is the one that was trained on the real bars: nothing is trained again. Null are the bars from the first
     evaluated session on; the bars before them, on which the policy was trained and chosen, stay real. Several seeds are
     pooled (`evaluation.null_test.pooled_statistic`). The draws begin with the run's own seed. A test of test sessions
-    is entered in the trial log, as a grid of them is, before anybody sees it. Writes `nulls.json` and `nulls.txt`
-    beside the evaluation of the split; in a sweep beside that of the agent.
+    is entered in the trial log, as a grid of them is, before anybody sees it. Writes `nulls_KIND.json` and
+    `nulls_KIND.txt` beside the evaluation of the split; of one agent of several beside that agent's.
 
     Args:
         seed, agent, data, screen: as in `runs.evaluate.evaluate_run`. One agent of a sweep must be named.
@@ -48,22 +49,24 @@ def nulls_run(path: Path, spec: NullSpec, split: str = "test", as_json: bool = F
     shown = Screen() if screen is None else screen
     shown.phase("loading", "the market and the policy")
     setup, _ = open_run(path, data)
-    results, about = _tested(setup, path, spec, split, seed, agent, shown)
+    results, about, sha = _tested(setup, path, spec, split, seed, agent, shown)
     notes = [*about, *grid_notes(setup, path, split, False, shown.message)]
     text = null_table(list(results.values()), notes)
     document = null_document(results, notes, split=split, config_sha256=setup.config.digest(),
-                             data_sha256=setup.market.fingerprint)
+                             data_sha256=setup.market.fingerprint, policy_sha256=sha, retrained=False)
     folder = folder_of(path, split)
-    if setup.swept is not None:
+    if setup.swept is not None or seed is not None or agent is not None:
         folder = setup.stack.folder(folder, chosen_number(setup.config, seed, agent))
     with rundir.locked(path), staged(folder) as new:
-        (new / "nulls.json").write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        (new / "nulls.txt").write_text(text + "\n", encoding="utf-8")
+        (new / f"nulls_{spec.kind}.json").write_text(json.dumps(document, indent=2, allow_nan=False) + "\n",
+                                                     encoding="utf-8")
+        (new / f"nulls_{spec.kind}.txt").write_text(text + "\n", encoding="utf-8")
     return json.dumps(document, indent=2, allow_nan=False) if as_json else text
 
 
 def _tested(setup: Setup, path: Path, spec: NullSpec, split: str, seed: int | None, agent: int | None, shown: Screen
-            ) -> tuple[dict[str, NullResult], list[str]]:
+            ) -> tuple[dict[str, NullResult], list[str], dict[str, str]]:
+    """The results by agent, the notes, and the digest of each policy that was tested, by its number."""
     joint.refuse(FLAG, setup.config)
     numbers = chosen_numbers(setup.config, seed, agent)
     market, sessions = setup.single, held_out(setup, split)
@@ -76,14 +79,15 @@ def _tested(setup: Setup, path: Path, spec: NullSpec, split: str, seed: int | No
     first = int(np.asarray(sessions.ids)[0])
     after = int(np.asarray(market.data.sessions.start)[first])
     agents, notes = rule_agents(setup.env, config), list(_notes(setup, market, split, after))
-    if split == "test":
-        policies = {f"{POLICY} {number}": read_policy(path, setup.config, number) for number in numbers}
-        acting = [greedy(setup.algorithm, policy, setup.env)._replace(name=name) for name, policy in policies.items()]
+    policies = {number: read_policy(path, setup.config, number) for number in numbers} if split == "test" else {}
+    if policies:
+        acting = [greedy(setup.algorithm, policy, setup.env)._replace(name=f"{POLICY} {number}")
+                  for number, policy in policies.items()]
         agents = _with_policies(acting, agents)
     shown.phase("evaluating", f"null markets {spec} ({split})", spec.draws)
     results = rule_nulls(setup.env, params, market, sessions, config, spec, setup.config.seed, agents=agents,
                          pool=lambda name: POLICY if name.startswith(POLICY) else name, after=after, step=shown.step)
-    return results, notes
+    return results, notes, {str(number): policy_digest(policy) for number, policy in policies.items()}
 
 
 def _with_policies(policies: Sequence[Agent], rules: AgentsOf) -> AgentsOf:

@@ -33,7 +33,7 @@ UNCOUNTED = "not counted: this opening of the test set could not be written to t
 
 
 def count_opening(setup: Setup, results: Mapping[int, Any], split: str, path: Path, kind: str, other: bool,
-                  tell: Tell) -> dict[int, Any]:
+                  sha: Mapping[int, str], tell: Tell) -> dict[int, Any]:
     """Enter the evaluation of some policies in the trial log, before anybody sees it. Returns the results, each with
     its `SplitHistory`; without one where the split has no test day.
 
@@ -42,12 +42,15 @@ def count_opening(setup: Setup, results: Mapping[int, Any], split: str, path: Pa
     Args:
         results: by the policy's number. split: that they are of. path: the run's folder.
         kind: the command, of `storage.trials.KINDS`. other: whether another advisor than the run's own was used.
+        sha: digest of each policy, by its number.
     """
     days = held_out_days(setup, split)
     if not days:
         return dict(results)
     nets = {str(number): _on(days, *daily_net(result)) for number, result in results.items()}
-    counted = count_days(path, opening_of(setup, path, split, kind, days, other)._replace(net=nets), tell)
+    opening = opening_of(setup, path, split, kind, days, other)._replace(
+        net=nets, policies={str(number): sha[number] for number in results})
+    counted = count_days(path, opening, tell)
     labels = () if counted.label is None else (counted.label,)
     history = with_trials(counted.history, counted.matrix)
     return {number: _labelled(replace(result, history=with_policy(

@@ -21,9 +21,9 @@ def check_search(config: RunConfig) -> None:
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError('sweep.optuna (--optuna): needs Optuna: pip install "jaxtrade[optuna]"; without it, draw '
                           "settings at random (--random N)")
-    if not config.split.validation_sessions:
-        raise ConfigError("sweep.optuna (--optuna): settings are scored on validation sessions, and "
-                          "split.validation_sessions is 0: hold some out, e.g. split.validation_sessions=1")
+    if why := config.split.without_validation:
+        raise ConfigError(f"sweep.optuna (--optuna): settings are scored on validation sessions, and {why}: hold some "
+                          "out, e.g. split.validation_sessions=1")
     if config.advisor.on:
         raise ConfigError(f"sweep.optuna (--optuna) with advisor.kind={config.advisor.kind}: an advisor answers one "
                           "run; set advisor.kind=off")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from jaxtrade.evaluation import breakdown, challenge, challenge_text
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents
+from jaxtrade.evaluation.policy_digest import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping
@@ -74,7 +75,7 @@ def study_run(path: Path, split: str = "test", draws: AccountDraws | None = None
     notes = [label, *grid_notes(setup, path, split, advisor is not None, progress.message)]
     if advisor is None:
         found = {symbol: {each.key: each.document for each in studies} for symbol, studies in shown.items()}
-        leave(setup, path, folder_of(path, split), number, found, progress.message)
+        leave(setup, path, folder_of(path, split), number, found, policy_digest(policy), progress.message)
     return _shown(shown, notes, as_json)
 
 

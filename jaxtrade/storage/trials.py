@@ -27,6 +27,7 @@ TRIALS, HEAD = "trials.jsonl", "trials.head.json"
 FORMAT = 1
 KINDS = ("train", "evaluate", "grid", "replay", "walkforward", "ablate")  # commands that open a test split
 GENESIS = "0" * 64  # stands for the line before the first one
+LATER = ("bars", "policies")  # fields that lines of the first version lack
 PATIENCE = 30.0  # seconds to wait for another process that appends
 
 
@@ -34,11 +35,12 @@ class SplitOpening(NamedTuple):
     """One opening of a test split: what was evaluated, and what came of it.
 
     kind: the command, of `KINDS`. run: the run's folder, seen from the log's. config: sha256 of the configuration, and
-    of whatever else decides the policies besides their seeds. data: sha256 of the data. split: its name. first, last:
-    its first and last trade date, ISO. sessions: how many days it has. agent: the agent whose profit is kept, such as
-    "greedy". dates: the days that were shown, ISO. net: dollars of each of these days, by policy: its seed, or in a
-    sweep its index; empty where the command kept no daily profit (a grid). chosen: whether something was chosen by this
-    result, such as one policy of several. utc: when; "" until it is appended.
+    of whatever else decides the policies besides their seeds. data: sha256 of the data, features included. split:
+    its name. first, last: its first and last trade date, ISO. sessions: how many days it has. agent: the agent whose
+    profit is kept, such as "greedy". dates: the days that were shown, ISO. net: dollars of each of these days, by
+    policy: its seed, or in a sweep its index; empty where the command kept no daily profit (a grid). bars: of each
+    symbol the digest of each day's bars (`evaluation.day_bars`). policies: sha256 of each policy by its name in `net`.
+    These two are empty in lines of a version without them. utc: when; "" until it is appended.
     """
 
     kind: str
@@ -53,6 +55,7 @@ class SplitOpening(NamedTuple):
     dates: tuple[str, ...] = ()
     net: Mapping[str, tuple[float, ...]] = {}
     bars: Mapping[str, tuple[str, ...]] = {}
+    policies: Mapping[str, str] = {}
     utc: str = ""
 
 
@@ -245,8 +248,9 @@ def _opening(path: Path, number: int, found: dict[str, Any]) -> SplitOpening:
     try:
         net = {name: tuple(map(float, values)) for name, values in found["net"].items()}
         bars = {name: tuple(map(str, digests)) for name, digests in found.get("bars", {}).items()}
-        opening = SplitOpening(**{name: found[name] for name in SplitOpening._fields if name != "bars"} | {
-            "dates": tuple(map(str, found["dates"])), "net": net, "bars": bars})
+        opening = SplitOpening(**{name: found[name] for name in SplitOpening._fields if name not in LATER} | {
+            "dates": tuple(map(str, found["dates"])), "net": net, "bars": bars,
+            "policies": {name: str(sha) for name, sha in found.get("policies", {}).items()}})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _fault(path, f"line {number}: ", f"is not an opening ({error})") from None
     if any(len(values) != len(opening.dates) for values in (*net.values(), *bars.values())):

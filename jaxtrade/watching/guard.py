@@ -8,10 +8,10 @@ needs the token, which no other page knows.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from http.cookies import CookieError, SimpleCookie
 
-COOKIE = "jaxtrade_watch"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 # Nothing but the files of this server, no inline code, no frames.
 POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -40,10 +40,16 @@ def token_fits(given: str | None, token: str) -> bool:
     return given is not None and secrets.compare_digest(given.encode(), token.encode())
 
 
-def cookie_token(header: str | None) -> str | None:
-    """The token in a Cookie header; None if there is none."""
+def cookie_name(token: str) -> str:
+    """The name of the cookie that holds a token. A browser keeps one cookie of a name for all ports of a host, so each
+    server needs a name of its own. Nobody can work the token out from it."""
+    return f"jaxtrade_watch_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+
+def cookie_token(header: str | None, name: str) -> str | None:
+    """The token in a Cookie header; None if there is none. name: of the cookie."""
     try:
-        found = SimpleCookie(header or "").get(COOKIE)
+        found = SimpleCookie(header or "").get(name)
     except CookieError:
         return None
     return None if found is None else found.value
@@ -51,4 +57,4 @@ def cookie_token(header: str | None) -> str | None:
 
 def set_cookie(token: str) -> str:
     """The value of a Set-Cookie header. No script can read it, and no other site can have it sent."""
-    return f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
+    return f"{cookie_name(token)}={token}; HttpOnly; SameSite=Strict; Path=/"

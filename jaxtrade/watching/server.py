@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         if TOKEN in query and target.path == "/" and guard.token_fits(query[TOKEN], token):
             return self._send(HTTPStatus.SEE_OTHER, Answer(b"", "text/plain"),
                               {"Location": "/", "Set-Cookie": guard.set_cookie(token)})
-        if not guard.token_fits(guard.cookie_token(self.headers.get("Cookie")), token):
+        if not guard.token_fits(guard.cookie_token(self.headers.get("Cookie"), guard.cookie_name(token)), token):
             return self._plain(HTTPStatus.FORBIDDEN, "open the address that jaxtrade watch has printed")
         route = self.server.routes.get(target.path)
         found = None if route is None else route(query)

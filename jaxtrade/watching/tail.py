@@ -30,7 +30,7 @@ class Tail:
         return self._position
 
     def read(self) -> list[dict[str, Any]]:
-        """The next rows, at most about `PIECE` bytes of them; empty if there are none, or no file.
+        """The next rows, at most about `PIECE` bytes of them; empty if there are none, or no file that may be read.
 
         A line that is no JSON object is passed over: a process that was killed while it wrote leaves half a line, and
         the run that goes on writes the next one after it.
@@ -38,7 +38,7 @@ class Tail:
         try:
             with self._path.open("rb") as file:
                 return self._parsed(file)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):
             return []
 
     def _parsed(self, file: Any) -> list[dict[str, Any]]:

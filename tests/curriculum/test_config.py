@@ -106,7 +106,7 @@ def test_every_phase_is_trained_by_a_learner_that_can_go_on(tmp_path: Path, monk
     (TEXT.replace("learning_rate: 0.0005", "learning_rat: 0.0005"), r"phase second.*ppo\.learning_rat"),
     (TEXT.replace("first:", "First Phase:"), "lower-case"),
     (TEXT.replace("validation_sessions: 1", "validation_sessions: 0"),
-     r"gate cannot be evaluated: split\.validation_sessions=0"),
+     r"gate cannot be evaluated: split\.validation_sessions is 0"),
     (TEXT.replace("base: {", "base: {train: {num_seeds: 2}, "), r"train\.num_seeds=2: a curriculum trains one policy"),
 ])
 def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:

@@ -35,7 +35,7 @@ def ask(server: Server, path: str = "/", method: str = "GET", host: str | None =
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     sent = {"Host": f"127.0.0.1:{server.port}" if host is None else host} | (headers or {})
     if token is not None:
-        sent["Cookie"] = f"other=1; {guard.COOKIE}={token}"
+        sent["Cookie"] = f"other=1; {guard.cookie_name('right-token')}={token}"
     connection.request(method, path, headers=sent)
     answer = connection.getresponse()
     content = answer.read()
@@ -67,7 +67,7 @@ def test_the_printed_address_sets_a_cookie_that_no_script_reads(server: Server) 
     answer, _ = ask(server, f"/?{server.address.partition('?')[2]}", token=None)
     assert (answer.status, answer.getheader("Location")) == (303, "/")
     cookie = answer.getheader("Set-Cookie") or ""
-    assert cookie == f"{guard.COOKIE}=right-token; HttpOnly; SameSite=Strict; Path=/"
+    assert cookie == f"{guard.cookie_name('right-token')}=right-token; HttpOnly; SameSite=Strict; Path=/"
     assert ask(server, "/?token=wrong", token=None)[0].status == 403
     assert ask(server, "/api/long?token=right-token", token=None)[0].status == 403
 
@@ -99,6 +99,16 @@ def test_head_and_compression(server: Server) -> None:
     assert answer.getheader("Content-Encoding") == "gzip"
     assert json.loads(gzip.decompress(content)) == list(range(5000))
     assert json.loads(ask(server, "/api/long")[1]) == list(range(5000))
+
+
+def test_the_cookies_of_two_servers_of_one_host_differ() -> None:
+    """A browser sends the cookies of all ports of a host: the second server must not overwrite the first one's."""
+    cookies = [guard.set_cookie(token).partition(";")[0] for token in ("one", "two")]
+    names = [each.partition("=")[0] for each in cookies]
+    assert names[0] != names[1]
+    for token in ("one", "two"):
+        assert guard.cookie_token("; ".join(cookies), guard.cookie_name(token)) == token
+        assert token not in guard.cookie_name(token)
 
 
 def test_tokens_are_long_and_differ() -> None:

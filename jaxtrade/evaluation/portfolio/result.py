@@ -22,14 +22,13 @@ from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.backtest import DecisionBars, decision_bars
-from jaxtrade.evaluation.day_bars import DayBars
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
 from jaxtrade.evaluation.portfolio.agents import JointAgent
 from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
 from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
-from jaxtrade.evaluation.recorded import joint_records
+from jaxtrade.evaluation.recorded import NOTHING, Also, joint_records
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import kind_of
 from jaxtrade.evaluation.trades import write_csv
@@ -288,9 +287,9 @@ def equity_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[
                f"{int(agent.account.equity[i]) / 1000:.3f}", int(agent.account.account[i]))
 
 
-def write(result: JointResult, directory: Path, day_bars: DayBars | None = None) -> None:
-    """Write `FILES`: those of the first agent, and of all agents the table and the document. day_bars: the digests of
-    the evaluated days' bars, which are kept in the records."""
+def write(result: JointResult, directory: Path, also: Also = NOTHING) -> None:
+    """Write `FILES`: those of the first agent, and of all agents the table and the document. also: further entries of
+    the records' `meta`."""
     shown = result.agents[0]
     with staged(directory) as new:
         document = json.dumps(result.to_json(), indent=2, allow_nan=False)
@@ -298,4 +297,4 @@ def write(result: JointResult, directory: Path, day_bars: DayBars | None = None)
         (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
         write_csv(new / "trades.csv", FILL_COLUMNS, fill_rows(result, shown))
         write_csv(new / "equity.csv", equity_columns(result), equity_rows(result, shown))
-        write_records(new / RECORDS, joint_records(result, day_bars))
+        write_records(new / RECORDS, joint_records(result, also))

@@ -48,8 +48,8 @@ def spa(policies: np.ndarray, baselines: np.ndarray, *, block: int | None = None
 
     One step more than Hansen's: w_k is an estimate, so the terms of T have the tails of Student's t, while T* has
     nearly normal ones. Each term of T is therefore taken to the normal figure of the same tail probability, t having
-    the number of blocks less 1 as degrees of freedom. Without it, the test of 24 equal policies on 60 days rejects 15
-    times in 100 at 5 %.
+    the number of blocks less 1 as degrees of freedom. Without it, the test of many equal policies rejects too often
+    where days are few.
 
     n/a below `MIN_DAYS` days, and where a difference does not vary. names: of the baselines, for that reason.
     Raises ValueError where the shapes do not fit or a figure is not finite.

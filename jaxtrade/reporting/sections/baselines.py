@@ -35,8 +35,7 @@ def section(data: ReportData) -> Markup:
         parts.append(table("The policies of this run", ("Policy", "Net profit"),
                            [(spoken(name), figures.signed(net)) for name, net in nets.items()],
                            marked=[list(nets).index(data["seeds"]["shown"])], tall=len(nets) > 14))
-    if data["nulls"]:
-        parts.append(_nulls(data["nulls"]))
+    parts += [_nulls(each) for each in (data["nulls"], *data["other_nulls"]) if each]
     return joined(parts)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures
 from jaxtrade.reporting.markup import Child, Markup, joined, notes, paragraph, table, tag
-from jaxtrade.reporting.names import held_out, ordinal, sentence, spoken, times
-from jaxtrade.reporting.schema import Estimate, ReportData, command
+from jaxtrade.reporting.names import chosen_on, ordinal, sentence, spoken, times, trained_on
+from jaxtrade.reporting.schema import Estimate, NullFigures, ReportData, command
 from jaxtrade.text import several
 
 TITLE = "How far to believe this"
@@ -15,7 +15,7 @@ Row = tuple[str, Child, Child]
 
 def section(data: ReportData) -> Markup:
     """The panel: a question, its figure, and what the figure says; then the labels of the evaluation."""
-    rows = [_days(data), *_seeds(data), *_statistics(data), _nulls(data), *_selection(data), _opened(data)]
+    rows = [_days(data), *_seeds(data), *_statistics(data), *_nulls(data), *_selection(data), _opened(data)]
     found = [table("What stands behind the figures of this report", ("Question", "Figure", "What it says"),
                    rows, words=(2,))]
     if data["labels"]:
@@ -24,13 +24,16 @@ def section(data: ReportData) -> Markup:
 
 
 def days_held_out(data: ReportData) -> int:
-    """Sessions that the policy was not trained on. 0 if any of them may have been trained on."""
-    return data["settings"]["sessions"] if held_out(data["title"]["split"], data["labels"]) else 0
+    """Sessions that neither trained the policy nor chose it. 0 if any of them may have done so."""
+    used = trained_on(data["title"]["split"], data["labels"]) or chosen_on(data["labels"])
+    return 0 if used else data["settings"]["sessions"]
 
 
 def _days(data: ReportData) -> Row:
     days = days_held_out(data)
-    if not days:
+    if chosen_on(data["labels"]):
+        says = "The policy was chosen by its scores on these sessions. They flatter it, and prove nothing."
+    elif not days:
         says = "The policy was trained on these sessions. They show how well it fits, and nothing about other days."
     elif days == 1:
         says = "One day proves nothing, whichever way it went."
@@ -87,10 +90,15 @@ def _statistics(data: ReportData) -> list[Row]:
     ]
 
 
-def _nulls(data: ReportData) -> Row:
-    question, found = "Do markets without structure do as well?", data["nulls"]
-    if found is None:
-        return question, _none(), joined(["Not computed: run ", tag("code", command("nulls", data["title"]))])
+def _nulls(data: ReportData) -> list[Row]:
+    """A row for each kind of null market."""
+    question, first = "Do markets without structure do as well?", data["nulls"]
+    if first is None:
+        return [(question, _none(), joined(["Not computed: run ", tag("code", command("nulls", data["title"]))]))]
+    return [_null_row(question, each) for each in (first, *data["other_nulls"])]
+
+
+def _null_row(question: str, found: NullFigures) -> Row:
     reached = times(found["exceedances"]) if found["exceedances"] else "not once"
     stopped = found["draws_made"] < found["draws_asked"]
     limit = "The test stopped there." if stopped else f"So many draws cannot give a p below {found['floor']:.3g}."

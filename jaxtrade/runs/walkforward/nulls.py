@@ -77,7 +77,7 @@ def walk_nulls(setup: Setup, path: Path, days: WalkDays, spec: NullSpec, store: 
             raise type(stop)(f"stopped in null market {len(journal.known) + 1} of {spec.draws}; the finished ones are "
                              f"kept; {go_on_with(path, 'walkforward', ['--nulls', str(spec)])}") from None
     rundir.write_json(path / RESULT, null_document(results, notes_of(days), config_sha256=config.digest(),
-                                                   data_sha256=setup.market.fingerprint))
+                                                   data_sha256=setup.market.fingerprint, retrained=True))
     return results
 
 

@@ -37,7 +37,7 @@ def test_iqm(seeds, days, folds):
             estimate = iqm_estimate(made(generator, fold, seeds, varied), fold, draws=300, seed=i)
             held += estimate.low <= 0 <= estimate.high
         print(seeds, days, folds, name, held / EXPERIMENTS)
-        assert 0.92 <= held / EXPERIMENTS <= 0.985, name
+        assert 0.92 <= held / EXPERIMENTS <= 0.98, name
 
 
 @pytest.mark.parametrize("rule", [False, True])
@@ -58,7 +58,7 @@ def test_probability_of_improvement(seeds, days, rule):
                 held += estimate.low <= norm.cdf(apart) <= estimate.high
             print(seeds, days, rule, (of_seed, of_day, of_both), apart, held / EXPERIMENTS)
             # five runs can be 0 to 5 times better, so few intervals are possible that some hold the truth too often
-            assert 0.92 <= held / EXPERIMENTS <= (0.985 if seeds > 5 else 0.993)
+            assert 0.92 <= held / EXPERIMENTS <= (0.98 if seeds > 5 else 0.993)
 
 
 NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from jaxtrade.evaluation.statistics import spa
 from tests.evaluation.statistics import oracles
@@ -37,6 +39,54 @@ def test_the_p_values_of_arch():
 def test_arch_still_says_so():
     pytest.importorskip("arch", reason='arch is not installed: pip install -e ".[statistics-test]"')
     assert close(oracles.ask_arch()) == []
+
+
+def hansen(difference: np.ndarray, studentised: bool, draws: int = 3000) -> dict[str, float]:
+    """Hansen (2005), section 2, in loops: his three p-values of float[D, K] differences. The terms of T are taken from
+    Student's t to the normal distribution, as `spa` says."""
+    days, count = difference.shape
+    block, generator = round(days ** (1 / 3)), np.random.default_rng(17)
+    drawn = np.empty((draws, count))
+    for draw in range(draws):
+        rows: list[int] = []
+        while len(rows) < days:
+            begin = int(generator.integers(days))
+            rows += [(begin + step) % days for step in range(block)]
+        drawn[draw] = difference[rows[:days]].mean(axis=0)
+    mean, units = difference.mean(axis=0), days / block
+    root, degrees = np.sqrt(days), units - 1
+    spread = [root * drawn[:, k].std() for k in range(count)]
+    divisor = spread if studentised else [1.0] * count
+    terms = [root * mean[k] / divisor[k] for k in range(count)]
+    if studentised:
+        terms = [norm.isf(student.sf(term * np.sqrt(degrees / units), degrees)) for term in terms]
+    found = {}
+    for name in ("lower", "consistent", "upper"):
+        reached = 0
+        for draw in range(draws):
+            best = 0.0
+            for k in range(count):
+                bad = root * mean[k] < -spread[k] * np.sqrt(2 * np.log(np.log(days)))
+                centre = {"lower": max(mean[k], 0.0), "consistent": 0.0 if bad else mean[k], "upper": mean[k]}[name]
+                best = max(best, root * (drawn[draw, k] - centre) / divisor[k])
+            reached += best >= max(0.0, *terms)
+        found[name] = (1 + reached) / (draws + 1)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("skill", [0.12, 0.3])
+def test_the_formula_where_policies_swing_unequally(skill):
+    """A calm policy with skill beside wild ones without, and one that loses: arch's figures, which are not divided by
+    their spread, would be those of the wild ones."""
+    generator = np.random.default_rng(21)
+    spread = np.array([0.1, 1.0, 30.0, 30.0, 3.0])
+    noise = generator.standard_normal((125, 5))
+    difference = (noise - noise.mean(axis=0) + np.array([skill, 0.0, 0.05, -0.02, -1.0])) * spread
+    ours, theirs = spa(difference, np.zeros(125), draws=3000), hansen(difference, studentised=True)
+    for name, p in theirs.items():
+        assert getattr(ours, name) == pytest.approx(p, abs=0.03), name
+    assert abs(hansen(difference, studentised=False)["consistent"] - ours.consistent) > 0.1
 
 
 def test_a_policy_that_earns_every_day_beats_the_baseline():
