@@ -15,12 +15,14 @@ from jaxtrade.cli.entry import main
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import resolve
 from jaxtrade.config import load_config
+from jaxtrade.evaluation.openings import trials_of
 from jaxtrade.runs import performance, rundir, training_job
 from jaxtrade.runs import train as training
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.trials import read_trials
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.plan import plan_run
 from jaxtrade.training.wall_clock import WallClock
@@ -91,6 +93,10 @@ def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
     summary = json.loads((path / "summary.json").read_text())
     assert (summary["updates"], summary["stopped_early"], summary["stop_reason"]) == (8, False, None)
     assert (path / "config.yaml").read_bytes() == written
+    first, second = read_trials(path.parent).openings
+    assert first.config == second.config
+    assert first.policies != second.policies, "the run went on: another policy, and another trial"
+    assert len(trials_of([first, second])) == 2
 
 
 @pytest.mark.parametrize(("override", "said"), [

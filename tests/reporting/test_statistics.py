@@ -119,7 +119,7 @@ def test_one_symbol_of_several_has_no_trials_of_its_own(alone):
     """The log holds the profit of the whole set."""
     days = statistics.read_days(alone, "test", None, "", alike=True)
     manifest = collect.choose(logged(alone)).manifest
-    logged_as = statistics.LoggedTrial(alone, manifest["data_sha256"], manifest["config_sha256"], 0)
+    logged_as = statistics.LoggedTrial(alone, manifest["data_sha256"], manifest["config_sha256"], "0")
     found = statistics.history_now(logged_as, days, "test", "NQ")
     assert found is not None
     assert (found.opened, found.dsr.why, found.pbo.why) == (1, statistics.OF_SET, statistics.OF_SET)
