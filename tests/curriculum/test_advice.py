@@ -81,7 +81,7 @@ def test_it_closes_with_the_query_rate_and_resumes_to_it(tmp_path: Path, capsys:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["off", "none"])
+@pytest.mark.parametrize("kind", ["off", pytest.param("none", marks=pytest.mark.long)])
 def test_it_can_be_turned_off(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "course"
     assert run(path, "--advisor", kind) == 0

@@ -79,8 +79,8 @@ def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch: pytest.M
     check(setup, lanes_of(setup, [agent]), monkeypatch, in_turn=1)
 
 
-@pytest.mark.parametrize("column", ["balance", *(pytest.param(name, marks=pytest.mark.slow) for name in (
-    "high_water", "days", "number"))])
+@pytest.mark.parametrize("column", ["balance", *(pytest.param(name, marks=[pytest.mark.slow, *more]) for name, more in (
+    ("high_water", ()), ("days", [pytest.mark.long]), ("number", [pytest.mark.long])))])
 def test_a_wrong_start_is_no_record(column: str) -> None:
     setup, policies = made(*WEEK)
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[3:4])

@@ -113,7 +113,7 @@ def side_at(found: Decisions, i: int) -> int | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fusion", ["trust", pytest.param("gate", marks=pytest.mark.slow), "rules"])
+@pytest.mark.parametrize("fusion", ["trust", "gate", "rules"])
 def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made: Made, fusion: str) -> None:
     path, found = made(fusion)
     loaded = load_policy(path)

@@ -97,7 +97,8 @@ def test_no_illegal_action_and_every_action_taken(trained):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["reset", "mask", "normaliser"])
+@pytest.mark.parametrize("fault", ["reset", *(pytest.param(fault, marks=pytest.mark.long)  # test_ppo.py has them
+                                              for fault in ("mask", "normaliser"))])
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
     real = loss.ppo_loss
 
