@@ -54,7 +54,10 @@ def test_every_phase_is_handed_on_whole(whole: Path) -> None:
 @pytest.mark.slow
 def test_a_finished_curriculum_resumes_to_its_report(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["curriculum", "--resume", str(whole)]) == 0
-    assert (whole / "curriculum.txt").read_text(encoding="utf-8").strip() in capsys.readouterr().out
+    shown, report = capsys.readouterr().out, (whole / "curriculum.txt").read_text(encoding="utf-8")
+    assert report.strip() in shown
+    assert "LLM query rate" not in shown + report  # its advisor is off
+    assert not (whole / "phases" / "3-advised" / "advice.jsonl").exists()
 
 
 @pytest.mark.slow

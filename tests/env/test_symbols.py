@@ -81,6 +81,7 @@ def _step_text(world: World) -> str:
     return jax.jit(world.env.step).lower(jax.random.key(0), state, jnp.int32(0), world.params).as_text()
 
 
+@pytest.mark.slow
 def test_other_symbols_cannot_be_seen(two) -> None:
     """The rows of USDJPY are overwritten, and NQ's walks keep their bits; and the other way round."""
     together, _ = two

@@ -146,6 +146,7 @@ def test_advice_matters_and_a_batch_is_its_rows(made: Made, fusion: str) -> None
     assert found.masks[rows, drawn].all()
 
 
+@pytest.mark.slow
 def test_the_veto_acts_in_a_loaded_policy(made: Made) -> None:
     path, found = made("none", veto=0.5)
     loaded = load_policy(path)
