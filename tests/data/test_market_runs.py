@@ -26,8 +26,8 @@ RUNS = {
         "roll: 201403 from trade date 2013-12-18 in place of 201312 (-6.00 points"),
     # The bars of each date from 18:00 until 16:57.
     "overnight": (
-        ["--market", "ES"], ["session.overnight=true", "data.start=2013-10-09"],
-        {"2013-10-10": 1346, "2013-10-11": 1356}, "ES"),
+        ["--market", "ES"], ["session.overnight=true"],
+        {"2013-10-08": 1349, "2013-10-09": 1359, "2013-10-10": 1346, "2013-10-11": 1356}, "ES"),
     "a half day of shares": (
         ["--contract", "GOOG", "--data", EQUITY + "goog_minute_trade_x10000.csv.gz"], SHARES,
         {"2015-12-24": 208, "2015-12-28": 380}, "GOOG"),
@@ -35,8 +35,8 @@ RUNS = {
     "seconds of shares": (
         ["--contract", "SPY", "--data", EQUITY + "spy_minute_trade_x10000.csv.gz",
          "--seconds", EQUITY + "spy_second_trade_x10000.csv.gz"],
-        [*SHARES, "data.start=2013-10-09", "data.end=2013-10-11", "env.intrabar=path"],
-        {"2013-10-10": 388, "2013-10-11": 388}, "intrabar order: path"),
+        [*SHARES, "data.start=2013-10-07", "data.end=2013-10-11", "env.intrabar=path"],
+        {"2013-10-08": 388, "2013-10-09": 388, "2013-10-10": 388, "2013-10-11": 388}, "intrabar order: path"),
     # The minutes of each trade date from 17:00 that close by 16:59, without the flat bar.
     "bid and ask": (
         ["--market", "EURUSD", "--data", FX + "eurusd_minute_bidask.csv.gz",
