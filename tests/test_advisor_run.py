@@ -126,12 +126,13 @@ REJECTED: dict[str, Step] = {
     "down": reset(),
     "hung": hang(),
 }
+LIKE_OTHERS = ("hold for an unknown word", "an instruction", "reasoning alone", "wrong model", "quota")
 UNUSABLE = ("prose", "hold for an unknown word", "an instruction", "reasoning alone", "cut off")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "transport"), [
-    *((name, "exchange") for name in REJECTED),
+    *(pytest.param(name, "exchange", marks=[pytest.mark.long] * (name in LIKE_OTHERS)) for name in REJECTED),
     *(pytest.param(name, "callback", marks=pytest.mark.long) for name in ("prose", "hung", "wrong key"))])
 def test_a_server_that_gives_nothing_usable_is_no_advisor(
     silent, tmp_path, name, transport, monkeypatch, capsys

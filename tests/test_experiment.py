@@ -69,7 +69,7 @@ def measured(path: Path) -> list[dict]:
 
 # From the fourth update on the run with a damaged checkpoint goes on as well.
 @pytest.mark.slow
-@pytest.mark.parametrize("update", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("update", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_resumed_run_ends_in_the_same_bits(finished: Path, config: RunConfig, tmp_path: Path, update: int) -> None:
     copied = copy_until(finished, tmp_path / "cut", update)
     assert resume(copied).exit_code == 0
@@ -238,6 +238,7 @@ def test_the_best_policy_earned_its_score(controlled: Path, controlled_config: R
     assert "  actions % " in log
 
 
+@pytest.mark.slow
 def test_rows_of_a_run_name_actions_and_ends(controlled: Path) -> None:
     row = history(controlled)[-1]
     assert list(row["action_share"])[:3] == ["HOLD", "BUY", "SELL"]

@@ -144,6 +144,7 @@ PEAKS = {
                           "network.hidden=512,512", "ppo.gradient_rows=131072"),
     "a long memory": ("rollout.num_envs=1024", "rollout.num_steps=128", "network.kind=gru", "network.rnn_width=256"),
 }
+LARGEST = ("many environments", "a wide network", "seeds")  # they take minutes; the others have each part of the memory
 CHILD = """
 import sys
 from jaxtrade.cli import main
@@ -155,7 +156,7 @@ print("PEAK", code, peak.split()[1])
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
-@pytest.mark.parametrize("name", PEAKS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGEST)) for name in PEAKS])
 def test_the_estimate_is_near_the_peak_of_a_real_run(name: str, tmp_path: Path) -> None:
     """Two updates of each, and its evaluation, compiled anew: the resident peak of the process is within `FACTOR`.
 

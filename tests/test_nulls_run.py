@@ -10,6 +10,8 @@ import pytest
 from jaxtrade.cli.entry import main
 from tests.test_cli import TINY
 
+pytestmark = pytest.mark.slow  # a whole run; evaluation/test_null_runs.py has quick tests
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -53,12 +53,14 @@ def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry: 
     assert set(drawn) <= {0, 2}
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_and_replayed(entry: Path) -> None:
     assert "greedy" in evaluate_run(entry)
     assert "2013-10-11" in "\n".join(replay_run(entry, "2013-10-11"))
     assert {"td_loss", "q_change", "epsilon", "q_max"} <= history(entry)[-1].keys()
 
 
+@pytest.mark.slow
 def test_a_wider_task_begins_with_the_same_greedy_policy(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
@@ -81,6 +83,7 @@ def test_a_transferred_run_resumes_to_the_same_bits(entry: Path, tmp_path: Path)
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "message"), [
     (("pqn.dueling=false",), "pqn.dueling=False: .* has True"),
     (("pqn.layer_norm=false",), "pqn.layer_norm=False: .* has True"),
@@ -91,11 +94,13 @@ def test_a_network_that_does_not_fit_is_refused(entry: Path, more: tuple[str, ..
         adopt(config("manage", *more), load_source(entry))
 
 
+@pytest.mark.slow
 def test_a_run_of_another_learner_is_refused(entry: Path) -> None:
     with pytest.raises(ConfigError, match="was trained by pqn; set algorithm=pqn"):
         adopt(load_config("quickstart", ["env.task=manage"]), load_source(entry))
 
 
+@pytest.mark.slow
 def test_a_bundle_of_an_unknown_learner_says_so(entry: Path, tmp_path: Path) -> None:
     shutil.copytree(entry / "policy", tmp_path / "policy")
     policy = load_policy(entry)

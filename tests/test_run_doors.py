@@ -127,6 +127,7 @@ def test_a_set_of_symbols_has_a_folder_of_a_safe_name() -> None:
 
 # --- figures
 
+@pytest.mark.slow
 def test_what_was_measured_is_told_with_units(limited: Path) -> None:
     info = jt.performance_info(limited)
     assert set(info) == {*performance.UNITS, "units"} == {*info["units"], "units"}
@@ -143,6 +144,7 @@ def test_what_was_measured_is_told_with_units(limited: Path) -> None:
     assert "steps per second" in text
 
 
+@pytest.mark.slow
 def test_one_environment_is_timed_on_request_and_remembered(limited: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = {8: 600.0, 1: 100.0}
     monkeypatch.setattr(performance, "measure_update", lambda setup, limit: performance_like(
@@ -163,6 +165,7 @@ def test_a_run_of_an_earlier_version_has_the_figures_that_it_wrote() -> None:
     assert info["market_bytes"] is None
 
 
+@pytest.mark.slow
 def test_an_unfinished_run_has_no_figures(limited: Path, tmp_path: Path) -> None:
     path = tmp_path / "unfinished"
     shutil.copytree(limited, path)
@@ -171,6 +174,7 @@ def test_an_unfinished_run_has_no_figures(limited: Path, tmp_path: Path) -> None
         jt.performance_info(path)
 
 
+@pytest.mark.slow
 def test_the_command_prints_them(limited: Path, monkeypatch: pytest.MonkeyPatch,
                                  capsys: pytest.CaptureFixture[str]) -> None:
     result = jt.open_run(limited)

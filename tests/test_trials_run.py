@@ -39,6 +39,7 @@ def report(path: Path, split: str = "test") -> tuple[dict, str]:
     return json.loads((folder / "evaluation.json").read_text()), (folder / "evaluation.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None:
     [opening] = read_trials(trained.parent).openings
     document, text = report(trained)
@@ -61,6 +62,7 @@ def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None
     assert "trials: this test set was opened 1 time (1 distinct trial), this time included" in text
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_so_in_its_status(trained: Path) -> None:
     status = read_status(trained)
     assert status is not None
@@ -93,6 +95,7 @@ def test_the_same_policy_again_is_another_opening_and_no_other_trial(path: Path)
     assert (path.parent / TRIALS).read_bytes() == log, "a report is no opening"
 
 
+@pytest.mark.slow
 def test_a_report_says_what_the_evaluation_says_of_the_same_trials(trained: Path) -> None:
     page, document = collect.collect(collect.choose(trained)).data, report(trained)[0]["trials"]
     assert page["trials"] is not None

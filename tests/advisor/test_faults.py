@@ -144,8 +144,15 @@ def test_a_fault_is_absence(step: servers.Step, start: Callable[..., Running]) -
         assert running.counts["done"] == 0
 
 
+# Of each kind of fault one; the test above has them all, one by one.
+TELLING = ("1 answers after the deadline", "2 hangs", "3 drips its body", "4 hangs after its head",
+           "7 resets in the body", "8 ends in the body", "9 is too large", "10 asks to wait", "11 fails",
+           "12 wrong key", "13 no content", "14 prose", "15 NaN", "16 BUY", "19 another request's id")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("step", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("step", [pytest.param(step, id=name, marks=[pytest.mark.long] * (name not in TELLING))
+                                  for name, step in FAULTS.items()])
 def test_what_arrives_between_faults_is_what_the_journal_replays(
     step: servers.Step, start: Callable[..., Running], tmp_path: Path
 ) -> None:

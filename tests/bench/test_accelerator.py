@@ -36,7 +36,8 @@ def compiled(target, shape):
     ("default", {"launches": 5000, "row_loops": 0}),
     ("gru", {"launches": 30_000, "row_loops": 0}),
     ("env", {"step": 12, "row_loops": 0}),
-    ("dqn", {"rollout_step": 22, "gradient_step": 60, "row_loops": 0, "replay_bytes": 60_000_000}),
+    pytest.param("dqn", {"rollout_step": 22, "gradient_step": 60, "row_loops": 0, "replay_bytes": 60_000_000},
+                 marks=pytest.mark.long),
     ("dqn_prioritised", {"rollout_step": 22, "gradient_step": 280, "row_loops": 0, "replay_bytes": 68_000_000}),
     ("pqn", {"rollout_step": 22, "gradient_step": 50, "row_loops": 0, "replay_bytes": 0}),
 ])
@@ -53,7 +54,7 @@ def test_two_processes_compile_the_same_program_for_a_gpu():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", ["default", "dqn", "dqn_prioritised", "pqn"])
+@pytest.mark.parametrize("shape", ["default", pytest.param("dqn", marks=pytest.mark.long), "dqn_prioritised", "pqn"])
 def test_no_lookup_becomes_a_loop_over_rows_on_a_tpu(shape):
     assert compiled("v5e", shape)["row_loops"] == 0
 

@@ -97,6 +97,7 @@ def _native(params: Any) -> Any:
     return jax.lax.scan(lambda carry, action: jax.vmap(one)(*carry, action), start, actions)[1]
 
 
+@pytest.mark.slow
 def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Path) -> None:
     before, path = set(sys.modules), list(sys.path)
     config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": T})

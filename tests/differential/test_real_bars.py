@@ -61,6 +61,8 @@ SLOW = {
     "EURUSD two-sided minutes": Case("EURUSD", 22_000, {"file": MINUTES, "end": "2014-05-08"}),
     "USDJPY": Case("USDJPY", 30_000, {**YEN_KEYS, "start": "2014-01-01", "end": "2016-06-30"}),
 }
+# The same market by day, another expiry and a roll by day, and what the shorter test has.
+LIKE_OTHERS = ("ES 201312", "ES 201403 overnight", "EURUSD bid", "EURUSD two-sided")
 
 
 def real(case: Case, shared: Path | None) -> tuple[RunConfig, EnvParams, np.ndarray]:
@@ -108,7 +110,7 @@ def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureReque
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.long] * (name == "EURUSD bid")) for name in SLOW])
+    pytest.param(name, marks=[pytest.mark.long] * (name in LIKE_OTHERS)) for name in SLOW])
 def test_many_settings_are_identical(name: str, request: pytest.FixtureRequest):
     """Headline, tight, slipped and wide brackets, and random ones."""
     settings = (HEADLINE, TIGHT, SLIPPED, WIDE, *(drawn(i) for i in range(4)))

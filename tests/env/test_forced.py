@@ -184,6 +184,7 @@ def test_a_step_tells_the_forced_starts_that_follow_it() -> None:
     assert (opened.position.quantity != 0).any()
 
 
+@pytest.mark.slow
 def test_the_share_of_forced_starts_is_measured() -> None:
     def shares(probability: float | None) -> dict[str, np.ndarray]:
         steps: Any = trace(probability).outcome  # `collect` reads no more of a transition than its `info`

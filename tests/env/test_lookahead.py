@@ -458,9 +458,9 @@ def test_two_sided_bars_with_paths_tell_nothing_of_later_ones() -> None:
     assert sum("state" in parts for parts in planted) >= 3
 
 
-@pytest.mark.parametrize(("leaky", "seen"), [(LeakyMaskEnv, "mask"), (LeakyWindowEnv, "observation"),
-                                             (LeakyStopEnv, "state"), (LeakyRewardEnv, "reward"),
-                                             (LeakyBracketEnv, "orders")])
+@pytest.mark.parametrize(("leaky", "seen"), [(LeakyWindowEnv, "observation"), (LeakyStopEnv, "state"), *(
+    pytest.param(*row, marks=pytest.mark.slow) for row in (
+        (LeakyMaskEnv, "mask"), (LeakyRewardEnv, "reward"), (LeakyBracketEnv, "orders")))])
 def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str) -> None:
     env = leaky(EnvConfig())
     found = [paths_differ(env, cut, seed=seed) for seed, cut in enumerate(hand_cuts(25))]

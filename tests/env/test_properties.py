@@ -52,9 +52,11 @@ def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
 
 
 QUICK = ("headline", "converted")  # the others compile for as long
+LONG = ("close_marks", "static", "path")  # of each, a slow case has what is its own beside something else
 
 
-@pytest.fixture(params=[pytest.param(case, marks=[] if case in QUICK else [pytest.mark.slow]) for case in CASES])
+@pytest.fixture(params=[pytest.param(case, marks=[pytest.mark.slow] * (case not in QUICK) + [pytest.mark.long] * (
+    case in LONG)) for case in CASES])
 def run(request: pytest.FixtureRequest) -> tuple[TradingEnv, EnvParams, Trace]:
     return sample(request.param)
 
@@ -398,8 +400,9 @@ def in_axes(name: str) -> EnvParams:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("intrabar", "name"), [
-    pytest.param(intrabar, name, marks=[] if (intrabar, name) in (("stop_first", "commission"), ("path", "slippage"))
-                 else [pytest.mark.slow]) for intrabar in INTRABAR for name in ("commission", "slippage")])
+    pytest.param(intrabar, name, marks=[pytest.mark.long] * ((intrabar, name) not in (
+        ("stop_first", "commission"), ("nearer_extreme", "commission"), ("path", "slippage"))))
+    for intrabar in INTRABAR for name in ("commission", "slippage")])
 def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Order]], name: str,
                                        intrabar: Intrabar) -> None:
     """Same orders, rules off: equity at every bar is non-increasing in commission and slippage, and each extra cent of
@@ -432,10 +435,9 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mark", "intrabar", "two_sided"), [
-    ("extreme", "path", True), *(
-        pytest.param(*row, marks=pytest.mark.slow)
-        for row in (("extreme", "stop_first", False), ("extreme", "nearer_extreme", False), ("extreme", "path", False),
-                    ("close", "stop_first", False), ("close", "stop_first", True)))])
+    ("extreme", "path", True), ("extreme", "nearer_extreme", False), ("close", "stop_first", False), *(
+        pytest.param(*row, marks=pytest.mark.long)
+        for row in (("extreme", "stop_first", False), ("extreme", "path", False), ("close", "stop_first", True)))])
 def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], intrabar: Intrabar, two_sided: bool
                                           ) -> None:
     """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices mirrored. Of two-sided

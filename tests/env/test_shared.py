@@ -122,6 +122,7 @@ def assert_conserved(seen: Seen) -> None:
         np.testing.assert_array_equal(seen.state.world.inventory[:, agent], -seen.state.position.quantity.sum(1))
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(kappa=st.integers(0, 3_000), eta=st.integers(0, 3_000), decay=st.integers(0, 1000), seed=st.integers(0, 1000))
 def test_money_is_conserved_in_every_step(kappa: int, eta: int, decay: int, seed: int) -> None:
@@ -220,6 +221,7 @@ def test_without_impact_agents_are_alone_bit_for_bit() -> None:
     assert (crowd.outcome.info.end == EndReason.DAILY_LOSS).any()
 
 
+@pytest.mark.slow
 def test_without_impact_the_market_is_the_historical_one_bit_for_bit() -> None:
     """Accounts without limits end with their session, so `TradingEnv` draws the same sessions too."""
     params = parameters(strict=False)

@@ -50,13 +50,13 @@ def test_each_of_two_symbols_trades_as_alone(two) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [4, 8])
+@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.long)])
 def test_each_of_many_symbols_trades_as_alone(count: int) -> None:
     same_alone(*both(synthetic(list(sets.SYNTHETIC)[:count], **EPISODE)), seed=count)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["manage", "advised"])
+@pytest.mark.parametrize("task", [pytest.param("manage", marks=pytest.mark.long), "advised"])
 def test_each_of_the_four_real_pairs_trades_as_alone(task: str) -> None:
     """EURUSD has two sides and the others one; USDJPY and USDCHF are converted; the histories begin and end apart."""
     config = make_config({
@@ -81,6 +81,7 @@ def _step_text(world: World) -> str:
     return jax.jit(world.env.step).lower(jax.random.key(0), state, jnp.int32(0), world.params).as_text()
 
 
+@pytest.mark.slow
 def test_other_symbols_cannot_be_seen(two) -> None:
     """The rows of USDJPY are overwritten, and NQ's walks keep their bits; and the other way round."""
     together, _ = two

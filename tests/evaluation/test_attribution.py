@@ -194,7 +194,8 @@ def test_an_ablated_group_changes_the_profit_to_that_of_a_policy_without_it(ppo:
     assert values(found, "ablation")[FEATURES[1]] == pytest.approx(without_it - with_it, abs=1e-3)
 
 
-@pytest.mark.parametrize("algorithm", ["pqn", pytest.param("dqn", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["pqn", pytest.param("dqn", marks=pytest.mark.long)])
 def test_a_q_learner_is_attributed_by_its_q_values(algorithm: str) -> None:
     parts = made(algorithm)
     found = found_by(parts, parts[-1])
@@ -203,6 +204,7 @@ def test_a_q_learner_is_attributed_by_its_q_values(algorithm: str) -> None:
     assert all(value is not None and value > 0 for name, value in slopes.items())
 
 
+@pytest.mark.slow
 def test_a_policy_with_a_memory_has_only_the_ablation() -> None:
     parts = made(kind="gru", rnn_width=4)
     found = found_by(parts, parts[-1])

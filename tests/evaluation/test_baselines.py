@@ -27,8 +27,11 @@ def run(name, which="account", seed=0, account=ACCOUNT, **env_values):
     return backtest(env, rule(name, env), params, decisions, which, jax.random.key(seed)), decisions, params
 
 
-@pytest.mark.parametrize("which", ["account", "strategy"])
-@pytest.mark.parametrize("name", ["flat", "random", "buy_hold", "sma_cross"])
+@pytest.mark.parametrize(("name", "which"), [
+    ("random", "account"), ("buy_hold", "account"), ("sma_cross", "strategy"),
+    *(pytest.param(*row, marks=[pytest.mark.slow, pytest.mark.long]) for row in (
+        ("flat", "account"), ("flat", "strategy"), ("random", "strategy"), ("buy_hold", "strategy"),
+        ("sma_cross", "account")))])
 def test_no_baseline_emits_an_illegal_order(name, which):
     for values in ({}, {"task": "entry", "quantity": 3}):
         record, *_ = run(name, which, **values)

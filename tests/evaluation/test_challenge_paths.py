@@ -167,8 +167,10 @@ def test_an_order_of_sessions_matters() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["random", "buy_hold", "sma_cross"])
-@pytest.mark.parametrize("task", ["entry", "manage"])
+@pytest.mark.parametrize(("task", "agent"), [
+    ("entry", "sma_cross"), ("manage", "random"), ("manage", "buy_hold"), *(
+        pytest.param(*row, marks=pytest.mark.long) for row in (
+            ("entry", "random"), ("entry", "buy_hold"), ("manage", "sma_cross")))])
 def test_every_account_ends_as_in_the_environment(task: str, agent: str) -> None:
     env, params = made(task)
     reasons = check_ends(env, agent_of(agent, env), params, list(ACCOUNTS))
@@ -178,14 +180,14 @@ def test_every_account_ends_as_in_the_environment(task: str, agent: str) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize(("keys", "agent"), [
     ({"intrabar": "nearer_extreme"}, "random"),
-    ({"intrabar": "path"}, "random"),
+    pytest.param({"intrabar": "path"}, "random", marks=pytest.mark.long),  # two-sided below
     ({"mark": "close"}, "buy_hold"),
-    ({"mark": "close", "fill": "close"}, "random"),
-    ({"two_sided": True}, "sma_cross"),
-    ({"converted": True, "quantity": 2}, "buy_hold"),
     ({"two_sided": True, "converted": True, "quantity": 3, "mark": "close", "fill": "close"}, "sma_cross"),
     ({"two_sided": True, "converted": True, "quantity": 2, "intrabar": "path"}, "sma_cross"),
-    ({"task": "advised"}, "sma_cross")])
+    ({"task": "advised"}, "sma_cross"),
+    *(pytest.param(*row, marks=pytest.mark.long) for row in (
+        ({"mark": "close", "fill": "close"}, "random"), ({"two_sided": True}, "sma_cross"),
+        ({"converted": True, "quantity": 2}, "buy_hold")))])
 def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], agent: str) -> None:
     env, params = made(**keys)
     check_ends(env, agent_of(agent, env), params, ["intraday", "frozen", "end_of_day", "locked", "failed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.evaluation import grids
@@ -13,6 +14,7 @@ from tests.paths import path_arrays, random_paths
 SESSIONS = WALK.sessions(0, 1, 2, 3)
 
 
+@pytest.mark.slow
 def test_intrabar_rows_are_the_evaluations_under_each_order() -> None:
     env, params, config = setup(WALK, SESSIONS)
     agents = [rule("sma_cross", env), rule("flat", env)]

@@ -138,7 +138,8 @@ def lively() -> Any:
     return env, params, config, greedy(algorithm, policy, env)
 
 
-@pytest.mark.parametrize("which", ["policy", "random", "buy_hold", "sma_cross", "flat"])
+@pytest.mark.parametrize("which", ["policy", "sma_cross", *(
+    pytest.param(which, marks=pytest.mark.slow) for which in ("random", "buy_hold", "flat"))])
 def test_without_a_latency_every_bit_is_the_evaluators(lively: Any, which: str) -> None:
     env, params, _, policy = lively
     agent = policy if which == "policy" else rule(which, env)

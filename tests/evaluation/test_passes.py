@@ -18,7 +18,7 @@ from jaxtrade.runs.setup import Setup
 from tests.evaluation.sequential import in_sequence
 from tests.evaluation.test_side_by_side import agents_of, assert_same, lanes_of, made
 
-WEEK = ("network.hidden=[16]",)
+DAYS = ("network.hidden=[16]", "data.start=2013-10-09")  # three days of real bars
 WEEKS = ("data.source=synthetic", "data.synthetic_sessions=40", "data.synthetic_seed=3", "network.hidden=[16]")
 
 
@@ -42,7 +42,7 @@ def check(setup: Setup, lanes: list[Lane], monkeypatch: pytest.MonkeyPatch, in_t
 
 def test_an_account_that_ends_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A floor so near that accounts end again and again; the agents are a policy that draws, and random trades."""
-    setup, policies = made(*WEEK, "account.drawdown=100")
+    setup, policies = made(*DAYS, "account.drawdown=100")
     agents = agents_of(setup, policies[:1])
     found = check(setup, lanes_of(setup, [agents[1], agents[3]]), monkeypatch)
     assert all(record.account[-1] >= 2 for record in found["account"])
@@ -74,15 +74,15 @@ def careful(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
 
 
 def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    setup, _ = made(*WEEK)
+    setup, _ = made(*DAYS)
     agent = Agent("careful", careful, None, "trades while its account has lost nothing")
     check(setup, lanes_of(setup, [agent]), monkeypatch, in_turn=1)
 
 
-@pytest.mark.parametrize("column", ["balance", *(pytest.param(name, marks=pytest.mark.slow) for name in (
-    "high_water", "days", "number"))])
+@pytest.mark.parametrize("column", ["balance", *(pytest.param(name, marks=[pytest.mark.slow, *more]) for name, more in (
+    ("high_water", ()), ("days", [pytest.mark.long]), ("number", [pytest.mark.long])))])
 def test_a_wrong_start_is_no_record(column: str) -> None:
-    setup, policies = made(*WEEK)
+    setup, policies = made(*DAYS)
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[3:4])
     [strategy] = run_lanes(setup.env, [lane], "strategy")
     starts = account_starts(setup.env, lane, strategy)

@@ -113,7 +113,7 @@ def side_at(found: Decisions, i: int) -> int | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fusion", ["trust", pytest.param("gate", marks=pytest.mark.slow), "rules"])
+@pytest.mark.parametrize("fusion", ["trust", "gate", "rules"])
 def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made: Made, fusion: str) -> None:
     path, found = made(fusion)
     loaded = load_policy(path)
@@ -146,6 +146,7 @@ def test_advice_matters_and_a_batch_is_its_rows(made: Made, fusion: str) -> None
     assert found.masks[rows, drawn].all()
 
 
+@pytest.mark.slow
 def test_the_veto_acts_in_a_loaded_policy(made: Made) -> None:
     path, found = made("none", veto=0.5)
     loaded = load_policy(path)

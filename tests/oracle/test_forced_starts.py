@@ -46,10 +46,10 @@ def begin(env: OracleEnv, seed: int) -> str:
     return {1: "long", -1: "short", 0: "closed"}[env.position.side]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [
     {"tick_mills": 37_500},  # floors within reach of one bar
-    *(pytest.param(row, marks=pytest.mark.slow) for row in (
-        {"mark": "close", "fill": "close", "tick_mills": 37_500}, {"intrabar": "path", "quantity": 2}))])
+    {"mark": "close", "fill": "close", "tick_mills": 37_500}, {"intrabar": "path", "quantity": 2}])
 def test_forced_starts_agree(changes):
     cases = [(dataclasses.replace(PRESETS[name], **changes), bars) for name in RULES for bars in markets()[:2]]
     params = stack([env_params(bars, settings) for settings, bars in cases])

@@ -27,7 +27,6 @@ from tests.oracle.test_agreement import PRESETS, SLOW_UNITS, UNITS, lanes_of, ma
 SOURCE = Path(jaxtrade.env.__file__).parent
 PARTS = Path(jaxtrade.parts.__file__)  # names the modules of tasks and reward terms
 LANES, STEPS = 8, 150
-INTRABAR_UNITS = ("full/nearer_extreme", "full/path")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,8 +266,9 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "unit", ["full/open/extreme", "full/open/close", "full/close/close", *INTRABAR_UNITS, "rewards"])
+@pytest.mark.parametrize("unit", ["full/open/extreme", "full/path", "rewards", *(
+    pytest.param(unit, marks=pytest.mark.long) for unit in ("full/open/close", "full/close/close",
+                                                            "full/nearer_extreme"))])
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 
@@ -280,8 +280,16 @@ def test_every_mutation_finds_its_place():
         assert mutation.new != mutation.old, mutation.name
 
 
+def long(mutation: Mutation) -> bool:
+    """CI makes the first and then every third mutation of each module and unit."""
+    alike = [each for each in MUTATIONS if (each.module, each.unit) == (mutation.module, mutation.unit)]
+    return alike.index(mutation) % 3 > 0
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.replace(" ", "-"))
+@pytest.mark.parametrize("mutation", [
+    pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=[pytest.mark.long] * long(mutation))
+    for mutation in MUTATIONS])
 def test_mutation_is_caught(mutation, tmp_path):
     look = mutation.module == "observation" or mutation.unit.startswith("advised")
     fault = outcome_of(load_mutant(tmp_path, mutation), mutation.unit, look).fault

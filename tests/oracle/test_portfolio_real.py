@@ -139,8 +139,9 @@ def joint_leg(env: PortfolioEnv, params: Any, leg: int, wants: jax.Array, first:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("symbol", "leg", "trailing"), [("EURUSD", 0, "intraday"), ("USDJPY", 1, "static"),
-                                                         ("USDJPY", 0, "intraday")])
+@pytest.mark.parametrize(("symbol", "leg", "trailing"), [
+    ("EURUSD", 0, "intraday"), ("USDJPY", 1, "static"),
+    pytest.param("USDJPY", 0, "intraday", marks=pytest.mark.long)])
 def test_one_leg_alone_is_the_single_leg_engine(symbol: str, leg: int, trailing: str) -> None:
     """Same fills, cash, floors, liquidations and account as TradingEnv with bracket-free orders, on real bars."""
     account = RULES | {"trailing": trailing, "drawdown": 400.0, "daily_loss": 300.0}

@@ -113,8 +113,9 @@ def test_a_splice_that_is_missed_is_seen():
     assert len(found) == 6
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[] if name == "ES" else [pytest.mark.slow]) for name in CASES])
+@pytest.mark.parametrize("name", ["ES", *(pytest.param(name, marks=pytest.mark.slow) for name in (
+    "ES-overnight", "EURUSD")), *(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long]) for name in (
+        "ES-roll", "NQ-synthetic"))])  # the next test has these two
 def test_every_step_agrees_with_the_default_account(name):
     market, bars, settings = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20), CASES[name].settings
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
@@ -125,9 +126,9 @@ def test_every_step_agrees_with_the_default_account(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "mark"), [("ES-roll", "extreme"), *(
-    pytest.param(*row, marks=pytest.mark.slow)
-    for row in (("EURUSD", "close"), ("ES", "extreme"), ("NQ-synthetic", "extreme"), ("EURUSD", "extreme")))])
+@pytest.mark.parametrize(("name", "mark"), [
+    ("ES-roll", "extreme"), ("EURUSD", "close"), ("NQ-synthetic", "extreme"),
+    *(pytest.param(*row, marks=pytest.mark.long) for row in (("ES", "extreme"), ("EURUSD", "extreme")))])
 def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     market, bars = market_of(name, OTHERS, 7), bars_of(name, OTHERS, 7)
     settings = dataclasses.replace(CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark)

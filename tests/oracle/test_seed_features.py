@@ -62,8 +62,10 @@ def test_the_oracle_has_its_own_list_of_the_42() -> None:
     assert list(CONTEXT_FEATURES) == context_indicators.NAMES
 
 
-@pytest.mark.parametrize("scaling", [pytest.param("relative", marks=pytest.mark.slow), "seed"])
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize(("name", "scaling"), [
+    *(pytest.param(name, "seed", marks=[pytest.mark.slow] * (name != "ES")) for name in CASES),
+    *(pytest.param(name, "relative", marks=[pytest.mark.slow] + [pytest.mark.long] * (name != "ES-no-volume"))
+      for name in CASES)])
 def test_every_slot_of_the_window_agrees(name: str, scaling: str) -> None:
     market, oracle = market_of(name, scaling), oracle_of(name)
     config = config_of(name, scaling)

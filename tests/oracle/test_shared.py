@@ -45,6 +45,7 @@ def test_every_fill_offset_and_mill(name: str, rollout: Any, bars: Bars) -> None
     assert (kinds["paid"] > 0) == (impact.kappa + impact.eta > 0)
 
 
+@pytest.mark.slow
 def test_real_bars(rollout: Any) -> None:
     """The bundled week of ES, as the package reads it; the oracle finds its sessions again."""
     settings, impact = dataclasses.replace(TIGHT, floor_cap=500_000), IMPACTS["strong"]

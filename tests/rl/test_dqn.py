@@ -175,6 +175,7 @@ def test_the_loss_of_a_step_by_numpy(soft):
     np.testing.assert_allclose(rows[4]["td_error"], abs(error).mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_soft_target_moves_by_tau(soft):
     states, rows = soft
     for before, after in itertools.pairwise(states):

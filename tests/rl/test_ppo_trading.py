@@ -90,6 +90,7 @@ def test_ratio_is_one_where_the_account_is_in_sight():
     assert all(m["approx_kl"] > 0 for m in history)
 
 
+@pytest.mark.slow
 def test_no_illegal_action_and_every_action_taken(trained):
     _, history = trained
     assert sum(m["illegal"] for m in history) == 0
@@ -97,7 +98,8 @@ def test_no_illegal_action_and_every_action_taken(trained):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["reset", "mask", "normaliser"])
+@pytest.mark.parametrize("fault", ["reset", *(pytest.param(fault, marks=pytest.mark.long)  # test_ppo.py has them
+                                              for fault in ("mask", "normaliser"))])
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
     real = loss.ppo_loss
 
@@ -129,6 +131,7 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
     assert max(m["ratio_error"] for m in history) > 1e-3
 
 
+@pytest.mark.slow
 def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_path):
     half, _ = learner.run(learner.start(), 2)
     checkpoint.save(tmp_path, 2, half, {})

@@ -52,6 +52,7 @@ def test_cartpole_is_balanced():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_acrobot_swings_up():
     assert float(jnp.median(greedy_returns("acrobot").mean(1))) >= WANTED["acrobot"]
 

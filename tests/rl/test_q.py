@@ -138,6 +138,7 @@ def test_layer_norm_comes_before_the_activation():
     np.testing.assert_allclose(network.apply({"params": params}, None, x)[1], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_q_network_is_recalled_as_acting_built_it():
     network = make_q_network(NetworkConfig(kind="gru", rnn_width=3, hidden=(4,)), 2)
     rows, first = jax.random.normal(jax.random.key(2), (5, 1, 2)), jnp.array([1, 0, 0, 1, 0], bool)[:, None]

@@ -98,6 +98,7 @@ def test_a_run_goes_back_and_on(tmp_path):
     assert result.steps_per_second == pytest.approx(12 * 64 / result.history[-1]["seconds"])  # what was undone too
 
 
+@pytest.mark.slow
 def test_killed_after_a_rollback_it_rolls_back_again_to_the_same_bits(tmp_path):
     whole = run(tmp_path / "whole", fault(6, 2))  # two faults from one checkpoint
     assert int(whole.state.rollbacks) == 2

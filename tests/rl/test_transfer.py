@@ -73,7 +73,8 @@ def with_config(layout: Layout, config: NetworkConfig) -> Layout:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("config", "seed"), [
-    (CONFIG, 1), (CONFIG, 2), (CONFIG.model_copy(update={"hidden": (16,), "activation": "relu"}), 3), (GRU, 4)])
+    (CONFIG, 1), pytest.param(CONFIG, 2, marks=pytest.mark.long),
+    (CONFIG.model_copy(update={"hidden": (16,), "activation": "relu"}), 3), (GRU, 4)])
 def test_closed_policy_is_the_source(config: NetworkConfig, seed: int) -> None:
     """Over a thousand random observations, masks and memories."""
     mine, theirs = with_config(SMALL, config), with_config(LARGE, config)

@@ -56,7 +56,7 @@ def test_one_hash_in_every_layout(cache: Path, tmp_path: Path) -> None:
         assert result["updates"] == 2, layout
 
 
-@pytest.mark.parametrize("received", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("received", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_stopped_run_goes_on_in_another_layout_to_the_same_hash(received: signal.Signals, cache: Path,
                                                                   tmp_path: Path) -> None:
     length = ("--timesteps", "32k")

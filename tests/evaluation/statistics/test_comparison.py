@@ -150,8 +150,9 @@ def made(generator, seeds, days, of_seed, of_day, of_both):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("days", [6, 20, pytest.param(40, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("seeds", [3, 4, 10])
+@pytest.mark.parametrize(("seeds", "days"), [
+    (3, 6), (4, 20), (10, 20),  # each number of seeds, and the fewest days
+    *(pytest.param(*row, marks=pytest.mark.long) for row in ((3, 20), (3, 40), (4, 6), (4, 40), (10, 6), (10, 40)))])
 def test_intervals_cover(seeds, days):
     """How often 95 % intervals hold the truth: the figures of docs/ablation.md. Deflated ones nearly always do."""
     for varied in VARIED:

@@ -27,8 +27,10 @@ def made(generator: np.random.Generator, fold: np.ndarray, seeds: int, varied: t
             + of_fold * by_fold + of_both * generator.standard_normal((seeds, days)))
 
 
-@pytest.mark.parametrize(("seeds", "days", "folds"), [(5, 20, 1), (5, 60, 1), (10, 60, 1), (5, 60, 6), (10, 60, 6),
-                                                      (10, 120, 4), (20, 120, 4), (5, 60, 12)])
+@pytest.mark.parametrize(("seeds", "days", "folds"), [
+    (5, 20, 1), (10, 60, 6), (5, 60, 12),  # few days, several folds, short folds
+    *(pytest.param(*row, marks=pytest.mark.long) for row in (
+        (5, 60, 1), (10, 60, 1), (5, 60, 6), (10, 120, 4), (20, 120, 4)))])
 def test_iqm(seeds, days, folds):
     fold = np.arange(days) * folds // days
     for name, varied in VARIED.items():
@@ -41,7 +43,8 @@ def test_iqm(seeds, days, folds):
 
 
 @pytest.mark.parametrize("rule", [False, True])
-@pytest.mark.parametrize(("seeds", "days"), [(5, 20), (10, 60), (20, 120)])
+@pytest.mark.parametrize(("seeds", "days"), [(5, 20), *(
+    pytest.param(*row, marks=pytest.mark.long) for row in ((10, 60), (20, 120)))])
 def test_probability_of_improvement(seeds, days, rule):
     """The truth: how probable it is that a new seed of x earns more than a new one of y on new days."""
     for of_seed, of_day, of_both in ((0.5, 0.0, 0.5), (0.5, 0.3, 0.5), (0.3, 1.0, 1.0)):
@@ -68,7 +71,7 @@ NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "rare large losses": lambda generator, days: 1 - generator.exponential(size=days)}
 
 
-@pytest.mark.parametrize("days", [20, 60, 250])
+@pytest.mark.parametrize("days", [20, pytest.param(60, marks=pytest.mark.long), 250])
 def test_sharpe_and_psr(days):
     for name, noise in NOISES.items():
         for ratio in (0.0, 0.15, 0.3):
@@ -87,7 +90,8 @@ def test_sharpe_and_psr(days):
             assert sure / (2 * EXPERIMENTS) <= (0.085 if days > 20 else 0.11)
 
 
-@pytest.mark.parametrize(("days", "policies"), [(60, 1), (60, 10), (120, 24), (250, 10)])
+@pytest.mark.parametrize(("days", "policies"), [(60, 1), (60, 10), *(
+    pytest.param(*row, marks=pytest.mark.long) for row in ((120, 24), (250, 10)))])
 def test_the_size_of_spa(days, policies):
     """No policy is better than the baseline and all are as good: 500 such markets, 3 to 7 % rejected at 5 %."""
     generator, rejected = np.random.default_rng([days, policies]), 0
