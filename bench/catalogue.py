@@ -37,6 +37,7 @@ BENCHES = {  # module -> what it measures
     "advisor": "what an advisor costs the training loop, by transport and latency",
     "evaluation": "500 held-out sessions, six agents, both passes, after compilation; validation's share of training",
     "monitor": "what the episode monitor costs the training loop: on the device, and with its files",
+    "report": "the page of a report with 60,000 bars: seconds to make it, seconds until a browser has it ready, bytes",
     "watch": "the live page: delay of a chunk, what viewers cost the training, a metrics file of 100 MB",
     "trust": "how often an advisor is trusted: without skill, and with it",
     "persistent_advice": "advice without skill that persists: how often it is trusted, and what an ablation finds",
