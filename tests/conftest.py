@@ -30,9 +30,11 @@ SELDOM = (100_000, 50, 1_000)  # see gc.set_threshold
 LIGHTLY_COMPILED = (
     "test_advice_log.py", "test_advisor_run.py", "test_auto_envs.py", "test_checkpoint.py", "test_cli.py",
     "test_experiment.py", "test_kept_runs.py", "test_nulls_run.py", "test_old_run.py", "test_optuna_search.py",
-    "test_panel_run.py", "test_sweep_run.py",
+    "test_panel_run.py", "test_sweep_run.py", "test_evolving_run.py", "test_places.py", "test_protocol.py",
+    "test_shared_run.py", "test_trials_run.py",
     "test_python.py", "test_q_run.py", "test_readme.py", "test_run_doors.py", "test_seams.py", "test_set_run.py",
-    "test_source.py", "test_trainer.py", "test_user_parts.py", "test_without_torch.py", "ablation/test_command.py",
+    "test_source.py", "test_trainer.py", "test_user_parts.py", "test_walk_nulls.py", "test_walkforward.py",
+    "test_without_torch.py", "ablation/test_command.py",
     "ablation/test_matrix.py", "rl/test_form.py", "advisor/test_advising.py", "advisor/test_bridge_in_training.py",
     "advisor/test_outcomes.py", "advisor/test_fusion.py", "advisor/test_table.py", "bench/test_peers.py",
     "curriculum/", "data/test_market_runs.py", "differential/", "env/", "evaluation/", "golden/", "interop/",

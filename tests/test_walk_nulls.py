@@ -19,7 +19,7 @@ from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.storage.null_journal import NULLS
 
 SMALL = ("--market", "NQ", "--train", "2", "--test", "1", "--embargo", "0", "--seeds", "2", "--set",
-         "data.synthetic_sessions=4", "--set", "rollout.num_envs=4", "--set", "rollout.num_steps=16", "--set",
+         "data.synthetic_sessions=6", "--set", "rollout.num_envs=4", "--set", "rollout.num_steps=16", "--set",
          "ppo.num_minibatches=2", "--set", "network.hidden=[8]", "--set", "train.total_timesteps=128", "--set",
          "train.chunk_updates=2", "--set", "train.tensorboard=false", "--set", "monitor.on=false", "--set",
          "env.features=[close]")

@@ -1,11 +1,10 @@
-"""A walk-forward from its command to its files: one program, folds as trained alone, kill and resume, figures."""
+"""A walk-forward from its command to its files: kill and resume, figures, other commands."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -13,10 +12,8 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -28,7 +25,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.walk_days import WalkDays, read_walk_days, write_walk_days
 from jaxtrade.runs import evaluate as evaluation
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.runs.walkforward.document import walk_table
 from jaxtrade.runs.walkforward.run import WalkResult, bundle_path, resume_walk, walk_forward
@@ -146,83 +143,6 @@ def test_days_are_written_and_read(tmp_path: Path) -> None:
         read_walk_days(file)
     with pytest.raises(DataError, match="has not ended"):
         read_walk_days(tmp_path / "none.npz")
-
-
-# --- one program -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def setup() -> Setup:
-    return prepare(configured())
-
-
-def compiled(algorithm: Any, keys: Any, params: Any) -> tuple[Any, Any]:
-    """(first state, the compiled update)."""
-    state = jax.jit(algorithm.init)(keys, params)
-    return state, jax.jit(algorithm.update).lower(state, params, None).compile()
-
-
-def test_folds_share_keys_and_market(setup: Setup) -> None:
-    stack = setup.stack
-    assert stack.axes is not None
-    keys = jax.random.key_data(stack.keys(3))
-    np.testing.assert_array_equal(keys[:2], keys[2:])
-    np.testing.assert_array_equal(keys[:2], jax.random.key_data(jnp.stack([jax.random.key(3), jax.random.key(4)])))
-    axes = stack.axes[0].params
-    assert axes.sessions.ids == 0
-    assert jax.tree.leaves(axes.replace(sessions=None)) == []  # all other leaves are shared
-    assert [row.tolist() for row in np.asarray(setup.trained_params.sessions.ids)[:, :2]] == [
-        [0, 1], [0, 1], [1, 2], [1, 2]]
-
-
-@pytest.mark.slow
-def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share() -> None:
-    """After one update: integers exactly, floats within 1e-6. Temporaries are at most 1.05 times those of one agent
-    for each, and no array of the program has both an axis of agents and one of the market's bars.
-
-    Anchored folds differ in the number of their sessions too.
-    """
-    setup = prepare(configured("walk.mode=anchored"))
-    stack, algorithm = setup.stack, setup.algorithm
-    assert setup.swept is not None
-    assert setup.swept.axes.sessions.count == 0
-    first, program = compiled(stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.trained_params)
-    together = program(first, setup.trained_params, None)[0]
-    _, single = compiled(algorithm, jax.random.key(3), setup.swept.rules[0])
-    for number in (0, 3):
-        rules = setup.swept.rules[number]
-        alone = single(jax.jit(algorithm.init)(jax.random.key(3 + number % 2), rules), rules, None)[0]
-        found = stack.agent(together, number)
-        for (path, a), b in zip(jax.tree_util.tree_flatten_with_path(found)[0], jax.tree.leaves(alone), strict=True):
-            if jnp.issubdtype(b.dtype, jnp.floating):
-                np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=jax.tree_util.keystr(path))
-            else:
-                assert_same(a, b)
-    one, all_of_them = (each.memory_analysis().temp_size_in_bytes for each in (single, program))
-    assert all_of_them <= 1.05 * stack.count * one
-    of_bars = {setup.market.num_bars, stack.count * setup.market.num_bars}
-    assert shapes_of(program, of_bars) <= shapes_of(single, of_bars)
-
-
-def shapes_of(program: Any, sizes: set[int]) -> set[str]:
-    """The shapes in a compiled program that have an axis of one of these sizes."""
-    return {dims for dims in re.findall(r"\[([0-9,]+)\]", program.as_text())
-            if sizes & {int(size) for size in dims.split(",")}}
-
-
-def test_a_copied_market_would_be_seen(setup: Setup) -> None:
-    """The same search in a small program that takes a close per agent: once from one market, once from copies."""
-    close, rows = setup.params.market.mid_close, jnp.arange(setup.stack.count)
-    count, of_bars = len(rows), {setup.market.num_bars, setup.stack.count * setup.market.num_bars}
-
-    def taken(close: Any, row: Any) -> Any:
-        return jnp.cumsum(close)[row]
-
-    single = jax.jit(taken).lower(close, rows[0]).compile()
-    shared = jax.jit(jax.vmap(taken, (None, 0))).lower(close, rows).compile()
-    copied = jax.jit(jax.vmap(taken)).lower(jnp.tile(close, (count, 1)), rows).compile()
-    assert shapes_of(shared, of_bars) <= shapes_of(single, of_bars)
-    assert not shapes_of(copied, of_bars) <= shapes_of(single, of_bars)
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------

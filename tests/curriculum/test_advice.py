@@ -90,8 +90,7 @@ def test_an_advisor_that_says_nothing_is_not_counted(tmp_path: Path, capsys: pyt
 @pytest.mark.slow
 def test_on_bars_without_volume_the_default_trains_without_and_a_choice_is_refused(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ("--market", "EURUSD", "--set", "advisor.horizon=5", "--set", "data.start=2016-07-01",
-             "--set", "data.end=2016-12-31")
+    flags = ("--market", "EURUSD", "--set", "advisor.horizon=5")
     assert run(tmp_path / "chosen", *flags, "--advisor", "rules") == 2
     assert "have no volume" in capsys.readouterr().err
     assert not (tmp_path / "chosen").exists()
