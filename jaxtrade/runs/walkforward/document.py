@@ -52,8 +52,10 @@ def walk_document(setup: Setup, days: WalkDays) -> dict[str, Any]:
 
 def how_reach(reach: Reach) -> str:
     """How the reach follows from the configuration, in words."""
-    return (f"an observation uses {reach.look_back} bars before its decision bar (env.window and the longest feature "
-            f"warm-up), a decision is filled within {several(reach.look_ahead, 'bar')}, and an episode has "
+    dated = "" if reach.date_back is None else (
+        f", and from its first bar on the trade date of the bar {several(reach.date_back, 'bar')} before it (vwap)")
+    return (f"an observation uses {reach.look_back} bars before its decision bar (env.window and the longest reach of "
+            f"a feature){dated}, a decision is filled within {several(reach.look_ahead, 'bar')}, and an episode has "
             f"{several(reach.episode, 'session')} (episode.sessions); a session of which any of this lies in a test "
             "session is purged")
 
