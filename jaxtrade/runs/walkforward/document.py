@@ -14,6 +14,7 @@ from jaxtrade.data.walks import Fold, Reach, paths_of, reach_of
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
 from jaxtrade.evaluation.walk_days import WalkDays
+from jaxtrade.evaluation.walk_evidence import evidence_lines, evidence_of
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.walkforward.evaluating import in_sample_ids
 from jaxtrade.text import aligned, several
@@ -111,6 +112,7 @@ def _pooled(days: WalkDays) -> dict[str, Any]:
         "in_sample_net_per_day": _by_seed(days.in_sample_net.mean(axis=1)),
         "baseline_net_per_day": {str(name): float(net) for name, net in zip(
             days.baselines, days.pooled(days.baseline_net), strict=True)},
+        **evidence_of(days),
     }
 
 
@@ -199,6 +201,7 @@ def _remarks(document: dict[str, Any]) -> Iterator[str]:
     yield f"interquartile mean over the seeds: {_with_interval(pooled['iqm_per_day'])}"
     for name in document["baselines"]:
         yield f"{name}: {_with_interval(pooled['baseline_iqm_per_day'][name])}"
+    yield from evidence_lines(pooled)
     if walk["mode"] == "anchored":
         yield ("all folds train for equally many steps, not epochs: a later fold meets each of its more numerous days "
                "less often")
