@@ -6,7 +6,7 @@ from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.reporting import figures
 from jaxtrade.reporting.markup import Child, Markup, joined, notes, paragraph, table, tag
 from jaxtrade.reporting.names import held_out, ordinal, sentence, spoken, times
-from jaxtrade.reporting.schema import Estimate, ReportData, command
+from jaxtrade.reporting.schema import Estimate, NullFigures, ReportData, command
 from jaxtrade.text import several
 
 TITLE = "How far to believe this"
@@ -15,7 +15,8 @@ Row = tuple[str, Child, Child]
 
 def section(data: ReportData) -> Markup:
     """The panel: a question, its figure, and what the figure says; then the labels of the evaluation."""
-    rows = [_days(data), *_seeds(data), *_statistics(data), _nulls(data), *_selection(data), _opened(data)]
+    nulls = nulls_row(data["nulls"], command("nulls", data["title"]))
+    rows = [days_row(days_held_out(data)), *_seeds(data), *_statistics(data), nulls, *_selection(data), _opened(data)]
     found = [table("What stands behind the figures of this report", ("Question", "Figure", "What it says"),
                    rows, words=(2,))]
     if data["labels"]:
@@ -28,8 +29,8 @@ def days_held_out(data: ReportData) -> int:
     return data["settings"]["sessions"] if held_out(data["title"]["split"], data["labels"]) else 0
 
 
-def _days(data: ReportData) -> Row:
-    days = days_held_out(data)
+def days_row(days: int) -> Row:
+    """How many days were held out, and what that number is worth."""
     if not days:
         says = "The policy was trained on these sessions. They show how well it fits, and nothing about other days."
     elif days == 1:
@@ -53,14 +54,15 @@ def _seeds(data: ReportData) -> list[Row]:
     return [("How many policies were trained?", figures.count(len(nets)), says)]
 
 
-def _figure(name: str, estimate: Estimate, form: str, digits: int, says: str) -> Row:
-    """A row of the statistics. An undefined figure says why instead."""
+def figure_row(name: str, estimate: Estimate, form: str, digits: int, says: str) -> Row:
+    """A row of the panel with a figure of the statistics. An undefined figure says why instead."""
     if estimate["value"] is None:
-        return name, _none(), sentence(estimate.get('why') or 'undefined')
+        return name, absent(), sentence(estimate.get('why') or 'undefined')
     return name, figures.interval(estimate, form, digits), says
 
 
-def _none() -> Markup:
+def absent() -> Markup:
+    """The figure of a row that has none."""
     return tag("span", figures.NONE, class_="na")
 
 
@@ -74,23 +76,24 @@ def _statistics(data: ReportData) -> list[Row]:
     of = "" if data["seeds"] is None else f" of {spoken(data['seeds']['shown'])}"
     policies = "the policy beats" if seeds == 1 else f"one of the {seeds} policies beats"
     return [
-        _figure("What does a day earn?", found["daily"], "signed", 2, daily),
-        _figure("Is the Sharpe ratio above 0?", found["psr"], "share", 1,
+        figure_row("What does a day earn?", found["daily"], "signed", 2, daily),
+        figure_row("Is the Sharpe ratio above 0?", found["psr"], "share", 1,
                 f"Probabilistic Sharpe ratio{of}: the probability that the true ratio is above 0, given skew and "
                 "tails. In brackets: how far that of another record of the same length may lie."),
-        _figure("How many days would it need?", found["min_trl"], "number", 0,
+        figure_row("How many days would it need?", found["min_trl"], "number", 0,
                 f"Minimum track record: days after which such a Sharpe ratio excludes 0 at 95 %. There are "
                 f"{found['days']:,}."),
-        _figure("Does it beat every baseline?", found["spa"], "number", 3,
+        figure_row("Does it beat every baseline?", found["spa"], "number", 3,
                 f"p of the test for superior predictive ability: whether {policies} each of the baselines. Small is "
                 "good."),
     ]
 
 
-def _nulls(data: ReportData) -> Row:
-    question, found = "Do markets without structure do as well?", data["nulls"]
+def nulls_row(found: NullFigures | None, how: str) -> Row:
+    """The result among those of null markets. how: the command that computes them."""
+    question = "Do markets without structure do as well?"
     if found is None:
-        return question, _none(), joined(["Not computed: run ", tag("code", command("nulls", data["title"]))])
+        return question, absent(), joined(["Not computed: run ", tag("code", how)])
     reached = times(found["exceedances"]) if found["exceedances"] else "not once"
     stopped = found["draws_made"] < found["draws_asked"]
     limit = "The test stopped there." if stopped else f"So many draws cannot give a p below {found['floor']:.3g}."
@@ -105,10 +108,10 @@ def _selection(data: ReportData) -> list[Row]:
     of = "" if data["seeds"] is None else f" of {spoken(data['seeds']['shown'])}"
     band = (f" Noise of this size gives {figures.plain_share(low, 0)} to {figures.plain_share(high, 0)}."
             if low is not None and high is not None else "")
-    return [_figure("Was it picked from many?", found["dsr"], "share", 1,
+    return [figure_row("Was it picked from many?", found["dsr"], "share", 1,
                     f"Deflated Sharpe ratio{of} over {several(found['trials'] or 0, 'trial')}: the probability that "
                     "the ratio beats the best of so many trials without skill."),
-            _figure("Is the best of them overfitted?", found["pbo"], "share", 1,
+            figure_row("Is the best of them overfitted?", found["pbo"], "share", 1,
                     "Probability of backtest overfitting: how often the trial that is best on one half of the days is "
                     f"below the median on the other.{band}")]
 
@@ -116,10 +119,10 @@ def _selection(data: ReportData) -> list[Row]:
 def _opened(data: ReportData) -> Row:
     question, found = "How often were these sessions looked at?", data["trials"]
     if found is None:
-        return question, _none(), "The trial log counts the test split alone."
+        return question, absent(), "The trial log counts the test split alone."
     opened, then = found["opened"], found["at_evaluation"]
     if opened is None:
-        return question, _none(), f"The trial log cannot tell: {found['fault']}"
+        return question, absent(), f"The trial log cannot tell: {found['fault']}"
     says = ["This is the first look, the only one that is free of choice." if opened == 1 else
             "Counted until this report was made. Each further look makes a good result less surprising."]
     if then is not None and opened > 1:
