@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,11 +23,16 @@ from jaxtrade.cli.entry import main
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation import passes
+from jaxtrade.evaluation.agents import greedy
+from jaxtrade.evaluation.backtest import Lane, decision_bars, run_lanes
+from jaxtrade.evaluation.evaluate import agent_key, evaluate
 from jaxtrade.evaluation.walk_days import WalkDays, read_walk_days, write_walk_days
+from jaxtrade.rl.state import finished
 from jaxtrade.runs import evaluate as evaluation
-from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.setup import policies_of, prepare
 from jaxtrade.runs.train import resume, run
+from jaxtrade.runs.walkforward import evaluating
 from jaxtrade.runs.walkforward.document import walk_table
 from jaxtrade.runs.walkforward.run import WalkResult, bundle_path, resume_walk, walk_forward
 from jaxtrade.storage import checkpoint
@@ -213,6 +219,10 @@ def test_the_files_have_the_figures(walked: WalkResult) -> None:
     assert pooled["iqm_per_day"] == {"value": pytest.approx(days.net.mean()), "low": None, "high": None, "why": few,
                                      "level": 0.95}
     assert f"95% interval n/a ({few})" in walk_table(document)
+    short = "it needs 5 days, there are 2"
+    assert [pooled["spa"]["why"], pooled["psr"]["of_mean"]["why"], pooled["min_trl"]["of_mean"]["why"]] == [short] * 3
+    assert sorted(pooled["improvement"]) == sorted(document["baselines"])
+    assert f"(SPA; small is good): n/a ({short})" in walk_table(document)
     with (walked.path / "folds.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["buy_hold_net_per_day"]) for row in rows] == days.baseline_net[2].tolist()
@@ -254,6 +264,39 @@ def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(walked: 
 
 
 @pytest.mark.slow
+def test_the_account_pass_steps_sessions_side_by_side_with_the_bits_of_sessions_in_turn(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 4 sessions, with a floor so near that accounts end and others open within a block."""
+    setup = prepare(configured("data.source=synthetic", "data.synthetic_sessions=10", "walk.test=4", "walk.embargo=0",
+                               "account.drawdown=100"))
+    state = jax.jit(jax.vmap(setup.algorithm.init, (0, None)))(setup.stack.keys(3), setup.params)
+    policies = [finished(policy) for policy in policies_of(setup, state)]
+    by_scan = []
+
+    def scanned(env: Any, lanes: Any, which: Any, *rest: Any, **named: Any) -> Any:
+        by_scan.append(which)
+        return run_lanes(env, lanes, which, *rest, **named)
+
+    for module in (passes, evaluating):
+        monkeypatch.setattr(module, "run_lanes", scanned)
+    days = evaluating.evaluate_walk(setup, policies)
+    assert by_scan == ["strategy", "strategy"], "those of the baselines and of the training days"
+    wanted = []
+    for fold, own in zip(setup.folds, (policies[:2], policies[2:]), strict=True):
+        sessions = sessions_of(setup.single, fold.test)
+        decisions, params = decision_bars(setup.single.data, sessions), setup.params.replace(sessions=sessions)
+        lanes = [Lane(greedy(setup.algorithm, policy, setup.env), params, decisions,
+                      agent_key(jax.random.key(3), "greedy")) for policy in own]
+        for which, found in (("account", days.account_net), ("strategy", days.net)):
+            records = run_lanes(setup.env, lanes, which)
+            net = [evaluating.session_net(record, decisions, which) for record in records]
+            np.testing.assert_array_equal(found[:, days.fold == len(wanted) // 2], np.stack(net))
+            wanted.append(max(int(record.account[-1]) for record in records))
+    assert max(wanted) >= 1, "no account ended"
+    assert (days.account_net != days.net).any()
+
+
+@pytest.mark.slow
 def test_other_commands_say_what_the_folder_is(walked: WalkResult, capsys: pytest.CaptureFixture[str]) -> None:
     said = "this is a walk-forward: train it with `jaxtrade walkforward`"
     for argv in (["evaluate", str(walked.path)], ["replay", str(walked.path), "--session", "2013-10-10"],
@@ -265,6 +308,17 @@ def test_other_commands_say_what_the_folder_is(walked: WalkResult, capsys: pytes
     with pytest.raises(ConfigError, match=said):
         _ = jt.open_run(walked.path).policy
     assert len(jt.open_run(walked.path).metrics) == 4
+
+
+@pytest.mark.slow
+def test_the_report_command_makes_a_page_of_it(walked: WalkResult, tmp_path: Path) -> None:
+    assert main(["report", str(walked.path), "--out", str(tmp_path)]) == 0
+    data, document = json.loads((tmp_path / "report.json").read_text()), walked.document
+    assert document is not None
+    assert data["policy"]["value"] == document["pooled"]["iqm_per_day"]["value"]
+    assert data["evidence"] == json.loads(json.dumps({
+        name: document["pooled"][name] for name in ("spa", "improvement", "psr", "min_trl")}))
+    assert "walk-forward" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

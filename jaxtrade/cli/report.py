@@ -1,4 +1,4 @@
-"""`jaxtrade report`: one page of a finished run, from its files."""
+"""`jaxtrade report`: one page of a finished run or walk-forward, from its files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 def add_parser(commands: Any) -> None:
     """Add the command."""
     report = commands.add_parser("report", help="make one HTML page of a run's results, and the same figures as JSON")
-    report.add_argument("run", metavar="RUN", help="the run's folder")
+    report.add_argument("run", metavar="RUN", help="the folder of a run or of a walk-forward")
     report.add_argument("--split", choices=("test", "validation", "train", "all"), default="test",
                         help="sessions that the page is about (default: test); they must have been evaluated")
     report.add_argument("--seed", type=int, help="one seed of a run with several (default: the first)")
@@ -25,15 +25,35 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the report -> exit code."""
-    from jaxtrade.reporting import collect, make
+    from jaxtrade.reporting.make import MB
+    from jaxtrade.reporting.walk.collect import is_walk
 
-    choice = collect.choose(Path(args.run), args.split, args.seed, args.agent, args.symbol)
-    found = collect.collect(choice)
-    paths = make.write(make.make(found, args.max_mb), args.out or choice.run / "report")
+    paths = _of_walk(args) if is_walk(Path(args.run)) else _of_run(args)
     for path in paths.values():
-        print(f"{path}  {path.stat().st_size / make.MB:.2f} MB")
+        print(f"{path}  {path.stat().st_size / MB:.2f} MB")
     if args.open:
         import webbrowser
 
         webbrowser.open(paths["report.html"].resolve().as_uri())
     return 0
+
+
+def _of_run(args: argparse.Namespace) -> dict[str, Path]:
+    from jaxtrade.reporting import collect, make
+
+    choice = collect.choose(Path(args.run), args.split, args.seed, args.agent, args.symbol)
+    found = collect.collect(choice)
+    return make.write(make.make(found, args.max_mb), args.out or choice.run / "report")
+
+
+def _of_walk(args: argparse.Namespace) -> dict[str, Path]:
+    """Raises ConfigError for flags that choose one of several: the page of a walk-forward shows all."""
+    from jaxtrade.errors import ConfigError
+    from jaxtrade.reporting.walk import collect, make
+
+    given = [f"--{name}" for name in ("seed", "agent", "symbol") if getattr(args, name) is not None]
+    given += ["--split"] if args.split != "test" else []
+    if given:
+        raise ConfigError(f"{args.run}: the page of a walk-forward shows all seeds on the test days of all folds: drop "
+                          f"{', '.join(given)}")
+    return make.write(collect.collect(Path(args.run)), args.out or Path(args.run) / "report", args.max_mb)

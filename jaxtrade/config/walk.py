@@ -105,4 +105,4 @@ def require_no_walk(config: Any) -> None:
     if config.walk.on:
         raise ConfigError("walk.on=true: this is a walk-forward: train it with `jaxtrade walkforward`, continue it "
                           "with `jaxtrade walkforward --resume`, and find its results in its folder's "
-                          "walkforward.json")
+                          "walkforward.json, of which `jaxtrade report` makes a page")

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig, WalkConfig
-from jaxtrade.data.features.schema import RANK_BARS, TRUE_RANGES, context_features
+from jaxtrade.data.calendar.schedule import trade_dates
+from jaxtrade.data.features.reach import reach_bars, reaches_date
+from jaxtrade.data.features.schema import context_features
 from jaxtrade.data.market import Market, history_needed
 from jaxtrade.errors import ConfigError
-
-RANKED = "vol_percentile"  # the feature whose look-back is longer than its warm-up
 
 
 class Fold(NamedTuple):
@@ -43,30 +43,42 @@ class Fold(NamedTuple):
 class Reach(NamedTuple):
     """How far a decision reaches.
 
-    look_back: bars before the decision bar that its observation uses. look_ahead: bars after the decision bar to which
-    a label of it runs; at least 1, the bar in which the order is filled. episode: sessions of an episode; a decision of
-    its first session is rewarded by what happens until the end of its last one.
+    look_back: bars before the decision bar that its observation uses, one number; or int64[N], one for each session
+    (`in_rows`). look_ahead: bars after the decision bar to which a label of it runs; at least 1, the bar in which the
+    order is filled. episode: sessions of an episode; a decision of its first session is rewarded by what happens until
+    the end of its last one. date_back: the observation also uses the trade date of the bar so many bars before the
+    decision bar, from its first bar on (vwap); None without such a feature.
     """
 
-    look_back: int
+    look_back: int | np.ndarray
     look_ahead: int = 1
     episode: int = 1
+    date_back: int | None = None
 
 
 def reach_of(config: RunConfig) -> Reach:
     """The reach of the decisions of a configuration.
 
-    look_back is the window and the longest warm-up (`data.market.history_needed`). Features that smooth exponentially
-    look back further with weights that vanish; their warm-up counts, and so does that of a feature of the user's own.
-    Features of the trade date so far (vwap) stay within it. look_ahead is `advisor.horizon` if an advisor's answers are
-    scored.
+    look_back is the window and the longest reach of a feature (`features.reach`): its warm-up or, where it smooths
+    exponentially, the bars that hold all but a billionth of its weight. A feature of the user's own counts with its
+    warm-up. look_ahead is `advisor.horizon` if an advisor's answers are scored.
     """
-    needed = history_needed(config)
-    # Its ranks reach back far beyond the bars that it needs at least.
-    if RANKED in (*config.env.features, *context_features(config.env.task)):
-        needed = max(needed, config.env.window + TRUE_RANGES + RANK_BARS)
+    window, shown, context = config.env.window, config.env.features, context_features(config.env.task)
+    needed = max(history_needed(config), *(window + reach_bars(name) for name in shown), *map(reach_bars, context))
+    dated = [back for names, back in ((shown, window), (context, 0)) if any(map(reaches_date, names))]
     ahead = max(1, config.advisor.horizon) if config.advisor.on else 1
-    return Reach(needed - 1, ahead, config.episode.sessions)
+    return Reach(needed - 1, ahead, config.episode.sessions, max(dated, default=None))
+
+
+def in_rows(reach: Reach, first: np.ndarray, opens: np.ndarray) -> Reach:
+    """The reach with a look-back for each session, which includes the trade dates that features begin with.
+
+    first: as in `touches`. opens: int[T], for each bar the row of the first bar of its trade date.
+    """
+    if reach.date_back is None:
+        return reach
+    begins = opens[np.maximum(first - reach.date_back, 0)]
+    return reach._replace(look_back=np.maximum(reach.look_back, first - begins))
 
 
 def touches(first: np.ndarray, last: np.ndarray, test: np.ndarray, reach: Reach) -> np.ndarray:
@@ -173,8 +185,15 @@ def paths_of(folds: list[Fold], groups: int) -> np.ndarray:
     return np.array([[i for i, fold in enumerate(folds) if group in fold.groups] for group in range(groups)]).T
 
 
+def reach_on(market: Market, config: RunConfig) -> Reach:
+    """`reach_of` on a market: with a look-back for each session where a feature begins with its trade date."""
+    dates = trade_dates(market.bars.time, market.contract)
+    opens = np.searchsorted(dates, dates)  # dates never decrease, so this is the first bar of each
+    return in_rows(reach_of(config), np.asarray(market.data.sessions.first, np.int64), opens)
+
+
 def folds_of(market: Market, config: RunConfig) -> list[Fold]:
     """The folds of a market, for the section `walk`. Raises ConfigError as `walk_folds`."""
     sessions = market.data.sessions
     first, last = np.asarray(sessions.first, np.int64), np.asarray(sessions.last, np.int64)
-    return walk_folds(first, last, config.walk, reach_of(config))
+    return walk_folds(first, last, config.walk, reach_on(market, config))

@@ -42,17 +42,30 @@ def page(data: ReportData, trades: Sequence[PlacedTrade], first: int, live: Mapp
     parts = {name: (module.TITLE, module.section(data)) for name, module in BEFORE.items()}
     parts["explorer"] = (explorer.TITLE, explorer.section(data, trades, first))
     parts["provenance"] = (provenance.TITLE, provenance.section(data))
+    return document(title, _header(data, title), parts, data["title"]["run"], assets.SCRIPTS, live)
+
+
+def document(title: str, header: Markup, parts: Mapping[str, tuple[str, Markup]], run: str, scripts: Sequence[str],
+             live: Mapping[str, Any] | None = None) -> str:
+    """A whole HTML document.
+
+    Args:
+        parts: name -> (title, content) of the sections, in their order.
+        run: name of the run that it is made from.
+        scripts: files of `jaxtrade/web/`.
+        live: what the scripts draw; None if they draw nothing.
+    """
     styles = "\n".join(assets.text(name) for name in assets.STYLES)
-    scripts = [assets.text(name) for name in assets.SCRIPTS]
-    body = tag("body", tag("a", "Skip to the figures", class_="skip", href="#figures"), _header(data, title),
+    sources = [assets.text(name) for name in scripts]
+    drawn = [] if live is None else [tag("script", Markup(json_of(live)), type="application/json", id="live")]
+    body = tag("body", tag("a", "Skip to the figures", class_="skip", href="#figures"), header,
                tag("div", _contents(parts), tag("main", *(_section(name, *each) for name, each in parts.items()),
                                                 id="figures"), class_="columns"),
-               tag("footer", tag("p", f"Made by jaxtrade {__version__} from {data['title']['run']}. This file needs "
-                                      "nothing from a network.")),
-               tag("script", Markup(json_of(live)), type="application/json", id="live"),
-               *(tag("script", Markup(each)) for each in scripts))
+               tag("footer", tag("p", f"Made by jaxtrade {__version__} from {run}. This file needs nothing from a "
+                                      "network.")),
+               *drawn, *(tag("script", Markup(each)) for each in sources))
     head = tag("head", tag("meta", charset="utf-8"), tag("meta", http_equiv="Content-Security-Policy",
-                                                        content=policy([styles], scripts)),
+                                                        content=policy([styles], sources)),
                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
                tag("meta", name="color-scheme", content="light dark"),
                tag("meta", name="referrer", content="no-referrer"), tag("title", title), tag("style", Markup(styles)))
@@ -80,7 +93,12 @@ def _header(data: ReportData, title: str) -> Markup:
     span = about["first"] if about["sessions"] == 1 else f"{about['first']} to {about['last']}"
     which = f" of {spoken(about['number'])}" if about["number"] else ""
     facts = (several(about["sessions"], "session"), span, f"agent {about['agent']}{which}", f"run {about['run']}")
-    return tag("header", tag("p", "Evaluation report", class_="over"), tag("h1", title),
+    return header("Evaluation report", title, facts)
+
+
+def header(kind: str, title: str, facts: Sequence[str]) -> Markup:
+    """The head of a page. kind: of report. facts: what it is about, in a few words each."""
+    return tag("header", tag("p", kind, class_="over"), tag("h1", title),
                tag("p", " · ".join(facts), class_="about"),
                tag("button", "Dark colours", type="button", id="theme", hidden=True))
 

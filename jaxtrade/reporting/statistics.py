@@ -13,6 +13,7 @@ from jaxtrade.evaluation.openings import SplitHistory, with_policy, with_trials
 from jaxtrade.evaluation.run_days import bars_of, evaluated_records
 from jaxtrade.evaluation.statistics import (
     LEVEL,
+    ONE_POLICY,
     IntervalEstimate,
     Overfitting,
     iqm_estimate,
@@ -30,7 +31,6 @@ NOT_TEST = "the trial log counts the test split alone"
 NO_COUNT = "the trial log cannot tell how many trials there were"
 NO_RULES = "no baseline was evaluated"
 OF_SET = "the trial log holds the profit of all symbols together, not that of one"
-ONE_POLICY = "a single policy either does better or does not; it needs several seeds"
 SAMPLED = "sampled"  # how the names of a policy's sampled agents begin
 
 

@@ -5,7 +5,7 @@ from jaxtrade.evaluation.statistics.blocks import DRAWS, block_days, day_lots, r
 from jaxtrade.evaluation.statistics.comparison import MIN_SEEDS, Comparison, compare
 from jaxtrade.evaluation.statistics.corrections import holm
 from jaxtrade.evaluation.statistics.estimate import LEAST_SEEDS, IntervalEstimate
-from jaxtrade.evaluation.statistics.improvement import probability_of_improvement
+from jaxtrade.evaluation.statistics.improvement import ONE_POLICY, probability_of_improvement
 from jaxtrade.evaluation.statistics.intervals import LEVEL, MIN_DAYS, Interval, degrees_of_freedom, interval
 from jaxtrade.evaluation.statistics.overfitting import MIN_TRIALS, Overfitting, pbo
 from jaxtrade.evaluation.statistics.sharpe import dsr, min_trl, psr, sharpe, trial_variance
@@ -18,6 +18,7 @@ __all__ = [
     "MIN_DAYS",
     "MIN_SEEDS",
     "MIN_TRIALS",
+    "ONE_POLICY",
     "Comparison",
     "Interval",
     "IntervalEstimate",

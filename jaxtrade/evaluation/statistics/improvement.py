@@ -11,6 +11,7 @@ from jaxtrade.evaluation.statistics.blocks import DRAWS, block_count, block_days
 from jaxtrade.evaluation.statistics.estimate import IntervalEstimate, finite, too_few
 from jaxtrade.evaluation.statistics.intervals import LEVEL
 
+ONE_POLICY = "a single policy either does better or does not; it needs several seeds"  # why a caller shows no figure
 _GRID = 10_001  # probabilities that are tried as ends of the interval
 
 

@@ -15,7 +15,9 @@ Row = tuple[str, Child, Child]
 
 def section(data: ReportData) -> Markup:
     """The panel: a question, its figure, and what the figure says; then the labels of the evaluation."""
-    rows = [_days(data), *_seeds(data), *_statistics(data), *_nulls(data), *_selection(data), _opened(data)]
+    how, found = command("nulls", data["title"]), [data["nulls"], *data["other_nulls"]]
+    rows = [days_row(days_held_out(data), chosen_on(data["labels"])), *_seeds(data), *_statistics(data),
+            *(nulls_row(each, how) for each in found), *_selection(data), _opened(data)]
     found = [table("What stands behind the figures of this report", ("Question", "Figure", "What it says"),
                    rows, words=(2,))]
     if data["labels"]:
@@ -29,9 +31,9 @@ def days_held_out(data: ReportData) -> int:
     return 0 if used else data["settings"]["sessions"]
 
 
-def _days(data: ReportData) -> Row:
-    days = days_held_out(data)
-    if chosen_on(data["labels"]):
+def days_row(days: int, chosen: bool = False) -> Row:
+    """How many days were held out, and what that number is worth. chosen: whether the policy was chosen on them."""
+    if chosen:
         says = "The policy was chosen by its scores on these sessions. They flatter it, and prove nothing."
     elif not days:
         says = "The policy was trained on these sessions. They show how well it fits, and nothing about other days."
@@ -56,14 +58,15 @@ def _seeds(data: ReportData) -> list[Row]:
     return [("How many policies were trained?", figures.count(len(nets)), says)]
 
 
-def _figure(name: str, estimate: Estimate, form: str, digits: int, says: str) -> Row:
-    """A row of the statistics. An undefined figure says why instead."""
+def figure_row(name: str, estimate: Estimate, form: str, digits: int, says: str) -> Row:
+    """A row of the panel with a figure of the statistics. An undefined figure says why instead."""
     if estimate["value"] is None:
-        return name, _none(), sentence(estimate.get('why') or 'undefined')
+        return name, absent(), sentence(estimate.get('why') or 'undefined')
     return name, figures.interval(estimate, form, digits), says
 
 
-def _none() -> Markup:
+def absent() -> Markup:
+    """The figure of a row that has none."""
     return tag("span", figures.NONE, class_="na")
 
 
@@ -77,28 +80,24 @@ def _statistics(data: ReportData) -> list[Row]:
     of = "" if data["seeds"] is None else f" of {spoken(data['seeds']['shown'])}"
     policies = "the policy beats" if seeds == 1 else f"one of the {seeds} policies beats"
     return [
-        _figure("What does a day earn?", found["daily"], "signed", 2, daily),
-        _figure("Is the Sharpe ratio above 0?", found["psr"], "share", 1,
+        figure_row("What does a day earn?", found["daily"], "signed", 2, daily),
+        figure_row("Is the Sharpe ratio above 0?", found["psr"], "share", 1,
                 f"Probabilistic Sharpe ratio{of}: the probability that the true ratio is above 0, given skew and "
                 "tails. In brackets: how far that of another record of the same length may lie."),
-        _figure("How many days would it need?", found["min_trl"], "number", 0,
+        figure_row("How many days would it need?", found["min_trl"], "number", 0,
                 f"Minimum track record: days after which such a Sharpe ratio excludes 0 at 95 %. There are "
                 f"{found['days']:,}."),
-        _figure("Does it beat every baseline?", found["spa"], "number", 3,
+        figure_row("Does it beat every baseline?", found["spa"], "number", 3,
                 f"p of the test for superior predictive ability: whether {policies} each of the baselines. Small is "
                 "good."),
     ]
 
 
-def _nulls(data: ReportData) -> list[Row]:
-    """A row for each kind of null market."""
-    question, first = "Do markets without structure do as well?", data["nulls"]
-    if first is None:
-        return [(question, _none(), joined(["Not computed: run ", tag("code", command("nulls", data["title"]))]))]
-    return [_null_row(question, each) for each in (first, *data["other_nulls"])]
-
-
-def _null_row(question: str, found: NullFigures) -> Row:
+def nulls_row(found: NullFigures | None, how: str) -> Row:
+    """The result among those of null markets. how: the command that computes them."""
+    question = "Do markets without structure do as well?"
+    if found is None:
+        return question, absent(), joined(["Not computed: run ", tag("code", how)])
     reached = times(found["exceedances"]) if found["exceedances"] else "not once"
     stopped = found["draws_made"] < found["draws_asked"]
     limit = "The test stopped there." if stopped else f"So many draws cannot give a p below {found['floor']:.3g}."
@@ -113,10 +112,10 @@ def _selection(data: ReportData) -> list[Row]:
     of = "" if data["seeds"] is None else f" of {spoken(data['seeds']['shown'])}"
     band = (f" Noise of this size gives {figures.plain_share(low, 0)} to {figures.plain_share(high, 0)}."
             if low is not None and high is not None else "")
-    return [_figure("Was it picked from many?", found["dsr"], "share", 1,
+    return [figure_row("Was it picked from many?", found["dsr"], "share", 1,
                     f"Deflated Sharpe ratio{of} over {several(found['trials'] or 0, 'trial')}: the probability that "
                     "the ratio beats the best of so many trials without skill."),
-            _figure("Is the best of them overfitted?", found["pbo"], "share", 1,
+            figure_row("Is the best of them overfitted?", found["pbo"], "share", 1,
                     "Probability of backtest overfitting: how often the trial that is best on one half of the days is "
                     f"below the median on the other.{band}")]
 
@@ -124,10 +123,10 @@ def _selection(data: ReportData) -> list[Row]:
 def _opened(data: ReportData) -> Row:
     question, found = "How often were these sessions looked at?", data["trials"]
     if found is None:
-        return question, _none(), "The trial log counts the test split alone."
+        return question, absent(), "The trial log counts the test split alone."
     opened, then = found["opened"], found["at_evaluation"]
     if opened is None:
-        return question, _none(), f"The trial log cannot tell: {found['fault']}"
+        return question, absent(), f"The trial log cannot tell: {found['fault']}"
     says = ["The trial log beside the run knows of no earlier look." if opened == 1 else
             "Counted until this report was made. Each further look makes a good result less surprising."]
     if then is not None and opened > 1:

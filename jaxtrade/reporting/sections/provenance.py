@@ -16,16 +16,16 @@ def section(data: ReportData) -> Markup:
     """Versions, commit, device and digests; and the settings of the evaluation."""
     return joined([
         paragraph("The figures come from the files of the run's folder; nothing was trained or traded for this page."),
-        table("Where the run comes from", ("Fact", "Value"), list(_flat(data["provenance"])), words=(1,)),
-        table("Settings of the evaluation", ("Setting", "Value"), list(_flat(data["settings"])), words=(1,))])
+        table("Where the run comes from", ("Fact", "Value"), list(flat(data["provenance"])), words=(1,)),
+        table("Settings of the evaluation", ("Setting", "Value"), list(flat(data["settings"])), words=(1,))])
 
 
-def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+def flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
     """(name, value) of nested facts, in the order given."""
     for key, value in values.items():
         name = f"{before}{spoken(str(key))}"
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}: ")
+            yield from flat(value, f"{name}: ")
         elif isinstance(value, (list, tuple)):
             yield name, ", ".join(map(str, value)) or "none"
         else:

@@ -14,6 +14,7 @@ from jaxtrade.data.walks import Fold, Reach, paths_of, reach_of
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
 from jaxtrade.evaluation.walk_days import WalkDays
+from jaxtrade.evaluation.walk_evidence import evidence_lines, evidence_of
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.walkforward.evaluating import in_sample_ids
 from jaxtrade.text import aligned, several
@@ -52,8 +53,10 @@ def walk_document(setup: Setup, days: WalkDays) -> dict[str, Any]:
 
 def how_reach(reach: Reach) -> str:
     """How the reach follows from the configuration, in words."""
-    return (f"an observation uses {reach.look_back} bars before its decision bar (env.window and the longest feature "
-            f"warm-up), a decision is filled within {several(reach.look_ahead, 'bar')}, and an episode has "
+    dated = "" if reach.date_back is None else (
+        f", and from its first bar on the trade date of the bar {several(reach.date_back, 'bar')} before it (vwap)")
+    return (f"an observation uses {reach.look_back} bars before its decision bar (env.window and the longest reach of "
+            f"a feature){dated}, a decision is filled within {several(reach.look_ahead, 'bar')}, and an episode has "
             f"{several(reach.episode, 'session')} (episode.sessions); a session of which any of this lies in a test "
             "session is purged")
 
@@ -109,6 +112,7 @@ def _pooled(days: WalkDays) -> dict[str, Any]:
         "in_sample_net_per_day": _by_seed(days.in_sample_net.mean(axis=1)),
         "baseline_net_per_day": {str(name): float(net) for name, net in zip(
             days.baselines, days.pooled(days.baseline_net), strict=True)},
+        **evidence_of(days),
     }
 
 
@@ -197,6 +201,7 @@ def _remarks(document: dict[str, Any]) -> Iterator[str]:
     yield f"interquartile mean over the seeds: {_with_interval(pooled['iqm_per_day'])}"
     for name in document["baselines"]:
         yield f"{name}: {_with_interval(pooled['baseline_iqm_per_day'][name])}"
+    yield from evidence_lines(pooled)
     if walk["mode"] == "anchored":
         yield ("all folds train for equally many steps, not epochs: a later fold meets each of its more numerous days "
                "less often")

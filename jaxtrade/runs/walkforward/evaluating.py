@@ -15,6 +15,7 @@ from jaxtrade.evaluation.agents import Agent, greedy
 from jaxtrade.evaluation.backtest import DecisionBars, Lane, Pass, Record, decision_bars, run_lanes
 from jaxtrade.evaluation.day_bars import day_bars
 from jaxtrade.evaluation.evaluate import agent_key, standard_agents
+from jaxtrade.evaluation.passes import run_passes
 from jaxtrade.evaluation.walk_days import OutOfSampleDays, WalkDays
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.setup import Setup
@@ -23,6 +24,7 @@ from jaxtrade.text import several
 from jaxtrade.types import PyTree
 
 MILLS = 1000  # of a dollar
+OUT_OF_SAMPLE, UNDER_RULES = "policies, out of sample", "policies, under the account's rules"
 
 
 def in_sample_ids(fold: Fold) -> np.ndarray:
@@ -43,11 +45,9 @@ def evaluate_walk(setup: Setup, policies: Sequence[PyTree], programs: Programs |
     shown, folds = Screen() if screen is None else screen, setup.folds
     shown.phase("evaluating", f"{several(len(folds), 'fold')} x {several(setup.config.walk.seeds, 'seed')}", 4)
     evaluation = _Evaluation(setup, policies, programs, shown)
-    tested = evaluation.out_of_sample()
-    account = evaluation.net("policies, under the account's rules", evaluation.tests, "account")
-    in_sample = evaluation.net("policies, in sample", [in_sample_ids(fold) for fold in folds], "strategy")
-    return WalkDays(**vars(tested), account_net=np.concatenate(account, axis=1),
-                    in_sample_net=np.stack([each.mean(axis=1) for each in in_sample], axis=1))
+    tested, account_net = evaluation.both_passes()
+    in_sample = evaluation.in_sample()
+    return WalkDays(**vars(tested), account_net=account_net, in_sample_net=in_sample)
 
 
 def evaluate_out_of_sample(setup: Setup, policies: Sequence[PyTree], programs: Programs | None = None
@@ -68,10 +68,29 @@ class _Evaluation:
         self.by_fold = [agents[number * seeds:(number + 1) * seeds] for number in range(len(setup.folds))]
 
     def out_of_sample(self) -> OutOfSampleDays:
+        """Account rules off."""
+        return self._days(self._strategy_net(OUT_OF_SAMPLE, self.tests, self.by_fold))
+
+    def both_passes(self) -> tuple[OutOfSampleDays, np.ndarray]:
+        """(account rules off, float64[S, D] under the account's rules). Sessions of the account pass are stepped side
+        by side where that can be done, from accounts that follow from the strategy pass (`evaluation.passes`)."""
+        lanes, names = self._lanes(self.tests, self.by_fold), iter((OUT_OF_SAMPLE, UNDER_RULES))
+        records = run_passes(self.setup.env, lanes, False, self.programs, lambda _: self.screen.step(next(names)))
+        net: dict[Pass, list[np.ndarray]] = {which: nets_of(found, lanes, self.by_fold, which)
+                                             for which, found in records.items()}
+        return self._days(net["strategy"]), np.concatenate(net["account"], axis=1)
+
+    def in_sample(self) -> np.ndarray:
+        """float64[S, F]: mean dollars per day on training sessions of each fold, account rules off."""
+        sets = [in_sample_ids(fold) for fold in self.setup.folds]
+        net = self._strategy_net("policies, in sample", sets, self.by_fold)
+        return np.stack([each.mean(axis=1) for each in net], axis=1)
+
+    def _days(self, net: Sequence[np.ndarray]) -> OutOfSampleDays:
         setup, tests = self.setup, self.tests
         dates, place = np.unique(setup.single.trade_dates[np.concatenate(tests)], return_inverse=True)
         [bars] = day_bars(setup.single, dates.astype(str).tolist()).values()
-        net, counts = self.net("policies, out of sample", tests, "strategy"), [len(each) for each in tests]
+        counts = [len(each) for each in tests]
         return OutOfSampleDays(
             date=dates[place].astype("datetime64[D]").astype(np.int64),
             fold=np.repeat(np.arange(len(counts), dtype=np.int32), counts), day_bars=np.array(bars)[place],
@@ -79,30 +98,37 @@ class _Evaluation:
             baselines=np.array([agent.name for agent in self.baselines]),
             seeds=np.arange(setup.config.seed, setup.config.seed + setup.config.walk.seeds, dtype=np.int64))
 
-    def net(self, what: str, sets: Sequence[np.ndarray], which: Pass) -> list[np.ndarray]:
-        """Dollars of the policies of each fold on each of its sessions, for each fold float64[S, sessions]."""
-        return self._net(what, sets, self.by_fold, which)
-
     def _baseline_net(self) -> np.ndarray:
         """Dollars of each baseline on the test sessions of all folds, float64[baselines, sessions]. What a session
         makes does not depend on the others, so one that several folds test is stepped once."""
         tested = np.concatenate(self.tests)
         every = np.unique(tested)
-        [net] = self._net("baselines", [every], [self.baselines], "strategy")
+        [net] = self._strategy_net("baselines", [every], [self.baselines])
         return net[:, np.searchsorted(every, tested)]
 
-    def _net(self, what: str, sets: Sequence[np.ndarray], agents: Sequence[Sequence[Agent]], which: Pass
-             ) -> list[np.ndarray]:
-        """Dollars of the agents of each fold on each of its sessions, for each fold float64[agents, sessions]."""
+    def _strategy_net(self, what: str, sets: Sequence[np.ndarray], agents: Sequence[Sequence[Agent]]
+                      ) -> list[np.ndarray]:
+        """As `nets_of`, account rules off. what: is told. sets: the sessions of each fold. agents: of each fold."""
         self.screen.step(what)
+        lanes = self._lanes(sets, agents)
+        records = run_lanes(self.setup.env, lanes, "strategy", programs=self.programs)
+        return nets_of(records, lanes, agents, "strategy")
+
+    def _lanes(self, sets: Sequence[np.ndarray], agents: Sequence[Sequence[Agent]]) -> list[Lane]:
+        """The agents of each fold on its sessions, fold by fold."""
         market, key, lanes = self.setup.single, jax.random.key(self.setup.config.seed), []
         for ids, own in zip(sets, agents, strict=True):
             sessions = sessions_of(market, ids)
             decisions, params = decision_bars(market.data, sessions), self.params.replace(sessions=sessions)
             lanes += [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in own]
-        records = iter(run_lanes(self.setup.env, lanes, which, programs=self.programs))
-        every = iter([session_net(next(records), lane.decisions, which) for lane in lanes])
-        return [np.stack([next(every) for _ in own]) for own in agents]
+        return lanes
+
+
+def nets_of(records: Sequence[Record], lanes: Sequence[Lane], agents: Sequence[Sequence[Agent]], which: Pass
+            ) -> list[np.ndarray]:
+    """Dollars of the agents of each fold on each of its sessions, for each fold float64[agents, sessions]."""
+    every = iter([session_net(record, lane.decisions, which) for record, lane in zip(records, lanes, strict=True)])
+    return [np.stack([next(every) for _ in own]) for own in agents]
 
 
 def session_net(record: Record, decisions: DecisionBars, which: Pass) -> np.ndarray:

@@ -224,5 +224,5 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
             sink.message(result.table)
     rundir.write_json(path / rundir.SUMMARY, summary.of_run(job, trained, None))
     job.screen.at_end([f"run       {path}", f"figures   {path / WALK}, {path / FOLDS}, {path / DAILY}",
-                       f"policies  {path / FOLDER}/fold_*/seed_*"])
+                       f"policies  {path / FOLDER}/fold_*/seed_*", f"page      jaxtrade report {path}"])
     return result
