@@ -29,21 +29,21 @@ SELDOM = (100_000, 50, 1_000)  # see gc.set_threshold
 # programs or ask two of them for the same bits, that measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
     "test_advice_log.py", "test_advisor_run.py", "test_auto_envs.py", "test_checkpoint.py", "test_cli.py",
-    "test_experiment.py", "test_kept_runs.py", "test_nulls_run.py", "test_old_run.py", "test_optuna_search.py",
-    "test_panel_run.py", "test_sweep_run.py", "test_evolving_run.py", "test_places.py", "test_protocol.py",
-    "test_shared_run.py", "test_trials_run.py",
-    "test_python.py", "test_q_run.py", "test_readme.py", "test_run_doors.py", "test_seams.py", "test_set_run.py",
-    "test_source.py", "test_trainer.py", "test_user_parts.py", "test_walk_nulls.py", "test_walkforward.py",
-    "test_without_torch.py", "ablation/test_command.py",
-    "ablation/test_matrix.py", "rl/test_form.py", "advisor/test_advising.py", "advisor/test_bridge_in_training.py",
-    "advisor/test_outcomes.py", "advisor/test_fusion.py", "advisor/test_table.py", "bench/test_peers.py",
-    "curriculum/", "data/test_market_runs.py", "differential/", "env/", "evaluation/", "golden/", "interop/",
-    "networks/", "oracle/", "rl/test_control.py", "rl/test_dqn.py", "rl/test_losses.py", "rl/test_minibatches.py",
+    "test_evolving_run.py", "test_experiment.py", "test_kept_runs.py", "test_nulls_run.py", "test_old_run.py",
+    "test_optuna_search.py", "test_panel_run.py", "test_places.py", "test_protocol.py", "test_python.py",
+    "test_q_run.py", "test_readme.py", "test_run_doors.py", "test_seams.py", "test_set_run.py", "test_shared_run.py",
+    "test_source.py", "test_sweep_run.py", "test_trainer.py", "test_trials_run.py", "test_user_parts.py",
+    "test_walk_nulls.py", "test_walkforward.py", "test_without_torch.py", "ablation/test_command.py",
+    "ablation/test_matrix.py", "advisor/test_advising.py", "advisor/test_bridge_in_training.py",
+    "advisor/test_fusion.py", "advisor/test_outcomes.py", "advisor/test_table.py", "bench/test_crowding.py",
+    "bench/test_defaults.py", "bench/test_peers.py", "curriculum/", "data/test_market_runs.py", "differential/", "env/",
+    "evaluation/", "golden/", "interop/", "networks/", "oracle/", "rl/test_agents.py", "rl/test_control.py",
+    "rl/test_delay.py", "rl/test_dqn.py", "rl/test_form.py", "rl/test_losses.py", "rl/test_minibatches.py",
     "rl/test_observing.py", "rl/test_opening.py", "rl/test_packing.py", "rl/test_population.py", "rl/test_ppo.py",
     "rl/test_ppo_trading.py", "rl/test_pqn.py", "rl/test_probes.py", "rl/test_q.py", "rl/test_recurrent.py",
     "rl/test_reductions.py", "rl/test_replacement.py", "rl/test_returns.py", "rl/test_rollback.py",
     "rl/test_rollout.py", "rl/test_schedules.py", "rl/test_stages.py", "rl/test_symbols.py", "rl/test_toy.py",
-    "rl/test_agents.py", "rl/test_train.py", "rl/test_transfer.py", "rl/test_update_by_numpy.py",
+    "rl/test_train.py", "rl/test_transfer.py", "rl/test_update_by_numpy.py",
 )
 # Of these, files whose programs run longer than they compile: without fusion they would take several times as long.
 FUSED = (
