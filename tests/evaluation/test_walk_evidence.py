@@ -21,7 +21,8 @@ def made_days(gain: float, days: int = DAYS, seeds: int = SEEDS) -> WalkDays:
     market = generator.normal(0, 100, days)
     market -= market.mean()
     net = market + gain + generator.normal(0, 20, (seeds, days))
-    return WalkDays(date=np.arange(days), fold=np.repeat([0, 1], [days - days // 2, days // 2]).astype(np.int32),
+    return WalkDays(date=np.arange(days), day_bars=np.full(days, ""),
+                    fold=np.repeat([0, 1], [days - days // 2, days // 2]).astype(np.int32),
                     net=net, account_net=net, baselines=np.array(["buy_hold"]), baseline_net=market[None],
                     in_sample_net=np.zeros((seeds, 2)), seeds=np.arange(seeds))
 

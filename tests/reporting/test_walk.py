@@ -32,7 +32,8 @@ def made_days(folds: int = 3, each: int = 8, seeds: int = 5) -> WalkDays:
     rng, count = np.random.default_rng(2), folds * each
     net = rng.normal(20, 100, (seeds, count))
     return WalkDays(date=sessions_of(count).astype(np.int64), fold=np.repeat(np.arange(folds), each).astype(np.int32),
-                    net=net, account_net=net / 2, baselines=np.array(["flat", "random", "buy_hold"]),
+                    day_bars=np.full(count, ""), net=net, account_net=net / 2,
+                    baselines=np.array(["flat", "random", "buy_hold"]),
                     baseline_net=np.stack([np.zeros(count), *rng.normal([[-900], [5]], 80, (2, count))]),
                     in_sample_net=rng.normal(60, 5, (seeds, folds)), seeds=np.arange(3, 3 + seeds))
 
