@@ -90,6 +90,16 @@ class Browser:
 
 
 @contextmanager
+def browser_if_any(folder: Path) -> Iterator[Browser | None]:
+    """A browser, with its profile in `folder`; None where one is `lacking`."""
+    if lacking():
+        yield None
+    else:
+        with browser(folder) as found:
+            yield found
+
+
+@contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
     """A browser with a profile of its own in `folder`. It ends with the block."""
     with socket.socket() as free:

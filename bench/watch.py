@@ -17,8 +17,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -163,16 +162,6 @@ def held(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-@contextmanager
-def page_if_any(folder: Path, lacking: str | None) -> Iterator[Browser | None]:
-    """A browser, with its profile in `folder`; None where one is lacking."""
-    if lacking:
-        yield None
-    else:
-        with browser.browser(folder) as found:
-            yield found
-
-
 def run(options: Options) -> dict[str, Any]:
     """Raises RuntimeError: the run, the server or a viewer failed."""
     shape = QUICK if options.quick else FULL
@@ -180,7 +169,7 @@ def run(options: Options) -> dict[str, Any]:
     lacking = browser.lacking()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         top = Path(name)
-        with page_if_any(top / "profile", lacking) as page:
+        with browser.browser_if_any(top / "profile") as page:
             with watch_run.training(top / "runs", shape.keys, shape.chunk_updates) as training:
                 measured = speed(training, shape._replace(pairs=pairs))
                 delay = {VIEWER: delay_to_viewer(training, shape.chunks)}

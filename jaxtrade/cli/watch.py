@@ -60,11 +60,15 @@ def run(args: argparse.Namespace) -> int:
 
 def lines_of(address: str, port: int) -> list[str]:
     """What the command prints: the address, and how to see the page from another machine."""
-    host = platform.node() or "THIS_MACHINE"
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # no name of the user is known, as in a container that runs under a number
-        user = "YOU"
+    host, user = platform.node() or "THIS_MACHINE", _user()
     return [f"open {address}", "The address holds a secret: whoever has it, on this machine, sees your runs.",
             "From another machine, first:", f"  ssh -L {port}:127.0.0.1:{port} {user}@{host}",
             "then open the same address there. Ctrl-C ends the page; runs go on."]
+
+
+def _user() -> str:
+    """The name of the user; YOU where the system knows none, as in a container that runs under a number."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # Python before 3.13 lets KeyError through, on Windows ImportError
+        return "YOU"

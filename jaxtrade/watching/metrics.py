@@ -36,6 +36,11 @@ class Metrics:
         return f"{self._tail.generation}-{self._tail.position}"
 
     @property
+    def fault(self) -> str | None:
+        """Why the file could not be read the last time; None if it could."""
+        return self._tail.fault
+
+    @property
     def share_read(self) -> float:
         """Share of the file that has been read, 0 to 1."""
         return self._tail.position / self._tail.size if self._tail.size else 1.0

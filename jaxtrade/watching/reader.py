@@ -45,7 +45,7 @@ class Reader:
             metrics = watched.metrics
             metrics.poll()  # at once: a page that has to wait for the thread would see a chunk later
             return {"version": metrics.version, "share_read": metrics.share_read, "names": sorted(metrics.curves),
-                    "rows": metrics.rows, "generation": metrics.version.partition("-")[0],
+                    "rows": metrics.rows, "fault": metrics.fault, "generation": metrics.version.partition("-")[0],
                     "last": {name: metrics.last.get(name) for name in
                              ("update", "total_updates", "steps", "seconds", "eta_seconds", "steps_per_second")},
                     "curves": {name: metrics.curves[name].shown(*known) for name, known in asked.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ FILES = {  # path -> file below jaxtrade/web, media type
     "/watch.css": ("watch.css", CSS), "/uplot.js": (UPLOT + "uPlot.iife.min.js", JS),
     "/uplot.css": (UPLOT + "uPlot.min.css", CSS),
 }
-MOST_RUNS = 200  # in the list of the page, youngest first
+MOST_RUNS = 200  # in the list of the page, youngest first, beside the one that it shows
 MOST_CURVES = 200
 FRESH = 1.0  # seconds for which a list of runs is not read again, however many pages ask
 
@@ -56,11 +57,13 @@ def routes(folder: Path, reader: Reader) -> dict[str, Route]:
         """The run that a request names: one of those that were found, so that no request names a path."""
         return inventory.runs().get(query.get("run", ""))
 
-    def runs(_: Query) -> Answer:
-        found = list(inventory.runs().values())
+    def runs(query: Query) -> Answer:
+        """The youngest runs, and the one that the page shows (`run`), however old it is."""
+        found = inventory.runs()
+        names = dict.fromkeys([*islice(found, MOST_RUNS), *({query.get("run", "")} & found.keys())])
         return as_json({"count": len(found), "runs": [
-            {"name": entry.name, "state": entry.status, "line": described.about(entry)}
-            for entry, _ in found[:MOST_RUNS]]})
+            {"name": name, "state": found[name][0].status, "line": described.about(found[name][0])}
+            for name in names]})
 
     def run(query: Query) -> Answer | None:
         found = chosen(query)
@@ -90,6 +93,7 @@ def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
     last, lines = curves["last"], described.log_tail(folder)
     progress, share = described.progress_of(last)
     more = [["read so far", f"{100 * curves['share_read']:.0f} % of the metrics"]] if curves["share_read"] < 1 else []
+    more += [["cannot be read", curves["fault"]]] if curves["fault"] else []
     return {"name": entry.name, "about": described.about(entry), "state": entry.status, "fault": entry.fault,
             "age": entry.age, "progress": progress, "share": share,
             "eta": last["eta_seconds"] if entry.status == "running" else None, "speed": last["steps_per_second"],

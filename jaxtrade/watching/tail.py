@@ -23,6 +23,7 @@ class Tail:
         self._position = 0
         self.size = 0
         self.generation = 0
+        self.fault: str | None = None  # why the file could not be read the last time; None if it could, or is absent
 
     @property
     def position(self) -> int:
@@ -30,15 +31,20 @@ class Tail:
         return self._position
 
     def read(self) -> list[dict[str, Any]]:
-        """The next rows, at most about `PIECE` bytes of them; empty if there are none, or no file that may be read.
+        """The next rows, at most about `PIECE` bytes of them; empty if there are none, no file, or none that may be
+        read (`fault`).
 
         A line that is no JSON object is passed over: a process that was killed while it wrote leaves half a line, and
         the run that goes on writes the next one after it.
         """
+        self.fault = None
         try:
             with self._path.open("rb") as file:
                 return self._parsed(file)
-        except (FileNotFoundError, PermissionError):
+        except FileNotFoundError:
+            return []
+        except PermissionError as error:
+            self.fault = f"{self._path.name}: {error.strerror or error}"
             return []
 
     def _parsed(self, file: Any) -> list[dict[str, Any]]:

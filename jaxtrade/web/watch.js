@@ -37,8 +37,10 @@ function age(seconds) {
   return whole < 172800 ? `${Math.round(whole / 3600)} h` : `${Math.round(whole / 86400)} d`;
 }
 
-function showRuns(runs) {
+function showRuns(runs, count) {
   const list = at("runs");
+  at("runs-note").hidden = runs.length === count;
+  at("runs-note").textContent = `${runs.length} of ${count} runs are listed: the youngest, and the chosen one`;
   const before = document.activeElement ? document.activeElement.dataset.run : undefined;
   list.replaceChildren(...runs.map((run) => {
     const button = element("button", undefined, "run");
@@ -166,8 +168,8 @@ async function tick() {
   clearTimeout(page.timer);
   let wait = POLL;
   try {
-    const runs = await ask("/api/runs", {});
-    showRuns(runs.runs);
+    const runs = await ask("/api/runs", page.run === null ? {} : {run: page.run});
+    showRuns(runs.runs, runs.count);
     if (page.run !== null) await showRun(page.run);
     at("link").textContent = "live";
     document.body.classList.remove("lost");

@@ -179,6 +179,13 @@ def test_the_panel_says_what_the_statistics_say(full):
         "evaluation was the 1st look. 16 policies were evaluated on them."]
 
 
+def test_the_panel_does_not_say_that_one_policy_beats_all_baselines(full):
+    """Each baseline must be beaten by some policy: the test does not ask for the same one."""
+    question = "Does it beat every baseline?"
+    assert ("whether at least one of the 5 policies, perhaps another one for each baseline, beats each of the baselines"
+            ) in panel(full)[question][1]
+
+
 def test_the_table_of_baselines_has_the_figures_of_its_picture(full):
     found = json.loads(full.json)["statistics"]
     table = parsed(full.html).table("Net profit of a day by agent, with intervals of 95 %")

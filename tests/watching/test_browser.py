@@ -111,7 +111,8 @@ def test_a_run_that_trains_is_killed_and_goes_on(server: tuple[Server, Path], br
 
 
 def test_the_page_is_used_by_the_keyboard_and_fits_a_narrow_screen(server: tuple[Server, Path],
-                                                                   browser: webdriver.Browser) -> None:
+                                                                   browser: webdriver.Browser,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "tests/fixtures/run_0_1_0", server[1] / "runs" / "old")
     browser.ask("url", {"url": server[0].address})
     eventually(lambda: browser.run("return document.querySelectorAll('button.run').length") == 2, "both are listed")
@@ -119,6 +120,10 @@ def test_the_page_is_used_by_the_keyboard_and_fits_a_narrow_screen(server: tuple
     eventually(lambda: text(browser, "name") == "old", "the run is chosen")
     time.sleep(2.5)  # two more polls rebuild the list
     assert browser.run("return document.activeElement.dataset.run") == "old"
+    assert browser.run("return document.getElementById('runs-note').hidden")
+    monkeypatch.setattr(site, "MOST_RUNS", 0)  # as if 200 runs were younger
+    eventually(lambda: text(browser, "runs-note").startswith("1 of 2 runs are listed"), "the list is cut")
+    assert text(browser, "name") == "old"
     browser.ask("window/rect", {"width": 420, "height": 900})
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
 

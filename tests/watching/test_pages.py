@@ -64,6 +64,31 @@ def test_the_list_of_runs(routes: dict[str, Route]) -> None:
     assert all("task" in run["line"] and run["state"] == "done" for run in found["runs"])
 
 
+def test_the_chosen_run_is_listed_however_old_it_is(routes: dict[str, Route], monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [run["name"] for run in document(routes["/api/runs"]({}))["runs"]]
+    monkeypatch.setattr(site, "MOST_RUNS", 1)
+    for query, listed in (({}, names[:1]), ({"run": names[1]}, names), ({"run": names[0]}, names[:1]),
+                          ({"run": "../outside/hidden"}, names[:1])):
+        found = document(routes["/api/runs"](query))
+        assert (found["count"], [run["name"] for run in found["runs"]]) == (2, listed)
+
+
+def test_metrics_that_may_not_be_read_are_a_line_of_the_run(routes: dict[str, Route], monkeypatch: pytest.MonkeyPatch
+                                                            ) -> None:
+    monkeypatch.setattr("jaxtrade.watching.metrics.Metrics.fault", "metrics.jsonl: Permission denied")
+    assert document(routes["/api/run"]({"run": "first"}))["more"] == [
+        ["cannot be read", "metrics.jsonl: Permission denied"]]
+
+
+def test_a_curriculum_shows_its_phases(folder: Path, reader: Reader) -> None:
+    course = folder / "course"
+    shutil.copytree(OLD, course / "phases" / "1-entry")
+    (course / "curriculum.yaml").write_text("")
+    found = site.routes(course, reader)
+    assert [run["name"] for run in document(found["/api/runs"]({}))["runs"]] == ["phases/1-entry"]
+    assert document(found["/api/run"]({"run": "phases/1-entry"}))["names"] != []
+
+
 @pytest.mark.parametrize("name", ["", "..", "../outside/hidden", "/etc", "first/../first", "missing"])
 def test_a_request_names_a_run_and_never_a_path(routes: dict[str, Route], name: str) -> None:
     for path in ("/api/run", "/api/curves", "/api/validation"):

@@ -66,6 +66,23 @@ def test_pieces_are_small_and_long_lines_are_read_whole(tmp_path: Path, monkeypa
     assert calls > 2
 
 
+def test_a_file_that_may_not_be_read_is_a_fault_until_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rights are played: root, as whom tests may run, can read everything."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(lines({"update": 1, "loss": 0.5}))
+    metrics = Metrics(tmp_path)
+
+    def refuse(*args: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as closed:
+        closed.setattr(Path, "open", refuse)
+        assert not metrics.poll()
+        assert metrics.fault == "metrics.jsonl: Permission denied"
+    assert metrics.poll()
+    assert (metrics.fault, metrics.rows) == (None, 1)
+
+
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300), st.integers(2, 12))
 def test_a_thinned_curve_keeps_extremes_means_and_counts(values: list[float], points: int) -> None:
     curve = Curve(points)

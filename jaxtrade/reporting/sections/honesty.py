@@ -78,7 +78,8 @@ def _statistics(data: ReportData) -> list[Row]:
     if found["daily"].get("low") is not None:
         daily += f" In brackets its {100 * found['level']:.0f} % interval: if it contains 0, luck is not excluded."
     of = "" if data["seeds"] is None else f" of {spoken(data['seeds']['shown'])}"
-    policies = "the policy beats" if seeds == 1 else f"one of the {seeds} policies beats"
+    policies = "the policy beats" if seeds == 1 else (
+        f"at least one of the {seeds} policies, perhaps another one for each baseline, beats")
     return [
         figure_row("What does a day earn?", found["daily"], "signed", 2, daily),
         figure_row("Is the Sharpe ratio above 0?", found["psr"], "share", 1,

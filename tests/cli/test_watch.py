@@ -1,0 +1,27 @@
+"""What `jaxtrade watch` prints."""
+
+from __future__ import annotations
+
+import getpass
+
+import pytest
+
+from jaxtrade.cli import watch
+
+
+def test_the_way_from_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "ann")
+    lines = watch.lines_of("http://127.0.0.1:4000/?token=x", 4000)
+    assert lines[0] == "open http://127.0.0.1:4000/?token=x"
+    assert lines[3].startswith("  ssh -L 4000:127.0.0.1:4000 ann@")
+
+
+@pytest.mark.parametrize("error", [OSError("no user name"), KeyError("getpwuid(): uid not found: 1234"),
+                                   ModuleNotFoundError("No module named 'pwd'")])
+def test_a_user_without_a_name_is_no_fault(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Python says of a container that runs under a number, before 3.13 and after, and of Windows."""
+    def unknown() -> str:
+        raise error
+
+    monkeypatch.setattr(getpass, "getuser", unknown)
+    assert " YOU@" in watch.lines_of("http://127.0.0.1:4000/?token=x", 4000)[3]
