@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.config import RunConfig, SplitConfig, load_config, make_config
-from jaxtrade.config.protocol import ENOUGH, chooses, evaluations, split_of, with_control, with_split
+from jaxtrade.config.protocol import ENOUGH, chooses, evaluations, split_note, split_of, with_control, with_split
 from jaxtrade.data.splits import split_ids
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.days import days_note
@@ -39,6 +39,20 @@ def test_split_by_number_of_sessions(sessions: int, expected: tuple[int, int, in
     ({"validation_sessions": 0, "test_sessions": 3, "embargo_sessions": 1}, (0, 3, 1))])
 def test_a_given_number_switches_the_protocol_off(given_keys: dict[str, int], expected: tuple[int, int, int]) -> None:
     assert numbers(split_of(SplitConfig(**given_keys), 1000)) == expected
+
+
+@pytest.mark.parametrize(("given_keys", "sessions", "said"), [
+    ({}, 1000, None), ({"validation_sessions": 5}, 99, None),
+    ({"validation_sessions": 10, "test_sessions": 20, "embargo_sessions": 0}, 100, None),
+    ({"validation_sessions": 30, "test_sessions": 60}, 100,
+     "split names validation_sessions and test_sessions alone, so the default split of 100 sessions is off: "
+     "embargo_sessions is 0 (by default 1); give this number too, or leave the section split out"),
+    ({"validation_sessions": 5}, 2500,
+     "split names validation_sessions alone, so the default split of 2,500 sessions is off: test_sessions is 1 (by "
+     "default 500), embargo_sessions is 0 (by default 1); give these numbers too, or leave the section split out")])
+def test_a_given_number_that_switches_the_protocol_off_is_no_secret(
+        given_keys: dict[str, int], sessions: int, said: str | None) -> None:
+    assert split_note(SplitConfig(**given_keys), sessions) == said
 
 
 @given(st.integers(2, 3000))
@@ -141,3 +155,12 @@ def test_its_report_counts_the_days(trained: Path) -> None:
     note = "rests on 20 independent days; the policy was trained on 68 days; it was chosen on 10 other days"
     assert note in (trained / "evaluation/test/evaluation.txt").read_text()
     assert "the policy was chosen on these very days" in evaluate_run(trained, "validation")
+
+
+@pytest.mark.slow
+def test_a_run_that_names_one_number_says_what_is_off(tmp_path: Path) -> None:
+    config = load_config("quickstart", [*SMALL, "split.test_sessions=3", "train.total_timesteps=512"])
+    path = run(config, tmp_path / "run").path
+    said = split_note(config.split, 100)
+    assert f"note: {said}" in (path / "run.log").read_text()
+    assert prepare(load_config(str(path / "config.yaml"))).split_note is None  # it names all numbers

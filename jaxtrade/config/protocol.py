@@ -39,6 +39,25 @@ def split_of(split: SplitConfig, sessions: int) -> SplitConfig:
     return split.model_copy(update=known)
 
 
+def split_note(split: SplitConfig, sessions: int) -> str | None:
+    """What a split that names some of its numbers gives up of the default protocol; None if it gives up nothing.
+
+    The numbers that are not named keep their small values, so that a run whose split names one of them stays what it
+    was; a user who wants the rest of the protocol has to know that it is off.
+    """
+    given = [name for name, value in split if value is not None]
+    if not given or sessions < ENOUGH:
+        return None
+    usual = dict(split_of(SplitConfig(), sessions))
+    changed = [f"{name} is {value} (by default {usual[name]})" for name, value in split_of(split, sessions)
+               if name not in given and value != usual[name]]
+    if not changed:
+        return None
+    return (f"split names {' and '.join(given)} alone, so the default split of {sessions:,} sessions is off: "
+            f"{', '.join(changed)}; give {'this number' if len(changed) == 1 else 'these numbers'} too, or leave the "
+            "section split out")
+
+
 def with_split(config: RunConfig, sessions: int) -> RunConfig:
     """The configuration with every number of its split known, and the validation set up where it chose one itself.
 

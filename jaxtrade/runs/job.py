@@ -193,6 +193,8 @@ def opening_lines(job: Job) -> Iterator[str]:
 def _about_the_run(job: Job) -> Iterator[str]:
     """Lines that do not depend on the market."""
     setup = job.setup
+    if setup.split_note:
+        yield note_line(setup.split_note)
     if setup.plan.message:
         yield setup.plan.message
     yield from describe_stages(job.config.stages)

@@ -15,7 +15,7 @@ from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig, SplitConfig
 from jaxtrade.config.agents import agents_of, config_of
 from jaxtrade.config.allocate import TASK
-from jaxtrade.config.protocol import chooses, evaluations, with_control, with_split
+from jaxtrade.config.protocol import chooses, evaluations, split_note, with_control, with_split
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
 from jaxtrade.data.splits import countable, decision_count, sessions_of, split_sessions
@@ -67,6 +67,7 @@ class Setup:
     the stages itself, so evaluation never sees them. In a sweep they are those of its first agent, as the algorithm is,
     and `swept` holds what the agents have of their own; it is None without a sweep. In a walk-forward the agents have
     training sessions of their own, those of their fold in `folds`; `splits` then holds the sessions of all folds.
+    `split_note` says what of the default split is off because the configuration names some of its numbers.
     """
 
     config: RunConfig
@@ -79,6 +80,7 @@ class Setup:
     fusion: Fusion | None = None
     swept: Swept | None = None
     folds: tuple[Fold, ...] = ()
+    split_note: str | None = None
 
     @property
     def stack(self) -> Stack:
@@ -183,6 +185,7 @@ def prepare(config: RunConfig) -> Setup:
     first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
     market, splits, make = _joint(first) if config.env.task == TASK else _alone(first)
     asked, sessions, folds = config, countable(market), tuple[Fold, ...]()
+    note = None if config.walk.on else split_note(config.split, sessions)
     if config.walk.on:
         folds = tuple(folds_of(market, config))
         splits |= {name: sessions_of(market, np.unique(np.concatenate([getattr(fold, name) for fold in folds])))
@@ -205,7 +208,7 @@ def prepare(config: RunConfig) -> Setup:
     plan, algorithm = _learner(first, env, market, fusion)
     config = with_control(config, plan.chunks, _evaluations(asked, config, plan, splits, market))
     swept = _controlled(swept, config)
-    return Setup(config, market, splits, env, params, plan, algorithm, fusion, swept, folds)
+    return Setup(config, market, splits, env, params, plan, algorithm, fusion, swept, folds, note)
 
 
 def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
