@@ -15,12 +15,13 @@ from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.backtest import Lane, Steps, decision_bars, run_lanes
 from jaxtrade.evaluation.evaluate import agent_key, standard_agents
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.null_test import EXCEEDANCES, NullResult, is_decided, null_test, pooled_statistic
+from jaxtrade.evaluation.record import Record
 from jaxtrade.storage.null_journal import NullJournal
 from jaxtrade.types import SessionSet
 
@@ -88,7 +89,8 @@ def with_market(params: EnvParams, market: Market, sessions: SessionSet, config:
     """The parameters on a null market: its bars, and everything else as it was.
 
     The limits of int32 money are checked as for a real market, and larger orders are cut to what int32 mills can hold
-    there. Raises ConfigError if the quantity of an entry cannot be held, or an episode could overflow.
+    there; `rule_nulls` refuses a null on which that happened. Entries of `env.quantity` contracts are never cut. Raises
+    ConfigError if the quantity of an entry cannot be held, or an episode could overflow.
     """
     checked = make_params(market, sessions, config)
     cap = jnp.minimum(checked.account.max_contracts, params.account.max_contracts)
@@ -96,17 +98,34 @@ def with_market(params: EnvParams, market: Market, sessions: SessionSet, config:
 
 
 def daily_net(env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,
-              agents: Sequence[Agent], steps: Steps | None = None) -> dict[str, np.ndarray]:
+              agents: Sequence[Agent], steps: Steps | None = None, largest: int | None = None
+              ) -> dict[str, np.ndarray]:
     """Dollars of each agent by session in the strategy pass (account rules off), float64[D] by name.
 
-    They are those of `evaluation.evaluate`: the same program, keys and costs. params: on this market.
+    They are those of `evaluation.evaluate`: the same program, keys and costs. params: on this market. largest: the most
+    contracts of an entry on the real market; None if this is it. Raises DataError if an order was cut to fewer here,
+    because its profit could not be compared.
     """
     decisions = decision_bars(market.data, sessions, steps)
     key, params = jax.random.key(config.seed), params.replace(sessions=sessions)
     lanes = [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in agents]
     records = run_lanes(env, lanes, "strategy")
+    if largest is not None:
+        for lane, record in zip(lanes, records, strict=True):
+            _check_uncut(lane.agent.name, record, int(params.account.max_contracts), largest)
     return {lane.agent.name: session_pnl(record.equity, decisions.last) / 1000
             for lane, record in zip(lanes, records, strict=True)}
+
+
+def _check_uncut(name: str, record: Record, cap: int, largest: int) -> None:
+    """Check that no order was cut to fewer contracts than the real market allows.
+
+    A record marks an order beyond the cap as illegal; of illegal orders, those alone open a position.
+    """
+    if cap < largest and np.any(~np.asarray(record.legal) & (np.asarray(record.event.entry_quantity) != 0)):
+        raise DataError(f"agent {name}: an order was cut to {cap:,} contracts, the most whose money int32 mills can "
+                        f"hold on this market, and the real one allows {largest:,}; order fewer, or set "
+                        f"account.max_contracts to {cap:,} or less")
 
 
 def rule_nulls(env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,
@@ -127,14 +146,16 @@ def rule_nulls(env: TradingEnv, params: EnvParams, market: Market, sessions: Ses
         after: rows before it stay real.
         stop, step: as in `run_nulls`.
     Raises:
-        ConfigError: this kind of null does not fit the configuration. DataError: a null market cannot be used.
+        ConfigError: this kind of null does not fit the configuration. DataError: a null market cannot be used, or does
+        not hold the orders of an agent.
     """
+    largest = int(params.account.max_contracts)
     made = rule_agents(env, config) if agents is None else agents
     nulls = null_markets(market, config, spec.kind, seed, after)
 
     def measure(each: Market, shown: EnvParams) -> dict[str, float]:
         pools: dict[str, list[np.ndarray]] = {}
-        for name, net in daily_net(env, shown, each, sessions, config, made(each), steps).items():
+        for name, net in daily_net(env, shown, each, sessions, config, made(each), steps, largest).items():
             pools.setdefault(pool(name), []).append(net)
         return {name: pooled_statistic(np.stack(nets)) for name, nets in pools.items()}
 

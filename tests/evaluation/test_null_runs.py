@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -182,6 +183,25 @@ def test_money_is_checked_for_each_null() -> None:
     null = null_markets(market, one, "sign", 0)(0)
     own, shown = (int(each.account.max_contracts) for each in (params, with_market(params, null, sessions, one)))
     assert shown < own, "larger orders are cut to what can be held on the null"
+
+
+def test_an_order_that_a_null_market_cuts_is_refused() -> None:
+    """Agents of the package order `env.quantity`, which every null holds or refuses; one from Python may order more."""
+    config = small(4)
+    env, params, market, sessions = parts(config, 1, 2)
+    params = params.replace(account=params.account.replace(max_contracts=jnp.int32(8)))
+    [rule] = [agent for agent in standard_agents(env, market, config) if agent.name == "buy_hold"]
+
+    def tested(cap: int) -> dict[str, NullResult]:
+        """A buyer of 6 contracts. cap: of the null market; 8 are allowed on the real one."""
+        few = config.model_copy(update={"account": config.account.model_copy(update={"max_contracts": cap})})
+        return rule_nulls(env, params, market, sessions, few, NullSpec("sign", 1), 0, agents=lambda each: [
+            rule._replace(act=replace(rule.act, quantity=6))])
+
+    assert list(tested(6)) == ["buy_hold"]
+    with pytest.raises(DataError, match=r"null market 0 of kind sign .* agent buy_hold: an order was cut to 5 contracts"
+                                        r".*the real one allows 8; order fewer, or set account.max_contracts to 5"):
+        tested(5)
 
 
 def test_the_policies_of_several_seeds_are_pooled() -> None:
