@@ -60,9 +60,8 @@ def _read(path: Path) -> dict[str, Any] | None:
 def _other(document: Mapping[str, Any], of: Studied) -> bool:
     """Whether a document is about another policy. One of an earlier version does not say of which it is."""
     found = document.get("policy_sha256")
-    if isinstance(found, dict):
+    if isinstance(found, dict):  # of several policies, by their numbers
         found = found.get(str(of.number))
-        return found is not None and of.policy is not None and found != of.policy
     return found is not None and of.policy is not None and found != of.policy
 
 
