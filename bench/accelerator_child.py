@@ -128,7 +128,8 @@ def evaluation(world: Any, platform: str) -> Work:
     if hasattr(backtest, "plan_of"):
         lane = backtest.Lane(agent, world.params.replace(sessions=world.sessions), decisions, jax.random.key(0))
         plan = backtest.plan_of(world.env, [lane], "account")
-        return Work(lambda inputs: backtest.step_all(plan.shape, inputs), (plan.inputs,), bars)
+        inputs = plan.parts[0] if hasattr(plan, "parts") else plan.inputs  # of an earlier version (`--code`)
+        return Work(lambda inputs: backtest.step_all(plan.shape, inputs), (inputs,), bars)
 
     def run(carry: Any, params: Any, key: Any, renew: Any) -> Any:
         return backtest._scan(  # of an earlier version (`--code`)

@@ -11,11 +11,16 @@ A policy's memory is reset where an episode would start in training: with each n
 Nothing of the strategy pass lasts longer than an episode, so its episodes are stepped side by side. The account pass
 steps one session after the other, or side by side too if it is told with which account each session starts (`passes`).
 Both step all agents at once, and each agent has the bits that it has alone.
+
+On a CPU, episodes side by side are cut into as many parts as there are cores. All parts run one program, each in a
+thread of its own, because XLA gains little from several cores in so narrow a program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +29,9 @@ import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
+from jaxtrade.evaluation import threads
 from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.deciding import WIDTH, shapes_of
 from jaxtrade.evaluation.record import DecisionBars, Pass, Record, Steps, checked, decision_bars, without_rules
 from jaxtrade.evaluation.side_by_side import Edges, Inputs, Shape, inputs_of, step_all
 from jaxtrade.evaluation.stepping import Start
@@ -50,11 +57,14 @@ class Lane(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Lanes in one pass, ready to run. order: the lanes' places, group by group. episodes: of each lane, the first
-    session of each episode that is stepped by itself."""
+    """Lanes in one pass, ready to run.
+
+    parts: the arguments of one program, for each part of the episodes. order: the lanes' places, group by group.
+    episodes: of each lane, the first session of each episode that is stepped by itself.
+    """
 
     shape: Shape
-    inputs: Inputs
+    parts: list[Inputs]
     order: list[list[int]]
     episodes: list[np.ndarray]
     renew: list[bool]
@@ -89,7 +99,7 @@ def run_lanes(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: boo
     """
     made = plan_of(env, lanes, which, rewarded)
     found, _ = _run(made, programs)
-    return [_record(made, lanes, found, place) for place in range(len(lanes))]
+    return threads.each(lambda place: _record(made, lanes, found, place), range(len(lanes)))
 
 
 def run_sessions(env: TradingEnv, lanes: Sequence[Lane], which: Pass, starts: Sequence[Start],
@@ -106,27 +116,42 @@ def run_sessions(env: TradingEnv, lanes: Sequence[Lane], which: Pass, starts: Se
     """
     made = plan_of(env, lanes, which, rewarded, starts)
     found, edges = _run(made, programs)
-    assert edges is not None, "the plan has starts"
-    records: list[Record | None] = []
-    for place in range(len(lanes)):
+
+    def record(place: int) -> Record | None:
         group, k = made.at(place)
-        own, count = jax.tree.map(lambda x, k=k: x[k], edges[group]), len(made.episodes[place])
+        own = jax.tree.map(lambda *x: np.concatenate([part[k] for part in x]), *(each[group] for each in edges))
+        count = len(made.episodes[place])
         follows = all(np.array_equal(end[:count - 1], start[1:count]) for end, start in zip(
             jax.tree.leaves(own.closing), jax.tree.leaves(own.opening), strict=True))
-        records.append(_record(made, lanes, found, place) if follows else None)
-    return records
+        return _record(made, lanes, found, place) if follows else None
+
+    return threads.each(record, range(len(lanes)))
 
 
-def _run(made: Plan, programs: Programs | None) -> tuple[list[Record], list[Edges] | None]:
-    begun = None if programs is None else programs.begun(step_all, (made.inputs,), (made.shape,))
-    return jax.device_get(step_all(made.shape, made.inputs) if begun is None else begun.wait()(made.inputs))
+_RUN: set[Hashable] = set()  # programs of this process that have been compiled by a call
 
 
-def _record(made: Plan, lanes: Sequence[Lane], found: Sequence[Record], place: int) -> Record:
+def _run(made: Plan, programs: Programs | None) -> tuple[list[list[Record]], list[list[Edges]]]:
+    """Of each part, for each group the record, leaves [length, count, lanes, ...], and the edges, if there are any."""
+    begun = None if programs is None else programs.begun(step_all, (made.parts[0],), (made.shape,))
+    program = functools.partial(step_all, made.shape) if begun is None else begun.wait()
+
+    def run(inputs: Inputs) -> tuple[list[Record], list[Edges] | None]:
+        return jax.device_get(program(inputs))
+
+    key, alone = (made.shape, shapes_of(made.parts[0])), 0
+    if begun is None and key not in _RUN:
+        alone = 1  # the first part compiles the program: calls at the same time would all do so
+    found = [run(part) for part in made.parts[:alone]] + threads.each(run, made.parts[alone:])
+    _RUN.add(key)
+    return [records for records, _ in found], [edges for _, edges in found if edges is not None]
+
+
+def _record(made: Plan, lanes: Sequence[Lane], found: Sequence[Sequence[Record]], place: int) -> Record:
     group, k = made.at(place)
-    own, decisions = jax.tree.map(lambda x: x[:, k], found[group]), lanes[place].decisions
-    return checked(_in_time_order(own, decisions, made.episodes[place]), lanes[place].agent.name, decisions,
-                   made.renew[place])
+    decisions = lanes[place].decisions
+    record = _in_time_order([part[group] for part in found], k, decisions, made.episodes[place])
+    return checked(record, lanes[place].agent.name, decisions, made.renew[place])
 
 
 def begin_lanes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool = False,
@@ -137,10 +162,10 @@ def begin_lanes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane], whic
     them, because their names stand for what they do in the key of a kept program.
     """
     made = plan_of(env, lanes, which, rewarded, starts)
-    if programs.begun(step_all, (made.inputs,), (made.shape,)) is None:
+    if programs.begun(step_all, (made.parts[0],), (made.shape,)) is None:
         names = ", ".join(lane.agent.name for lane in lanes)
         name = f"{which} pass of {names}, {made.shape.length} bars" + (", with rewards" if rewarded else "")
-        programs.begin(name, step_all, (made.inputs,), (made.shape,), later=True)
+        programs.begin(name, step_all, (made.parts[0],), (made.shape,), later=True)
 
 
 def plan_of(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool = False,
@@ -159,20 +184,37 @@ def plan_of(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool 
     apart = which == "strategy" or starts is not None
     episodes = [_episodes(lane, apart) for lane in lanes]
     most = [max(_episode_count(lanes[place], apart) for place in places) for places in order]
+    parts = _part_count(most)
 
-    def filled(columns: Sequence[Any]) -> list[np.ndarray]:
-        """For each group int32[count, lanes], filled up by copies of the last episode."""
-        return [np.stack([np.pad(columns[place], (0, count - len(columns[place])), mode="edge") for place in places]
-                         ).astype(np.int32) for places, count in zip(order, most, strict=True)]
+    def filled(columns: Sequence[Any]) -> list[list[np.ndarray]]:
+        """For each part and group int32[count, lanes], filled up by copies of the last episode."""
+        whole = [np.stack([np.pad(columns[place], (0, parts * -(-count // parts) - len(columns[place])), mode="edge")
+                           for place in places]).astype(np.int32) for places, count in zip(order, most, strict=True)]
+        return [list(each) for each in zip(*(np.split(slots, parts, axis=1) for slots in whole), strict=True)]
 
-    begins = None if starts is None else [Start(*each) for each in zip(*map(filled, zip(*starts, strict=True)),
-                                                                       strict=True)]
+    begins: list[Any] = [None] * parts
+    if starts is not None:
+        columns = zip(*(filled(column) for column in zip(*starts, strict=True)), strict=True)
+        begins = [[Start(*each) for each in zip(*part, strict=True)] for part in columns]
     flat = [place for places in order for place in places]
     length = max(_length(lane, apart) for lane in lanes)
+    slots = filled(episodes)
     shape, inputs = inputs_of(env, [[lanes[place].agent for place in places] for places in order],
                               [params[place] for place in flat], [lanes[place].key for place in flat],
-                              [renew[place] for place in flat], filled(episodes), length, rewarded, begins)
-    return Plan(shape, inputs, order, episodes, renew)
+                              [renew[place] for place in flat], slots[0], length, rewarded, begins[0])
+    others = [inputs._replace(slots=tuple(part), starts=None if start is None else tuple(start))
+              for part, start in zip(slots[1:], begins[1:], strict=True)]
+    return Plan(shape, [inputs, *others], order, episodes, renew)
+
+
+def _part_count(episodes: Sequence[int]) -> int:
+    """The number of parts into which episodes side by side are cut. episodes: of each group.
+
+    A part is at least one block of a policy (`deciding`). An accelerator steps all episodes at once.
+    """
+    if jax.default_backend() != "cpu":
+        return 1
+    return max(1, min(threads.cores(), max(episodes) // WIDTH))
 
 
 def _kind(agent: Agent) -> Any:
@@ -216,14 +258,26 @@ def renews(params: EnvParams) -> bool:
     return bool(np.asarray(params.account.drawdown) >= OFF and np.asarray(params.account.target) >= OFF)
 
 
-def _in_time_order(record: Record, decisions: DecisionBars, episodes: np.ndarray) -> Record:
-    """The decision bars of a record [length, lanes, ...] in time order, without what the program stepped beyond them.
+def _in_time_order(parts: Sequence[Record], k: int, decisions: DecisionBars, episodes: np.ndarray) -> Record:
+    """The decision bars of an agent in time order, without what the program stepped beyond them.
 
-    episodes: int[lanes], the session at which each lane begins. No bar depends on a later one.
+    parts: leaves [length, count, lanes, ...]. k: number of the agent in its group. episodes: int[E], the session at
+    which each episode begins. No bar depends on a later one.
     """
-    lane = np.searchsorted(episodes, decisions.session, side="right") - 1
-    first = np.searchsorted(decisions.session, episodes)  # decision bars before each lane
-    step = np.arange(len(decisions.rows)) - first[lane]
     if len(episodes) == 1:
-        return jax.tree.map(lambda x: x[:len(step), 0], record)
-    return jax.tree.map(lambda x: x[step, lane], record)
+        return jax.tree.map(lambda x: x[:len(decisions.rows), k, 0], parts[0])
+    _, count, lanes = parts[0].row.shape
+    episode = np.searchsorted(episodes, decisions.session, side="right") - 1
+    first = np.searchsorted(decisions.session, episodes)  # decision bars before each episode
+    step = np.arange(len(decisions.rows)) - first[episode]
+    place = (step * count + k) * lanes + episode % lanes
+    ends = [*first[lanes::lanes], len(place)]  # of the bars of each part
+    cuts = list(pairwise([0, *ends]))
+
+    def ordered(*leaves: np.ndarray) -> np.ndarray:
+        found = np.empty((len(place), *leaves[0].shape[3:]), leaves[0].dtype)
+        for leaf, (a, b) in zip(leaves, cuts, strict=False):  # the last parts may hold copies only
+            np.take(leaf.reshape(-1, *leaf.shape[3:]), place[a:b], axis=0, out=found[a:b], mode="clip")
+        return found
+
+    return jax.tree.map(ordered, *parts)

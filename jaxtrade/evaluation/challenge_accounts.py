@@ -117,19 +117,21 @@ class Challenge:
         reached = (target < NEVER) & (target < bust) & (target < daily)
         return Played(self._after(accounts, session), end, reached)
 
-    def in_a_row(self, first: int, stop: int) -> Accounts:
-        """The account at the start of sessions first..stop-1: it is new at the first one, and no rule ends it."""
-        result, top = self.result[first:stop], self.top[first:stop]
-        after = np.cumsum(result)
+    def in_a_row(self, sessions: np.ndarray) -> Accounts:
+        """The accounts at the start of their sessions, leaves int64[..., n]: new at the first one, and ended by no
+        rule. sessions: int64[..., n], those of each account in a row."""
+        result, traded = self.result[sessions], self.traded[sessions]
+        after = np.cumsum(result, axis=-1)
         balance = after - result
         if self.trailing == Trailing.INTRADAY:
-            high = np.maximum.accumulate(np.append(0, (balance + top)[:-1]))
+            marks = balance + self.top[sessions]
         elif self.trailing == Trailing.END_OF_DAY:
-            high = np.maximum.accumulate(np.append(0, after[:-1]))
+            marks = after
         else:
-            high = np.zeros(len(result), np.int64)
-        traded = self.traded[first:stop]
-        return Accounts(balance, high, np.cumsum(traded) - traded)
+            marks = np.zeros_like(after)
+        high = np.zeros_like(after)  # what a session marks counts from the next one on
+        high[..., 1:] = np.maximum.accumulate(np.maximum(marks, 0), axis=-1)[..., :-1]
+        return Accounts(balance, high, np.cumsum(traded, axis=-1) - traded)
 
     def _bust(self, accounts: Accounts, session: np.ndarray) -> np.ndarray:
         """int64[n]: the bar at which the drawdown floor is reached, else NEVER."""

@@ -158,10 +158,10 @@ def _prices(params: EnvParams, row: np.ndarray, side: np.ndarray) -> list[np.nda
     """Open, high, low, close int64[n] at which a position of `side` leaves: of two-sided bars the ask for a short."""
     market = params.market
     names = ("open", "high", "low", "close")
-    bid = [np.asarray(getattr(market, name), np.int64)[row] for name in names]
+    bid = [np.asarray(getattr(market, name))[row].astype(np.int64) for name in names]
     if market.ask is None:
         return bid
-    ask = [np.asarray(getattr(market.ask, name), np.int64)[row] for name in names]
+    ask = [np.asarray(getattr(market.ask, name))[row].astype(np.int64) for name in names]
     return [np.where(side < 0, above, below) for above, below in zip(ask, bid, strict=True)]
 
 

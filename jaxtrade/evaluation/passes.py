@@ -15,15 +15,16 @@ import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EndReason
+from jaxtrade.evaluation import threads
 from jaxtrade.evaluation.backtest import Lane, begin_lanes, renews, run_lanes, run_sessions
-from jaxtrade.evaluation.challenge_accounts import Challenge
+from jaxtrade.evaluation.challenge_accounts import Accounts, Challenge
 from jaxtrade.evaluation.challenge_paths import session_paths
 from jaxtrade.evaluation.record import Pass, Record
 from jaxtrade.evaluation.stepping import Start
 from jaxtrade.storage.compiling import Programs
 
 PASSES: tuple[Pass, ...] = ("strategy", "account")
-AHEAD = 16  # sessions over which a new account is followed at first
+AHEAD = 16  # sessions over which accounts are followed that might open at any session
 ENOUGH = 4  # sessions from which stepping them side by side is the faster way
 
 
@@ -38,7 +39,7 @@ def run_passes(env: TradingEnv, lanes: Sequence[Lane], rewarded: bool = False, p
         return {"account": run_lanes(env, lanes, "account", rewarded, programs), "strategy": strategy}
     strategy = _complete(run_sessions(env, lanes, "strategy", [_new(lane) for lane in lanes], rewarded, programs))
     tell("account pass")
-    starts = [account_starts(env, lane, record) for lane, record in zip(lanes, strategy, strict=True)]
+    starts = threads.each(lambda of: account_starts(env, *of), zip(lanes, strategy, strict=True))
     account = run_sessions(env, lanes, "account", starts, rewarded, programs)
     again = [place for place, record in enumerate(account) if record is None]
     if again:
@@ -87,21 +88,52 @@ def _complete(records: Sequence[Record | None]) -> list[Record]:
 def account_starts(env: TradingEnv, lane: Lane, strategy: Record) -> Start:
     """The account at the start of each of n sessions in the account pass, leaves int64[n], from the strategy pass.
 
-    It is right for an agent that does not see its account. An account is followed over more and more sessions at once,
-    until a rule ends it.
+    It is right for an agent that does not see its account. Accounts that end soon are found at once for all sessions at
+    which one might open. Any other is followed over more and more sessions, until a rule ends it.
     """
     paths = session_paths(strategy, lane.decisions, lane.params, env.config)
     challenge, count = Challenge(paths, lane.params.account), len(lane.decisions.ids)
-    starts, first, number, ahead = _new(lane), 0, 0, AHEAD
+    soon, lasts = _soon(challenge, count)
+    starts, first, number = _new(lane), 0, 0
     while first < count:
-        stop = min(first + ahead, count)
-        accounts = challenge.in_a_row(first, stop)
-        ended = np.flatnonzero(challenge.play(accounts, np.arange(first, stop)).end != EndReason.NONE)
-        if not len(ended) and stop < count:
-            ahead *= 4
-            continue
-        stop = first + int(ended[0]) + 1 if len(ended) else count
-        for column, found in zip(starts, (*accounts, np.full(stop - first, number)), strict=True):
+        if lasts[first]:
+            stop = first + int(lasts[first])
+            accounts = Accounts(*(column[first] for column in soon))
+        else:
+            accounts, stop = _followed(challenge, first, count)
+        for column, found in zip(starts, accounts, strict=False):
             column[first:stop] = found[:stop - first]
-        first, number, ahead = stop, number + 1, AHEAD
+        starts.number[first:stop] = number
+        first, number = stop, number + 1
     return _new(lane)._replace(number=starts.number) if renews(lane.params) else starts
+
+
+def _ended(challenge: Challenge, accounts: Accounts, sessions: np.ndarray) -> np.ndarray:
+    """bool[...]: whether a rule ends the account in its session. sessions: int64[...], as the leaves of the accounts.
+    """
+    flat = Accounts(*(column.reshape(-1) for column in accounts))
+    return challenge.play(flat, sessions.reshape(-1)).end.reshape(sessions.shape) != EndReason.NONE
+
+
+def _soon(challenge: Challenge, count: int) -> tuple[Accounts, np.ndarray]:
+    """For each of n sessions the account that opens there: at the start of its first sessions, leaves int64[n, AHEAD],
+    and how many sessions it lasts, int64[n]; 0 if it goes on."""
+    sessions = np.arange(count)[:, None] + np.arange(AHEAD)
+    inside = np.minimum(sessions, count - 1)
+    accounts = challenge.in_a_row(inside)
+    ended = _ended(challenge, accounts, inside) & (sessions < count)
+    return accounts, np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, 0)
+
+
+def _followed(challenge: Challenge, first: int, count: int) -> tuple[Accounts, int]:
+    """The account that opens at a session, at the start of its sessions, and the session after its last one."""
+    ahead = 4 * AHEAD
+    while True:
+        sessions = np.arange(first, min(first + ahead, count))
+        accounts = challenge.in_a_row(sessions)
+        ended = np.flatnonzero(_ended(challenge, accounts, sessions))
+        if len(ended):
+            return accounts, first + int(ended[0]) + 1
+        if sessions[-1] == count - 1:
+            return accounts, count
+        ahead *= 4

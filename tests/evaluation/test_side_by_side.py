@@ -12,10 +12,11 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.data.splits import session_set
-from jaxtrade.evaluation import baselines, deciding
+from jaxtrade.evaluation import backtest, baselines, deciding
 from jaxtrade.evaluation.agents import Agent, greedy, sampled
 from jaxtrade.evaluation.backtest import Lane, Pass, Record, decision_bars, plan_of, run_lanes
 from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.passes import run_passes
 from jaxtrade.runs.setup import Setup, prepare
 from tests.evaluation.sequential import in_sequence
 
@@ -96,6 +97,28 @@ def test_sixty_sessions_of_every_agent() -> None:
     check(setup, agents_of(setup, policies[:1]))
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_parts_in_threads_have_the_bits_of_the_whole(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five sessions in two, three and four parts: of the last ones some lanes, or all, are copies."""
+    setup, policies = made("network.hidden=[16]")
+    lanes = lanes_of(setup, agents_of(setup, policies[:1])[1:3])
+    whole = run_passes(setup.env, lanes, True)
+    monkeypatch.setattr(backtest, "_part_count", lambda episodes: count if max(episodes) > 1 else 1)
+    plan = plan_of(setup.env, lanes, "strategy")
+    assert [part.slots[0].shape for part in plan.parts] == [(1, -(-5 // count))] * count
+    for which, records in run_passes(setup.env, lanes, True).items():
+        for lane, record, expected in zip(lanes, records, whole[which], strict=True):
+            assert_same(record, expected, f"{lane.agent.name}, {which}, {count} parts")
+
+
+def test_an_evaluation_has_as_many_parts_as_cores_but_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NPROC", "6")
+    assert [backtest._part_count([episodes]) for episodes in (1, 4, 8, 23, 24, 500)] == [1, 1, 2, 5, 6, 6]
+    assert backtest._part_count([1, 500]) == 6
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert backtest._part_count([500]) == 1
+
+
 def test_lanes_may_have_other_sessions_accounts_and_costs() -> None:
     setup, policies = made("network.hidden=[16]")
     data, size = setup.single.data, setup.single.num_sessions
@@ -137,7 +160,7 @@ def test_a_block_has_one_width() -> None:
         lanes = lanes_of(setup, [greedy(setup.algorithm, policy, setup.env) for policy in policies[:count]])
         for which in PASSES:
             plan = plan_of(setup.env, lanes, which)
-            text = str(jax.make_jaxpr(lambda inputs, plan=plan: plan_step(plan, inputs))(plan.inputs))
+            text = str(jax.make_jaxpr(lambda inputs, plan=plan: plan_step(plan, inputs))(plan.parts[0]))
             rows = {line.split("f32[")[1].split("]")[0].split(",")[1] for line in text.splitlines()
                     if "dot_general" in line and "f32[" in line}
             assert rows == {str(deciding.WIDTH)}
