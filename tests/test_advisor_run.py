@@ -193,6 +193,7 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(live, silent, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_replay_of_a_live_run_has_its_report_too(tmp_path, capsys) -> None:
     """A part of the answers for the evaluation never comes. The replay shows what the evaluation showed, and closes
     with the recorded figures. A later evaluation asks about the missing bars alone."""
@@ -230,6 +231,7 @@ def test_the_replay_of_a_live_run_has_its_report_too(tmp_path, capsys) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_precompute_is_offered_first_with_its_cost_and_its_commands_work(tmp_path, capsys) -> None:
     path = tmp_path / "run"
     with FaultServer(advises()) as server:
@@ -263,6 +265,7 @@ def asked_lines(path: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_cut_journal_is_refused_where_its_run_knows_better_and_noted_elsewhere(live, tmp_path, capsys) -> None:
     recorded, cut, alone = live("exchange"), tmp_path / "cut", tmp_path / "alone.jsonl"
     shutil.copytree(recorded, cut)
@@ -321,6 +324,7 @@ def test_the_command_of_the_readme_asks_and_comes_to_trust(tmp_path, capsys) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_curriculum_asks_in_the_phase_that_shows_advice(tmp_path) -> None:
     flags = [flag for override in (*TINY, "enforce_gates=false") for flag in ("--set", override)]
     assert cli.main(["curriculum", "--advisor", "mock:skilled:0.8", "--run-dir", str(tmp_path / "course"),
@@ -376,6 +380,7 @@ def test_an_advisor_reported_the_future_is_labelled_however_it_comes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_replay_is_resumed_too(live, tmp_path) -> None:
     recorded, path = live("exchange"), tmp_path / "replayed"
     train(path, f"replay:{recorded / 'advice.jsonl'}", "train.total_timesteps=10240")

@@ -136,6 +136,7 @@ def test_without_events_the_settings_stay_and_a_winner_is_named(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_copy_of_a_sound_agent_in_the_place_of_a_frozen_one_trains_on(tmp_path: Path,
                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     """Agent 0 is frozen in the first chunk. The event after the second gives it the worst score, so it is replaced."""

@@ -261,6 +261,7 @@ def test_a_resumed_run_takes_the_same_decisions(controlled: Path, controlled_con
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_stopped_early_is_not_continued(controlled_config: RunConfig, tmp_path: Path) -> None:
     """No score can be better by so much."""
     control = controlled_config.control.model_copy(update={"improvement": 1e9, "patience": 1, "plateau_patience": 0})

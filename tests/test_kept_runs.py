@@ -85,7 +85,7 @@ def test_a_second_start_traces_and_lowers_no_large_program(runs):
     assert " compiled in " in (root / "cold" / "run.log").read_text()
 
 
-@pytest.mark.parametrize("kept", ["kept", "new", None])
+@pytest.mark.parametrize("kept", [*(pytest.param(each, marks=pytest.mark.long) for each in ("kept", None)), "new"])
 def test_a_run_resumes_to_the_same_bits_whatever_is_kept(runs, tmp_path, kept):
     root, found, _, _ = runs
     again = tmp_path / "again"
@@ -103,8 +103,9 @@ def test_a_run_resumes_to_the_same_bits_whatever_is_kept(runs, tmp_path, kept):
     assert {name: mine[name] for name in shared} == {name: found["cold"][name] for name in shared}
 
 
-@pytest.mark.parametrize("setting", ["ppo.learning_rate=1e-4", "network.hidden=[8]", "evaluation.policy_samples=2",
-                                     "data.source=synthetic", "costs.commission=9"])
+@pytest.mark.parametrize("setting", [
+    "ppo.learning_rate=1e-4", *(pytest.param(each, marks=pytest.mark.long) for each in (
+        "network.hidden=[8]", "evaluation.policy_samples=2", "data.source=synthetic", "costs.commission=9"))])
 def test_other_settings_are_other_facts(setting):
     other = jt.load_config("quickstart", [*TINY, "env.task=entry", setting])
     assert prepare(other).facts != prepare(CONFIG).facts

@@ -59,6 +59,7 @@ def test_every_member_is_asked_and_scored(recorded: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_skilled_members_are_trusted(looked_up: Path) -> None:
     last = history(looked_up)[-1]
     assert min(last["hit_rate/0"], last["hit_rate/1"]) > 0.7
@@ -76,6 +77,7 @@ def test_a_panel_is_replayed_to_the_bit_with_its_report(recorded: Path, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_panel_goes_on_from_its_journal(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without its last checkpoint, the resumed run takes what the journal has, and what it did replays in one piece.
     After the journal's last answers it asks again, and more may come in time than in the recorded run."""
@@ -110,6 +112,7 @@ def test_a_resumed_panel_asks_nothing_twice(recorded: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_snapshot_beside_a_live_member_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["advise", "precompute", "--advisor", "rules", "--out", str(tmp_path / "rules.npz")]) == 0
     panel = json.dumps([f"table:{tmp_path / 'rules.npz'}", "mock:slow:0.003/mock:skilled:0.8"])
@@ -136,6 +139,7 @@ def test_a_server_that_gives_nothing_usable_is_bounded_in_a_panel(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_members_that_fail_are_no_advisors(tmp_path: Path) -> None:
     panel = "advisor.panel=[mock:failing, {kind: mock:failing, options: {failure: timeout}}]"
     train(tmp_path / "failing", "panel", panel)

@@ -121,6 +121,7 @@ def jaxtrade(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_trains_with_parts_of_its_own_and_remembers_them(tmp_path: Path) -> None:
     """A task, a reward term, a feature, a network, an advisor and a report section at once."""
     (tmp_path / "my_parts.py").write_text(MODULE, encoding="utf-8")

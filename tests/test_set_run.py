@@ -96,6 +96,7 @@ def test_replay_and_grids_by_symbol(trained):
     assert evaluation.grid_run(trained.path, seed=3).startswith("EURUSD\nnet profit ($) by intrabar order")
 
 
+@pytest.mark.long
 def test_a_resumed_run_only_evaluates_again(trained):
     before = {path: path.read_bytes() for path in sorted((trained.path / "evaluation").rglob("trades.csv"))}
     resumed = resume(trained.path)
@@ -103,6 +104,7 @@ def test_a_resumed_run_only_evaluates_again(trained):
     assert resumed.training.updates == trained.training.updates
 
 
+@pytest.mark.long
 def test_a_run_on_more_symbols_begins_from_it(trained, tmp_path):
     source = sources.load_source(trained.path)
     assert source.layout.groups == SYMBOLS

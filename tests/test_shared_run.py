@@ -48,7 +48,8 @@ def updated(setup: Setup, keys: jax.Array) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", [pytest.param(name, marks=[pytest.mark.long] * (name == "pqn"))
+                                     for name in LEARNERS])
 def test_permuted_agents_give_permuted_results(learner: str) -> None:
     """Everything of the market and every count exactly, floats to 1e-6. Rewards stay those of the same agents."""
     setup = prepare(config(learner))
@@ -80,6 +81,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_reports_crowding_and_evaluates_each_policy_alone(whole: RunResult) -> None:
     log = (whole.path / "run.log").read_text()
     assert "shared market: the agents trade in the same worlds. A net contract moves prices by 0.9 ticks" in log

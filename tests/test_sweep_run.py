@@ -158,6 +158,7 @@ def test_it_begins_as_each_agent_alone(trained):
         assert_same((found.env_state, found.ref, found.key), (own.env_state, own.ref, own.key))
 
 
+@pytest.mark.long
 def test_static_keys_are_programs_in_turn(counted, tmp_path):
     own = (*SMALL, "split.validation_sessions=0", "train.total_timesteps=256", "rollout.num_steps=8",
            "ppo.num_minibatches=1", 'sweep.keys={"ppo.num_epochs": [1, 2]}')

@@ -72,6 +72,7 @@ def test_a_finished_run_says_so_in_its_status(trained: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_same_policy_again_is_another_opening_and_no_other_trial(path: Path) -> None:
     assert "trials: this test set was opened 2 times (1 distinct trial)" in evaluate_run(path)
     evaluate_run(path, "validation")
@@ -148,7 +149,7 @@ def test_a_damaged_log_makes_the_count_na_and_names_the_line(path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("several", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_log_that_cannot_be_written_fails_no_run_and_is_said(path: Path, capsys, several: bool) -> None:
     (path.parent / TRIALS).unlink()
     (path.parent / HEAD).unlink()

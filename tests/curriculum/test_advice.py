@@ -88,6 +88,7 @@ def test_an_advisor_that_says_nothing_is_not_counted(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_on_bars_without_volume_the_default_trains_without_and_a_choice_is_refused(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ("--market", "EURUSD", "--set", "advisor.horizon=5")

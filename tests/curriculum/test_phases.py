@@ -109,7 +109,8 @@ def killed(process: subprocess.Popen[bytes], path: Path, draw: random.Random, mo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wanted", [3, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("wanted", [3, 20])
 def test_killed_at_random_moments_it_ends_in_the_same_bits(whole: Path, tmp_path: Path, wanted: int) -> None:
     """`kill -9` `wanted` times, wherever it happens to be: starting, training, evaluating, between phases."""
     path, draw, kills, in_training = tmp_path / "course", random.Random(0), 0, False

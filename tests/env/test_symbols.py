@@ -56,7 +56,8 @@ def test_each_of_many_symbols_trades_as_alone(count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", [pytest.param("manage", marks=pytest.mark.long), "advised"])
+@pytest.mark.long
+@pytest.mark.parametrize("task", ["manage", "advised"])
 def test_each_of_the_four_real_pairs_trades_as_alone(task: str) -> None:
     """EURUSD has two sides and the others one; USDJPY and USDCHF are converted; the histories begin and end apart."""
     config = make_config({

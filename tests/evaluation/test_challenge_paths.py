@@ -184,8 +184,8 @@ def test_every_account_ends_as_in_the_environment(task: str, agent: str) -> None
     ({"mark": "close"}, "buy_hold"),
     ({"two_sided": True, "converted": True, "quantity": 3, "mark": "close", "fill": "close"}, "sma_cross"),
     ({"two_sided": True, "converted": True, "quantity": 2, "intrabar": "path"}, "sma_cross"),
-    ({"task": "advised"}, "sma_cross"),
     *(pytest.param(*row, marks=pytest.mark.long) for row in (
+        ({"task": "advised"}, "sma_cross"),
         ({"mark": "close", "fill": "close"}, "random"), ({"two_sided": True}, "sma_cross"),
         ({"converted": True, "quantity": 2}, "buy_hold")))])
 def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], agent: str) -> None:

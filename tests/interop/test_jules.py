@@ -150,7 +150,8 @@ def small(monkeypatch: pytest.MonkeyPatch, *more_keys: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["PPO", "PQN", "DQN"])
+@pytest.mark.parametrize("algorithm", [
+    "PPO", pytest.param("PQN", marks=pytest.mark.long), pytest.param("DQN", marks=pytest.mark.long)])
 def test_the_quick_start_runs_as_it_is_written(algorithm: str, here: Path, monkeypatch: pytest.MonkeyPatch,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     small(monkeypatch, *(["dqn.learning_starts=64"] if algorithm == "DQN" else []))

@@ -46,8 +46,8 @@ def test_every_mill_with_mixed_currencies_and_sides(name: str, mixed: Shared) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name != "increment"))
-                                  for name in CASES])
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
 def test_every_mill_in_dollars_without_shares_of_the_notional(name: str, dollars: Shared) -> None:
     """The program without conversion and without costs per notional is another one."""
     settings = Settings(**{**vars(CASES[name]), "cost_hundredths": 0, "impact_tenths": 0, "fee": 0})

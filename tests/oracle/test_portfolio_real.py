@@ -76,7 +76,8 @@ CASES = {"product": {}, "increment": {"max_units": 2, "cooldown": 1, "gate": 2},
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("actions", CASES)
+@pytest.mark.parametrize("actions", [pytest.param(name, marks=[pytest.mark.long] * (name == "increment"))
+                                     for name in CASES])
 def test_real_bars_agree_in_every_mill(pairs: Portfolio, actions: str) -> None:
     """A two-sided pair in dollars and a one-sided pair in yen, every cost on, floors reached."""
     config = config_of(actions, cost_bp=0.37, impact_bp=0.6, fee=0.25, **CASES[actions])
