@@ -26,6 +26,7 @@ KINDS = ("none", "mock:random", "mock:shifted/mock:skilled:0.7", "mock:skilled:0
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_gates_hold_where_skill_is_known():
     """`trust` passes every gate. `slots` passes all but G5: a network that has learned to follow an advisor follows it
     into every trap, which is what the gate is there to show."""

@@ -393,6 +393,7 @@ def test_a_wrong_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
     assert cli.main(["bench", "device", "--quick", "--repeats", "1", "--out", str(tmp_path / "out")]) == 0

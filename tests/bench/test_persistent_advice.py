@@ -33,6 +33,7 @@ def test_every_run_has_a_market_and_opinions_of_its_own() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_ablation_finds_persistent_advice_worth_nothing() -> None:
     found = bench.run(Options(quick=True))
     assert set(found["trust"]) == set(bench.ADVICE)

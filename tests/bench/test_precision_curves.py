@@ -28,6 +28,7 @@ def test_the_interval_holds_the_mean_and_shrinks_with_agreement():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_picture_shows_a_quick_run(tmp_path):
     pytest.importorskip("matplotlib")
     result = precision_curves.run(Options(quick=True)) | {

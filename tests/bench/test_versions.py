@@ -32,6 +32,7 @@ def test_another_checkout_is_required(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_checkout_is_compared_with_itself(tmp_path):
     found = versions.run(Options(quick=True, repeats=1, code=ROOT))
     assert set(found["sides"]) == {"env/now", "env/before"}

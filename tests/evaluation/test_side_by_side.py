@@ -80,9 +80,9 @@ def test_the_quickstart_in_full() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [
-    ("env.task=advised", "network.hidden=[32]"), ("network.kind=gru", "network.rnn_width=24", "episode.sessions=2"),
-    ("algorithm=pqn", "network.hidden=[48]"),
+    ("network.kind=gru", "network.rnn_width=24", "episode.sessions=2"), ("algorithm=pqn", "network.hidden=[48]"),
     *(pytest.param(keys, marks=pytest.mark.long) for keys in (
+        ("env.task=advised", "network.hidden=[32]"),
         ("env.task=entry", "network.hidden=[256, 256, 128]"), ("account.preset=rules_off_50k", "episode.sessions=3"),
         ("env.features=[close]", "env.window=3", "network.hidden=[7]"))),
 ])
@@ -92,6 +92,7 @@ def test_other_tasks_networks_and_learners(keys: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_sixty_sessions_of_every_agent() -> None:
     setup, policies = made("data.source=synthetic", "data.market=NQ", "data.synthetic_sessions=60")
     check(setup, agents_of(setup, policies[:1]))
