@@ -161,8 +161,11 @@ def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) 
 
 
 def _stacked(equation: Any) -> list[Any]:
-    """What a scan stacks over its steps; nothing of other equations."""
-    return equation.outvars[equation.params["num_carry"]:] if equation.primitive.name == "scan" else []
+    """What a scan stacks over its steps: results with an axis more than the body's own. Nothing of other equations."""
+    if equation.primitive.name != "scan":
+        return []
+    own = equation.params["jaxpr"].jaxpr.outvars
+    return [out for out, one in zip(equation.outvars, own, strict=True) if out.aval.ndim > one.aval.ndim]
 
 
 def _bytes(leaf: Any) -> int:

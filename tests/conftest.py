@@ -9,23 +9,22 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
-from jax._src import compiler  # no public setting gives options to all compilations
 
 import jaxtrade  # noqa: F401  # it adds to XLA_FLAGS, before XLA reads them
 from jaxtrade.runs.commit import PLACES
+from tests.compiling import Compilation, flags
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 15_000
 # Python looks through all its objects for garbage again and again, and here they are millions.
 SELDOM = (100_000, 50, 1_000)  # see gc.set_threshold
 
-# Files that compile without most of XLA's optimisations, and without its fusion too, which takes a third of the time:
-# compiling is most of what they do. What they check does not depend on it. Left out are files that read compiled
+# Files that compile without most of XLA's optimisations, and with plain loops too (`compiling.PLAIN_LOOPS`): compiling
+# is most of what they do. What they check does not depend on it. Left out are files that read compiled
 # programs or ask two of them for the same bits, that measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
     "test_advice_log.py", "test_advisor_run.py", "test_auto_envs.py", "test_checkpoint.py", "test_cli.py",
@@ -45,14 +44,13 @@ LIGHTLY_COMPILED = (
     "rl/test_rollout.py", "rl/test_schedules.py", "rl/test_stages.py", "rl/test_symbols.py", "rl/test_toy.py",
     "rl/test_train.py", "rl/test_transfer.py", "rl/test_update_by_numpy.py",
 )
-# Of these, files whose programs run longer than they compile: without fusion they would take several times as long.
+# Of these, files whose programs run longer than they compile: with plain loops they would take several times as long.
 FUSED = (
     "differential/test_real_bars.py", "differential/test_seconds.py", "env/test_properties.py",
     "evaluation/test_challenge_paths.py", "evaluation/test_converted.py", "evaluation/test_null_runs.py",
     "evaluation/test_passes.py", "evaluation/test_side_by_side.py", "oracle/test_agreement.py", "oracle/test_orders.py",
     "oracle/test_real_bars.py",
 )
-NO_FUSION = {"xla_cpu_use_fusion_emitters": False}
 TESTS = Path(__file__).parent
 FLAGS = os.environ.get("XLA_FLAGS", "")
 LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes
@@ -62,21 +60,6 @@ LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes
 settings.register_profile("repeatable", derandomize=not os.environ.get("JAXTRADE_NEW_EXAMPLES"), deadline=None,
                           suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
-
-
-class Compilation:
-    """How the current file's programs are compiled.
-
-    XLA reads its flags once per process. A file's options are added to those that JAX gives to each compilation.
-    """
-
-    def __init__(self) -> None:
-        self.options: dict[str, bool] = {}
-        self._given = compiler.get_compile_options
-
-    def __call__(self, *args: Any, env_options_overrides: dict[str, Any] | None = None, **kwargs: Any) -> Any:
-        options = self.options | (env_options_overrides or {})
-        return self._given(*args, env_options_overrides=options, **kwargs)
 
 
 COMPILATION = Compilation()
@@ -98,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     gc.set_threshold(*SELDOM)
     config.option.loadscopereorder = False  # xdist would put files with many tests first, whatever their kind
-    compiler.get_compile_options = COMPILATION
+    COMPILATION.install()
     jax.jit(lambda x: x + 1)(0)  # XLA reads its flags now, and never again: `compilation` sets those of child processes
 
 
@@ -123,12 +106,12 @@ def compilation(request: pytest.FixtureRequest) -> None:
     """Each file's programs are compiled its own way, here and in child processes. JAX does not look at the settings
     when it looks for a program that it has compiled, so none is left from a file of another kind."""
     light, name = lightly_compiled(request.path), name_of(request.path)
-    options = NO_FUSION if light and name not in FUSED else {}
-    if (light, options) != (os.environ.get(LIGHT) == "1", COMPILATION.options):
+    plain = light and name not in FUSED
+    if (light, plain) != (os.environ.get(LIGHT) == "1", COMPILATION.plain):
         jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", light)
-    os.environ[LIGHT], COMPILATION.options = "1" if light else "0", options
-    os.environ["XLA_FLAGS"] = " ".join([FLAGS, *(f"--{option}={value}" for option, value in options.items())]).strip()
+    os.environ[LIGHT], COMPILATION.plain = "1" if light else "0", plain
+    os.environ["XLA_FLAGS"] = flags(FLAGS, plain)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -56,7 +56,7 @@ def test_a_network_of_the_users_own_gets_all_cores():
 
 
 def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkeypatch):
-    monkeypatch.setattr(computing, "jax_started", lambda: False)
+    monkeypatch.setattr(computing, "backends_started", lambda: False)
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     small = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4")
@@ -79,7 +79,7 @@ def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkey
 
 
 def test_strict_sums_have_as_many_threads_in_every_layout(monkeypatch):
-    monkeypatch.setattr(computing, "jax_started", lambda: False)
+    monkeypatch.setattr(computing, "backends_started", lambda: False)
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
     monkeypatch.setattr(computing, "use_cpu_devices", lambda count, env: None)
     for devices in (1, 4):
@@ -123,7 +123,7 @@ def test_half_of_the_flags_is_completed_unless_it_says_otherwise(monkeypatch):
 def test_settings_of_a_started_process_stay(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     jax.block_until_ready(jax.numpy.ones(1))
-    assert computing.jax_started()
+    assert computing.backends_started()
     env: dict[str, str] = {}
     computing.settle([config("compute.threads=2")], env)
     assert env == {"NPROC": "6"}
@@ -132,7 +132,7 @@ def test_settings_of_a_started_process_stay(monkeypatch):
 
 
 def test_a_resumed_run_gets_its_settings_back(monkeypatch):
-    monkeypatch.setattr(computing, "jax_started", lambda: False)
+    monkeypatch.setattr(computing, "backends_started", lambda: False)
     env = {"NPROC": "8", "XLA_FLAGS": "--other"}
     now = machine.facts()["versions"]
     computing.restore(config(), {"nproc": "2", "xla_flags": FLAGS, "versions": now}, env)
@@ -145,8 +145,8 @@ def test_a_resumed_run_gets_its_settings_back(monkeypatch):
 
 
 def test_importing_jax_is_not_starting_it():
-    code = ("import jax; from jaxtrade.storage.programs import jax_started; assert not jax_started(); "
-            "jax.numpy.ones(1); assert jax_started()")
+    code = ("import jax; from jaxtrade.storage.internals import backends_started; assert not backends_started(); "
+            "jax.numpy.ones(1); assert backends_started()")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -85,7 +85,7 @@ def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunCon
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     """And under the run's own threads and compiler flags, whatever the new process was given."""
     copied = copy_until(finished, tmp_path / "cut", 0)
-    monkeypatch.setattr(computing, "jax_started", lambda: False)  # as in a new process
+    monkeypatch.setattr(computing, "backends_started", lambda: False)  # as in a new process
     monkeypatch.setenv("XLA_FLAGS", "")
     monkeypatch.setenv("NPROC", "64")
     resume(copied)

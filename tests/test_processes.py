@@ -144,7 +144,7 @@ class Service:
 @pytest.fixture
 def service(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Service:
     made = Service(*request.param)
-    monkeypatch.setattr(together, "_joined", lambda: made)
+    monkeypatch.setattr(together, "coordination", lambda: made)
     monkeypatch.setattr(together, "_CALLS", together._Calls())
     return made
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.storage import source
+from jaxtrade.storage import internals, source
 from jaxtrade.storage.programs import KEEP, kept_programs
 from jaxtrade.storage.source import program_key, read_source, unchanged
 
@@ -130,6 +130,12 @@ def test_without_source_files_nothing_is_kept(tmp_path, monkeypatch):
     assert kept_programs(None, print) is None
 
 
-def test_it_can_be_switched_off():
+def test_it_can_be_switched_off(monkeypatch):
+    monkeypatch.setattr(internals, "can_keep", lambda: True)
     assert kept_programs(SOURCE, print, {}) is not None  # the tests have a cache folder
     assert kept_programs(SOURCE, print, {KEEP: "0"}) is None
+
+
+def test_it_is_off_with_a_release_whose_programs_cannot_be_kept(monkeypatch):
+    monkeypatch.setattr(internals, "jaxlib_version", lambda: "0.11.2")
+    assert kept_programs(SOURCE, print, {}) is None

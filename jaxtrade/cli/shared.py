@@ -269,11 +269,13 @@ def print_result(text: str, screen: Screen) -> None:
 
 
 def keep_programs(args: argparse.Namespace) -> Store | None:
-    """Keep compiled programs for the next run. Prints a note on stderr if that is impossible.
+    """Keep compiled programs for the next run. Prints a note on stderr if that is impossible, and one for each part of
+    JAX or XLA that this process has to go without (`internals.lost`).
 
     Returns the store of whole programs. None without `args.source_files`, the source files as they were when the
     process began: its caller may have changed any part of this package. Such a process still uses JAX's cache.
     """
+    from jaxtrade.storage import internals
     from jaxtrade.storage.programs import kept_programs, use_cache
 
     def note(problem: str) -> None:
@@ -281,7 +283,10 @@ def keep_programs(args: argparse.Namespace) -> Store | None:
 
     if problem := use_cache():
         note(problem)
-    return kept_programs(getattr(args, "source_files", None), note)
+    store = kept_programs(getattr(args, "source_files", None), note)
+    for loss in internals.lost():
+        note(loss)
+    return store
 
 
 def say(line: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from jaxtrade.doctor.finding import Finding, fail, ok, warn
 from jaxtrade.doctor.host import Machine
+from jaxtrade.storage import internals
 
 MIB, GIB = 1 << 20, 1 << 30
 # Distribution -> (lowest version, first unsupported version). A test compares this with pyproject.toml.
@@ -167,6 +168,14 @@ def check_packages(host: Machine) -> Finding:
     return ok("packages", ", ".join(f"{name} {host.versions[name]}" for name in ("jax", "jaxlib", "numpy", "pandas")))
 
 
+def check_internals(host: Machine) -> Finding:
+    """Tell what the installed JAX cannot do of what rests on its internals (`storage.internals.PARTS`)."""
+    jaxlib = host.versions.get("jaxlib", "")
+    if jaxlib.startswith(internals.KEEPING):
+        return ok("jax-internals", f"jaxlib {jaxlib}: all parts are used")
+    return ok("jax-internals", f"jaxlib {jaxlib}: {internals.PARTS['keeping'].without}")
+
+
 def check_gpu_plugin(host: Machine) -> Finding:
     """Check the GPU plugin. Without it, JAX ignores the GPU silently. With one of another release, JAX fails or
     crashes."""
@@ -218,5 +227,5 @@ def check_time_zones(_: Machine) -> Finding:
 
 CHECKS: tuple[Callable[[Machine], Finding], ...] = (
     check_python, check_platform, check_wsl, check_cpu, check_cpu_flags, check_memory, check_threads, check_pids,
-    check_files, check_packages, check_time_zones, check_gpu_plugin, check_gpu_hidden,
+    check_files, check_packages, check_internals, check_time_zones, check_gpu_plugin, check_gpu_hidden,
 )

@@ -225,7 +225,7 @@ def training(choice: ReportChoice) -> schema.TrainingFigures | None:
 def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.TrainingCurve:
     """A metric in groups of neighbouring updates: the mean of the known values of each; None without any."""
     groups = np.array_split(np.arange(len(rows)), min(len(rows), CURVE_POINTS))
-    values = [[float(rows[i][name]) for i in group if _finite(rows[i].get(name))] for group in groups]
+    values = [[float(rows[i][name]) for i in group.tolist() if _finite(rows[i].get(name))] for group in groups]
     return {"name": name, "label": label, "x": [int(rows[group[-1]]["steps"]) for group in groups],
             "y": [float(f"{math.fsum(each) / len(each):.6g}") if each else None for each in values]}
 

@@ -13,10 +13,10 @@ from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.env.layout import actions_of, spec_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.memory import torsos
+from jaxtrade.storage.internals import backends_started
 from jaxtrade.storage.programs import (
     DETERMINISTIC,
     is_deterministic,
-    jax_started,
     pin_threads,
     use_cpu_devices,
     use_determinism,
@@ -39,7 +39,7 @@ def settle(configs: Sequence[RunConfig], env: MutableMapping[str, str] = os.envi
     process, at least one. All get the threads that suit the one with the most work.
     """
     cores = os.cpu_count() or 1
-    if jax_started():
+    if backends_started():
         pin_threads(cores, env)
         return
     pin_threads(max(threads_of(config, cores) for config in configs), env)
@@ -55,7 +55,7 @@ def restore(config: RunConfig, manifest: Mapping[str, Any], env: MutableMapping[
     The flags are those of the manifest only if jaxlib is of the same version: another one may not know a flag, and XLA
     ends a process for that.
     """
-    if not jax_started():
+    if not backends_started():
         if manifest["nproc"]:
             env["NPROC"] = manifest["nproc"]
         same = manifest.get("versions", {}).get("jaxlib") == metadata.version("jaxlib")

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import sys
 import zlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 import numpy as np
-from jax._src import core, layout, stages
+from jax._src import config, core, layout, stages
 from jax._src.interpreters import pxla
 from jax._src.lib import xla_client  # pyright: ignore[reportPrivateImportUsage]
 from jax.tree_util import default_registry
@@ -39,6 +41,12 @@ _PACKAGES = ("jaxtrade", "optax", "flax")  # whose classes may be nodes of a res
 def calls(text: str) -> set[str]:
     """Names of the compiled functions outside XLA that a lowered program calls. text: its StableHLO."""
     return set(_CALL.findall(text))
+
+
+def beside_the_cache() -> AbstractContextManager[object]:
+    """While it is open, what this thread compiles is not written to JAX's own cache. No public setting holds for one
+    compilation."""
+    return config.persistent_cache_min_compile_time_secs(math.inf)
 
 
 def kept_arguments(lowered: jax.stages.Lowered) -> list[int]:

@@ -8,7 +8,6 @@ the methods of a `Store` import it, and a `Store` is made only with a version of
 from __future__ import annotations
 
 import functools
-import math
 import os
 import secrets
 import threading
@@ -126,14 +125,16 @@ class Store:
         option of its default value gives it another key there, and it is not written. Its bytes are made before it
         runs, because XLA then adds to it what cannot be serialised. Raises what XLA raises.
         """
-        from jax._src import config  # no public setting holds for one compilation
-
-        from jaxtrade.storage.executable import calls, packed
+        from jaxtrade.storage.executable import beside_the_cache, calls, packed
 
         hits = _count_hits()
         before = hits.count
-        with config.persistent_cache_min_compile_time_secs(math.inf):
-            made = lowered.compile(compiler_options=APART)
+        with beside_the_cache():
+            try:
+                made = lowered.compile(compiler_options=APART)
+            except jax.errors.JaxRuntimeError as error:  # this XLA lacks the option, or the program is at fault
+                self._warn(f"the program '{name}' is not kept for the next start: {error}")
+                return lowered.compile(), None
         try:
             if hits.count > before:
                 raise ValueError("JAX has read it from its own cache")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtrade import interrupt
+from jaxtrade.storage import internals
 
 if TYPE_CHECKING:
     from jaxtrade.storage.kept import Store
@@ -35,7 +36,6 @@ DETERMINISTIC = f"{_ORDER}=true {_TIMING}=0"
 OFF = "JAXTRADE_XLA_DEFAULTS"  # 1: leave XLA's settings alone
 KEEP = "JAXTRADE_KEEP_PROGRAMS"  # 0: keep no programs in `KEPT`
 KEPT = "kept"
-TESTED = ("0.10.",)  # versions of JAX whose programs `storage.executable` can keep
 LEAST_SECONDS = 0.2  # programs that compile faster than this are not cached
 
 
@@ -58,22 +58,18 @@ def cache_folder(env: Mapping[str, str] = os.environ, system: str = platform.sys
 
 
 def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:
-    """Add `FUSION` to `XLA_FLAGS`, unless the flags already hold backend options or `JAXTRADE_XLA_DEFAULTS` is 1.
+    """Add `FUSION` to `XLA_FLAGS`, unless the flags already hold backend options, `JAXTRADE_XLA_DEFAULTS` is 1 or this
+    XLA does not know the option.
 
     XLA reads the flags once, when a process first uses a device. Only the CPU platform uses this option.
     """
     given = env.get("XLA_FLAGS", "")
-    if env.get(OFF) != "1" and "xla_backend_extra_options" not in given:
+    if env.get(OFF) == "1" or "xla_backend_extra_options" in given:
+        return
+    if internals.knows(FUSION):
         env["XLA_FLAGS"] = f"{given} {FUSION}".strip()
-
-
-def jax_started() -> bool:
-    """Whether JAX has started in this process: it has then read `NPROC` and `XLA_FLAGS`, and reads them no more."""
-    if "jax" not in sys.modules:
-        return False
-    from jax._src import xla_bridge  # no public function tells it without starting JAX
-
-    return xla_bridge.backends_are_initialized()
+    else:
+        internals.lose("fusion", f"XLA does not know {FUSION}")
 
 
 def pin_threads(count: int, env: MutableMapping[str, str] = os.environ) -> None:
@@ -97,14 +93,19 @@ def use_cpu_devices(count: int, env: MutableMapping[str, str] = os.environ) -> N
 
 
 def use_determinism(env: MutableMapping[str, str] = os.environ) -> None:
-    """Add the options of `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already give one of them another value.
+    """Add the options of `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already give one of them another value or
+    this XLA does not know them.
 
     Call this before JAX starts. Only the GPU platform uses these options. Without a GPU plugin nothing is added.
     """
     given = env.get("XLA_FLAGS", "")
     missing = [option for option in DETERMINISTIC.split() if option.partition("=")[0] not in given]
-    if has_gpu_plugin() and is_deterministic(" ".join([given, *missing])):
+    if not has_gpu_plugin() or not is_deterministic(" ".join([given, *missing])):
+        return
+    if internals.knows(DETERMINISTIC):
         env["XLA_FLAGS"] = " ".join([*given.split(), *missing])
+    else:
+        internals.lose("determinism", f"XLA does not know {DETERMINISTIC}")
 
 
 def is_deterministic(flags: str) -> bool:
@@ -160,15 +161,14 @@ def kept_programs(source: Source | None, warn: Callable[[str], None],
     """The store of whole programs, in JAX's cache folder. Call this after `use_cache`.
 
     None if JAX has no local cache folder, if `JAX_ENABLE_COMPILATION_CACHE` is off, if `KEEP` is 0, without `source`,
-    or with a version of JAX that was not tested (`TESTED`): keeping a program uses JAX's internals. source, warn: as in
-    `kept.Store`.
+    or with a release of JAX whose programs cannot be kept (`internals.KEEPING`): keeping one uses JAX's internals.
+    source, warn: as in `kept.Store`.
     """
     import jax
 
     folder = jax.config.jax_compilation_cache_dir  # pyright: ignore
     off = env.get(KEEP) == "0" or not jax.config.jax_enable_compilation_cache  # pyright: ignore
-    tested = jax.__version__.startswith(TESTED)
-    if off or not tested or source is None or folder is None or "://" in str(folder):
+    if off or not internals.can_keep() or source is None or folder is None or "://" in str(folder):
         return None
     from jaxtrade.storage.kept import Store
 

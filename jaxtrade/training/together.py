@@ -10,11 +10,11 @@ In a run of one process every function is the identity. This module loads JAX on
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from jaxtrade.errors import JaxtradeError, StoppedTogetherError
+from jaxtrade.storage.internals import coordination
 
 LONGEST_S = 30 * 24 * 3600  # a wait ends when a process dies, so it needs no other limit
 FOLDER = "jaxtrade"  # of the keys in the coordination service
@@ -37,27 +37,15 @@ class _Calls:
 _CALLS = _Calls()
 
 
-def _joined() -> Any:
-    """JAX's state of this process among others. None in a process that has not joined any.
-
-    The public functions (`jax.process_index`) would start the devices.
-    """
-    if "jax._src.distributed" not in sys.modules:
-        return None
-    from jax._src.distributed import global_state
-
-    return None if global_state.client is None or global_state.num_processes == 1 else global_state
-
-
 def process_index() -> int:
     """The number of this process among those of the run, from 0."""
-    state = _joined()
+    state = coordination()
     return 0 if state is None else int(state.process_id)
 
 
 def process_count() -> int:
     """How many processes train the run together."""
-    state = _joined()
+    state = coordination()
     return 1 if state is None else int(state.num_processes)
 
 
@@ -71,7 +59,7 @@ def barrier(name: str, seconds: float = LONGEST_S) -> None:
 
     Raises RuntimeError (JAX's own) if they are not within `seconds`.
     """
-    if (state := _joined()) is not None:
+    if (state := coordination()) is not None:
         state.client.wait_at_barrier(f"{_CALLS.next()}/{name}", int(1000 * seconds))
 
 
@@ -82,7 +70,7 @@ def from_main(make: Callable[[], ValueT]) -> ValueT:
     Raises what `make` raises in process 0. The others then raise StoppedTogetherError with the same exit code, if it is
     an error of jaxtrade.
     """
-    if (state := _joined()) is None:
+    if (state := coordination()) is None:
         return make()
     key = _CALLS.next()
     if state.process_id == 0:
@@ -106,7 +94,7 @@ def _raise_as_main(text: str, code: int) -> NoReturn:
 
 def agree(number: int) -> int:
     """The largest number of all processes, in every process."""
-    if (state := _joined()) is None:
+    if (state := coordination()) is None:
         return number
     key, client = _CALLS.next(), state.client
     client.key_value_set(f"{key}/{state.process_id}", str(int(number)))

@@ -27,6 +27,7 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.money import tick_mills
 from jaxtrade.env.state import OFF, BracketParams, EndReason, EnvParams, ExitReason, StopKind, Trailing
 from jaxtrade.errors import ConfigError
+from tests import compiling
 from tests.env import worlds
 
 SESSIONS, ENVS, STEPS = 4, 16, 400
@@ -61,7 +62,7 @@ def variant(world: setting.World, name: str) -> EnvParams:
                           brackets=BracketParams(*map(worlds.i32, (300, 1, 300))))
 
 
-PLAY = jax.jit(replay.play, static_argnums=(0, 5), compiler_options=worlds.FAST_COMPILE)
+PLAY = jax.jit(replay.play, static_argnums=(0, 5), compiler_options=compiling.fast())
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ def test_runs_that_cannot_be_compared(tmp_path, capsys):
     other = run(tmp_path / "other", {"": [1, 2, 3, 4]}, DAYS, data="e" * 64)
     assert main(["compare", str(base), str(other)]) == 2
     assert "other bars than" in capsys.readouterr().err
-    walked = walk(tmp_path / "walk", DAYS + 1, [[1, 1, 1, 1]])
+    walked = walk(tmp_path / "walk", DAYS + np.timedelta64(1, "D"), [[1, 1, 1, 1]])
     assert main(["compare", str(base), str(walked)]) == 2
     assert "--shared-days" in capsys.readouterr().err
     assert main(["compare", str(base), str(walked), "--shared-days"]) == 0

@@ -17,6 +17,7 @@ from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.rules import REGULAR, DayChange, good_friday, payrolls_good_friday
 from jaxtrade.data.calendar.schedule import (
+    ONE_DAY,
     check_stamps,
     file_schedule,
     findings,
@@ -163,7 +164,7 @@ def test_rules_do_not_overlap_and_stay_on_weekdays(name):
     assert len(days) == len(set(days))
     assert all(day.weekday() < 5 for day in days)
     for before, after in pairwise(hours.eras):
-        assert np.datetime64(before.valid_to) + 1 == np.datetime64(after.valid_from)
+        assert np.datetime64(before.valid_to) + ONE_DAY == np.datetime64(after.valid_from)
     assert hours.eras[-1].valid_to == PROJECTED_TO > hours.verified_to
 
 
@@ -204,11 +205,12 @@ def test_good_fridays_with_a_payrolls_report():
     """Known dates of Easter; the payrolls of March come on the third Friday after the week of the 12th."""
     easters = ("2009-04-12", "2015-04-05", "2018-04-01", "2024-03-31", "2027-03-28", "2030-04-21", "2034-04-09",
                "2036-04-13", "2038-04-25")
-    assert [str(good_friday(int(day[:4]))) for day in easters] == [str(np.datetime64(day) - 2) for day in easters]
+    fridays = [str(np.datetime64(day) - 2 * ONE_DAY) for day in easters]
+    assert [str(good_friday(int(day[:4]))) for day in easters] == fridays
     for year in range(2009, 2051):
         twelfth = np.datetime64(f"{year}-03-12")
         week_end = twelfth + (5 - (twelfth.astype(int) + 3) % 7) % 7  # its Saturday
-        report = str(week_end - 1 + 21)
+        report = str(week_end + 20 * ONE_DAY)
         assert (payrolls_good_friday(year) is not None) == (report == str(good_friday(year))), year
 
 

@@ -16,6 +16,7 @@ from jaxtrade.data.splits import shared_dates, split_ids, split_ids_by_date, spl
 from jaxtrade.errors import ConfigError
 
 DAY = np.datetime64("2020-01-06")
+ONE_DAY = np.timedelta64(1, "D")
 
 
 def table(histories: Mapping[str, list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -68,9 +69,9 @@ def test_a_planted_leak_is_found() -> None:
     """A session of one symbol on the first date of another one's validation is put back into the training split."""
     dates, symbols = table(UNEQUAL)
     ids = split_ids_by_date(dates, symbols, SplitConfig(test_sessions=2, validation_sessions=1))
-    planted = int(np.flatnonzero((dates == DAY + 10) & (symbols == 1))[0])
+    planted = int(np.flatnonzero((dates == DAY + 10 * ONE_DAY) & (symbols == 1))[0])
     bad = ids | {"train": np.append(ids["train"], planted), "test": ids["test"][ids["test"] != planted]}
-    assert leaks(dates, symbols, bad) == [f"symbol 1 trains on {dates[planted]}, and {DAY + 9} is held out"]
+    assert leaks(dates, symbols, bad) == [f"symbol 1 trains on {dates[planted]}, and {DAY + 9 * ONE_DAY} is held out"]
     # What splitting each symbol by itself would do: B trains on 7..14, days on which A and C are tested.
     alone = {name: np.concatenate([np.flatnonzero(symbols == m)[split_ids(int((symbols == m).sum()), SplitConfig(
         test_sessions=2))[name]] for m in range(3)]) for name in ("train", "validation", "test")}

@@ -123,7 +123,7 @@ FRIDAYS = ("2014-01-10", "2014-01-17", "2014-01-24", "2014-01-31", "2014-02-07")
 
 def test_closing_prints_and_early_openings_are_no_shift(fx):
     assert found(with_rows(fx, [f"{day}T22:00" for day in FRIDAYS])) == ()
-    sundays = [str(np.datetime64(day) + 2) for day in FRIDAYS[:-1]]
+    sundays = [str(np.datetime64(day) + np.timedelta64(2, "D")) for day in FRIDAYS[:-1]]
     assert found(with_rows(fx, [f"{day}T21:00" for day in sundays])) == ()
 
 
@@ -132,7 +132,7 @@ def test_one_weekend_among_five_is_no_shift(fx):
 
 
 def test_weekends_full_of_quotes_are_another_cause(fx):
-    saturdays = [str(np.datetime64(day) + 1) for day in FRIDAYS]
+    saturdays = [str(np.datetime64(day) + np.timedelta64(1, "D")) for day in FRIDAYS]
     (one,) = found(with_rows(fx, [f"{day}T{hour:02d}:00" for day in saturdays for hour in range(2, 14)]))
     assert one.cause == "quotes outside the market's week, or a wrong data.time_zone"
     assert one.bars == 60

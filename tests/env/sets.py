@@ -17,6 +17,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EndReason, EnvParams, EnvState
 from jaxtrade.types import SessionSet
+from tests import compiling
 from tests.env import worlds
 
 # Unequal lengths; dollars and other currencies, minis and a micro, three tick sizes.
@@ -85,7 +86,7 @@ def _walk(env: TradingEnv, params: EnvParams, slot: jax.Array, row: jax.Array, f
     return jax.lax.scan(body, (start, jnp.bool_(False)), uniforms)[1]
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=worlds.FAST_COMPILE)
+@partial(jax.jit, static_argnums=0, compiler_options=compiling.fast())
 def walks(env: TradingEnv, params: EnvParams, slots: jax.Array, rows: jax.Array, first: jax.Array,
           first_slot: jax.Array, uniforms: jax.Array) -> Walk:
     """B walks at once. slots, rows: int32[B], counted from the first of the symbol. uniforms: float32[B, steps]."""

@@ -16,6 +16,7 @@ from jaxtrade.env import episode
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.rewards import StepEvent, weighted_terms
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Position
+from tests import compiling
 from tests.env import worlds
 from tests.env.worlds import Trace, contract, i32, leaves_differ, make_params, rules, run_random, walk_market
 
@@ -203,7 +204,7 @@ def test_a_multi_session_episode_jumps_flat_with_daily_resets() -> None:
     env = TradingEnv(CONFIG.model_copy(update={"random_start": False}))
     sessions = jax.tree.map(np.asarray, params.market.sessions)
     state = env.reset_at(params, 0, int(sessions.first[1]))
-    step = jax.jit(env.step, compiler_options=worlds.FAST_COMPILE)
+    step = jax.jit(env.step, compiler_options=compiling.fast())
     choose = jax.jit(lambda state, key: worlds.pick(env.mask(state, params), jax.random.uniform(key)))
     jumps = []
     for k in range(3 * 110):

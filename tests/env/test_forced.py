@@ -15,10 +15,11 @@ from jaxtrade.env import episode, rules, summary
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv, forced_entry
 from jaxtrade.env.state import EndReason, EnvParams, EnvState
+from tests import compiling
 from tests.env import worlds
 from tests.env.test_dynamics import ENVS, STEPS
 from tests.env.test_dynamics import sample as dynamics_sample
-from tests.env.worlds import FAST_COMPILE, Session, bars_of, i32, leaves_differ, make_params
+from tests.env.worlds import Session, bars_of, i32, leaves_differ, make_params
 
 CONFIG = EnvConfig(quantity=2)
 ENV = TradingEnv(CONFIG)
@@ -26,7 +27,7 @@ MARKET = worlds.make_market(worlds.random_bars(3, 480, step=8), worlds.even_sess
 ALWAYS = jnp.float32(1)
 
 
-@functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+@functools.partial(jax.jit, compiler_options=compiling.fast())
 def starts(seeds: jax.Array, probability: jax.Array, params: EnvParams) -> dict[str, Any]:
     """Of one episode per seed: where it was drawn, what it begins as, and what an agent makes of the drawn place."""
     def one(seed: jax.Array) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def some(tree: Any, which: np.ndarray) -> Any:
     return jax.tree.map(lambda x: x[which], tree)
 
 
-ENTER = jax.jit(forced_entry, static_argnums=0, compiler_options=FAST_COMPILE)
+ENTER = jax.jit(forced_entry, static_argnums=0, compiler_options=compiling.fast())
 HAND = bars_of([
     (8000, 8002, 7998, 8000),  # decided here
     (8001, 8006, 7999, 8004),  # filled at 8001, a tick worse

@@ -40,6 +40,7 @@ from jaxtrade.env.reward_presets import of_one_symbol
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, Order, Position, Trailing
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
 from jaxtrade.types import MarketView, TickValue
+from tests import compiling
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
 from tests.paths import Inside, random_paths
@@ -256,7 +257,7 @@ class LeakyRewardEnv(TradingEnv):
         return going_on, outcome.replace(reward=outcome.reward + ahead)
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options=worlds.FAST_COMPILE)
+@functools.partial(jax.jit, static_argnums=0, compiler_options=compiling.fast())
 def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array) -> dict[str, Any]:
     """States, masks, observations and what each action would order along one run of random legal actions from `start`,
     and the reward of the step that led to each (0 for the first), leaves [steps, ...]."""

@@ -269,7 +269,7 @@ def test_bars_of_other_years_have_no_shared_session() -> None:
     assert shared.num_sessions == 3  # generated markets share their dates, whatever their kind
     from jaxtrade.env.portfolio.market import join_markets
 
-    late = replace(shared.members[1], trade_dates=shared.members[1].trade_dates + 900)
+    late = replace(shared.members[1], trade_dates=shared.members[1].trade_dates + np.timedelta64(900, "D"))
     with pytest.raises(DataError, match="no trade date has two bars that all symbols share"):
         join_markets([shared.members[0], late])
 

@@ -16,6 +16,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import KEEP_STOP, EndReason, EnvParams, EnvState, ExitReason, Order, Trailing
+from tests import compiling
 from tests.env import worlds
 from tests.env.worlds import Trace, contract, i32, make_params, rules, run_random, walk_market
 from tests.paths import mirrored, random_paths
@@ -321,7 +322,7 @@ def test_an_illegal_action_is_a_hold_and_counted() -> None:
     flat = {name: np.flatnonzero(~trace.ref.mask[..., action].reshape(-1)) for name, action in
             Action.__members__.items() if name != "HOLD"}
     states = jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, *x.shape[2:])), trace.state)
-    step = jax.jit(jax.vmap(env.step, (None, 0, 0, None)), compiler_options=worlds.FAST_COMPILE)
+    step = jax.jit(jax.vmap(env.step, (None, 0, 0, None)), compiler_options=compiling.fast())
     key = jax.random.key(0)
     for name, rows in flat.items():
         rows = np.resize(rows, 64)
@@ -372,7 +373,7 @@ def recorded_actions() -> list[tuple[EnvState, Order]]:
     params = make_params(walk_market(11))
     steps = 110
 
-    @functools.partial(jax.jit, compiler_options=worlds.FAST_COMPILE)
+    @functools.partial(jax.jit, compiler_options=compiling.fast())
     def record(state: EnvState, uniform: jax.Array) -> Order:
         def body(state: EnvState, u: jax.Array) -> tuple:
             order = env.decode(worlds.pick(env.mask(state, params), u), state, params)
@@ -411,7 +412,7 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
     values = [0, 10, 20, 500, 2_080] if name == "commission" else [0, 1, 2, 5]
     base = make_params(walk_market(11, paths=True))
     play = functools.partial(equity_path, intrabar=intrabar)
-    paths = jax.jit(jax.vmap(play, (in_axes(name), None, None)), compiler_options=worlds.FAST_COMPILE)
+    paths = jax.jit(jax.vmap(play, (in_axes(name), None, None)), compiler_options=compiling.fast())
     random = [(recorded_actions[slot][0], random_orders(slot, 110)) for slot in range(8)]
     total = 0
     for state, orders in [*recorded_actions, *random]:
@@ -462,7 +463,7 @@ def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], int
     trace = run_random(env, up, 2, ENVS, STEPS)
     swapped = jnp.asarray([0, 2, 1, 3, 4, 5, 6], jnp.int32)[trace.action]
 
-    @functools.partial(jax.jit, compiler_options=worlds.FAST_COMPILE)
+    @functools.partial(jax.jit, compiler_options=compiling.fast())
     def replay(state: EnvState, actions: jax.Array, params: EnvParams) -> tuple:
         def body(state: EnvState, action: jax.Array) -> tuple:
             mask = jax.vmap(env.mask, (0, None))(state, params)

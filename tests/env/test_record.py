@@ -14,6 +14,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import empty_event
 from jaxtrade.env.record import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.state import KEEP_STOP, EnvParams, EnvState, Order, TradeRecord
+from tests import compiling
 from tests.env import worlds
 from tests.env.worlds import i32, make_market, make_params, rules, run_random, walk_market
 
@@ -33,7 +34,7 @@ def order(quantity: int, stop: int = 50, target: int = 50) -> Order:
     return Order(*map(i32, (quantity, stop, target, KEEP_STOP, -1)))
 
 
-TRANSITION = jax.jit(ENV.transition, compiler_options=worlds.FAST_COMPILE)
+TRANSITION = jax.jit(ENV.transition, compiler_options=compiling.fast())
 
 
 def play(params: EnvParams, *orders: Order) -> EnvState:

@@ -23,8 +23,9 @@ from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, EnvState, Positio
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.setup import prepare
 from jaxtrade.types import AGENTS
+from tests import compiling
 from tests.env import worlds
-from tests.env.worlds import COMMISSION, FAST_COMPILE, TICK_MILLS, i32
+from tests.env.worlds import COMMISSION, TICK_MILLS, i32
 
 CONFIG = EnvConfig(quantity=2)
 ENV = SharedEnv(CONFIG)
@@ -81,7 +82,7 @@ def _play(step: Callable[..., Any], params: EnvParams, state: EnvState, uniform:
     return jax.lax.scan(lambda state, now: step(params, state, now), state, uniform)[1]
 
 
-play = jax.jit(_play, static_argnums=0, compiler_options=FAST_COMPILE)
+play = jax.jit(_play, static_argnums=0, compiler_options=compiling.fast())
 
 
 @jax.jit
@@ -256,7 +257,7 @@ def test_two_buyers_and_a_seller_by_hand() -> None:
     params = worlds.make_params(market).replace(impact=impact(600, 1000, 900))
     buy, sell, hold, close = Action.BUY, Action.SELL, Action.HOLD, Action.CLOSE
     state = jax.tree.map(lambda x: jnp.stack([x] * 3), ENV.reset_at(params, 0, 40))
-    step = jax.jit(jax.vmap(ENV.step, (None, 0, 0, None), axis_name=AGENTS), compiler_options=FAST_COMPILE)
+    step = jax.jit(jax.vmap(ENV.step, (None, 0, 0, None), axis_name=AGENTS), compiler_options=compiling.fast())
     seen = []
     for actions in ((buy, buy, sell), (hold, hold, hold), (hold, hold, close), (hold, hold, hold)):
         state, _, outcome = step(jax.random.key(0), state, i32(actions), params)

@@ -18,6 +18,7 @@ from jaxtrade.data.features.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
+from tests import compiling
 from tests.paths import Inside, path_arrays, random_paths
 from tests.quotes import random_ask
 
@@ -262,8 +263,7 @@ def _run(env: TradingEnv, params: EnvParams, key: jax.Array, envs: int, steps: i
     return jax.lax.scan(body, (state, ref), uniform)[1]
 
 
-FAST_COMPILE = {"xla_backend_optimization_level": 0}  # halves compile times; integers do not depend on it
-_run_random = jax.jit(_run, static_argnums=(0, 3, 4, 5), compiler_options=FAST_COMPILE)
+_run_random = jax.jit(_run, static_argnums=(0, 3, 4, 5), compiler_options=compiling.fast())
 
 
 def leaves_differ(a: Any, b: Any) -> list[str]:

@@ -45,6 +45,7 @@ def walk(folder, days, net, data="d" * 64, changes=None):
     return folder
 
 
+ONE_DAY = np.timedelta64(1, "D")
 DAYS = dates("2024-01-01", 4)
 
 
@@ -102,7 +103,7 @@ def test_policies_of_other_days_are_not_mixed(tmp_path):
     folder = run(tmp_path / "run", {"seed_0": [1, 2, 3, 4]}, DAYS)
     where = folder / "evaluation" / "test" / "seed_1"
     where.mkdir()
-    write_records(where / "records.npz", records(DAYS + 1, [1, 2, 3, 4]))
+    write_records(where / "records.npz", records(DAYS + ONE_DAY, [1, 2, 3, 4]))
     with pytest.raises(DataError, match="other days or data than"):
         read_run_days(folder)
 
@@ -116,7 +117,7 @@ def test_other_data_splits_and_days_are_refused_by_name(tmp_path):
         with pytest.raises(ConfigError, match=rf"c: other bars than .*a, or other features.*\({'e' * 16}\.\.\. and "
                                               rf"{'d' * 16}.*Evaluate both again"):
             on_shared_days([first, other], shared)
-    later = read_run_days(run(tmp_path / "d", {"": [5, 6, 7, 8]}, DAYS + 2))
+    later = read_run_days(run(tmp_path / "d", {"": [5, 6, 7, 8]}, DAYS + 2 * ONE_DAY))
     with pytest.raises(ConfigError, match=r"d: other days than .*a \(2 of 4 only in .*d: 2024-01-05 \.\. 2024-01-06; 2 "
                                           r"of 4 only in .*a: 2024-01-01 \.\. 2024-01-02\)"):
         on_shared_days([first, later], False)
@@ -127,7 +128,7 @@ def test_other_data_splits_and_days_are_refused_by_name(tmp_path):
     with pytest.raises(ConfigError, match=r"its days are of 'walk-forward', those of .*a of 'test'"):
         on_shared_days([first, walked], False)
     assert on_shared_days([first, walked], True)[1].net.tolist() == [[1, 1, 1, 1]]
-    far = read_run_days(run(tmp_path / "f", {"": [1, 2, 3, 4]}, DAYS + 50))
+    far = read_run_days(run(tmp_path / "f", {"": [1, 2, 3, 4]}, DAYS + 50 * ONE_DAY))
     with pytest.raises(ConfigError, match="they share no day"):
         on_shared_days([first, far], True)
 
@@ -136,7 +137,7 @@ def test_runs_with_other_features_are_compared_where_their_bars_are_the_same(tmp
     first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS, bars={"ES": list("wxyz")}))
     features = read_run_days(run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS, "e" * 64, bars={"ES": list("wxyz")}))
     assert [each.net.tolist() for each in on_shared_days([first, features], False)] == [[[1, 2, 3, 4]], [[4, 3, 2, 1]]]
-    later = read_run_days(run(tmp_path / "c", {"": [5, 6, 7, 8]}, DAYS + 2, "e" * 64, bars={"ES": list("yzAB")}))
+    later = read_run_days(run(tmp_path / "c", {"": [5, 6, 7, 8]}, DAYS + 2 * ONE_DAY, "e" * 64, bars={"ES": list("yzAB")}))
     shared = on_shared_days([first, later], True)
     assert [each.bars for each in shared] == [{"ES": ("y", "z")}] * 2
     walked = walk(tmp_path / "d", DAYS[[0, 1, 2, 1, 3, 0]], [[1, 2, 3, 8, 4, 7]], "e" * 64,

@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxtrade.env.state import EnvParams
 from jaxtrade.types import MarketView
+from tests import compiling
 from tests.oracle.engines import env_config
 from tests.oracle.events import habit_logits
 from tests.oracle.markets import env_params, view_of
@@ -88,7 +89,7 @@ def make_rollout(settings: Settings, env_class: Any, look: bool = True, optimise
 
         return jax.lax.scan(body, states, (noise, wild))
 
-    return jax.jit(rollout, compiler_options=None if optimise else {"xla_backend_optimization_level": 0})
+    return jax.jit(rollout, compiler_options=None if optimise else compiling.fast())
 
 
 def draw(lanes: Sequence[Lane], steps: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.state import CostParams, JointMarket, LimitParams, PortfolioParams, PortfolioState
 from jaxtrade.env.state import OFF, AccountParams, ContractParams, EndReason, ExitReason, Trailing
 from jaxtrade.types import MarketView, Quotes, SessionSet, SessionTable, TickValue
+from tests import compiling
 from tests.oracle.portfolio import PortfolioOracle, Settings, Shared, Side, Symbol, join
 
 ENDS = {"": EndReason.NONE, "bust": EndReason.BUST, "daily": EndReason.DAILY_LOSS, "target": EndReason.TARGET,
@@ -164,7 +165,7 @@ def _play(env: PortfolioEnv, params: PortfolioParams, key: jax.Array, steps: int
     return jax.lax.scan(body, (state, ref), jax.random.uniform(key, (steps,)))[1]
 
 
-_run = jax.jit(_play, static_argnums=(0, 3), compiler_options={"xla_backend_optimization_level": 0})
+_run = jax.jit(_play, static_argnums=(0, 3), compiler_options=compiling.fast())
 
 
 def compare(trace: Trace, shared: Shared, settings: Settings) -> dict[str, int]:

@@ -23,6 +23,7 @@ from jaxtrade.env.shared.dynamics import SharedEnv
 from jaxtrade.env.shared.state import ImpactParams
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.types import AGENTS
+from tests import compiling
 from tests.oracle.agreement import EVENTS, INTS, WILD, differing, jax_ints, oracle_ints
 from tests.oracle.engines import env_config
 from tests.oracle.events import habit_logits, habits_of
@@ -187,7 +188,7 @@ def make_rollout(settings: Settings) -> Any:
 
         return jax.lax.scan(body, jax.vmap(start, axis_name=AGENTS)(keys), (noise, wild))[1]
 
-    return jax.jit(rollout, compiler_options={"xla_backend_optimization_level": 0})
+    return jax.jit(rollout, compiler_options=compiling.fast())
 
 
 def play(rollout: Any, params: EnvParams, settings: Settings, count: int, worlds: int, steps: int, seed: int) -> Tree:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.dynamics import TradingEnv
+from tests import compiling
 from tests.env.test_episode import lowbias32
 from tests.oracle.agreement import INTS, STATS, differing, jax_ints, oracle_ints, stack
 from tests.oracle.engines import env_config
@@ -57,7 +58,7 @@ def test_forced_starts_agree(changes):
     env = TradingEnv(env_config(cases[0][0]))
     keys = jax.random.split(jax.random.key(7), (len(cases), SEEDS))
     reset = jax.jit(jax.vmap(jax.vmap(env.reset, (0, None))),
-                    compiler_options={"xla_backend_optimization_level": 0})
+                    compiler_options=compiling.fast())
     states, _ = jax.device_get(reset(keys, params))
     rows = jax_ints(states)
     stats = np.stack([np.asarray(getattr(states.stats, name), np.int64) for name in STATS], -1)

@@ -13,6 +13,7 @@ import pytest
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, EnvParams, EnvState
 from jaxtrade.env.state import Order as JaxOrder
+from tests import compiling
 from tests.oracle.agreement import EVENTS, INTS, differing, jax_ints, stack
 from tests.oracle.engines import env_config
 from tests.oracle.markets import env_params
@@ -53,7 +54,7 @@ def make_rollout(settings: Settings) -> Any:
     def rollout(states: EnvState, params: EnvParams, inputs: dict[str, jax.Array]) -> Any:
         return jax.lax.scan(lambda s, x: jax.vmap(one)(s, params, x), states, inputs)[1]
 
-    return jax.jit(rollout, compiler_options={"xla_backend_optimization_level": 0})
+    return jax.jit(rollout, compiler_options=compiling.fast())
 
 
 def replay(env: OracleEnv, slot: int, states: np.ndarray, orders: np.ndarray, events: np.ndarray

@@ -50,7 +50,7 @@ def test_moments_of_two_halves(of):
     for one, both in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
         # What is reduced is the same in both halves; what is not is theirs side by side.
         for each in both.reshape(1, *one.shape) if both.size == one.size else both:
-            np.testing.assert_allclose(each, one, rtol=1e-5)
+            np.testing.assert_allclose(each, one, rtol=1e-5, atol=5e-7)  # x - mean cancels: an ulp of x is left
 
 
 def test_a_slot_that_never_varies_keeps_its_mean_to_the_bit():

@@ -20,7 +20,8 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.training.population import Stack
 from jaxtrade.types import Summary, Transition
-from tests.env.worlds import FAST_COMPILE, leaves_differ, make_params, walk_market
+from tests import compiling
+from tests.env.worlds import leaves_differ, make_params, walk_market
 from tests.rl.probes import Probe, ProbeParams, probe_params
 
 UPDATES = 3  # at fractions 0, 1/2 and 1 of the run
@@ -58,7 +59,7 @@ def test_an_update_sees_the_parameters_of_its_time() -> None:
 
     small = Learning(num_envs=4, num_steps=8, num_minibatches=1, num_epochs=1, hidden=(4,))
     algorithm = make_ppo(small.run, PROBE, UPDATES, stage=stage)
-    init, update = (jax.jit(f, compiler_options=FAST_COMPILE) for f in (algorithm.init, algorithm.update))
+    init, update = (jax.jit(f, compiler_options=compiling.fast()) for f in (algorithm.init, algorithm.update))
     state, reported = init(jax.random.key(0), probe_params(scale=8.0)), []
     for _ in range(UPDATES):
         state, metrics = update(state, probe_params(scale=8.0), ())

@@ -21,6 +21,7 @@ from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
 
 TradeDay = tuple[date, int, int, int, int]  # trade date; open, close, halt start and halt end in UTC seconds
+ONE_DAY = np.timedelta64(1, "D")
 SHIFTED_DATES = 3  # with fewer trade dates that have bars in a closure, they are findings and not a shift of all stamps
 
 
@@ -155,8 +156,9 @@ def _projection_note(first: np.datetime64, last: np.datetime64, verified: np.dat
     """The note on the dates among first..last after the last verified date; empty if there are none."""
     if last <= verified:
         return ()
-    return (f"calendar: {max(first, verified + 1)}..{last} projected by rule; holidays and early closes are verified "
-            f"until {verified}, later notices of the exchange may differ",)
+    begin = max(first, verified + ONE_DAY)
+    return (f"calendar: {begin}..{last} projected by rule; holidays and early closes are verified until {verified}, "
+            "later notices of the exchange may differ",)
 
 
 def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:

@@ -23,6 +23,7 @@ from jaxtrade.data.read.tabular import Table
 MONTHS = "FGHJKMNQUVXZ"
 START = "start"  # stands for the start of the data, from which the first contract is front
 SHOWN = 8
+ONE_DAY = np.timedelta64(1, "D")  # NumPy warns of a bare 1 between dates, and will refuse it
 # The fix for second bars or quotes that lack a contract.
 GIVE_THEM = "give its rows too, or leave those dates out with data.start and data.end"
 
@@ -57,7 +58,7 @@ def span(roll: Mapping[str, str], code: str) -> str:
     """The trade dates on which a contract of an explicit roll is front, as text."""
     at, firsts = list(roll).index(code), list(roll.values())
     begin = "" if firsts[at] == START else f"from {firsts[at]} "
-    end = f"until {np.datetime64(firsts[at + 1]) - 1}" if firsts[at + 1:] else "on"
+    end = f"until {np.datetime64(firsts[at + 1]) - ONE_DAY}" if firsts[at + 1:] else "on"
     return begin + end if begin or firsts[at + 1:] else "on every trade date"
 
 
@@ -85,7 +86,7 @@ def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: 
         _check_order(tuple(roll), faults)
         firsts = [(code, str(days.min()) if first == START else first) for code, first in roll.items()]
     faults.stop()
-    edges = [*(np.datetime64(first) for _, first in firsts[1:]), days.max() + 1]
+    edges = [*(np.datetime64(first) for _, first in firsts[1:]), days.max() + ONE_DAY]
     places, begins = [], np.datetime64(firsts[0][1])
     for (code, first), ends in zip(firsts, edges, strict=True):
         found = np.flatnonzero((codes == code) & (days >= begins) & (days < ends))

@@ -20,6 +20,7 @@ EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UT
 SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # a zone plus whole hours: America/New_York+7h
 DATED = re.compile(r"\d{4}-?\d\d-?\d\d")
 UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # not a stamp; not a whole second
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 OFFSET = re.compile(r"[T\s]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
 
@@ -136,9 +137,9 @@ def _zone(text: str | None, faults: Faults) -> Zone | None:
 
 def _seconds(naive: Any) -> np.ndarray:
     """Naive datetimes in any pandas resolution -> seconds since 1970. Unusable values become UNREAD or BROKEN."""
-    values = naive.to_numpy("datetime64[ns]")
-    out = values.astype(np.int64)
-    return np.where(np.isnat(values), UNREAD, np.where(out % 10**9 != 0, BROKEN, out // 10**9))
+    values = naive.to_numpy()  # in its own resolution: years beyond 2262 do not fit in nanoseconds
+    ticks, second = values.astype(np.int64), PER_SECOND[np.datetime_data(values.dtype)[0]]
+    return np.where(np.isnat(values), UNREAD, np.where(ticks % second != 0, BROKEN, ticks // second))
 
 
 def _text(text: Any, zone: Zone | None, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
