@@ -1,12 +1,16 @@
 """Build the wheel and the source distribution, install them into empty environments, and use them as a user would.
 
     python -m tests.package_check [--python PYTHON ...] [--uvx] [--tests]
+    python -m tests.package_check --found | --lowest
 
 By default every Python of a supported version that is found here is tried. For each of them, the wheel is installed
 into an empty virtual environment and checked in an empty folder: import, command, shipped configurations and contracts,
 bundled bars, a training run, the commit in its manifest. The source distribution must hold every file of the checkout;
 with `--tests`, some of its tests are run in it. With `--uvx`, the same run is made by `uvx --from`. Prints one line for
 each step; the exit code is 1 if one failed. Downloads the dependencies.
+
+`--found` only prints the Pythons, oldest first. `--lowest` only prints the lowest versions that pyproject.toml allows,
+as constraints for pip. Both need nothing but Python.
 """
 
 from __future__ import annotations
@@ -20,11 +24,12 @@ import sys
 import tarfile
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LEAST, MOST = (3, 11), (3, 19)  # versions that are looked for
+LEAST, MOST = (3, 11), (3, 13)  # supported versions
 TRAIN = ("train", "--test", "--market", "NQ", "--non-interactive", "--set", "train.total_timesteps=8_192",
          "--set", "train.chunk_updates=1", "--set", "rollout.num_envs=32", "--run-dir", "run")
 # What a user's first hour touches, in the installed package and in no checkout.
@@ -98,6 +103,16 @@ def version_of(python: Path) -> str | None:
         return None
     said = done.stdout.strip()
     return said if done.returncode == 0 and re.fullmatch(r"\d+\.\d+\.\d+", said) else None
+
+
+def lowest() -> list[str]:
+    """`name==version` of the lowest version of each package that is needed to run and to test."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    [own] = [line for line in extras["test"] if line.startswith("jaxtrade[")]
+    names = ["test", *own.partition("[")[2].rstrip("]").split(",")]
+    stated = [*project["dependencies"], *(line for name in names for line in extras[name] if line != own)]
+    return [re.sub(r">=([^,]+).*", r"==\1", line) for line in stated]
 
 
 def environment(python: Path, folder: Path, *packages: str | Path) -> Path:
@@ -178,7 +193,12 @@ def main() -> int:
     parser.add_argument("--python", action="append", type=Path, default=[], help="only this one; may be repeated")
     parser.add_argument("--uvx", action="store_true", help="also run it by uvx")
     parser.add_argument("--tests", action="store_true", help="also run some tests of the source distribution")
+    parser.add_argument("--found", action="store_true", help="only print the Pythons of this machine, oldest first")
+    parser.add_argument("--lowest", action="store_true", help="only print the lowest versions that are allowed")
     given = parser.parse_args()
+    if given.found or given.lowest:
+        print(*(lowest() if given.lowest else pythons().values()), sep="\n")
+        return 0
     chosen = {version_of(path) or "?": path for path in given.python} or pythons()
     failed = 0
     with tempfile.TemporaryDirectory(prefix="jaxtrade-package-") as name:

@@ -14,10 +14,10 @@ MIB, GIB = 1 << 20, 1 << 30
 # Distribution -> (lowest version, first unsupported version). A test compares this with pyproject.toml.
 REQUIRED = {
     "jax": ("0.10.2", "0.12"), "jaxlib": ("0.10.2", "0.12"), "flax": ("0.12.8", "0.13"), "optax": ("0.2.8", "0.3"),
-    "chex": ("0.1.92", "0.2"), "gymnax": ("1.0.1", "2"), "gymnasium": ("1.3", "1.4"), "six": ("1.16", ""),
-    "numpy": ("2.4", "3"), "scipy": ("1.17", "2"),
-    "pandas": ("3.0", "4"), "pydantic": ("2.13", "3"), "pyyaml": ("6.0", "7"), "matplotlib": ("3.10", "4"),
-    "python-dateutil": ("2.9", "5"), "rich": ("14", ""), "tzdata": ("2026.1", ""),
+    "chex": ("0.1.92", "0.2"), "gymnax": ("1.0.1", "1.1"), "gymnasium": ("1.3", "1.4"), "six": ("1.16", "1.18"),
+    "numpy": ("2.4", "2.6"), "scipy": ("1.17", "1.19"),
+    "pandas": ("3.0", "3.2"), "pydantic": ("2.13", "2.15"), "pyyaml": ("6.0.2", "6.1"), "matplotlib": ("3.10", "3.12"),
+    "python-dateutil": ("2.9", "4.1"), "rich": ("14", "16"), "tzdata": ("2026.1", ""),
 }
 THREAD_KEYS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NPROC")
 ZONES = ("America/New_York", "America/Chicago", "Europe/London")
@@ -42,8 +42,8 @@ def effective_cpus(host: Machine) -> float:
 def check_python(host: Machine) -> Finding:
     """Check Python's version."""
     text = ".".join(map(str, host.python))
-    if host.python < (3, 11, 0):
-        return fail("python", text, "install Python 3.11 or newer and make the environment anew with it")
+    if not (3, 11) <= host.python[:2] < (3, 14):
+        return fail("python", text, "install Python 3.11, 3.12 or 3.13 and make the environment anew with it")
     return ok("python", text)
 
 

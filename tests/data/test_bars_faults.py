@@ -313,6 +313,19 @@ def test_random_edits_are_refused_or_read_as_valid_bars(tmp_path, write):
     assert 200 < refusals < 400
 
 
+@pytest.mark.parametrize("year", [2101, 2597, 9999])
+def test_a_stamp_of_a_far_year_is_refused_in_every_resolution(tmp_path, write, rows, year):
+    """Years after 2262 do not fit in nanoseconds: they were refused for fractions of a second, NumPy 2.5 raises."""
+    far = [f"{year}{row[4:]}" for row in rows]
+    refused(write(far), ":2:", f"'{year}-", "outside 1990-2100")
+    frame = pd.read_csv(write(far))
+    naive = pd.to_datetime(frame["time"].str.rstrip("Z"), format="ISO8601")
+    for unit in ("s", "ms", "us"):
+        frame["time"] = naive.dt.as_unit(unit)
+        with pytest.raises(DataError, match=f"column 'time' = '{year}-"):
+            from_frame(frame, ES, stamp="open", time_zone="UTC")
+
+
 def test_a_missing_stamp_in_a_frame_is_not_called_daylight_saving(write, rows):
     frame = pd.read_csv(write(rows))
     frame["time"] = pd.to_datetime(frame["time"]).dt.tz_localize(None)

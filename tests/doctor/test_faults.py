@@ -73,7 +73,7 @@ FAULTS = {  # fault: (host, verdict, name of the finding, part of what was measu
     "package missing": ({"versions": {k: v for k, v in VERSIONS.items() if k != "six"}}, "FAIL", "packages",
                         "six missing", "six>=1.16"),
     "wrong version": ({"versions": VERSIONS | {"gymnax": "0.0.9"}}, "FAIL", "packages", "gymnax 0.0.9",
-                      "gymnax>=1.0.1,<2"),
+                      "gymnax>=1.0.1,<1.1"),
     "too new": ({"versions": VERSIONS | {"jax": "0.12.0.1"}}, "FAIL", "packages", "jax 0.12.0.1", "jax>=0.10.2,<0.12"),
     "no CUDA plugin": ({"gpu_seen": True}, "WARN", "gpu-plugin", "no CUDA plugin", "jax[cuda13]"),
     "GPU on Windows": ({"gpu_seen": True, "system": "Windows"}, "WARN", "gpu-plugin", "on Windows", "WSL2"),

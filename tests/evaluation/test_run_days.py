@@ -137,7 +137,8 @@ def test_runs_with_other_features_are_compared_where_their_bars_are_the_same(tmp
     first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS, bars={"ES": list("wxyz")}))
     features = read_run_days(run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS, "e" * 64, bars={"ES": list("wxyz")}))
     assert [each.net.tolist() for each in on_shared_days([first, features], False)] == [[[1, 2, 3, 4]], [[4, 3, 2, 1]]]
-    later = read_run_days(run(tmp_path / "c", {"": [5, 6, 7, 8]}, DAYS + 2 * ONE_DAY, "e" * 64, bars={"ES": list("yzAB")}))
+    later = read_run_days(run(tmp_path / "c", {"": [5, 6, 7, 8]}, DAYS + 2 * ONE_DAY, "e" * 64,
+                              bars={"ES": list("yzAB")}))
     shared = on_shared_days([first, later], True)
     assert [each.bars for each in shared] == [{"ES": ("y", "z")}] * 2
     walked = walk(tmp_path / "d", DAYS[[0, 1, 2, 1, 3, 0]], [[1, 2, 3, 8, 4, 7]], "e" * 64,

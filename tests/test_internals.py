@@ -1,0 +1,180 @@
+"""What no release of JAX and XLA promises: asked for before it is used, in one place each; told where it is missing."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxtrade.errors import JaxtradeError
+from jaxtrade.storage import internals, programs
+from jaxtrade.storage.programs import DETERMINISTIC, FUSION
+from jaxtrade.training import together
+from tests import compiling
+
+ROOT = Path(__file__).parents[1]
+# What may be private: the modules that `PARTS` names, the tests' compilation, and the stand-in, which patches by name.
+PRIVATE = {"jaxtrade/storage/internals.py", "jaxtrade/storage/executable.py", "tests/compiling.py"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_lost(monkeypatch):
+    asked = internals._asked
+    monkeypatch.setattr(internals, "_lost", {})
+    asked.cache_clear()
+    yield
+    asked.cache_clear()
+
+
+def untried(monkeypatch):
+    monkeypatch.setattr(internals, "jaxlib_version", lambda: "99.1")
+
+
+def private_imports(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{name}" for name in names]
+        found += [name for name in names if name.startswith(("jax._src", "jaxlib"))]
+    return found
+
+
+def test_private_names_are_imported_in_one_place_each():
+    files = [path for top in ("jaxtrade", "bench", "tests") for path in (ROOT / top).rglob("*.py")]
+    assert len(files) > 900
+    found = {path.relative_to(ROOT).as_posix(): names for path in files if (names := private_imports(path))}
+    found.pop("tests/test_internals.py", None)
+    assert set(found) <= PRIVATE
+    named = [name for names in found.values() for name in names]
+    assert len(named) == len(set(named))
+
+
+def test_each_part_is_on_the_page_of_checks():
+    page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+    for part in internals.PARTS.values():
+        names = ", ".join(f"`{name}`" for name in part.name.split(", "))
+        assert f"| {names} | `{part.place}` | {part.without} |" in page
+
+
+def test_the_version_is_that_of_the_package():
+    from importlib.metadata import version
+
+    assert internals.jaxlib_version() == version("jaxlib")
+
+
+# --- options of XLA ---------------------------------------------------------------------------------------------------
+
+
+def test_a_tried_release_is_not_asked(monkeypatch):
+    monkeypatch.setattr(internals, "_asked", None)
+    monkeypatch.setattr(internals, "jaxlib_version", lambda: "0.11.2")
+    assert internals.knows(FUSION)
+
+
+@pytest.mark.parametrize(("flag", "known"), [(FUSION, True), ("--xla_no_such_option=1", False)])
+def test_xla_of_another_release_is_asked(monkeypatch, flag, known):
+    untried(monkeypatch)
+    environment = dict(os.environ)
+    # The stand-in for a future XLA (tests/future) knows none.
+    assert internals.knows(flag) is (known and "future" not in environment.get("PYTHONPATH", ""))
+    assert dict(os.environ) == environment
+
+
+def test_a_process_that_cannot_start_knows_nothing(monkeypatch):
+    untried(monkeypatch)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    assert not internals.knows(FUSION)
+
+
+def test_options_that_xla_does_not_know_are_left_out_and_told(monkeypatch):
+    monkeypatch.setattr(internals, "knows", lambda flags: False)
+    monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
+    env = {"XLA_FLAGS": "--mine"}
+    programs.use_fusion(env)
+    programs.use_determinism(env)
+    assert env == {"XLA_FLAGS": "--mine"}
+    told = internals.lost()
+    assert len(told) == 2
+    assert FUSION in told[0]
+    assert DETERMINISTIC in told[1]
+
+
+def test_options_that_the_user_has_set_are_not_asked_for(monkeypatch):
+    monkeypatch.setattr(internals, "knows", None)
+    for env in ({"XLA_FLAGS": "--xla_backend_extra_options=mine"}, {"JAXTRADE_XLA_DEFAULTS": "1"}):
+        programs.use_fusion(dict(env))
+    assert internals.lost() == []
+
+
+def test_options_of_tests_are_those_that_xla_knows():
+    assert compiling.accepted({"xla_no_such_option": 1}) == {}
+    assert set(compiling.fast()) <= {"xla_backend_optimization_level"}
+
+
+def test_plain_loops_compute_the_same():
+    compilation = compiling.Compilation()
+    compilation.plain = True
+    compilation._given = lambda: None
+    assert compilation() is None  # options that cannot be changed stay
+    from tests.conftest import COMPILATION
+
+    x, was, found = jnp.arange(97), COMPILATION.plain, []
+    for COMPILATION.plain in (False, True):
+        jax.clear_caches()
+        found.append(jax.jit(lambda x: jnp.zeros(8, jnp.int32).at[x * x % 8].add(x))(x).tolist())
+    COMPILATION.plain = was
+    jax.clear_caches()
+    assert found[0] == found[1]
+
+
+def test_flags_of_child_processes_have_plain_loops_where_there_is_a_place_for_them():
+    assert compiling.flags(f"--a {FUSION}", True) == f"--a {FUSION},{compiling.PLAIN_LOOPS}"
+    assert compiling.flags(f"--a {FUSION}", False) == f"--a {FUSION}"
+    assert compiling.flags("--a", True) == "--a"
+
+
+def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("tests/future", ".")),
+                        "JAX_ENABLE_COMPILATION_CACHE": "0"}
+    code = ("import jaxtrade, jax, os; from jaxtrade.storage import internals; from tests import compiling;"
+            "print(len(internals.lost()), 'xla_backend' in os.environ.get('XLA_FLAGS', ''), compiling.fast())")
+    done = subprocess.run([sys.executable, "-c", code], env=env | {"XLA_FLAGS": ""}, capture_output=True, text=True,
+                          timeout=300, check=True)
+    assert done.stdout.split() == ["1", "False", "{}"]
+    flagged = subprocess.run([sys.executable, "-c", "import jax; jax.devices()"], env=env | {"XLA_FLAGS": FUSION},
+                             capture_output=True, timeout=300)
+    assert flagged.returncode != 0
+
+
+# --- private names ----------------------------------------------------------------------------------------------------
+
+
+def test_without_the_private_name_a_loaded_jax_counts_as_started(monkeypatch):
+    jnp.ones(1)
+    assert internals.backends_started()
+    assert internals.lost() == []
+    monkeypatch.delattr("jax._src.xla_bridge.backends_are_initialized")
+    assert internals.backends_started()
+    assert [internals.PARTS["started"].without in line for line in internals.lost()] == [True]
+
+
+def test_without_the_coordination_service_one_process_still_runs(monkeypatch):
+    assert (together.process_index(), together.process_count()) == (0, 1)
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
+    monkeypatch.delattr("jax._src.distributed.global_state")
+    with pytest.raises(JaxtradeError, match="coordination service"):
+        together.process_count()
+
+
+def test_programs_are_not_kept_where_a_private_name_is_missing(monkeypatch):
+    monkeypatch.setattr(internals, "jaxlib_version", lambda: "0.10.9")
+    monkeypatch.setitem(sys.modules, "jaxtrade.storage.executable", None)
+    assert not internals.can_keep()
+    assert len(internals.lost()) == 1
