@@ -129,7 +129,7 @@ def lines(config: RunConfig, env: Mapping[str, str] = os.environ) -> Iterator[st
         yield f"compute threads: {env.get('NPROC', 'all')} (cores: {os.cpu_count()}{about})"
     may_differ = config.compute.deterministic and not is_deterministic(env.get("XLA_FLAGS", ""))
     if platform == "gpu" and may_differ:
-        yield ("note: compute.deterministic is true, but JAX had started before, or XLA_FLAGS says otherwise: another "
-               f"run may have other bits. Start Python with XLA_FLAGS='{DETERMINISTIC}'")
+        yield ("note: compute.deterministic is true, but JAX had started before, XLA_FLAGS says otherwise or XLA lacks "
+               f"the options: another run may have other bits. Start Python with XLA_FLAGS='{DETERMINISTIC}'")
     if config.compute.precision != "float32":
         yield f"operands of matrix products: {config.compute.precision} in training, float32 in evaluation"
