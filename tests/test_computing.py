@@ -12,7 +12,7 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import computing, machine
-from jaxtrade.storage import programs
+from jaxtrade.storage import internals, programs
 
 FLAGS = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 
@@ -58,6 +58,7 @@ def test_a_network_of_the_users_own_gets_all_cores():
 def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkeypatch):
     monkeypatch.setattr(computing, "backends_started", lambda: False)
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
+    monkeypatch.setattr(internals, "knows", lambda flags: True)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     small = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4")
     env = {"XLA_FLAGS": "--other"}
@@ -113,6 +114,7 @@ def test_flags_for_the_same_bits(flags, asked):
 
 def test_half_of_the_flags_is_completed_unless_it_says_otherwise(monkeypatch):
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
+    monkeypatch.setattr(internals, "knows", lambda flags: True)
     for given, after in (("--xla_gpu_deterministic_ops=true", FLAGS),
                          ("--xla_gpu_deterministic_ops=false", "--xla_gpu_deterministic_ops=false")):
         env = {"XLA_FLAGS": given}

@@ -74,6 +74,7 @@ def test_the_version_is_that_of_the_package():
 
 def test_a_tried_release_is_not_asked(monkeypatch):
     monkeypatch.setattr(internals, "_asked", None)
+    monkeypatch.setattr(internals, "TRIED", ("0.11.",))
     monkeypatch.setattr(internals, "jaxlib_version", lambda: "0.11.2")
     assert internals.knows(FUSION)
 
@@ -174,6 +175,7 @@ def test_without_the_coordination_service_one_process_still_runs(monkeypatch):
 
 
 def test_programs_are_not_kept_where_a_private_name_is_missing(monkeypatch):
+    monkeypatch.setattr(internals, "KEEPING", ("0.10.",))
     monkeypatch.setattr(internals, "jaxlib_version", lambda: "0.10.9")
     monkeypatch.setitem(sys.modules, "jaxtrade.storage.executable", None)
     assert not internals.can_keep()

@@ -21,7 +21,9 @@ from jaxtrade.storage import executable, kept
 from jaxtrade.storage.compiling import THREADS, Programs
 from jaxtrade.storage.kept import KEY, PROGRAM, Store
 from jaxtrade.storage.source import read_source
+from tests.compiling import accepted
 
+pytestmark = pytest.mark.skipif(not accepted(kept.APART), reason=f"this XLA does not know {', '.join(kept.APART)}")
 SOURCE = read_source()
 ARGS = {"a": jnp.ones((3, 2)), "b": jnp.int32(4)}
 

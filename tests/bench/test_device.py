@@ -19,7 +19,7 @@ from bench import command, correctness, device, device_parts, idle, job, one_upd
 from bench.device_parts import PARTS, Context, Machine, Part
 from jaxtrade import cli, interrupt
 from jaxtrade.errors import ConfigError
-from jaxtrade.storage import programs
+from jaxtrade.storage import internals, programs
 from tests.bench.made_up import STAMP, side
 
 MACHINE = Machine("gpu", "NVIDIA H200", "h200")
@@ -286,6 +286,7 @@ def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.Mon
 
     monkeypatch.setenv("XLA_FLAGS", "--mine")
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
+    monkeypatch.setattr(internals, "knows", lambda flags: True)
     found = PARTS["command_buffers"].measure(context(jobs))
     assert flags == [None, f"--mine {programs.DETERMINISTIC} --xla_gpu_enable_command_buffer="]
     assert found["ratios"] == {"a: on/off": {"wall": 2.0, "cpu": 2.0}}
