@@ -29,6 +29,8 @@ from .described import COMPILED_SHAPES, DEVICES, Device
 
 FOLDER = "JAXTRADE_COMPILERS"  # the folder of the compilers, if it is not beside the compiled programs
 PRODUCT_SHARE, BANDWIDTH_SHARE = 0.4, 0.6
+# Products by cuBLAS: for those by Triton, the XLA of JAX 0.11 finds no configuration without a device.
+CUDA_FLAGS = f"{DETERMINISTIC} --xla_gpu_enable_triton_gemm=false"
 
 
 class CompilationError(RuntimeError):
@@ -75,7 +77,7 @@ def environment(device: Device, code: Path | None) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": platforms, "TPU_SKIP_MDS_QUERY": "1",
                          "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
                          "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_ENABLE_COMPILATION_CACHE": "0",
-                         "XLA_FLAGS": DETERMINISTIC if device.platform == "cuda" else "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+                         "XLA_FLAGS": CUDA_FLAGS if device.platform == "cuda" else "", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def measure(target: str, shape: str, quick: bool = False, code: Path | None = None) -> dict[str, Any]:

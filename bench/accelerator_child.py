@@ -223,8 +223,8 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
 
     launches: of one run; a loop whose length depends on the data counts as one round. row_loops: loops that the
     compiler made of look-ups, one round for each row. bytes: that the launches move. product_flops: of all matrix
-    products as traced. temporaries: bytes beside arguments and results. cycles: the compiler's estimate, 0 for none.
-    text_sha256: of the program's text. unread: in place of what this text says, why this version of JAX cannot read it.
+    products as traced. temporaries: bytes beside arguments, results and the scratch of cuBLAS. cycles: the compiler's
+    estimate, 0 for none. text_sha256: of the program's text. unread: in place of what this text says, why this version of JAX cannot read it.
     """
     import jax
 
@@ -243,6 +243,7 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
         module = hlo.parse(text)
     except jax.errors.JaxRuntimeError as error:  # a compiler may know operations that this version of JAX does not
         return found | {"unread": str(error).splitlines()[0]}
+    found["temporaries"] -= hlo.scratch(text)
     if shape in Q_SHAPES:
         found |= q_phases(module, chosen, work.arguments[0], where)
     else:

@@ -34,6 +34,14 @@ _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _NUMBER = re.compile(r"constant\((\d+)\)")
 
 
+CUBLAS = 32 * 2**20  # bytes of scratch that cuBLAS gets on an H200, once in a program, however small its products are
+
+
+def scratch(text: str) -> int:
+    """Bytes among the temporaries of a module that are scratch of cuBLAS."""
+    return CUBLAS if f"s8[{CUBLAS}]" in text else 0
+
+
 @dataclass(frozen=True)
 class Operation:
     """One instruction. shape: its result as written. calls: computations that it calls, by role. trips: how often a

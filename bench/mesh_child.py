@@ -101,11 +101,11 @@ def report(target: str, count: int, flags: list[str]) -> dict[str, Any]:
     start = time.perf_counter()
     program = program_of(world, platform, devices_of(target, count), agents, "strict" in flags).compile()
     seconds = time.perf_counter() - start
-    used = program.memory_analysis()
-    memory = {"arguments": used.argument_size_in_bytes, "temporaries": used.temp_size_in_bytes,
+    used, text = program.memory_analysis(), program.as_text()
+    memory = {"arguments": used.argument_size_in_bytes, "temporaries": used.temp_size_in_bytes - hlo.scratch(text),
               "results": used.output_size_in_bytes - used.alias_size_in_bytes}
     return {"devices": count, "memory": memory, "compile_seconds": round(seconds, 1),
-            **figures(hlo.parse(program.as_text()), chosen)}
+            **figures(hlo.parse(text), chosen)}
 
 
 def figures(module: Any, chosen: dict[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def merge_parts(stats: RunningStats, own: RunningStats, reduce: Reduce) -> Runni
     origin = jnp.take_along_axis(mean, jnp.argmax(count > 0.0, axis=0)[None], axis=0)[0]
     joint = origin + _added(weight * (mean - origin))
     joint_variance = _added(weight * (variance + jnp.square(mean - joint)))
-    new = _joined(stats, slice(None), jnp.maximum(total, 1.0), joint, joint_variance)
+    new = _joined(stats, jnp.maximum(total, 1.0), joint, joint_variance)
     return jax.tree.map(lambda new, old: jnp.where(total > 0.0, new, old), new, stats)
 
 
@@ -83,10 +83,10 @@ def _merge(stats: RunningStats, batch: Array, groups: Array | None) -> RunningSt
     """`merge` of a single part."""
     if groups is None:
         chex.assert_axis_dimension(stats.mean, 0, 1)
-        return _joined(stats, 0, *_moments(batch))
+        return _joined(stats, *_moments(batch), group=0)
     chex.assert_rank([batch, groups], [2, 1])
     rows, mean, variance = _moments_by_group(batch, groups, stats.mean.shape[0])
-    joined = _joined(stats, slice(None), jnp.maximum(rows, 1.0), mean, variance)
+    joined = _joined(stats, jnp.maximum(rows, 1.0), mean, variance)
     return jax.tree.map(lambda new, old: jnp.where(rows > 0, new, old), joined, stats)
 
 
@@ -116,19 +116,23 @@ def _moments_by_group(batch: Array, groups: Array, count: int) -> tuple[Array, A
     return rows, origin + offset, mean_of(jnp.square(shifted - offset[groups]))
 
 
-def _joined(stats: RunningStats, group: int | slice, rows: int | Array, mean: Array, variance: Array) -> RunningStats:
-    """The statistics with the moments of `rows` >= 1 more rows in `group`, one group or all of them."""
-    count = stats.count[group] + rows
+def _joined(stats: RunningStats, rows: int | Array, mean: Array, variance: Array,
+            group: int | None = None) -> RunningStats:
+    """The statistics with the moments of `rows` >= 1 more rows in one group, or in all of them.
+
+    All groups are written without `at[:]`: its empty indices become an empty input of a program for several devices,
+    at which the compiler of JAX 0.11 crashes.
+    """
+    own = stats if group is None else jax.tree.map(lambda x: x[group], stats)
+    count = own.count + rows
     new = rows / count
     old = 1.0 - new
-    delta = mean - stats.mean[group]
-    return RunningStats(
-        count=stats.count.at[group].set(count),
-        mean=stats.mean.at[group].add(delta * new),
-        variance=stats.variance.at[group].set(
-            old * stats.variance[group] + new * variance + old * new * jnp.square(delta)
-        ),
-    )
+    delta = mean - own.mean
+    joint_variance = old * own.variance + new * variance + old * new * jnp.square(delta)
+    if group is None:
+        return RunningStats(count, own.mean + delta * new, joint_variance)
+    return RunningStats(count=stats.count.at[group].set(count), mean=stats.mean.at[group].add(delta * new),
+                        variance=stats.variance.at[group].set(joint_variance))
 
 
 class Scaler(struct.PyTreeNode):

@@ -34,7 +34,7 @@ def compiled(target, shape):
     ("reference", {"rollout_step": 22, "after_rollout_per_step": 3, "minibatch": 45, "launches": 7500, "row_loops": 0,
                    "temporaries": 330_000_000}),
     ("default", {"launches": 5000, "row_loops": 0}),
-    ("gru", {"launches": 30_000, "row_loops": 0}),
+    ("gru", {"launches": 32_000, "row_loops": 0}),
     ("env", {"step": 12, "row_loops": 0}),
     pytest.param("dqn", {"rollout_step": 22, "gradient_step": 60, "row_loops": 0, "replay_bytes": 60_000_000},
                  marks=pytest.mark.long),

@@ -59,7 +59,8 @@ def test_one_collective_operation_for_each_minibatch(target: str) -> None:
     if platform != "tpu":  # a TPU pads the small shape; the bench compiles the whole one
         assert many["memory"]["temporaries"] < one["memory"]["temporaries"] / 2
     if platform == "cuda":
-        assert many["launches"] <= one["launches"] + many["collectives"]["update"]
+        # A collective and at most one operation that brings its parts together.
+        assert many["launches"] <= one["launches"] + 2 * many["collectives"]["update"]
 
 
 @pytest.mark.slow
