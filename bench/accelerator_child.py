@@ -224,7 +224,8 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
     launches: of one run; a loop whose length depends on the data counts as one round. row_loops: loops that the
     compiler made of look-ups, one round for each row. bytes: that the launches move. product_flops: of all matrix
     products as traced. temporaries: bytes beside arguments, results and the scratch of cuBLAS. cycles: the compiler's
-    estimate, 0 for none. text_sha256: of the program's text. unread: in place of what this text says, why this version of JAX cannot read it.
+    estimate, 0 for none. text_sha256: of the program's text. unread: in place of what this text says, why this version
+    of JAX cannot read it.
     """
     import jax
 
