@@ -198,7 +198,7 @@ def one_by_one(run: Callable[..., list[Array]], axis_size: int, is_mapped: Seque
 
     A compiler treats a loop by the number of its rounds: it dissolves a loop of one round, and joins its operations
     with those around it. One part on a device would then have other bits than several. So the number is hidden from it,
-    and what a single round reads seems to depend on the round.
+    what a single round reads seems to depend on the round, and barriers keep reading and writing out of the function.
     """
     rounds = axis_size + _hidden_zero(arrays)
 
@@ -208,7 +208,8 @@ def one_by_one(run: Callable[..., list[Array]], axis_size: int, is_mapped: Seque
         return jax.lax.dynamic_index_in_dim(x, i, keepdims=False)
 
     def at(i: Array) -> list[Array]:
-        return run(*(taken(x, i) if mapped else x for x, mapped in zip(arrays, is_mapped, strict=True)))
+        read = [taken(x, i) if mapped else x for x, mapped in zip(arrays, is_mapped, strict=True)]
+        return jax.lax.optimization_barrier(run(*jax.lax.optimization_barrier(read)))
 
     def step(i: Array, results: list[Array]) -> list[Array]:
         return [jax.lax.dynamic_update_index_in_dim(whole, x, i, 0) for whole, x in zip(results, at(i), strict=True)]
