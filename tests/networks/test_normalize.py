@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,3 +108,12 @@ def test_several_groups_need_to_be_told_apart():
         merge(init_stats(2, groups=3), jnp.ones((4, 2)))
     with pytest.raises(AssertionError):
         normalise(init_stats(2, groups=3), jnp.ones(2))
+
+
+@pytest.mark.parametrize("groups", [None, jnp.array([0, 2, 2, 1])], ids=["one group", "three groups"])
+def test_nothing_in_it_is_empty(groups):
+    """An empty array becomes an input of a program for several devices, and JAX 0.11's compiler crashes at it."""
+    stats = init_stats(3, 1 if groups is None else 3)
+    text = str(jax.make_jaxpr(lambda stats, batch: merge(stats, batch, groups))(stats, jnp.ones((4, 3))))
+    assert "f32[4,3]" in text
+    assert re.search(r"\b[a-z]\w*\[0\]", text) is None
