@@ -16,7 +16,7 @@ REQUIRED = {
     "jax": ("0.10.2", "0.12"), "jaxlib": ("0.10.2", "0.12"), "flax": ("0.12.8", "0.13"), "optax": ("0.2.8", "0.3"),
     "chex": ("0.1.92", "0.2"), "gymnax": ("1.0.1", "1.1"), "gymnasium": ("1.3", "1.4"), "six": ("1.16", "1.18"),
     "numpy": ("2.4", "2.6"), "scipy": ("1.17", "1.19"),
-    "pandas": ("3.0", "3.2"), "pydantic": ("2.13", "2.15"), "pyyaml": ("6.0.2", "6.1"), "matplotlib": ("3.10", "3.12"),
+    "pandas": ("3.1", "3.2"), "pydantic": ("2.13", "2.15"), "pyyaml": ("6.0.2", "6.1"), "matplotlib": ("3.10", "3.12"),
     "python-dateutil": ("2.9", "4.1"), "rich": ("14", "16"), "tzdata": ("2026.1", ""),
 }
 THREAD_KEYS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NPROC")
