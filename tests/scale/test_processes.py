@@ -107,6 +107,8 @@ def test_a_signal_to_one_process_stops_both_at_one_border(cache: Path, tmp_path:
     assert (code, out) == (0, f"[0] {run}: this run has finished; nothing is left to do\n")
 
 
+# With JAX 0.11 one of nine runs ended with JAX's own "another process has died"; the cause is not known yet.
+@pytest.mark.long
 def test_an_evolving_run_of_two_processes_ends_with_one_winner(cache: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     evolve = ("train.num_seeds=4", "split.validation_sessions=1", "evolve.every=1",
