@@ -172,7 +172,7 @@ def check_internals(host: Machine) -> Finding:
     """Tell what the installed JAX cannot do of what rests on its internals (`storage.internals.PARTS`)."""
     jaxlib = host.versions.get("jaxlib", "")
     if jaxlib.startswith(internals.KEEPING):
-        return ok("jax-internals", f"jaxlib {jaxlib}: all parts are used")
+        return ok("jax-internals", f"jaxlib {jaxlib}: compiled programs can be kept")
     return ok("jax-internals", f"jaxlib {jaxlib}: {internals.PARTS['keeping'].without}")
 
 

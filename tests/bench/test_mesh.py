@@ -59,7 +59,7 @@ def test_one_collective_operation_for_each_minibatch(target: str) -> None:
     if platform != "tpu":  # a TPU pads the small shape; the bench compiles the whole one
         assert many["memory"]["temporaries"] < one["memory"]["temporaries"] / 2
     if platform == "cuda":
-        # A collective and at most one operation that brings its parts together.
+        # XLA 0.11: 552 on eight devices, 525 on one, 15 collectives. What the other 12 are was not looked into.
         assert many["launches"] <= one["launches"] + 2 * many["collectives"]["update"]
 
 
