@@ -106,13 +106,10 @@ def version_of(python: Path) -> str | None:
 
 
 def lowest() -> list[str]:
-    """`name==version` of the lowest version of each package that is needed to run and to test."""
+    """`name==version` of the lowest version of each package that pyproject.toml names, the extras included."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    [own] = [line for line in extras["test"] if line.startswith("jaxtrade[")]
-    names = ["test", *own.partition("[")[2].rstrip("]").split(",")]
-    stated = [*project["dependencies"], *(line for name in names for line in extras[name] if line != own)]
-    return [re.sub(r">=([^,]+).*", r"==\1", line) for line in stated]
+    stated = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    return [re.sub(r"(\[.*])?>=([^,]+).*", r"==\2", line) for line in stated if not line.startswith("jaxtrade[")]
 
 
 def environment(python: Path, folder: Path, *packages: str | Path) -> Path:
