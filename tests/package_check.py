@@ -108,7 +108,8 @@ def version_of(python: Path) -> str | None:
 def lowest() -> list[str]:
     """`name==version` of the lowest version of each package that pyproject.toml names, the extras included."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    stated = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    extras = project["optional-dependencies"].values()
+    stated = [*project["dependencies"], *(line for extra in extras for line in extra)]
     return [re.sub(r"(\[.*])?>=([^,]+).*", r"==\2", line) for line in stated if not line.startswith("jaxtrade[")]
 
 
