@@ -12,12 +12,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-# Operations that start nothing: they name, group or reinterpret values. `while`, `call` and `conditional` start what
-# the computations that they call start.
+# Operations that start nothing: they name, group or reinterpret values, or wait (`...-done`). `while`, `call` and
+# `conditional` start what the computations that they call start.
 FREE = frozenset({
     "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id",
-    "opt-barrier", "add-dependency", "while", "call", "conditional", "copy-done", "all-reduce-done", "async-done",
-    "async-update", "fusion-done", "domain",
+    "opt-barrier", "add-dependency", "while", "call", "conditional", "async-update", "domain",
 })
 COLLECTIVES = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"})
 CALLING = ("while", "call", "conditional", "async-start")
@@ -68,7 +67,7 @@ class Operation:
     @property
     def launches(self) -> bool:
         """Whether the operation itself starts something on the device."""
-        return self.opcode not in FREE
+        return self.opcode not in FREE and not self.opcode.endswith("-done")
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,13 @@ def module():
     return hlo.parse(MODULE)
 
 
+@pytest.mark.parametrize("opcode", ["all-gather", "all-reduce", "copy", "collective-permute"])
+def test_what_is_started_and_waited_for_is_one_launch(opcode):
+    text = ("ENTRY %main (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n"
+            f"  %s = f32[8]{{0}} {opcode}-start(%a)\n  ROOT %d = f32[8]{{0}} {opcode}-done(%s)\n}}\n")
+    assert hlo.parse(text).launches() == 1
+
+
 def test_launches_by_hand(module):
     """An inner round starts 2. The outer loop starts 5 of these rounds and a product, 3 times; then 2 more."""
     assert module.launches("inner_body") == 2
