@@ -57,8 +57,8 @@ def test_one_collective_operation_for_each_minibatch(target: str) -> None:
     assert many["collectives"]["bytes_of_minibatch"] < 40_000  # the gradient of 7,400 parameters, and few figures
     assert platform == "cpu" or many["row_loops"] == 0
     if platform != "tpu":  # a TPU pads the small shape; the bench compiles the whole one
-        # an eighth of the environments, and what does not depend on them: 0.51 of it for an h200 with JAX 0.10
-        assert many["memory"]["temporaries"] < 0.6 * one["memory"]["temporaries"]
+        # an eighth of the environments, and what does not depend on them: 0.513 for an h200 with JAX 0.10
+        assert many["memory"]["temporaries"] < 0.52 * one["memory"]["temporaries"]
     if platform == "cuda":
         # 547 on eight devices, 525 on one (XLA 0.11): 15 collectives, and the copies and slices around them, which XLA
         # fuses with little else. With XLA 0.10 it is 546 and 518.
