@@ -279,16 +279,22 @@ def _flush() -> None:
 
 
 def _write(text: str) -> None:
-    """Write the last line to stderr, past Python's buffers: the thread that holds their lock may never go on. What
-    other threads write after it is lost."""
+    """Write the last line to stderr, past Python's buffers: the thread that holds their lock may never go on."""
     if _STATE.restore is not None:
         _STATE.restore()
     if _STATE.quiet:
         return
     with suppress(OSError):
-        stderr = os.dup(2)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        os.write(stderr, f"{text}\n".encode())
+        write_last(text, os.dup(2))
+
+
+def write_last(text: str, stderr: int) -> None:
+    """Write a line to a copy of stderr, as the last one: what any thread writes to stderr itself after it is lost.
+
+    Raises OSError.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.write(stderr, f"{text}\n".encode())
 
 
 def _print_nothing(*_: object) -> None:

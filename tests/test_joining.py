@@ -70,6 +70,30 @@ def test_an_abort_ends_with_the_newest_line_and_the_exit_code() -> None:
     assert (done.returncode, done.stderr) == (69, "\nerror: another process has died\n")
 
 
+TALKING = """
+import os, sys
+from jaxtrade.runs import joining
+if {joined}:
+    joining._say_when_aborted("another process has died")
+print("before", file=sys.stderr)
+joining.say("error: the last line")
+os.write(2, b"what a thread of JAX says at length\\n")
+if {joined}:
+    os.abort()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="JAX has no several processes on Windows")
+@pytest.mark.parametrize(("joined", "code", "said"), [
+    (False, 0, "before\nerror: the last line\nwhat a thread of JAX says at length\n"),
+    (True, 69, "before\nerror: the last line\n\nerror: another process has died\n")])
+def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined_others(
+        joined: bool, code: int, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", TALKING.format(joined=joined)], capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
 def test_a_port_that_is_taken_is_a_mistake() -> None:
     layout = Layout("flags", 0, 2, "10.0.0.1:80")
     taken = joining._not_joined(layout, RuntimeError("UNKNOWN: Failed to start RPC server"))

@@ -174,8 +174,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _left(code: int) -> int:
     """The exit code, once this process has left the others of its run, if it had joined any."""
-    joining = sys.modules.get("jaxtrade.runs.joining")
+    joining = _joining()
     return code if joining is None else joining.leave(code)
+
+
+def _joining() -> ModuleType | None:
+    """`runs.joining`, if it is loaded: no process joins others without it."""
+    return sys.modules.get("jaxtrade.runs.joining")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -200,7 +205,8 @@ def _failed(error: Exception, command: str) -> int:
     traceback is shown."""
     match error:
         case JaxtradeError():
-            print(f"error: {error}", file=sys.stderr)
+            joining, line = _joining(), f"error: {error}"
+            print(line, file=sys.stderr) if joining is None else joining.say(line)
             return error.exit_code
         case BrokenPipeError():  # the reader of the output closed the pipe; the run has no fault
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,7 +4,8 @@ JAX ends a process from a thread of its own (`LOG(FATAL)`, then SIGABRT) when an
 `HEARTBEAT_S` of silence, or at once if it was process 0. Its Python callback for that moment cannot be used: in JAX
 0.10.2 it ends in `std::bad_cast`. So a handler of SIGABRT prints the line, in the thread that aborts; a handler of
 Python's own would never run, since the main thread may be deep in a program. Where a collective fails first, as with
-gloo on CPUs, Python gets an exception, which `lost` recognises.
+gloo on CPUs, Python gets an exception, which `lost` recognises. The two may come at once, in two threads, so each line
+is written as the last one of the process (`say`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from jaxtrade import interrupt
 from jaxtrade.errors import (
     ConfigError,
     DivergedError,
@@ -81,16 +83,27 @@ def _not_joined(layout: Layout, error: Exception) -> ConfigError:
                        "--num-processes N and --process-id I, or train alone with --num-processes 1")
 
 
+def say(line: str) -> None:
+    """Print the last line of this process. If it has joined others, JAX may be saying in a thread, at length, that they
+    are gone."""
+    sys.stderr.flush()
+    if not _HANDLERS:
+        print(line, file=sys.stderr)
+        return
+    with suppress(OSError):
+        interrupt.write_last(line, os.dup(2))
+
+
 def _say_when_aborted(line: str) -> None:
     """Print a line, and end with the exit code of `ProcessLostError`, when JAX aborts this process."""
     if os.name == "nt":  # its C library has no such handlers by thread
         return
-    text = f"\nerror: {line}\n".encode()
+    text, stderr = f"\nerror: {line}", os.dup(2)
 
     def ended(number: int) -> None:
         del number
         with suppress(OSError):
-            os.write(2, text)
+            interrupt.write_last(text, stderr)
         os._exit(ProcessLostError.exit_code)
 
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
