@@ -223,6 +223,13 @@ def test_needs_a_key_or_a_state():
         train(PPO, PARAMS, config=TRAIN)
 
 
+def test_what_it_could_not_use_is_refused():
+    with pytest.raises(ValueError, match="metadata go into checkpoints"):
+        train(PPO, PARAMS, config=TRAIN, key=KEY, metadata={"run": "a"})
+    with pytest.raises(ValueError, match="a state has its own"):
+        train(PPO, PARAMS, config=TRAIN, state=like(), hparams={"learning_rate": 1e-3})
+
+
 def test_a_repeated_training_compiles_nothing():
     """The same run on other data: the executables of the first, and the bits of a run of its own."""
     compiled: list[str] = []
