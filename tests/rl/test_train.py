@@ -101,7 +101,8 @@ def test_health_is_measured(whole):
     assert all(passed for passed, _ in result.health.values())
     assert result.health["recompiles"] == (True, 0)
     assert result.health["illegal"] == (True, 0)
-    sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0, "ratio_error": 1.0}
+    sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0, "ratio_error": 1.0,
+             "entropy": 0.0, "value_loss": 1e9}
             for row in result.history]
     assert not any(passed for passed, _ in learning_health(sick, 1, PPO.health).values())
 
