@@ -31,7 +31,7 @@ from jaxtrade.cli import (
     walkforward,
     watch,
 )
-from jaxtrade.cli.parser import build_parser
+from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.data.nulls.spec import parse_null_spec
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
@@ -165,7 +165,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None and len(sys.argv) == 1 and menu.opens_by_itself():
         argv = ["menu"]
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    refuse_empty(parser, sys.argv[1:] if argv is None else argv)
+    args = parser.parse_args(argv)
     # Only for the process's own command line: code that calls this function may have changed any part of this package.
     args.source_files = read_source() if argv is None and args.command in KEEPING else None
     declare(args.source_files)
