@@ -39,6 +39,7 @@ from jaxtrade.runs import rundir
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of
 from jaxtrade.storage.source import declare, read_source
+from jaxtrade.text import printable
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
@@ -83,7 +84,7 @@ def _data(args: argparse.Namespace) -> int:
                 print(check(name, config))
             except DataError as error:
                 failed = True
-                print(f"error: {error}", file=sys.stderr)
+                print(printable(f"error: {error}"), file=sys.stderr)
         return DataError.exit_code if failed else 0
     config = resolve(args, training=False)
     from jaxtrade.data.describe import describe_text
@@ -207,7 +208,7 @@ def _failed(error: Exception, command: str) -> int:
     traceback is shown."""
     match error:
         case JaxtradeError():
-            joining, line = _joining(), f"error: {error}"
+            joining, line = _joining(), printable(f"error: {error}")
             print(line, file=sys.stderr) if joining is None else joining.say(line)
             return error.exit_code
         case BrokenPipeError():  # the reader of the output closed the pipe; the run has no fault
@@ -215,7 +216,7 @@ def _failed(error: Exception, command: str) -> int:
             return 0
         case OSError() if error.errno in DISK_FAULTS:
             flag = "--out" if command in ("bench", "advise", "ablate") else "--run-dir"
-            print(f"error: {error}; free some space, or name another {flag}", file=sys.stderr)
+            print(printable(f"error: {error}; free some space, or name another {flag}"), file=sys.stderr)
             return DISK_ERROR
         case _ if is_exhausted(error):
             print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller "
