@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from jaxtrade import interrupt
 
 
@@ -11,6 +14,9 @@ def main() -> int:
 
 
 def _command() -> int:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller (`>&-`), who wants to read nothing
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # to the end of the process
     from jaxtrade.cli.entry import main as command  # imported here, inside `interrupt.run`
 
     return command()

@@ -56,7 +56,7 @@ FLAGS = os.environ.get("XLA_FLAGS", "")
 LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes
 
 # The same examples every time, however slow the machine: a change must not fail by an example that has nothing to do
-# with it. JAXTRADE_NEW_EXAMPLES=1 tries new ones.
+# with it. `python -m tests.fresh_examples` draws new ones.
 settings.register_profile("repeatable", derandomize=not os.environ.get("JAXTRADE_NEW_EXAMPLES"), deadline=None,
                           suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,16 @@ def build_parser() -> argparse.ArgumentParser:
                        menu.add_parser, launch.add_parser, _add_bench, _add_doctor, completion.add_parser):
         add_parser(commands)
     return parser
+
+
+def refuse_empty(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """End with an error in usage if a word of the command line, or the value of a flag, is empty: no argument may be,
+    and an empty folder would silently be another one."""
+    for number, word in enumerate(words, 1):
+        if not word.strip() or re.fullmatch(r"--[a-z-]+=\s*", word):
+            before = word or (words[number - 2] if number > 1 else "")
+            parser.error(f"argument {number} is empty{f' ({before.strip()})' if before.strip() else ''}; give it a "
+                         "value, or leave it out (a variable of the shell may be unset)")
 
 
 def _add_train(commands: Any) -> None:

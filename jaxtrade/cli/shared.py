@@ -20,6 +20,7 @@ from jaxtrade.config import RunConfig, load_config, make_config, origins_of, ove
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs.preflight import check, check_names
+from jaxtrade.text import printable
 
 if TYPE_CHECKING:
     from jaxtrade.progress.screen import Screen
@@ -263,7 +264,7 @@ def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
 
 def print_result(text: str, screen: Screen) -> None:
     """Print a command's result on stdout, then on stderr what its screen was given for the end."""
-    print(text, flush=True)
+    print(printable(text), flush=True)
     for line in screen.endings:
         say(line)
 
@@ -291,4 +292,4 @@ def keep_programs(args: argparse.Namespace) -> Store | None:
 
 def say(line: str) -> None:
     """Print a line of progress on stderr. Stdout is for the command's result."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)

@@ -80,12 +80,17 @@ def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
 
     Raises:
         DataError: a bar has no rate, or only one that is older than one session.
-        ConfigError: missing rates, a value that int32 cannot hold exactly, or a tick that is worth less than a mill.
+        ConfigError: missing rates, or some that are not needed; a value that int32 cannot hold exactly, or a tick that
+            is worth less than a mill.
     """
     contract = bars.contract
+    alone = contract.currency == ACCOUNT or converts_itself(contract)
+    if alone and rates is not None:
+        raise ConfigError(f"{contract.symbol}: profits arise in {contract.currency}, which needs no rates; drop "
+                          f"{rates.source} (rates=... in Python)")
     if contract.currency == ACCOUNT:
         return None
-    if converts_itself(contract):
+    if alone:
         price, rate = bars.open, contract
     elif rates is None:
         raise ConfigError(f"{contract.symbol}: profits arise in {contract.currency}; give the bars of its rate to "

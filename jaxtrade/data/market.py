@@ -155,7 +155,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
             seconds that do not rebuild the bars, rates that do not cover them, or a likely share split that is not
             stated (`data.splits`, `data.allow_jumps`).
         ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path` without seconds, or
-            missing rates.
+            missing rates, or rates that are not needed.
     """
     return market_of(host_market(bars, config, seconds, rates), config)
 

@@ -86,6 +86,9 @@ def test_rates_that_are_missing_or_old_are_errors():
         tick_values(bars_at(EURGBP, utc("2014-12-29T13:00:00"), [78_000]), christmas)
     with pytest.raises(ConfigError, match=r"EURGBP: profits arise in GBP; give the bars of its rate"):
         tick_values(bars_at(EURGBP, TUESDAY, [84_000]), None)
+    for symbol, price in (("EURUSD", 130_000), ("USDJPY", 98_000)):
+        with pytest.raises(ConfigError, match=f"{symbol}: profits arise in .*, which needs no rates"):
+            tick_values(bars_at(get_contract(symbol), TUESDAY, [price]), rates)
 
 
 def test_a_tick_worth_less_than_a_mill_is_an_error():
