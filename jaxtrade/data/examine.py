@@ -11,10 +11,10 @@ import numpy as np
 from jaxtrade.data.formats.layout import Layout
 from jaxtrade.data.formats.recognise import Stated
 from jaxtrade.data.read.bars import keys_of
-from jaxtrade.data.read.dates import LAST, proven_order
 from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.grammar import LAST, has_offset, proven_order
 from jaxtrade.data.read.quotes import is_two_sided
-from jaxtrade.data.read.stamps import OFFSET, parse_stamps
+from jaxtrade.data.read.stamps import parse_stamps
 from jaxtrade.data.read.tabular import Table, read_table
 from jaxtrade.data.read.validate import map_columns
 
@@ -109,7 +109,7 @@ def _naive(table: Table, name: str, first: str) -> bool:
     column = table.columns[name]
     if getattr(getattr(column, "dtype", None), "tz", None) is not None:
         return False
-    return not (OFFSET.search(first) or first.strip().replace(".", "", 1).isdigit())
+    return not (has_offset(first) or first.strip().replace(".", "", 1).isdigit())
 
 
 def _step(wall: np.ndarray) -> int:

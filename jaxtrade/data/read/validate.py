@@ -59,7 +59,7 @@ def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults:
             if hits[0] != field:
                 notes.append(f"column '{hits[0]}' read as {field}")
             if len(hits) > 1:
-                joined = "; date and time of day belong into one ISO 8601 column" if field == "time" else ""
+                joined = "; date and time of day belong into columns named date and time, or into one" if field == "time" else ""
                 faults.add(f"columns {hits} could each be {field}", f"set data.columns={{{field}: NAME}}{joined}")
         elif field in ("time", *prices):
             missing.append((field, field))
