@@ -173,7 +173,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     context = context_features(config.env.task)
     table_columns(config.env.features, context)  # raises for an unknown feature, before anything is computed
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
-    check_stamps(schedule, bars.time, contract, bars.source)
+    check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
     dates = trade_dates(bars.time, contract)
     found = require_stated(bars, schedule, dates, config.data)
     ids = feature_windows(bars, schedule, dates, config)

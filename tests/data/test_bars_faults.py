@@ -90,7 +90,7 @@ HEADER_FAULTS = [
     ("two missing", "time,open,high,bottom,settle,volume", ["no column 'low' for low", "no column 'close' for close",
                                                             "set data.columns={close: NAME}"]),
     ("no header", "2013-10-07T13:29:00Z,1,1,1,1,1", [":1:", "no header line"]),
-    ("twins", "time,open,high,low,low,volume", [":1:", "'low' appears twice"]),
+    ("twins", "time,open,high,low,low,volume", ["'low' appears twice"]),
     ("date and time", "date,time,high,low,close,open", ["could each be time", "columns named date and time"]),
     ("two candidates", "time,open,o,high,low,close", ["could each be open"]),
 ]

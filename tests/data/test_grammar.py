@@ -1,16 +1,16 @@
-"""The grammar of stamps: each form worked by hand, and every layout in every zone equal to the truth or refused with its
-cell."""
+"""The grammar of stamps: each form worked by hand, and every layout, in several zones, equal to the truth."""
 
 from __future__ import annotations
 
 import itertools
-from zoneinfo import ZoneInfo
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.examine import price_step
 from jaxtrade.data.read.bars import from_frame, load_bars
 from jaxtrade.data.read.grammar import BROKEN, UNREAD, has_offset, read_stamps
 from jaxtrade.errors import DataError
@@ -34,9 +34,9 @@ AWARE = {
 }
 NEITHER = ("", "x", "NaT", "2013-10-07 5", "2013-10-07 45", "2013-10-07 9:5", "2013-13-07 09:05", "2013-02-29 09:05",
            "2013-10-07 24:00", "2013-10-07 09:60", "2013-10-07 13:05 PM", "2013-10-07 0:05 AM", "2013-10/07 09:05",
-           "2013-10-07 09:05 EST", "2013-10-07 09:05+15:00", "2013-10-07 09:05+04:61", "13-10-07 09:05", "7/10/13 09:05",
-           "07-Oct-2013 09:05", "2013-10-07Z", "2013-W41", "2013-280", "2013-10", "2013-10-07 09:05:00-", "1381104000",
-           "٢٠١٣-10-07 09:05")
+           "2013-10-07 09:05 EST", "2013-10-07 09:05+15:00", "2013-10-07 09:05+04:61", "13-10-07 09:05",
+           "7/10/13 09:05", "07-Oct-2013 09:05", "2013-10-07Z", "2013-W41", "2013-280", "2013-10",
+           "2013-10-07 09:05:00-", "1381104000", "٢٠١٣-10-07 09:05")
 
 
 @pytest.mark.parametrize(("text", "seconds", "aware"), [
@@ -67,7 +67,7 @@ def test_no_part_of_a_second_is_dropped():
         BROKEN, 1381104000 + 32700]
 
 
-# --- layouts of stamps, in zones ---------------------------------------------------------------------------------------
+# --- layouts of stamps, in zones -------------------------------------------------------------------------------------
 
 DATES = {"%Y-%m-%d": None, "%Y/%m/%d": None, "%Y.%m.%d": None, "%Y %m %d": None, "%Y%m%d": None, "%Y-%-m-%-d": None,
          "%Y/%-m/%-d": None, "%Y.%-m.%-d": None, "%d.%m.%Y": "dmy", "%-d/%-m/%Y": "dmy", "%m/%d/%Y": "mdy",
@@ -104,8 +104,63 @@ def test_a_time_of_day_that_cannot_be_read_is_quoted(tmp_path, clock):
 
 @pytest.mark.parametrize("text", ["2013-10-7 13:3", "2013/10/7 13:3"])
 def test_a_frame_of_text_is_read_as_a_file_is(text):
-    frame = pd.DataFrame({"time": [f"{text}{i}" for i in range(3)]} | dict(open=1670.0, high=1671.0, low=1669.0,
-                                                                          close=1670.0))
-    assert from_frame(frame, ES, stamp="open", time_zone="America/New_York").time.tolist() == [1381167000, 1381167060, 1381167120]
+    frame = pd.DataFrame({"time": [f"{text}{i}" for i in range(3)], "open": 1670.0, "high": 1671.0, "low": 1669.0,
+                          "close": 1670.0})
+    bars = from_frame(frame, ES, stamp="open", time_zone="America/New_York")
+    assert bars.time.tolist() == [1381167000, 1381167060, 1381167120]
     with pytest.raises(DataError, match="stamps carry no time zone"):
         from_frame(frame, ES, stamp="open")
+
+
+# --- numbers, lines before the header, columns that nobody reads ------------------------------------------------------
+
+def refusal(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "bars.csv"
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        load_bars(path, ES, stamp="open", time_zone="UTC")
+    return str(caught.value)
+
+
+ROWS = [f"{{}},1670,1671,1669,1670,{i}" for i in range(4)]
+HEADER = "time,open,high,low,close,volume"
+
+
+def test_the_first_row_of_another_unit_is_named(tmp_path):
+    stamps = [1381152600000, 1381152660000, 1381152720000000, 1381152780000000]
+    lines = [row.format(at) for row, at in zip(ROWS, stamps, strict=True)]
+    text = refusal(tmp_path, "\n".join([HEADER, *lines]) + "\n")
+    assert "bars.csv:4: column 'time' = '1381152720000000'" in text
+    assert "milliseconds" in text
+    assert "microseconds" in text
+
+
+def test_the_newest_row_first_is_said_as_such(tmp_path):
+    lines = [row.format(f"2013-10-07 13:3{9 - i}") for i, row in enumerate(ROWS)]
+    text = refusal(tmp_path, "\n".join([HEADER, *lines]) + "\n")
+    assert "newest row comes first" in text
+
+
+@pytest.mark.parametrize(("before", "separator"), [
+    ("sep=;", ";"), ("sep=,", ","), ("https://www.example.com/bars", ","), ("Bars of ES", ";")])
+def test_a_line_before_the_header_is_passed_over(tmp_path, before, separator):
+    path, lines = tmp_path / "bars.csv", [HEADER, *(row.format(f"2013-10-07 13:3{i}") for i, row in enumerate(ROWS))]
+    path.write_text("\n".join([before, *(line.replace(",", separator) for line in lines)]) + "\n")
+    bars = load_bars(path, ES, stamp="open", time_zone="UTC")
+    assert len(bars) == 4
+    assert "read as bars with a line before the header line" in bars.notes[0]
+
+
+@pytest.mark.parametrize("unread", ["line,line", ",", "line,"])
+def test_only_columns_that_are_read_must_be_unique(tmp_path, unread):
+    path = tmp_path / "bars.csv"
+    path.write_text("\n".join([f"{HEADER},{unread}", *(
+        row.format(f"2013-10-07 13:3{i}") + ",7,8" for i, row in enumerate(ROWS))]) + "\n")
+    assert len(load_bars(path, ES, stamp="open", time_zone="UTC")) == 4
+    text = path.read_text().replace(f"{HEADER},{unread}", f"{HEADER},close,{unread.split(',')[0]}")
+    assert "'close' appears twice" in refusal(tmp_path, text)
+
+
+def test_prices_below_a_ten_thousandth_keep_their_step():
+    assert price_step(np.array([0.00001234, 0.00001235, 0.00001240])) == (1e-8, 8)
+    assert price_step(np.array([1.5, 2.25, 0.0])) == (0.75, 2)

@@ -30,9 +30,10 @@ def fits(rows: list[list[str]], *kinds: str | Callable[[str], bool]) -> bool:
 
     A row that does not is left to the reader, which names its line.
     """
-    good = [len(row) == len(kinds) and all(
-        re.fullmatch(kind, cell) if isinstance(kind, str) else kind(cell) for kind, cell in zip(kinds, row, strict=True))
-            for row in rows]
+    def fit(kind: str | Callable[[str], bool], cell: str) -> bool:
+        return bool(re.fullmatch(kind, cell) if isinstance(kind, str) else kind(cell))
+
+    good = [len(row) == len(kinds) and all(map(fit, kinds, row)) for row in rows]
     return bool(good) and good[0] and 2 * sum(good) > len(good)
 
 

@@ -1,9 +1,9 @@
 """The one grammar of stamps that are text: what each cell says, or that it says nothing.
 
-A cell is a date, perhaps a time of day, perhaps an offset from UTC. The year stands first (`2013-10-07`, `2013.10.7`,
-`2013 10 07`, `20131007`) or last (`7/10/2013`). The time of day is `9:30`, `09:30:00.000`, `9:30 AM`, or its digits alone
-(`930`, `093000`). The offset is `Z`, `+02:00`, `-0500` or `GMT-0500`. Every form is read with array operations: cells of
-one shape (the same marks at the same places) at a time, without a Python string per cell.
+A cell is a date, perhaps with a time of day, and that perhaps with an offset from UTC. The year stands first
+(`2013-10-07`, `2013.10.7`, `2013 10 07`, `20131007`) or last (`7/10/2013`). The time of day is `9:30`, `09:30:00.000`,
+`9:30 AM`, or its digits alone (`930`, `093000`). The offset is `Z`, `+02:00`, `-0500` or `GMT-0500`. Every form is read
+with array operations: cells of one shape (the same marks at the same places) at a time, without a string per cell.
 """
 
 from __future__ import annotations

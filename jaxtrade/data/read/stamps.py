@@ -169,12 +169,26 @@ def _localize(wall: np.ndarray, zone: Zone | None, table: Table, name: str, rows
     return out
 
 
+def _units(numbers: np.ndarray) -> list[str]:
+    """The units in which all numbers since 1970 are of the years 1990 to 2100."""
+    return [unit for unit, scale in UNITS.items()
+            if (numbers >= EARLIEST * scale).all() and (numbers <= LATEST * scale).all()]
+
+
 def _epoch(numbers: np.ndarray, whole: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults,
            notes: list[str]) -> np.ndarray:
     """numbers: float64[n]. whole: the same as int64[n] if all of them are whole."""
-    fits = [unit for unit, scale in UNITS.items()
-            if (numbers >= EARLIEST * scale).all() and (numbers <= LATEST * scale).all()]
+    fits = _units(numbers)
     if len(fits) != 1:
+        alone = _units(numbers[:1])
+        if len(alone) == 1:
+            scale = UNITS[alone[0]]
+            i = int(np.argmax((numbers < EARLIEST * scale) | (numbers > LATEST * scale)))
+            other = _units(numbers[i:i + 1])
+            faults.add(f"the rows before are {alone[0]} since 1970, and this one is "
+                       + (other[0] if other else "none of the years 1990-2100"), "write all stamps in one unit",
+                       int(rows[i]), name, table.cell(name, int(rows[i])))
+            faults.stop()
         faults.add("numbers that are not seconds, milli-, micro- or nanoseconds since 1970 of years 1990-2100",
                    "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z", int(rows[0]), name,
                    table.cell(name, int(rows[0])))
