@@ -35,7 +35,7 @@ from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.data.nulls.spec import parse_null_spec
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
-from jaxtrade.runs import rundir
+from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of
 from jaxtrade.storage.source import declare, read_source
@@ -169,6 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     refuse_empty(parser, sys.argv[1:] if argv is None else argv)
     args = parser.parse_args(argv)
+    trust.allow_all(getattr(args, "trust_imports", False))
+    trust.allow(getattr(args, "modules", ()))
     # Only for the process's own command line: code that calls this function may have changed any part of this package.
     args.source_files = read_source() if argv is None and args.command in KEEPING else None
     declare(args.source_files)

@@ -27,9 +27,12 @@ from jaxtrade.cli import (
 )
 from jaxtrade.cli.flags import agent_options, count_or_all, key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
-from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
+from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option, trust_option
 from jaxtrade.cli.suggesting import Parser
 from jaxtrade.version import __version__
+
+# Commands that read the folders of runs.
+OF_RUNS = ("train", "walkforward", "curriculum", "evaluate", "report", "replay", "runs", "compare", "watch")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -43,6 +46,8 @@ def build_parser() -> argparse.ArgumentParser:
                        advise.add_parser, ablate.add_parser, config_command.add_parser, listing.add_parser,
                        menu.add_parser, launch.add_parser, _add_bench, _add_doctor, completion.add_parser):
         add_parser(commands)
+    for name in OF_RUNS:
+        trust_option(commands.choices[name])
     return parser
 
 

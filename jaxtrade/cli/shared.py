@@ -240,6 +240,12 @@ def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update=values)})
 
 
+def trust_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--trust-imports` to a command that reads runs."""
+    parser.add_argument("--trust-imports", action="store_true", help="import the modules that a run's configuration "
+                        "names, although they are not known to be yours: they are code (docs/run_folder.md)")
+
+
 def quiet_option(parser: argparse.ArgumentParser) -> None:
     """Add `--quiet`."""
     parser.add_argument("--quiet", action="store_true", help="show no progress, only warnings, errors and the result")

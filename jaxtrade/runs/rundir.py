@@ -11,6 +11,7 @@ import re
 import secrets
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +20,9 @@ from typing import Any
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.legacy import migrated
+from jaxtrade.config.load import module_names
 from jaxtrade.errors import ConfigError, RunLockedError, StorageError
-from jaxtrade.runs import files, machine
+from jaxtrade.runs import files, machine, trust
 from jaxtrade.runs.commit import commit
 from jaxtrade.storage.locks import try_lock
 from jaxtrade.training.together import from_main, is_main
@@ -84,6 +86,8 @@ def _create(path: Path, config: RunConfig, manifest: dict[str, Any]) -> bool:
         write_manifest(new, manifest | {files.FILES: files.record(config, path)})
 
     create_folder(path, fill)
+    if problem := trust.remember(config.imports):
+        print(f"note: {problem}", file=sys.stderr)
     return True
 
 
@@ -142,8 +146,14 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
     if missing:
         raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
     config = path / "config.yaml"
+    if (found := config_digest(path)) != manifest["config_sha256"]:
+        raise ConfigError(f"{config}: sha256 {found[:16]}..., the run was made with "
+                          f"{str(manifest['config_sha256'])[:16]}...; restore the file, or train a new run with the "
+                          "change")
+    values = written_values(path)
     files.find_imports(manifest, path)
-    return files.locate(make_config(written_values(path), str(config)), manifest, path, instead), manifest
+    trust.require(module_names(values), path)
+    return files.locate(make_config(values, str(config), stored=True), manifest, path, instead), manifest
 
 
 def _numbers(path: Path) -> str:
