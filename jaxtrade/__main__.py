@@ -7,10 +7,14 @@ import sys
 
 from jaxtrade import interrupt
 
+# Commands that go on, or begin again, when they are started again: SIGTERM ends them with 75.
+RESUMABLE = (["train"], ["curriculum"], ["walkforward"], ["ablate"], ["advise", "precompute"])
+
 
 def main() -> int:
     """Run the command line of this process -> exit code. After a Ctrl-C, this function does not return."""
-    return interrupt.run(_command)
+    words = sys.argv[1:]
+    return interrupt.run(_command, resumable=any(words[:len(each)] == each for each in RESUMABLE))
 
 
 def _command() -> int:

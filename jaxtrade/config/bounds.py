@@ -44,6 +44,7 @@ MOST: dict[str, float] = {
     "evolve.every": 1e6, "evolve.perturb": 100, "walk.train": 1e5, "walk.test": 1e5,
     "evaluation.policy_samples": 10_000, "evaluation.sma_fast": 1e5, "evaluation.sma_slow": 1e5,
 }
+SEEDS = "keep one (for more seeds of each setting: sweep.seeds)"
 
 
 def beyond(config: RunConfig) -> Iterator[tuple[str, str]]:
@@ -57,8 +58,7 @@ def beyond(config: RunConfig) -> Iterator[tuple[str, str]]:
                 yield key, f"'{key}' = {number!r}: expected at most {most:g}"
     for key, values in config.sweep.keys.items():
         if twins := [value for i, value in enumerate(values) if value in values[:i]]:
-            yield f"sweep.keys.{key}", f"sweep.keys: {key} has the value {twins[0]!r} twice; keep one (for more seeds " \
-                                       "of each setting: sweep.seeds)"
+            yield f"sweep.keys.{key}", f"sweep.keys: {key} has the value {twins[0]!r} twice; {SEEDS}"
     settings = config.sweep.settings
     if any(each in settings[:i] for i, each in enumerate(settings)):
-        yield "sweep.settings", "sweep.settings: a setting is there twice; keep one (for more seeds of each: sweep.seeds)"
+        yield "sweep.settings", f"sweep.settings: a setting is there twice; {SEEDS}"
