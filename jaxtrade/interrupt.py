@@ -46,8 +46,9 @@ class _State:
     """The state of this process. It is global, because signals are.
 
     received: a Ctrl-C came. handled: its handler has run. terminated: SIGTERM ends this process. hints: what to add to
-    the line that is printed, the outermost first. kept: the hint of a block that was left after the Ctrl-C. tasks: what to do before the process ends. restore:
-    what to do before the line is printed. ending: held by the thread that prints the line and ends the process.
+    the line that is printed, the outermost first. kept: the hint of a block that was left after the Ctrl-C. tasks: what
+    to do before the process ends. restore: what to do before the line is printed. ending: held by the thread that
+    prints the line and ends the process.
     """
 
     def __init__(self) -> None:
