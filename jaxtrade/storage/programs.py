@@ -174,7 +174,7 @@ def written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
         return (f"{folder} is not used, so programs are compiled again: other users can write to it, and a compiled "
                 f"program is code; {mend}"), False
     if found.st_mode & stat.S_IWGRP:
-        return f"{folder}: your group can write compiled programs there, and they are code; {mend} if it should not", True
+        return f"{folder}: your group can write compiled programs there, which are code; {mend} stops that", True
     return "", True
 
 
