@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.day_bars import NO_BARS, DayBars, HeldOutDays
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
+from jaxtrade.storage import digests
 from jaxtrade.storage.archives import FAULTS, read_arrays
 from jaxtrade.text import several
 
@@ -118,7 +117,7 @@ def _walk_days(path: Path) -> RunDays:
     """The days of a walk-forward: `daily.npz` beside `walkforward.json`, whose `data_sha256` names the data."""
     file = path / DAILY
     try:
-        document: dict[str, Any] = json.loads((path / WALK).read_text(encoding="utf-8"))
+        document = digests.read_json(path / WALK, "run the walk-forward again")
         data = str(document["data_sha256"])
         found = read_arrays(file)
         dates, net, seeds = found["date"], np.asarray(found["net"], np.float64), found["seeds"]

@@ -21,9 +21,10 @@ from typing import Any
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.legacy import migrated
 from jaxtrade.config.load import module_names
-from jaxtrade.errors import ConfigError, RunLockedError, StorageError
+from jaxtrade.errors import ConfigError, DataError, RunLockedError, StorageError
 from jaxtrade.runs import files, machine, trust
 from jaxtrade.runs.commit import commit
+from jaxtrade.storage import digests
 from jaxtrade.storage.locks import try_lock
 from jaxtrade.training.together import from_main, is_main
 
@@ -112,9 +113,11 @@ def create_folder(path: Path, fill: Callable[[Path], None]) -> None:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON file atomically. Raises ValueError for NaN or infinity, which JSON cannot express."""
+    content = (json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    temporary.write_bytes(content)
+    with digests.replacing(path.parent, {path.name: content}):
+        temporary.replace(path)
 
 
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
@@ -139,9 +142,9 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
             raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
                               f"{_nearest_run(path)}")
     try:
-        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{path / 'manifest.json'}: not valid JSON ({error}); restore it or train again") from None
+        manifest = digests.read_json(path / "manifest.json", "restore it or train again")
+    except DataError as error:
+        raise ConfigError(str(error)) from None
     missing = [key for key in ("config_sha256", "data_sha256", "nproc") if key not in manifest]
     if missing:
         raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")

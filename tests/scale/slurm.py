@@ -60,7 +60,8 @@ class Cluster:
 
     def state(self, job: str) -> dict[str, str]:
         """What `scontrol show job` says."""
-        return dict(word.split("=", 1) for word in self.run("scontrol", "-o", "show", "job", job).split() if "=" in word)
+        said = self.run("scontrol", "-o", "show", "job", job)
+        return dict(word.split("=", 1) for word in said.split() if "=" in word)
 
     def until(self, job: str, states: tuple[str, ...], seconds: float = 180.0) -> dict[str, str]:
         """Wait until a job is in one of the states. A job that was requeued is let go at once."""

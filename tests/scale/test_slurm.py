@@ -1,5 +1,5 @@
-"""The script that `jaxtrade launch slurm` writes, on a real SLURM of one node: TERM while it compiles and while it trains,
-requeues, two tasks, a killed task. The bits are those of a run that nothing stopped."""
+"""The script that `jaxtrade launch slurm` writes, on a real SLURM of one node: TERM while it compiles and while it
+trains, requeues, two tasks, a killed task. The bits are those of a run that nothing stopped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Submitted:
-    """A job of the script that is written for `jaxtrade train`. run: its folder. log: what all of its starts printed."""
+    """A job of the script written for `jaxtrade train`. run: its folder. log: what all of its starts printed."""
 
     def __init__(self, node: slurm.Cluster, folder: Path, cache: Path, tasks: int) -> None:
         self.node, self.run, self.log = node, folder / "run", folder / "log"
@@ -46,14 +46,14 @@ class Submitted:
             "--setup", line)), "--", *TRAIN, "--run-dir", str(self.run)]
         done = subprocess.run([sys.executable, "-m", "jaxtrade", *words], capture_output=True, text=True, check=True)
         (folder / "job.sh").write_text(done.stdout)
-        self.submit = ("sbatch", "--parsable", f"--ntasks-per-node={tasks}", f"--output={self.log}", f"--chdir={folder}",
-                       str(folder / "job.sh"))
+        self.submit = ("sbatch", "--parsable", f"--ntasks-per-node={tasks}", f"--output={self.log}",
+                       f"--chdir={folder}", str(folder / "job.sh"))
         self.job = node.run(*self.submit)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that the job does while it runs."""
         self.node.until(self.job, ("RUNNING",))
-        slurm.until(condition, lambda: f"job is {self.node.state(self.job)['JobState']}: {self.log.read_text()[-2000:]}")
+        slurm.until(condition, lambda: f"{self.node.state(self.job)['JobState']}: {self.log.read_text()[-2000:]}")
 
     def term(self, start: int) -> None:
         """SIGTERM, as before the end of the time and at a preemption; the script then has SLURM start it again."""
