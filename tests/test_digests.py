@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -43,11 +44,10 @@ def test_a_process_that_is_killed_between_leaves_no_damage(tmp_path):
     """The digest is noted before the file is moved, and the old one counts until it is there."""
     with staged(tmp_path) as new:
         (new / "a.json").write_text('{"x": 1}')
-    with pytest.raises(KeyboardInterrupt), digests.replacing(tmp_path, {"a.json": b'{"x": 2}'}):
-        assert digests.read_json(tmp_path / "a.json") == {"x": 1}
-        (tmp_path / "a.json").write_text('{"x": 2}')
-        assert digests.read_json(tmp_path / "a.json") == {"x": 2}
-        raise KeyboardInterrupt
+    killed = digests.replacing(tmp_path, {"a.json": b'{"x": 2}'})
+    killed.__enter__()
+    assert digests.read_json(tmp_path / "a.json") == {"x": 1}
+    (tmp_path / "a.json").write_text('{"x": 2}')
     assert digests.read_json(tmp_path / "a.json") == {"x": 2}
 
 
@@ -78,3 +78,10 @@ def test_a_run_does_not_go_on_without_its_rows(tmp_path, text, said):
     with pytest.raises(DataError, match=said) as caught:
         JsonlSink(tmp_path / "metrics.jsonl", resume_update=2)
     assert "metrics.jsonl" in str(caught.value)
+
+
+def test_a_full_disk_names_its_folder(tmp_path):
+    """A picture that is drawn on a full disk raises an error without a file's name."""
+    with pytest.raises(OSError, match="evaluation") as caught, staged(tmp_path / "evaluation"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.errno == errno.ENOSPC

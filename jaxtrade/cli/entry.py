@@ -43,7 +43,12 @@ from jaxtrade.text import printable
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
-DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+FULL, CLOSED = "free some space", "change its rights"
+DISK_FAULTS = {errno.ENOSPC: FULL, errno.EDQUOT: FULL, errno.EROFS: "it is read-only", errno.EACCES: CLOSED,
+               errno.EPERM: CLOSED, errno.EIO: "the disk has a fault"}
+# Command -> the flag that names where it writes. The others write beside what they read.
+PLACES = {"train": "--run-dir", "curriculum": "--run-dir", "walkforward": "--run-dir", "bench": "--out",
+          "advise": "--out", "ablate": "--out", "report": "--out", "init": "--out"}
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -217,8 +222,9 @@ def _failed(error: Exception, command: str) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError() if error.errno in DISK_FAULTS:
-            flag = "--out" if command in ("bench", "advise", "ablate") else "--run-dir"
-            print(printable(f"error: {error}; free some space, or name another {flag}"), file=sys.stderr)
+            flag = PLACES.get(command)
+            other = f", or name another place ({flag})" if flag else ""
+            print(printable(f"error: {error}; {DISK_FAULTS[error.errno]}{other}"), file=sys.stderr)
             return DISK_ERROR
         case _ if is_exhausted(error):
             print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller "

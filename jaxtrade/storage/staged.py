@@ -27,5 +27,9 @@ def staged(folder: Path) -> Iterator[Path]:
         with digests.replacing(folder, {path.name: path for path in files if path.is_file()}):
             for path in files:
                 path.replace(folder / path.name)
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(folder)) from None  # pictures and archives name no file
     finally:
         shutil.rmtree(new, ignore_errors=True)
