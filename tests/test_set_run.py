@@ -83,6 +83,7 @@ def test_the_table_of_an_evaluation_is_that_of_the_run(trained):
     assert uncounted.document(document) == uncounted.document(json.loads(json.dumps(trained.evaluations[3].to_json())))
 
 
+@pytest.mark.long
 def test_replay_and_grids_by_symbol(trained):
     with pytest.raises(ConfigError, match=r"several symbols; give symbol \(--symbol\) EURUSD or USDJPY"):
         evaluation.replay_run(trained.path, "2016-06-09", 3)
