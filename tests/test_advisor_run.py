@@ -309,6 +309,7 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_command_of_the_readme_asks_and_comes_to_trust(tmp_path, capsys) -> None:
     before = sys.getswitchinterval()
     assert cli.main(["train", "advised", "--advisor", "mock:skilled:0.6", "--test", "--run-dir", str(tmp_path / "run"),

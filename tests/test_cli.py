@@ -371,6 +371,7 @@ def test_resume_of_a_finished_run_evaluates_it(run: Path, capsys: pytest.Capture
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_synthetic_bars_are_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "nq"
     assert main(["train", "--test", "--market", "NQ", "--non-interactive", "--run-dir", str(path), *TINY,

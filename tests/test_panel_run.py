@@ -163,6 +163,7 @@ def test_an_evaluation_shows_every_member_and_is_repeated(recorded: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_loaded_policy_takes_the_advice_of_every_member(looked_up: Path) -> None:
     policy = load_policy(looked_up / "policy")
     observation, mask = np.zeros(len(policy.observation_names)), np.ones(len(policy.action_names), bool)

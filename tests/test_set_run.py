@@ -124,6 +124,7 @@ def test_a_file_is_no_place_for_a_set(trained, tmp_path):
         evaluation.evaluate_run(trained.path, data=tmp_path)
 
 
+@pytest.mark.long
 def test_common_statistics(tmp_path):
     """One group for all symbols: the policy then acts on a symbol that it never saw."""
     config = load_config("quickstart", [*SMALL, "network.normalise_per_symbol=false", "train.num_seeds=1",

@@ -125,6 +125,7 @@ def test_other_features_another_task_and_one_more_day_open_the_same_days(path: P
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_replay_of_a_test_session_is_an_opening_and_the_same_one_counts_once(path: Path) -> None:
     first, second = read_trials(path.parent).openings[0].dates
     for session in (first, first, second):

@@ -33,8 +33,8 @@ def compiled(target, shape):
 @pytest.mark.parametrize(("shape", "budget"), [
     ("reference", {"rollout_step": 22, "after_rollout_per_step": 3, "minibatch": 45, "launches": 7500, "row_loops": 0,
                    "temporaries": 330_000_000}),
-    ("default", {"launches": 5000, "row_loops": 0}),
-    ("gru", {"launches": 32_000, "row_loops": 0}),
+    pytest.param("default", {"launches": 5000, "row_loops": 0}, marks=pytest.mark.long),
+    pytest.param("gru", {"launches": 32_000, "row_loops": 0}, marks=pytest.mark.long),
     ("env", {"step": 12, "row_loops": 0}),
     pytest.param("dqn", {"rollout_step": 22, "gradient_step": 60, "row_loops": 0, "replay_bytes": 60_000_000},
                  marks=pytest.mark.long),
@@ -48,6 +48,7 @@ def test_launches_on_an_h200_stay_within_their_budgets(shape, budget):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_compile_the_same_program_for_a_gpu():
     """With the flags of `compute.deterministic`; XLA may pick programs by timing them otherwise."""
     one, other = compiled("h200", "default"), accelerator.measure("h200", "default")

@@ -25,6 +25,7 @@ def test_the_figures_of_purgedcv(number):
 
 
 @pytest.mark.slow
+@pytest.mark.long  # a file holds its answers
 def test_purgedcv_still_says_so():
     pytest.importorskip("purgedcv", reason='purgedcv is not installed: pip install -e ".[statistics-test]"')
     assert oracles.ask_purgedcv() == pytest.approx(json.loads(oracles.FILE.read_text(encoding="utf-8"))["pbo"])
