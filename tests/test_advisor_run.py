@@ -104,7 +104,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", ["exchange", pytest.param("callback", marks=pytest.mark.long)])
+@pytest.mark.long  # so is a server that gives nothing usable
+@pytest.mark.parametrize("transport", ["exchange", "callback"])
 def test_an_advisor_that_always_fails_is_no_advisor(silent, tmp_path, transport) -> None:
     path = tmp_path / "failing"
     train(path, "mock:failing", f"advisor.transport={transport}")
@@ -308,6 +309,7 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_command_of_the_readme_asks_and_comes_to_trust(tmp_path, capsys) -> None:
     before = sys.getswitchinterval()
     assert cli.main(["train", "advised", "--advisor", "mock:skilled:0.6", "--test", "--run-dir", str(tmp_path / "run"),
@@ -481,7 +483,8 @@ def test_outcomes_are_those_of_training_sessions_alone() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", ["callback", pytest.param("exchange", marks=pytest.mark.long)])
+@pytest.mark.long  # a killed and resumed run is its journal too, and each fault has a test of its own
+@pytest.mark.parametrize("transport", ["callback", "exchange"])
 def test_a_run_in_which_all_goes_wrong_now_and_then_is_its_journal(tmp_path, transport) -> None:
     """Good answers between faults of every kind: what became visible, and nothing else, made the run."""
     faults = [*(step for name, step in REJECTED.items() if name not in ("wrong key", "wrong model", "quota")),

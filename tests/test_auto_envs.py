@@ -201,6 +201,7 @@ def at_once(setup: Setup, limit: int | None) -> Measured:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_update_is_measured_and_one_that_needs_too_much_is_not_run() -> None:
     setup = prepare(sized(config(), 32))
     found = auto_envs.measure_update(setup, None)

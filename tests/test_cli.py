@@ -282,6 +282,7 @@ def added(run: Path, before: dict[Path, int]) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # evaluation/test_grids.py
 def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     assert main(["evaluate", str(run), "--intrabar-grid", "--cost-grid", "--json"]) == 0
@@ -300,6 +301,7 @@ def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.slow
+@pytest.mark.long  # evaluation/test_latency.py, test_attribution.py
 def test_latency_and_attribution_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     assert main(["evaluate", str(run), "--latency-grid", "--attribution", "--json"]) == 0
@@ -358,6 +360,7 @@ def test_quotes_are_read_beside_the_bars_and_must_cover_them(tmp_path: Path, cap
 
 
 @pytest.mark.slow
+@pytest.mark.long  # data/test_market_runs.py
 def test_a_run_on_bid_and_ask_minutes(shared: Path, tmp_path: Path) -> None:
     """EURUSD, eleven days of two-sided minutes, with the seconds of both sides."""
     folder, path = shared / "data" / "lean_fx_oanda", tmp_path / "eurusd"
@@ -394,6 +397,7 @@ def test_resume_of_a_finished_run_evaluates_it(run: Path, capsys: pytest.Capture
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_synthetic_bars_are_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "nq"
     assert main(["train", "--test", "--market", "NQ", "--non-interactive", "--run-dir", str(path), *TINY,

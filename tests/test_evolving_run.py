@@ -125,6 +125,7 @@ def test_it_resumes_to_the_same_bits(evolved: SimpleNamespace, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_without_events_the_settings_stay_and_a_winner_is_named(tmp_path: Path) -> None:
     """Random search: the same first settings, from the same seeds."""
     chosen = config()

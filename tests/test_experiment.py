@@ -292,6 +292,7 @@ def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_several_seeds_have_one_score(controlled_config: RunConfig, tmp_path: Path) -> None:
     train = controlled_config.train.model_copy(update={"num_seeds": 2})
     config = controlled_config.model_copy(update={"train": train})
@@ -318,6 +319,7 @@ def test_nobody_but_the_learner_is_given_staged_parameters(config: RunConfig) ->
 
 
 @pytest.mark.slow
+@pytest.mark.long  # rl/test_stages.py
 def test_a_staged_run_is_evaluated_with_all_costs_and_no_forced_start(config: RunConfig, tmp_path: Path) -> None:
     """Its last episodes all began in a position and earlier ones paid nothing; its evaluation is that of a run without
     stages that had the same policy."""

@@ -126,6 +126,7 @@ def test_a_snapshot_beside_a_live_member_is_replayed(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_advisor_run.py has it without a panel
 def test_a_server_that_gives_nothing_usable_is_bounded_in_a_panel(tmp_path: Path) -> None:
     with FaultServer(says("I would buy here.")) as server:
         member = f"{{kind: '{server.url}', options: {{model: m}}}}"
@@ -162,6 +163,7 @@ def test_an_evaluation_shows_every_member_and_is_repeated(recorded: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_loaded_policy_takes_the_advice_of_every_member(looked_up: Path) -> None:
     policy = load_policy(looked_up / "policy")
     observation, mask = np.zeros(len(policy.observation_names)), np.ones(len(policy.action_names), bool)
@@ -177,6 +179,7 @@ def test_a_loaded_policy_takes_the_advice_of_every_member(looked_up: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_snapshots_are_members(tmp_path: Path) -> None:
     tables = []
     for kind in ("rules", "mock:random"):

@@ -284,6 +284,7 @@ def test_how_to_continue_needs_a_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # the quick tests above find each file
 def test_a_whole_run_is_moved_and_read_from_elsewhere(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                       capsys: pytest.CaptureFixture[str]) -> None:
     """Evaluated, replayed, resumed and continued from another folder, after a move with its data."""

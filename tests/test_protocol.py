@@ -158,6 +158,7 @@ def test_its_report_counts_the_days(trained: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_names_one_number_says_what_is_off(tmp_path: Path) -> None:
     config = load_config("quickstart", [*SMALL, "split.test_sessions=3", "train.total_timesteps=512"])
     path = run(config, tmp_path / "run").path

@@ -71,6 +71,7 @@ def test_a_wider_task_begins_with_the_same_greedy_policy(entry: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_source.py
 def test_a_transferred_run_resumes_to_the_same_bits(entry: Path, tmp_path: Path) -> None:
     whole = run(config("manage"), tmp_path / "manage", load_source(entry)).path
     cut = tmp_path / "cut"

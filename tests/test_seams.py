@@ -147,6 +147,7 @@ def test_a_run_trains_with_parts_of_its_own_and_remembers_them(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_user_parts.py trains with parts of its own
 def test_a_run_trains_with_a_learner_and_a_market_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "my_learner.py").write_text(LEARNER, encoding="utf-8")
     (tmp_path / "foo.yaml").write_text(CONTRACT, encoding="utf-8")

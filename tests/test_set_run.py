@@ -83,6 +83,7 @@ def test_the_table_of_an_evaluation_is_that_of_the_run(trained):
     assert uncounted.document(document) == uncounted.document(json.loads(json.dumps(trained.evaluations[3].to_json())))
 
 
+@pytest.mark.long
 def test_replay_and_grids_by_symbol(trained):
     with pytest.raises(ConfigError, match=r"several symbols; give symbol \(--symbol\) EURUSD or USDJPY"):
         evaluation.replay_run(trained.path, "2016-06-09", 3)
@@ -123,6 +124,7 @@ def test_a_file_is_no_place_for_a_set(trained, tmp_path):
         evaluation.evaluate_run(trained.path, data=tmp_path)
 
 
+@pytest.mark.long
 def test_common_statistics(tmp_path):
     """One group for all symbols: the policy then acts on a symbol that it never saw."""
     config = load_config("quickstart", [*SMALL, "network.normalise_per_symbol=false", "train.num_seeds=1",

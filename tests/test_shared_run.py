@@ -48,7 +48,7 @@ def updated(setup: Setup, keys: jax.Array) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learner", [pytest.param(name, marks=[pytest.mark.long] * (name == "pqn"))
+@pytest.mark.parametrize("learner", [pytest.param(name, marks=[pytest.mark.long] * (name != "ppo"))
                                      for name in LEARNERS])
 def test_permuted_agents_give_permuted_results(learner: str) -> None:
     """Everything of the market and every count exactly, floats to 1e-6. Rewards stay those of the same agents."""

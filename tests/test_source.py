@@ -98,6 +98,7 @@ def test_the_first_comparison_is_under_the_new_conditions(entry: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_group_whose_input_varied_has_moved(entry: Path, manage: Path) -> None:
     source, trained = load_source(entry), load_source(manage)
     begun = transferred(prepare(trained.config), source)
@@ -133,6 +134,7 @@ def test_resumes_to_the_same_bits(entry: Path, manage: Path, tmp_path: Path, upd
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_adapter_alone_learns_while_the_rest_is_frozen(manage: Path) -> None:
     chosen = config("advised", "transfer.mode=adapter", "ppo.adapter_freeze=0.5", "train.total_timesteps=512")
     source = load_source(manage)

@@ -119,6 +119,7 @@ def test_scores_are_those_of_the_policies_under_their_own_costs(trained):
         assert trained.scores[i] == pytest.approx(score, rel=1e-6)
 
 
+@pytest.mark.long
 def test_one_agent_is_opened_evaluated_and_replayed(trained):
     stored = jt.open_run(trained.path)
     assert list(stored.evaluations) == [f"test/agent_{i:03d}" for i in range(4)]

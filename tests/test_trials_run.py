@@ -109,6 +109,7 @@ def test_a_report_says_what_the_evaluation_says_of_the_same_trials(trained: Path
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_other_features_another_task_and_one_more_day_open_the_same_days(path: Path) -> None:
     changes = (["env.features=[close, rsi_14]"], ["env.task=entry"],
                ["split.test_sessions=3", "split.validation_sessions=0"])
@@ -124,6 +125,7 @@ def test_other_features_another_task_and_one_more_day_open_the_same_days(path: P
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_replay_of_a_test_session_is_an_opening_and_the_same_one_counts_once(path: Path) -> None:
     first, second = read_trials(path.parent).openings[0].dates
     for session in (first, first, second):
@@ -149,7 +151,8 @@ def test_a_damaged_log_makes_the_count_na_and_names_the_line(path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("several", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("several", [False, True])
 def test_a_log_that_cannot_be_written_fails_no_run_and_is_said(path: Path, capsys, several: bool) -> None:
     (path.parent / TRIALS).unlink()
     (path.parent / HEAD).unlink()

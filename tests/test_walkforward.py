@@ -264,6 +264,7 @@ def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(walked: 
 
 
 @pytest.mark.slow
+@pytest.mark.long  # evaluation/test_side_by_side.py
 def test_the_account_pass_steps_sessions_side_by_side_with_the_bits_of_sessions_in_turn(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 4 sessions, with a floor so near that accounts end and others open within a block."""
@@ -348,6 +349,7 @@ def test_killed_and_resumed_it_ends_in_the_same_bits(walked: WalkResult, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_wall_clock_that_ends_the_training_opens_no_test_and_a_fault_is_in_the_status(tmp_path: Path) -> None:
     stopped = walk_forward(configured("control.wall_clock=0.001s"), tmp_path / "short")
     assert stopped.days is None

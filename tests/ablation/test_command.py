@@ -72,6 +72,7 @@ def test_the_shipped_matrix_is_a_configuration():
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_matrix.py has each part
 def test_a_whole_small_matrix(tmp_path, capsys):
     out = tmp_path / "new"
     flags = [part for override in TINY for part in ("--set", override)]

@@ -90,6 +90,7 @@ def of(tree, k: int):
     return jax.tree.map(lambda x: x[k], tree)
 
 
+@pytest.mark.long  # rl/test_agents.py
 def test_a_member_is_the_agent_trained_alone(made, one_update):
     """Kind 2 (oracle), seed 1, in the algorithm's own program: floats within 1e-6, everything else exactly."""
     _, state, figures = one_update

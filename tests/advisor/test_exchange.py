@@ -100,6 +100,7 @@ class Instant(HandSource):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_instant_advisor_answers_all_that_training_visits() -> None:
     """In the shipped run's market, with as many visits as one of its chunks has: after two exchanges little is left."""
     config = load_config("advised", ["rollout.num_envs=64", "rollout.num_steps=32", "network.hidden=[8]",

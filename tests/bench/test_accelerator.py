@@ -33,13 +33,14 @@ def compiled(target, shape):
 @pytest.mark.parametrize(("shape", "budget"), [
     ("reference", {"rollout_step": 22, "after_rollout_per_step": 3, "minibatch": 45, "launches": 7500, "row_loops": 0,
                    "temporaries": 330_000_000}),
-    ("default", {"launches": 5000, "row_loops": 0}),
-    ("gru", {"launches": 32_000, "row_loops": 0}),
+    pytest.param("default", {"launches": 5000, "row_loops": 0}, marks=pytest.mark.long),
+    pytest.param("gru", {"launches": 32_000, "row_loops": 0}, marks=pytest.mark.long),
     ("env", {"step": 12, "row_loops": 0}),
     pytest.param("dqn", {"rollout_step": 22, "gradient_step": 60, "row_loops": 0, "replay_bytes": 60_000_000},
                  marks=pytest.mark.long),
     ("dqn_prioritised", {"rollout_step": 22, "gradient_step": 280, "row_loops": 0, "replay_bytes": 68_000_000}),
-    ("pqn", {"rollout_step": 22, "gradient_step": 50, "row_loops": 0, "replay_bytes": 0}),
+    pytest.param("pqn", {"rollout_step": 22, "gradient_step": 50, "row_loops": 0, "replay_bytes": 0},
+                 marks=pytest.mark.long),
 ])
 def test_launches_on_an_h200_stay_within_their_budgets(shape, budget):
     found = compiled("h200", shape)
@@ -47,6 +48,7 @@ def test_launches_on_an_h200_stay_within_their_budgets(shape, budget):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_compile_the_same_program_for_a_gpu():
     """With the flags of `compute.deterministic`; XLA may pick programs by timing them otherwise."""
     one, other = compiled("h200", "default"), accelerator.measure("h200", "default")
@@ -54,7 +56,8 @@ def test_two_processes_compile_the_same_program_for_a_gpu():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", ["default", pytest.param("dqn", marks=pytest.mark.long), "dqn_prioritised", "pqn"])
+@pytest.mark.parametrize("shape", ["dqn_prioritised", *(
+    pytest.param(shape, marks=pytest.mark.long) for shape in ("default", "dqn", "pqn"))])
 def test_no_lookup_becomes_a_loop_over_rows_on_a_tpu(shape):
     assert compiled("v5e", shape)["row_loops"] == 0
 

@@ -24,6 +24,7 @@ def test_groups_are_summed_up() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_result_fits_its_page_and_money_adds_up() -> None:
     found = catalogue.run("crowding", catalogue.Options(quick=True, repeats=1), ["test"], None)
     json.dumps(found, allow_nan=False)

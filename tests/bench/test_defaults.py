@@ -90,6 +90,7 @@ def test_the_interval_holds_the_mean():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_goes_on_where_it_stopped(tmp_path):
     cells = [Cell("floats", "CartPole", "mlp", "tiny", ("rollout.num_envs=8", "rollout.num_steps=8"),
                   {"centre": {}, "gamma 0.5": {"gamma": 0.5}}, 64 * 5, 2, 2)]

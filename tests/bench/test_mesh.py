@@ -47,7 +47,7 @@ def test_a_target_that_does_not_compile_is_left_out_by_name(monkeypatch: pytest.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["cpu", "h200", "v5e"])
+@pytest.mark.parametrize("target", ["cpu", "h200", pytest.param("v5e", marks=pytest.mark.long)])
 def test_one_collective_operation_for_each_minibatch(target: str) -> None:
     platform = mesh.PLATFORMS[target]
     if platform != "cpu" and not accelerator.installed(platform):

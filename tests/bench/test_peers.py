@@ -206,6 +206,7 @@ def test_the_widths_are_the_configurations() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("network", list(ppo_train.NETWORKS))
 def test_purejaxrl_is_a_side_of_every_network(network: str, options: Options) -> None:
     theirs(options)

@@ -61,6 +61,7 @@ def test_ratios_pair_the_same_network_and_environments() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_side_runs_and_a_side_that_cannot_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ppo_train.peers, "sides", lambda *given: ({}, {"peer": "not now"}))
     options = Options(quick=True, repeats=1)

@@ -113,6 +113,7 @@ def test_every_side_runs_and_a_side_that_cannot_is_reported(monkeypatch: pytest.
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_learners.py
 def test_the_optimum_is_the_dynamic_programmes() -> None:
     config = config_of(4)
     task = config.env.task

@@ -62,6 +62,7 @@ def run(path: Path, *more: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_phases.py resumes a curriculum, test_advisor_run.py a run with an advisor
 def test_it_closes_with_the_query_rate_and_resumes_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "course"
     assert run(path) == 0

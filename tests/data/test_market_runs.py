@@ -47,7 +47,8 @@ RUNS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(RUNS))
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.long] * (name not in ("bid and ask", "seconds of shares"))) for name in RUNS])
 def test_train_and_evaluate(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
                             request: pytest.FixtureRequest) -> None:
     flags, keys, bars, said = RUNS[name]

@@ -114,8 +114,8 @@ def test_trades_and_equity_are_identical_on_spy_seconds(shared: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "trades"), [
-    pytest.param("spy", 1_000, marks=pytest.mark.long), ("eurusd", 8_000)])
+@pytest.mark.long  # on generated seconds above
+@pytest.mark.parametrize(("name", "trades"), [("spy", 1_000), ("eurusd", 8_000)])
 def test_many_settings_are_identical_on_real_seconds(name: str, trades: int, shared: Path) -> None:
     params, fine = real(name, shared)
     total = run_passes(CONFIG, params, (HEADLINE, TIGHT, SLIPPED), first_seed=30, fine=fine)

@@ -448,6 +448,7 @@ def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # two sides and paths are tested apart
 def test_two_sided_bars_with_paths_tell_nothing_of_later_ones() -> None:
     env, early = TradingEnv(EnvConfig(intrabar="path")), LeakyPathEnv(EnvConfig(intrabar="path"))
     for only_seconds in (False, True):

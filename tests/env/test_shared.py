@@ -134,6 +134,7 @@ def test_money_is_conserved_in_every_step(kappa: int, eta: int, decay: int, seed
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_money_is_conserved_over_a_million_steps_on_real_bars() -> None:
     """Eight agents in 256 worlds on the bundled bars of ES: sums of all accounts that ever were, and of the maker."""
     steps, agents, copies = 500, 8, 256

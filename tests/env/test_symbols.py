@@ -50,7 +50,8 @@ def test_each_of_two_symbols_trades_as_alone(two) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [4, 8])
 def test_each_of_many_symbols_trades_as_alone(count: int) -> None:
     same_alone(*both(synthetic(list(sets.SYNTHETIC)[:count], **EPISODE)), seed=count)
 

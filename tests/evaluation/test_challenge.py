@@ -292,6 +292,7 @@ def test_the_command_on_a_run_of_bundled_es(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.slow
+@pytest.mark.long  # a simulation
 def test_the_interval_holds_the_truth() -> None:
     """Sixty histories of 60 days of a fair walk whose pass probability is 0.3012."""
     chosen = account(profit_target=3000.0, drawdown=2500.0, freeze="never")

@@ -168,9 +168,9 @@ def test_an_order_of_sessions_matters() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "agent"), [
-    ("entry", "sma_cross"), ("manage", "random"), ("manage", "buy_hold"), *(
-        pytest.param(*row, marks=pytest.mark.long) for row in (
-            ("entry", "random"), ("entry", "buy_hold"), ("manage", "sma_cross")))])
+    ("manage", "random"), *(pytest.param(*row, marks=pytest.mark.long) for row in (
+        ("entry", "sma_cross"), ("manage", "buy_hold"), ("entry", "random"), ("entry", "buy_hold"),
+        ("manage", "sma_cross")))])
 def test_every_account_ends_as_in_the_environment(task: str, agent: str) -> None:
     env, params = made(task)
     reasons = check_ends(env, agent_of(agent, env), params, list(ACCOUNTS))
@@ -179,12 +179,10 @@ def test_every_account_ends_as_in_the_environment(task: str, agent: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("keys", "agent"), [
-    ({"intrabar": "nearer_extreme"}, "random"),
-    pytest.param({"intrabar": "path"}, "random", marks=pytest.mark.long),  # two-sided below
-    ({"mark": "close"}, "buy_hold"),
-    ({"two_sided": True, "converted": True, "quantity": 3, "mark": "close", "fill": "close"}, "sma_cross"),
     ({"two_sided": True, "converted": True, "quantity": 2, "intrabar": "path"}, "sma_cross"),
     *(pytest.param(*row, marks=pytest.mark.long) for row in (
+        ({"intrabar": "nearer_extreme"}, "random"), ({"intrabar": "path"}, "random"), ({"mark": "close"}, "buy_hold"),
+        ({"two_sided": True, "converted": True, "quantity": 3, "mark": "close", "fill": "close"}, "sma_cross"),
         ({"task": "advised"}, "sma_cross"),
         ({"mark": "close", "fill": "close"}, "random"), ({"two_sided": True}, "sma_cross"),
         ({"converted": True, "quantity": 2}, "buy_hold")))])
@@ -194,7 +192,8 @@ def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], a
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", [pytest.param("entry", marks=pytest.mark.long), "manage"])
+@pytest.mark.long
+@pytest.mark.parametrize("task", ["entry", "manage"])
 def test_bundled_es_ends_as_in_the_environment(task: str) -> None:
     config = load_config("quickstart", [f"env.task={task}", "env.quantity=2"])
     market = load_market(config)

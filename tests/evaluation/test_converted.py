@@ -76,8 +76,8 @@ def test_buy_and_hold_by_hand():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("symbol", "scale"), [
-    ("USDJPY", 0.001), pytest.param("GBPUSD", 0.00001, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize(("symbol", "scale"), [("USDJPY", 0.001), ("GBPUSD", 0.00001)])
 def test_real_hours_are_evaluated_whole(shared, symbol, scale):
     data = {"market": symbol, "source": "file", "file": str(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz"),
             "time_zone": "America/New_York+7h", "stamp": "open", "price_scale": scale, "start": "2015-01-02",

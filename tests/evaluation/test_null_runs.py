@@ -217,6 +217,7 @@ def test_the_policies_of_several_seeds_are_pooled() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_bundled_es_against_99_signs(es: tuple[Any, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """Printed whatever it is: one day proves nothing, and the floor says how small a p-value can be."""
     env, params, market, sessions, config = es
@@ -237,6 +238,7 @@ def es() -> tuple[Any, ...]:
 # --- known answers ----------------------------------------------------------------------------------------------------
 
 @pytest.mark.slow
+@pytest.mark.long  # ten minutes
 def test_p_is_uniform_on_martingales() -> None:
     """200 martingales, 19 nulls each: the p-value of a rule that trades is uniform, and it keeps its level.
 
@@ -261,6 +263,7 @@ def test_p_is_uniform_on_martingales() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # three minutes
 def test_a_trained_policy_reaches_the_floor_on_a_market_that_reverts(tmp_path: Path) -> None:
     """Trained on the real market and, by the same executable, on each of 19 null markets; then played on four
     sessions that were held out. The chain can be predicted, its mirror images cannot: p = 1 / 20."""

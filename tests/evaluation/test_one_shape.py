@@ -53,6 +53,7 @@ def policy_agent(env: Any, config: Any, params: EnvParams) -> Agent:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_program_of_all_markets_gives_each_the_bits_of_its_own(made):
     env, config, alone = made
     together = in_one_shape(alone)

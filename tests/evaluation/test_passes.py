@@ -50,12 +50,12 @@ def test_an_account_that_ends_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [
-    ("account.trailing=intraday", "account.drawdown=800", "account.daily_loss=200"),
     ("account.trailing=end_of_day", "account.drawdown=500", "account.daily_loss=150", "account.on_daily_loss=fail"),
     ("account.trailing=static", "account.drawdown=400", "account.profit_target=300", "account.on_target=terminate"),
-    ("account.preset=rules_off_50k",), ("env.task=advised", "account.drawdown=500"),
     ("network.kind=gru", "network.rnn_width=8", "account.drawdown=500"),
     *(pytest.param(keys, marks=pytest.mark.long) for keys in (
+        ("account.trailing=intraday", "account.drawdown=800", "account.daily_loss=200"),
+        ("account.preset=rules_off_50k",), ("env.task=advised", "account.drawdown=500"),
         ("env.mark=close", "account.drawdown=500", "account.daily_loss=200"),
         ("env.intrabar=nearer_extreme", "account.drawdown=500"))),
 ])

@@ -39,8 +39,8 @@ def check(nulls: list[Null], pooled: Null) -> None:
 
 
 @pytest.mark.parametrize(("task", "intrabar"), [
-    ("manage", "stop_first"), pytest.param("entry", "stop_first", marks=pytest.mark.slow),
-    pytest.param("manage", "nearer_extreme", marks=pytest.mark.slow)])
+    ("manage", "stop_first"), *(pytest.param(*row, marks=[pytest.mark.slow, pytest.mark.long]) for row in (
+        ("entry", "stop_first"), ("manage", "nearer_extreme")))])
 def test_forced_random_trades_cost_their_costs(task, intrabar):
     runs = setups(task, f"env.intrabar={intrabar}")
     made = [trades_of(setup, forced(random_masked(setup.env)), seed) for seed, setup in enumerate(runs)]

@@ -96,8 +96,7 @@ SLOW_UNITS = {
 }
 # Of the slow ones, a task, mode, mark and side each; the others are long.
 COUNTED = ("full/open/extreme", "two_sided/full/path")  # with UNITS they have every kind of event
-IN_CI = (*COUNTED, "full/open/extreme, all lanes", "shipped", "full/path", "seed6/close/close", "full/nearer_extreme",
-         "two_sided/full/stop_first", "entry/path", "two_sided/advised/close")
+IN_CI = (*COUNTED, "shipped", "two_sided/entry/nearer_extreme", "two_sided/advised/close")
 BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
 SLOW_TO_COMPILE = ("full/path/converted", "advised/full", "advised/seed6/path/converted")  # fills and marks divide
 FEWER = ("full/open/extreme", "rewards", "advised/full")  # units of half the lanes
@@ -222,7 +221,7 @@ KINDS = ("stop", "target", "both", "gap_through", "gap_target", "breakeven", "tr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("shipped", "full/path")])
+@pytest.mark.parametrize("more", [(), pytest.param(("shipped", "full/path"), marks=pytest.mark.long)])
 def test_every_kind_of_event_happened_often(capsys, more):
     total: Counter[str] = Counter()
     units = (*COUNTED, *UNITS, *more)

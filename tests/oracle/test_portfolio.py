@@ -36,7 +36,8 @@ CASES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.long] * (name != "increment")) for name in CASES])  # real bars have another
 def test_every_mill_with_mixed_currencies_and_sides(name: str, mixed: Shared) -> None:
     settings = CASES[name]
     trace = run(portfolio_env(settings, ("A", "B")), portfolio_params(mixed, settings), 5, STEPS)

@@ -58,6 +58,7 @@ def test_acrobot_swings_up():
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_dqn_learns.py
 def test_the_mean_reverting_market_is_learned_to_within_15_percent_of_its_optimum():
     config = chain_config("manage", "algorithm=pqn", *ROWS["chain", "pqn"])
     setup = prepare(config)

@@ -45,8 +45,8 @@ def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learner", ["ppo", "dqn", "prioritised", pytest.param("gru", marks=pytest.mark.long),
-                                     pytest.param("pqn", marks=pytest.mark.long)])
+@pytest.mark.parametrize("learner", ["ppo", "prioritised", *(
+    pytest.param(learner, marks=pytest.mark.long) for learner in ("dqn", "gru", "pqn"))])
 def test_strict_sums_have_the_same_bits_on_any_number_of_devices(learner: str) -> None:
     other = ("s8>s2", "one>s4") if learner == "ppo" else ()  # test_one_hash has two and four devices
     found = layouts(learner, "one", "p4", "s1", "s8", *other)

@@ -72,6 +72,7 @@ def test_a_stopped_run_goes_on_in_another_layout_to_the_same_hash(received: sign
     same(trained(words(1, 4, run, length), cache, run), whole)
 
 
+@pytest.mark.long
 def test_an_advised_run_has_one_hash_too(cache: Path, tmp_path: Path) -> None:
     """Advice from a table, and the trust in it that the learner measures, on one device and divided over four."""
     market = [word for override in TRAIN if override.startswith("data.") for word in ("--set", override)]

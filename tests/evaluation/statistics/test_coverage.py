@@ -29,8 +29,9 @@ def made(generator: np.random.Generator, fold: np.ndarray, seeds: int, varied: t
 
 
 @pytest.mark.parametrize(("seeds", "days", "folds"), [
-    (5, 20, 1), (10, 60, 6), (5, 60, 12),  # few days, several folds, short folds
+    (5, 20, 1),  # few days
     *(pytest.param(*row, marks=pytest.mark.long) for row in (
+        (10, 60, 6), (5, 60, 12),  # several folds, short folds
         (5, 60, 1), (10, 60, 1), (5, 60, 6), (10, 120, 4), (20, 120, 4)))])
 def test_iqm(seeds, days, folds):
     fold = np.arange(days) * folds // days

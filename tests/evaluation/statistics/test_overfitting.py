@@ -25,6 +25,7 @@ def test_the_figures_of_purgedcv(number):
 
 
 @pytest.mark.slow
+@pytest.mark.long  # a file holds its answers
 def test_purgedcv_still_says_so():
     pytest.importorskip("purgedcv", reason='purgedcv is not installed: pip install -e ".[statistics-test]"')
     assert oracles.ask_purgedcv() == pytest.approx(json.loads(oracles.FILE.read_text(encoding="utf-8"))["pbo"])
@@ -120,6 +121,7 @@ def test_blocks_come_in_pairs(splits):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_noise_has_one_half_with_sixteen_blocks():
     generator, ways = np.random.default_rng(2), halves(16)
     found = [below_median(generator.standard_normal((240, 24)), 16, ways) for _ in range(300)]
@@ -128,8 +130,8 @@ def test_noise_has_one_half_with_sixteen_blocks():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alike", [pytest.param(0.0, marks=pytest.mark.long), 0.5,
-                                   pytest.param(0.9, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("alike", [0.0, 0.5, 0.9])
 def test_the_null_band_holds_nine_in_ten(alike):
     """Also where trials resemble each other, and half of them are nearly the same one."""
     generator, held = np.random.default_rng(5), 0

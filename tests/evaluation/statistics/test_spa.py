@@ -36,6 +36,7 @@ def test_the_p_values_of_arch():
 
 
 @pytest.mark.slow
+@pytest.mark.long  # a file holds its answers
 def test_arch_still_says_so():
     pytest.importorskip("arch", reason='arch is not installed: pip install -e ".[statistics-test]"')
     assert close(oracles.ask_arch()) == []
