@@ -52,8 +52,8 @@ def count(text: str) -> int:
     """
     found = _COUNT.fullmatch(text) if len(text) <= MOST_DIGITS else None
     if found is None:
-        raise argparse.ArgumentTypeError(f"{_SHORT.repr(text)} is not a whole number of at least 1, such as 8, 1000000, "
-                                         "1M, 250k or 1e6")
+        raise argparse.ArgumentTypeError(f"{_SHORT.repr(text)} is not a whole number of at least 1, such as 8, "
+                                         "1000000, 1M, 250k or 1e6")
     digits, power, suffix = found.groups()
     whole, _, share = digits.replace("_", "").replace(",", "").partition(".")
     # Integers throughout: a float would round large counts.
