@@ -69,8 +69,7 @@ class OutOfMemoryError(JaxtradeError):
 
 
 class PreemptedError(JaxtradeError):
-    """SIGTERM: the run stopped at a chunk border, saved, and can be resumed. A command with nothing to save ends with
-    this code too, at once (`interrupt`)."""
+    """SIGTERM: the run stopped at a chunk border, saved, and can be resumed."""
 
     exit_code = 75
 
