@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from jaxtrade import interrupt
+
+# Commands that go on, or begin again, when they are started again: SIGTERM ends them with 75.
+RESUMABLE = (["train"], ["curriculum"], ["walkforward"], ["ablate"], ["advise", "precompute"])
 
 
 def main() -> int:
     """Run the command line of this process -> exit code. After a Ctrl-C, this function does not return."""
-    return interrupt.run(_command)
+    words = sys.argv[1:]
+    return interrupt.run(_command, resumable=any(words[:len(each)] == each for each in RESUMABLE))
 
 
 def _command() -> int:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller (`>&-`), who wants to read nothing
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # to the end of the process
     from jaxtrade.cli.entry import main as command  # imported here, inside `interrupt.run`
 
     return command()

@@ -69,7 +69,8 @@ class OutOfMemoryError(JaxtradeError):
 
 
 class PreemptedError(JaxtradeError):
-    """SIGTERM: the run stopped at a chunk border, saved, and can be resumed."""
+    """SIGTERM: the run stopped at a chunk border, saved, and can be resumed. A command with nothing to save ends with
+    this code too, at once (`interrupt`)."""
 
     exit_code = 75
 

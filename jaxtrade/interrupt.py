@@ -1,4 +1,5 @@
-"""Ctrl-C of the command: the process ends with exit code 130 within two seconds, whatever it is doing.
+"""Ctrl-C of the command: the process ends with exit code 130 within two seconds, whatever it is doing. SIGTERM of a
+command that can be resumed: it ends with 75, at once if there is nothing to save.
 
 Python runs a signal handler in the main thread, between two steps of Python code. While XLA compiles or computes, the
 main thread takes no such step, and no exception can stop XLA. So the first Ctrl-C does two things:
@@ -12,7 +13,10 @@ main thread takes no such step, and no exception can stop XLA. So the first Ctrl
 The process ends by `os._exit` in both cases: Python's own end waits for the threads that compile, or crashes in them.
 Everything on disk is written so that a process may be killed at any time.
 
-Only the command installs this (`run`). In other programs and in notebooks, Ctrl-C works as Python defines it.
+SIGTERM goes the same way to the thread, which ends the process at once with `TERM_CODE`, unless training has something
+to save: then its own handler saves at the next chunk border.
+
+Only the command installs this (`run`). In other programs and in notebooks, both signals work as Python defines them.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 EXIT_CODE = 130
+TERM_CODE = 75  # `errors.PreemptedError`: the scripts of schedulers start the same command again
 GRACE_S = 1.5  # the time that the main thread has to save and to leave
 SAME_S = 0.2  # two signals within this time are one Ctrl-C: `timeout -s INT`, for example, sends two
 _LAST_S = 0.3  # the time that the main thread has to finish once it has begun to end the process
@@ -40,13 +45,14 @@ _LAST_S = 0.3  # the time that the main thread has to finish once it has begun t
 class _State:
     """The state of this process. It is global, because signals are.
 
-    received: a Ctrl-C came. handled: its handler has run. hints: what to add to the line that is printed, the outermost
-    first. kept: the hint of a block that was left after the Ctrl-C. tasks: what to do before the process ends. restore:
-    what to do before the line is printed. ending: held by the thread that prints the line and ends the process.
+    received: a Ctrl-C came. handled: its handler has run. terminated: SIGTERM ends this process. hints: what to add to
+    the line that is printed, the outermost first. kept: the hint of a block that was left after the Ctrl-C. tasks: what
+    to do before the process ends. restore: what to do before the line is printed. ending: held by the thread that
+    prints the line and ends the process.
     """
 
     def __init__(self) -> None:
-        self.installed = self.quiet = self.received = self.handled = False
+        self.installed = self.quiet = self.received = self.handled = self.terminated = False
         self.grace_s = GRACE_S
         self.hints: list[Callable[[], str]] = []
         self.kept = ""
@@ -58,13 +64,13 @@ class _State:
 _STATE = _State()
 
 
-def run(work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False) -> int:
+def run(work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = False) -> int:
     """Run a command as the whole of this process -> its exit code. After a Ctrl-C, this function does not return.
 
     work: prints the line of a KeyboardInterrupt itself (`say`), if it can. grace_s: see `GRACE_S`. quiet: print nothing
-    about a Ctrl-C, because the process that started this one does.
+    about a Ctrl-C, because the process that started this one does. resumable: SIGTERM ends it with `TERM_CODE`.
     """
-    install(grace_s, quiet)
+    install(grace_s, quiet, resumable)
     try:
         code = work()
     except KeyboardInterrupt:
@@ -79,28 +85,35 @@ def run(work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False) 
     return code
 
 
-def install(grace_s: float = GRACE_S, quiet: bool = False) -> None:
-    """Watch for Ctrl-C from now on. Does nothing outside the main thread, or if SIGINT has another handler already.
+def install(grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = False) -> None:
+    """Watch for Ctrl-C from now on, and for SIGTERM if the command is `resumable`. Does nothing outside the main
+    thread, or for a signal that has another handler already.
 
     A shell makes the commands that it starts in the background ignore SIGINT; that is left as it is.
     """
-    if threading.current_thread() is not threading.main_thread() or \
-            signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if threading.current_thread() is not threading.main_thread():
+        return
+    term = resumable and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not (term or ctrl_c):
         return
     reader, writer = os.pipe()
     if os.name != "nt":  # Windows neither needs this nor has it
         os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    _STATE.installed, _STATE.grace_s, _STATE.quiet = True, grace_s, quiet
-    signal.signal(signal.SIGINT, _handle)
+    _STATE.installed, _STATE.grace_s, _STATE.quiet = ctrl_c, grace_s, quiet
+    if term:
+        signal.signal(signal.SIGTERM, _terminate)
+    if ctrl_c:
+        signal.signal(signal.SIGINT, _handle)
     if hasattr(signal, "pthread_sigmask"):  # `held_back` in the process that started this one
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_watch, args=(reader,), name="jaxtrade-interrupt", daemon=True).start()
 
 
 def release() -> None:
-    """Stop watching for Ctrl-C in this process: the caller sets a handler of its own, and ends in its own time."""
-    if _STATE.installed:
+    """Stop watching for signals in this process: the caller sets handlers of its own, and ends in its own time."""
+    if _STATE.installed or signal.getsignal(signal.SIGTERM) is _terminate:
         signal.set_wakeup_fd(-1)
         _STATE.installed = False
 
@@ -200,6 +213,8 @@ def line() -> str:
     """The line that Ctrl-C prints."""
     said = next((said for text in _STATE.hints if (said := text())), _STATE.kept)
     _STATE.kept = ""
+    if _STATE.terminated:
+        return f"stopped by SIGTERM; {said or 'nothing was saved yet'}"
     return f"interrupted; {said}" if said else "interrupted"
 
 
@@ -229,6 +244,16 @@ def _handle(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """The handler of SIGTERM outside of training: the thread ends the process, even while the main thread computes."""
+
+
+def _stops_at_once() -> bool:
+    """Whether SIGTERM ends this process now: no other handler has something to save."""
+    handler = signal.getsignal(signal.SIGTERM)
+    return handler is _terminate or bool(getattr(handler, "idle", False))
+
+
 def _importing(frame: FrameType | None) -> bool:
     """Whether a module is being imported in this frame or in one that called it."""
     while frame is not None:
@@ -243,6 +268,10 @@ def _watch(reader: int) -> None:
     began = None
     while True:
         for number in os.read(reader, 64):
+            if number == signal.SIGTERM and _stops_at_once():
+                _STATE.terminated = True
+                _note()
+                _end()
             if number != signal.SIGINT:
                 continue
             _note()
@@ -266,7 +295,7 @@ def _end() -> None:
 def _leave() -> None:
     """Clean up and end the process. A task that fails stops neither the others nor the end."""
     with ExitStack() as stack:
-        stack.callback(os._exit, EXIT_CODE)
+        stack.callback(os._exit, TERM_CODE if _STATE.terminated else EXIT_CODE)
         if threading.current_thread() is threading.main_thread():
             stack.callback(_flush)
         for task in list(_STATE.tasks):

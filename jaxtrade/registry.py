@@ -22,9 +22,13 @@ PartT = TypeVar("PartT")
 def import_parts(modules: Iterable[str]) -> None:
     """Import the modules in which users register their parts; the current folder is searched first.
 
-    Raises ConfigError for a module that does not exist. What a module itself raises is not caught.
+    Raises ConfigError for a name that is none, and for a module that does not exist. What a module itself raises is not
+    caught.
     """
     for name in modules:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ConfigError(f"imports (--import): '{name}' names no module; give its dotted name, such as my_module "
+                              "or package.module, without path and .py")
         if "" not in sys.path and os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())  # the installed command has its own folder there
         try:

@@ -22,6 +22,13 @@ def year_runs(years: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
 
 
+def printable(text: str) -> str:
+    """Text for a terminal, of what others may have written (a folder's name, a status file): control characters, with
+    which it could move the cursor or retitle the window, stand as `\\x1b`. Ends of lines and tabs stay."""
+    return "".join(char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+                   for char in text)
+
+
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
     """Rows of cells as lines, two spaces between the columns.
 
@@ -29,6 +36,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     A row with fewer cells than the longest one is a heading or a remark: its cells after the first stand as they are,
     and widen no column.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     columns = max(len(row) for row in rows)
     widths = [max(len(row[i]) for row in rows if len(row) == columns) for i in range(columns)]
 

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import jax
 import pytest
@@ -53,10 +54,11 @@ FUSED = (
 )
 TESTS = Path(__file__).parent
 FLAGS = os.environ.get("XLA_FLAGS", "")
+STATE = TemporaryDirectory(prefix="jaxtrade-state-")  # the user's own list of trusted modules stays as it is
 LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes
 
 # The same examples every time, however slow the machine: a change must not fail by an example that has nothing to do
-# with it. JAXTRADE_NEW_EXAMPLES=1 tries new ones.
+# with it. `python -m tests.fresh_examples` draws new ones.
 settings.register_profile("repeatable", derandomize=not os.environ.get("JAXTRADE_NEW_EXAMPLES"), deadline=None,
                           suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
@@ -73,6 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["JAXTRADE_MARKETS_GB"] = "0"  # tests leave nothing in the user's cache; those of the cache name a folder
+    os.environ["XDG_STATE_HOME"] = STATE.name
     for name in PLACES:  # git sets them for hooks: the repositories that tests make would be that one
         os.environ.pop(name, None)
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider

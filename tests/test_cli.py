@@ -96,6 +96,8 @@ def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path
     (["train", "--set", "control.patience=5"], "set control.evaluate_every"),
     (["train", "--set", "env.features=[closed]"], "did you mean 'close'"),
     (["train", "nowhere.yaml"], "nowhere.yaml"),
+    (["train", "--set", f"seed={'9' * 5_000}"], "--set seed=999"),
+    (["train", "--import", "../mine"], "'../mine' names no module"),
     (["train", "--resume", "nowhere"], "nowhere"),
     (["train", "--resume", "nowhere", "--test"], "--test"),
     (["train", "--set", "data.source=file"], "--data"),
@@ -144,6 +146,30 @@ def test_cut_gzip_is_refused(empty: Path, tmp_path: Path, capsys: pytest.Capture
     cut.write_bytes(whole[: len(whole) // 2])
     assert main(["data", "check", str(cut), *STATED]) == 2
     assert "cut.csv.gz" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("argv", "fragment"), [
+    (["train", "--run-dir", ""], "argument 3 is empty (--run-dir)"),
+    (["train", "--run-dir="], "argument 2 is empty (--run-dir=)"),
+    (["train", ""], "argument 2 is empty (train)"),
+    (["evaluate", " "], "argument 2 is empty"),
+    (["data", "check", "bars.csv", "--contract", ""], "argument 5 is empty (--contract)"),
+])
+def test_an_empty_argument_is_no_default(argv: list[str], fragment: str, empty: Path,
+                                         capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    assert stop.value.code == 2
+    assert fragment in capsys.readouterr().err
+    assert list(empty.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its shell cannot close them")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_output_that_is_closed_is_no_fault(closed: str, empty: Path) -> None:
+    command = f"'{sys.executable}' -m jaxtrade list {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_unknown_command_is_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,23 @@ def run(**env: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="POSIX modes")
+@pytest.mark.parametrize(("mode", "named", "used"), [
+    (0o700, True, True), (0o755, False, True), (0o775, True, True), (0o775, False, False), (0o777, True, False),
+    (0o757, False, False)])
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, mode, named, used):
+    """A folder that the user named, and only his own group can write to, is used with a warning."""
+    own, home = tmp_path / "programs", tmp_path / "cache"
+    folder = own if named else home / "jaxtrade" / "programs"
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    said, *_, last = run(**{"XDG_CACHE_HOME": str(home)} | ({VARIABLE: str(own)} if named else {}))
+    assert last == (str(folder) if used else "None")
+    assert list(folder.iterdir()) == [] or used
+    assert ("chmod go-w" in said) == (mode not in (0o700, 0o755))
+    assert (said == "kept") == (mode in (0o700, 0o755))
+
+
 def test_the_folder_follows_each_systems_custom(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))

@@ -67,6 +67,25 @@ KNOWN = {
 }
 
 
+def test_a_currency_needs_its_rates_and_those_of_the_same_years(here, capsys):
+    """EURGBP earns pounds: without bars of GBPUSD, or with those of another year, nothing is written."""
+    def hours(year: int, price: float, day: int = 6) -> str:
+        days = np.arange(f"{year}-10-{day:02d}T22", f"{year}-10-11", dtype="datetime64[h]")
+        return "time,open,high,low,close\n" + "".join(f"{at}:00Z,{price},{price},{price},{price}\n" for at in days)
+
+    (here / "EURGBP.csv").write_text(hours(2013, 0.84, 7))
+    for year, price in ((2013, 1.6), (2019, 1.3)):
+        (here / f"rates{year}.csv").write_text(hours(year, price))
+    flags = ["init", "EURGBP.csv", "--non-interactive", "--contract", "EURGBP", "--set", "data.stamp=open"]
+    assert main(flags) == 2
+    assert "--set data.conversion=FILE" in capsys.readouterr().err
+    assert main([*flags, "--set", "data.conversion=rates2019.csv"]) == 2
+    assert "rates span 2019" in capsys.readouterr().err
+    assert not (here / "EURGBP.yaml").exists()
+    assert main([*flags, "--set", "data.conversion=rates2013.csv"]) == 0
+    assert load_config("EURGBP.yaml").data.conversion == str(here / "rates2013.csv")
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_flags_alone_write_a_configuration_that_reads_the_file(es, here, name, capsys):
     write, flags = KNOWN[name]

@@ -138,6 +138,11 @@ def test_commands_that_cannot_be_repeated(words: list[str], said: str) -> None:
     (Job(COMMAND, name="My_job"), "--name My_job"), (Job(COMMAND, name="a" * 41), "--name aaa"),
     (Job(COMMAND, time="24h"), "--time 24h"), (Job(COMMAND), "--image is missing"),
     (Job(COMMAND, image="a"), "--claim is missing"),
+    (Job(COMMAND, partition="gpu\nrm -rf ~"), "--partition .*line break"),
+    (Job(COMMAND, partition="gpu; true"), "--partition gpu; true: expected its name"),
+    (Job(COMMAND, setup=("source a\n#SBATCH --uid=0",)), "--setup .*line break"),
+    (Job(COMMAND, image="a\nb"), "--image .*line break"), (Job(COMMAND, gpu_kind="H\x1b"), "--gpu-kind"),
+    (Job((*COMMAND[:-1], "a\nb")), "the training .*line break"),
     (Job(COMMAND, image="a", claim="b", mount="/data"), "--run-dir /runs/es: is not below /data"),
 ])
 def test_jobs_that_an_engine_would_refuse(job: Job, said: str) -> None:

@@ -241,7 +241,8 @@ def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> N
             "print(read_run(Path(sys.argv[1]))[0].imports)")
     make = ("from pathlib import Path; from jaxtrade.config import load_config; from jaxtrade.runs import rundir\n"
             "config = load_config('quickstart', ['imports=[my_own_parts]'])\n"
-            "rundir.create_run(Path('runs/a'), config, {'config_sha256': '', 'data_sha256': '', 'nproc': ''})")
+            "facts = {'config_sha256': config.digest(), 'data_sha256': '', 'nproc': ''}\n"
+            "rundir.create_run(Path('runs/a'), config, facts)")
 
     def python(code: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-P", "-c", code, *words], cwd=cwd, capture_output=True, text=True)

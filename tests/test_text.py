@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxtrade.text import aligned, in_short, note_line, ruled, year_runs
+from jaxtrade.text import aligned, in_short, note_line, printable, ruled, year_runs
 
 
 def test_words_stand_left_and_figures_right() -> None:
@@ -55,3 +55,8 @@ def test_a_note_that_warns_is_a_warning() -> None:
     assert note_line("EURUSD: WARNING: a.csv: shifted") == "warning: EURUSD: a.csv: shifted"
     assert note_line("WARNING: a.csv: shifted") == "warning: a.csv: shifted"
     assert note_line("column 'Date' read as time") == "note: column 'Date' read as time"
+
+
+def test_what_others_wrote_moves_no_cursor() -> None:
+    assert printable("a\x1b[2Jb\r\x07\u202e\udce9 é\tc\nd") == "a\\x1b[2Jb\\r\\x07\\u202e\\udce9 é\tc\nd"
+    assert aligned([["run\x1b]0;title\x07", "1"], ["b", "2"]])[0] == "run\\x1b]0;title\\x07  1"

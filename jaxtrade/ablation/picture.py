@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.ablation.results import Ablation, FusionResult
+from jaxtrade.evaluation.pictures.style import save
 
 HONEST, TOLD, GREY, GRID = "#1f4e9c", "#c0392b", "#9aa1ab", "#e6e8eb"
 LINES = ("#1f4e9c", "#1b7f5c", "#c98f1c", "#8e6bbf", "#2a9d8f", "#b5485d", "#6b7280", "#7a8b3f", "#a04000")
@@ -34,7 +35,7 @@ def draw(ablation: Ablation, path: Path) -> bool:
         for axis in (differences, trust):
             axis.spines[["top", "right"]].set_visible(False)
             axis.set_axisbelow(True)
-    figure.savefig(path, format="png", metadata={"Software": "jaxtrade"})
+    save(figure, path)
     return True
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.errors import DataError
+from jaxtrade.storage.archives import FAULTS, read_arrays
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
@@ -80,13 +80,13 @@ def save_table(path: Path, bars: np.ndarray, rows: np.ndarray, manifest: Mapping
 def read_snapshot(path: Path) -> Snapshot:
     """Read and check a snapshot of any market. Raises DataError that says what is wrong with the file."""
     try:
-        with np.load(path, allow_pickle=False) as found:
-            bars, rows, text = found["bars"], found["rows"], str(found["manifest"])
+        found = read_arrays(path)
+        bars, rows, text = found["bars"], found["rows"], str(found["manifest"])
         manifest = json.loads(text)
         expected = manifest["sha256"]
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; make it with 'jaxtrade advise precompute'") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except FAULTS as error:
         raise DataError(f"{path}: not a snapshot of advice ({str(error)[:120]}); make one with 'jaxtrade advise "
                         "precompute'") from None
     for name, values in (("bars", bars), ("rows", rows)):

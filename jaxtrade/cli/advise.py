@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli.shared import MARKET, data_options, resolve
+from jaxtrade.cli.shared import MARKET, data_options, resolve, trust_option
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import run_all
@@ -74,6 +74,7 @@ def _add_log(actions: Any) -> None:
     log = actions.add_parser("log", help="one line per answered bar of a run: direction, confidence, reason, and what "
                              "followed")
     log.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    trust_option(log)
     log.add_argument("--last", type=int, metavar="N", help="only the last N lines (default: all)")
     log.add_argument("--data", type=Path, metavar="FILE", help="the run's own bars at another place")
     log.add_argument("--json", action="store_true", help="print JSON instead of text")
@@ -83,6 +84,7 @@ def _add_replay(actions: Any) -> None:
     replay = actions.add_parser("replay", help="train a run again from its journal, without an advisor; exit 1 if "
                                 "any bit of the last state or any figure of the report differs")
     replay.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    trust_option(replay)
     replay.add_argument("--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)")
 
 

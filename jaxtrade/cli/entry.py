@@ -31,18 +31,24 @@ from jaxtrade.cli import (
     walkforward,
     watch,
 )
-from jaxtrade.cli.parser import build_parser
+from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.data.nulls.spec import parse_null_spec
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
-from jaxtrade.runs import rundir
+from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of
 from jaxtrade.storage.source import declare, read_source
+from jaxtrade.text import printable
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
-DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+FULL, CLOSED = "free some space", "change its rights"
+DISK_FAULTS = {errno.ENOSPC: FULL, errno.EDQUOT: FULL, errno.EROFS: "it is read-only", errno.EACCES: CLOSED,
+               errno.EPERM: CLOSED, errno.EIO: "the disk has a fault"}
+# Command -> the flag that names where it writes. The others write beside what they read.
+PLACES = {"train": "--run-dir", "curriculum": "--run-dir", "walkforward": "--run-dir", "bench": "--out",
+          "advise": "--out", "ablate": "--out", "report": "--out", "init": "--out"}
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -83,7 +89,7 @@ def _data(args: argparse.Namespace) -> int:
                 print(check(name, config))
             except DataError as error:
                 failed = True
-                print(f"error: {error}", file=sys.stderr)
+                print(printable(f"error: {error}"), file=sys.stderr)
         return DataError.exit_code if failed else 0
     config = resolve(args, training=False)
     from jaxtrade.data.describe import describe_text
@@ -165,7 +171,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None and len(sys.argv) == 1 and menu.opens_by_itself():
         argv = ["menu"]
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    refuse_empty(parser, sys.argv[1:] if argv is None else argv)
+    args = parser.parse_args(argv)
+    trust.allow_all(getattr(args, "trust_imports", False))
+    trust.allow(getattr(args, "modules", ()))
     # Only for the process's own command line: code that calls this function may have changed any part of this package.
     args.source_files = read_source() if argv is None and args.command in KEEPING else None
     declare(args.source_files)
@@ -205,15 +215,16 @@ def _failed(error: Exception, command: str) -> int:
     traceback is shown."""
     match error:
         case JaxtradeError():
-            joining, line = _joining(), f"error: {error}"
+            joining, line = _joining(), printable(f"error: {error}")
             print(line, file=sys.stderr) if joining is None else joining.say(line)
             return error.exit_code
         case BrokenPipeError():  # the reader of the output closed the pipe; the run has no fault
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError() if error.errno in DISK_FAULTS:
-            flag = "--out" if command in ("bench", "advise", "ablate") else "--run-dir"
-            print(f"error: {error}; free some space, or name another {flag}", file=sys.stderr)
+            flag = PLACES.get(command)
+            other = f", or name another place ({flag})" if flag else ""
+            print(printable(f"error: {error}; {DISK_FAULTS[error.errno]}{other}"), file=sys.stderr)
             return DISK_ERROR
         case _ if is_exhausted(error):
             print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import reprlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,9 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 
 SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+MOST_DIGITS = 40  # of a number on a command line
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = MOST_DIGITS
 _COUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?)(?:e\+?([0-9]{1,2}))?([kmgb]?)", re.IGNORECASE)
 
 
@@ -46,10 +50,10 @@ def count(text: str) -> int:
 
     Raises ArgumentTypeError for any other text.
     """
-    found = _COUNT.fullmatch(text)
+    found = _COUNT.fullmatch(text) if len(text) <= MOST_DIGITS else None
     if found is None:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1, such as 8, 1000000, 1M, 250k "
-                                         "or 1e6")
+        raise argparse.ArgumentTypeError(f"{_SHORT.repr(text)} is not a whole number of at least 1, such as 8, "
+                                         "1000000, 1M, 250k or 1e6")
     digits, power, suffix = found.groups()
     whole, _, share = digits.replace("_", "").replace(",", "").partition(".")
     # Integers throughout: a float would round large counts.
@@ -77,8 +81,8 @@ def count_or_all(text: str) -> int | str:
 
 def whole(text: str) -> int:
     """A whole number of at least 0, for argparse. Raises ArgumentTypeError for any other text."""
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 0")
+    if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
+        raise argparse.ArgumentTypeError(f"{_SHORT.repr(text)} is not a whole number of at least 0")
     return int(text)
 
 

@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
     for key, question in questions:
         given = ask(question)
         data[key] = float(given) if key == "price_scale" else given
+    if data.get("conversion"):
+        data["conversion"] = str(Path(data["conversion"]).resolve())  # the configuration may move
     values["data"] = named | data | named
     return _finish(values, overridden({}, args.overrides).get("split", {}), seen, out)
 
@@ -143,6 +145,7 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
     """Check that the configuration reads the file, and write it. split: the section as the user gave it."""
     config = make_config(values, "the new configuration")
     check_names(config, own_files=True)
+    from jaxtrade.data.conversion import load_rates, tick_values
     from jaxtrade.data.describe import check_text
     from jaxtrade.data.sources import bars_of
 
@@ -151,6 +154,7 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
         values["data"]["end"] = str(left_out.before)
         config = make_config(values, "the new configuration")
     checked = check_text(bars, config)
+    tick_values(bars, load_rates(config.data, bars.contract))  # rates of other years would fail only when training
     if left_out is not None:
         print(f"left out: {left_out.date}, the last session, is cut short: {left_out.bars} "
               f"(data.end={left_out.before})")

@@ -12,6 +12,7 @@ from jaxtrade.config import DataConfig
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.data.contract_file import CALENDARS, load_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, Kind
+from jaxtrade.data.conversion import needs_rates, rate_contract
 from jaxtrade.data.examine import Examined
 from jaxtrade.data.formats.layout import Usual
 from jaxtrade.data.guess import (
@@ -168,7 +169,19 @@ def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> lis
         codes = [code for code, _ in seen.contracts]
         asked.append(("expiry", Question("Which contract?", f"--set data.expiry={codes[0]} (or data.roll=..., see "
                                          "docs/data.md)", one_of(*codes), (), codes[0])))
+    if contract is not None and stated.conversion is None and needs_rates(contract):
+        rate = rate_contract(contract.currency)
+        if rate is not None:
+            asked.append(("conversion", Question(
+                f"Profits arise in {contract.currency}. Which file of bars of {rate.symbol} converts them to dollars?",
+                "--set data.conversion=FILE", _file,
+                (f"bars of {rate.symbol} of the same time, stamped as these bars",))))
     return asked + _clock_questions(seen, contract)
+
+
+def _file(given: str) -> None:
+    if not Path(given).is_file():
+        raise ConfigError(f"{given}: no such file")
 
 
 def _clock_questions(seen: Examined, contract: Contract | None) -> list[tuple[str, Question]]:

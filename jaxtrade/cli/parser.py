@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,12 @@ from jaxtrade.cli import (
 )
 from jaxtrade.cli.flags import agent_options, count_or_all, key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
-from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
+from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option, trust_option
 from jaxtrade.cli.suggesting import Parser
 from jaxtrade.version import __version__
+
+# Commands that read the folders of runs.
+OF_RUNS = ("train", "walkforward", "curriculum", "evaluate", "report", "replay", "runs", "compare", "watch")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -41,7 +46,19 @@ def build_parser() -> argparse.ArgumentParser:
                        advise.add_parser, ablate.add_parser, config_command.add_parser, listing.add_parser,
                        menu.add_parser, launch.add_parser, _add_bench, _add_doctor, completion.add_parser):
         add_parser(commands)
+    for name in OF_RUNS:
+        trust_option(commands.choices[name])
     return parser
+
+
+def refuse_empty(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """End with an error in usage if a word of the command line, or the value of a flag, is empty: no argument may be,
+    and an empty folder would silently be another one."""
+    for number, word in enumerate(words, 1):
+        if not word.strip() or re.fullmatch(r"--[a-z-]+=\s*", word):
+            before = word or (words[number - 2] if number > 1 else "")
+            parser.error(f"argument {number} is empty{f' ({before.strip()})' if before.strip() else ''}; give it a "
+                         "value, or leave it out (a variable of the shell may be unset)")
 
 
 def _add_train(commands: Any) -> None:

@@ -27,7 +27,10 @@ def run(args: argparse.Namespace) -> int:
     """Make the report -> exit code."""
     from jaxtrade.reporting.make import MB
     from jaxtrade.reporting.walk.collect import is_walk
+    from jaxtrade.runs import rundir
 
+    if args.out is not None:
+        rundir.check_place(args.out, f"--out {args.out}")  # before anything is drawn
     paths = _of_walk(args) if is_walk(Path(args.run)) else _of_run(args)
     for path in paths.values():
         print(f"{path}  {path.stat().st_size / MB:.2f} MB")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.tables import columns, table
-from jaxtrade.text import several
+from jaxtrade.text import printable, several
 
 if TYPE_CHECKING:
     from jaxtrade.runs.inventory import RunEntry
@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
 def lines(entries: list[RunEntry], folder: str, wide: int | None) -> list[str]:
     """The table, then one line for each run that needs a word more. wide: as in `tables.table`."""
     if not entries:
-        return [f"{folder}: no runs"]
-    told = [f"{entry.name}: {entry.fault}" for entry in entries if entry.fault is not None]
+        return [printable(f"{folder}: no runs")]
+    told = [printable(f"{entry.name}: {entry.fault}") for entry in entries if entry.fault is not None]
     return [*table([HEAD, *map(_cells, entries)], wide, FIGURES), *([""] if told else []), *told]
 
 

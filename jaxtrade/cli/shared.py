@@ -20,6 +20,7 @@ from jaxtrade.config import RunConfig, load_config, make_config, origins_of, ove
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs.preflight import check, check_names
+from jaxtrade.text import printable
 
 if TYPE_CHECKING:
     from jaxtrade.progress.screen import Screen
@@ -239,6 +240,12 @@ def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update=values)})
 
 
+def trust_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--trust-imports` to a command that reads runs."""
+    parser.add_argument("--trust-imports", action="store_true", help="import the modules that a run's configuration "
+                        "names, although they are not known to be yours: they are code (docs/run_folder.md)")
+
+
 def quiet_option(parser: argparse.ArgumentParser) -> None:
     """Add `--quiet`."""
     parser.add_argument("--quiet", action="store_true", help="show no progress, only warnings, errors and the result")
@@ -263,7 +270,7 @@ def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
 
 def print_result(text: str, screen: Screen) -> None:
     """Print a command's result on stdout, then on stderr what its screen was given for the end."""
-    print(text, flush=True)
+    print(printable(text), flush=True)
     for line in screen.endings:
         say(line)
 
@@ -291,4 +298,4 @@ def keep_programs(args: argparse.Namespace) -> Store | None:
 
 def say(line: str) -> None:
     """Print a line of progress on stderr. Stdout is for the command's result."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)

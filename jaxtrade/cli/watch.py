@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import errno
 import getpass
+import html
 import platform
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +47,30 @@ def run(args: argparse.Namespace) -> int:
                           "out for a free one") from None
     for line in lines_of(server.address, server.port):
         print(line, flush=True)
-    if args.browse:
-        import webbrowser
+    with ExitStack() as stack:
+        stack.callback(reader.close)
+        stack.callback(server.server_close)
+        if args.browse:
+            import webbrowser
 
-        if not webbrowser.open(server.address):
-            print("note: no browser could be opened; open the address yourself", file=sys.stderr)
-    try:
-        server.serve_forever(poll_interval=0.2)
-    except KeyboardInterrupt:
-        print("stopped")
-    finally:
-        server.server_close()
-        reader.close()
+            if not webbrowser.open(stack.enter_context(page_that_leads_to(server.address)).as_uri()):
+                print("note: no browser could be opened; open the address yourself", file=sys.stderr)
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            print("stopped")
     return 0
+
+
+@contextmanager
+def page_that_leads_to(address: str) -> Iterator[Path]:
+    """A page that only this user can read, and that leads to an address: on a browser's command line every user of the
+    machine could read the secret in it."""
+    with tempfile.TemporaryDirectory(prefix="jaxtrade-watch-") as folder:  # mode 0700
+        page = Path(folder) / "open.html"
+        page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">'
+                        f'<a href="{html.escape(address)}">open</a>\n', encoding="utf-8")
+        yield page
 
 
 def lines_of(address: str, port: int) -> list[str]:

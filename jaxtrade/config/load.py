@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from jaxtrade.config.bounds import beyond
 from jaxtrade.config.faults import faults_of, of_bars, of_folder, without
 from jaxtrade.config.keywords import placed
 from jaxtrade.config.learners import chosen_key
@@ -111,29 +112,41 @@ def validated(model: type[ModelT], values: Mapping[str, Any], name: str, origins
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        def origin(key: str) -> str:
-            return next((of for own, of in (origins or {}).items() if f"{key}.".startswith(f"{own}.")), name)
-
         algorithm = values.get(ALGORITHM, DEFAULT) if ALGORITHM in model.model_fields else None
-        raise ConfigFaultsError([(origin(key), text) for key, text in faults_of(error, model, algorithm)],
+        faults = faults_of(error, model, algorithm)
+        raise ConfigFaultsError([(_origin(key, name, origins), text) for key, text in faults],
                                 without(values, error)) from None
 
 
-def make_config(values: Mapping[str, Any], name: str = "configuration", origins: Mapping[str, str] | None = None
-                ) -> RunConfig:
+def _origin(key: str, name: str, origins: Mapping[str, str] | None) -> str:
+    """Where a key's value came from."""
+    return next((of for own, of in (origins or {}).items() if f"{key}.".startswith(f"{own}.")), name)
+
+
+def make_config(values: Mapping[str, Any], name: str = "configuration", origins: Mapping[str, str] | None = None,
+                stored: bool = False) -> RunConfig:
     """Validate nested `values` (section -> key -> value) as the configuration of a run.
 
-    The modules in `imports` are loaded first, so that they can register their parts. origins: as in `validated`. Raises
+    The modules in `imports` are loaded first, so that they can register their parts. origins: as in `validated`.
+    stored: whether a run has it already, so that the bounds of new ones (`config.bounds`) do not apply. Raises
     ConfigFaultsError with every fault.
     """
     if "phases" in values and not any(key.partition(".")[0] == "phases" for key in origins or ()):
         raise ConfigError(f"{name}: has 'phases', so it is a curriculum: jaxtrade curriculum {shlex.quote(name)}")
+    import_parts(module_names(values))
+    config = validated(RunConfig, values, name, origins)
+    if not stored and (faults := [(_origin(key, name, origins), text) for key, text in beyond(config)]):
+        raise ConfigFaultsError(faults, values)
+    return config
+
+
+def module_names(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The modules in `imports` of a configuration's values; none if the value is wrong, which validation tells."""
     modules = values.get("imports", ())
     if isinstance(modules, str):
-        modules = [module.strip() for module in modules.split(",")]
-    if isinstance(modules, list | tuple) and all(isinstance(module, str) for module in modules):
-        import_parts(modules)
-    return validated(RunConfig, values, name, origins)
+        return tuple(module.strip() for module in modules.split(","))
+    listed = isinstance(modules, list | tuple) and all(isinstance(module, str) for module in modules)
+    return tuple(modules) if listed else ()
 
 
 def shown(path: Path) -> str:

@@ -9,6 +9,8 @@ import yaml
 
 from jaxtrade.errors import ConfigError
 
+MOST_DIGITS = 40  # of a whole number; the largest that any key takes has 19
+
 
 class _Loader(yaml.SafeLoader):
     """A SafeLoader that refuses duplicate keys and reads plain scalars as YAML 1.2 does.
@@ -38,7 +40,15 @@ for _kind, _pattern, _starts in (
 def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
     """A float, or an int if it is whole. A count may therefore be written as 1e6."""
     value = loader.construct_yaml_float(node)
-    return int(value) if value.is_integer() else value
+    return int(value) if value.is_integer() and abs(value) < 10.0**MOST_DIGITS else value
+
+
+def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
+    digits = len(node.value)
+    if digits > MOST_DIGITS:  # Python refuses to read some thousand digits at all
+        raise ConfigError(f"{node.start_mark.name}, line {node.start_mark.line + 1}: a number of {digits} digits; "
+                          f"expected at most {MOST_DIGITS}")
+    return loader.construct_yaml_int(node)
 
 
 def _unique_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -56,6 +66,7 @@ def _unique_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 
 
 class _Exact(_Loader):
@@ -69,7 +80,7 @@ def parse_yaml(text: str, name: str, exact: bool = False) -> Any:
     """Parse YAML text into plain values.
 
     name: the source, for messages. exact: keep whole floats (`1.0`) as floats; by default they become ints. Raises
-    ConfigError if the text is not YAML, has a duplicate key or is nested too deeply.
+    ConfigError if the text is not YAML, has a duplicate key or a number of too many digits, or is nested too deeply.
     """
     try:
         loader = (_Exact if exact else _Loader)(text)

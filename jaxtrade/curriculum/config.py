@@ -192,7 +192,7 @@ def read_curriculum(folder: Path) -> Curriculum:
         raise ConfigError(f"{folder} (--resume): no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
                           "(a single run is resumed by jaxtrade train --resume)")
     return _resolved(str(path), str(path), read_values(path, exact=True), (), (),
-                     lambda sections, where: make_config(migrated(sections), where))
+                     lambda sections, where: make_config(migrated(sections), where, stored=True))
 
 
 def written_digest(folder: Path) -> str:

@@ -35,6 +35,11 @@ def converts_itself(contract: Contract) -> bool:
     return contract.symbol == ACCOUNT + contract.currency
 
 
+def needs_rates(contract: Contract) -> bool:
+    """Whether bars of a rate are needed to convert profits to dollars."""
+    return contract.currency != ACCOUNT and not converts_itself(contract)
+
+
 def describe_conversion(contract: Contract) -> str | None:
     """The conversion rule in a sentence, for notes and reports. None if profits arise in dollars."""
     if contract.currency == ACCOUNT:
@@ -56,7 +61,7 @@ def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
         DataError: faults in the file.
     """
     where = f"{contract.symbol}: profits arise in {contract.currency}"
-    if contract.currency == ACCOUNT or converts_itself(contract):
+    if not needs_rates(contract):
         if data.conversion is not None:
             raise ConfigError(f"data.conversion = '{data.conversion}': {where}, which needs no file; drop it")
         return None
@@ -80,12 +85,17 @@ def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
 
     Raises:
         DataError: a bar has no rate, or only one that is older than one session.
-        ConfigError: missing rates, a value that int32 cannot hold exactly, or a tick that is worth less than a mill.
+        ConfigError: missing rates, or some that are not needed; a value that int32 cannot hold exactly, or a tick that
+            is worth less than a mill.
     """
     contract = bars.contract
+    alone = contract.currency == ACCOUNT or converts_itself(contract)
+    if alone and rates is not None:
+        raise ConfigError(f"{contract.symbol}: profits arise in {contract.currency}, which needs no rates; drop "
+                          f"{rates.source} (rates=... in Python)")
     if contract.currency == ACCOUNT:
         return None
-    if converts_itself(contract):
+    if alone:
         price, rate = bars.open, contract
     elif rates is None:
         raise ConfigError(f"{contract.symbol}: profits arise in {contract.currency}; give the bars of its rate to "
@@ -112,18 +122,26 @@ def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
 
     Raises DataError if a bar has no such rate, or only one that is older than one session.
     """
+    rate_dates = trade_dates(rates.time, rates.contract)
     at = np.searchsorted(rates.time + rates.bar_seconds, bars.time, side="right") - 1
-    given = trade_dates(rates.time, rates.contract)[np.maximum(at, 0)]
+    given = rate_dates[np.maximum(at, 0)]
     wanted = trade_dates(bars.time, rates.contract)
     sessions = table_schedule(rates.contract, min(given[0], wanted[0]), max(given[-1], wanted[-1])).dates
     age = np.searchsorted(sessions, wanted) - np.searchsorted(sessions, given)
     old = np.flatnonzero((at < 0) | (age > 1))
     if len(old):
         stamp = iso(int(bars.time[old[0]]))
+        dates, lacking = np.unique(wanted), np.unique(wanted[old])
+        whole = np.flatnonzero(~np.isin(dates, lacking))
+        fix = "give rates that cover them"
+        if len(whole) and whole[-1] - whole[0] + 1 == len(whole):  # dates at the ends lack rates: they can be left out
+            ends = ([f"data.start={dates[whole[0]]}"] if whole[0] else []) + (
+                [f"data.end={dates[whole[-1]]}"] if whole[-1] + 1 < len(dates) else [])
+            fix += f", or leave those dates out: {' '.join(ends)}"
         raise DataError(f"{rates.source}: no {rates.contract.symbol} rate of the session or the one before for "
                         f"{len(old)} of {len(bars)} bars of {bars.source}, first {stamp}; rates span "
-                        f"{given[0]}..{given[-1]}, and one is known once its bar has closed. Fix: give rates that "
-                        "cover them, or set data.start and data.end inside")
+                        f"{rate_dates[0]}..{rate_dates[-1]}, bars {wanted[0]}..{wanted[-1]}, and a rate is known once "
+                        f"its bar has closed. Fix: {fix}")
     return at
 
 

@@ -239,7 +239,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the calendar, or for a
     likely share split that is not stated."""
     schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
-    check_stamps(schedule, bars.time, bars.contract, bars.source)
+    check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
     row_dates = trade_dates(bars.time, bars.contract)
     dates = np.unique(row_dates)

@@ -11,15 +11,15 @@ import numpy as np
 from jaxtrade.data.formats.layout import Layout
 from jaxtrade.data.formats.recognise import Stated
 from jaxtrade.data.read.bars import keys_of
-from jaxtrade.data.read.dates import LAST, proven_order
 from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.grammar import LAST, has_offset, proven_order
 from jaxtrade.data.read.quotes import is_two_sided
-from jaxtrade.data.read.stamps import OFFSET, parse_stamps
+from jaxtrade.data.read.stamps import parse_stamps
 from jaxtrade.data.read.tabular import Table, read_table
-from jaxtrade.data.read.validate import map_columns
+from jaxtrade.data.read.validate import check_order, map_columns
 
 SAMPLE = 20_000  # prices by which decimals and the smallest step are found
-MOST_DECIMALS = 9
+MOST_DECIMALS = 12
 NOISE = 1e-4  # of the last decimal
 SHORTEST = 60  # seconds assumed between bars if the file has fewer than two
 
@@ -79,6 +79,7 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
     first, last = (str(table.cell(time, int(rows[i]))) for i in (0, -1))
     ordered = keys.date_order is not None or not LAST.match(first) or proven_order(table, time, rows)[0] is not None
     wall = parse_stamps(table, time, rows, "UTC", faults, [], keys.date_order if ordered else "mdy")
+    check_order(table, time, rows, wall, faults)
     faults.stop()
     prices = {field: table.numbers(names[f"bid_{field}" if two_sided else field], rows) * keys.price_scale
               for field in ("low", "high", "close")}
@@ -109,7 +110,7 @@ def _naive(table: Table, name: str, first: str) -> bool:
     column = table.columns[name]
     if getattr(getattr(column, "dtype", None), "tz", None) is not None:
         return False
-    return not (OFFSET.search(first) or first.strip().replace(".", "", 1).isdigit())
+    return not (has_offset(first) or first.strip().replace(".", "", 1).isdigit())
 
 
 def _step(wall: np.ndarray) -> int:
@@ -137,7 +138,8 @@ def price_step(prices: np.ndarray) -> tuple[float, int]:
         sample = np.array([float(str(np.float32(price))) for price in sample])
     for decimals in range(MOST_DECIMALS + 1):
         scaled = sample * 10.0**decimals
-        if (np.abs(scaled - np.round(scaled)) < NOISE).all() or decimals == MOST_DECIMALS:
+        near = (np.abs(scaled - np.round(scaled)) < NOISE) & ((np.round(scaled) != 0) | (sample == 0))
+        if near.all() or decimals == MOST_DECIMALS:
             whole = np.unique(np.round(scaled).astype(np.int64))
             gcd = int(np.gcd.reduce(np.diff(whole))) if len(whole) > 1 else 1
             return round(gcd / 10.0**decimals, decimals), decimals

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtrade.config import DataConfig, ShareSplit
 from jaxtrade.data.calendar.clock import run_starts
 from jaxtrade.data.calendar.schedule import Schedule
-from jaxtrade.data.patterns import copied_block, halved_bars, regular_gaps, wrong_hours
+from jaxtrade.data.patterns import copied_block, halved_bars, regular_gaps, two_levels, wrong_hours
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.read.stamps import OWN_OFFSET, iso
@@ -47,9 +47,9 @@ ERODED = 16  # shorter runs are not measured
 class BarFinding:
     """One thing that looks wrong.
 
-    kind: split, jump, spike, stale, copy, no_volume, gaps or zone. row: the first bar; None for the whole series.
-    where: file and line of that bar, and its stamp. bars: how many bars it concerns. size: how large it is, in words.
-    ratio: of a split as NEW:OLD; refuses training until the split is stated. date: of that split.
+    kind: split, jump, spike, levels, stale, copy, no_volume, gaps or zone. row: the first bar; None for the whole
+    series. where: file and line of that bar, and its stamp. bars: how many bars it concerns. size: how large it is, in
+    words. ratio: of a split as NEW:OLD; refuses training until the split is stated. date: of that split.
     """
 
     kind: str
@@ -88,7 +88,7 @@ def bar_findings(bars: Bars, schedule: Schedule, dates: np.ndarray, splits: tupl
     scale = scale_of(bars, starts)
     if scale is not None:
         found += [*_level_changes(bars, schedule, dates, starts, scale, splits), _spikes(bars, scale)]
-    found += [_stale(bars, starts), _copied(bars), _without_volume(bars), _gaps(bars),
+    found += [_levels(bars, starts), _stale(bars, starts), _copied(bars), _without_volume(bars), _gaps(bars),
               _shifted(bars, schedule, dates, starts, zone)]
     return tuple(each for each in found if each is not None)
 
@@ -237,6 +237,30 @@ def _stale(bars: Bars, starts: np.ndarray) -> BarFinding | None:
     runs = "" if bad.sum() == 1 else f" (in {int(bad.sum())} runs; the longest {int(lengths.max())})"
     return BarFinding("stale", first, _where(bars, first), count, f"{count} bars repeat one price, open to close{runs}",
                       "a feed that stood still, or filled gaps", "remove those rows, or give bars of another source")
+
+
+def _levels(bars: Bars, starts: np.ndarray) -> BarFinding | None:
+    """Two price levels inside one trade date: bars that turn between them, or a change that stays."""
+    found = two_levels(bars, starts)
+    if found is not None:
+        row, count, size = found
+        return BarFinding("levels", row, _where(bars, row), count, size,
+                          "rows of two contracts or symbols, or bid and ask, in one file", "give the rows of one of "
+                          "them (around a roll: one contract, or data.roll with an expiry column); no market traded "
+                          "between the levels")
+    ends = np.append(starts[1:], len(bars))
+    for row in np.flatnonzero(np.abs(np.log(bars.open[1:] / bars.close[:-1])) >= SPLIT_LEAST) + 1:
+        date = int(np.searchsorted(starts, row, side="right")) - 1
+        sides = bars.close[starts[date]:row], bars.close[row:ends[date]]
+        if min(map(len, sides)) < LEVEL_BARS:
+            continue
+        before, after = (float(np.median(side)) for side in sides)
+        if abs(np.log(after / before)) >= SPLIT_LEAST:
+            return BarFinding("levels", int(row), _where(bars, int(row)), len(sides[1]),
+                              f"inside one trade date, prices go from {_price(bars, before)} to {_price(bars, after)} "
+                              "and stay", "another instrument, another price scale, or prices adjusted in one part "
+                              "only", "check the file on both sides of that bar; set data.start or data.end")
+    return None
 
 
 def _copied(bars: Bars) -> BarFinding | None:

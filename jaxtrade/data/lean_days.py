@@ -9,6 +9,7 @@ from pathlib import Path
 from jaxtrade.data.formats.vendors import LEAN_NAME
 from jaxtrade.errors import DataError
 
+MOST_BYTES = 64 << 20  # of one day; the seconds of SPY have 1 MB
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # of zip members, so that the same days make the same file
 
 
@@ -21,9 +22,12 @@ def joined_days(folder: Path) -> tuple[bytes, int]:
     for path in sorted(folder.glob("*.zip")):
         try:
             with zipfile.ZipFile(path) as archive:
-                for name in archive.namelist():
-                    if named := LEAN_NAME.fullmatch(name):
-                        days[named["kind"]][name] = archive.read(name)
+                for info in archive.infolist():
+                    if named := LEAN_NAME.fullmatch(info.filename):
+                        if info.file_size > MOST_BYTES:
+                            raise DataError(f"{path}: {info.filename} unpacks to {info.file_size} bytes, more than "
+                                            f"the {MOST_BYTES} of a day. Fix: copy it again")
+                        days[named["kind"]][info.filename] = archive.read(info)
         except (zipfile.BadZipFile, OSError) as error:
             raise DataError(f"{path}: cannot be read as a zip archive ({error}). Fix: copy it again") from None
     chosen = days["trade"] or days["quote"]

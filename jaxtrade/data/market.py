@@ -155,7 +155,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
             seconds that do not rebuild the bars, rates that do not cover them, or a likely share split that is not
             stated (`data.splits`, `data.allow_jumps`).
         ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path` without seconds, or
-            missing rates.
+            missing rates, or rates that are not needed.
     """
     return market_of(host_market(bars, config, seconds, rates), config)
 
@@ -173,7 +173,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     context = context_features(config.env.task)
     table_columns(config.env.features, context)  # raises for an unknown feature, before anything is computed
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
-    check_stamps(schedule, bars.time, contract, bars.source)
+    check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
     dates = trade_dates(bars.time, contract)
     found = require_stated(bars, schedule, dates, config.data)
     ids = feature_windows(bars, schedule, dates, config)

@@ -23,6 +23,10 @@ LEAST_STEPS, EMPTY, LEAST_PER_SLOT = 32, 0.05, 20
 # Bars of 2 minutes and more open where the last one closed: their gaps are 0 to 5 % of their bodies in real bars. If
 # every second bar is dropped, the gap is the body of the bar between, so the two are alike.
 HALVED, LEAST_LENGTH = 0.75, 120
+# Two levels in one date. Turns are jumps from one bar to the next by 4 usual ranges of a bar and by a quarter of a
+# usual daily move, and back by about as much. Real liquid minutes have at most 3 a date; a thin contract (ES of March,
+# in October) turns in 4 % of its bars, one of June with 40 bars a date 5 times on one date.
+LEAST_LEVEL, LEVEL_DAY, LEAST_TURNS, LEAST_SHARE = 4.0, 0.25, 20, 0.1
 # Regular hours of the US cash market (New York, seconds), and their lengths until 16:00, 16:15 and 17:00.
 OPENING, LENGTHS, SLACK, HALF_HOUR = 34_200, (23_400, 24_300, 27_000), 300, 1800
 LEAST_DATES = 3
@@ -120,6 +124,35 @@ def halved_bars(bars: Bars) -> tuple[int, int, str] | None:
         return None
     return 0, len(bars), (f"bars of {bars.bar_seconds} s open {share:.1f} times their usual body away from the close "
                           f"before; they look like every second bar of {bars.bar_seconds // 2} s")
+
+
+def two_levels(bars: Bars, starts: np.ndarray) -> tuple[int, int, str] | None:
+    """(first row, turns, size in words) where bars of one date stand now on one price level and now on another, as if
+    rows of two contracts, sides or symbols were mixed. starts: the first row of each trade date."""
+    extent = (bars.high - bars.low).astype(np.float64)
+    extent = extent[extent > 0]
+    if not len(extent):
+        return None
+    usual, per_date = float(np.median(extent)), float(np.median(np.diff(np.append(starts, len(bars)))))
+    up, down = bars.low[1:] - bars.high[:-1], bars.low[:-1] - bars.high[1:]  # ticks between bars that do not meet
+    least = usual * max(LEAST_LEVEL, LEVEL_DAY * per_date ** 0.5)
+    rows = np.flatnonzero(np.maximum(up, down) > least) + 1
+    rows = rows[~np.isin(rows, starts)]
+    size = np.where(up[rows - 1] > 0, up[rows - 1], -down[rows - 1]).astype(np.float64)
+    date = np.searchsorted(starts, rows, side="right")
+    ratio = np.abs(size[1:]) / np.abs(size[:-1])
+    turns = (np.sign(size[1:]) != np.sign(size[:-1])) & (date[1:] == date[:-1]) & (ratio > 0.5) & (ratio < 2.0)
+    counts = np.bincount(date[1:][turns], minlength=len(starts) + 1)
+    bars_of = np.bincount(np.searchsorted(starts, np.arange(len(bars)), side="right"), minlength=len(starts) + 1)
+    dates = np.flatnonzero((counts >= LEAST_SHARE * bars_of) & (counts > 0))
+    mine = turns & np.isin(date[1:], dates)
+    if mine.sum() < LEAST_TURNS:
+        return None
+    at = rows[1:][mine]
+    apart = float(np.median(np.abs(bars.close[at] - bars.close[at - 1]))) * float(bars.contract.tick_size)
+    first = int(at[0])
+    return first, int(mine.sum()), (f"bars of one date turn {int(mine.sum())} times between two price levels, about "
+                                    f"{apart:.{bars.contract.decimals}f} apart, on {len(dates)} dates")
 
 
 def wrong_hours(bars: Bars, starts: np.ndarray) -> tuple[int, int, str, str] | None:

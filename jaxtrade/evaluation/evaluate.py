@@ -45,7 +45,12 @@ def standard_agents(
     """The policy, greedy and sampled (if one is given), then the baselines flat, random, buy-and-hold and SMA cross.
 
     If `evaluation.policy_samples` is n > 1, the sampled policy runs n times as sampled_1..n, each with its own draws.
+    Raises ConfigError if only one of algorithm and policy is given.
     """
+    if (algorithm is None) != (policy is None):
+        raise ConfigError(f"evaluation: {'policy' if algorithm is None else 'algorithm'} is given without "
+                          f"{'algorithm' if algorithm is None else 'policy'}; give both of them, or neither for the "
+                          "baselines alone")
     agents = []
     if algorithm is not None:
         agents.append(greedy(algorithm, policy, env))
@@ -92,7 +97,8 @@ def evaluate(
         steps: of the compiled programs, if it is shared with other sessions or markets (see `DecisionBars`).
     Raises:
         DataError: the session set is empty.
-        ConfigError: agent names repeat, both agents and a policy are given, or equity comes near the int32 limit.
+        ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm and policy is, or
+            equity comes near the int32 limit.
     """
     if agents is None:
         agents = standard_agents(env, market, config, algorithm, policy)

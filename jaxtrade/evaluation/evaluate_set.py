@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import jax
+import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market_set import MarketSet
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import evaluate as one_symbol
@@ -43,7 +45,7 @@ def evaluate(env: TradingEnv, params: EnvParams, market: Market | MarketSet, ses
         result = jaxtrade.evaluate(env, params, market, splits["test"], config, algorithm=ppo, policy=policy)
 
     Args:
-        params: as from `make_params`. Of a set they are not read: each symbol's are made from the configuration.
+        params: as from `make_params`. Of a set each symbol's are made from the configuration.
         market: one symbol, or a set of them. sessions: to evaluate on, as from `split_sessions`.
         agents: default: the policy, greedy and sampled, and the baselines. They are for one symbol: a set takes none.
         given: further arguments by name: `algorithm`, `policy`, `provenance`, `trained_on`, `notes` (see
@@ -52,15 +54,31 @@ def evaluate(env: TradingEnv, params: EnvParams, market: Market | MarketSet, ses
         The evaluation; of a set a `SetResult` with that of each symbol, and all of them together.
     Raises:
         DataError: there is no session to evaluate on.
-        ConfigError: agent names repeat, both agents and a policy are given, agents are given for a set, or equity comes
-            near the int32 limit.
+        ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm and policy is, or
+            equity comes near the int32 limit. Of a set: agents are given, or parameters that are not those of the
+            configuration.
     """
     if not isinstance(market, MarketSet):
         return one_symbol.evaluate(env, params, market, sessions, config, agents, **given)
     if agents is not None:
         raise ConfigError("evaluation: agents are made for one symbol; give algorithm and policy for a set, or "
                           "evaluate each of its members")
+    _check_params(params, market, sessions, config)
     return evaluate_set(env, market, sessions, config, **given)
+
+
+def _check_params(params: EnvParams, market: MarketSet, sessions: SessionSet, config: RunConfig) -> None:
+    """Raise ConfigError unless the parameters of a set are those of the configuration, market and sessions apart."""
+    def flat(each: EnvParams) -> dict[str, Any]:
+        leaves = jax.tree_util.tree_flatten_with_path(each.replace(market=None, sessions=None))[0]
+        return {jax.tree_util.keystr(path): value for path, value in leaves}
+
+    given, own = flat(params), flat(make_params(market, sessions, config))
+    other = [name for name in own if not np.array_equal(given.get(name), own[name])]
+    if other or len(given) > len(own):
+        named = ", ".join(other or set(given) - set(own))
+        raise ConfigError(f"evaluation: params differ from those of the configuration ({named}); for a set, change the "
+                          "configuration, or evaluate each of its members")
 
 
 def evaluate_set(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.errors import DataError
+from jaxtrade.storage.archives import FAULTS, read_arrays
 
 RECORDS = "records.npz"
 FORMAT = 1
@@ -172,9 +172,7 @@ def read_records(path: Path) -> EvaluationRecords:
     Runs of earlier versions have no such file; an evaluation makes it.
     """
     try:
-        with zipfile.ZipFile(path) as archive:  # it checks the sum of a whole entry; np.load does not reach its end
-            arrays = {name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
-                      for name in archive.namelist()}
+        arrays = read_arrays(path)
         meta = json.loads(arrays["meta"].tobytes())
         found = meta.pop("format")
         if found != FORMAT:
@@ -186,8 +184,7 @@ def read_records(path: Path) -> EvaluationRecords:
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; runs of earlier versions have none. Make it: jaxtrade "
                         "evaluate RUN (and --split NAME for another split than test)") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile,
-            zlib.error) as error:
+    except FAULTS as error:
         raise DataError(f"{path}: cannot be read ({str(error)[:120]}); make it anew: jaxtrade evaluate RUN") from None
 
 

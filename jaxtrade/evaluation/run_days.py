@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.day_bars import NO_BARS, DayBars, HeldOutDays
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
+from jaxtrade.storage import digests
+from jaxtrade.storage.archives import FAULTS, read_arrays
 from jaxtrade.text import several
 
 WALK, DAILY = "walkforward.json", "daily.npz"
@@ -118,11 +117,11 @@ def _walk_days(path: Path) -> RunDays:
     """The days of a walk-forward: `daily.npz` beside `walkforward.json`, whose `data_sha256` names the data."""
     file = path / DAILY
     try:
-        document: dict[str, Any] = json.loads((path / WALK).read_text(encoding="utf-8"))
+        document = digests.read_json(path / WALK, "run the walk-forward again")
         data = str(document["data_sha256"])
-        with np.load(file, allow_pickle=False) as found:
-            dates, net, seeds = found["date"], np.asarray(found["net"], np.float64), found["seeds"]
-            bars = found["day_bars"] if "day_bars" in found else np.full(dates.shape, NO_BARS)  # of an earlier version
+        found = read_arrays(file)
+        dates, net, seeds = found["date"], np.asarray(found["net"], np.float64), found["seeds"]
+        bars = found.get("day_bars", np.full(dates.shape, NO_BARS))  # an earlier version has none
         if net.shape != (len(seeds), len(dates)) or not net.size:
             raise ValueError(f"net of shape {net.shape} for {len(seeds)} seeds and {len(dates)} days")
         if bars.shape != dates.shape:
@@ -130,7 +129,7 @@ def _walk_days(path: Path) -> RunDays:
         known = {str(document["market"]): bars} if (bars != NO_BARS).any() else {}
     except FileNotFoundError:
         raise DataError(f"{file}: there is no such file: the walk-forward has not ended; let it finish") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except FAULTS as error:
         raise DataError(f"{path}: its {WALK} and {DAILY} cannot be read ({str(error)[:120]}); run the walk-forward "
                         "again") from None
     days, at, place = np.unique(dates.astype(np.int64), return_index=True, return_inverse=True)

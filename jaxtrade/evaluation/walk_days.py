@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
 from jaxtrade.errors import DataError
+from jaxtrade.storage.archives import FAULTS, read_arrays
 
 DAILY = "daily.npz"  # in the folder of a walk-forward
 
@@ -86,13 +86,13 @@ def write_walk_days(days: WalkDays, path: Path) -> None:
 def read_walk_days(path: Path) -> WalkDays:
     """Read `daily.npz`. path: the file. Raises DataError if it is missing, damaged, or its arrays do not fit."""
     try:
-        with np.load(path, allow_pickle=False) as found:
-            arrays = {"day_bars": np.full(found["date"].shape, "")} | dict(found)
-            days = WalkDays(**{field.name: arrays[field.name] for field in fields(WalkDays)})
+        found = read_arrays(path)
+        arrays = {"day_bars": np.full(found["date"].shape, "")} | found
+        days = WalkDays(**{field.name: arrays[field.name] for field in fields(WalkDays)})
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file: the walk-forward has not ended; continue it with `jaxtrade "
                         "walkforward --resume`") from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except FAULTS as error:
         raise DataError(f"{path}: cannot be read ({str(error)[:120]}); write it again with `jaxtrade walkforward "
                         "--resume`") from None
     count, seeds = len(days.date), len(days.seeds)

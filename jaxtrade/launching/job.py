@@ -82,6 +82,15 @@ def checked(job: Job, needs_image: bool = False, needs_claim: bool = False) -> J
 
     Raises ConfigError for a value that the engine would refuse.
     """
+    for flag, text in (("--name", job.name), ("--time", job.time), ("--partition", job.partition),
+                       ("--image", job.image), ("--claim", job.claim), ("--mount", job.mount),
+                       ("--gpu-kind", job.gpu_kind), *(("--setup", line) for line in job.setup),
+                       *(("the training", word) for word in job.command)):
+        if text is not None and not text.isprintable():
+            raise ConfigError(f"{flag} {text!r}: holds a line break or another character that cannot be printed, which "
+                              "would add a line of its own to the manifest")
+    if job.partition is not None and not re.fullmatch(r"[A-Za-z0-9_.,-]+", job.partition):
+        raise ConfigError(f"--partition {job.partition}: expected its name, or several with commas in between")
     if not NAME.fullmatch(job.name):
         raise ConfigError(f"--name {job.name}: expected lower-case letters, digits and '-', at most 40, the first a "
                           "letter")

@@ -65,18 +65,21 @@ def launch(words: Sequence[str], count: int, devices: int | None = None,
     them. When one fails, the others have `PATIENCE_S` to end too.
     """
     port = free_port()
-    processes = [subprocess.Popen([sys.executable, "-m", "jaxtrade", *words], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                                  env=environment(env, i, count, port, devices)) for i in range(count)]
-    readers = [reader for i, process in enumerate(processes) for reader in _readers(f"[{i}] ", process)]
-    try:
-        with _forwarded(processes):
-            return _watched(processes)
-    finally:
-        for process in processes:
-            interrupt.kill(process)
-        for reader in readers:
-            reader.join(timeout=PATIENCE_S)
+    processes: list[subprocess.Popen[bytes]] = []
+    with interrupt.cleanup(lambda: [interrupt.kill(process) for process in processes]):  # a signal before the last one
+        for i in range(count):
+            processes.append(subprocess.Popen(
+                [sys.executable, "-m", "jaxtrade", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, start_new_session=True, env=environment(env, i, count, port, devices)))
+        readers = [reader for i, process in enumerate(processes) for reader in _readers(f"[{i}] ", process)]
+        try:
+            with _forwarded(processes):
+                return _watched(processes)
+        finally:
+            for process in processes:
+                interrupt.kill(process)
+            for reader in readers:
+                reader.join(timeout=PATIENCE_S)
 
 
 def _watched(processes: Sequence[subprocess.Popen[bytes]]) -> int:

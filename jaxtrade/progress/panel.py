@@ -19,6 +19,7 @@ from jaxtrade.progress import terminal
 from jaxtrade.progress.screen import Now, Screen, ShownPhase, duration
 from jaxtrade.progress.spark import sparkline
 from jaxtrade.storage.sinks import panel_line, per_episode, progress_line
+from jaxtrade.text import printable
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
@@ -93,7 +94,7 @@ class PhasePanel(Screen):
 
     def message(self, text: str) -> None:
         style = next((style for start, style in STYLES if text.startswith(start)), None)
-        self._console.print(Text(text, style=style or ""), soft_wrap=True)
+        self._console.print(Text(printable(text), style=style or ""), soft_wrap=True)
 
     def failed(self) -> None:
         self._failed = True

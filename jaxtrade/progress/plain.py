@@ -12,6 +12,7 @@ from jaxtrade.progress.screen import Now, Screen, duration
 from jaxtrade.progress.terminal import LastingStream
 from jaxtrade.storage.sinks import Columns, Names, panel_line, progress_line
 from jaxtrade.storage.sparse import worth_a_line
+from jaxtrade.text import printable
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
@@ -61,7 +62,7 @@ class Plain(Screen):
 
     def message(self, text: str) -> None:
         self._said = time.monotonic()
-        self._stream.write(text + "\n")
+        self._stream.write(printable(text) + "\n")
         self._stream.flush()
 
     def close(self) -> None:

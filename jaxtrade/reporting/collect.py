@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from jaxtrade.reporting.curves import Marked
 from jaxtrade.reporting.documents import read_json
 from jaxtrade.reporting.names import chosen_on, trained_on
 from jaxtrade.runs import rundir
+from jaxtrade.storage import digests
 from jaxtrade.storage.sinks import read_rows
 
 CURVES = {"episode_reward": "Return per episode", "entropy": "Entropy, nats", "approx_kl": "KL of an update, nats",
@@ -107,6 +109,14 @@ def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) ->
 
 def collect(choice: ReportChoice) -> Collected:
     """All figures of a report. Raises DataError: a file of the evaluation is missing or damaged, or two disagree."""
+    try:
+        return _collect(choice)
+    except (KeyError, IndexError, TypeError, ValueError) as error:  # of an evaluation without digests
+        raise DataError(f"{choice.folder}: its evaluation.json, trades.csv and {RECORDS} do not fit together "
+                        f"({error!r}); evaluate the run again: jaxtrade evaluate RUN") from None
+
+
+def _collect(choice: ReportChoice) -> Collected:
     document = read_json(choice.folder / "evaluation.json")
     records = read_records(choice.folder / RECORDS)
     settings, shown, bars, meta = document["settings"], records.shown, records.bars, records.meta
@@ -196,17 +206,18 @@ def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageCloc
 
 def _lines(path: Path) -> list[dict[str, str]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); evaluate the run again: jaxtrade evaluate RUN"
-                        ) from None
+        return list(csv.DictReader(io.StringIO(digests.checked(path).decode(), newline="")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN") from None
 
 
 def training(choice: ReportChoice) -> schema.TrainingFigures | None:
     """The curves of `metrics.jsonl` in groups of updates, and the health of `summary.json`. None without metrics."""
     path, summary = choice.run / "metrics.jsonl", choice.run / "summary.json"
-    rows = read_rows(path) if path.is_file() else []
+    if not path.is_file():
+        return None
+    digests.checked(path)
+    rows = read_rows(path)
     if not rows:
         return None
     said = read_json(summary) if summary.is_file() else {}

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.errors import DataError
+from jaxtrade.storage import digests
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file. Raises DataError if it cannot be read."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN") from None
+    """A JSON file as it was written. Raises DataError if it cannot be read, or has changed since."""
+    return digests.read_json(path, "evaluate the run again: jaxtrade evaluate RUN")

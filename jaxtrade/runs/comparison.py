@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.openings import PREFIX
 from jaxtrade.runs.recording import SUMMARY
 from jaxtrade.storage import checkpoint
+from jaxtrade.storage.archives import read_arrays
 
 EVALUATION = "evaluation"  # in a run's folder
 _TEXTS = (".json", ".txt", ".csv")  # pictures are drawn from these
@@ -32,8 +31,7 @@ def state_differences(one: Path, other: Path) -> list[str]:
         saved = checkpoint.list_checkpoints(path / "checkpoints")
         if not saved:
             raise ConfigError(f"{path}: holds no checkpoint")
-        with np.load(saved[-1][1] / "state.npz", allow_pickle=False) as found:
-            states.append({name: found[name] for name in found.files})
+        states.append(read_arrays(saved[-1][1] / "state.npz"))
     one_state, other_state = states
     same = {name for name in one_state.keys() & other_state.keys()
             if (one_state[name].dtype, one_state[name].shape) == (other_state[name].dtype, other_state[name].shape)

@@ -58,9 +58,6 @@ def open_run(path: Path, data: Path | None = None, advisor: bool = True, overrid
             are not there, or have changed).
     """
     config, manifest = rundir.read_run(path, _instead(path, data))
-    if (found := rundir.config_digest(path)) != manifest["config_sha256"]:
-        raise ConfigError(f"{path / 'config.yaml'}: sha256 {found[:16]}..., the run was made with "
-                          f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
     config = resumed_config(config, overrides)
     restore(config, manifest)  # before `prepare` starts JAX
     files.require(config, manifest, path, advisor)

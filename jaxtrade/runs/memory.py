@@ -21,6 +21,7 @@ the peak memory of real runs: they agree within `FACTOR`. The formula leaves out
 
 from __future__ import annotations
 
+import errno
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -199,9 +200,14 @@ def size(count: float) -> str:
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out: Python's own, or XLA's (jaxlib need not be loaded to ask)."""
+    """Whether an exception says that memory ran out: Python's own, XLA's (jaxlib need not be loaded to ask), or that of
+    a library that finds no room while it is loaded (`ulimit -v`)."""
     xla = type(error).__name__ in ("XlaRuntimeError", "JaxRuntimeError")
-    return isinstance(error, MemoryError) or (xla and str(error).startswith(("RESOURCE_EXHAUSTED", "Out of memory")))
+    loading = isinstance(error, ImportError | RuntimeError) and any(said in str(error).lower() for said in (
+        "failed to map segment", "cannot allocate memory", "can't start new thread"))
+    system = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or loading or system or (
+        xla and str(error).startswith(("RESOURCE_EXHAUSTED", "Out of memory")))
 
 
 def first_line(error: BaseException) -> str:

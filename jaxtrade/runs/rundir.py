@@ -11,6 +11,7 @@ import re
 import secrets
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,9 +20,11 @@ from typing import Any
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.legacy import migrated
-from jaxtrade.errors import ConfigError, RunLockedError, StorageError
-from jaxtrade.runs import files, machine
+from jaxtrade.config.load import module_names
+from jaxtrade.errors import ConfigError, DataError, RunLockedError, StorageError
+from jaxtrade.runs import files, machine, trust
 from jaxtrade.runs.commit import commit
+from jaxtrade.storage import digests
 from jaxtrade.storage.locks import try_lock
 from jaxtrade.training.together import from_main, is_main
 
@@ -84,6 +87,8 @@ def _create(path: Path, config: RunConfig, manifest: dict[str, Any]) -> bool:
         write_manifest(new, manifest | {files.FILES: files.record(config, path)})
 
     create_folder(path, fill)
+    if problem := trust.remember(config.imports):
+        print(f"note: {problem}", file=sys.stderr)
     return True
 
 
@@ -108,9 +113,11 @@ def create_folder(path: Path, fill: Callable[[Path], None]) -> None:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON file atomically. Raises ValueError for NaN or infinity, which JSON cannot express."""
+    content = (json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    temporary.write_bytes(content)
+    with digests.replacing(path.parent, {path.name: content}):
+        temporary.replace(path)
 
 
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
@@ -135,15 +142,21 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
             raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
                               f"{_nearest_run(path)}")
     try:
-        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{path / 'manifest.json'}: not valid JSON ({error}); restore it or train again") from None
+        manifest = digests.read_json(path / "manifest.json", "restore it or train again")
+    except DataError as error:
+        raise ConfigError(str(error)) from None
     missing = [key for key in ("config_sha256", "data_sha256", "nproc") if key not in manifest]
     if missing:
         raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
     config = path / "config.yaml"
+    if (found := config_digest(path)) != manifest["config_sha256"]:
+        raise ConfigError(f"{config}: sha256 {found[:16]}..., the run was made with "
+                          f"{str(manifest['config_sha256'])[:16]}...; restore the file, or train a new run with the "
+                          "change")
+    values = written_values(path)
     files.find_imports(manifest, path)
-    return files.locate(make_config(written_values(path), str(config)), manifest, path, instead), manifest
+    trust.require(module_names(values), path)
+    return files.locate(make_config(values, str(config), stored=True), manifest, path, instead), manifest
 
 
 def _numbers(path: Path) -> str:

@@ -23,7 +23,7 @@ from jaxtrade.evaluation import frames, html, report, set_report
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
 from jaxtrade.evaluation.portfolio import result as joint
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
-from jaxtrade.runs import rundir
+from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
@@ -269,15 +269,18 @@ def advice_html(path: Path) -> list[str]:
         if picture.is_file() else []
 
 
-def open_run(path: Path | str) -> StoredRun:
+def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
     """Open a run folder to read its results.
 
         run = jaxtrade.open_run("runs/ES-manage-20260101T120000Z-ab12")
         run.trades, run.equity, run.metrics, run.plot()
 
-    Raises ConfigError if `path` is not a run folder.
+    trust_imports: import the modules that the run's configuration names, although they are not known to be yours
+    (docs/run_folder.md). Raises ConfigError if `path` is not a run folder, or names such modules.
     """
     folder = Path(path)
+    if trust_imports:
+        trust.allow(rundir.module_names(rundir.written_values(folder)))
     return StoredRun(folder, *rundir.read_run(folder))
 
 

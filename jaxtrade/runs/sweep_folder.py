@@ -33,4 +33,4 @@ def read_sweep(path: Path) -> RunConfig:
     """The configuration of a sweep of several programs. Raises ConfigError if its folder is damaged."""
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path}: a sweep whose config.yaml is missing; start it anew")
-    return make_config(read_values(path / "config.yaml", exact=True), str(path / "config.yaml"))
+    return make_config(read_values(path / "config.yaml", exact=True), str(path / "config.yaml"), stored=True)

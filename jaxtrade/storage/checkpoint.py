@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.errors import CheckpointError
+from jaxtrade.storage.archives import read_arrays
 from jaxtrade.types import PyTree
 
 FORMAT = 1
@@ -102,18 +103,18 @@ def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path
     leaves = _leaves(like)
     _check_structure(described, {name: _describe(leaf) for name, leaf in leaves.items()}, where)
     restored = []
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        for name, leaf in leaves.items():
-            array = archive[name]
-            if _is_key(leaf):
-                restored.append(jax.random.wrap_key_data(jnp.array(array), impl=described[name]["key"]))
-                continue
-            dtype = np.dtype(leaf.dtype)
-            array = array.view(dtype) if dtype.kind == "V" else array
-            if array.dtype != dtype or array.shape != tuple(leaf.shape):
-                raise CheckpointError(f"{where}: leaf '{name}' holds {array.dtype}{list(array.shape)}, which its "
-                                      "manifest contradicts")
-            restored.append(jnp.array(array))  # a copy: JAX cannot donate memory that NumPy shares
+    arrays = read_arrays(data)
+    for name, leaf in leaves.items():
+        array = arrays[name]
+        if _is_key(leaf):
+            restored.append(jax.random.wrap_key_data(jnp.array(array), impl=described[name]["key"]))
+            continue
+        dtype = np.dtype(leaf.dtype)
+        array = array.view(dtype) if dtype.kind == "V" else array
+        if array.dtype != dtype or array.shape != tuple(leaf.shape):
+            raise CheckpointError(f"{where}: leaf '{name}' holds {array.dtype}{list(array.shape)}, which its manifest "
+                                  "contradicts")
+        restored.append(jnp.array(array))  # a copy: JAX cannot donate memory that NumPy shares
     return jax.tree.unflatten(jax.tree.structure(like), restored)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import shlex
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
@@ -125,25 +127,55 @@ def has_gpu_plugin() -> bool:
 def use_cache() -> str:
     """Keep compiled programs in `cache_folder()`. Call this before anything is compiled.
 
-    Does nothing if JAX already has a cache folder, or if `JAX_ENABLE_COMPILATION_CACHE` is off. Returns a sentence
-    that says why programs cannot be kept; empty if they are kept, or if no cache is wanted.
+    If JAX already has a cache folder (`JAX_COMPILATION_CACHE_DIR`), that one is kept. A folder that others can write to
+    is not used: a compiled program is code. Does nothing if `JAX_ENABLE_COMPILATION_CACHE` is off. Returns a sentence
+    that says why programs cannot be kept, or a warning; empty if all is well, or if no cache is wanted.
     """
     import jax
 
-    if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:  # pyright: ignore
+    given = jax.config.jax_compilation_cache_dir  # pyright: ignore
+    if not jax.config.jax_enable_compilation_cache or "://" in str(given):  # pyright: ignore
         return ""
+    if given is not None:
+        said, used = written_by_others(Path(given), named=True)
+        if not used:
+            jax.config.update("jax_compilation_cache_dir", None)
+        return said
     try:
         folder = cache_folder()
         for each in (folder.parent, folder):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(0, "not writable", str(folder))
+        said, used = written_by_others(folder, named=False)
+        if not used:
+            return said
     except (OSError, RuntimeError) as error:
         return f"compiled programs are not kept for the next run ({error}); set {VARIABLE} to a folder of your own"
     jax.config.update("jax_compilation_cache_dir", str(folder))
     interrupt.at_end(partial(drop_unfinished, folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
     return ""
+
+
+def written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
+    """(a sentence about who else can write to a folder of programs, whether it is used nevertheless).
+
+    named: whether the user named the folder. It is then used if his own group alone can write to it.
+    """
+    if os.name == "nt" or not folder.exists():
+        return "", True
+    found = folder.stat()
+    if found.st_uid not in (0, os.geteuid()):
+        return (f"{folder} is not used, so programs are compiled again: it belongs to another user, and a compiled "
+                f"program is code; set {VARIABLE} to a folder of your own"), False
+    mend = f"chmod go-w {shlex.quote(str(folder))}"
+    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not (named and found.st_gid == os.getegid())):
+        return (f"{folder} is not used, so programs are compiled again: other users can write to it, and a compiled "
+                f"program is code; {mend}"), False
+    if found.st_mode & stat.S_IWGRP:
+        return f"{folder}: your group can write compiled programs there, which are code; {mend} stops that", True
+    return "", True
 
 
 def drop_unfinished(folder: Path, seconds: float = 3.0) -> None:

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtrade.errors import DataError
+from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class JsonlSink:
         Later rows are removed, because the resumed run writes them again.
         """
         self._path, self._names = Path(path), names
+        digests.forget(self._path)
         if resume_update is not None and self._path.exists():
             _drop_rows(self._path, resume_update)
         else:
@@ -236,7 +238,15 @@ class JsonlSink:
 
 def _drop_rows(path: Path, after: int) -> None:
     """Remove the rows after update `after`, and a torn last line. The file is replaced atomically."""
-    kept = [row for row in read_rows(path) if row["update"] <= after]
+    rows = read_rows(path)
+    try:
+        kept = [row for row in rows if row["update"] <= after]
+    except (KeyError, TypeError):
+        raise DataError(f"{path}: a row without its 'update'; restore the file, or train a new run") from None
+    last = kept[-1]["update"] if kept else 0
+    if last != after:
+        raise DataError(f"{path}: its rows end at update {last}, and the run goes on after update {after}; restore the "
+                        "file, or train a new run")
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text("".join(_line(row) for row in kept), encoding="utf-8")
     temporary.replace(path)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from jaxtrade.storage import digests
+
 
 @contextmanager
 def staged(folder: Path) -> Iterator[Path]:
@@ -21,7 +23,13 @@ def staged(folder: Path) -> Iterator[Path]:
     new.mkdir()
     try:
         yield new
-        for path in sorted(new.iterdir()):
-            path.replace(folder / path.name)
+        files = sorted(new.iterdir())
+        with digests.replacing(folder, {path.name: path for path in files if path.is_file()}):
+            for path in files:
+                path.replace(folder / path.name)
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(folder)) from None  # pictures and archives name no file
     finally:
         shutil.rmtree(new, ignore_errors=True)

@@ -81,7 +81,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         sinks: each receives the rows of every chunk.
         checkpoint_dir: folder of whole-state checkpoints, written every `config.checkpoint_every` chunks and at the
             end. None: the run saves nothing.
-        metadata: JSON values for each checkpoint.
+        metadata: JSON values for each checkpoint; only with `checkpoint_dir`.
         hooks: called in order after every chunk. See `hooks.Change` for what they may change, and `hooks.StatefulHook`
             for hooks with a memory.
         num_seeds: number of agents that train side by side as one program and share `params` (default:
@@ -90,7 +90,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             state then has a leading axis of agents, in checkpoints and hooks too. Rows hold the mean over agents under
             "name" and a list by agent under "name/each".
         hparams: tunable floats with which a new run begins, by name, in place of the algorithm's own; as
-            `hooks.Change.hparams`.
+            `hooks.Change.hparams`. Not with `state`, which has its own.
         max_rollbacks: how often the run may roll back when a loss or gradient is not finite (see
             `divergence.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
             checkpoint (without `checkpoint_dir`: to the state that would have been saved), or to its start before the
@@ -102,7 +102,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         ahead: called once with the shapes of the state while the chunk is compiled, to begin further programs.
         place: the devices. `state`, checkpoints, the result and what hooks get have the same form on any of them.
     Raises:
-        ValueError: both or neither of `key` and `state` are given.
+        ValueError: both or neither of `key` and `state` are given, hparams with `state`, or metadata without a folder.
         DivergedError: a loss or gradient is not finite and no rollback is left; of several agents, for none of them.
             That state is not saved.
         PreemptedError, InterruptedRunError: SIGTERM, SIGINT (main thread). It stops at the chunk border and is saved.
@@ -112,6 +112,10 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     """
     if (key is None) == (state is None):
         raise ValueError("train needs either key (a new run) or state (to continue one)")
+    if state is not None and hparams:
+        raise ValueError("hparams are those with which a new run begins; a state has its own (see hooks.set_hparams)")
+    if metadata and checkpoint_dir is None:
+        raise ValueError("metadata go into checkpoints, and without checkpoint_dir there are none")
     stack = Stack.of(config.num_seeds if num_seeds is None else num_seeds)
     stacked, params = place.wrap(algorithm, stack), place.put_params(params)
     if exchange is not None:

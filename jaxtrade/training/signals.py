@@ -26,6 +26,11 @@ class Signals:
         self.received: signal.Signals | None = None
         self._borders = True
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing new to save, so that a command ends at once after SIGTERM (`interrupt`)."""
+        return not self._borders
+
     @contextmanager
     def no_border(self) -> Iterator[None]:
         """Ctrl-C inside this block raises KeyboardInterrupt: there is nothing new to save, so nothing to wait for."""

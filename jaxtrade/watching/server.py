@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
+import sys
+import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +18,8 @@ from jaxtrade.watching import guard
 HOST = "127.0.0.1"  # there is no flag for it: from another machine, come through ssh
 TOKEN = "token"
 SMALL = 1400  # bytes that fit in one packet, which compression does not make faster
+MOST_CONNECTIONS = 400
+FILES = 40  # that the process may need beside its connections
 
 
 class Answer(NamedTuple):
@@ -33,14 +38,67 @@ def as_json(document: Any) -> Answer:
     return Answer(json.dumps(document, allow_nan=False, separators=(",", ":")).encode(), "application/json")
 
 
+def most_connections() -> int:
+    """How many connections may be open at once, by the process's limit of open files."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return MOST_CONNECTIONS
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_CONNECTIONS if limit == resource.RLIM_INFINITY else max(4, min(MOST_CONNECTIONS, limit - FILES))
+
+
 class Server(ThreadingHTTPServer):
-    """Serves `routes` (by path) to whoever has the token. port 0: a free one."""
+    """Serves `routes` (by path) to whoever has the token. port 0: a free one.
+
+    Where `most_connections` are open, a new one takes the place of the one that has waited longest for a request.
+    """
 
     daemon_threads = True
+    request_queue_size = 256  # connections that the system holds until they are accepted
 
     def __init__(self, routes: Mapping[str, Route], token: str, port: int = 0) -> None:
         self.routes, self.token = routes, token
+        self._most, self._lock = most_connections(), threading.Lock()
+        self._open = set[socket.socket]()
+        self._waiting = dict[socket.socket, None]()  # in the order in which they began to wait
         super().__init__((HOST, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            oldest = next(iter(self._waiting), None) if len(self._open) >= self._most else None
+            full = len(self._open) >= self._most and oldest is None
+            if oldest is not None:
+                self._forget(oldest)
+            if not full:
+                self._open.add(request)
+        if oldest is not None:
+            oldest.shutdown(socket.SHUT_RDWR)  # its thread then reads the end, and closes it
+        if full:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._forget(request)
+        super().shutdown_request(request)
+
+    def waits(self, connection: socket.socket, waiting: bool) -> None:
+        """Note that a connection waits for a request, or has one."""
+        with self._lock:
+            self._waiting.pop(connection, None)
+            if waiting and connection in self._open:
+                self._waiting[connection] = None
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a connection that its other side has closed, or that was silent for too long."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._open.discard(connection)
+        self._waiting.pop(connection, None)
 
     @property
     def port(self) -> int:
@@ -61,6 +119,14 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "jaxtrade", ""
     timeout = 30  # seconds that a connection may be silent
 
+    def handle_one_request(self) -> None:
+        self.server.waits(self.connection, True)
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        self.server.waits(self.connection, False)
+        return super().parse_request()
+
     def do_GET(self) -> None:
         self._answer()
 
@@ -70,8 +136,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         if not guard.host_is_loopback(self.headers.get("Host")):
             return self._plain(HTTPStatus.FORBIDDEN, "this page is for this machine alone")
-        target = urlsplit(self.path)
-        query = {name: values[-1] for name, values in parse_qs(target.query).items()}
+        try:
+            target = urlsplit(self.path)
+            query = {name: values[-1] for name, values in parse_qs(target.query).items()}
+        except ValueError:
+            return self._plain(HTTPStatus.BAD_REQUEST, "not understood")
         token = self.server.token
         if TOKEN in query and target.path == "/" and guard.token_fits(query[TOKEN], token):
             return self._send(HTTPStatus.SEE_OTHER, Answer(b"", "text/plain"),

@@ -26,6 +26,7 @@ FILES = {  # path -> file below jaxtrade/web, media type
 }
 MOST_RUNS = 200  # in the list of the page, youngest first, beside the one that it shows
 MOST_CURVES = 200
+MOST_DIGITS = 9  # of a number in a request
 FRESH = 1.0  # seconds for which a list of runs is not read again, however many pages ask
 
 
@@ -106,7 +107,8 @@ def _asked(text: str) -> dict[str, tuple[int, int]] | None:
     found = {}
     for part in text.split(",") if text else ():
         name, *numbers = part.rsplit(":", 2)
-        if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
+        if len(numbers) != 2 or not all(number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
+                                          for number in numbers):
             return None
         found[name] = (int(numbers[0]), int(numbers[1]))
     return found if len(found) <= MOST_CURVES else None

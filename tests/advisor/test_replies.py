@@ -65,6 +65,60 @@ def test_what_asking_again_cannot_help(status: int, body: bytes) -> None:
     assert "error" in answer.detail
 
 
+def flat(message: str, **fields: Any) -> bytes:
+    """As vLLM's server before 0.10 and SGLang's."""
+    return json.dumps({"object": "error", "message": message, "param": None, **fields}).encode()
+
+
+def test_an_error_may_be_the_whole_body() -> None:
+    answer = read(400, flat("bad request", type="BadRequestError", code=400))
+    assert (answer.failure, answer.detail) == (Failure.HTTP, "status 400: error bad request")
+    answer = read(200, flat("model is loading", code=503))
+    assert (answer.failure, answer.detail) == (Failure.PARSE, "no completion but error model is loading")
+
+
+@pytest.mark.parametrize(("status", "body"), [
+    (400, flat("This model's maximum context length is 4096 tokens. However, you requested 5096 tokens", code=400)),
+    (400, error("the request exceeds the available context size, try increasing it", type="server_error")),
+    (400, error("Requested tokens (5096) exceed context window of 4096")),
+    (422, error("inputs tokens + max_new_tokens must be <= 4096: too many input tokens")),
+    (400, error("prompt is too long: 210000 tokens > 200000 maximum")),
+    (500, error("input is too large to process. increase the physical batch size")),
+    (413, error("Request too large: reduce the context length")),
+])
+def test_a_prompt_that_is_too_long_is_no_outage(status: int, body: bytes) -> None:
+    answer = read(status, body)
+    assert (answer.failure, answer.retryable) == (Failure.REFUSED, False)
+    assert "error" in answer.detail
+
+
+@pytest.mark.parametrize(("body", "remedy"), [
+    (error("Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
+           "supported.", param="temperature", code="unsupported_value"), "advisor.options.temperature=null"),
+    (error("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+           "instead.", param="max_tokens"), "advisor.options.tokens_key=max_completion_tokens"),
+    (flat("seed is not supported by this engine", code=400), "advisor.options.seed=null"),
+])
+def test_a_setting_that_the_model_does_not_take_names_the_key(body: bytes, remedy: str) -> None:
+    answer = read(400, body)
+    assert (answer.failure, answer.retryable) == (Failure.REFUSED, False)
+    assert answer.detail.endswith(f"; set {remedy}")
+    assert remedy not in read(500, body).detail
+
+
+def test_a_setting_out_of_range_is_no_setting_that_is_not_taken() -> None:
+    answer = read(400, error("temperature must be at most 1", param="temperature"))
+    assert (answer.failure, answer.detail) == (Failure.HTTP, "status 400: error temperature must be at most 1")
+
+
+def test_parts_that_nobody_reads_may_hold_anything() -> None:
+    extra = b'"usage": {"prompt_tokens": 5, "seconds": Infinity, "x": 1, "x": NaN}, '
+    answer = read(200, FULL.replace(b'"usage": ', extra + b'"usage": ', 1))
+    assert answer.advice == parse_advice(TEXT).advice
+    doubled = read(200, completion(TEXT[:-1] + ', "risk": 0.1}'))
+    assert (doubled.advice, doubled.failure) == (None, Failure.PARSE)  # in the advice itself it is refused as before
+
+
 def test_an_error_may_be_called_detail() -> None:
     assert read(400, b'{"detail": "this server runs another model"}').detail == (
         "status 400: error this server runs another model")

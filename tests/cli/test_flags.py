@@ -152,6 +152,7 @@ def test_two_flags_for_one_folder_are_refused(capsys: pytest.CaptureFixture[str]
     ("--seed", "-1", "'-1' is not a whole number of at least 0"),
     ("--seed", "1.5", "'1.5' is not a whole number of at least 0"),
     ("--envs", "0", "'0' is not a whole number of at least 1"),
+    ("--timesteps", "1" * 5000, "1111...1111"), ("--seed", "1" * 5000, "1111...1111"),
     ("--devices", "many", "such as 8, 1000000, 1M, 250k or 1e6; or all, or auto"),
 ])
 def test_a_value_that_is_no_number_is_a_usage_error(flag: str, value: str, fragment: str,

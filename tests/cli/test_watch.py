@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import os
+import stat
 
 import pytest
 
@@ -25,3 +27,13 @@ def test_a_user_without_a_name_is_no_fault(error: Exception, monkeypatch: pytest
 
     monkeypatch.setattr(getpass, "getuser", unknown)
     assert " YOU@" in watch.lines_of("http://127.0.0.1:4000/?token=x", 4000)[3]
+
+
+def test_the_secret_is_on_no_command_line() -> None:
+    """A browser gets the name of a page that only this user can read."""
+    with watch.page_that_leads_to("http://127.0.0.1:4000/?token=x&y") as page:
+        assert "token" not in page.as_uri()
+        assert 'url=http://127.0.0.1:4000/?token=x&amp;y"' in page.read_text(encoding="utf-8")
+        if os.name != "nt":
+            assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    assert not page.exists()

@@ -344,6 +344,12 @@ def test_inferred_hours_say_so_and_match_the_table(es_bars):
     np.testing.assert_array_equal(ours.flat, table.flat)
 
 
+def test_inferred_hours_say_that_weekends_have_none(es_bars):
+    saturday = np.array([int(datetime(2013, 10, 12, 12, minute, tzinfo=NEW_YORK).timestamp()) for minute in range(30)])
+    schedule = inferred_schedule(np.concatenate([es_bars.time, saturday]), 60, ES)
+    assert any("30 bars of weekends lie in no session" in note for note in schedule.notes)
+
+
 def test_an_inferred_half_day_closes_early(nq_market):
     bars = nq_market.bars  # Thanksgiving week 2023
     schedule = inferred_schedule(bars.time, 60, bars.contract)
@@ -470,7 +476,7 @@ def test_real_broker_hours_agree_but_for_known_holidays(shared, symbol):
     local = pd.to_datetime(frame.iloc[:, 0]).dt.tz_localize("Europe/Athens")
     time_ = local.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.int64)
     schedule = schedule_for("table", FX, time_, 3600)
-    check_stamps(schedule, time_, FX)
+    check_stamps(schedule, time_, 3600, FX)
     found = {line[:10] for line in findings(schedule, time_, 3600, FX)}
     assert found - set(BROKER) == BROKER_ONLY[symbol]
     days = trade_dates(time_, FX).astype(str)
@@ -501,7 +507,7 @@ def test_real_shares_trade_when_the_table_says(shared, name):
     days = trade_dates(bars.time, bars.contract)
     assert tuple(np.unique(days).astype(str)) == SHARE_DAYS[name]
     schedule = schedule_for("table", bars.contract, bars.time, 60)
-    check_stamps(schedule, bars.time, bars.contract)
+    check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract)
     found = findings(schedule, bars.time, 60, bars.contract)
     assert [line for line in found if "closure" in line] == []
     for i in schedule.find(np.unique(days)):
@@ -580,7 +586,7 @@ def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
 def test_the_bundled_bars_are_not_shifted(symbol):
     contract = get_contract(symbol)
     bars = bundled(contract)
-    check_stamps(schedule_for("table", contract, bars.time, bars.bar_seconds), bars.time, contract)
+    check_stamps(schedule_for("table", contract, bars.time, bars.bar_seconds), bars.time, bars.bar_seconds, contract)
 
 
 def test_stray_prints_on_few_dates_are_findings(es_bars):
@@ -589,7 +595,7 @@ def test_stray_prints_on_few_dates_are_findings(es_bars):
     schedule = schedule_for("table", es_bars.contract, es_bars.time, 60)
     for time_ in (es_bars.time, es_bars.time[es_bars.time < strays[1]]):
         mixed = np.sort(np.concatenate([time_, strays]))
-        check_stamps(schedule, mixed, es_bars.contract)
+        check_stamps(schedule, mixed, 60, es_bars.contract)
         lines = findings(schedule, mixed, 60, es_bars.contract)
         assert sum("inside a scheduled closure" in line for line in lines) == 2
 

@@ -86,6 +86,30 @@ def test_rates_that_are_missing_or_old_are_errors():
         tick_values(bars_at(EURGBP, utc("2014-12-29T13:00:00"), [78_000]), christmas)
     with pytest.raises(ConfigError, match=r"EURGBP: profits arise in GBP; give the bars of its rate"):
         tick_values(bars_at(EURGBP, TUESDAY, [84_000]), None)
+    for symbol, price in (("EURUSD", 130_000), ("USDJPY", 98_000)):
+        with pytest.raises(ConfigError, match=f"{symbol}: profits arise in .*, which needs no rates"):
+            tick_values(bars_at(get_contract(symbol), TUESDAY, [price]), rates)
+
+
+def test_dates_without_a_rate_are_left_out_by_the_keys_that_do_it():
+    """Rates of Tuesday to Thursday serve bars until Friday. No key is advised that is set already: where dates between
+    others lack a rate, or all dates do, none helps."""
+    day, gbp = 86_400, get_contract("GBPUSD")
+    hours = np.concatenate([TUESDAY + i * day + 3600 * np.arange(4) for i in range(3)])
+    rates = bars_at(gbp, TUESDAY, [160_000] * len(hours))
+    rates = replace(rates, time=hours)
+
+    def advice(first: int, days: int, of: Bars) -> str:
+        with pytest.raises(DataError) as caught:
+            tick_values(bars_at(EURGBP, first + 3600, [84_000] * days, seconds=day), of)
+        return str(caught.value).partition("Fix: ")[2]
+
+    assert advice(TUESDAY - day, 4, rates) == (
+        "give rates that cover them, or leave those dates out: data.start=2013-10-08")
+    assert advice(TUESDAY, 7, rates) == "give rates that cover them, or leave those dates out: data.end=2013-10-11"
+    assert advice(TUESDAY + 700 * day, 3, rates) == "give rates that cover them"
+    later = replace(rates, time=np.where(hours > TUESDAY + day, hours + 7 * day, hours))
+    assert advice(TUESDAY, 10, later) == "give rates that cover them"
 
 
 def test_a_tick_worth_less_than_a_mill_is_an_error():

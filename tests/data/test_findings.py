@@ -132,6 +132,46 @@ def test_the_real_split_of_aapl(shared):
     assert [(one.kind, one.row) for one in again] == [("spike", 1469)]
 
 
+# --- two levels in one date -------------------------------------------------------------------------------------------
+
+def mixed(bars: Bars, rows: np.ndarray, ticks: int) -> Bars:
+    """The chosen rows at another level."""
+    return replace(bars, **{name: getattr(bars, name) + (rows * ticks).astype(np.int32)
+                            for name in ("open", "high", "low", "close")})
+
+
+@pytest.mark.parametrize("ticks", [24, -24, 212])
+@pytest.mark.parametrize("kind", ["in turn", "three of five", "at random"])
+def test_rows_of_two_contracts_around_a_roll(es_bars, ticks, kind):
+    """ES of December and March 2013 were 6 points apart; two dates of the week mix their minutes."""
+    dates = trade_dates(es_bars.time, es_bars.contract).astype(str)
+    row = np.arange(len(es_bars))
+    other = {"in turn": row % 2 == 0, "three of five": row % 5 < 3,
+             "at random": np.random.default_rng(1).random(len(row)) < 0.5}[kind]
+    bars = mixed(es_bars, other & np.isin(dates, ["2013-10-08", DATE]), ticks)
+    (one,) = (each for each in found(bars) if each.kind == "levels")
+    assert first_of(bars, "2013-10-08") <= one.row <= first_of(bars, "2013-10-08") + 20
+    assert f"about {abs(ticks) / 4:.0f}" in one.size
+    assert "on 2 dates" in one.size
+    assert any("two price levels" in note for note in build_market(bars, LOW_STOP).notes)
+
+
+def test_another_scale_from_the_middle_of_a_date_on(es_bars):
+    bars = as_share(es_bars, 4)
+    row = first_of(bars, DATE) + 300
+    one = only(replace(bars, **{name: np.where(np.arange(len(bars)) < row, getattr(bars, name) * 2, getattr(bars, name))
+                                .astype(np.int32) for name in ("open", "high", "low", "close")}))
+    assert (one.kind, one.row) == ("levels", row)
+
+
+def test_prints_off_the_market_are_no_second_level(shared):
+    """Trades of SPY by the second: 61 reported late, about $1.10 off, among 100,184 bars."""
+    contract = replace(load_contract("SPY"), tick_size=Decimal("0.0001"), price_ranges=())
+    bars = load_bars(shared / "data/lean_us_equity/spy_second_trade_x10000.csv.gz", contract, stamp="open",
+                     columns={"time": "ts_et"}, time_zone="America/New_York", price_scale=1e-4)
+    assert not [one for one in found(bars) if one.kind == "levels"]
+
+
 # --- single bars ------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("factor", [1.11, 0.89])

@@ -145,7 +145,7 @@ def test_common_vendors_are_read_fast(es, put, name, monkeypatch):
         raise AssertionError("read by lines")
 
     monkeypatch.setattr(tabular, "_table_by_lines", never)
-    monkeypatch.setattr("jaxtrade.data.read.stamps.iso_text", never)
+    monkeypatch.setattr("jaxtrade.data.read.stamps._cells", never)
     write, stated, _ = TRADES[name]
     assert len(load_bars(put(write(es)), ES, **stated)) == len(es)
 

@@ -20,7 +20,6 @@ from jaxtrade.data.read import tabular
 from jaxtrade.data.read.bars import Bars, from_frame, load_bars
 from jaxtrade.data.read.cells import Cells, decimals, labels, whole_numbers
 from jaxtrade.data.read.faults import Faults
-from jaxtrade.data.read.iso import read_iso
 from jaxtrade.data.read.stamps import parse_stamps
 from jaxtrade.data.read.tabular import Table, as_numbers, plain_table
 from jaxtrade.errors import DataError
@@ -130,15 +129,6 @@ def stamps_or_message(table: Table, zone: str | None) -> tuple[Any, list[str], s
 def test_stamps_are_those_of_pandas(texts, zone):
     plain = stamps_or_message(Table("file.csv", {"time": as_cells(texts)}, 2), zone)
     assert plain == stamps_or_message(Table("file.csv", {"time": pd.Series(texts, dtype=str)}, 2), zone)
-
-
-@pytest.mark.parametrize(("text", "utc"), [
-    ("2013-10-07 09:30:00-04:00", 1381152600), ("2013-10-07T13:30Z", 1381152600),
-    ("2013-10-07 19:00:00.000+05:30", 1381152600), ("2012-02-29 00:00:00+00:00", 1330473600)])
-def test_usual_stamps_are_read_here(text, utc):
-    found = read_iso(as_cells([text, text]))
-    assert found is not None
-    assert (found.seconds.tolist(), found.aware) == ([utc, utc], True)
 
 
 def test_a_usual_column_needs_no_pandas_for_its_text(monkeypatch, write):

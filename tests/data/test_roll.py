@@ -348,3 +348,8 @@ def test_a_resolved_roll_is_written_out_and_read_again(tmp_path: Path) -> None:
     path.write_text(dump_config(config))
     assert load_config(str(path)) == config
     assert config.data.roll == EXPLICIT
+
+
+def test_one_contract_and_a_splice_of_several_exclude_each_other(raw: pd.DataFrame) -> None:
+    with pytest.raises(ConfigError, match="expiry=201312 reads one contract and roll splices several"):
+        from_frame(raw, ES, columns={"time": "ts_utc"}, stamp="open", expiry="201312", roll=EXPLICIT)

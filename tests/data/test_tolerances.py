@@ -13,6 +13,7 @@ from jaxtrade.cli.entry import main
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, table_schedule
 from jaxtrade.data.contract_file import load_contract
+from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, DataError
@@ -120,12 +121,26 @@ def test_a_closing_bar_is_no_shift(es_bars):
     """One more bar at 17:15, the close of that week, on every date: the real stamps are not shifted."""
     schedule = schedule_for("table", es_bars.contract, es_bars.time, 60)
     time_ = np.sort(np.concatenate([es_bars.time, schedule.close]))
-    check_stamps(schedule, time_, es_bars.contract)
+    check_stamps(schedule, time_, 60, es_bars.contract)
     lines = findings(schedule, time_, 60, es_bars.contract)
     assert [line for line in lines if "closing" in line] == [
         "5 bars are stamped exactly at the end of their session, first 2013-10-07 17:15 exchange time: read as closing "
         "prints; no decision is taken on them"]
     assert not any("closure" in line for line in lines)
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 15, 30, 60])
+def test_bars_that_fill_the_daily_break_are_no_closing_prints(minutes):
+    """A CFD on US30 in New York's summer: its day lacks 20:00 to 22:00 UTC. Its clock is UTC and read as
+    America/New_York+7h: 00:00 becomes 17:00 in New York, and the session's first hour is there too."""
+    days = np.arange(np.datetime64("2025-03-17"), np.datetime64("2025-04-19")).astype("datetime64[s]").astype(np.int64)
+    evenings = [day + 22 * 3600 for day in days if (day // 86400 + 3) % 7 in (6, 0, 1, 2, 3)]
+    opens = np.concatenate([np.arange(evening, evening + 22 * 3600, 60 * minutes) for evening in evenings])
+    contract = replace(get_contract("ES"), symbol="US30")
+    schedule = schedule_for("table", contract, opens, 60 * minutes)
+    check_stamps(schedule, opens, 60 * minutes, contract)
+    with pytest.raises(DataError, match="look shifted"):
+        check_stamps(schedule, opens - 3 * 3600, 60 * minutes, contract)
 
 
 def test_close_stamps_read_as_opens_are_still_refused():
@@ -136,9 +151,9 @@ def test_close_stamps_read_as_opens_are_still_refused():
     before, after = schedule.extended
     opens = np.concatenate([np.arange(begin - before, end + after, 60)
                             for begin, end in zip(schedule.open, schedule.close, strict=True)])
-    check_stamps(schedule, opens, contract)
+    check_stamps(schedule, opens, 60, contract)
     with pytest.raises(DataError, match=r"on 5 of 5 trade dates, first 2013-10-07 20:00 .* look shifted"):
-        check_stamps(schedule, opens + 60, contract)
+        check_stamps(schedule, opens + 60, 60, contract)
 
 
 @pytest.mark.parametrize(("name", "dates"), [("spy_minute_quote", 6), ("aapl_minute_quote", 3)])

@@ -147,11 +147,12 @@ def test_a_share_is_rounded_once(value: int, hundredths: int, tenths: int) -> No
 # --- joint liquidation ------------------------------------------------------------------------------------------------
 
 
-def liquidated(second: tuple[int, int, int, int], drawdown: int, want: tuple[int, int] = (1, -1)) -> Any:
-    """Long A, short B at 1,000; the next bars are A's (1000, 1000, 990, 995) and `second`."""
+def liquidated(second: tuple[int, int, int, int], drawdown: int, want: tuple[int, int] = (1, -1),
+               first: tuple[int, int, int, int] = (1000, 1000, 990, 995)) -> Any:
+    """Long A, short B at 1,000; the next bars are A's, `first`, and B's, `second`."""
     chosen = Settings(actions="product", drawdown=drawdown, commission=(0, 0), slippage=(1, 0))
     env = portfolio_env(chosen, ("A", "B"))
-    bars = [FLAT_ROW, FLAT_ROW], [(1000, 1000, 990, 995), second]
+    bars = [FLAT_ROW, FLAT_ROW], [first, second]
     rows = [[FLAT_ROW, FLAT_ROW, after, after, after] for after in bars[1]]
     params = portfolio_params(join([symbol_of(each) for each in rows]), chosen)
     state = env.reset_at(params, 0, 0)
@@ -178,6 +179,20 @@ def test_a_leg_in_profit_leaves_with_the_others() -> None:
     assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
     assert event.exit_price.tolist() == [1000 - 0 - 1, 1000]  # the floor is met at the opens already: step 0
     assert int(state.account.high_water) == 19 * TICK
+
+
+def test_a_floor_that_the_worst_prices_just_reach_is_met() -> None:
+    """1 tick of slippage, 10 of A and 5 of B are 16: the last step reaches the floor, and no step passes it."""
+    _, event = liquidated((1000, 1005, 1000, 1000), 16 * TICK)
+    assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
+    assert event.exit_price.tolist() == [1000 - 10 - 1, 1000 + 5]
+
+
+def test_a_floor_that_the_opens_just_reach_is_met_before_any_favourable_price() -> None:
+    """The same 16 ticks at the opens: what A gains later in the bar raises no high-water mark."""
+    state, event = liquidated((1005, 1005, 1005, 1005), 16 * TICK, first=(990, 1020, 990, 990))
+    assert event.exit_price.tolist() == [990 - 1, 1005]
+    assert int(state.account.high_water) == 0
 
 
 def test_without_a_floor_in_reach_nothing_leaves() -> None:

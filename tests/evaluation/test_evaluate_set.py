@@ -207,6 +207,21 @@ def test_agents_for_one_symbol_are_refused_for_a_set(setup):
         jt.evaluate(setup.env, setup.params, setup.market, setup.splits["test"], setup.config, agents)
 
 
+def test_parameters_that_a_set_would_not_read_are_refused(setup):
+    other = setup.params.replace(episode_sessions=setup.params.episode_sessions + 1)
+    with pytest.raises(ConfigError, match=r"params differ from those of the configuration \(\.episode_sessions\)"):
+        jt.evaluate(setup.env, other, setup.market, setup.splits["test"], setup.config)
+
+
+@pytest.mark.parametrize("given", ["algorithm", "policy"])
+def test_a_policy_without_its_algorithm_is_refused_and_not_dropped(setup, policy, given):
+    one = {given: {"algorithm": setup.algorithm, "policy": policy}[given]}
+    with pytest.raises(ConfigError, match=f"{given} is given without"):
+        jt.evaluate(setup.env, setup.params, setup.market, setup.splits["test"], setup.config, **one)
+    with pytest.raises(ConfigError, match=f"{given} is given without"):
+        standard_agents(setup.env, setup.market.members[0], setup.config, **one)
+
+
 def test_what_works_on_one_symbol_says_so(setup):
     with pytest.raises(ConfigError, match=r"the run has 4 \(EURUSD, GBPUSD, USDJPY, USDCHF\)"):
         _ = setup.single

@@ -114,8 +114,10 @@ atexit.register(after)
 """
 
 
-def command(tmp_path: Path, work: str, signals: int = 1, options: str = "") -> tuple[int, list[str], list[str]]:
-    """Exit code and the lines of stdout and stderr of a command that gets Ctrl-C when it is ready."""
+def command(tmp_path: Path, work: str, signals: int = 1, options: str = "", sent: signal.Signals = signal.SIGINT
+            ) -> tuple[int, list[str], list[str]]:
+    """Exit code and the lines of stdout and stderr of a command that gets Ctrl-C, or the signal `sent`, when it is
+    ready."""
     code = f"{HEAD}{work}\nsys.exit(interrupt.run(work{options}))"
     stdout = tmp_path / "stdout"
     with started([sys.executable, "-c", code], environment(tmp_path, str(tmp_path)), tmp_path) as process:
@@ -124,7 +126,7 @@ def command(tmp_path: Path, work: str, signals: int = 1, options: str = "") -> t
             time.sleep(0.01)
         for number in range(signals):
             time.sleep(0 if number == 0 else 2 * interrupt.SAME_S)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(sent)
         code = process.wait(300)
     return code, stdout.read_text().splitlines(), (tmp_path / "stderr").read_text().splitlines()
 
@@ -182,6 +184,62 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert process.wait(300) == 0
+
+
+# --- SIGTERM ----------------------------------------------------------------------------------------------------------
+
+TRAINING = """
+from jaxtrade.training.signals import catch_signals
+def work():
+    with catch_signals() as signals:
+        {where}:
+            ready()
+            {what}
+    print(signals.received, flush=True)
+    return 3
+"""
+
+
+def terminated(tmp_path: Path, work: str, options: str = ", resumable=True") -> tuple[int, list[str], list[str]]:
+    return command(tmp_path, work, options=options, sent=signal.SIGTERM)
+
+
+@pytest.mark.parametrize("work", [DEAF, IMPORTING, TRAINING.format(where="with signals.no_border()", what="in_c()")])
+def test_a_resumable_command_with_nothing_to_save_ends_at_once_with_75(tmp_path: Path, work: str) -> None:
+    code, _, said = terminated(tmp_path, work)
+    assert code == 75
+    assert said[0].startswith("stopped by SIGTERM; ")
+    assert len(said) == 1
+
+
+def test_its_hint_says_how_to_go_on(tmp_path: Path) -> None:
+    assert terminated(tmp_path, HINTED)[::2] == (75, ["stopped by SIGTERM; outer"])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_sigterm_leaves_no_child(tmp_path: Path) -> None:
+    assert terminated(tmp_path, CHILD.format(wait="in_c()"))[0] == 75
+    assert alive(str(tmp_path)) == []
+
+
+def test_training_with_something_to_save_goes_on_to_its_border(tmp_path: Path) -> None:
+    code, out, said = terminated(tmp_path, TRAINING.format(where="if True", what="time.sleep(1)"))
+    assert (code, out[-1], said) == (3, str(signal.SIGTERM), [])
+
+
+def test_a_command_with_nothing_to_resume_ends_by_the_signal(tmp_path: Path) -> None:
+    assert terminated(tmp_path, DEAF, options="")[0] == -signal.SIGTERM
+
+
+def test_a_shell_s_background_commands_obey_sigterm_too(tmp_path: Path) -> None:
+    """They ignore SIGINT."""
+    code = f"{HEAD}{DEAF}\nsys.exit(interrupt.run(work, resumable=True))"
+    words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", code]
+    with started(words, environment(tmp_path), tmp_path) as process:
+        while "ready" not in (tmp_path / "stdout").read_text():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(300) == 75
 
 
 def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One Ctrl-C at one moment of one command, and what it left behind."""
+"""One Ctrl-C, or one SIGTERM, at one moment of one command, and what it left behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = 130
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 75}
 LONGEST_S = 600.0  # a command that is not interrupted ends before
 SMALL = ("--set", "train.total_timesteps=60_000", "--set", "rollout.num_envs=16", "--set", "train.chunk_updates=4")
 MARK = "JAXTRADE_INTERRUPT_TRY"  # in the environment of a command and of all that it starts
@@ -36,6 +36,13 @@ COMMANDS = (
     Command("curriculum", ("curriculum", "--test", "--market", "NQ", *SMALL, "--run-dir", "{out}")),
     Command("evaluate", ("evaluate", "{run}")),
     Command("bench", ("bench", "scaling", "intrabar", "--quick", "--out", "{out}")),
+)
+# Those that SIGTERM ends with 75, so that they are started again.
+RESUMABLE = (
+    *COMMANDS[:2],
+    Command("walkforward", ("walkforward", "--test", "--market", "NQ", *SMALL, "--run-dir", "{out}")),
+    Command("ablate", ("ablate", "advisor", "--test", "--out", "{out}")),
+    Command("precompute", ("advise", "precompute", "--advisor", "rules", "--market", "NQ", "--out", "{out}.npz")),
 )
 
 
@@ -93,8 +100,9 @@ def started(words: Sequence[str], env: Mapping[str, str], folder: Path) -> Itera
             process.kill()
 
 
-def one(command: Command, run: Path, cache: Path, delay: float, terminal: bool) -> Try | float:
-    """Start the command, send one Ctrl-C after `delay` seconds -> what came of it, or the seconds that the command took
+def one(command: Command, run: Path, cache: Path, delay: float, terminal: bool,
+        sent: signal.Signals = signal.SIGINT) -> Try | float:
+    """Start the command, send one signal after `delay` seconds -> what came of it, or the seconds that the command took
     if it had ended before.
 
     terminal: to the whole group of processes, as a terminal does; else to the command alone.
@@ -110,28 +118,28 @@ def one(command: Command, run: Path, cache: Path, delay: float, terminal: bool) 
             except subprocess.TimeoutExpired:
                 start = time.monotonic()
             if terminal:
-                os.killpg(process.pid, signal.SIGINT)
+                os.killpg(process.pid, sent)
             else:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(sent)
             code = process.wait(LONGEST_S)
             seconds = time.monotonic() - start
             orphans = alive(mark)
         if code == 0:
             return delay  # all was done: the signal came while Python ended
         lines = (folder / "stderr").read_text().splitlines()
-        faults = [*faults_of(code, lines), *(f"orphan {pid}" for pid in orphans), *left_behind(out)]
+        faults = [*faults_of(code, lines, sent), *(f"orphan {pid}" for pid in orphans), *left_behind(out)]
         return Try(command.name, delay, code, seconds, lines[-1] if lines else "", tuple(faults))
 
 
-def faults_of(code: int, lines: Sequence[str]) -> Iterator[str]:
+def faults_of(code: int, lines: Sequence[str], sent: signal.Signals = signal.SIGINT) -> Iterator[str]:
     """What is wrong with the exit code and the messages."""
-    if code == -signal.SIGINT:  # Python itself had not started: a shell calls this 130
+    if code == -sent:  # Python itself had not started: a shell calls this 130 or 143
         return
-    if code != CODE:
+    if code != CODES[sent]:
         yield f"exit code {code}"
     if any("Traceback" in line for line in lines):
         yield "a traceback"
-    said = [line for line in lines if line.startswith(("interrupted", "error: SIGINT"))]
+    said = [line for line in lines if line.startswith(("interrupted", "error: SIG", "stopped by SIGTERM"))]
     if len(said) != 1:
         yield f"{len(said)} lines about the interruption"
     elif lines[-1] != said[0]:
@@ -174,8 +182,9 @@ def left_behind(out: Path) -> Iterator[str]:
                 yield f"{lock.relative_to(out)} is held"
 
 
-def random_tries(count: int, seed: int, commands: Sequence[Command] = COMMANDS) -> Iterator[Try]:
-    """`count` Ctrl-C at moments that are uniform over each command, in turn. Half of them with an empty cache of
+def random_tries(count: int, seed: int, commands: Sequence[Command] = COMMANDS,
+                 sent: signal.Signals = signal.SIGINT) -> Iterator[Try]:
+    """`count` signals at moments that are uniform over each command, in turn. Half of them with an empty cache of
     programs, half go to the command alone."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
@@ -192,7 +201,8 @@ def random_tries(count: int, seed: int, commands: Sequence[Command] = COMMANDS) 
         while done < count:
             command, kind = commands[done % len(commands)], chance.choice(("cold", "warm"))
             cache = warm if kind == "warm" else folder / secrets.token_hex(4)
-            found = one(command, run, cache, chance.uniform(0, seconds[command.name, kind]), chance.random() < 0.5)
+            found = one(command, run, cache, chance.uniform(0, seconds[command.name, kind]), chance.random() < 0.5,
+                        sent)
             if isinstance(found, Try):
                 done += 1
                 yield found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -13,10 +14,10 @@ import pytest
 from jaxtrade.config import TrainConfig, make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.rl.dqn import loss, make_dqn
-from jaxtrade.rl.dqn.learn import draws
+from jaxtrade.rl.dqn.learn import batch_of, draws, moved_target
 from jaxtrade.rl.dqn.state import ring
+from jaxtrade.rl.prioritised import renewed
 from jaxtrade.rl.q.context import q_contexts
-from jaxtrade.rl.replay import sample
 from jaxtrade.storage import checkpoint
 from jaxtrade.training import chunk
 from jaxtrade.training.loop import train
@@ -48,8 +49,8 @@ def dqn_of(config, total=TOTAL):
 
 PRIORITISED = config_of(replay="prioritised")  # two gradient steps in an update
 DQN = dqn_of(PRIORITISED)
-SOFT = config_of(batch_size=32, tau=0.25, double=False, dueling=False, learning_starts=0, normalise_rewards=False,
-                 epsilon=0.5)
+SOFT = config_of(batch_size=32, replay="prioritised", tau=0.25, double=False, dueling=False, learning_starts=0,
+                 normalise_rewards=False, epsilon=0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -151,14 +152,20 @@ def q_by_numpy(parameters, stats, observations):
 
 @pytest.mark.slow
 def test_the_loss_of_a_step_by_numpy(soft):
-    """The fifth update has one gradient step. The samples are drawn again; the rest is NumPy: masks, targets, Huber."""
+    """The fifth update has one gradient step. The samples are drawn again; the rest is NumPy: masks, targets, Huber,
+    and importance weights (starts * P)^-beta over the largest of the batch."""
     states, rows = soft
     before, after = states[4], states[5]
     ctx = q_contexts(SOFT, ENV, TOTAL, summarise=None, stage=None, fusion=None)[1]
     of = ring(ctx, before.ref)
     key = jax.random.split(jax.random.fold_in(before.key, 4))[1]
-    row, lane = jax.tree.map(lambda x: x[0], draws(ctx, of, after.own.replay, key))
-    found = sample(of, after.own.replay, row, lane, SOFT.dqn.gamma)
+    priorities, chance = renewed(of, before.own.priorities, after.own.replay), draws(ctx, of, after.own.replay, key)[0]
+    found, _, drawn = batch_of(of, after.own.replay, priorities, chance, before.hparams, jnp.float32(0))
+    leaves = np.asarray(priorities.trees.leaves, np.float64)  # of each of the two groups
+    share = leaves[np.arange(2)[:, None], drawn.leaf] / leaves.sum(axis=1, keepdims=True) / 2
+    weight = ((leaves > 0).sum() * share.ravel()) ** -float(rows[4]["priority_beta"])
+    weight = weight / weight.max()
+    assert weight.min() < 0.9  # the priorities differ
 
     def observations(ref):
         return np.stack([ref.cue, ref.shown * np.asarray(ref.time) / 10], axis=-1).astype(np.float64)
@@ -169,7 +176,7 @@ def test_the_loss_of_a_step_by_numpy(soft):
     goal = np.asarray(found.reward) + np.asarray(found.discount) * np.where(legal, final, -np.inf).max(axis=1)
     own = q_by_numpy(before.params, before.normaliser, observations(found.ref))
     error = own[np.arange(32), np.asarray(found.action)] - goal
-    expected = np.where(abs(error) <= 1, error**2 / 2, abs(error) - 0.5).mean()
+    expected = (weight * np.where(abs(error) <= 1, error**2 / 2, abs(error) - 0.5)).mean()
     assert (np.asarray(found.discount) == 0).any()  # some samples end by a termination
     np.testing.assert_allclose(rows[4]["td_loss"], expected, rtol=1e-5)
     np.testing.assert_allclose(rows[4]["td_error"], abs(error).mean(), rtol=1e-5)
@@ -192,6 +199,16 @@ def test_the_target_becomes_the_online_network_where_the_steps_cross_a_multiple(
     assert [row["update"] for row in rows if row["target_updates"]] == [4, 7, 10]
     assert max(row["target_updates"] for row in rows) == 1
     assert int(whole[0].state.own.since) == 2 * (12 * 32 - 300)  # in halves of a step
+
+
+@pytest.mark.parametrize(("since", "copied", "left"), [(0, False, 32), (31, False, 63), (32, True, 0), (40, True, 8)])
+def test_a_step_that_ends_at_a_multiple_copies_the_target(since, copied, left):
+    """Every 32 steps, two gradient steps in an update of 32: in halves of a step each adds 32, and 64 is a multiple."""
+    now = SimpleNamespace(since=jnp.int32(since), target=jnp.float32(1))
+    ctx = SimpleNamespace(config=config_of(target_every=32).dqn, rollout=SimpleNamespace(num_envs=8, num_steps=4),
+                          steps_per_update=STEPS)
+    target, after, crossed = moved_target(ctx, None, now, jnp.float32(2), True)
+    assert (float(target), int(after), bool(crossed)) == (2 if copied else 1, left, copied)
 
 
 @pytest.mark.slow

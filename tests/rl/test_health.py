@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jaxtrade.env.state import EndReason
+from jaxtrade.rl.ppo import reports as ppo_reports
 from jaxtrade.rl.ppo.reports import REMEDIES, WARNINGS
+from jaxtrade.rl.q import reports as q_reports
 from jaxtrade.training import health
 from jaxtrade.training.health import WINDOW, Watch
 
@@ -39,12 +41,16 @@ SICK = {
                                                "ppo.learning_rate_end"]),
     "frozen": ({"approx_kl": 0.0}, ["KL has been at most 0.0e+00 for 20 updates", "does not move",
                                      "ppo.learning_rate"]),
+    "jumping": ({"approx_kl": 2e5}, ["KL is 2.0e+05", "one update leaves little", "ppo.learning_rate"]),
     "all_breach": ({"end_share": ends(BUST=0.75, DAILY_LOSS=0.25)},
                    ["all 80 episodes of 20 updates ended by a breach (BUST 75 %, DAILY_LOSS 25 %)", "too small",
                     "env.quantity"]),
     "explained_variance": ({"explained_variance": -1.5}, ["explained variance is below -1 in 20 updates (now -1.5)",
                                                           "reward.weights"]),
 }
+
+
+AT_ONCE = ("learning_rate", "jumping")
 
 
 def test_a_healthy_run_is_left_alone():
@@ -65,9 +71,48 @@ def test_each_fault_is_seen_named_and_explained(kind):
 @pytest.mark.parametrize("kind", SICK)
 def test_a_fault_must_last_unless_one_row_says_it_all(kind):
     changes, _ = SICK[kind]
-    assert (kind in warnings(rows(WINDOW - 1, **changes), NAMES)) == (kind == "learning_rate")
-    assert (kind in warnings([*rows(1), *rows(WINDOW - 1, **changes)], NAMES)) == (kind == "learning_rate")
+    assert (kind in warnings(rows(WINDOW - 1, **changes), NAMES)) == (kind in AT_ONCE)
+    assert (kind in warnings([*rows(1), *rows(WINDOW - 1, **changes)], NAMES)) == (kind in AT_ONCE)
     assert kind in warnings([*rows(5), *rows(WINDOW, **changes)], NAMES)  # older rows do not matter
+
+
+LEARNT = {  # a row of a learner that learns
+    "ppo": (ppo_reports, HEALTHY | {"param_delta": 1e-3, "entropy": 0.9, "value_loss": 0.2, "ratio_error": 1e-6}),
+    "q": (q_reports, {"learning_rate": 3e-4, "q_change": 0.1, "param_delta": 1e-3, "td_loss": 0.1, "q_max": 2.0,
+                      "q_error": 1e-6})}
+COLLAPSED = [  # learner, its check, what one row of the run says, whether it is healthy
+    ("ppo", "approx_kl", {"approx_kl": 2e5}, False), ("ppo", "approx_kl", {"approx_kl": NAN}, False),
+    ("ppo", "approx_kl", {"approx_kl": 0.9}, True),
+    ("ppo", "value_loss", {"value_loss": 1e9}, False), ("ppo", "ratio_error", {"ratio_error": 0.3}, False),
+    ("q", "q_max", {"q_max": 1e6}, False), ("q", "q_change", {"q_change": 1e6}, False),
+    ("q", "loss", {"td_loss": 1e9}, False), ("q", "q_error", {"q_error": 0.3}, False)]
+
+
+@pytest.mark.parametrize(("learner", "name", "changes", "passes"), COLLAPSED)
+def test_health_has_an_upper_side(learner, name, changes, passes):
+    """One update is enough, first or last, and other checks do not see it."""
+    reports, row = LEARNT[learner]
+    fine = [row | {"update": i, "td_loss": 0.1 + 0.01 * i} for i in range(3)]
+    checks = reports.health("float32")
+    assert all(passed for passed, _ in health.learning_health(fine, 0, checks).values())
+    for history in ([fine[0] | changes, *fine[1:]], [*fine[:-1], fine[-1] | changes]):
+        found = health.learning_health(history, 0, checks)
+        assert [check for check, (passed, _) in found.items() if not passed] == ([] if passes else [name])
+        assert found[name][1] == pytest.approx(next(iter(changes.values())), nan_ok=True)
+
+
+def test_a_policy_without_a_choice_left_has_collapsed():
+    reports, row = LEARNT["ppo"]
+    checks = reports.health("float32")
+    for entropies, passes in (([0.5] + [0.0] * 20, False), ([0.0] * 20 + [0.5], True), ([0.5] * 2 + [0.0] * 19, True)):
+        history = [row | {"entropy": entropy} for entropy in entropies]
+        assert health.learning_health(history, 0, checks)["entropy"][0] == passes
+
+
+def test_of_several_agents_the_one_that_fails_is_shown():
+    check = next(check for check in ppo_reports.LEARNS if check.name == "approx_kl")
+    assert check.worst([0.1, 2e5, 0.3]) == 2e5
+    assert check.worst([0.1, 0.0, 0.3]) == 0.0
 
 
 def test_undefined_figures():

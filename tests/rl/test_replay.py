@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.rl import prioritised
@@ -101,6 +101,8 @@ def expected_sample(steps, n_steps):
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**31 - 1), rollouts=st.integers(1, 10), n_steps=st.sampled_from([1, 3, 5]))
+@example(seed=0, rollouts=6, n_steps=3)  # samples of several steps that begin at the end of the ring and wrap around
+@example(seed=0, rollouts=9, n_steps=5)
 def test_it_is_the_newest_rows_of_a_list(programs, seed, rollouts, n_steps):
     own, added, everything, uniform, by_priority = programs[n_steps]
     rng, history = np.random.default_rng(seed), []
@@ -207,7 +209,10 @@ def test_a_step_sets_the_drawn_priorities_and_the_highest(programs):
     kept = prioritised.learned(priorities, drawn, found, found.max(), jnp.bool_(False))
     jax.tree.map(np.testing.assert_array_equal, kept, priorities)
     replay, after = added(replay, after, rollout_of(np.random.default_rng(1), 1)[0], jnp.int32(1))
-    np.testing.assert_allclose(np.asarray(after.trees.leaves)[:, 2:8], 8**0.5, rtol=1e-5)  # rows 1 to 3 are new starts
+    again = np.asarray(after.trees.leaves)
+    np.testing.assert_allclose(again[:, 2:8], 8**0.5, rtol=1e-5)  # rows 1 to 3 are new starts,
+    np.testing.assert_array_equal(again[:, :2], leaves[:, :2])  # row 0 keeps what was learned,
+    assert not again[:, 8:].any()  # and the newest two rows are no starts yet
 
 
 def test_stable_baselines_has_the_same_n_step_returns(programs):

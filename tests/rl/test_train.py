@@ -101,7 +101,8 @@ def test_health_is_measured(whole):
     assert all(passed for passed, _ in result.health.values())
     assert result.health["recompiles"] == (True, 0)
     assert result.health["illegal"] == (True, 0)
-    sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0, "ratio_error": 1.0}
+    sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0, "ratio_error": 1.0,
+             "entropy": 0.0, "value_loss": 1e9}
             for row in result.history]
     assert not any(passed for passed, _ in learning_health(sick, 1, PPO.health).values())
 
@@ -221,6 +222,13 @@ def test_a_length_that_is_no_whole_number_of_chunks_is_refused():
 def test_needs_a_key_or_a_state():
     with pytest.raises(ValueError, match="either key"):
         train(PPO, PARAMS, config=TRAIN)
+
+
+def test_what_it_could_not_use_is_refused():
+    with pytest.raises(ValueError, match="metadata go into checkpoints"):
+        train(PPO, PARAMS, config=TRAIN, key=KEY, metadata={"run": "a"})
+    with pytest.raises(ValueError, match="a state has its own"):
+        train(PPO, PARAMS, config=TRAIN, state=like(), hparams={"learning_rate": 1e-3})
 
 
 def test_a_repeated_training_compiles_nothing():

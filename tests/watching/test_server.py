@@ -5,12 +5,18 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import socket
+import struct
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from jaxtrade.watching import guard
+from jaxtrade.watching import server as watching
 from jaxtrade.watching.server import Answer, Query, Server, as_json
 
 
@@ -81,6 +87,59 @@ def test_other_methods_are_refused(server: Server, method: str) -> None:
                                   "/watching/server.py", "/.//"])
 def test_paths_are_looked_up_in_a_table(server: Server, path: str) -> None:
     assert ask(server, path)[0].status == 404
+
+
+def test_what_no_browser_sends_is_answered_too(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ask(server, "http://[")[0].status == 400
+    assert ask(server, "/?x=" + "9" * 5_000)[0].status == 200
+    for sent in (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"GET /api/long", b"\x16\x03\x01\x02\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as early:
+            early.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close by a reset
+            early.sendall(sent)
+    assert ask(server)[0].status == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_idle_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all of them are taken, a new one is served, and the one that waited longest is closed."""
+    monkeypatch.setattr(watching, "most_connections", lambda: 4)
+    server = Server({"/": lambda query: Answer(b"here", "text/plain")}, "right-token")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        idle = list[socket.socket]()
+        for count in (1, 2, 3, 4, *[4] * 8):
+            idle.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            deadline = time.monotonic() + 20
+            while len(server._waiting) < count and time.monotonic() < deadline:
+                time.sleep(0.005)
+        for _ in range(3):
+            assert ask(server)[1] == b"here"
+        assert [each.recv(1) for each in idle[:9]] == [b""] * 9  # closed
+        for each in idle:
+            each.close()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such limit")
+def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    for soft, most in ((64, 24), (16, 4), (100_000, watching.MOST_CONNECTIONS),
+                       (resource.RLIM_INFINITY, watching.MOST_CONNECTIONS)):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, soft=soft: (soft, soft))
+        assert watching.most_connections() == most
+
+
+def test_two_hundred_viewers_at_once(server: Server) -> None:
+    def view(_: int) -> int:
+        return ask(server, "/api/long")[0].status
+
+    with ThreadPoolExecutor(200) as viewers:
+        assert set(viewers.map(view, range(200))) == {200}
 
 
 def test_every_answer_carries_the_policy(server: Server) -> None:

@@ -2,8 +2,8 @@
 
 status                              failure      retry
 408, 409, 425, 429, 5xx             HTTP         may help; `Retry-After` is passed on, and the caller waits
-429 insufficient_quota, 401, 402,   REFUSED      cannot help: wrong key, no quota, no permission, no such model, or a
-  403, 404, 400 context_length                   prompt that is too long
+429 insufficient_quota, 401, 402,   REFUSED      cannot help: wrong key, no quota, no permission, no such model, a
+  403, 404, 400 context_length                   prompt that is too long, or a setting that the model does not take
 400, 422, 500, 501 about the form   UNSUPPORTED  helps: the next request asks for a weaker form, see `forms`
   of the answer (response_format)
 other 4xx, 3xx, 1xx, 2xx but 200    HTTP         cannot help
@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.forms import FORMS, complains
-from jaxtrade.advisor.host.schema import MAX_BYTES, Parsed, RefusedError, strict_json
+from jaxtrade.advisor.host.schema import MAX_BYTES, Parsed, RefusedError, loose_json
 from jaxtrade.advisor.host.types import Answer, Failure
 
 REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the text
@@ -32,6 +32,16 @@ _REFUSED = {401: "the key is not accepted", 402: "a payment is due", 403: "the k
             404: "no such model or path"}
 _NO_QUOTA = frozenset(("insufficient_quota", "billing_hard_limit_reached"))
 _TOO_LONG = frozenset(("context_length_exceeded", "exceed_context_size_error"))
+# Words of vLLM, llama.cpp (its server and llama-cpp-python), Ollama, TGI, OpenAI, Mistral and Anthropic.
+_TOO_LONG_WORDS = re.compile(
+    r"context[ _-]?(length|size|window)|(max\w*|maximum) (model|context|input|prompt|sequence) (length|tokens)"
+    r"|(prompt|input|inputs|request)( tokens)? (is|are|was|were) too (long|large)|too many (input |prompt )?tokens",
+    re.IGNORECASE)
+_LENGTH_STATUSES = frozenset((400, 413, 422, 500))
+_NOT_TAKEN = re.compile(r"unsupported|not support|n't support|only the default|not allowed|not permitted"
+                        r"|unknown parameter|unrecognized", re.IGNORECASE)
+_REMEDIES = {"temperature": "set advisor.options.temperature=null", "seed": "set advisor.options.seed=null",
+             "max_tokens": "set advisor.options.tokens_key=max_completion_tokens"}  # by the setting that is not taken
 _MAX_TOKENS = 10**9
 _OWN_ID = re.compile(r"jaxtrade-[0-9a-f]{16}")
 
@@ -59,13 +69,13 @@ def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: S
     if status != 200:
         return _refusal(status, headers, body, sampling.form)
     try:
-        value = strict_json(body.decode("utf-8"), max(len(body), 1))
+        value = loose_json(body.decode("utf-8"), max(len(body), 1))
     except UnicodeDecodeError:
         return Answer(None, Failure.PARSE, "body is not UTF-8", status, True)
     except RefusedError as refused:
         kind = "HTML" if body.lstrip()[:1] == b"<" else "no completion"
         return Answer(None, refused.failure, f"{kind}: {refused}", status, True)
-    if not isinstance(value, dict) or value.get("error"):
+    if not isinstance(value, dict) or value.get("error") or value.get("object") == "error":
         found = _error_text(value) or f"a JSON {type(value).__name__}"
         return Answer(None, Failure.PARSE, f"no completion but {found}", status, True)
     check_id(str(value.get("id", "")), sampling.request_id)
@@ -113,16 +123,20 @@ def _completion(value: dict[str, Any], known: Answer, sampling: Sampling) -> Ans
 
 def _refusal(status: int, headers: Mapping[str, str], body: bytes, form: str) -> Answer:
     try:
-        value = strict_json(body.decode("utf-8"), max(len(body), 1))
+        value = loose_json(body.decode("utf-8"), max(len(body), 1))
     except (UnicodeDecodeError, RefusedError):
         value = None
-    error = value.get("error") if isinstance(value, dict) else None
+    error = _error_of(value)
     codes = {str(error.get(name)) for name in ("code", "type")} if isinstance(error, dict) else set()
     detail = ": ".join(filter(None, (f"status {status}", _REFUSED.get(status), _error_text(value))))
     if 300 <= status < 400:
         return Answer(None, Failure.HTTP, f"status {status}: a redirect, which is not followed", status)
-    if status in _REFUSED or codes & _NO_QUOTA or (status in (400, 413) and codes & _TOO_LONG):
+    if status in _REFUSED or codes & _NO_QUOTA:
         return Answer(None, Failure.REFUSED, detail, status)
+    if status in _LENGTH_STATUSES and (codes & _TOO_LONG or _TOO_LONG_WORDS.search(_message(error))):
+        return Answer(None, Failure.REFUSED, detail, status)
+    if status in (400, 422) and (remedy := _remedy(error)):
+        return Answer(None, Failure.REFUSED, f"{detail}; {remedy}", status)
     if form != FORMS[-1] and complains(status, body[:1000].decode("utf-8", "replace") if value is None else value):
         return Answer(None, Failure.UNSUPPORTED, detail, status)
     retryable = status in _RETRYABLE or status >= 500
@@ -156,11 +170,33 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def _error_text(value: object) -> str:
-    """The message of an error object, shortened; "" where there is none. FastAPI servers name the object `detail`."""
-    error = value.get("error", value.get("detail")) if isinstance(value, dict) else None
+def _error_of(value: object) -> object:
+    """The error in a body. FastAPI servers name it `detail`; vLLM's older ones are an error as a whole."""
+    if not isinstance(value, dict):
+        return None
+    found = value.get("error", value.get("detail"))
+    return value if found is None and isinstance(value.get("message"), str) else found
+
+
+def _message(error: object) -> str:
     message = error.get("message") if isinstance(error, dict) else error
-    return "error " + printable(message[:200]) if isinstance(message, str) else ""
+    return message[:2000] if isinstance(message, str) else ""
+
+
+def _remedy(error: object) -> str:
+    """How to mend a setting that the model does not take, in the words of `advisor.options`; "" for other errors."""
+    message = _message(error)
+    named = str(error.get("param")) if isinstance(error, dict) else ""
+    if not _NOT_TAKEN.search(message):
+        return ""
+    return next((remedy for name, remedy in _REMEDIES.items() if named == name or re.search(rf"\b{name}\b", message)),
+                "")
+
+
+def _error_text(value: object) -> str:
+    """The message of an error, shortened; "" where there is none."""
+    message = _message(_error_of(value))
+    return "error " + printable(message[:200]) if message else ""
 
 
 def _count(value: object) -> int:

@@ -128,13 +128,23 @@ def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
     NaN, Infinity, overflowing numbers, duplicate keys and deep nesting are refused. Raises RefusedError, with
     Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and Failure.PARSE otherwise.
     """
+    return _json(text, max_bytes, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+
+
+def loose_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
+    """`strict_json` of a text that only wraps what is read: NaN, Infinity and a key twice are somebody else's matter.
+    Of a key twice the last counts."""
+    return _json(text, max_bytes)
+
+
+def _json(text: str, max_bytes: int, **rules: Any) -> Any:
     if len(text.encode("utf-8", "surrogatepass")) > max_bytes:
         raise RefusedError(Failure.TOO_LARGE, f"text above {max_bytes} bytes")
     if not text.strip():
         raise RefusedError(Failure.EMPTY, "empty text")
     _check_depth(text)
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        return json.loads(text, **rules)
     except RefusedError:
         raise
     except (ValueError, RecursionError) as error:  # ValueError: JSONDecodeError, or an integer of too many digits

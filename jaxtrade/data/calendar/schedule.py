@@ -165,7 +165,8 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
     """Sessions inferred from the bars: the hours of most trade dates, with an earlier close on half days.
 
     A date is a half day if its last bar closes more than half an hour before the usual close and it is not the last
-    date of the data. Its early close is then known from the morning on, as it would be from a calendar.
+    date of the data. Its early close is then known from the morning on, as it would be from a calendar. Weekends have
+    no sessions, and a note says so if they have bars.
 
     Raises ConfigError for a market with extended hours, because its bars do not show where the session ends.
     """
@@ -175,6 +176,7 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
     days = trade_dates(time_, contract)
     dates, first, count = np.unique(days, return_index=True, return_counts=True)
     weekday = (dates.astype(np.int64) + 3) % 7 < 5
+    weekends = int(count[~weekday].sum())
     dates, first, count = dates[weekday], first[weekday], count[weekday]
     if not len(dates):
         return _schedule([], contract, "infer")
@@ -194,6 +196,9 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
     notes = (f"calendar inferred from the bars: sessions {_hhmm(usual_open)}-{_hhmm(usual_close)} exchange time"
              + (f"; early closes assumed on {', '.join(short[:10])}" if short else "")
              + (f" and {len(short) - 10} more" if len(short) > 10 else ""),)
+    if weekends:
+        notes += (f"data.calendar=infer knows Mondays to Fridays: {weekends} bars of weekends lie in no session, and "
+                  "no decision is taken on them (a calendar file may list weekends)",)
     return _schedule(rows, contract, "infer", notes)
 
 
@@ -267,12 +272,13 @@ def in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple
     return at, inside & ~halted
 
 
-def _closing(schedule: Schedule, time_: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _closing(schedule: Schedule, time_: np.ndarray, at: np.ndarray, bar_seconds: int) -> np.ndarray:
     before, after = schedule.extended
-    return closing_bars(schedule.open - before, schedule.close + after, time_, at)
+    return closing_bars(schedule.open - before, schedule.close + after, time_, at, bar_seconds)
 
 
-def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, source: str = "bars") -> None:
+def check_stamps(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract, source: str = "bars"
+                 ) -> None:
     """Check that the stamps have the right zone and side. Wrong ones put bars into closures on most days.
 
     A stray print in a closure is tolerated, and so are `closing_bars`. Raises DataError if more than half of the trade
@@ -280,7 +286,7 @@ def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, sour
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    closed = ~open_ & ~_closing(schedule, time_, at)
+    closed = ~open_ & ~_closing(schedule, time_, at, bar_seconds)
     dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
         return
@@ -300,7 +306,7 @@ def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: 
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    lines, last = [], _closing(schedule, time_, at)
+    lines, last = [], _closing(schedule, time_, at, bar_seconds)
     last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
     if last.any():
         first = datetime.fromtimestamp(int(time_[np.argmax(last)]), ZoneInfo(contract.zone))

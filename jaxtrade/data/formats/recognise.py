@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from jaxtrade.data.formats.layout import Head, Layout, Order
-from jaxtrade.data.formats.vendors import VENDORS
+from jaxtrade.data.formats.vendors import BARS, VENDORS
 
 HEAD_BYTES = 1 << 16
 HEAD_LINES = 30
@@ -37,7 +38,22 @@ def recognise(head: Head | None) -> Layout | None:
     """The layout of a file with this head. None if no vendor's layout fits."""
     if head is None:
         return None
-    return next((layout for vendor in VENDORS if (layout := vendor(head)) is not None), None)
+    found = next((layout for vendor in VENDORS if (layout := vendor(head)) is not None), None)
+    return found or _below(head)
+
+
+def _below(head: Head) -> Layout | None:
+    """The layout of a file whose header is its second line: `sep=;`, an address or a title stands before it."""
+    rows = head.rows if head.is_text else []
+    separator = separator_of(rows[0][0]) if rows and len(rows[0]) == 1 else None  # the first line has another one
+    if separator is not None:
+        rows = [[cell.strip().strip('"') for cell in row[0].split(separator)] for row in rows]
+    names = rows[0] if rows else []
+    if not set(BARS) <= {name.lower() for name in names} or set(BARS) <= {name.lower() for name in head.names}:
+        return None
+    found = recognise(Head(names, rows[1:], head.file)) or Layout("bars with a line before the header line")
+    return replace(found, names=found.names or tuple(names), header_lines=found.header_lines + 1,
+                   separator=found.separator or separator)
 
 
 class Stated(NamedTuple):

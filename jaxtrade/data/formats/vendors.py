@@ -13,10 +13,9 @@ import re
 from collections.abc import Callable
 
 from jaxtrade.data.formats.layout import Head, Layout, Usual, plain_name
+from jaxtrade.data.read.grammar import form_of, is_date
 
 PRICE, WHOLE = r"\d+(?:\.\d*)?", r"\d+"
-DATE = r"\d{4}([-./]?)\d\d\1\d\d|\d{1,2}([-./])\d{1,2}\2\d{4}"
-CLOCK = r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?|\d{6}|\d{4}"
 SERVER = "America/New_York+7h"
 BARS = ("open", "high", "low", "close")
 QUOTES = tuple(f"{side}_{price}" for side in ("bid", "ask") for price in BARS)
@@ -26,13 +25,15 @@ KLINE = ("open_time", *BARS, "volume", "close_time", "quote_volume", "count", "t
          "taker_buy_quote_volume", "ignore")
 
 
-def fits(rows: list[list[str]], *kinds: str) -> bool:
-    """Whether the first row, and most rows, have one cell per kind, which matches it (a regular expression).
+def fits(rows: list[list[str]], *kinds: str | Callable[[str], bool]) -> bool:
+    """Whether the first row, and most rows, have one cell per kind, which matches it (a regular expression or a test).
 
     A row that does not is left to the reader, which names its line.
     """
-    good = [len(row) == len(kinds) and all(re.fullmatch(kind, cell) for kind, cell in zip(kinds, row, strict=True))
-            for row in rows]
+    def fit(kind: str | Callable[[str], bool], cell: str) -> bool:
+        return bool(re.fullmatch(kind, cell) if isinstance(kind, str) else kind(cell))
+
+    good = [len(row) == len(kinds) and all(map(fit, kinds, row)) for row in rows]
     return bool(good) and good[0] and 2 * sum(good) > len(good)
 
 
@@ -171,13 +172,19 @@ def fxcm(head: Head) -> Layout | None:
         Usual("archives whose weeks begin at 17:00 in summer and winter", "America/New_York", "open")))
 
 
+def is_clock(text: str) -> bool:
+    """Whether a text beside a date is meant as a time of day: it is neither a stamp itself nor a number since 1970.
+    What it says is the reader's business."""
+    return bool(text) and form_of(text, "dmy") is None and not re.fullmatch(r"\d{9,}(?:\.\d*)?", text)
+
+
 def date_and_time(head: Head) -> Layout | None:
     """Separate columns `date` and `time`, of any vendor."""
     date, clock = head.find("date"), head.find("time")
     if date is None or clock is None:
         return None
     at, then = head.names.index(date), head.names.index(clock)
-    if not fits([[row[at], row[then]] for row in head.rows if max(at, then) < len(row)], DATE, CLOCK):
+    if not fits([[row[at], row[then]] for row in head.rows if max(at, then) < len(row)], is_date, is_clock):
         return None
     return Layout("bars with separate date and time columns", date=date, clock=clock)
 

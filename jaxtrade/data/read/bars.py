@@ -172,7 +172,7 @@ def load_bars(path: str | Path, contract: Contract | str, *, columns: Mapping[st
         splits: share splits for which the prices are adjusted (`data.read.adjust`).
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
-        ConfigError: no contract has the name that is given.
+        ConfigError: no contract has the name that is given, or both expiry and roll are.
     """
     contract = contract_named(contract)  # before a large file is read
     stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
@@ -231,6 +231,8 @@ def _unused_spread(table: Table, stated: Stated) -> list[str]:
 
 def _bars(table: Table, contract: Contract, stated: Stated, expiry: str | None, roll: Roll, missing: float,
           follows: str | None = None) -> Bars:
+    if expiry is not None and roll != "off":
+        raise ConfigError(f"expiry={expiry} reads one contract and roll splices several; give one of them")
     faults = Faults(table.source, table.first_line)
     stated, about = keys_of(table, stated, faults)
     columns, time_zone, stamp, price_scale, date_order = stated

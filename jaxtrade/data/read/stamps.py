@@ -9,20 +9,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 
 from jaxtrade.data.formats.layout import Order
-from jaxtrade.data.read.cells import whole_numbers
-from jaxtrade.data.read.dates import day_and_month, iso_text
+from jaxtrade.data.read.cells import Cells, whole_numbers
 from jaxtrade.data.read.faults import Faults
-from jaxtrade.data.read.iso import read_iso
+from jaxtrade.data.read.grammar import BROKEN, UNREAD, day_and_month, read_stamps
 from jaxtrade.data.read.tabular import Table, as_numbers
 from jaxtrade.errors import ConfigError
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
 SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # a zone plus whole hours: America/New_York+7h
-DATED = re.compile(r"\d{4}-?\d\d-?\d\d")
-UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # not a stamp; not a whole second
+NUMBER = re.compile(r"[\d.eE+-]+", re.ASCII)
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-OFFSET = re.compile(r"[T\s]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
 
 
 def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | None, faults: Faults,
@@ -36,45 +33,58 @@ def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | Non
     zone = _zone(time_zone, faults)
     if not len(rows):
         return np.zeros(0, np.int64)
-    order = day_and_month(table, name, rows, date_order, faults, notes)
-    usual = _usual(table, name, rows, zone, time_zone, order, faults, notes)
-    if usual is not None:
-        return usual
-    series = table.series(name, rows).reset_index(drop=True)
-    kind = series.dtype.kind if hasattr(series.dtype, "kind") else "O"
-    if getattr(series.dtype, "tz", None) is not None:
-        utc = _seconds(series.dt.tz_convert("UTC").dt.tz_localize(None))
-    elif kind == "M":
-        utc = _localize(series, series.notna().to_numpy(bool), zone, name, rows, faults)
-    else:
-        numbers = as_numbers(series)
-        if not np.isnan(numbers).any():
-            return _epoch(numbers, _whole(series, numbers), table, name, rows, faults, notes)
-        utc = _text(iso_text(series.astype(str), order), zone, name, rows, faults)
-        _note_offset(str(series.iloc[0]), time_zone, notes)
-    return _bounded(utc, table, name, rows, faults)
-
-
-def _usual(table: Table, name: str, rows: np.ndarray, zone: Zone | None, time_zone: str | None, order: Order | None,
-           faults: Faults, notes: list[str]) -> np.ndarray | None:
-    """`parse_stamps` for a text column in bytes whose cells all have one usual form; None for any other column."""
-    cells = table.cells(name)
-    if cells is None:
-        return None
-    chosen = cells.chosen(rows)
-    whole = whole_numbers(chosen)
+    series = None if table.cells(name) is not None else table.series(name, rows).reset_index(drop=True)
+    if series is not None and getattr(series.dtype, "tz", None) is not None:
+        return _bounded(_seconds(series.dt.tz_convert("UTC").dt.tz_localize(None)), table, name, rows, faults)
+    if series is not None and series.dtype.kind == "M":
+        wall = _seconds(series)
+        return _bounded(_localize(wall, zone, table, name, rows, faults), table, name, rows, faults)
+    whole = _whole_numbers(table, name, rows, series)
     if whole is not None:
-        return _epoch(whole.astype(np.float64), whole, table, name, rows, faults, notes)
-    stamps = read_iso(chosen, order)
-    if stamps is None:
-        return None
-    if stamps.aware:
-        _note_offset(chosen.text(0), time_zone, notes)
-        return _bounded(stamps.seconds, table, name, rows, faults)
-    import pandas as pd
+        return _epoch(*whole, table, name, rows, faults, notes)
+    order = day_and_month(table, name, rows, date_order, faults, notes)
+    cells = table.cells(name)
+    wall, aware = read_stamps(_cells(series) if cells is None else cells.chosen(rows), order)
+    if time_zone is not None and aware[0]:
+        notes.append(f"{OWN_OFFSET}; data.time_zone={time_zone} is not needed")
+    known = (wall != UNREAD) & (wall != BROKEN)
+    _check_alike(aware, known, table, name, rows, faults)
+    naive = known & ~aware
+    if naive.any():
+        wall[naive] = _localize(wall[naive], zone, table, name, rows[naive], faults)
+    return _bounded(wall, table, name, rows, faults)
 
-    naive = pd.Series(stamps.seconds.view("datetime64[s]"))
-    return _bounded(_localize(naive, np.ones(len(rows), bool), zone, name, rows, faults), table, name, rows, faults)
+
+def _whole_numbers(table: Table, name: str, rows: np.ndarray, series: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """(float64[n], the same as int64[n] if all of them are whole) of a column of numbers; None for any other."""
+    cells = table.cells(name)
+    if cells is not None:
+        found = whole_numbers(cells.chosen(rows))
+        if found is not None:
+            return found.astype(np.float64), found
+        if not NUMBER.fullmatch(cells.text(int(rows[0]))):
+            return None
+        series = table.series(name, rows).reset_index(drop=True)
+    numbers = as_numbers(series)
+    return None if np.isnan(numbers).any() else (numbers, _whole(series, numbers))
+
+
+def _cells(series: Any) -> Cells:
+    """The texts of a pandas Series as bytes, with a byte between them."""
+    texts = [str(text).encode() for text in series]
+    ends = np.cumsum([len(text) + 1 for text in texts]) - 1
+    return Cells(np.frombuffer(b"|".join(texts) + b"|", np.uint8), np.concatenate([[-1], ends[:-1]]), ends, 1, False)
+
+
+def _check_alike(aware: np.ndarray, known: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults
+                 ) -> None:
+    """Stop if some stamps have an offset and others do not."""
+    kinds = aware[known]
+    if len(kinds) and (kinds != kinds[0]).any():
+        odd = rows[known][np.flatnonzero(kinds != kinds[0])[0]]
+        faults.add("some stamps carry a time zone offset and some do not", "write all of them the same way",
+                   int(odd), name, table.cell(name, int(odd)))
+        faults.stop()
 
 
 def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
@@ -90,11 +100,6 @@ def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
 
 
 OWN_OFFSET = "stamps carry their own offset"
-
-
-def _note_offset(first: str, time_zone: str | None, notes: list[str]) -> None:
-    if time_zone is not None and OFFSET.search(first):
-        notes.append(f"{OWN_OFFSET}; data.time_zone={time_zone} is not needed")
 
 
 def iso(seconds: int) -> str:
@@ -142,48 +147,48 @@ def _seconds(naive: Any) -> np.ndarray:
     return np.where(np.isnat(values), UNREAD, np.where(ticks % second != 0, BROKEN, ticks // second))
 
 
-def _text(text: Any, zone: Zone | None, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
-    """UTC seconds of ISO 8601 text. Either all cells have an offset, or none does."""
+def _localize(wall: np.ndarray, zone: Zone | None, table: Table, name: str, rows: np.ndarray, faults: Faults
+              ) -> np.ndarray:
+    """UTC seconds of wall-clock seconds, int64[n]. UNREAD and BROKEN stay."""
     import pandas as pd
 
-    dated = text.str.match(DATED).to_numpy(bool)
-    aware = text.str.contains(OFFSET, regex=True).to_numpy(bool) | ~dated  # cells that are not stamps fail below
-    if aware.any() and not aware.all() and dated[aware].any():
-        odd = int(np.flatnonzero(dated & (aware != aware[dated][0]))[0])
-        faults.add("some stamps carry a time zone offset and some do not", "write all of them the same way",
-                   int(rows[odd]), name, text.iloc[odd])
-        faults.stop()
-    if aware[dated].all():
-        parsed = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(None)
-        return _seconds(parsed)
-    parsed = pd.to_datetime(text, format="ISO8601", errors="coerce")
-    return _localize(parsed, parsed.notna().to_numpy(), zone, name, rows, faults)
-
-
-def _localize(naive: Any, valid: np.ndarray, zone: Zone | None, name: str, rows: np.ndarray,
-              faults: Faults) -> np.ndarray:
     if zone is None:
         faults.add("stamps carry no time zone", "set data.time_zone, e.g. data.time_zone=America/New_York or "
-                   "data.time_zone=UTC (time_zone=... in Python)", int(rows[0]), name, naive.iloc[0])
+                   "data.time_zone=UTC (time_zone=... in Python)", int(rows[0]), name, table.cell(name, int(rows[0])))
         faults.stop()
         raise AssertionError("a fault was added: stop raises")
-    shifted = naive - np.timedelta64(zone.hours, "h")
+    out = wall.copy()
+    valid = (wall != UNREAD) & (wall != BROKEN)
+    shifted = pd.Series((wall[valid] - 3600 * zone.hours).astype("datetime64[s]"))
     local = shifted.dt.tz_localize(zone.name, ambiguous="NaT", nonexistent="NaT")
-    clash = np.flatnonzero(valid & local.isna().to_numpy())
-    for i in clash:
+    clash = local.isna().to_numpy()
+    for row in rows[valid][clash]:
         faults.add(f"this hour occurs twice or never in {zone.name} (daylight saving)", "write the stamps in UTC",
-                   int(rows[i]), name, naive.iloc[int(i)])
-    out = _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None))
-    out[clash] = 0  # already recorded
+                   int(row), name, table.cell(name, int(row)))
+    out[valid] = np.where(clash, 0, _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None)))  # 0: already recorded
     return out
+
+
+def _units(numbers: np.ndarray) -> list[str]:
+    """The units in which all numbers since 1970 are of the years 1990 to 2100."""
+    return [unit for unit, scale in UNITS.items()
+            if (numbers >= EARLIEST * scale).all() and (numbers <= LATEST * scale).all()]
 
 
 def _epoch(numbers: np.ndarray, whole: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults,
            notes: list[str]) -> np.ndarray:
     """numbers: float64[n]. whole: the same as int64[n] if all of them are whole."""
-    fits = [unit for unit, scale in UNITS.items()
-            if (numbers >= EARLIEST * scale).all() and (numbers <= LATEST * scale).all()]
+    fits = _units(numbers)
     if len(fits) != 1:
+        alone = _units(numbers[:1])
+        if len(alone) == 1:
+            scale = UNITS[alone[0]]
+            i = int(np.argmax((numbers < EARLIEST * scale) | (numbers > LATEST * scale)))
+            other = _units(numbers[i:i + 1])
+            faults.add(f"the rows before are {alone[0]} since 1970, and this one is "
+                       + (other[0] if other else "none of the years 1990-2100"), "write all stamps in one unit",
+                       int(rows[i]), name, table.cell(name, int(rows[i])))
+            faults.stop()
         faults.add("numbers that are not seconds, milli-, micro- or nanoseconds since 1970 of years 1990-2100",
                    "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z", int(rows[0]), name,
                    table.cell(name, int(rows[0])))
@@ -202,7 +207,7 @@ def _bounded(utc: np.ndarray, table: Table, name: str, rows: np.ndarray, faults:
         faults.add("a stamp between whole seconds", "give bars stamped at whole seconds", int(rows[i]), name,
                    table.cell(name, int(rows[i])))
     for i in np.flatnonzero(utc == UNREAD):
-        faults.add("not an ISO 8601 stamp", "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
+        faults.add("not a stamp", "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
                    int(rows[i]), name, table.cell(name, int(rows[i])))
     for i in np.flatnonzero(~lost & (utc != 0) & ((utc < EARLIEST) | (utc > LATEST))):
         faults.add("a stamp outside 1990-2100", "check the column and its unit", int(rows[i]), name,

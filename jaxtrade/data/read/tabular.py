@@ -36,7 +36,8 @@ class Table:
 
     columns: name -> pandas Series, or the cells of a text column in bytes. first_line: the line of data row 0; None if
     the source has no lines (Parquet, frames, several files in one archive). layout: the vendor's layout, if it is one
-    that is recognised.
+    that is recognised. twins: names of several columns, of which the first alone has that name here; none of them may
+    be read.
     """
 
     source: str
@@ -44,6 +45,7 @@ class Table:
     first_line: int | None
     notes: list[str] = field(default_factory=list)
     layout: Layout | None = None
+    twins: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
@@ -172,7 +174,8 @@ def plain_table(raw: bytes, source: str, layout: Layout | None = None) -> Table 
     if cells is None:
         return None
     first = (1 if layout is None else layout.header_lines) + 1
-    return _noted(Table(source, dict(zip(header, cells, strict=True)), first), separator, raw[-1:] in (b"\n", b"\r"))
+    table = Table(source, dict(zip(_unique(header), cells, strict=True)), first, twins=_twins(header))
+    return _noted(table, separator, raw[-1:] in (b"\n", b"\r"))
 
 
 def _first_line(raw: bytes) -> str:
@@ -196,15 +199,16 @@ def _table_by_lines(raw: bytes, source: str, layout: Layout | None = None) -> Ta
     if not lines:
         raise DataError(f"{source}: is empty. Fix: export the bars again")
     separator, header = _names(lines[0], layout)
-    fault = _header_fault(lines[0], header) if layout is None else _twins(header)
+    fault = _header_fault(lines[0], header) if layout is None else None
     if fault is not None:
         raise DataError(f"{source}:1: {fault}")
     top = 1 if layout is None else layout.header_lines
     _check_lines(lines, top, len(header), separator, source)
-    frame = pd.read_csv(io.StringIO("\n".join(lines[top:])), sep=separator, header=None, names=header, dtype=str,
+    names = _unique(header)
+    frame = pd.read_csv(io.StringIO("\n".join(lines[top:])), sep=separator, header=None, names=names, dtype=str,
                         keep_default_na=False, skip_blank_lines=False, index_col=False) if len(lines) > top else None
-    columns = {name: pd.Series([], dtype=str) if frame is None else frame[name].str.strip() for name in header}
-    return _noted(Table(source, columns, top + 1), separator, text.endswith(("\n", "\r")))
+    columns = {name: pd.Series([], dtype=str) if frame is None else frame[name].str.strip() for name in names}
+    return _noted(Table(source, columns, top + 1, twins=_twins(header)), separator, text.endswith(("\n", "\r")))
 
 
 def _names(line: str, layout: Layout | None = None) -> tuple[str, list[str]]:
@@ -220,12 +224,17 @@ def _header_fault(line: str, header: list[str]) -> str | None:
     if len(header) == 1 or any(_is_number(name) for name in header):
         return (f"no header line of column names, found '{line[:60]}'. Fix: put the names on line 1, e.g. "
                 "time,open,high,low,close,volume")
-    return _twins(header)
+    return None
 
 
-def _twins(header: list[str]) -> str | None:
-    twins = sorted({name for name in header if header.count(name) > 1})
-    return f"column '{twins[0]}' appears twice. Fix: keep one" if twins else None
+def _twins(header: list[str]) -> frozenset[str]:
+    return frozenset(name for name in header if header.count(name) > 1)
+
+
+def _unique(header: list[str]) -> list[str]:
+    """The names of columns, each once: a second column `line` is `line (column 8)`."""
+    return [name if name and name not in header[:i] else f"{name} (column {i + 1})".lstrip()
+            for i, name in enumerate(header)]
 
 
 def _noted(table: Table, separator: str, complete: bool) -> Table:
@@ -282,7 +291,7 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
     """Convert a pandas frame to a Table. A named or datetime index becomes a column. A second level of column names
     that holds one ticker, as yfinance gives it, is left out.
 
-    Raises DataError for repeated column names and for several tickers.
+    Raises DataError for several tickers.
     """
     import pandas as pd
 
@@ -290,13 +299,11 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
         frame = _one_ticker(frame, source)
     if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex):
         frame = frame.reset_index(names=frame.index.name or "time")
-    names = [str(name) for name in frame.columns]
-    fault = _twins(names)
-    if fault is not None:
-        raise DataError(f"{source}: {fault}")
+    header = [str(name) for name in frame.columns]
+    names = _unique(header)
     series = (frame.iloc[:, i].reset_index(drop=True) for i in range(len(names)))
     table = Table(source, {name: _arrow_cells(column) or column for name, column in zip(names, series, strict=True)},
-                  None)
+                  None, twins=_twins(header))
     rows = [[str(table.cell(name, row)) for name in names] for row in range(min(len(frame), HEAD_ROWS))]
     table.layout = recognise(Head(names, rows, source, is_text=False)) if names else None
     if table.layout is not None:

@@ -59,7 +59,8 @@ def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults:
             if hits[0] != field:
                 notes.append(f"column '{hits[0]}' read as {field}")
             if len(hits) > 1:
-                joined = "; date and time of day belong into one ISO 8601 column" if field == "time" else ""
+                joined = ("; date and time of day belong into columns named date and time, or into one"
+                          if field == "time" else "")
                 faults.add(f"columns {hits} could each be {field}", f"set data.columns={{{field}: NAME}}{joined}")
         elif field in ("time", *prices):
             missing.append((field, field))
@@ -70,6 +71,9 @@ def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults:
         notes.append(f"columns {', '.join(other)} are not read"
                      + (": fills take the bid and ask" if two_sided else ": one-sided bars, as data.columns maps them"))
     unused = [name for name in present if name not in names.values()]
+    parts = () if table.layout is None else (table.layout.date, table.layout.clock)
+    for name in sorted(table.twins & {*names.values(), *parts}):
+        faults.add(f"column '{name}' appears twice", "keep one, or rename the other")
     for field, wanted in missing:
         _missing(field, wanted, present, _only_numbers(table, unused) if len(missing) == 1 else [], faults)
     return names, notes
@@ -201,6 +205,16 @@ def _choose(table: Table, keys: list[str], expiry: str, rows: np.ndarray, faults
     return rows
 
 
+def check_order(table: Table, name: str, rows: np.ndarray, seconds: np.ndarray, faults: Faults) -> bool:
+    """Record a fault, and return True, if most rows are earlier than the row before."""
+    backwards = np.diff(seconds) < 0
+    if 2 * backwards.sum() <= len(seconds):
+        return False
+    faults.add("the newest row comes first", "sort the file by time, oldest row first (pandas: "
+               f"frame.sort_values({name!r}))", int(rows[0]), name, table.cell(name, int(rows[0])))
+    return True
+
+
 def check_steps(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, faults: Faults) -> int:
     """The bar length in seconds: the most common step. Records unsorted, duplicate and irregular stamps as faults."""
     if len(seconds) < 2:
@@ -211,6 +225,8 @@ def check_steps(table: Table, names: Mapping[str, str], rows: np.ndarray, second
         "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry")
     step = np.diff(seconds)
     read = (seconds[1:] != 0) & (seconds[:-1] != 0)
+    if check_order(table, name, rows, seconds, faults):
+        return int(-np.median(step))
     for i in np.flatnonzero((step == 0) & read):
         faults.add("a duplicate stamp", f"remove one of the two rows{several}",
                    int(rows[i + 1]), name, table.cell(name, int(rows[i + 1])))

@@ -71,8 +71,13 @@ def new_figure(width: float, height: float, title: str, about: str) -> Any:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write the PNG. Raises OSError (disk)."""
-    figure.savefig(path, format="png", metadata={"Software": "jaxtrade"})
+    """Write the PNG. Raises OSError (disk) with its name."""
+    try:
+        figure.savefig(path, format="png", metadata={"Software": "jaxtrade"})
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def dollars(value: float, digits: int = 2) -> str:

@@ -7,25 +7,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxtrade.config.compute import Precision
+from jaxtrade.rl import checks
 from jaxtrade.types import Column, HealthCheck, Remedies, Row, Warn
 
-LEAST_RATE = 1e-8  # smaller steps vanish in the rounding of float32 weights
 LEAST_KL = 1e-10  # float32 noise of a policy that does not change; a policy that learns is above 1e-6
+MOST_KL = 1.0  # an update that learns is below 0.1; with 1 the probability of what was chosen falls to a third or less
+LEAST_ENTROPY = 1e-6  # nats; below, no observation leaves a choice to the policy
+LAST = 20  # updates that are the end of a run
 LEAST_EXPLAINED = -1.0
 # Largest difference from 1 of a probability ratio before the first gradient step: about ten times what another order of
 # sums made of trained policies with logits 15 to 35 apart (1.0e-5, 2.7e-3, 1.2e-2).
 RATIO_ERROR: dict[Precision, float] = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 0.1}
 
 
-def _positive(value: float) -> bool:
-    return value > 0
-
-
 LEARNS = (
-    HealthCheck("learning_rate", "lowest learning rate", lambda rows: min(row["learning_rate"] for row in rows),
-                _positive),
-    HealthCheck("approx_kl", "highest KL", lambda rows: max(row["approx_kl"] for row in rows), _positive),
-    HealthCheck("param_delta", "smallest step", lambda rows: min(row["param_delta"] for row in rows), _positive),
+    checks.lowest("learning_rate", "lowest learning rate"),
+    checks.highest("approx_kl", "highest KL", 0.0, MOST_KL),
+    checks.lowest("param_delta", "smallest step"),
+    HealthCheck("entropy", "entropy at the end", lambda rows: max(row["entropy"] for row in rows[-LAST:]),
+                lambda value: value > LEAST_ENTROPY),
+    checks.highest("value_loss", "highest value loss", -math.inf, checks.MOST_LOSS),
 )
 
 
@@ -53,16 +54,6 @@ REMEDIES = Remedies(
 )
 
 
-def learning_rate(rows: Sequence[Row]) -> str:
-    """Warn about a learning rate that is too small to change any weight."""
-    rate, update = rows[-1]["learning_rate"], rows[-1].get("update")
-    if rate >= LEAST_RATE:
-        return ""
-    at = "" if update is None else f" at update {update}"
-    return (f"the learning rate is {rate:.1e}{at}: nothing is learnt from here on, because its schedule ends too low "
-            "or something set it to 0; raise ppo.learning_rate and ppo.learning_rate_end")
-
-
 def frozen(rows: Sequence[Row]) -> str:
     """Warn about a policy that does not change."""
     largest = max(row["approx_kl"] for row in rows)
@@ -88,5 +79,15 @@ def explained_variance(rows: Sequence[Row]) -> str:
     return ""
 
 
-WARNINGS = (Warn("learning_rate", learning_rate, at_once=True), Warn("frozen", frozen),
+def jumping(rows: Sequence[Row]) -> str:
+    """Warn about an update after which little is left of the policy before it."""
+    largest = rows[-1]["approx_kl"]
+    if not largest > MOST_KL:
+        return ""
+    return (f"KL is {largest:.1e}: one update leaves little of the policy before it, because its steps are too large; "
+            "lower ppo.learning_rate, ppo.num_epochs or ppo.clip_eps, or set ppo.target_kl")
+
+
+WARNINGS = (Warn("learning_rate", checks.learning_rate("ppo"), at_once=True), Warn("frozen", frozen),
+            Warn("jumping", jumping, at_once=True),
             Warn("explained_variance", explained_variance))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from jaxtrade.config.compute import Precision
+from jaxtrade.rl import checks
 from jaxtrade.types import Column, HealthCheck, Remedies, Row, Warn
 
-LEAST_RATE = 1e-8  # smaller steps vanish in the rounding of float32 weights
 LEAST_CHANGE = 1e-8  # float32 noise of Q values that do not change
 MOST_Q = 1e4  # with scaled rewards returns are about 1; a larger Q is no estimate of them any more
 # Largest difference, relative to 1 + |Q|, of the Q values of acting and of learning before the first gradient step.
 Q_ERROR: dict[Precision, float] = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 0.1}
-
-
-def _positive(value: float) -> bool:
-    return value > 0
 
 
 def _not_constant(rows: Sequence[Row]) -> float:
@@ -25,11 +22,12 @@ def _not_constant(rows: Sequence[Row]) -> float:
 
 
 LEARNS = (
-    HealthCheck("learning_rate", "lowest learning rate", lambda rows: min(row["learning_rate"] for row in rows),
-                _positive),
-    HealthCheck("q_change", "largest change of Q", lambda rows: max(row["q_change"] for row in rows), _positive),
-    HealthCheck("param_delta", "largest step", lambda rows: max(row["param_delta"] for row in rows), _positive),
-    HealthCheck("td_loss", "range of the loss", _not_constant, _positive),
+    checks.lowest("learning_rate", "lowest learning rate"),
+    checks.highest("q_change", "largest change of Q", 0.0, MOST_Q),
+    checks.highest("param_delta", "largest step", 0.0, math.inf),
+    HealthCheck("td_loss", "range of the loss", _not_constant, lambda value: value > 0),
+    checks.highest("td_loss", "highest loss", -math.inf, checks.MOST_LOSS, "loss"),
+    checks.highest("q_max", "largest Q", -math.inf, MOST_Q),
 )
 
 
@@ -59,14 +57,6 @@ def remedies(section: str) -> Remedies:
 def warnings(section: str) -> tuple[Warn, ...]:
     """The warnings of a Q-learner. section: its own, such as "pqn"."""
 
-    def learning_rate(rows: Sequence[Row]) -> str:
-        rate, update = rows[-1]["learning_rate"], rows[-1].get("update")
-        if rate >= LEAST_RATE:
-            return ""
-        at = "" if update is None else f" at update {update}"
-        return (f"the learning rate is {rate:.1e}{at}: nothing is learnt from here on, because its schedule ends too "
-                f"low or something set it to 0; raise {section}.learning_rate and {section}.learning_rate_end")
-
     def frozen(rows: Sequence[Row]) -> str:
         if any(row.get("applied") == 0.0 for row in rows):
             return ""  # a replay that is still being filled (dqn.learning_starts)
@@ -85,4 +75,5 @@ def warnings(section: str) -> tuple[Warn, ...]:
                 f"{section}.learning_rate or {section}.gamma, set {section}.layer_norm=true, and keep "
                 f"{section}.normalise_rewards=true")
 
-    return Warn("learning_rate", learning_rate, at_once=True), Warn("frozen", frozen), Warn("exploding", exploding)
+    return (Warn("learning_rate", checks.learning_rate(section), at_once=True), Warn("frozen", frozen),
+            Warn("exploding", exploding))

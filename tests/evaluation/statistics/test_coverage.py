@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from jaxtrade.evaluation.statistics import iqm_estimate, probability_of_improvement, psr, sharpe, spa
+from jaxtrade.evaluation.statistics.sharpe import DailyMoments, record_days
 
 pytestmark = pytest.mark.slow
 EXPERIMENTS = 1000  # so that chance alone gives 95 % +- 0.7 %
@@ -67,7 +68,6 @@ def test_probability_of_improvement(seeds, days, rule):
 
 
 NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "normal": lambda generator, days: generator.standard_normal(days),
     "heavy tails": lambda generator, days: generator.standard_t(5, days) / (5 / 3)**0.5,
     "rare large gains": lambda generator, days: generator.exponential(size=days) - 1,
     "rare large losses": lambda generator, days: 1 - generator.exponential(size=days)}
@@ -90,6 +90,38 @@ def test_sharpe_and_psr(days):
             assert 0.92 <= held / (2 * EXPERIMENTS) <= 0.98
             # should be 5 %; rare large losses are missing from many short records, which look too good
             assert sure / (2 * EXPERIMENTS) <= (0.085 if days > 20 else 0.11)
+
+
+def following(generator: np.random.Generator, records: int, days: int, memory: float) -> np.ndarray:
+    """float64[records, days] of a stationary AR(1) with mean 0 and deviation 1."""
+    net = generator.standard_normal((records, days))
+    for day in range(1, days):
+        net[:, day] = memory * net[:, day - 1] + (1 - memory**2)**0.5 * net[:, day]
+    return net
+
+
+@pytest.mark.parametrize("days", [pytest.param(20, marks=pytest.mark.long), 60, 250])
+def test_sharpe_and_psr_of_days_that_follow_each_other(days):
+    for memory in (0.0, 0.3, 0.6):
+        for ratio in (0.0, 0.3):
+            held = sure = 0
+            for net in following(np.random.default_rng(days), 2 * EXPERIMENTS, days, memory) + ratio:
+                estimate = sharpe(net)
+                held += estimate.low <= ratio <= estimate.high
+                sure += psr(net, ratio).value > 0.95
+            print(days, memory, ratio, held / (2 * EXPERIMENTS), sure / (2 * EXPERIMENTS))
+            assert (0.92 if days > 20 else 0.88) <= held / (2 * EXPERIMENTS) <= (0.97 if days > 20 else 0.985)
+            assert sure / (2 * EXPERIMENTS) <= (0.085 if days > 20 else 0.13)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.3, 0.6])
+def test_a_record_as_long_as_min_trl_says_is_sure_in_half_of_all_cases(memory):
+    """The length is where the PSR of the expected record reaches 95 %, so about half of the records reach it."""
+    days, sure = record_days(DailyMoments(0.15, 2, memory=(1 + memory) / (1 - memory))), 0
+    for net in following(np.random.default_rng(5), 2 * EXPERIMENTS, round(days), memory) + 0.15:
+        sure += psr(net).value > 0.95
+    print(memory, round(days), sure / (2 * EXPERIMENTS))
+    assert 0.42 <= sure / (2 * EXPERIMENTS) <= 0.58
 
 
 @pytest.mark.parametrize(("days", "policies"), [(60, 1), (60, 10), *(

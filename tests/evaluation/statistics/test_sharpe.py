@@ -14,6 +14,7 @@ from jaxtrade.evaluation.statistics import dsr, min_trl, psr, sharpe, trial_vari
 from jaxtrade.evaluation.statistics.sharpe import (
     DailyMoments,
     best_of_noise,
+    memory_of,
     moments,
     probabilistic_ratio,
     record_days,
@@ -69,9 +70,10 @@ def test_moments_are_those_of_scipy():
 
 def test_figures_of_a_record_by_their_formulas():
     of = moments(NET)
-    error = math.sqrt((1 - of.skew * of.ratio + (of.kurtosis - 1) / 4 * of.ratio**2) / 79)
+    assert of.memory > 1.05  # by chance
+    error = math.sqrt(of.memory * (1 - of.skew * of.ratio + (of.kurtosis - 1) / 4 * of.ratio**2) / 79)
     assert standard_error(of) == pytest.approx(error)
-    half = stats.t.ppf(0.975, 79) * error
+    half = stats.t.ppf(0.975, 80 / of.memory - 1) * error
     assert sharpe(NET)[:3] == pytest.approx((of.ratio, of.ratio - half, of.ratio + half))
     assert sharpe(NET, 252)[:3] == pytest.approx([math.sqrt(252) * figure for figure in sharpe(NET)[:3]])
     for benchmark in (0.0, 0.1):
@@ -80,6 +82,27 @@ def test_figures_of_a_record_by_their_formulas():
         assert psr(NET, benchmark)[:3] == pytest.approx(expected)
     assert dsr(NET, 20, 0.01) == psr(NET, best_of_noise(20, 0.01))
     assert dsr(NET, 1, None) == psr(NET)
+
+
+@pytest.mark.parametrize(("scaled", "memory"), [
+    # part in the ratio = z: 1 1 1 -1 -1 -1 has r = (1 + 1 - 1 + 1 + 1) / 6 = 1/2, and 1/2 + 5/12 is held at 1 - 4/6
+    ([1, 1, 1, -1, -1, -1], 2.0),
+    # (5 - 1 + 5) / 12 = 3/4, and 3/4 + 13/48 is held at 1 - 4/12
+    ([1] * 6 + [-1] * 6, 5.0),
+    ([1, -1, 1, -1, 1, -1], 1.0),  # negative: no gain
+    ([1, 1, -1, -1], 1.0)])  # too short
+def test_the_memory_of_days_by_hand(scaled, memory):
+    assert memory_of(np.array(scaled, float), 0.0) == pytest.approx(memory)
+
+
+def test_the_memory_of_many_days_is_that_of_their_process():
+    """(1 + 0.5) / (1 - 0.5) = 3 of an autoregression. Its squares have an autocorrelation of 0.25, so their part has
+    1.25 / 0.75, and it weighs SR^2 / 2 to 1: with SR = 8.664, (3 + 37.5 * 1.667) / 38.5 = 1.70."""
+    generator, net = np.random.default_rng(0), np.zeros(100_000)
+    for day, shock in enumerate(generator.standard_normal(len(net) - 1), 1):
+        net[day] = 0.5 * net[day - 1] + shock
+    assert moments(net).memory == pytest.approx(3, rel=0.03)
+    assert moments(net + 10).memory == pytest.approx(1.70, rel=0.03)
 
 
 def test_a_record_of_the_required_length_is_just_enough():

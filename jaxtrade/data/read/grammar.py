@@ -1,0 +1,173 @@
+"""The one grammar of stamps that are text: what each cell says, or that it says nothing.
+
+A cell is a date, perhaps with a time of day, and that perhaps with an offset from UTC. The year stands first
+(`2013-10-07`, `2013.10.7`, `2013 10 07`, `20131007`) or last (`7/10/2013`). The time of day is `9:30`, `09:30:00.000`,
+`9:30 AM`, or its digits alone (`930`, `093000`). The offset is `Z`, `+02:00`, `-0500` or `GMT-0500`. Every form is read
+with array operations: cells of one shape (the same marks at the same places) at a time, without a string per cell.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from jaxtrade.data.formats.layout import Order
+from jaxtrade.data.read.cells import NINE, ZERO, Cells, characters
+from jaxtrade.data.read.faults import Faults
+
+if TYPE_CHECKING:
+    from jaxtrade.data.read.tabular import Table
+
+UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # no stamp; no whole second
+YEAR_FIRST = (r"(?P<year>\d{4})(?:(?P<mark>[-./]| )(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})"
+              r"|(?P<plain_month>\d\d)(?P<plain_day>\d\d))")
+YEAR_LAST = r"(?P<{0}>\d{{1,2}})(?P<mark>[-./])(?P<{1}>\d{{1,2}})(?P=mark)(?P<year>\d{{4}})"
+FRACTION = r"(?:[.,](?P<{}fraction>\d{{1,9}}))?"
+# Digits alone need three: "9" could be an hour or a minute. After a T, two are an hour, as in ISO 8601.
+CLOCK = (r"(?:(?:[Tt]|[ \t,;|]+)(?:(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)" + FRACTION.format("")
+         + r")?|(?P<plain_hour>\d{1,2}?)(?P<plain_minute>\d\d)(?:(?P<plain_second>\d\d)" + FRACTION.format("plain_")
+         + r")?)(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?|[Tt](?P<t_hour>\d\d))")
+OFFSET = (r"(?: ?(?:(?P<utc>[Zz]|UTC|GMT)|(?:UTC|GMT)?(?P<sign>[+-])(?P<ahead>\d\d)(?::?(?P<ahead_minute>\d\d))?"
+          r"|(?:UTC|GMT)(?P<plain_sign>[+-])(?P<plain_ahead>\d)))?")
+REST = rf"(?:{CLOCK}{OFFSET})?\s*"
+FORMS = {None: re.compile(rf"\s*{YEAR_FIRST}{REST}", re.ASCII),
+         "dmy": re.compile(rf"\s*{YEAR_LAST.format('day', 'month')}{REST}", re.ASCII),
+         "mdy": re.compile(rf"\s*{YEAR_LAST.format('month', 'day')}{REST}", re.ASCII)}
+LAST = re.compile(r"\s*(\d{1,2})([-./])(\d{1,2})\2(\d{4})\b", re.ASCII)  # a date with the year last
+SIGNS, HALVES = b"+-", b"AaPp"
+MOST_WIDTH = 64  # bytes of the longest stamp
+PROBES = 5000  # cells in which a day above 12 is looked for
+MOST_AHEAD = 14 * 60  # minutes by which a place is ahead of UTC, or behind it
+
+
+class Stamps(NamedTuple):
+    """What cells say. seconds: int64[n], UTC seconds since 1970 of a cell with an offset, wall-clock seconds of one
+    without; UNREAD if the cell is no stamp, BROKEN if it lies between two whole seconds. aware: bool[n], whether it has
+    an offset."""
+
+    seconds: np.ndarray
+    aware: np.ndarray
+
+
+def form_of(text: str, order: Order | None) -> re.Match[str] | None:
+    """The parts of a stamp. None if it is none, or puts the year last and `order` is not known."""
+    return FORMS[None].fullmatch(text) or (None if order is None else FORMS[order].fullmatch(text))
+
+
+def has_offset(text: str) -> bool:
+    """Whether a text is a stamp with an offset from UTC."""
+    found = form_of(text, "dmy")
+    return found is not None and _offset_at(found) is not None
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a date without a time of day."""
+    found = form_of(text, "dmy")
+    return found is not None and all(found[name] is None for name in ("hour", "plain_hour", "t_hour"))
+
+
+def read_stamps(cells: Cells, order: Order | None) -> Stamps:
+    """What every cell says. order: of dates with the year last; None if it is not known, and no such date is read."""
+    seconds, aware = np.full(len(cells), UNREAD), np.zeros(len(cells), bool)
+    for rows, first, width in cells.blocks():
+        for size in np.flatnonzero(np.bincount(np.minimum(width, MOST_WIDTH + 1))):
+            if not 8 <= size <= MOST_WIDTH:
+                continue
+            own = np.flatnonzero(width == size)
+            chars = characters(cells.data, first[own], int(size))
+            while len(own):
+                form = form_of(chars[:, 0].tobytes().decode(errors="replace"), order)
+                if form is None:
+                    own, chars = own[1:], chars[:, 1:]
+                    continue
+                fits = _of_shape(chars, form)
+                whole = bool(fits.all())
+                seconds[rows][own[fits]] = _seconds(chars if whole else chars[:, fits], form)
+                aware[rows][own[fits]] = _offset_at(form) is not None
+                own, chars = own[~fits], chars[:, :0] if whole else chars[:, ~fits]
+    return Stamps(seconds, aware)
+
+
+def _of_shape(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
+    """Which cells have digits and marks where the cell of `form` has them, bool[n]. chars: uint8[width, n]."""
+    varied = {form.start("half"): HALVES, form.start("sign"): SIGNS, form.start("plain_sign"): SIGNS}
+    fits = np.ones(chars.shape[1], bool)
+    for j, letter in enumerate(form[0]):
+        if letter.isdigit():
+            fits &= chars[j] - np.uint8(ZERO) <= NINE  # anything below '0' wraps around to a large number
+        elif j in varied:
+            fits &= np.isin(chars[j], np.frombuffer(varied[j], np.uint8))
+        else:
+            fits &= chars[j] == ord(letter)
+    return fits
+
+
+def _seconds(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
+    """Seconds since 1970 of cells that have the shape of `form`, less their offset, int64[n]; UNREAD or BROKEN."""
+    def number(*names: str) -> np.ndarray:
+        """The digits of the first of these parts that is there; 0 if none is."""
+        name = next((name for name in names if name in form.re.groupindex and form[name] is not None), None)
+        total = np.zeros(chars.shape[1], np.int64)
+        for j in range(*form.span(name)) if name else ():
+            total = 10 * total + chars[j] - ZERO
+        return total
+
+    days, known = _days(number("year"), number("month", "plain_month"), number("day", "plain_day"))
+    hour, minute = number("hour", "plain_hour", "t_hour"), number("minute", "plain_minute")
+    second, rest = number("second", "plain_second"), number("fraction", "plain_fraction")
+    known &= (hour <= 23) & (minute <= 59) & (second <= 59)
+    if form["half"] is not None:
+        known &= (hour >= 1) & (hour <= 12)
+        hour = hour % 12 + 12 * np.isin(chars[form.start("half")], np.frombuffer(HALVES[2:], np.uint8))
+    total = ((days * 24 + hour) * 60 + minute) * 60 + second
+    at = _offset_at(form)
+    if at is not None and form["utc"] is None:
+        ahead = 60 * number("ahead", "plain_ahead") + number("ahead_minute")
+        known &= (ahead <= MOST_AHEAD) & (number("ahead_minute") <= 59)
+        total -= 60 * np.where(chars[at] == ord("-"), -ahead, ahead)
+    return np.where(known, np.where(rest != 0, BROKEN, total), UNREAD)
+
+
+def _offset_at(form: re.Match[str]) -> int | None:
+    """Where the offset's sign or its Z stands; None if there is no offset."""
+    return next((form.start(name) for name in ("utc", "sign", "plain_sign") if form[name] is not None), None)
+
+
+def _days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(days since 1970 int64[n], whether the date exists bool[n])."""
+    known = (month >= 1) & (month <= 12) & (day >= 1)
+    months = (year - 1970) * 12 + np.where(known, month, 1) - 1
+    begin, end = ((months + later).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for later in (0, 1))
+    days = begin + day - 1
+    return days, known & (days < end)
+
+
+def day_and_month(table: Table, name: str, rows: np.ndarray, stated: Order | None, faults: Faults, notes: list[str]
+                  ) -> Order | None:
+    """Whether the month or the day comes first, in a column of dates with the year last; None for other columns.
+
+    It is `stated`, or a day above 12 proves it, and a note says so. Otherwise a fault is raised.
+    """
+    first = str(table.cell(name, int(rows[0])))
+    if not LAST.match(first) or stated is not None:
+        return stated
+    order, proof = proven_order(table, name, rows)
+    if order is not None:
+        notes.append(f"dates are read with the {'day' if order == 'dmy' else 'month'} first, as '{proof}' shows")
+        return order
+    faults.add("the first number of the date could be the month or the day", "state it: data.date_order=mdy (month "
+               "first) or data.date_order=dmy (day first)", int(rows[0]), name, first)
+    faults.stop()
+    raise AssertionError("a fault was added: stop raises")
+
+
+def proven_order(table: Table, name: str, rows: np.ndarray) -> tuple[Order | None, str]:
+    """(the order of dates with the year last, the date that proves it). None if no day above 12 is found."""
+    probes = rows[np.unique(np.linspace(0, len(rows) - 1, min(PROBES, len(rows))).astype(np.int64))]
+    for row in probes:
+        found = LAST.match(str(table.cell(name, int(row))))
+        if found is not None and max(int(found[1]), int(found[3])) > 12:
+            return ("dmy" if int(found[1]) > 12 else "mdy"), found[0].strip()
+    return None, ""

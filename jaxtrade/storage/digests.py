@@ -1,0 +1,92 @@
+"""`digests.json` of a folder: sha256 of its files, so that one that was changed later is told from the one that was
+written.
+
+A file of which no digest is known is taken as it is: folders of earlier versions have none. While files are replaced,
+the old and the new digest both count, so that a process that is killed between leaves nothing that looks damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.errors import DataError
+
+FILE = "digests.json"
+
+
+def checked(path: Path) -> bytes:
+    """The bytes of a file. Raises DataError if they are not those that were written, OSError if it cannot be read."""
+    content = path.read_bytes()
+    known = _known(path.parent).get(path.name)
+    if known is not None and (found := hashlib.sha256(content).hexdigest()) not in known:
+        raise DataError(f"{path}: has changed since it was written (sha256 {found[:16]}..., then {known[0][:16]}...); "
+                        "restore the file, or make it again")
+    return content
+
+
+def read_json(path: Path, again: str = "") -> dict[str, Any]:
+    """A JSON object, checked. again: how to make the file again, for messages. Raises DataError."""
+    try:
+        found = json.loads(checked(path))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({str(error)[:120]}){again and f'; {again}'}") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: expected a JSON object, found a {type(found).__name__}{again and f'; {again}'}")
+    return found
+
+
+@contextmanager
+def replacing(folder: Path, new: Mapping[str, bytes | Path]) -> Iterator[None]:
+    """Inside the block, files of a folder are replaced. new: name -> content, or the file that will be moved there."""
+    made = {name: hashlib.sha256(each if isinstance(each, bytes) else each.read_bytes()).hexdigest()
+            for name, each in new.items() if name != FILE}
+    before = _kept(folder)
+    _write(folder, before | {name: [digest, *before.get(name, ())] for name, digest in made.items()})
+    yield
+    _write(folder, before | {name: [digest] for name, digest in made.items()})
+
+
+def seal(folder: Path, names: Iterable[str]) -> None:
+    """Note the digests of files that are complete now."""
+    with replacing(folder, {name: folder / name for name in names if (folder / name).is_file()}):
+        pass
+
+
+def forget(path: Path) -> None:
+    """Drop the digest of a file that is about to be written to."""
+    known = _kept(path.parent)
+    if path.name in known:
+        _write(path.parent, {name: digests for name, digests in known.items() if name != path.name})
+
+
+def _known(folder: Path) -> dict[str, list[str]]:
+    """Name -> accepted digests. Raises DataError for a damaged file."""
+    path = folder / FILE
+    try:
+        found = json.loads(path.read_bytes())
+        return {str(name): [str(each) for each in digests] for name, digests in found.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise DataError(f"{path}: cannot be read ({str(error)[:120]}); without it, the files beside it are taken as "
+                        "they are") from None
+
+
+def _kept(folder: Path) -> dict[str, list[str]]:
+    """What is known, for a process that writes: a damaged list begins anew."""
+    try:
+        return _known(folder)
+    except DataError:
+        return {}
+
+
+def _write(folder: Path, known: Mapping[str, list[str]]) -> None:
+    temporary = folder / f".{FILE}.{os.getpid()}"
+    temporary.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    temporary.replace(folder / FILE)

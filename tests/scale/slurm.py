@@ -1,0 +1,150 @@
+"""A real SLURM of one node, in a folder of its own: Debian's `slurm-wlm` and `munge`, as root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol", "squeue")
+CONF = """ClusterName=one
+SlurmctldHost={host}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldPort={port}
+SlurmdPort={other}
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobRequeue=1
+KillWait=30
+MpiDefault=none
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=4000 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+"""
+
+
+def missing() -> str | None:
+    """Why no SLURM can be started here; None if one can."""
+    lacking = [name for name in NEEDED if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    if lacking:
+        return f"{lacking[0]} is not installed (Debian: slurm-wlm munge)"
+    return None if os.geteuid() == 0 else "it is started as root"
+
+
+class Cluster:
+    """env: variables with which the commands find it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.env = folder, os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
+
+    def run(self, *words: str) -> str:
+        """A command of SLURM -> its output. Raises RuntimeError with what it said."""
+        done = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout.strip()
+
+    def state(self, job: str) -> dict[str, str]:
+        """What `scontrol show job` says."""
+        said = self.run("scontrol", "-o", "show", "job", job)
+        return dict(word.split("=", 1) for word in said.split() if "=" in word)
+
+    def until(self, job: str, states: tuple[str, ...], seconds: float = 180.0) -> dict[str, str]:
+        """Wait until a job is in one of the states. A job that was requeued is let go at once."""
+        end = time.monotonic() + seconds
+        while (found := self.state(job))["JobState"] not in states:
+            if time.monotonic() > end:
+                raise RuntimeError(f"job {job} is {found['JobState']} ({found.get('Reason')}), expected {states}")
+            if found["JobState"] == "PENDING" and int(found["Restarts"]):
+                self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+            time.sleep(0.5)
+        return found
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """A cluster that is up; its daemons end with the block."""
+    folder.chmod(0o755)
+    for name in ("state", "spool", "munge"):
+        (folder / name).mkdir()
+    (folder / "munge" / "key").write_bytes(os.urandom(1024))
+    (folder / "munge" / "key").chmod(0o400)
+    ports = [free_port() for _ in range(2)]
+    (folder / "slurm.conf").write_text(CONF.format(host=socket.gethostname(), folder=folder, port=ports[0],
+                                                   other=ports[1], cpus=os.cpu_count()))
+    made, daemons = Cluster(folder), list[subprocess.Popen[bytes]]()
+    munge = folder / "munge"
+    commands = [["munged", "--force", "--foreground", f"--key-file={munge}/key", f"--socket={munge}/socket",
+                 f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"],
+                ["slurmctld", "-D"], ["slurmd", "-D"]]
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    try:
+        for words in commands:
+            log = (folder / f"{words[0]}.log").open("wb")
+            daemons.append(subprocess.Popen(words, env=made.env | {"PATH": path}, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, start_new_session=True))
+            time.sleep(1.0)
+        _wait(made)
+        yield made
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+
+
+def until(condition: Callable[[], bool], said: Callable[[], str], seconds: float = 120.0) -> None:
+    """Wait for something. Raises RuntimeError with what is said at the end of the time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise RuntimeError(said())
+        time.sleep(0.1)
+
+
+def task(job: str, number: int) -> int:
+    """The process of a task of a job: the first of those that it has started."""
+    wanted = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_PROCID={number}".encode()}
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
+                found.append(int(folder.name))
+        except OSError:  # it has ended
+            continue
+    return min(found)
+
+
+def _wait(made: Cluster) -> None:
+    end, said = time.monotonic() + 60, ""
+    while time.monotonic() < end:
+        try:
+            said = made.run("sinfo", "-h", "-o", "%T")
+        except RuntimeError as error:
+            said = str(error)
+        if said.startswith("idle"):
+            return
+        time.sleep(0.5)
+    raise RuntimeError(f"SLURM does not come up: {said}")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]

@@ -1,0 +1,98 @@
+"""The script that `jaxtrade launch slurm` writes, on a real SLURM of one node: TERM while it compiles and while it
+trains, requeues, two tasks, a killed task. The bits are those of a run that nothing stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.scale import slurm
+from tests.scale.started import TRAIN, ended, result_of, saved, started
+
+pytestmark = pytest.mark.slow
+ENDED = ("COMPLETED", "FAILED")  # 1, so FAILED, if the tiny policy fails a check of its health
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Cluster]:
+    if (why := slurm.missing()) is not None:
+        if os.environ.get("JAXTRADE_SLURM") == "required":
+            pytest.fail(why)
+        pytest.skip(why)
+    with slurm.cluster(tmp_path_factory.mktemp("slurm")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of compiled programs, for all runs but the one that must compile."""
+    return tmp_path_factory.mktemp("programs")
+
+
+class Submitted:
+    """A job of the script written for `jaxtrade train`. run: its folder. log: what all of its starts printed."""
+
+    def __init__(self, node: slurm.Cluster, folder: Path, cache: Path, tasks: int) -> None:
+        self.node, self.run, self.log = node, folder / "run", folder / "log"
+        setup = (f"export PATH={Path(sys.executable).parent}:$PATH JAX_PLATFORMS=cpu",
+                 f"export JAX_COMPILATION_CACHE_DIR={cache}")
+        words = ["launch", "slurm", "--print", "--gpus-per-node", "0", *(word for line in setup for word in (
+            "--setup", line)), "--", *TRAIN, "--run-dir", str(self.run)]
+        done = subprocess.run([sys.executable, "-m", "jaxtrade", *words], capture_output=True, text=True, check=True)
+        (folder / "job.sh").write_text(done.stdout)
+        self.submit = ("sbatch", "--parsable", f"--ntasks-per-node={tasks}", f"--output={self.log}",
+                       f"--chdir={folder}", str(folder / "job.sh"))
+        self.job = node.run(*self.submit)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that the job does while it runs."""
+        self.node.until(self.job, ("RUNNING",))
+        slurm.until(condition, lambda: f"{self.node.state(self.job)['JobState']}: {self.log.read_text()[-2000:]}")
+
+    def term(self, start: int) -> None:
+        """SIGTERM, as before the end of the time and at a preemption; the script then has SLURM start it again."""
+        self.node.run("scancel", "--signal=TERM", self.job)
+        slurm.until(lambda: int(self.node.state(self.job)["Restarts"]) == start,
+                    lambda: f"it was not requeued: {self.log.read_text()[-2000:]}")
+
+
+def whole(folder: Path, cache: Path, words: tuple[str, ...] = ()) -> dict[str, object]:
+    """The result of the same training without SLURM, which nothing stopped."""
+    with started([[*words, *TRAIN, "--run-dir", str(folder / "run")]], cache) as [process]:
+        code, _, err = ended(process)
+    assert code in (0, 1), err
+    return result_of(folder / "run")
+
+
+def test_it_is_stopped_while_it_compiles_and_while_it_trains(node: slurm.Cluster, cache: Path, tmp_path: Path) -> None:
+    submitted = Submitted(node, tmp_path, tmp_path / "empty", tasks=1)
+    run = submitted.run
+    submitted.until(lambda: (run / "run.log").is_file())  # what follows is the compilation
+    submitted.term(1)
+    assert not saved(run)
+    assert "stopped by SIGTERM" in submitted.log.read_text()
+    submitted.until(lambda: saved(run))
+    submitted.term(2)
+    node.until(submitted.job, ENDED)
+    (tmp_path / "whole").mkdir()
+    assert result_of(run) == whole(tmp_path / "whole", cache)
+
+
+def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(node: slurm.Cluster, cache: Path, tmp_path: Path
+                                                                  ) -> None:
+    (tmp_path / "whole").mkdir()
+    expected = whole(tmp_path / "whole", cache, ("launch", "local", "-n", "2", "--"))
+    submitted = Submitted(node, tmp_path, cache, tasks=2)
+    submitted.until(lambda: saved(submitted.run))
+    os.kill(slurm.task(submitted.job, 1), signal.SIGKILL)
+    found = node.until(submitted.job, ("FAILED",))
+    assert found["Restarts"] == "0"  # a lost task is no preemption: somebody looks first
+    submitted.job = node.run(*submitted.submit)
+    node.until(submitted.job, ENDED)
+    assert result_of(submitted.run) == expected

@@ -1,0 +1,79 @@
+"""Archives of arrays that are not what they say: nothing large is unpacked, and each reader names its file."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.advisor.snapshot import read_snapshot
+from jaxtrade.data.lean_days import joined_days
+from jaxtrade.errors import DataError
+from jaxtrade.evaluation.records import read_records
+from jaxtrade.evaluation.walk_days import read_walk_days
+from jaxtrade.storage.archives import FAULTS, SMALL, read_arrays
+
+GIANT = SMALL << 4
+
+
+def header(shape: tuple[int, ...]) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "|i1", "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few hundred kilobytes that unpack to 256 MiB of zeros."""
+    path = tmp_path_factory.mktemp("bomb") / "records.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("meta.npy", header((GIANT,)) + bytes(GIANT))
+    return path
+
+
+def test_what_was_saved_is_read(tmp_path):
+    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array("text"), "c": np.zeros((0, 4), np.float32)}
+    np.savez(tmp_path / "some.npz", **arrays)
+    for source in (tmp_path / "some.npz", (tmp_path / "some.npz").read_bytes()):
+        found = read_arrays(source)
+        assert found.keys() == arrays.keys()
+        for name, values in arrays.items():
+            np.testing.assert_array_equal(found[name], values)
+            assert found[name].dtype == values.dtype
+
+
+def test_a_small_archive_of_much_is_not_unpacked(bomb, monkeypatch):
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *_: pytest.fail("it was unpacked"))
+    with pytest.raises(ValueError, match=f"{GIANT:,}|{GIANT + 128:,}"):
+        read_arrays(bomb)
+
+
+def test_a_header_that_says_more_than_there_is_makes_no_room(tmp_path, monkeypatch):
+    """The archive is small and says so; the array in it claims 2^50 bytes."""
+    with zipfile.ZipFile(tmp_path / "some.npz", "w") as archive:
+        archive.writestr("meta.npy", header((1 << 50,)) + bytes(8))
+    monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("room was made"))
+    with pytest.raises(ValueError, match="in 8 bytes"):
+        read_arrays(tmp_path / "some.npz")
+
+
+def test_objects_are_never_read(tmp_path):
+    np.savez(tmp_path / "some.npz", a=np.array([{}], object))
+    with pytest.raises(FAULTS):
+        read_arrays(tmp_path / "some.npz")
+
+
+@pytest.mark.parametrize("read", [read_records, read_walk_days, read_snapshot])
+def test_each_reader_names_the_file(bomb, read):
+    with pytest.raises(DataError, match=r"records\.npz.*unpacks to"):
+        read(bomb)
+
+
+def test_a_day_of_lean_has_a_limit_too(tmp_path):
+    with zipfile.ZipFile(tmp_path / "20131007_trade.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("20131007_spy_minute_trade.csv", bytes(65 << 20))
+    with pytest.raises(DataError, match=r"20131007_trade\.zip.*unpacks to"):
+        joined_days(tmp_path)

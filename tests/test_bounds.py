@@ -1,0 +1,77 @@
+"""Every number of a new configuration has an upper bound; folders of earlier runs open without it."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+
+import annotated_types
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from jaxtrade.config import RunConfig, load_config, make_config, overridden
+from jaxtrade.config.bounds import MOST
+from jaxtrade.errors import ConfigError
+
+# Numbers of parts that check their own: ranges of a search, and options of an advisor.
+OWN = {"evolve.keys", "advisor.options", "data.per_market"}
+
+
+def numbers(model: type[BaseModel], head: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in model.model_fields.items():
+        kinds = typing.get_args(field.annotation) or (field.annotation,)
+        sections = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if sections:
+            yield from (each for section in sections for each in numbers(section, f"{head}{name}."))
+        elif any(word in str(field.annotation) for word in ("int", "float")) and "Literal" not in str(field.annotation):
+            yield f"{head}{name}", field
+
+
+def test_every_number_has_a_bound():
+    found = dict(numbers(RunConfig))
+    assert "ppo.learning_rate" in found
+    assert "advisor.service.deadline_s" in found
+    bounded = {key for key, field in found.items()
+               if any(isinstance(each, annotated_types.Le | annotated_types.Lt) for each in field.metadata)
+               or "Le(" in str(field.annotation)}
+    assert set(found) - bounded - set(MOST) - OWN == set()
+    assert set(MOST) <= set(found)
+
+
+@pytest.mark.parametrize("key", MOST)
+def test_a_value_beyond_its_bound_is_refused(key):
+    if key in ("allocate.size", "network.hidden", "reward.weights", "data.synthetic_pull", "ppo.adapter_freeze"):
+        value = {"allocate.size": "[1000000]", "network.hidden": "[1000000]", "reward.weights": "{cost: 1e9}",
+                 "data.synthetic_pull": "2", "ppo.adapter_freeze": "2"}[key]
+    else:
+        value = f"{10 * MOST[key]:.0f}"
+    algorithm = key.partition(".")[0]
+    chosen = [f"algorithm={algorithm}"] if algorithm in ("dqn", "pqn") else []
+    with pytest.raises(ConfigError) as caught:
+        make_config(overridden({}, [*chosen, f"{key}={value}"]))
+    assert key.rpartition(".")[2] in str(caught.value)
+
+
+@pytest.mark.parametrize("override", ["ppo.num_epochs=1000000000", "evaluation.policy_samples=1000000000",
+                                      "ppo.learning_rate=1e30", "ppo.clip_eps=1e30"])
+def test_folders_of_earlier_runs_open(override):
+    values = overridden({}, [override])
+    with pytest.raises(ConfigError, match="expected at most"):
+        make_config(values)
+    make_config(values, stored=True)
+
+
+def test_the_key_says_where_its_value_is_from(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text("ppo: {learning_rate: 1.0e+3}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: 'ppo.learning_rate' = 1000.0: expected at most 1"
+
+
+@pytest.mark.parametrize("override", ["sweep.keys={ppo.learning_rate: [1e-3, 0.001]}",
+                                      "sweep.settings=[{ppo.gamma: 0.9}, {ppo.gamma: 0.9}]"])
+def test_a_sweep_of_equal_values_is_refused(override):
+    with pytest.raises(ConfigError, match="twice"):
+        make_config(overridden({}, [override]))

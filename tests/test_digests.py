@@ -1,0 +1,87 @@
+"""Files of a run that were changed after they were written are told, each by its name."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+
+from jaxtrade.errors import DataError
+from jaxtrade.storage import digests
+from jaxtrade.storage.sinks import JsonlSink
+from jaxtrade.storage.staged import staged
+
+
+def test_what_was_written_is_read(tmp_path):
+    with staged(tmp_path / "folder") as new:
+        (new / "a.json").write_text('{"x": 1}')
+        (new / "b.csv").write_text("x\n1\n")
+    assert digests.read_json(tmp_path / "folder" / "a.json") == {"x": 1}
+    assert digests.checked(tmp_path / "folder" / "b.csv") == b"x\n1\n"
+
+
+@pytest.mark.parametrize("edit", ['{"x": 2}', '{"x": 1', "", "[]", '{"x": 1} '])
+def test_any_change_is_told_by_the_files_name(tmp_path, edit):
+    with staged(tmp_path) as new:
+        (new / "a.json").write_text('{"x": 1}')
+    (tmp_path / "a.json").write_text(edit)
+    with pytest.raises(DataError, match=r"a\.json: has changed"):
+        digests.read_json(tmp_path / "a.json")
+
+
+def test_a_file_without_a_digest_is_taken_as_it_is(tmp_path):
+    """Folders of earlier versions have none. It must still be JSON."""
+    (tmp_path / "a.json").write_text('{"x": 1}')
+    assert digests.read_json(tmp_path / "a.json") == {"x": 1}
+    for text in ("{", "[]", "\xff"):
+        (tmp_path / "a.json").write_text(text, encoding="latin-1")
+        with pytest.raises(DataError, match=r"a\.json"):
+            digests.read_json(tmp_path / "a.json")
+
+
+def test_a_process_that_is_killed_between_leaves_no_damage(tmp_path):
+    """The digest is noted before the file is moved, and the old one counts until it is there."""
+    with staged(tmp_path) as new:
+        (new / "a.json").write_text('{"x": 1}')
+    killed = digests.replacing(tmp_path, {"a.json": b'{"x": 2}'})
+    killed.__enter__()
+    assert digests.read_json(tmp_path / "a.json") == {"x": 1}
+    (tmp_path / "a.json").write_text('{"x": 2}')
+    assert digests.read_json(tmp_path / "a.json") == {"x": 2}
+
+
+def test_a_damaged_list_is_named_and_begun_anew(tmp_path):
+    (tmp_path / "a.json").write_text('{"x": 1}')
+    (tmp_path / digests.FILE).write_text("{")
+    with pytest.raises(DataError, match=digests.FILE):
+        digests.read_json(tmp_path / "a.json")
+    digests.seal(tmp_path, ["a.json", "absent"])
+    assert digests.read_json(tmp_path / "a.json") == {"x": 1}
+
+
+def test_rows_are_sealed_at_the_end_and_open_again(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path)
+    sink.write([{"update": 1}, {"update": 2}])
+    sink.close()
+    digests.seal(tmp_path, [path.name])
+    path.write_text(json.dumps({"update": 1}) + "\n")
+    with pytest.raises(DataError, match=r"metrics\.jsonl: has changed"):
+        digests.checked(path)
+
+
+@pytest.mark.parametrize(("text", "said"), [("", "end at update 0"), ('{"update": 1}\n', "end at update 1"),
+                                            ('{"updates": 1}\n', "without its 'update'")])
+def test_a_run_does_not_go_on_without_its_rows(tmp_path, text, said):
+    (tmp_path / "metrics.jsonl").write_text(text)
+    with pytest.raises(DataError, match=said) as caught:
+        JsonlSink(tmp_path / "metrics.jsonl", resume_update=2)
+    assert "metrics.jsonl" in str(caught.value)
+
+
+def test_a_full_disk_names_its_folder(tmp_path):
+    """A picture that is drawn on a full disk raises an error without a file's name."""
+    with pytest.raises(OSError, match="evaluation") as caught, staged(tmp_path / "evaluation"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.errno == errno.ENOSPC

@@ -1,0 +1,101 @@
+"""Modules of a run's folder are code: none is imported before somebody trusts it, and none of an edited run at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.config import load_config
+from jaxtrade.runs import rundir, trust
+
+MODULE = "open('ran', 'a').write('x')\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run that somebody else made, with its module beside it."""
+    project = tmp_path / "theirs"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    (project / "strange_parts.py").write_text(MODULE)
+    config = load_config("quickstart").model_copy(update={"imports": ("strange_parts",)})
+    facts = {"config_sha256": config.digest(), "data_sha256": "", "nproc": ""}
+    rundir.create_run(Path("runs/a"), config, facts)
+    manifest = json.loads(Path("runs/a/manifest.json").read_text())
+    assert "imports.strange_parts" not in manifest["files"]  # it was not imported here
+    return project / "runs" / "a"
+
+
+def read(run: Path, *words: str, state: str | None = None) -> subprocess.CompletedProcess[str]:
+    """`jaxtrade report RUN` in a process of its own. It ends with 2 in any case: there is nothing to report."""
+    env = dict(os.environ) | ({} if state is None else {"XDG_STATE_HOME": state})
+    return subprocess.run([sys.executable, "-m", "jaxtrade", "report", str(run), *words], cwd=run.parents[1], env=env,
+                          capture_output=True, text=True)
+
+
+def ran(run: Path) -> bool:
+    return (run.parents[1] / "ran").exists()
+
+
+def test_a_strange_module_is_not_imported(run):
+    found = read(run)
+    assert found.returncode == 2
+    assert "'strange_parts'" in found.stderr
+    assert "--trust-imports" in found.stderr
+    assert not ran(run)
+    assert "--trust-imports" not in read(run, "--trust-imports").stderr
+    assert ran(run)
+
+
+def test_an_edited_configuration_comes_before_any_import(run):
+    with (run / "config.yaml").open("a") as file:
+        file.write("# edited\n")
+    text = (run / "config.yaml").read_text().replace("seed: 0", "seed: 1")
+    (run / "config.yaml").write_text(text)
+    found = read(run, "--trust-imports")
+    assert found.returncode == 2
+    assert "config.yaml: sha256" in found.stderr
+    assert not ran(run)
+
+
+def test_the_maker_of_a_run_is_not_asked_until_the_file_changes(run, tmp_path):
+    """The list in the state folder holds path and digest."""
+    state = str(tmp_path / "state")
+    make = ("from pathlib import Path; from jaxtrade.config import load_config; from jaxtrade.runs import rundir\n"
+            "config = load_config('quickstart', ['imports=[strange_parts]'])\n"
+            "facts = {'config_sha256': config.digest(), 'data_sha256': '', 'nproc': ''}\n"
+            "rundir.create_run(Path('runs/b'), config, facts)\n")
+    done = subprocess.run([sys.executable, "-c", make], cwd=run.parents[1], env={**os.environ, "XDG_STATE_HOME": state},
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--trust-imports" not in read(run, state=state).stderr
+    module = run.parents[1] / "strange_parts.py"
+    module.write_text(MODULE + "# changed\n")
+    assert "--trust-imports" in read(run, state=state).stderr
+    module.write_text(MODULE)
+    (tmp_path / "state" / "jaxtrade" / "imports.json").write_text("{damaged")
+    assert "--trust-imports" in read(run, state=state).stderr
+
+
+def test_a_package_is_all_of_its_files(tmp_path):
+    package = tmp_path / "parts"
+    package.mkdir()
+    for name in ("__init__", "inner"):
+        (package / f"{name}.py").write_text("")
+    before = trust.digest_of(package / "__init__.py")
+    (package / "inner.py").write_text("pass")
+    assert trust.digest_of(package / "__init__.py") != before
+
+
+def test_a_list_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    said = trust.remember([__name__])
+    assert said is not None
+    assert "--trust-imports" in said
+    assert trust.remember(["module_that_is_not_imported"]) is None
