@@ -15,7 +15,7 @@ from jaxtrade.config.bounds import MOST
 from jaxtrade.errors import ConfigError
 
 # Numbers of parts that check their own: ranges of a search, and options of an advisor.
-OWN = {"evolve.keys", "advisor.options", "data.per_market"}
+OWN = {"evolve.keys", "advisor.options", "advisor.panel.options", "data.per_market"}
 
 
 def numbers(model: type[BaseModel], head: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -42,12 +42,13 @@ def test_every_number_has_a_bound():
 @pytest.mark.parametrize("key", MOST)
 def test_a_value_beyond_its_bound_is_refused(key):
     if key in ("allocate.size", "network.hidden", "reward.weights", "data.synthetic_pull", "ppo.adapter_freeze"):
-        value = {"allocate.size": "[1000000]", "network.hidden": "[1000000]", "reward.weights": "{cost: 1e9}",
+        value = {"allocate.size": "[1000000]", "network.hidden": "[100000000]", "reward.weights": "{cost: 1e9}",
                  "data.synthetic_pull": "2", "ppo.adapter_freeze": "2"}[key]
     else:
         value = f"{10 * MOST[key]:.0f}"
     algorithm = key.partition(".")[0]
-    chosen = [f"algorithm={algorithm}"] if algorithm in ("dqn", "pqn") else []
+    chosen = [f"algorithm={algorithm}"] if algorithm in ("dqn", "pqn") else \
+        ["env.task=allocate"] if algorithm == "allocate" else []
     with pytest.raises(ConfigError) as caught:
         make_config(overridden({}, [*chosen, f"{key}={value}"]))
     assert key.rpartition(".")[2] in str(caught.value)

@@ -182,8 +182,8 @@ def test_an_alias_bomb_answers_fast_and_short(tmp_path: Path) -> None:
 ])
 def test_numbers_as_people_write_them(text: str, value: float, tmp_path: Path) -> None:
     """YAML 1.1 reads 1e-3 as a string; here it is a number, in a file and in an override."""
-    assert load_text(tmp_path, f"ppo: {{learning_rate: {text}}}").ppo.learning_rate == value
-    assert load_config(None, [f"ppo.learning_rate={text}"]).ppo.learning_rate == value
+    assert load_text(tmp_path, f"ppo: {{max_grad_norm: {text}}}").ppo.max_grad_norm == value
+    assert load_config(None, [f"ppo.max_grad_norm={text}"]).ppo.max_grad_norm == value
 
 
 def test_a_count_may_be_written_with_an_exponent(tmp_path: Path) -> None:

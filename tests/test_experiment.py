@@ -133,7 +133,7 @@ def test_an_edited_configuration_is_refused(finished: Path, tmp_path: Path, use:
 def test_an_incomplete_manifest_is_refused(finished: Path, tmp_path: Path) -> None:
     copied = tmp_path / "incomplete"
     shutil.copytree(finished, copied)
-    (copied / "manifest.json").write_text("{}")
+    rundir.write_json(copied / "manifest.json", {})
     with pytest.raises(ConfigError, match=r"manifest.json: no 'config_sha256'"):
         resume(copied)
 

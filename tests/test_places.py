@@ -170,11 +170,11 @@ def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project: Path
 def test_without_changed_files_the_version_is_to_blame(project: Path) -> None:
     run = created()
     manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps(manifest | {"data_sha256": "0" * 64}))
+    rundir.write_json(run / "manifest.json", manifest | {"data_sha256": "0" * 64})
     with pytest.raises(DataError, match="none of its files has changed, but this version"):
         open_run(run)
-    (run / "manifest.json").write_text(json.dumps({key: value for key, value in manifest.items() if key != "files"}
-                                                  | {"data_sha256": "0" * 64}))
+    rundir.write_json(run / "manifest.json", {key: value for key, value in manifest.items() if key != "files"}
+                      | {"data_sha256": "0" * 64})
     with pytest.raises(DataError, match="its data or its contract file have changed since it was trained"):
         open_run(run)
 
@@ -183,7 +183,7 @@ def test_runs_of_earlier_versions_are_read_as_they_were(project: Path) -> None:
     run = created()
     manifest = json.loads((run / "manifest.json").read_text())
     del manifest["files"]
-    (run / "manifest.json").write_text(json.dumps(manifest))
+    rundir.write_json(run / "manifest.json", manifest)
     assert open_run(run)[0].config.data.file == "data/bars.csv"
 
 
@@ -235,7 +235,7 @@ def test_template_and_feeds_are_found_and_checked(project: Path, tmp_path: Path,
 
 
 def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> None:
-    """In a process of its own: this one has imported the module already. A module that has changed is not found."""
+    """In a process of its own: this one has imported the module already. A module that has changed needs trust."""
     (project / "my_own_parts.py").write_text("")
     read = ("import sys; from pathlib import Path; from jaxtrade.runs.rundir import read_run\n"
             "print(read_run(Path(sys.argv[1]))[0].imports)")
@@ -251,7 +251,7 @@ def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> N
     found = python(read, str(project / "runs" / "a"), cwd=tmp_path)
     assert found.stdout == "('my_own_parts',)\n", found.stderr
     (project / "my_own_parts.py").write_text("raise RuntimeError('planted')")
-    assert "there is no module '" in python(read, str(project / "runs" / "a"), cwd=tmp_path).stderr
+    assert "--trust-imports" in python(read, str(project / "runs" / "a"), cwd=tmp_path).stderr
 
 
 @pytest.mark.parametrize(("given", "said"), [

@@ -333,6 +333,18 @@ def test_the_ranking_is_by_score_with_ties_by_index():
     assert "compare only agents with equal values" in ranking([1.0], [Agent(0, 0, 0, {"reward.weights.loss": 1})])[1]
 
 
+def test_an_agent_is_evaluated_under_its_own_rules():
+    """Nothing is compiled. The costs and the account are the agent's, the market and the sessions those of the run."""
+    setup = prepare(load_config("quickstart", [
+        'sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}']))
+    (symbol, own), = setup.symbols.items()
+    for i in range(4):
+        config, params = setup.of_agent(i, symbol, own.params)
+        assert (int(params.contract.slippage), config.costs.slippage) == ((1, 3)[i // 2],) * 2
+        assert int(params.account.drawdown) == (1_000_000, 2_000_000)[i % 2]
+        assert (params.market, params.sessions) == (own.params.market, own.params.sessions)
+
+
 @pytest.mark.slow
 def test_the_symbols_of_a_set_have_each_agents_rules():
     """Without a compilation: the parameters under which each agent is evaluated on each symbol."""

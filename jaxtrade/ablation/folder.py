@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import rundir
+from jaxtrade.storage import digests
 
 BEGIN, TRAINING = "begin.json", "training"  # the settings; the folder of checkpoints and metrics of each fusion
 
@@ -63,7 +63,4 @@ def _read(folder: Path) -> dict[str, Any]:
     file = folder / BEGIN
     if not file.is_file():
         raise ConfigError(f"--resume --out {folder}: no ablation was begun there (no {BEGIN}); leave --resume out")
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{file}: not valid JSON ({error}); restore it, or name a new --out") from None
+    return digests.read_json(file, "restore it, or name a new --out")

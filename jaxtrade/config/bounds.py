@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 MOST: dict[str, float] = {
     "data.price_scale": 1e9, "data.synthetic_seed": 2**63 - 1, "data.synthetic_drift": 1e4, "data.synthetic_pull": 1,
     "split.validation_sessions": 1e5, "split.test_sessions": 1e5, "split.embargo_sessions": 1e5,
-    "costs.commission": 1e4, "brackets.stop_atr": 1e4, "brackets.trail_atr": 1e4,
+    "costs.commission": 1e6, "brackets.stop_atr": 1e4, "brackets.trail_atr": 1e4,
     "allocate.size": 1e5, "allocate.max_total": 1e5, "reward.weights": 1e6,
-    "network.hidden": 16_384, "network.rnn_width": 16_384, "network.adapter": 16_384,
-    "rollout.num_envs": 2**24, "rollout.num_steps": 1e6, "rollout.num_shards": 65_536,
+    # far more than fits: `runs.memory` refuses less, and says what would fit
+    "network.hidden": 2**24, "rollout.num_envs": 2**40,
+    "network.rnn_width": 16_384, "network.adapter": 16_384, "rollout.num_steps": 1e6, "rollout.num_shards": 65_536,
     "actor.rho_clip": 1e3, "actor.c_clip": 1e3,
     **{f"{learner}.{key}": 1.0 for learner in ("ppo", "dqn", "pqn") for key in ("learning_rate", "learning_rate_end")},
     **{f"{learner}.max_grad_norm": 1e6 for learner in ("ppo", "dqn", "pqn")},

@@ -6,7 +6,6 @@ killed therefore continues in the same phase, from that phase's newest good chec
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -45,6 +44,7 @@ from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import params_shown, prepare
 from jaxtrade.runs.source import Source, adopt, check_alone, fit, layout_of, load_source, require_carried
 from jaxtrade.runs.train import resume, run
+from jaxtrade.storage import digests
 from jaxtrade.storage.kept import Store
 
 BEGIN = "begin.json"
@@ -64,11 +64,8 @@ class CurriculumResult(NamedTuple):
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file of the curriculum. Raises ConfigError if it is not JSON."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{path}: not valid JSON ({error}); restore it, or start the curriculum again") from None
+    """Read a JSON file of the curriculum. Raises DataError if it is damaged."""
+    return digests.read_json(path, "restore it, or start the curriculum again")
 
 
 def first_phase(curriculum: Curriculum, source: Source | None, name: str | None) -> int:

@@ -169,7 +169,7 @@ def _csv(found: Collected) -> str:
 def write(report: ReportFiles, folder: Path) -> dict[str, Path]:
     """Write the three files into a folder, all or none of them -> their paths. Raises OSError (disk)."""
     texts = {"report.html": report.html, "report.json": report.json, "trades.csv": report.trades}
-    with staged(folder) as new:
+    with staged(folder, noted=False) as new:
         for name, text in texts.items():
             (new / name).write_bytes(text.encode("utf-8"))
     return {name: folder / name for name in texts}

@@ -6,7 +6,6 @@ and a replay of the run shows the same.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from jaxtrade.data.market import Market
 from jaxtrade.evaluation.backtest import decision_bars
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.recording import FIGURES
+from jaxtrade.storage import digests
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet
 
@@ -162,6 +162,6 @@ def _got_nothing_usable(figures: Path, number: int) -> bool:
     """Whether a run's training asked the advisor with this number, and ended without a usable answer of it."""
     if not figures.is_file():
         return False
-    found = json.loads(figures.read_text(encoding="utf-8"))
+    found = digests.read_json(figures)
     own = found["members"][number] if "members" in found else found
     return own.get("unusable_state", "closed") != "closed" and not own.get("done")

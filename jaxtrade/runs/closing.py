@@ -6,11 +6,12 @@ environment; all updates of a training have equally many, so the mean of `advice
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from jaxtrade.storage import digests
 
 LAST = ("hit_rate", "advice_scored", "trust", "agreement")  # metrics of which the last update's value counts
 
@@ -48,7 +49,7 @@ def closing_of(path: Path, kind: str, history: Sequence[Mapping[str, Any]]) -> d
     if kind in ("off", "none"):
         return None
     file = path / "advice.json"
-    kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    kept = digests.read_json(file) if file.is_file() else {}
     return closing_figures(kept | {"kind": kind}, history)
 
 

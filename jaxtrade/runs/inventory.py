@@ -5,7 +5,6 @@ A folder that is damaged is an entry that says so. Nothing here takes a run's lo
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 from jaxtrade.config import read_values
 from jaxtrade.errors import ConfigError, JaxtradeError
 from jaxtrade.evaluation.run_days import DAILY, WALK, read_run_days
+from jaxtrade.storage.digests import read_json
 from jaxtrade.storage.status import RunStatus, age_of, is_alive, is_quiet, read_status
 
 SUMMARY, MANIFEST, CONFIG, SWEEP = "summary.json", "manifest.json", "config.yaml", "sweep.json"
@@ -107,8 +107,8 @@ def _read(path: Path, name: str) -> RunEntry:
     for needed in (MANIFEST, CONFIG):
         if not (path / needed).is_file():
             raise ConfigError(f"{path}: no {needed}")
-    _json(path / MANIFEST)
-    summary = _json(path / SUMMARY) if (path / SUMMARY).is_file() else None
+    read_json(path / MANIFEST)
+    summary = read_json(path / SUMMARY) if (path / SUMMARY).is_file() else None
     state, fault = _state(status, summary)
     entry = replace(_figures(path, RunEntry(name, state, fault)), age=_age(path, status, state))
     entry = _progress(entry, status, summary)
@@ -162,7 +162,7 @@ def _figures(path: Path, entry: RunEntry) -> RunEntry:
         folder = path / "evaluation" / split
         documents = [folder / name for name in ("evaluation.json", "seeds.json", SWEEP) if (folder / name).is_file()]
         if documents:
-            found = _json(documents[0])
+            found = read_json(documents[0])
             each = list((found.get("seeds") or found.get("sweep") or {"": found}).values())
             figures = [next(iter(own["agents"].values()))["strategy"] for own in each]
             days = int(each[0]["settings"]["sessions"])
@@ -174,7 +174,7 @@ def _figures(path: Path, entry: RunEntry) -> RunEntry:
 
 def _walk(path: Path, name: str, status: RunStatus | None) -> RunEntry:
     """The entry of a walk-forward folder: its daily net is that of all folds together."""
-    _json(path / WALK)
+    read_json(path / WALK)
     done = (path / DAILY).is_file()
     state, fault = ("done" if done else "unknown", None) if status is None else _state(status, {} if done else None)
     entry = RunEntry(name, state, fault, age=None if status is None else age_of(status))
@@ -185,17 +185,6 @@ def _walk(path: Path, name: str, status: RunStatus | None) -> RunEntry:
     days = read_run_days(path)
     return replace(entry, split=days.split, days=len(days.dates), agents=len(days.policies),
                    net_per_day=statistics.median(days.net.mean(axis=1).tolist()))
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises ConfigError, which names the file."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{path}: not valid JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path}: not a JSON object")
-    return found
 
 
 # --- order -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import enum
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from jaxtrade.config.load import changed_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.sweep_folder import is_sweep, read_sweep, runs_of
+from jaxtrade.storage import digests
 
 # Another number of devices changes bits only with parallel.reduce=psum, where the last digits depend on it.
 FREE = ("control.wall_clock", "parallel.devices")
@@ -47,7 +47,7 @@ def how_to_start(path: Path) -> Start:
         return Start.NEW
     if not (path / rundir.SUMMARY).is_file():
         return Start.CONTINUE
-    reason = json.loads((path / rundir.SUMMARY).read_text(encoding="utf-8")).get("stop_reason")
+    reason = digests.read_json(path / rundir.SUMMARY).get("stop_reason")
     return Start.CONTINUE if str(reason).startswith(FREE[0]) else Start.DONE
 
 

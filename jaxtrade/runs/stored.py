@@ -5,7 +5,6 @@ Nothing is trained, evaluated or compiled: tables and figures come from the file
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -25,6 +24,7 @@ from jaxtrade.evaluation.portfolio import result as joint
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
 from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.policies import chosen_number, policy_path
+from jaxtrade.storage import digests
 from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import several, short_repr
@@ -324,7 +324,4 @@ def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path}: not valid JSON ({error}); evaluate the run again: jaxtrade evaluate RUN") from None
+    return digests.read_json(path, "evaluate the run again: jaxtrade evaluate RUN")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from jaxtrade.config import RunConfig, make_config, read_values
 from jaxtrade.errors import ConfigError
+from jaxtrade.storage import digests
 
 SWEEP = "sweep.json"  # marks the folder of such a sweep
 FORMAT = 1
@@ -25,7 +25,7 @@ def is_sweep(path: Path) -> bool:
 
 def runs_of(path: Path) -> list[Path]:
     """The folders of the runs that a sweep or a search trains at the end, whether they exist yet or not."""
-    found = json.loads((path / SWEEP).read_text(encoding="utf-8"))
+    found = digests.read_json(path / SWEEP, "restore it, or start the sweep anew")
     return [path / group["folder"] for group in found["groups"]] if "groups" in found else [path / BEST]
 
 

@@ -97,8 +97,8 @@ def require(names: Iterable[str], where: Path) -> None:
         which = "no file of this name is found" if file is None else \
             f"{file} is not a file that you have made a run with, or it has changed since"
         raise ConfigError(f"{where}: its configuration imports the module '{name}', which is code ({which}). Look at "
-                          "it; then trust this run's modules with --trust-imports (jaxtrade.open_run(..., "
-                          f"trust_imports=True)), or name it yourself with --import {name}")
+                          "it; then trust this run's modules with trust_imports=True (--trust-imports), or name it "
+                          f"yourself with imports=['{name}'] (--import {name})")
 
 
 def _entry(file: Path) -> str:

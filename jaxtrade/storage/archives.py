@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxtrade.storage import digests
+
 MOST_TIMES, SMALL = 30, 16 << 20  # records of real runs unpack to at most 6 times their size; small ones may do so more
 # What reading raises for bytes that are no archive of arrays.
 FAULTS = (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
@@ -18,11 +20,12 @@ FAULTS = (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedErro
 def read_arrays(source: Path | bytes) -> dict[str, np.ndarray]:
     """All arrays of an archive, by name. No pickle is read, and nothing is unpacked that the headers contradict.
 
-    Raises one of FAULTS: ValueError, with both figures, for an archive that unpacks to more than SMALL bytes and
-    MOST_TIMES its own size.
+    Raises DataError if the file has changed since it was written, or one of FAULTS: ValueError, with both figures, for
+    an archive that unpacks to more than SMALL bytes and MOST_TIMES its own size.
     """
-    size = len(source) if isinstance(source, bytes) else source.stat().st_size
-    with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
+    content = source if isinstance(source, bytes) else digests.checked(source)
+    size = len(content)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         unpacked, most = sum(info.file_size for info in archive.infolist()), SMALL + MOST_TIMES * size
         if unpacked > most:
             raise ValueError(f"it unpacks to {unpacked:,} bytes, and at most {most:,} are read from {size:,}")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from jaxtrade.storage import digests
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[Path]:
+def staged(folder: Path, noted: bool = True) -> Iterator[Path]:
     """An empty folder for new files; at the end of the block they move to `folder`, over files of the same names.
 
     If the block raises, nothing moves. `folder` and its parents are created. What a killed process has left is removed
-    by the next one.
+    by the next one. noted: whether the digests of the files are kept beside them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     new = folder / ".new"
@@ -24,7 +24,8 @@ def staged(folder: Path) -> Iterator[Path]:
     try:
         yield new
         files = sorted(new.iterdir())
-        with digests.replacing(folder, {path.name: path for path in files if path.is_file()}):
+        made = {path.name: path for path in files if path.is_file()}
+        with digests.replacing(folder, made) if noted else nullcontext():
             for path in files:
                 path.replace(folder / path.name)
     except OSError as error:

@@ -102,6 +102,15 @@ def test_a_time_of_day_that_cannot_be_read_is_quoted(tmp_path, clock):
     assert clock in str(caught.value)
 
 
+@pytest.mark.parametrize("date", ["07-Oct-2013", "7/10/13", "Monday 2013-10-07", "2013-13-07"])
+def test_a_date_in_a_column_of_its_own_that_cannot_be_read_is_quoted(tmp_path, date):
+    path = tmp_path / "bars.csv"
+    path.write_text(f"date,time,open,high,low,close,volume\n{date},09:30,1670,1671,1669,1670,1\n")
+    with pytest.raises(DataError) as caught:
+        load_bars(path, ES, stamp="open", time_zone="UTC")
+    assert date in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["2013-10-7 13:3", "2013/10/7 13:3"])
 def test_a_frame_of_text_is_read_as_a_file_is(text):
     frame = pd.DataFrame({"time": [f"{text}{i}" for i in range(3)], "open": 1670.0, "high": 1671.0, "low": 1669.0,

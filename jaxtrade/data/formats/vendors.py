@@ -172,10 +172,16 @@ def fxcm(head: Head) -> Layout | None:
         Usual("archives whose weeks begin at 17:00 in summer and winter", "America/New_York", "open")))
 
 
+def is_half(text: str) -> bool:
+    """Whether a text is meant as a date without a time of day, or a time of day without a date: it is neither a whole
+    stamp nor a number since 1970. What it says is the reader's business, who quotes what he cannot read."""
+    stamp = form_of(text, "dmy") is not None and not is_date(text)
+    return bool(text) and not stamp and not re.fullmatch(r"\d{9,}(?:\.\d*)?", text)
+
+
 def is_clock(text: str) -> bool:
-    """Whether a text beside a date is meant as a time of day: it is neither a stamp itself nor a number since 1970.
-    What it says is the reader's business."""
-    return bool(text) and form_of(text, "dmy") is None and not re.fullmatch(r"\d{9,}(?:\.\d*)?", text)
+    """Whether a text beside a date is meant as a time of day."""
+    return is_half(text) and not is_date(text)
 
 
 def date_and_time(head: Head) -> Layout | None:
@@ -184,7 +190,7 @@ def date_and_time(head: Head) -> Layout | None:
     if date is None or clock is None:
         return None
     at, then = head.names.index(date), head.names.index(clock)
-    if not fits([[row[at], row[then]] for row in head.rows if max(at, then) < len(row)], is_date, is_clock):
+    if not fits([[row[at], row[then]] for row in head.rows if max(at, then) < len(row)], is_half, is_clock):
         return None
     return Layout("bars with separate date and time columns", date=date, clock=clock)
 

@@ -9,16 +9,12 @@ with array operations: cells of one shape (the same marks at the same places) at
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxtrade.data.formats.layout import Order
 from jaxtrade.data.read.cells import NINE, ZERO, Cells, characters
-from jaxtrade.data.read.faults import Faults
-
-if TYPE_CHECKING:
-    from jaxtrade.data.read.tabular import Table
 
 UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # no stamp; no whole second
 YEAR_FIRST = (r"(?P<year>\d{4})(?:(?P<mark>[-./]| )(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})"
@@ -38,7 +34,6 @@ FORMS = {None: re.compile(rf"\s*{YEAR_FIRST}{REST}", re.ASCII),
 LAST = re.compile(r"\s*(\d{1,2})([-./])(\d{1,2})\2(\d{4})\b", re.ASCII)  # a date with the year last
 SIGNS, HALVES = b"+-", b"AaPp"
 MOST_WIDTH = 64  # bytes of the longest stamp
-PROBES = 5000  # cells in which a day above 12 is looked for
 MOST_AHEAD = 14 * 60  # minutes by which a place is ahead of UTC, or behind it
 
 
@@ -142,32 +137,3 @@ def _days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndar
     begin, end = ((months + later).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for later in (0, 1))
     days = begin + day - 1
     return days, known & (days < end)
-
-
-def day_and_month(table: Table, name: str, rows: np.ndarray, stated: Order | None, faults: Faults, notes: list[str]
-                  ) -> Order | None:
-    """Whether the month or the day comes first, in a column of dates with the year last; None for other columns.
-
-    It is `stated`, or a day above 12 proves it, and a note says so. Otherwise a fault is raised.
-    """
-    first = str(table.cell(name, int(rows[0])))
-    if not LAST.match(first) or stated is not None:
-        return stated
-    order, proof = proven_order(table, name, rows)
-    if order is not None:
-        notes.append(f"dates are read with the {'day' if order == 'dmy' else 'month'} first, as '{proof}' shows")
-        return order
-    faults.add("the first number of the date could be the month or the day", "state it: data.date_order=mdy (month "
-               "first) or data.date_order=dmy (day first)", int(rows[0]), name, first)
-    faults.stop()
-    raise AssertionError("a fault was added: stop raises")
-
-
-def proven_order(table: Table, name: str, rows: np.ndarray) -> tuple[Order | None, str]:
-    """(the order of dates with the year last, the date that proves it). None if no day above 12 is found."""
-    probes = rows[np.unique(np.linspace(0, len(rows) - 1, min(PROBES, len(rows))).astype(np.int64))]
-    for row in probes:
-        found = LAST.match(str(table.cell(name, int(row))))
-        if found is not None and max(int(found[1]), int(found[3])) > 12:
-            return ("dmy" if int(found[1]) > 12 else "mdy"), found[0].strip()
-    return None, ""

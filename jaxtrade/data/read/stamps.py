@@ -11,7 +11,7 @@ import numpy as np
 from jaxtrade.data.formats.layout import Order
 from jaxtrade.data.read.cells import Cells, whole_numbers
 from jaxtrade.data.read.faults import Faults
-from jaxtrade.data.read.grammar import BROKEN, UNREAD, day_and_month, read_stamps
+from jaxtrade.data.read.grammar import BROKEN, LAST, UNREAD, read_stamps
 from jaxtrade.data.read.tabular import Table, as_numbers
 from jaxtrade.errors import ConfigError
 
@@ -19,6 +19,7 @@ EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UT
 SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # a zone plus whole hours: America/New_York+7h
 NUMBER = re.compile(r"[\d.eE+-]+", re.ASCII)
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+PROBES = 5000  # cells in which a day above 12 is looked for
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
@@ -213,3 +214,32 @@ def _bounded(utc: np.ndarray, table: Table, name: str, rows: np.ndarray, faults:
         faults.add("a stamp outside 1990-2100", "check the column and its unit", int(rows[i]), name,
                    table.cell(name, int(rows[i])))
     return np.where(lost, 0, utc)
+
+
+def day_and_month(table: Table, name: str, rows: np.ndarray, stated: Order | None, faults: Faults, notes: list[str]
+                  ) -> Order | None:
+    """Whether the month or the day comes first, in a column of dates with the year last; None for other columns.
+
+    It is `stated`, or a day above 12 proves it, and a note says so. Otherwise a fault is raised.
+    """
+    first = str(table.cell(name, int(rows[0])))
+    if not LAST.match(first) or stated is not None:
+        return stated
+    order, proof = proven_order(table, name, rows)
+    if order is not None:
+        notes.append(f"dates are read with the {'day' if order == 'dmy' else 'month'} first, as '{proof}' shows")
+        return order
+    faults.add("the first number of the date could be the month or the day", "state it: data.date_order=mdy (month "
+               "first) or data.date_order=dmy (day first)", int(rows[0]), name, first)
+    faults.stop()
+    raise AssertionError("a fault was added: stop raises")
+
+
+def proven_order(table: Table, name: str, rows: np.ndarray) -> tuple[Order | None, str]:
+    """(the order of dates with the year last, the date that proves it). None if no day above 12 is found."""
+    probes = rows[np.unique(np.linspace(0, len(rows) - 1, min(PROBES, len(rows))).astype(np.int64))]
+    for row in probes:
+        found = LAST.match(str(table.cell(name, int(row))))
+        if found is not None and max(int(found[1]), int(found[3])) > 12:
+            return ("dmy" if int(found[1]) > 12 else "mdy"), found[0].strip()
+    return None, ""

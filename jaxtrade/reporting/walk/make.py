@@ -45,7 +45,7 @@ def write(data: WalkReportData, folder: Path, max_mb: float = 3.0) -> dict[str, 
     if (size := len(html.encode()) / MB) > max_mb:
         raise ConfigError(f"max_mb (--max-mb) {max_mb:g}: the page takes {size:.2f} MB; give {size + 0.1:.1f} or more")
     texts = {"report.html": html, "report.json": json.dumps(data, indent=2, allow_nan=False) + "\n"}
-    with staged(folder) as new:
+    with staged(folder, noted=False) as new:
         for name, text in texts.items():
             (new / name).write_bytes(text.encode("utf-8"))
     return {name: folder / name for name in texts}
