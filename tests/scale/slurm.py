@@ -64,13 +64,15 @@ class Cluster:
         return dict(word.split("=", 1) for word in said.split() if "=" in word)
 
     def until(self, job: str, states: tuple[str, ...], seconds: float = 180.0) -> dict[str, str]:
-        """Wait until a job is in one of the states. A job that was requeued is let go at once."""
-        end = time.monotonic() + seconds
+        """Wait until a job is in one of the states. A job that was requeued is let go after 3 s, not 2 minutes; in the
+        second in which it was killed, the node would refuse it."""
+        end, let_go = time.monotonic() + seconds, set[str]()
         while (found := self.state(job))["JobState"] not in states:
             if time.monotonic() > end:
                 raise RuntimeError(f"job {job} is {found['JobState']} ({found.get('Reason')}), expected {states}")
-            if found["JobState"] == "PENDING" and int(found["Restarts"]):
-                self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+            if found["JobState"] == "PENDING" and int(found["Restarts"]) and found["Restarts"] not in let_go:
+                self.run("scontrol", "update", f"JobId={job}", "StartTime=now+3")
+                let_go.add(found["Restarts"])
             time.sleep(0.5)
         return found
 

@@ -61,6 +61,11 @@ class Submitted:
         slurm.until(lambda: int(self.node.state(self.job)["Restarts"]) == start,
                     lambda: f"it was not requeued: {self.log.read_text()[-2000:]}")
 
+    def end(self) -> None:
+        """Wait for the end of the training. Between two starts, SLURM calls a job ended too."""
+        slurm.until(lambda: self.node.until(self.job, ENDED)["JobState"] in ENDED and (
+            self.run / "summary.json").is_file(), lambda: f"it ended without a summary: {self.log.read_text()[-2000:]}")
+
 
 def whole(folder: Path, cache: Path, words: tuple[str, ...] = ()) -> dict[str, object]:
     """The result of the same training without SLURM, which nothing stopped."""
@@ -70,7 +75,7 @@ def whole(folder: Path, cache: Path, words: tuple[str, ...] = ()) -> dict[str, o
     return result_of(folder / "run")
 
 
-def test_it_is_stopped_while_it_compiles_and_while_it_trains(node: slurm.Cluster, cache: Path, tmp_path: Path) -> None:
+def test_it_is_stopped_while_it_compiles_and_while_it_trains(node: slurm.Cluster, tmp_path: Path) -> None:
     submitted = Submitted(node, tmp_path, tmp_path / "empty", tasks=1)
     run = submitted.run
     submitted.until(lambda: (run / "run.log").is_file())  # what follows is the compilation
@@ -79,9 +84,9 @@ def test_it_is_stopped_while_it_compiles_and_while_it_trains(node: slurm.Cluster
     assert "stopped by SIGTERM" in submitted.log.read_text()
     submitted.until(lambda: saved(run))
     submitted.term(2)
-    node.until(submitted.job, ENDED)
+    submitted.end()
     (tmp_path / "whole").mkdir()
-    assert result_of(run) == whole(tmp_path / "whole", cache)
+    assert result_of(run) == whole(tmp_path / "whole", tmp_path / "empty")
 
 
 def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(node: slurm.Cluster, cache: Path, tmp_path: Path
@@ -94,5 +99,5 @@ def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(node: slurm.Cl
     found = node.until(submitted.job, ("FAILED",))
     assert found["Restarts"] == "0"  # a lost task is no preemption: somebody looks first
     submitted.job = node.run(*submitted.submit)
-    node.until(submitted.job, ENDED)
+    submitted.end()
     assert result_of(submitted.run) == expected
