@@ -11,6 +11,7 @@ from jaxtrade.errors import DataError
 from jaxtrade.storage import digests
 from jaxtrade.storage.sinks import JsonlSink
 from jaxtrade.storage.staged import staged
+from jaxtrade.storage.status import STATUS, StatusSink, read_status
 
 
 def test_what_was_written_is_read(tmp_path):
@@ -65,10 +66,24 @@ def test_rows_are_sealed_at_the_end_and_open_again(tmp_path):
     sink = JsonlSink(path)
     sink.write([{"update": 1}, {"update": 2}])
     sink.close()
-    digests.seal(tmp_path, [path.name])
-    path.write_text(json.dumps({"update": 1}) + "\n")
+    JsonlSink(path, resume_update=2).close()
+    path.write_text(json.dumps({"update": 1}) + "\n" + json.dumps({"update": 2, "kl": 1}) + "\n")
     with pytest.raises(DataError, match=r"metrics\.jsonl: has changed"):
-        digests.checked(path)
+        JsonlSink(path, resume_update=2)
+
+
+def test_the_status_of_a_run_that_has_ended_is_sealed(tmp_path):
+    told: list[str] = []
+    about = {"task": "manage", "learner": "ppo", "market": "ES"}
+    StatusSink(tmp_path, told.append, about).close()
+    StatusSink(tmp_path, told.append, about).close()  # the run goes on, in another process
+    found = read_status(tmp_path)
+    assert found is not None
+    assert (found.phase, told) == ("ended", [])
+    path = tmp_path / STATUS
+    path.write_text(path.read_text().replace("ended", "training"))
+    with pytest.raises(DataError, match=r"status\.json: has changed"):
+        read_status(tmp_path)
 
 
 @pytest.mark.parametrize(("text", "said"), [("", "end at update 0"), ('{"update": 1}\n', "end at update 1"),

@@ -26,7 +26,7 @@ from jaxtrade.runs import board, calibration, rundir, summary
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import announcement, groups_of, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
-from jaxtrade.runs.beginning import METRICS, Fresh, resumed, transferred
+from jaxtrade.runs.beginning import Fresh, resumed, transferred
 from jaxtrade.runs.compiled import programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.controlling import controller_of
@@ -48,7 +48,6 @@ from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
 from jaxtrade.runs.sweeps import resume_groups, train_groups
 from jaxtrade.runs.training_job import closing_lines, go_on_with, how_to_continue, train_job, whole_health
-from jaxtrade.storage import digests
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.training import control, replacement
@@ -262,7 +261,6 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
             sink.message(result.table)
     of_sweep = {"validation_scores": list(scores)} if scores else {}
     rundir.write_json(path / "summary.json", summary.of_run(job, trained, controller) | of_sweep | evolved)
-    digests.seal(path, [METRICS])
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
     return replace(result, exit_code=from_main(lambda: result.exit_code))
 

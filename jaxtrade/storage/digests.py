@@ -22,12 +22,14 @@ FILE = "digests.json"
 
 def checked(path: Path) -> bytes:
     """The bytes of a file. Raises DataError if they are not those that were written, OSError if it cannot be read."""
-    content = path.read_bytes()
-    known = _known(path.parent).get(path.name)
-    if known is not None and (found := hashlib.sha256(content).hexdigest()) not in known:
-        raise DataError(f"{path}: has changed since it was written (sha256 {found[:16]}..., then {known[0][:16]}...); "
-                        "restore the file, or make it again")
-    return content
+    for _ in range(2):  # a process may replace the file, and note its digest, between the two reads
+        content = path.read_bytes()
+        known = _known(path.parent).get(path.name)
+        found = hashlib.sha256(content).hexdigest()
+        if known is None or found in known:
+            return content
+    raise DataError(f"{path}: has changed since it was written (sha256 {found[:16]}..., then {known[0][:16]}...); "
+                    "restore the file, or make it again")
 
 
 def read_json(path: Path, again: str = "") -> dict[str, Any]:

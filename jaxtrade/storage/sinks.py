@@ -209,13 +209,16 @@ class JsonlSink:
     def __init__(self, path: Path | str, resume_update: int | None = None, names: Names = UNNAMED) -> None:
         """Start a new file, or continue one after `resume_update`.
 
-        Later rows are removed, because the resumed run writes them again.
+        Later rows are removed, because the resumed run writes them again. Raises DataError if a file to continue has
+        changed since it was closed, or is damaged.
         """
         self._path, self._names = Path(path), names
-        digests.forget(self._path)
         if resume_update is not None and self._path.exists():
+            digests.checked(self._path)
+            digests.forget(self._path)
             _drop_rows(self._path, resume_update)
         else:
+            digests.forget(self._path)
             self._path.write_bytes(b"")
         self._file = self._path.open("a", encoding="utf-8")
 
@@ -234,6 +237,7 @@ class JsonlSink:
 
     def close(self) -> None:
         self._file.close()
+        digests.seal(self._path.parent, [self._path.name])
 
 
 def _drop_rows(path: Path, after: int) -> None:

@@ -11,11 +11,13 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.errors import DataError
+from jaxtrade.storage import digests
 from jaxtrade.text import Tell
 
 if TYPE_CHECKING:
@@ -96,11 +98,14 @@ class StatusSink:
     def close(self) -> None:
         """The run has ended."""
         self.phase("ended")
+        with suppress(OSError):
+            digests.seal(self._path.parent, [STATUS])
 
     def _write(self) -> None:
         self._status = self._status._replace(utc=f"{datetime.now(UTC):{STAMP}}")
         temporary = self._path.with_name(f"{STATUS}.tmp")
         try:
+            digests.forget(self._path)
             temporary.write_text(json.dumps({"format": FORMAT, **self._status._asdict()}) + "\n", encoding="utf-8")
             temporary.replace(self._path)
         except OSError as error:
@@ -115,7 +120,7 @@ def read_status(folder: Path) -> RunStatus | None:
     file is damaged."""
     path = folder / STATUS
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(digests.checked(path))
         status = RunStatus(**{name: found[name] for name in RunStatus._fields})
         age_of(status)
         return status
