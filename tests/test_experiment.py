@@ -22,7 +22,7 @@ from jaxtrade.runs import computing, rundir, training_job
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
-from jaxtrade.storage import checkpoint
+from jaxtrade.storage import checkpoint, digests
 
 OVERRIDES = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
              "train.total_timesteps=768", "train.chunk_updates=2", "train.checkpoint_every=1",
@@ -55,6 +55,7 @@ def copy_until(finished: Path, to: Path, update: int) -> Path:
     for number, path in checkpoint.list_checkpoints(to / "checkpoints"):
         if number > update:
             shutil.rmtree(path)
+    digests.forget(to / "metrics.jsonl")
     with (to / "metrics.jsonl").open("a") as file:
         file.write('{"update": 7, "lo')
     shutil.rmtree(to / "policy")

@@ -28,8 +28,8 @@ def checked(path: Path) -> bytes:
         found = hashlib.sha256(content).hexdigest()
         if known is None or found in known:
             return content
-    raise DataError(f"{path}: has changed since it was written (sha256 {found[:16]}..., then {known[0][:16]}...); "
-                    "restore the file, or make it again")
+    raise DataError(f"{path}: has changed since it was written (sha256 {found[:16]}..., {FILE} says {known[0][:16]}"
+                    "...); restore the file, or make it again")
 
 
 def read_json(path: Path, again: str = "") -> dict[str, Any]:
