@@ -52,9 +52,10 @@ def test_a_process_that_is_killed_between_leaves_no_damage(tmp_path):
     assert digests.read_json(tmp_path / "a.json") == {"x": 2}
 
 
-def test_a_damaged_list_is_named_and_begun_anew(tmp_path):
+@pytest.mark.parametrize("text", ["{", "[]", '{"a.json": []}', '{"a.json": 1}'])
+def test_a_damaged_list_is_named_and_begun_anew(tmp_path, text):
     (tmp_path / "a.json").write_text('{"x": 1}')
-    (tmp_path / digests.FILE).write_text("{")
+    (tmp_path / digests.FILE).write_text(text)
     with pytest.raises(DataError, match=digests.FILE):
         digests.read_json(tmp_path / "a.json")
     digests.seal(tmp_path, ["a.json", "absent"])

@@ -72,7 +72,7 @@ def _known(folder: Path) -> dict[str, list[str]]:
     path = folder / FILE
     try:
         found = json.loads(path.read_bytes())
-        return {str(name): [str(each) for each in digests] for name, digests in found.items()}
+        return {str(name): [str(first), *map(str, rest)] for name, (first, *rest) in found.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, TypeError) as error:
