@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from jaxtrade.errors import DataError
+from jaxtrade.rl.checks import highest
+from jaxtrade.runs.training_job import whole_health
 from jaxtrade.storage import digests
 from jaxtrade.storage.sinks import JsonlSink
 from jaxtrade.storage.staged import staged
 from jaxtrade.storage.status import STATUS, StatusSink, read_status
+from jaxtrade.training.population import Stack
 
 
 def test_what_was_written_is_read(tmp_path):
@@ -94,6 +98,15 @@ def test_a_run_does_not_go_on_without_its_rows(tmp_path, text, said):
     with pytest.raises(DataError, match=said) as caught:
         JsonlSink(tmp_path / "metrics.jsonl", resume_update=2)
     assert "metrics.jsonl" in str(caught.value)
+
+
+def test_a_metric_that_a_row_lacks_is_told_with_the_file(tmp_path):
+    """The rows of a run that was killed have no digest."""
+    (tmp_path / "metrics.jsonl").write_text('{"update": 1, "kl": 0.1}\n{"update": 2, "kx": 0.1}\n')
+    algorithm = SimpleNamespace(health=[highest("kl", "KL", 0, 1)])
+    job = SimpleNamespace(path=tmp_path, setup=SimpleNamespace(stack=Stack(), algorithm=algorithm))
+    with pytest.raises(DataError, match=r"metrics\.jsonl.*'kl'"):
+        whole_health(job, SimpleNamespace(health={}))
 
 
 def test_a_full_disk_names_its_folder(tmp_path):

@@ -112,8 +112,9 @@ def collect(choice: ReportChoice) -> Collected:
     try:
         return _collect(choice)
     except (KeyError, IndexError, TypeError, ValueError) as error:  # of an evaluation without digests
-        raise DataError(f"{choice.folder}: its evaluation.json, trades.csv and {RECORDS} do not fit together "
-                        f"({error!r}); evaluate the run again: jaxtrade evaluate RUN") from None
+        raise DataError(f"{choice.folder}: its evaluation.json, trades.csv and {RECORDS}, or the run's metrics.jsonl "
+                        f"and summary.json, do not fit together ({error!r}); evaluate the run again: jaxtrade evaluate "
+                        "RUN") from None
 
 
 def _collect(choice: ReportChoice) -> Collected:

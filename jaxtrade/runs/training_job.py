@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from jaxtrade.errors import InterruptedRunError, PreemptedError
+from jaxtrade.errors import DataError, InterruptedRunError, PreemptedError
 from jaxtrade.runs.advice import TrainingAdvisor
+from jaxtrade.runs.beginning import METRICS
 from jaxtrade.runs.compiled import begin_for_run
 from jaxtrade.runs.ending import quoted
 from jaxtrade.runs.evaluate import history
@@ -75,10 +76,15 @@ def _begin_evaluation(job: Job, state: PyTree) -> None:
 def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
     """Learning health over every update of the run, including updates of earlier processes.
 
-    Recompiles are counted in this process only.
+    Recompiles are counted in this process only. Raises DataError if a row lacks a metric: rows of a run that was killed
+    have no digest, so damage shows here.
     """
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
-    return population_health(history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health)
+    try:
+        return population_health(history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{job.path / METRICS}: its rows do not have the metrics of this run ({error!r}); restore the "
+                        "file, then continue the run again") from None
 
 
 def closing_lines(trained: TrainResult, controller: control.Controller | None,
