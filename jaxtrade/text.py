@@ -29,6 +29,11 @@ def printable(text: str) -> str:
                    for char in text)
 
 
+def show(text: str) -> None:
+    """Print text of a command's result on stdout. Names of files and folders in it may hold control characters."""
+    print(printable(text), flush=True)
+
+
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
     """Rows of cells as lines, two spaces between the columns.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.runs import rundir, trust
+from jaxtrade.errors import ConfigError
+from jaxtrade.runs import files, rundir, trust
 
 MODULE = "open('ran', 'a').write('x')\n"
 
@@ -82,14 +84,55 @@ def test_the_maker_of_a_run_is_not_asked_until_the_file_changes(run, tmp_path):
     assert "--trust-imports" in read(run, state=state).stderr
 
 
-def test_a_package_is_all_of_its_files(tmp_path):
-    package = tmp_path / "parts"
+@pytest.mark.parametrize("first", ["__init__.py", "other.py"])  # other.py: a package without __init__.py
+def test_a_package_is_all_of_its_files(tmp_path, monkeypatch, first):
+    whole = f"parts_with_{first.strip('_').removesuffix('.py').strip('_')}"
+    package = tmp_path / whole
     package.mkdir()
-    for name in ("__init__", "inner"):
-        (package / f"{name}.py").write_text("")
-    before = trust.digest_of(package / "__init__.py")
+    for name in (first, "inner.py"):
+        (package / name).write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"{whole}.inner"
+    importlib.import_module(name)
+    assert trust.remember([name]) is None
+    for each in (name, whole):
+        del sys.modules[each]
+    trust.require([name], tmp_path)
     (package / "inner.py").write_text("pass")
-    assert trust.digest_of(package / "__init__.py") != before
+    with pytest.raises(ConfigError, match=whole):
+        trust.require([name], tmp_path)
+
+
+@pytest.mark.parametrize(("words", "files"), [
+    (("train", "--resume"), {"config.yaml": "imports: [strange_parts]\n", "sweep.json": '{"groups": []}'}),
+    (("curriculum", "--resume"), {"curriculum.yaml": "enforce_gates: false\nbase: {}\nphases: {a: {run: {imports: "
+                                                     "[strange_parts]}, gate: {}}}\n", "begin.json": "{}"})])
+def test_folders_of_sweeps_and_curricula_are_not_believed_either(tmp_path, words, files):
+    (tmp_path / "strange_parts.py").write_text(MODULE)
+    (tmp_path / "folder").mkdir()
+    for name, text in files.items():
+        (tmp_path / "folder" / name).write_text(text)
+    found = subprocess.run([sys.executable, "-m", "jaxtrade", *words, "folder"], cwd=tmp_path, capture_output=True,
+                           text=True)
+    assert found.returncode == 2
+    assert "'strange_parts'" in found.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_manifest_adds_no_folder_to_those_that_are_searched(run, tmp_path):
+    """Neither for a module that the configuration does not import, nor for one that nobody trusted."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "strange_parts.py").write_text(MODULE)
+    entry = {"given": "strange_parts", "absolute": str(other / "strange_parts.py"), **files._content(other / "strange_parts.py")}
+    (run.parents[1] / "strange_parts.py").unlink()
+    before = list(sys.path)
+    files.find_imports({"files": {"imports.strange_parts": entry}}, run, ["another"])
+    with pytest.raises(ConfigError, match="strange_parts"):
+        files.find_imports({"files": {"imports.strange_parts": entry}}, run, ["strange_parts"])
+    assert sys.path == before
+    assert not ran(run)
 
 
 def test_a_list_that_cannot_be_written_is_said(tmp_path, monkeypatch):

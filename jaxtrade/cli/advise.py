@@ -10,6 +10,7 @@ from jaxtrade.cli.shared import MARKET, data_options, resolve, trust_option
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import run_all
+from jaxtrade.text import show
 
 ASKED = ("the advisor, instead of advisor.kind: rules, mock:KIND[:NUMBER], recorded:FILE, ollama:NAME, openai:NAME, "
          "vllm:URL, or the URL of a server (with --set advisor.options.model=NAME if it has several models)")
@@ -114,7 +115,7 @@ def _inspect(args: argparse.Namespace) -> int:
     from jaxtrade.cli.inspection import inspect
 
     chosen = any(getattr(args, name) for name in ("config", "overrides", *MARKET))
-    print(inspect(args.path, resolve(args) if chosen else None, args.json))
+    show(inspect(args.path, resolve(args) if chosen else None, args.json))
     return 0
 
 
@@ -123,7 +124,7 @@ def _log(args: argparse.Namespace) -> int:
         raise ConfigError(f"--last {args.last}: expected 1 or more")
     from jaxtrade.cli.advice_log import log
 
-    print(log(args.run, args.last, args.data, args.json))
+    show(log(args.run, args.last, args.data, args.json))
     return 0
 
 

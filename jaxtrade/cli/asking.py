@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import show
 
 TRIES = 3
 
@@ -33,7 +34,7 @@ def may_ask(refused: bool) -> bool:
 def ask(question: Question) -> str:
     """The answer, as typed. Raises ConfigError after three answers that are not allowed, or at the end of input."""
     for hint in question.hints:
-        print(f"  {hint}")
+        show(f"  {hint}")
     usual = "" if question.usual is None else f" [{question.usual}]"
     for _ in range(TRIES):
         try:
@@ -43,7 +44,7 @@ def ask(question: Question) -> str:
         try:
             question.check(given)
         except ConfigError as error:
-            print(f"  {error}")
+            show(f"  {error}")
             continue
         return given
     raise ConfigError(f"no answer to '{question.text}'; give {question.flag}")

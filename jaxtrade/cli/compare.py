@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import show
 
 
 def add_parser(commands: Any) -> None:
@@ -32,5 +33,5 @@ def run(args: argparse.Namespace) -> int:
 
     runs = [read_run_days(Path(each), args.split) for each in args.runs]
     found = compared(on_shared_days(runs, args.shared_days))
-    print(json.dumps(to_json(found), indent=2, allow_nan=False) if args.json else "\n".join(table(found)))
+    show(json.dumps(to_json(found), indent=2, allow_nan=False) if args.json else "\n".join(table(found)))
     return 0

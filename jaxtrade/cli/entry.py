@@ -39,7 +39,7 @@ from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of
 from jaxtrade.storage.source import declare, read_source
-from jaxtrade.text import printable
+from jaxtrade.text import printable, show
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
@@ -86,7 +86,7 @@ def _data(args: argparse.Namespace) -> int:
 
         for name in args.files:
             try:
-                print(check(name, config))
+                show(check(name, config))
             except DataError as error:
                 failed = True
                 print(printable(f"error: {error}"), file=sys.stderr)
@@ -96,7 +96,7 @@ def _data(args: argparse.Namespace) -> int:
     from jaxtrade.data.market import load_market
     from jaxtrade.data.members import member_configs
 
-    print("\n\n".join(describe_text(load_market(member), member) for member in member_configs(config)))
+    show("\n\n".join(describe_text(load_market(member), member) for member in member_configs(config)))
     return 0
 
 
@@ -106,7 +106,7 @@ def _replay(args: argparse.Namespace) -> int:
     from jaxtrade.runs.evaluate import replay_run
 
     for line in replay_run(Path(args.run), args.session, args.seed, args.data, args.symbol, args.agent):
-        print(line)
+        show(line)
     return 0
 
 

@@ -16,6 +16,7 @@ from jaxtrade.config import RunConfig, config_path, make_config, overridden, rea
 from jaxtrade.config.protocol import ENOUGH
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import show
 
 if TYPE_CHECKING:
     from jaxtrade.data.contracts import Contract
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
     seen = examine(file, Stated(stated.columns, stated.time_zone, stated.stamp, stated.price_scale, stated.date_order),
                    stated.expiry)
-    print("\n".join(describe(seen)))
+    show("\n".join(describe(seen)))
     interactive = may_ask(args.non_interactive)
     contract, named = contract_for(seen, args.market or data.get("market"), args.contract or data.get("contract"),
                                    interactive, out.parent)
@@ -122,7 +123,7 @@ def _one_file(folder: Path, out: Path) -> Path:
         raise ConfigError(f"{path}: exists already with other days, and is not overwritten; remove it, or give another "
                           "--out")
     path.write_bytes(content)
-    print(f"{folder}: {count} daily files of LEAN, joined in {path}")
+    show(f"{folder}: {count} daily files of LEAN, joined in {path}")
     return path
 
 
@@ -156,9 +157,9 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
     checked = check_text(bars, config)
     tick_values(bars, load_rates(config.data, bars.contract))  # rates of other years would fail only when training
     if left_out is not None:
-        print(f"left out: {left_out.date}, the last session, is cut short: {left_out.bars} "
+        show(f"left out: {left_out.date}, the last session, is cut short: {left_out.bars} "
               f"(data.end={left_out.before})")
-    print(checked)
+    show(checked)
     if split or sessions < ENOUGH:
         values["split"] = {"validation_sessions": sessions // HELD_OUT, "test_sessions": max(1, sessions // HELD_OUT),
                            **split}
@@ -167,7 +168,7 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
     with out.open("x", encoding="utf-8") as file:
         file.write(text)
     named = shlex.quote(str(out))
-    print(f"\nwritten: {out}\nnext:\n  jaxtrade data describe {named}\n  jaxtrade train {named}")
+    show(f"\nwritten: {out}\nnext:\n  jaxtrade data describe {named}\n  jaxtrade train {named}")
     return 0
 
 

@@ -28,6 +28,7 @@ from jaxtrade.data.guess import (
 )
 from jaxtrade.data.read.stamps import iso, known_zone
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import show
 
 SHOWN = 5
 SYMBOL = re.compile(r"[A-Z0-9][A-Z0-9._]{0,15}")
@@ -77,7 +78,7 @@ def contract_for(seen: Examined, market: str | None, contract: str | None, inter
         named = {symbol for name in seen.names if (symbol := market_named(name)) is not None}
         own = known_contract(named.pop()) if len(named) == 1 else None
         if own is not None and not contradicts(seen, own):
-            print(f"  the file names its instrument: {own.symbol}")
+            show(f"  the file names its instrument: {own.symbol}")
             return own, _keys(own)
         if not interactive:
             return None, {}
@@ -114,7 +115,7 @@ def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, d
     path = folder / f"{symbol}.contract.yaml"
     if path.exists():
         raise ConfigError(f"{path}: exists already, and is not overwritten; give it with --contract {path}")
-    print(f"  jaxtrade does not know {symbol}. Its figures go into {path}; they are in its broker's specification.")
+    show(f"  jaxtrade does not know {symbol}. Its figures go into {path}; they are in its broker's specification.")
 
     def figure(text: str, check: Callable[[str], object], usual: str | None = None) -> str:
         return ask(Question(f"  {text}", "--contract FILE (docs/data.md, Markets)", check, (), usual))
@@ -135,7 +136,7 @@ def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, d
                            CALENDARS[kind][0])}
     with path.open("x", encoding="utf-8") as file:
         file.write(f"# Written by jaxtrade init for {Path(seen.file).name}.\n" + dump_yaml(values))
-    print(f"  written: {path}")
+    show(f"  written: {path}")
     return load_contract(str(path)), {"market": symbol, "contract": str(path.resolve())}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtrade.advisor.host.models import access_of, list_models
 from jaxtrade.config.shortcuts import base_url
 from jaxtrade.errors import ConfigError
-from jaxtrade.text import aligned
+from jaxtrade.text import aligned, show
 
 
 def models(server: str, key_env: str | None, key_file: str | None, ca_file: str | None) -> int:
@@ -21,7 +21,7 @@ def models(server: str, key_env: str | None, key_file: str | None, ca_file: str 
         key_env = None if options.get("key_env") is None else str(options["key_env"])
     found = list_models(url, access_of(key_env, key_file, ca_file))
     if not found:
-        print(f"{url} offers no model; load one into the server")
+        show(f"{url} offers no model; load one into the server")
         return 1
-    print("\n".join(aligned([[model.name, model.owner] for model in found], left=(0, 1))))
+    show("\n".join(aligned([[model.name, model.owner] for model in found], left=(0, 1))))
     return 0

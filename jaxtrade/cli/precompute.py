@@ -31,6 +31,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import show
 from jaxtrade.version import __version__
 
 _REPORT_S = 5.0
@@ -73,7 +74,7 @@ def precompute(config: RunConfig, request: Request) -> int:
     try:
         options, slow = config.advisor.service, is_slow(config.advisor.kind)
         plan = make_plan(backend, book, bars, options, say) if slow else AskPlan(len(bars), 0, 0, Spend())
-        print("\n".join(plan_lines(plan, config, slow)))
+        show("\n".join(plan_lines(plan, config, slow)))
         if request.plan:
             return 0
         if plan.most.cost and not request.yes:
@@ -198,9 +199,9 @@ def _written(found: _Result, config: RunConfig, request: Request, market: Market
         **market_entries(market), "market_sha256": market.fingerprint, "prompt_version": book.template.version,
         "identity": identity_of(config, backend), "asked": asked, "split": request.split, "every": request.every,
         "horizon": config.advisor.horizon, "versions": {"jaxtrade": __version__, "python": platform.python_version()}})
-    print(f"{request.out}: {len(found.bars)} of {asked} bars have advice ({len(found.bars) / asked:.1%})")
+    show(f"{request.out}: {len(found.bars)} of {asked} bars have advice ({len(found.bars) / asked:.1%})")
     again = "; run again, it asks about those bars once more" if found.failures and is_slow(config.advisor.kind) else ""
-    print(f"failed attempts by kind: {failed}{again}")
+    show(f"failed attempts by kind: {failed}{again}")
     if found.unsettled:
-        print(f"{found.unsettled} bars were not asked to the end ({found.why}); run the same command again to go on")
+        show(f"{found.unsettled} bars were not asked to the end ({found.why}); run the same command again to go on")
     return 1 if found.unsettled else 0

@@ -14,6 +14,7 @@ from jaxtrade.runs.beginning import source_again
 from jaxtrade.runs.comparison import report_differences, state_differences
 from jaxtrade.runs.recording import SUMMARY, check_whole
 from jaxtrade.runs.train import run
+from jaxtrade.text import show
 
 _MOST_LINES = 20  # differences that are printed
 
@@ -39,11 +40,11 @@ def replay(path: Path, target: Path) -> int:
     values = config.model_dump(mode="json")
     values["advisor"] |= {"kind": f"replay:{journal.resolve()}", "options": {}}
     source = source_again(path, manifest["source"]) if manifest.get("source") else None
-    run(make_config(values, f"{path}, replayed"), target, source)
+    run(make_config(values, f"{path}, replayed", stored=True), target, source)
     differ = [*(f"state, {name}" for name in state_differences(path, target)), *report_differences(path, target)]
     said = "DIFFERS" if differ else "the same state, bit for bit, and the same report"
     shown = [f"  {line}" for line in differ[:_MOST_LINES]]
     if len(differ) > _MOST_LINES:
         shown.append(f"  and {len(differ) - _MOST_LINES} more differences")
-    print("\n".join([f"replay of {path} in {target}: {said}", *shown]))
+    show("\n".join([f"replay of {path} in {target}: {said}", *shown]))
     return 1 if differ else 0

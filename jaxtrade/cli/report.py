@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.text import show
+
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
@@ -33,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         rundir.check_place(args.out, f"--out {args.out}")  # before anything is drawn
     paths = _of_walk(args) if is_walk(Path(args.run)) else _of_run(args)
     for path in paths.values():
-        print(f"{path}  {path.stat().st_size / MB:.2f} MB")
+        show(f"{path}  {path.stat().st_size / MB:.2f} MB")
     if args.open:
         import webbrowser
 

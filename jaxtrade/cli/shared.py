@@ -20,7 +20,7 @@ from jaxtrade.config import RunConfig, load_config, make_config, origins_of, ove
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs.preflight import check, check_names
-from jaxtrade.text import printable
+from jaxtrade.text import printable, show
 
 if TYPE_CHECKING:
     from jaxtrade.progress.screen import Screen
@@ -270,7 +270,7 @@ def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
 
 def print_result(text: str, screen: Screen) -> None:
     """Print a command's result on stdout, then on stderr what its screen was given for the end."""
-    print(printable(text), flush=True)
+    show(text)
     for line in screen.endings:
         say(line)
 

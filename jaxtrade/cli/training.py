@@ -34,6 +34,7 @@ from jaxtrade.runs.agents import groups_of
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.resuming import FREE, Start, changes_bits, how_to_start, require_own, resumed_config
 from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
+from jaxtrade.text import show
 from jaxtrade.training.together import from_main, is_main
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _auto_resume(args: argparse.Namespace) -> int:
         start = Start(from_main(lambda: str(start)))  # another one may see the folder later, or earlier
     if start is Start.DONE:
         if is_main():
-            print(f"{path}: this run has finished; nothing is left to do")
+            show(f"{path}: this run has finished; nothing is left to do")
         return 0
     if start is Start.NEW:
         return _begin(args, config, args.source, path)

@@ -17,6 +17,7 @@ MOST: dict[str, float] = {
     "data.price_scale": 1e9, "data.synthetic_seed": 2**63 - 1, "data.synthetic_drift": 1e4, "data.synthetic_pull": 1,
     "split.validation_sessions": 1e5, "split.test_sessions": 1e5, "split.embargo_sessions": 1e5,
     "costs.commission": 1e6, "brackets.stop_atr": 1e4, "brackets.trail_atr": 1e4,
+    "account.drawdown": 1e9, "account.daily_loss": 1e9, "account.profit_target": 1e9,
     "allocate.size": 1e5, "allocate.max_total": 1e5, "reward.weights": 1e6,
     # far more than fits: `runs.memory` refuses less, and says what would fit
     "network.hidden": 2**24, "rollout.num_envs": 2**40,
@@ -24,7 +25,8 @@ MOST: dict[str, float] = {
     "actor.rho_clip": 1e3, "actor.c_clip": 1e3,
     **{f"{learner}.{key}": 1.0 for learner in ("ppo", "dqn", "pqn") for key in ("learning_rate", "learning_rate_end")},
     **{f"{learner}.max_grad_norm": 1e6 for learner in ("ppo", "dqn", "pqn")},
-    "ppo.num_epochs": 1_000, "pqn.num_epochs": 1_000, "ppo.adapter_freeze": 1, "ppo.clip_eps": 10,
+    "ppo.gradient_rows": 2**40, "ppo.num_epochs": 1_000, "pqn.num_epochs": 1_000, "ppo.adapter_freeze": 1,
+    "ppo.clip_eps": 10,
     "ppo.vf_clip_eps": 1e6, "ppo.ent_coef": 10, "ppo.ent_coef_end": 10, "ppo.vf_coef": 100, "ppo.target_kl": 10,
     "dqn.batch_size": 2**20, "dqn.replay_ratio": 1e3, "dqn.target_every": 1e9,
     "train.chunk_updates": 1e6, "train.checkpoint_every": 1e6, "train.keep_checkpoints": 1e6,
@@ -42,7 +44,7 @@ MOST: dict[str, float] = {
         "evaluate_every", "patience", "min_evaluations", "plateau_patience", "plateau_cooldown")},
     "control.improvement": 1e9, "control.plateau_lr_min": 1, "control.plateau_ent_factor": 1e3,
     "control.plateau_ent_max": 10, "control.wall_clock": 366 * 86_400,
-    "evolve.every": 1e6, "evolve.perturb": 100, "walk.train": 1e5, "walk.test": 1e5,
+    "evolve.every": 1e6, "evolve.perturb": 100, "walk.embargo": 1e5, "walk.train": 1e5, "walk.test": 1e5,
     "evaluation.policy_samples": 10_000, "evaluation.sma_fast": 1e5, "evaluation.sma_slow": 1e5,
 }
 SEEDS = "keep one (for more seeds of each setting: sweep.seeds)"

@@ -186,12 +186,13 @@ def load_config(name: str | Path | None = None, set: Changes = (), **settings: A
     return _changed(read_values(path), shown(path), set, settings)
 
 
-def changed_config(config: RunConfig, set: Changes = (), **settings: Any) -> RunConfig:
-    """`config` with keys changed, as in `load_config`. Raises ConfigError."""
-    return _changed(config.model_dump(mode="json"), "configuration", set, settings)
+def changed_config(config: RunConfig, set: Changes = (), stored: bool = False, **settings: Any) -> RunConfig:
+    """`config` with keys changed, as in `load_config`. stored: as in `make_config`. Raises ConfigError."""
+    return _changed(config.model_dump(mode="json"), "configuration", set, settings, stored)
 
 
-def _changed(values: Mapping[str, Any], origin: str, changes: Changes, settings: Mapping[str, Any]) -> RunConfig:
+def _changed(values: Mapping[str, Any], origin: str, changes: Changes, settings: Mapping[str, Any],
+             stored: bool = False) -> RunConfig:
     if isinstance(changes, str):
         raise ConfigError(f"set={changes!r}: give a list, set=[{changes!r}], or a dict")
     if isinstance(changes, Mapping):
@@ -206,7 +207,7 @@ def _changed(values: Mapping[str, Any], origin: str, changes: Changes, settings:
     for key, value in placed(settings, RunConfig, algorithm).items():
         _merge(merged, key, value, f"{key}=...")
         origins[key] = "keywords"
-    return make_config(merged, origin, origins)
+    return make_config(merged, origin, origins, stored)
 
 
 def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:

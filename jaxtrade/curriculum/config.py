@@ -15,8 +15,10 @@ from jaxtrade.config import RunConfig, config_path, make_config, origins_of, ove
 from jaxtrade.config.base import Section
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.legacy import migrated
+from jaxtrade.config.load import module_names
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
+from jaxtrade.runs import trust
 
 CURRICULUM = "curriculum.yaml"  # in the folder of a curriculum
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -191,8 +193,11 @@ def read_curriculum(folder: Path) -> Curriculum:
     if not path.is_file():
         raise ConfigError(f"{folder} (--resume): no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
                           "(a single run is resumed by jaxtrade train --resume)")
-    return _resolved(str(path), str(path), read_values(path, exact=True), (), (),
-                     lambda sections, where: make_config(migrated(sections), where, stored=True))
+    def make(sections: dict[str, Any], where: str) -> RunConfig:
+        trust.require(module_names(sections), folder)
+        return make_config(migrated(sections), where, stored=True)
+
+    return _resolved(str(path), str(path), read_values(path, exact=True), (), (), make)
 
 
 def written_digest(folder: Path) -> str:

@@ -163,10 +163,10 @@ def resume_curriculum(path: Path, store: Store | None = None, screen: Screen | N
     Raises ConfigError (no curriculum there, or it has changed), RunLockedError.
     """
     begin = read_json(path / BEGIN)
-    curriculum = _located(read_curriculum(path), begin.get("files", {}), path)
-    if written_digest(path) != begin["digest"]:
+    if (path / CURRICULUM).is_file() and written_digest(path) != begin["digest"]:
         raise ConfigError(f"{path / CURRICULUM}: has changed since the curriculum began; restore it, or start "
                           "a new one with the change")
+    curriculum = _located(read_curriculum(path), begin.get("files", {}), path)
     os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # must be set before JAX starts
     with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, store, Plain() if screen is None else screen)

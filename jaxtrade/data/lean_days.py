@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 from jaxtrade.data.formats.vendors import LEAN_NAME
+from jaxtrade.data.read.archive import unpacked
 from jaxtrade.errors import DataError
 
 MOST_BYTES = 64 << 20  # of one day; the seconds of SPY have 1 MB
@@ -27,7 +28,7 @@ def joined_days(folder: Path) -> tuple[bytes, int]:
                         if info.file_size > MOST_BYTES:
                             raise DataError(f"{path}: {info.filename} unpacks to {info.file_size} bytes, more than "
                                             f"the {MOST_BYTES} of a day. Fix: copy it again")
-                        days[named["kind"]][info.filename] = archive.read(info)
+                        days[named["kind"]][info.filename] = unpacked(archive, info)
         except (zipfile.BadZipFile, OSError) as error:
             raise DataError(f"{path}: cannot be read as a zip archive ({error}). Fix: copy it again") from None
     chosen = days["trade"] or days["quote"]

@@ -44,9 +44,10 @@ def advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[s
     values = setup.config.model_dump(mode="json")
     if advisor != setup.config.advisor.kind:
         values["advisor"] |= {"kind": advisor, "options": {}}
-    config, where = make_config(values, f"--advisor {advisor}"), f"--advisor {advisor}"
+    config, where = make_config(values, f"--advisor {advisor}", stored=True), f"--advisor {advisor}"
     for override in overrides:
-        before, config = config, make_config(overridden(config.model_dump(mode="json"), [override]), where)
+        before, config = config, make_config(
+            overridden(config.model_dump(mode="json"), [override]), where, stored=True)
         if config == before:
             raise ConfigError(f"--set {override}: changes nothing, this is its value already; leave it out")
     config = with_model(config, tell)

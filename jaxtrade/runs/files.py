@@ -11,7 +11,7 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from jaxtrade.advisor.host.context.choosing import files_of
 from jaxtrade.config import RunConfig, find_file
 from jaxtrade.data.members import member_configs
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.runs import trust
 
 FILES = "files"  # in a manifest
 _ADVISORS = ("table", "recorded", "replay")  # kinds whose name ends with a path
@@ -95,17 +96,20 @@ def _content(path: Path) -> dict[str, Any]:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def find_imports(manifest: Mapping[str, Any], folder: Path) -> None:
+def find_imports(manifest: Mapping[str, Any], folder: Path, names: Collection[str]) -> None:
     """Make the modules that a run imports importable, wherever it is read from. Nothing is imported here.
 
-    A module that Python finds is left to Python. Otherwise the recorded file must be the one of the run: it is code.
+    A module that Python finds is left to Python. Otherwise the recorded file must be the one of the run, and one that
+    the user trusts: its folder is searched from here on. names: the modules in the run's configuration. Raises
+    ConfigError for a file that nobody trusted.
     """
     for key, entry in manifest.get(FILES, {}).items():
         head, _, name = key.partition(".")
-        if head != "imports" or _is_found(name.partition(".")[0]):
+        if head != "imports" or name not in names or _is_found(name.partition(".")[0]):
             continue
         for path in _candidates(entry, folder):
             if path.is_file() and _content(path)["sha256"] == entry["sha256"]:
+                trust.require_file(name, trust.roots_of(path), folder)
                 package = path.name == "__init__.py"
                 sys.path.append(str(path.parents[1] if package else path.parent))
                 break

@@ -104,4 +104,4 @@ def resumed_config(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
     if refused := changes_bits(overrides):
         raise ConfigError(f"{', '.join(refused)}: a resumed run keeps its configuration, except {', '.join(FREE)}; for "
                           "other keys, begin a new run from this one")
-    return changed_config(config, overrides) if overrides else config
+    return changed_config(config, overrides, stored=True) if overrides else config

@@ -154,7 +154,7 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
                           f"{str(manifest['config_sha256'])[:16]}...; restore the file, or train a new run with the "
                           "change")
     values = written_values(path)
-    files.find_imports(manifest, path)
+    files.find_imports(manifest, path, module_names(values))
     trust.require(module_names(values), path)
     return files.locate(make_config(values, str(config), stored=True), manifest, path, instead), manifest
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from jaxtrade.config import RunConfig, make_config, read_values
+from jaxtrade.config.load import module_names
 from jaxtrade.errors import ConfigError
+from jaxtrade.runs import trust
 from jaxtrade.storage import digests
 
 SWEEP = "sweep.json"  # marks the folder of such a sweep
@@ -33,4 +35,6 @@ def read_sweep(path: Path) -> RunConfig:
     """The configuration of a sweep of several programs. Raises ConfigError if its folder is damaged."""
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path}: a sweep whose config.yaml is missing; start it anew")
-    return make_config(read_values(path / "config.yaml", exact=True), str(path / "config.yaml"), stored=True)
+    values = read_values(path / "config.yaml", exact=True)
+    trust.require(module_names(values), path)
+    return make_config(values, str(path / "config.yaml"), stored=True)

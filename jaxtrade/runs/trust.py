@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib.machinery
+import importlib.util
 import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +49,15 @@ def state_folder(env: Mapping[str, str] = os.environ, system: str = platform.sys
     return base / "jaxtrade"
 
 
-def digest_of(file: Path) -> str:
-    """sha256 (hex) of a module's file; of a package's `__init__.py`, that of every Python file in the package."""
-    parts = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(f"{part.relative_to(file.parent).as_posix()}\0".encode())
-        digest.update(hashlib.sha256(part.read_bytes()).digest())
-    return digest.hexdigest()
-
-
 def remember(names: Iterable[str]) -> str | None:
     """Note that this user made a run with these modules, which are imported. Returns what failed, in a sentence: later
     commands will then ask."""
-    files = [Path(file) for name in names
-             if (file := getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)) is not None]
-    if not files:
+    roots = [root for name in names if (root := _roots(getattr(sys.modules.get(_top(name)), "__spec__", None)))]
+    if not roots:
         return None
     try:
         path = state_folder() / "imports.json"
-        known = {**_known(path), **{_entry(file): None for file in files}}
+        known = {**_known(path), **{_entry(root): None for root in roots}}
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = path.with_name(f"{path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(list(known)[-MOST:], indent=0) + "\n", encoding="utf-8")
@@ -83,26 +73,61 @@ def require(names: Iterable[str], where: Path) -> None:
 
     Raises ConfigError, naming the module's file, for one that nobody trusted.
     """
-    asked = [name for name in names if name.partition(".")[0] not in sys.modules and name not in _allowed]
-    if _all or not asked:
+    for name in names:
+        if _top(name) not in sys.modules:
+            require_file(name, _found(name), where)
+
+
+def require_file(name: str, roots: Sequence[Path], where: Path) -> None:
+    """Check that the module `name` may be imported from `roots`: its file, or the folders of a package. Raises
+    ConfigError, as `require`."""
+    if _all or name in _allowed:
         return
     try:
-        known = _known(state_folder() / "imports.json")
-    except RuntimeError:
-        known = {}
-    for name in asked:
-        file = _file_of(name)
-        if file is not None and _entry(file) in known:
-            continue
-        which = "no file of this name is found" if file is None else \
-            f"{file} is not a file that you have made a run with, or it has changed since"
-        raise ConfigError(f"{where}: its configuration imports the module '{name}', which is code ({which}). Look at "
-                          "it; then trust this run's modules with trust_imports=True (--trust-imports), or name it "
-                          f"yourself with imports=['{name}'] (--import {name})")
+        if roots and _entry(roots) in _known(state_folder() / "imports.json"):
+            return
+    except RuntimeError:  # no home folder, so no list
+        pass
+    which = f"{roots[0]} is not what you have made a run with, or it has changed since" if roots else \
+        "no file of this name is found"
+    raise ConfigError(f"{where}: its configuration imports the module '{name}', which is code ({which}). Look at it; "
+                      "then trust this run's modules with trust_imports=True (--trust-imports)")
 
 
-def _entry(file: Path) -> str:
-    return f"{file.resolve()} {digest_of(file)}"
+def roots_of(file: Path) -> tuple[Path, ...]:
+    """What is imported with a module's file: of a package the whole folder."""
+    return ((file.parent if file.name == "__init__.py" else file).resolve(),)
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _roots(spec: importlib.machinery.ModuleSpec | None) -> tuple[Path, ...]:
+    """The file of a top-level module; the folders of a package, also of one without `__init__.py`. Empty for a module
+    that has no file, such as a built-in one."""
+    if spec is None:
+        return ()
+    if spec.submodule_search_locations is not None:
+        return tuple(dict.fromkeys(Path(each).resolve() for each in spec.submodule_search_locations))
+    return (Path(spec.origin).resolve(),) if spec.origin is not None and spec.has_location else ()
+
+
+def _found(name: str) -> tuple[Path, ...]:
+    """`_roots` of a top-level module, as `registry.import_parts` will find it. Nothing is imported."""
+    top = _top(name)
+    return _roots(importlib.machinery.PathFinder.find_spec(top, [os.getcwd(), *sys.path])
+                  or importlib.util.find_spec(top))
+
+
+def _entry(roots: Sequence[Path]) -> str:
+    """The resolved places of a module, and the sha256 of all Python files there."""
+    digest = hashlib.sha256()
+    for root in roots:
+        for part in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
+            digest.update(f"{part.relative_to(root.parent).as_posix()}\0".encode())
+            digest.update(hashlib.sha256(part.read_bytes()).digest())
+    return " ".join([*map(str, roots), digest.hexdigest()])
 
 
 def _known(path: Path) -> dict[str, None]:
@@ -112,9 +137,3 @@ def _known(path: Path) -> dict[str, None]:
     except (OSError, ValueError):
         return {}
     return {entry: None for entry in entries if isinstance(entry, str)} if isinstance(entries, list) else {}
-
-
-def _file_of(name: str) -> Path | None:
-    """The file of a top-level module, as `registry.import_parts` will find it. Nothing is imported."""
-    spec = importlib.machinery.PathFinder.find_spec(name.partition(".")[0], [os.getcwd(), *sys.path])
-    return None if spec is None or spec.origin is None else Path(spec.origin)

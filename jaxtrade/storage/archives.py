@@ -29,8 +29,15 @@ def read_arrays(source: Path | bytes) -> dict[str, np.ndarray]:
         unpacked, most = sum(info.file_size for info in archive.infolist()), SMALL + MOST_TIMES * size
         if unpacked > most:
             raise ValueError(f"it unpacks to {unpacked:,} bytes, and at most {most:,} are read from {size:,}")
-        # `read` checks the sum of a whole entry; `np.load` of the archive would not reach its end
-        return {name.removesuffix(".npy"): _array(archive.read(name)) for name in archive.namelist()}
+        # The end of each entry is reached, where its sum is checked; `np.load` of the archive would not reach it.
+        return {info.filename.removesuffix(".npy"): _array(_entry(archive, info)) for info in archive.infolist()}
+
+
+def _entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """The unpacked bytes of an entry, checked against its sum. `ZipFile.read` would unpack all that there is, whatever
+    the header says; a read of so many bytes stops there."""
+    with archive.open(info) as stream:
+        return stream.read(info.file_size)
 
 
 def _array(entry: bytes) -> np.ndarray:

@@ -163,8 +163,22 @@ def written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
 
     named: whether the user named the folder. It is then used if his own group alone can write to it.
     """
+    said = ""
+    for each in (folder, folder / KEPT):
+        own, used = _written_by_others(each, named)
+        if not used:
+            return own, False
+        said = said or own
+    return said, True
+
+
+def _written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
     if os.name == "nt" or not folder.exists():
         return "", True
+    above = folder.resolve().parent
+    if above.stat().st_mode & stat.S_IWOTH and not above.stat().st_mode & stat.S_ISVTX:
+        return (f"{folder} is not used, so programs are compiled again: other users can replace it, because they can "
+                f"write to {above}; chmod o-w {shlex.quote(str(above))}"), False
     found = folder.stat()
     if found.st_uid not in (0, os.geteuid()):
         return (f"{folder} is not used, so programs are compiled again: it belongs to another user, and a compiled "

@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -73,7 +74,8 @@ class Server(ThreadingHTTPServer):
             if not full:
                 self._open.add(request)
         if oldest is not None:
-            oldest.shutdown(socket.SHUT_RDWR)  # its thread then reads the end, and closes it
+            with suppress(OSError):  # it may have gone by itself
+                oldest.shutdown(socket.SHUT_RDWR)  # its thread then reads the end, and closes it
         if full:
             self.shutdown_request(request)
         else:
@@ -124,8 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def parse_request(self) -> bool:
+        found = super().parse_request()  # reads the rest of the headers: until then the connection waits
         self.server.waits(self.connection, False)
-        return super().parse_request()
+        return found
 
     def do_GET(self) -> None:
         self._answer()

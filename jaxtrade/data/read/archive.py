@@ -36,7 +36,7 @@ def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...
                            key=lambda info: PurePosixPath(info.filename).name)
             if sum(info.file_size for info in infos) > limit:
                 raise DataError(f"{source}: unpacks to more than {limit} bytes. Fix: split it")
-            texts = [archive.read(info).rstrip(b"\r\n") for info in infos]
+            texts = [unpacked(archive, info).rstrip(b"\r\n") for info in infos]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{source}: the zip archive is damaged, encrypted or of an unknown kind ({error}). Fix: copy "
                         "or download it again, or extract its CSV file") from None
@@ -47,6 +47,12 @@ def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...
     if not members:
         raise DataError(f"{source}: the files in the zip archive are empty. Fix: export the bars again")
     return b"\n".join(text for text in texts if text) + b"\n", members
+
+
+def unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """The bytes of a file in an archive: no more than its header says, and checked against its sum."""
+    with archive.open(info) as stream:
+        return stream.read(info.file_size)
 
 
 def gunzip(raw: bytes, source: str, limit: int) -> bytes:
