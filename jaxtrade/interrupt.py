@@ -52,7 +52,7 @@ class _State:
     """
 
     def __init__(self) -> None:
-        self.installed = self.quiet = self.received = self.handled = self.terminated = False
+        self.installed = self.resumable = self.quiet = self.received = self.handled = self.terminated = False
         self.grace_s = GRACE_S
         self.hints: list[Callable[[], str]] = []
         self.kept = ""
@@ -101,7 +101,7 @@ def install(grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = Fal
     if os.name != "nt":  # Windows neither needs this nor has it
         os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    _STATE.installed, _STATE.grace_s, _STATE.quiet = ctrl_c, grace_s, quiet
+    _STATE.installed, _STATE.resumable, _STATE.grace_s, _STATE.quiet = ctrl_c, term, grace_s, quiet
     if term:
         signal.signal(signal.SIGTERM, _terminate)
     if ctrl_c:
@@ -115,12 +115,17 @@ def release() -> None:
     """Stop watching for signals in this process: the caller sets handlers of its own, and ends in its own time."""
     if _STATE.installed or signal.getsignal(signal.SIGTERM) is _terminate:
         signal.set_wakeup_fd(-1)
-        _STATE.installed = False
+        _STATE.installed = _STATE.resumable = False
 
 
 def installed() -> bool:
     """Whether this process is a command that ends by itself after a Ctrl-C."""
     return _STATE.installed
+
+
+def ends(received: signal.Signals) -> bool:
+    """Whether this process is a command that a Ctrl-C, or a SIGTERM, ends by itself."""
+    return _STATE.installed if received == signal.SIGINT else _STATE.resumable
 
 
 def received() -> bool:

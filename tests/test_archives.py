@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -46,9 +47,28 @@ def test_what_was_saved_is_read(tmp_path):
 
 
 def test_a_small_archive_of_much_is_not_unpacked(bomb, monkeypatch):
-    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *_: pytest.fail("it was unpacked"))
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("it was unpacked"))
     with pytest.raises(ValueError, match=f"{GIANT:,}|{GIANT + 128:,}"):
         read_arrays(bomb)
+
+
+@pytest.mark.parametrize("says", [0, 1_000])
+def test_no_more_is_unpacked_than_a_header_says(tmp_path, says):
+    """An entry of 64 MB of zeros, whose header says less."""
+    path = tmp_path / "some.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("meta.npy", bytes(64 << 20))
+    size = (64 << 20).to_bytes(4, "little")
+    content = path.read_bytes()
+    assert content.count(size) == 2  # of the entry, and of the list of all entries
+    path.write_bytes(content.replace(size, says.to_bytes(4, "little")))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FAULTS):
+            read_arrays(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_header_that_says_more_than_there_is_makes_no_room(tmp_path, monkeypatch):

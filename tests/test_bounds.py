@@ -13,9 +13,16 @@ from pydantic.fields import FieldInfo
 from jaxtrade.config import RunConfig, load_config, make_config, overridden
 from jaxtrade.config.bounds import MOST
 from jaxtrade.errors import ConfigError
+from jaxtrade.runs.resuming import resumed_config
 
 # Numbers of parts that check their own: ranges of a search, and options of an advisor.
 OWN = {"evolve.keys", "advisor.options", "advisor.panel.options", "data.per_market"}
+
+
+def is_number(kind: object) -> bool:
+    """Whether a value of this type may be a number, or hold some."""
+    return kind in (int, float) or (typing.get_origin(kind) is not typing.Literal and any(
+        is_number(each) for each in typing.get_args(kind)))
 
 
 def numbers(model: type[BaseModel], head: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -24,7 +31,7 @@ def numbers(model: type[BaseModel], head: str = "") -> Iterator[tuple[str, Field
         sections = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
         if sections:
             yield from (each for section in sections for each in numbers(section, f"{head}{name}."))
-        elif any(word in str(field.annotation) for word in ("int", "float")) and "Literal" not in str(field.annotation):
+        elif is_number(field.annotation):
             yield f"{head}{name}", field
 
 
@@ -69,6 +76,16 @@ def test_the_key_says_where_its_value_is_from(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_config(path)
     assert str(caught.value) == f"{path}: 'ppo.learning_rate' = 1000.0: expected at most 1"
+
+
+def test_what_a_symbol_has_of_its_own_is_bounded_too():
+    with pytest.raises(ConfigError, match=r"per_market\.NQ\.price_scale"):
+        make_config(overridden({}, ["data.markets=ES,NQ", "data.per_market={NQ: {price_scale: 1e30}}"]))
+
+
+def test_a_stored_run_takes_a_change_of_another_key():
+    stored = make_config(overridden({}, ["ppo.max_grad_norm=1e9"]), stored=True)
+    assert resumed_config(stored, ["control.wall_clock=60"]).control.wall_clock == 60
 
 
 @pytest.mark.parametrize("override", ["sweep.keys={ppo.learning_rate: [1e-3, 0.001]}",

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxtrade.storage import internals
-from jaxtrade.storage.programs import FUSION, VARIABLE, cache_folder, use_fusion
+from jaxtrade.storage.programs import FUSION, VARIABLE, cache_folder, use_fusion, written_by_others
 
 CODE = """
 import jax, jax.numpy as jnp
@@ -47,6 +47,20 @@ def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, mode, named, us
     assert list(folder.iterdir()) == [] or used
     assert ("chmod go-w" in said) == (mode not in (0o700, 0o755))
     assert (said == "kept") == (mode in (0o700, 0o755))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX modes")
+@pytest.mark.parametrize("open_one", ["programs/kept", "."])
+def test_what_is_in_the_folder_and_what_it_is_in_count_too(tmp_path, open_one):
+    (tmp_path / "programs" / "kept").mkdir(parents=True)
+    tmp_path.chmod(0o755)
+    assert written_by_others(tmp_path / "programs", named=True) == ("", True)
+    (tmp_path / open_one).chmod(0o777)
+    said, used = written_by_others(tmp_path / "programs", named=True)
+    assert not used
+    assert str((tmp_path / open_one).resolve()) in said
+    tmp_path.chmod(0o1777)
+    assert written_by_others(tmp_path / "programs", named=True)[1] == (open_one == ".")  # as /tmp, a folder for all
 
 
 def test_the_folder_follows_each_systems_custom(tmp_path, monkeypatch):

@@ -12,7 +12,8 @@ from jaxtrade.errors import DataError
 from jaxtrade.rl.checks import highest
 from jaxtrade.runs.training_job import whole_health
 from jaxtrade.storage import digests
-from jaxtrade.storage.sinks import JsonlSink
+from jaxtrade.storage.lineage import LINEAGE, LineageSink
+from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.storage.staged import staged
 from jaxtrade.storage.status import STATUS, StatusSink, read_status
 from jaxtrade.training.population import Stack
@@ -98,6 +99,24 @@ def test_a_run_does_not_go_on_without_its_rows(tmp_path, text, said):
     with pytest.raises(DataError, match=said) as caught:
         JsonlSink(tmp_path / "metrics.jsonl", resume_update=2)
     assert "metrics.jsonl" in str(caught.value)
+
+
+def test_a_run_does_not_go_on_without_its_file_of_rows(tmp_path):
+    with pytest.raises(DataError, match=r"metrics\.jsonl: is missing"):
+        JsonlSink(tmp_path / "metrics.jsonl", resume_update=2)
+    JsonlSink(tmp_path / "metrics.jsonl", resume_update=0).close()
+
+
+def test_events_need_no_row_of_each_update(tmp_path):
+    """Population-based training writes a row at every few updates; runs go on, and back, in between."""
+    sink = LineageSink(tmp_path)
+    for update in (4, 8):
+        sink.record({"update": update, "event": "exploit"})
+    sink.close()
+    sink = LineageSink(tmp_path, resume_update=7)
+    sink.rewind(5, 0)
+    sink.close()
+    assert [row["update"] for row in read_rows(tmp_path / LINEAGE)] == [4]
 
 
 def test_a_metric_that_a_row_lacks_is_told_with_the_file(tmp_path):

@@ -37,11 +37,12 @@ def trained(tmp_path_factory) -> Any:
 
 def test_files_of_every_seed_and_symbol(trained):
     split = trained.path / "evaluation" / "test"
-    assert sorted(path.name for path in split.iterdir()) == ["seed_3", "seed_4", "seeds.json", "seeds.txt"]
+    assert sorted(path.name for path in split.iterdir()) == ["digests.json", "seed_3", "seed_4", "seeds.json",
+                                                             "seeds.txt"]
     for seed in (3, 4):
         folder = split / f"seed_{seed}"
-        assert sorted(path.name for path in folder.iterdir()) == [*SYMBOLS, "evaluation.json", "evaluation.txt",
-                                                                 "records.npz"]
+        assert sorted(path.name for path in folder.iterdir()) == [
+            *SYMBOLS, "digests.json", "evaluation.json", "evaluation.txt", "records.npz"]
         assert (folder / "USDJPY" / "trades.csv").is_file()
     assert "  of it USDJPY: 3: " in trained.table
     assert "greedy policies of 2 seeds" in trained.table
@@ -145,7 +146,7 @@ def test_the_bars_of_a_set_are_found_in_another_folder(tmp_path):
         (bars / f"{symbol.lower()}_h1.csv").write_text("time\n")
     run_folder.mkdir()
     (run_folder / "config.yaml").write_text(dump_config(config))
-    rundir.write_manifest(run_folder, {"config_sha256": "", "data_sha256": "", "nproc": 1, "files": {}})
+    rundir.write_manifest(run_folder, {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1, "files": {}})
     assert evaluation._instead(run_folder, bars) == {
         f"data.per_market.{symbol}.file": str(bars / f"{symbol.lower()}_h1.csv") for symbol in SYMBOLS}
     with pytest.raises(DataError, match="was trained on EURUSD, USDJPY; name the folder that holds a file of each"):

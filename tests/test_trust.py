@@ -124,8 +124,9 @@ def test_a_manifest_adds_no_folder_to_those_that_are_searched(run, tmp_path):
     """Neither for a module that the configuration does not import, nor for one that nobody trusted."""
     other = tmp_path / "other"
     other.mkdir()
-    (other / "strange_parts.py").write_text(MODULE)
-    entry = {"given": "strange_parts", "absolute": str(other / "strange_parts.py"), **files._content(other / "strange_parts.py")}
+    module = other / "strange_parts.py"
+    module.write_text(MODULE)
+    entry = {"given": "strange_parts", "absolute": str(module), **files._content(module)}
     (run.parents[1] / "strange_parts.py").unlink()
     before = list(sys.path)
     files.find_imports({"files": {"imports.strange_parts": entry}}, run, ["another"])

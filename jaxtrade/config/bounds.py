@@ -6,6 +6,7 @@ days of computing or in NaN. Folders of earlier runs may hold such values and st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,8 @@ MOST: dict[str, float] = {
     "actor.rho_clip": 1e3, "actor.c_clip": 1e3,
     **{f"{learner}.{key}": 1.0 for learner in ("ppo", "dqn", "pqn") for key in ("learning_rate", "learning_rate_end")},
     **{f"{learner}.max_grad_norm": 1e6 for learner in ("ppo", "dqn", "pqn")},
-    "ppo.gradient_rows": 2**40, "ppo.num_epochs": 1_000, "pqn.num_epochs": 1_000, "ppo.adapter_freeze": 1,
+    "ppo.gradient_rows": 2**40, "ppo.num_minibatches": 2**20, "pqn.num_minibatches": 2**20,
+    "ppo.num_epochs": 1_000, "pqn.num_epochs": 1_000, "ppo.adapter_freeze": 1,
     "ppo.clip_eps": 10,
     "ppo.vf_clip_eps": 1e6, "ppo.ent_coef": 10, "ppo.ent_coef_end": 10, "ppo.vf_coef": 100, "ppo.target_kl": 10,
     "dqn.batch_size": 2**20, "dqn.replay_ratio": 1e3, "dqn.target_every": 1e9,
@@ -59,6 +61,11 @@ def beyond(config: RunConfig) -> Iterator[tuple[str, str]]:
         for number in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,):
             if isinstance(number, int | float) and not abs(number) <= most:
                 yield key, f"'{key}' = {number!r}: expected at most {most:g}"
+    for symbol, own in config.data.per_market.items():
+        for name, value in own.items():
+            if isinstance(value, int | float) and not abs(value) <= MOST.get(f"data.{name}", math.inf):
+                key = f"data.per_market.{symbol}.{name}"
+                yield key, f"'{key}' = {value!r}: expected at most {MOST[f'data.{name}']:g}"
     for key, values in config.sweep.keys.items():
         if twins := [value for i, value in enumerate(values) if value in values[:i]]:
             yield f"sweep.keys.{key}", f"sweep.keys: {key} has the value {twins[0]!r} twice; {SEEDS}"

@@ -193,7 +193,7 @@ def read_curriculum(folder: Path) -> Curriculum:
     if not path.is_file():
         raise ConfigError(f"{folder} (--resume): no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
                           "(a single run is resumed by jaxtrade train --resume)")
-    def make(sections: dict[str, Any], where: str) -> RunConfig:
+    def make(sections: Mapping[str, Any], where: str) -> RunConfig:
         trust.require(module_names(sections), folder)
         return make_config(migrated(sections), where, stored=True)
 

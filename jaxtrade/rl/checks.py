@@ -15,8 +15,7 @@ MOST_LOSS = 1e5  # of values, in squared rewards: with rewards of about 1 it is 
 
 def lowest(name: str, label: str) -> HealthCheck:
     """The lowest value of a metric in the run must be positive."""
-    return HealthCheck(name, label, lambda rows: float(np.min([row[name] for row in rows])), lambda value: value > 0,
-                       lambda values: float(np.min(list(values))))
+    return HealthCheck(name, label, lambda rows: float(np.min([row[name] for row in rows])), lambda value: value > 0)
 
 
 def highest(metric: str, label: str, low: float, high: float, name: str | None = None) -> HealthCheck:
@@ -28,8 +27,8 @@ def highest(metric: str, label: str, low: float, high: float, name: str | None =
         return float(np.max([row[metric] for row in rows if row.get("finite", True)] or [math.nan]))
 
     def worst(values: Sequence[float]) -> float:
-        low_end, high_end = float(np.min(list(values))), float(np.max(list(values)))  # NaN if one of them is
-        return high_end if high_end > high else low_end
+        values = list(values)
+        return max(values) if max(values) > high else min(values)
 
     return HealthCheck(name or metric, label, measure, lambda value: low < value <= high, worst)
 

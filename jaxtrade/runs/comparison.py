@@ -10,7 +10,7 @@ from typing import Any
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.openings import PREFIX
 from jaxtrade.runs.recording import SUMMARY
-from jaxtrade.storage import checkpoint
+from jaxtrade.storage import checkpoint, digests
 from jaxtrade.storage.archives import read_arrays
 
 EVALUATION = "evaluation"  # in a run's folder
@@ -45,7 +45,7 @@ def report_differences(one: Path, other: Path) -> list[str]:
     found = [*_json_differences(one, other, Path(SUMMARY))]
     for split in sorted(folder.name for folder in (other / EVALUATION).iterdir() if folder.is_dir()):
         names = {file.relative_to(run) for run in (one, other) for file in (run / EVALUATION / split).rglob("*")
-                 if file.suffix in _TEXTS}
+                 if file.suffix in _TEXTS and file.name != digests.FILE}
         for name in sorted(names):
             found += _file_differences(one, other, name)
     return found

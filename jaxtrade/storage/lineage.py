@@ -23,7 +23,7 @@ class LineageSink:
     def __init__(self, folder: Path, resume_update: int | None = None) -> None:
         """resume_update: events up to this update, of an earlier process, are kept; None: begin a new file."""
         self._path = folder / LINEAGE
-        self._file = JsonlSink(self._path, resume_update)
+        self._file = JsonlSink(self._path, resume_update, every_update=False)
 
     def record(self, row: dict[str, Any]) -> None:
         """Append an event. A row of the same kind about the same update is there already if a finished run is opened

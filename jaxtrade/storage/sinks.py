@@ -204,19 +204,24 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
 
 
 class JsonlSink:
-    """Writes one JSON object per update. Messages are ignored, because they are not data."""
+    """Writes one JSON object per row. Messages are ignored, because they are not data."""
 
-    def __init__(self, path: Path | str, resume_update: int | None = None, names: Names = UNNAMED) -> None:
+    def __init__(self, path: Path | str, resume_update: int | None = None, names: Names = UNNAMED,
+                 every_update: bool = True) -> None:
         """Start a new file, or continue one after `resume_update`.
 
-        Later rows are removed, because the resumed run writes them again. Raises DataError if a file to continue has
-        changed since it was closed, or is damaged.
+        Later rows are removed, because the resumed run writes them again. every_update: whether each update has a row.
+        Then one of `resume_update` must be there. Raises DataError if a file to continue has changed since it was
+        closed, or is missing or damaged.
         """
-        self._path, self._names = Path(path), names
+        self._path, self._names, self._every_update = Path(path), names, every_update
         if resume_update is not None and self._path.exists():
             digests.checked(self._path)
             digests.forget(self._path)
-            _drop_rows(self._path, resume_update)
+            _drop_rows(self._path, resume_update, every_update)
+        elif resume_update and every_update:
+            raise DataError(f"{path}: is missing, and the run goes on after update {resume_update}; restore the file, "
+                            "or train a new run")
         else:
             digests.forget(self._path)
             self._path.write_bytes(b"")
@@ -229,7 +234,7 @@ class JsonlSink:
     def rewind(self, update: int, steps: int) -> None:
         del steps
         self._file.close()
-        _drop_rows(self._path, update)
+        _drop_rows(self._path, update, self._every_update)
         self._file = self._path.open("a", encoding="utf-8")
 
     def message(self, text: str) -> None:
@@ -240,15 +245,16 @@ class JsonlSink:
         digests.seal(self._path.parent, [self._path.name])
 
 
-def _drop_rows(path: Path, after: int) -> None:
-    """Remove the rows after update `after`, and a torn last line. The file is replaced atomically."""
+def _drop_rows(path: Path, after: int, every_update: bool) -> None:
+    """Remove the rows after update `after`, and a torn last line. The file is replaced atomically. every_update: as of
+    `JsonlSink`."""
     rows = read_rows(path)
     try:
         kept = [row for row in rows if row["update"] <= after]
     except (KeyError, TypeError):
         raise DataError(f"{path}: a row without its 'update'; restore the file, or train a new run") from None
     last = kept[-1]["update"] if kept else 0
-    if last != after:
+    if every_update and last != after:
         raise DataError(f"{path}: its rows end at update {last}, and the run goes on after update {after}; restore the "
                         "file, or train a new run")
     temporary = path.with_name(f".{path.name}.new")

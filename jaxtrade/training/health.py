@@ -44,8 +44,13 @@ def population_health(history: Sequence[Row], recompiles: int, stack: Stack,
     if not agents:
         return {check.name: (False, math.nan) for check in checks} | learning_health((), recompiles)
     worst = {check.name: check.worst for check in checks}
-    return {name: (all(health[name][0] for health in agents) and (all(kept) or name not in worst),
-                   worst.get(name, max)(health[name][1] for health in agents)) for name in agents[0]}
+    found = dict[str, tuple[bool, float]]()
+    for name in agents[0]:
+        values = [health[name][1] for health in agents]
+        undefined = any(math.isnan(value) for value in values)  # the worst of all
+        found[name] = (all(health[name][0] for health in agents) and (all(kept) or name not in worst),
+                       math.nan if undefined else worst.get(name, max)(values))
+    return found
 
 
 def health_labels(checks: Sequence[HealthCheck]) -> dict[str, str]:

@@ -65,8 +65,8 @@ class Signals:
 
 def stops(received: signal.Signals, finished: bool) -> bool:
     """Whether a signal stops the run at this border. finished: nothing is left to train. A run that has trained to its
-    end goes on to its evaluation, unless Ctrl-C ends the command."""
-    return not finished or (received == signal.SIGINT and interrupt.installed())
+    end goes on to its evaluation, unless the signal ends a command: that may come back, and then only evaluates."""
+    return not finished or interrupt.ends(received)
 
 
 @contextmanager

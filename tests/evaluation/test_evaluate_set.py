@@ -184,7 +184,7 @@ def test_frames_have_a_column_symbol(result):
 def test_what_is_written_is_read_again(result, tmp_path):
     write_set(result, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        [*SYMBOLS, "evaluation.json", "evaluation.txt", "records.npz"])
+        [*SYMBOLS, "digests.json", "evaluation.json", "evaluation.txt", "records.npz"])
     assert (tmp_path / "USDCHF" / "day.png").is_file()
     stored = StoredSet(tmp_path, json.loads((tmp_path / "evaluation.json").read_text()), "America/New_York")
     assert stored.table == result.table()

@@ -108,7 +108,7 @@ def test_an_account_that_ends_is_followed_by_a_new_one(result: JointResult) -> N
 
 def test_files_add_up(result: JointResult, tmp_path: Path) -> None:
     write(result, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == set(FILES)
+    assert {path.name for path in tmp_path.iterdir()} == {*FILES, "digests.json"}
     document = json.loads((tmp_path / "evaluation.json").read_text())
     net = document["agents"]["greedy"]["strategy"]["net_profit"]
     with (tmp_path / "trades.csv").open() as file:

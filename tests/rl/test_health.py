@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from jaxtrade.env.state import EndReason
@@ -10,6 +11,7 @@ from jaxtrade.rl.ppo.reports import REMEDIES, WARNINGS
 from jaxtrade.rl.q import reports as q_reports
 from jaxtrade.training import health
 from jaxtrade.training.health import WINDOW, Watch
+from jaxtrade.training.population import Stack
 
 NAN = float("nan")
 NAMES = {"action_share": ["HOLD", "BUY", "SELL"]}
@@ -99,6 +101,21 @@ def test_health_has_an_upper_side(learner, name, changes, passes):
         found = health.learning_health(history, 0, checks)
         assert [check for check, (passed, _) in found.items() if not passed] == ([] if passes else [name])
         assert found[name][1] == pytest.approx(next(iter(changes.values())), nan_ok=True)
+
+
+@pytest.mark.parametrize("metric", ["value_loss", "learning_rate", "entropy"])
+@pytest.mark.parametrize("values", [(0.5, NAN), (NAN, 0.5)])
+def test_an_undefined_value_fails_wherever_it_stands(metric, values):
+    """Of one agent in two updates, and of two agents in one."""
+    reports, row = LEARNT["ppo"]
+    checks = reports.health("float32")
+    one = health.learning_health([row | {metric: value} for value in values], 0, checks)
+    assert not one[metric][0]
+    assert np.isnan(one[metric][1])
+    both = [{f"{key}/each": [value, value] for key, value in row.items()} | {f"{metric}/each": list(values)}]
+    two = health.population_health(both, 0, Stack.of(2), checks)
+    assert not two[metric][0]
+    assert np.isnan(two[metric][1])
 
 
 def test_a_policy_without_a_choice_left_has_collapsed():

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxtrade.config.compute import Precision
 from jaxtrade.rl import checks
 from jaxtrade.types import Column, HealthCheck, Remedies, Row, Warn
@@ -24,7 +26,7 @@ LEARNS = (
     checks.lowest("learning_rate", "lowest learning rate"),
     checks.highest("approx_kl", "highest KL", 0.0, MOST_KL),
     checks.lowest("param_delta", "smallest step"),
-    HealthCheck("entropy", "entropy at the end", lambda rows: max(row["entropy"] for row in rows[-LAST:]),
+    HealthCheck("entropy", "entropy at the end", lambda rows: float(np.max([row["entropy"] for row in rows[-LAST:]])),
                 lambda value: value > LEAST_ENTROPY),
     checks.highest("value_loss", "highest value loss", -math.inf, checks.MOST_LOSS),
 )
