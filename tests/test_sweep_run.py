@@ -78,7 +78,7 @@ def test_every_agent_has_its_folders(trained):
     names = [f"agent_{i:03d}" for i in range(4)]
     assert sorted(path.name for path in (trained.path / "policy").iterdir()) == names
     test = trained.path / "evaluation" / "test"
-    assert sorted(path.name for path in test.iterdir()) == [*names, "sweep.json", "sweep.txt"]
+    assert sorted(path.name for path in test.iterdir()) == [*names, "digests.json", "sweep.json", "sweep.txt"]
     found = json.loads((trained.path / "agents.json").read_text())["agents"]
     assert [agent["overrides"] for agent in found] == [
         {"costs.slippage": cost, "ppo.learning_rate": rate} for cost in (0, 2) for rate in (1e-3, 1e-2)]
