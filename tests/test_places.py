@@ -276,7 +276,8 @@ def test_evaluate_takes_only_what_changes_something(project: Path) -> None:
 
 
 def test_how_to_continue_needs_a_checkpoint(tmp_path: Path) -> None:
-    assert how_to_continue(tmp_path) == "the run had saved nothing yet"
+    went_on = f"continue with: jaxtrade train --resume {tmp_path}"
+    assert how_to_continue(tmp_path) == f"the run had saved nothing yet; {went_on}"
     (tmp_path / "checkpoints" / "update-00000002").mkdir(parents=True)
     assert how_to_continue(tmp_path) == f"continue with: jaxtrade train --resume {tmp_path}"
     spaced = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name} of mine"))

@@ -31,9 +31,8 @@ def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> 
 
 def how_to_continue(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
     """What to say about a run that Ctrl-C has stopped. Arguments as `go_on_with`."""
-    if not checkpoint.list_checkpoints(path / "checkpoints"):
-        return "the run had saved nothing yet"
-    return go_on_with(path, command, more)
+    said = "" if checkpoint.list_checkpoints(path / "checkpoints") else "the run had saved nothing yet; "
+    return said + go_on_with(path, command, more)
 
 
 def train_job(job: Job, controller: control.Controller | None = None, advisor: TrainingAdvisor | None = None,

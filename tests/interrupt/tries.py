@@ -40,7 +40,8 @@ COMMANDS = (
 # Those that SIGTERM ends with 75, so that they are started again.
 RESUMABLE = (
     *COMMANDS[:2],
-    Command("walkforward", ("walkforward", "--test", "--market", "NQ", *SMALL, "--run-dir", "{out}")),
+    Command("walkforward", ("walkforward", "--market", "NQ", "--train", "4", "--test", "2", *SMALL,
+                            "--run-dir", "{out}")),
     Command("ablate", ("ablate", "advisor", "--test", "--out", "{out}")),
     Command("precompute", ("advise", "precompute", "--advisor", "rules", "--market", "NQ", "--out", "{out}.npz")),
 )
