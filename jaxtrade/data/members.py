@@ -68,7 +68,7 @@ def _member(config: RunConfig, symbol: str) -> RunConfig:
         own["file"] = str(file_of(Path(config.data.folder), symbol))
     common = config.data.model_dump(mode="json") | {"markets": [], "folder": None, "per_market": {}}
     try:
-        member = changed_config(config, {"data": common | {"market": symbol} | own})
+        member = changed_config(config, {"data": common | {"market": symbol} | own}, stored=True)
         found = contract_of(member.data).symbol
     except ConfigFaultsError as error:
         raise ConfigError(f"data.per_market.{symbol}: {'; '.join(text for _, text in error.faults)}") from None
