@@ -131,6 +131,9 @@ def _collect(choice: ReportChoice) -> Collected:
     except ValueError as error:
         raise DataError(f"{choice.folder / 'trades.csv'}: {error}; evaluate the run again: jaxtrade evaluate RUN"
                         ) from None
+    _compare(choice.folder, document["agents"][shown]["strategy"], marked, len(trades))
+    unchecked = [f"no digest of {name} is known: shown as found" for name in ("evaluation.json", "trades.csv")
+                 if not digests.covers(choice.folder / name)]
     judged, trials = _judged(choice, document, meta)
     title = _title(choice, settings, shown)
     pooled = None if choice.agent is None or choice.config.sweep.on else choice.run / "evaluation" / choice.split
@@ -138,7 +141,8 @@ def _collect(choice: ReportChoice) -> Collected:
                                                title))
     data: schema.ReportData = {
         "format": schema.FORMAT, "title": title, "settings": settings,
-        "labels": [*document["labels"], *studied.labels], "agents": document["agents"], "verdict": document["verdict"],
+        "labels": [*document["labels"], *studied.labels, *unchecked], "agents": document["agents"],
+        "verdict": document["verdict"],
         "in_sample": _in_sample(choice), "seeds": _seeds(choice),
         "sessions": curves.sessions(marked, [each.row["session"] for each in trades]),
         "accounts": curves.accounts(marked), "floor": curves.floor(marked, rules_text(settings["rules"])),
@@ -146,6 +150,14 @@ def _collect(choice: ReportChoice) -> Collected:
                                                    "curve": curves.curve(marked), "notes": []},
         "statistics": judged, "trials": trials, "provenance": document["provenance"], **studied.sections}  # type: ignore[typeddict-item]
     return Collected(data, bars, clock, trades, marked)
+
+
+def _compare(folder: Path, strategy: Mapping[str, Any], marked: Marked, trades: int) -> None:
+    """Compare the figures of an evaluation with its records and trades, for folders without digests."""
+    for name, found in (("net_profit", float(marked.equity[-1]) - marked.start), ("trades", trades)):
+        if abs(strategy[name] - found) > 0.0005:
+            raise DataError(f"{folder}: evaluation.json says {name} {strategy[name]}, {RECORDS} and trades.csv say "
+                            f"{found:.2f}; evaluate the run again: jaxtrade evaluate RUN")
 
 
 def _judged(choice: ReportChoice, document: Mapping[str, Any], meta: Mapping[str, Any]

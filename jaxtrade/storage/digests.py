@@ -32,6 +32,11 @@ def checked(path: Path) -> bytes:
                     "...); restore the file, or make it again")
 
 
+def covers(path: Path) -> bool:
+    """Whether the digest of a file is known. Raises DataError for a damaged list."""
+    return path.name in _known(path.parent)
+
+
 def read_json(path: Path, again: str = "") -> dict[str, Any]:
     """A JSON object, checked. again: how to make the file again, for messages. Raises DataError."""
     try:

@@ -389,3 +389,16 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
     (folder / "records.npz").unlink()
     with pytest.raises(DataError, match="jaxtrade evaluate RUN"):
         report_of(run)
+
+
+@pytest.mark.parametrize(("key", "value"), [("net_profit", 98765.43), ("trades", 3)])
+def test_figures_without_a_digest_are_compared_with_the_records(tmp_path, key, value):
+    run = made_run(tmp_path / "made")
+    unchecked = json.loads(report_of(run).json)["labels"][-2:]
+    assert [each.split()[3] for each in unchecked] == ["evaluation.json", "trades.csv"]
+    path = run / "evaluation/test/evaluation.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    next(iter(document["agents"].values()))["strategy"][key] = value
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(DataError, match=f"evaluation.json says {key} {value}"):
+        report_of(run)
