@@ -13,7 +13,7 @@ from jaxtrade.cli.shared import data_options, keep_programs, print_result, quiet
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import Q_FUSIONS, Q_LEARNERS, SECTIONS
 from jaxtrade.data.members import require_one
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory, run_all
 
@@ -92,10 +92,13 @@ def run(args: argparse.Namespace) -> int:
 
         keep_programs(args)
         paths = list[Path]()
-        with interrupt.hint(lambda: f"continue with the same flags, --out {folder} and --resume"
-                            if (folder / BEGIN).is_file() else ""):
-            found = ablate(config, kinds, fusions, screen.message, lambda so_far: paths.extend(write(so_far, folder)),
-                           folder, screen)
+        again = f"continue with the same flags, --out {folder} and --resume"
+        with interrupt.hint(lambda: again if (folder / BEGIN).is_file() else ""):
+            try:
+                found = ablate(config, kinds, fusions, screen.message,
+                               lambda so_far: paths.extend(write(so_far, folder)), folder, screen)
+            except (InterruptedRunError, PreemptedError) as stop:
+                raise type(stop)(f"{stop}; {again}") from None
         screen.at_end(f"wrote {path}" for path in dict.fromkeys(paths))
     print_result(table(found), screen)
     return 0

@@ -10,7 +10,7 @@ import pytest
 from jaxtrade.cli import main
 from jaxtrade.cli.ablate import with_seeds
 from jaxtrade.config import load_config
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, PreemptedError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.storage.trials import read_trials
 from tests.ablation.made import TINY
@@ -37,6 +37,16 @@ def test_another_learner_is_refused(tmp_path, capsys, monkeypatch):
     assert main(["ablate", "advisor", "--test", "--set", "algorithm=own", "--out", str(tmp_path / "new")]) == 2
     assert "algorithm=own: the ablation compares ways to use advice" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_one_that_is_stopped_says_how_it_goes_on(tmp_path, capsys, monkeypatch):
+    """Training knows only that it was stopped; the flags of the whole are not in its folder."""
+    def stopped(*_args):
+        raise PreemptedError("SIGTERM: stopped after update 5")
+
+    monkeypatch.setattr("jaxtrade.ablation.run.ablate", stopped)
+    assert main(["ablate", "advisor", "--test", "--out", str(tmp_path / "new")]) == PreemptedError.exit_code
+    assert f"--out {tmp_path / 'new'} and --resume" in capsys.readouterr().err
 
 
 def test_an_old_folder_is_not_written_to(tmp_path, capsys):
