@@ -82,6 +82,8 @@ def run(work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False, 
         _leave()
     if _STATE.installed:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command has finished: its exit code is the truth
+    if _STATE.resumable:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return code
 
 

@@ -231,6 +231,11 @@ def test_a_command_with_nothing_to_resume_ends_by_the_signal(tmp_path: Path) -> 
     assert terminated(tmp_path, DEAF, options="")[0] == -signal.SIGTERM
 
 
+def test_the_exit_code_of_a_command_that_has_ended_is_the_truth(tmp_path: Path) -> None:
+    work = "import atexit\ndef work():\n    atexit.register(lambda: (ready(), time.sleep(1)))\n    return 0"
+    assert terminated(tmp_path, work)[0] == 0
+
+
 def test_a_shell_s_background_commands_obey_sigterm_too(tmp_path: Path) -> None:
     """They ignore SIGINT."""
     code = f"{HEAD}{DEAF}\nsys.exit(interrupt.run(work, resumable=True))"
