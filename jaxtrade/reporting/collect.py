@@ -154,10 +154,10 @@ def _collect(choice: ReportChoice) -> Collected:
 
 def _compare(folder: Path, strategy: Mapping[str, Any], marked: Marked, trades: int) -> None:
     """Compare the figures of an evaluation with its records and trades, for folders without digests."""
-    for name, found in (("net_profit", float(marked.equity[-1]) - marked.start), ("trades", trades)):
+    for name, found in (("net_profit", round(float(marked.equity[-1]) - marked.start, 3)), ("trades", trades)):
         if abs(strategy[name] - found) > 0.0005:
             raise DataError(f"{folder}: evaluation.json says {name} {strategy[name]}, {RECORDS} and trades.csv say "
-                            f"{found:.2f}; evaluate the run again: jaxtrade evaluate RUN")
+                            f"{found}; evaluate the run again: jaxtrade evaluate RUN")
 
 
 def _judged(choice: ReportChoice, document: Mapping[str, Any], meta: Mapping[str, Any]
