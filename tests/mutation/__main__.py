@@ -17,7 +17,7 @@ from tests.mutation.runner import BaselineError, audit
 
 def chosen(ids: Sequence[str], package: str | None) -> list[Fault]:
     """The faults that were asked for, all by default. Raises SystemExit for an unknown id."""
-    faults = [fault for fault in read_faults() if package in (None, fault.package)]
+    faults = [fault for fault in read_faults() if fault.caught_by and package in (None, fault.package)]
     known = {fault.id for fault in faults}
     if unknown := [name for name in ids if name not in known]:
         raise SystemExit(f"no such mutation: {', '.join(unknown)} (see tests/mutation/mutations.yaml)")
