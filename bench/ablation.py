@@ -1,9 +1,11 @@
-"""What each optimisation is worth: the environment's loop and one PPO update as shipped, and with one thing taken back.
+"""What each optimisation is worth: the environment's loop and one PPO update as shipped, and with
+one thing taken back.
 
-Every side runs in a process of its own, so that a compiler option may differ. `env`: 1,024 environments, random legal
-actions, observations written to memory and read by a matrix product. `ppo`: one update of 16 environments x 1,024
-steps, 64x64 network, 4 epochs, minibatches of 256. References against stored observations are in `rollout`, the cache
-in `compile`, many seeds in `population`.
+Every side runs in a process of its own, so that a compiler option may differ. `env`: 1,024
+environments, random legal actions, observations written to memory and read by a matrix product.
+`ppo`: one update of 16 environments x 1,024 steps, 64x64 network, 4 epochs, minibatches of 256.
+References against stored observations are in `rollout`, the cache in `compile`, many seeds in
+`population`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from . import harness, programs, setting, stepping
 from .catalogue import Options
 from .worker import Worker
 
-PPO = {"num_envs": 16, "num_steps": 1_024, "num_minibatches": 64, "hidden": (64, 64), "num_epochs": 4}
+PPO = {
+    "num_envs": 16,
+    "num_steps": 1_024,
+    "num_minibatches": 64,
+    "hidden": (64, 64),
+    "num_epochs": 4,
+}
 SHIPPED, UNFUSED = "as shipped", "without multi-output fusion"
 # kind -> variant -> what it takes back
 VARIANTS = {
@@ -33,7 +41,7 @@ VARIANTS = {
         UNFUSED: "XLA's CPU compiler computes what leads to a leaf of the state again for every leaf",
         "observed twice": "the observation before an auto-reset is built too, in every step, as gymnax does",
         "reset from keys": "every environment is reset from a new key in every step, and the result is used where an "
-                           "episode ended, as gymnax does",
+        "episode ended, as gymnax does",
     },
     "ppo": {
         SHIPPED: "nothing",
@@ -57,11 +65,15 @@ def env(variant: str, sessions: int, num_envs: int, num_steps: int) -> Callable[
         actions = choose(refs.mask, jax.random.uniform(key_act, (num_envs,)))
         if variant == "reset from keys":
             going_on, outcome = jax.vmap(trading.advance, (0, 0, None))(states, actions, params)
-            fresh, _ = jax.vmap(trading.reset, (0, None))(jax.random.split(key_reset, num_envs), params)
+            fresh, _ = jax.vmap(trading.reset, (0, None))(
+                jax.random.split(key_reset, num_envs), params
+            )
             states = jax.vmap(select)(outcome.info.end != EndReason.NONE, fresh, going_on)
             refs = jax.vmap(trading.ref, (0, None))(states, params)
         else:
-            states, refs, outcome = jax.vmap(trading.step, (None, 0, 0, None))(key_reset, states, actions, params)
+            states, refs, outcome = jax.vmap(trading.step, (None, 0, 0, None))(
+                key_reset, states, actions, params
+            )
         if variant == "observed twice":
             seen += jnp.sum(jax.lax.optimization_barrier(observe(outcome.final_ref, params)))
         return (states, refs, key), seen + jnp.sum(outcome.reward)
@@ -81,7 +93,9 @@ def ppo(variant: str, sessions: int, settings: dict[str, Any]) -> Callable[[], f
     world = setting.world(sessions, ppo=settings | {"normalise_observations": normalised})
     algorithm = programs.learner(world, 100)
     state = jax.jit(algorithm.init)(jax.random.key(0), world.params)
-    program = programs.compiled(lambda s, params: algorithm.update(s, params, None), state, world.params).program
+    program = programs.compiled(
+        lambda s, params: algorithm.update(s, params, None), state, world.params
+    ).program
 
     def work() -> float:
         new, metrics = jax.block_until_ready(program(state, world.params))
@@ -100,22 +114,44 @@ def run(options: Options) -> dict[str, Any]:
     sessions = 4 if options.quick else setting.SESSIONS
     num_envs, num_steps = (256, 32) if options.quick else (1_024, 512)
     settings = PPO | ({"num_steps": 64, "num_minibatches": 4} if options.quick else {})
-    arguments = {"env": ({"num_envs": num_envs, "num_steps": num_steps}, num_envs * num_steps),
-                 "ppo": ({"settings": settings}, settings["num_envs"] * settings["num_steps"])}
+    arguments = {
+        "env": ({"num_envs": num_envs, "num_steps": num_steps}, num_envs * num_steps),
+        "ppo": ({"settings": settings}, settings["num_envs"] * settings["num_steps"]),
+    }
     results: dict[str, dict[str, Any]] = {}
     for kind, variants in VARIANTS.items():
         own, steps = arguments[kind]
         with ExitStack() as stack:
             sides = {}
             for variant in variants:
-                worker = stack.enter_context(Worker("ablation", kind, own | {"variant": variant, "sessions": sessions},
-                                                    variables=unfused() if variant == UNFUSED else {}))
-                sides[f"{kind}: {variant}"] = harness.Side(lambda worker=worker: worker.run().sample, steps)
+                worker = stack.enter_context(
+                    Worker(
+                        "ablation",
+                        kind,
+                        own | {"variant": variant, "sessions": sessions},
+                        variables=unfused() if variant == UNFUSED else {},
+                    )
+                )
+                sides[f"{kind}: {variant}"] = harness.Side(
+                    lambda worker=worker: worker.run().sample, steps
+                )
             results |= harness.compare(sides, options.repeats)
     return {
-        "config": {"sessions": sessions, "env": arguments["env"][0], "ppo": settings, "repeats": options.repeats,
-                   "threads": harness.cores(), "variants": VARIANTS},
+        "config": {
+            "sessions": sessions,
+            "env": arguments["env"][0],
+            "ppo": settings,
+            "repeats": options.repeats,
+            "threads": harness.cores(),
+            "variants": VARIANTS,
+        },
         "sides": results,
-        "ratios": {f"{kind}: {SHIPPED} / {variant}": harness.ratio(results, f"{kind}: {SHIPPED}", f"{kind}: {variant}")
-                   for kind, variants in VARIANTS.items() for variant in variants if variant != SHIPPED},
+        "ratios": {
+            f"{kind}: {SHIPPED} / {variant}": harness.ratio(
+                results, f"{kind}: {SHIPPED}", f"{kind}: {variant}"
+            )
+            for kind, variants in VARIANTS.items()
+            for variant in variants
+            if variant != SHIPPED
+        },
     }

@@ -1,4 +1,6 @@
-"""A small WebDriver client (W3C WebDriver) for headless Chromium: what benches and tests of pages need, and no more."""
+"""A small WebDriver client (W3C WebDriver) for headless Chromium: what benches and tests of pages
+need, and no more.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,24 @@ from typing import Any
 
 PROGRAMS = ("chromium", "chromedriver")
 PACKAGES = "chromium chromium-driver"  # of Debian
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage",
-         "--no-first-run", "--window-size=1280,1000")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--window-size=1280,1000",
+)
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element in the protocol
 
 
 def lacking() -> str | None:
     """Which programs are not here, and how to get them; None if all are."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    return f"{', '.join(missing)} not found (Debian: apt-get install {PACKAGES})" if missing else None
+    return (
+        f"{', '.join(missing)} not found (Debian: apt-get install {PACKAGES})" if missing else None
+    )
 
 
 class Browser:
@@ -32,22 +43,31 @@ class Browser:
 
     def __init__(self, address: str, folder: Path) -> None:
         options = {"args": [*FLAGS, f"--user-data-dir={folder}"]}
-        wanted = {"browserName": "chrome", "goog:chromeOptions": options,
-                  "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        }
         self._base = address
         self._base = f"{address}/session/{self.ask('session', {'capabilities': {'alwaysMatch': wanted}})['sessionId']}"
 
     def ask(self, path: str, values: dict[str, Any] | None = None, method: str = "POST") -> Any:
-        """The value that a command of the protocol returns. Raises urllib.error.HTTPError if it fails."""
+        """The value that a command of the protocol returns. Raises urllib.error.HTTPError if it
+        fails.
+        """
         body = None if method != "POST" else json.dumps(values or {}).encode()
-        request = urllib.request.Request(f"{self._base}/{path}".rstrip("/"), body, method=method,
-                                         headers={"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"{self._base}/{path}".rstrip("/"),
+            body,
+            method=method,
+            headers={"Content-Type": "application/json"},
+        )
         with urllib.request.urlopen(request, timeout=120) as answer:
             return json.loads(answer.read())["value"]
 
     def open(self, path: Path) -> None:
-        """Load a file, and wait until its scripts have said that they are ready, for at most a minute. The logs begin
-        with it: what Chromium's own first page asks for is left out."""
+        """Load a file, and wait until its scripts have said that they are ready, for at most a
+        minute. The logs begin with it: what Chromium's own first page asks for is left out."""
         self.ask("url", {"url": "about:blank"})
         self.log("browser")
         self.log("performance")
@@ -82,7 +102,11 @@ class Browser:
     def requests(self) -> list[str]:
         """Addresses that were asked for since the last call."""
         events = [json.loads(each["message"])["message"] for each in self.log("performance")]
-        return [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
+        return [
+            each["params"]["request"]["url"]
+            for each in events
+            if each["method"] == "Network.requestWillBeSent"
+        ]
 
     def pdf(self) -> bytes:
         """The page as it prints."""
@@ -105,7 +129,9 @@ def browser(folder: Path) -> Iterator[Browser]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    driver = subprocess.Popen(
+        ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         for _ in range(300):
             with socket.socket() as probe:

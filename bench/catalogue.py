@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from . import idle
 
-RESULTS = Path("bench") / "results"  # below the working directory: of a checkout, the committed ones
+RESULTS = (
+    Path("bench") / "results"
+)  # below the working directory: of a checkout, the committed ones
 COMPILED = Path("bench") / "compiled"  # of `accelerator`: nothing there was measured
 BENCHES = {  # module -> what it measures
     "env_step": "environment steps with observations consumed, by number of environments; SB3's vector environments",
@@ -48,23 +50,36 @@ BENCHES = {  # module -> what it measures
     "device": "a GPU or TPU in one command: first whether it computes right, then our own sides of other benches",
 }
 # They measure no time of this machine: run by name alone, and on a busy machine too.
-TIMELESS = ("accelerator", "crowding", "evolution", "mesh", "persistent_advice", "precision_curves", "trust")
+TIMELESS = (
+    "accelerator",
+    "crowding",
+    "evolution",
+    "mesh",
+    "persistent_advice",
+    "precision_curves",
+    "trust",
+)
 WITH_CODE = ("versions",)  # need another checkout: run by name alone
 WITH_NETWORK = ("first_result",)  # download packages: run by name alone
-SUITES = ("device",)  # several parts, each with a result of its own in a folder of the device; run by name alone
+SUITES = (
+    "device",
+)  # several parts, each with a result of its own in a folder of the device; run by name alone
 
 WITH_PUREJAXRL = ("ppo_train", "memory")  # benches that have its side
 PUREJAXRL_COMMIT = "31756b197773a52db763fdbe6d635e4b46522a73"  # what was tested
-FETCH_PUREJAXRL = ("git clone https://github.com/luchris429/purejaxrl && "
-                   f"git -C purejaxrl checkout {PUREJAXRL_COMMIT[:7]}")
+FETCH_PUREJAXRL = (
+    "git clone https://github.com/luchris429/purejaxrl && "
+    f"git -C purejaxrl checkout {PUREJAXRL_COMMIT[:7]}"
+)
 NO_CHECKOUT = f"is no package: `{FETCH_PUREJAXRL}`, then add `--purejaxrl purejaxrl`"
 
 
 class Options(NamedTuple):
-    """What a bench is given. quick: small shapes and few repeats, to see that it works. repeats: of each side, 5 or
-    more for a result that is quoted. purejaxrl: the user's own checkout of PureJaxRL, which is no package; its side is
-    left out (and the result says so) where it is None. targets, shapes: of `accelerator`, all if empty. install: put
-    the compilers in place first. code: a checkout whose package `accelerator` compiles instead of this one. parts: of
+    """What a bench is given. quick: small shapes and few repeats, to see that it works. repeats: of
+    each side, 5 or more for a result that is quoted. purejaxrl: the user's own checkout of
+    PureJaxRL, which is no package; its side is left out (and the result says so) where it is None.
+    targets, shapes: of `accelerator`, all if empty. install: put the compilers in place first.
+    code: a checkout whose package `accelerator` compiles instead of this one. parts: of
     `device`, all if empty.
     """
 

@@ -1,7 +1,9 @@
-"""`jaxtrade bench`: what is run, where results go, what is printed. Imports no JAX before a bench starts.
+"""`jaxtrade bench`: what is run, where results go, what is printed. Imports no JAX before a bench
+starts.
 
-stdout has one JSON line per bench; the table, and the comparison where one is asked for, go to stderr. A full result is
-written only where the machine was idle (`idle`), or with `--force`, which marks it.
+stdout has one JSON line per bench; the table, and the comparison where one is asked for, go to
+stderr. A full result is written only where the machine was idle (`idle`), or with `--force`, which
+marks it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from .device_parts import PARTS
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = catalogue.Options().repeats, 5, 2
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
-CHILD_GRACE_S = 0.3  # after Ctrl-C: the child of a command has less time than the command (`interrupt.GRACE_S`)
+CHILD_GRACE_S = (
+    0.3  # after Ctrl-C: the child of a command has less time than the command (`interrupt.GRACE_S`)
+)
 
 
 class Request(NamedTuple):
@@ -42,66 +46,127 @@ class Request(NamedTuple):
     again: bool = False
 
 
-def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None = None, out: Path | None = None,
-            compare: Path | None = None, purejaxrl: Path | None = None, force: bool = False,
-            targets: Sequence[str] = (), shapes: Sequence[str] = (), install: bool = False,
-            code: Path | None = None, parts: Sequence[str] = (), again: bool = False) -> Request:
-    """Check the arguments; no name means every bench that is not run by name alone. Quick results go to a folder of
-    their own.
+def request(
+    names: Sequence[str] = (),
+    quick: bool = False,
+    repeats: int | None = None,
+    out: Path | None = None,
+    compare: Path | None = None,
+    purejaxrl: Path | None = None,
+    force: bool = False,
+    targets: Sequence[str] = (),
+    shapes: Sequence[str] = (),
+    install: bool = False,
+    code: Path | None = None,
+    parts: Sequence[str] = (),
+    again: bool = False,
+) -> Request:
+    """Check the arguments; no name means every bench that is not run by name alone. Quick results
+    go to a folder of their own.
 
     Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
     """
     for name in names:
         if name not in catalogue.BENCHES:
             near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
-            raise ConfigError(f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
-                              f"(benches: {', '.join(catalogue.BENCHES)})")
-    by_name = (*catalogue.TIMELESS, *catalogue.SUITES, *catalogue.WITH_CODE, *catalogue.WITH_NETWORK)
-    chosen = tuple(dict.fromkeys(names)) or tuple(name for name in catalogue.BENCHES if name not in by_name)
+            raise ConfigError(
+                f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
+                f"(benches: {', '.join(catalogue.BENCHES)})"
+            )
+    by_name = (
+        *catalogue.TIMELESS,
+        *catalogue.SUITES,
+        *catalogue.WITH_CODE,
+        *catalogue.WITH_NETWORK,
+    )
+    chosen = tuple(dict.fromkeys(names)) or tuple(
+        name for name in catalogue.BENCHES if name not in by_name
+    )
     if (targets or shapes or install) and chosen != ("accelerator",):
-        raise ConfigError("--target, --shape and --install belong to `jaxtrade bench accelerator`; leave them out, or "
-                          "run that bench alone")
+        raise ConfigError(
+            "--target, --shape and --install belong to `jaxtrade bench accelerator`; leave them out, or "
+            "run that bench alone"
+        )
     if code and chosen not in (("accelerator",), ("versions",)):
-        raise ConfigError("--code belongs to `jaxtrade bench accelerator` and `jaxtrade bench versions`; leave it out, "
-                          "or run one of them alone")
+        raise ConfigError(
+            "--code belongs to `jaxtrade bench accelerator` and `jaxtrade bench versions`; leave it out, "
+            "or run one of them alone"
+        )
     if "versions" in chosen and (code is None or not (code / "bench" / "setting.py").is_file()):
-        raise ConfigError("versions: give another checkout of jaxtrade, with its folder `bench`, by --code DIR")
+        raise ConfigError(
+            "versions: give another checkout of jaxtrade, with its folder `bench`, by --code DIR"
+        )
     if (parts or again) and chosen != ("device",):
-        raise ConfigError("--part and --again belong to `jaxtrade bench device`; leave them out, or run that bench "
-                          "alone")
-    for flag, given, known in (("--target", targets, DEVICES), ("--shape", shapes, (*COMPILED_SHAPES, *Q_SHAPES)),
-                               ("--part", parts, PARTS)):
+        raise ConfigError(
+            "--part and --again belong to `jaxtrade bench device`; leave them out, or run that bench "
+            "alone"
+        )
+    for flag, given, known in (
+        ("--target", targets, DEVICES),
+        ("--shape", shapes, (*COMPILED_SHAPES, *Q_SHAPES)),
+        ("--part", parts, PARTS),
+    ):
         if unknown := [name for name in given if name not in known]:
             raise ConfigError(f"{flag} {unknown[0]}: expected one of {', '.join(known)}")
     least = 1 if quick else LEAST_REPEATS
     if repeats is not None and repeats < least:
-        raise ConfigError(f"--repeats {repeats}: expected at least {least}"
-                          + ("" if quick else "; fewer say nothing about the spread (--quick allows 1)"))
+        raise ConfigError(
+            f"--repeats {repeats}: expected at least {least}"
+            + ("" if quick else "; fewer say nothing about the spread (--quick allows 1)")
+        )
     if purejaxrl is not None and not purejaxrl.is_dir():
-        raise ConfigError(f"--purejaxrl {purejaxrl}: there is no such folder; give your checkout of PureJaxRL")
+        raise ConfigError(
+            f"--purejaxrl {purejaxrl}: there is no such folder; give your checkout of PureJaxRL"
+        )
     usual = catalogue.COMPILED if chosen == ("accelerator",) else catalogue.RESULTS
     folder = out or (usual / "quick" if quick else usual)
     if quick:
-        full = [path for name in chosen if (path := folder / f"{name}.json").exists()
-                and not figures.read(path)["quick"]]
+        full = [
+            path
+            for name in chosen
+            if (path := folder / f"{name}.json").exists() and not figures.read(path)["quick"]
+        ]
         if full:
-            raise ConfigError(f"{full[0]} is a full result, which --quick would replace; give another --out")
+            raise ConfigError(
+                f"{full[0]} is a full result, which --quick would replace; give another --out"
+            )
     held = [part for name in chosen for part in (parts or PARTS if name == "device" else (name,))]
     if compare is not None and not any(earlier(compare, name) for name in held):
         raise DataError(f"--compare {compare}: no result of {', '.join(chosen)} in it")
     kept = repeats or (QUICK_REPEATS if quick else REPEATS)
-    return Request(chosen, catalogue.Options(quick, kept, purejaxrl, tuple(targets), tuple(shapes), install, code,
-                                             tuple(dict.fromkeys(parts))), folder, compare, force, again)
+    return Request(
+        chosen,
+        catalogue.Options(
+            quick,
+            kept,
+            purejaxrl,
+            tuple(targets),
+            tuple(shapes),
+            install,
+            code,
+            tuple(dict.fromkeys(parts)),
+        ),
+        folder,
+        compare,
+        force,
+        again,
+    )
 
 
 def run(asked: Request) -> int:
-    """Run what is asked for; the exit code. Several benches run in a process each, so that none meets the compiled
-    programs or memory of another; where one fails the others still run, and the worst exit code is returned.
+    """Run what is asked for; the exit code. Several benches run in a process each, so that none
+    meets the compiled programs or memory of another; where one fails the others still run, and the
+    worst exit code is returned.
 
-    Raises ConfigError, before anything runs, for full benches on a machine that is not idle (without `force`).
+    Raises ConfigError, before anything runs, for full benches on a machine that is not idle
+    (without `force`).
     """
     load = idle.load()
-    found = [] if asked.options.quick or set(asked.names) <= set(catalogue.TIMELESS) else idle.reasons(load)
+    found = (
+        []
+        if asked.options.quick or set(asked.names) <= set(catalogue.TIMELESS)
+        else idle.reasons(load)
+    )
     if found and not asked.force:
         raise ConfigError(idle.refusal(found))
     if len(asked.names) == 1:
@@ -120,22 +185,47 @@ def run(asked: Request) -> int:
 
 def arguments(name: str, asked: Request) -> list[str]:
     """The command line that runs one bench of a request."""
-    optional = {"--compare": asked.compare if asked.compare and earlier(asked.compare, name) else None,
-                "--purejaxrl": asked.options.purejaxrl}
-    flags = [flag for flag, given in (("--quick", asked.options.quick), ("--force", asked.force)) if given]
-    return ["bench", name, *flags, "--repeats", str(asked.options.repeats),
-            "--out", str(asked.out), *(word for flag, path in optional.items() if path for word in (flag, str(path)))]
+    optional = {
+        "--compare": asked.compare if asked.compare and earlier(asked.compare, name) else None,
+        "--purejaxrl": asked.options.purejaxrl,
+    }
+    flags = [
+        flag
+        for flag, given in (("--quick", asked.options.quick), ("--force", asked.force))
+        if given
+    ]
+    return [
+        "bench",
+        name,
+        *flags,
+        "--repeats",
+        str(asked.options.repeats),
+        "--out",
+        str(asked.out),
+        *(word for flag, path in optional.items() if path for word in (flag, str(path))),
+    ]
 
 
 def stamped(name: str, options: catalogue.Options) -> list[str]:
-    """The command that a result names: what changes the measurement, and no folder of this machine."""
-    return ["jaxtrade", "bench", name, *(["--quick"] if options.quick else []),
-            *(["--repeats", str(options.repeats)] if options.repeats != REPEATS and not options.quick else []),
-            *(["--purejaxrl", "DIR"] if options.purejaxrl else []),
-            *(word for target in options.targets for word in ("--target", target)),
-            *(word for shape in options.shapes for word in ("--shape", shape)),
-            *(word for part in options.parts for word in ("--part", part)),
-            *(["--code", "DIR"] if options.code else [])]
+    """The command that a result names: what changes the measurement, and no folder of this
+    machine.
+    """
+    return [
+        "jaxtrade",
+        "bench",
+        name,
+        *(["--quick"] if options.quick else []),
+        *(
+            ["--repeats", str(options.repeats)]
+            if options.repeats != REPEATS and not options.quick
+            else []
+        ),
+        *(["--purejaxrl", "DIR"] if options.purejaxrl else []),
+        *(word for target in options.targets for word in ("--target", target)),
+        *(word for shape in options.shapes for word in ("--shape", shape)),
+        *(word for part in options.parts for word in ("--part", part)),
+        *(["--code", "DIR"] if options.code else []),
+    ]
 
 
 def _one(name: str, asked: Request, load: float | None) -> int:
@@ -144,13 +234,24 @@ def _one(name: str, asked: Request, load: float | None) -> int:
     if name in catalogue.WITH_PUREJAXRL and asked.options.purejaxrl is None:
         print(f"note: PureJaxRL is left out: it {catalogue.NO_CHECKOUT}", file=sys.stderr)
     print(f"bench {name} ...", file=sys.stderr, flush=True)
-    return keep(catalogue.run(name, asked.options, stamped(name, asked.options), load), asked, load, asked.out, before)
+    return keep(
+        catalogue.run(name, asked.options, stamped(name, asked.options), load),
+        asked,
+        load,
+        asked.out,
+        before,
+    )
 
 
-def keep(result: dict[str, Any], asked: Request, load: float | None, folder: Path,
-         before: dict[str, Any] | None) -> int:
-    """Print a result, compare it with an earlier one, and write it to `folder` where the machine was idle; the exit
-    code."""
+def keep(
+    result: dict[str, Any],
+    asked: Request,
+    load: float | None,
+    folder: Path,
+    before: dict[str, Any] | None,
+) -> int:
+    """Print a result, compare it with an earlier one, and write it to `folder` where the machine
+    was idle; the exit code."""
     name = result["bench"]
     timed = not asked.options.quick and name not in catalogue.TIMELESS
     found = idle.reasons(load, result["stamp"]["steal"]) if timed else []
@@ -161,14 +262,19 @@ def keep(result: dict[str, Any], asked: Request, load: float | None, folder: Pat
     if before is not None:
         print(f"{table.comparison(before, result)}\n", file=sys.stderr)
     if path is None:
-        print(f"error: bench {name}: not written (its JSON line is on stdout): {idle.refusal(found)}", file=sys.stderr)
+        print(
+            f"error: bench {name}: not written (its JSON line is on stdout): {idle.refusal(found)}",
+            file=sys.stderr,
+        )
         return NOT_IDLE
     print(f"written: {path}", file=sys.stderr, flush=True)
     return 0
 
 
 def earlier(compare: Path | None, name: str) -> dict[str, Any] | None:
-    """The earlier result of a bench: from the one file, or from its file in the folder; None where it has none."""
+    """The earlier result of a bench: from the one file, or from its file in the folder; None where
+    it has none.
+    """
     if compare is None:
         return None
     path = compare / f"{name}.json" if compare.is_dir() else compare
@@ -185,7 +291,9 @@ def _child(command: list[str]) -> None:
 
 
 def stop(child: BaseProcess) -> None:
-    """End a child by Ctrl-C, so that it ends its own children. The terminal may have sent it one already."""
+    """End a child by Ctrl-C, so that it ends its own children. The terminal may have sent it one
+    already.
+    """
     if child.pid is not None and child.is_alive():
         with suppress(ProcessLookupError):  # it ended just now
             os.kill(child.pid, signal.SIGINT)
@@ -205,6 +313,9 @@ def own_process(command: list[str], work: Callable[[list[str]], None] = _child) 
             stop(child)
             raise
     if child.exitcode is None or child.exitcode < 0:
-        print(f"error: bench {command[1]}: its process was ended by signal {-(child.exitcode or 0)}", file=sys.stderr)
+        print(
+            f"error: bench {command[1]}: its process was ended by signal {-(child.exitcode or 0)}",
+            file=sys.stderr,
+        )
         return WORKER_DEATH
     return child.exitcode

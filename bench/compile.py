@@ -1,10 +1,12 @@
-"""Seconds until a train chunk is ready, cold, from JAX's cache and kept whole; recompiles and host transfers in it.
+"""Seconds until a train chunk is ready, cold, from JAX's cache and kept whole; recompiles and host
+transfers in it.
 
-Every figure comes from a process of its own. Cold: an empty cache folder of its own. Cached: a new process on the
-folder that the cold one filled; this is what a Python program of the user's own gets. Kept: a process that finds the
-whole program, as the second start of `jaxtrade train` does; nothing is traced. `lower` is tracing in Python and
-lowering, `compile` XLA's part or loading; `chunk` is both, what `jaxtrade train` reports as compilation. `ready` is
-from the start of the process, with imports, market and the first state, until the chunk could run.
+Every figure comes from a process of its own. Cold: an empty cache folder of its own. Cached: a new
+process on the folder that the cold one filled; this is what a Python program of the user's own
+gets. Kept: a process that finds the whole program, as the second start of `jaxtrade train` does;
+nothing is traced. `lower` is tracing in Python and lowering, `compile` XLA's part or loading;
+`chunk` is both, what `jaxtrade train` reports as compilation. `ready` is from the start of the
+process, with imports, market and the first state, until the chunk could run.
 """
 
 from __future__ import annotations
@@ -32,8 +34,15 @@ from .learning import learning_of
 from .worker import Worker
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
-TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}  # `jaxtrade train --test`, on 10 sessions
-SHAPES: dict[str, tuple[dict[str, Any], int]] = {"default": ({}, setting.SESSIONS), "train --test": (TEST, 10)}
+TEST = {
+    "num_envs": 64,
+    "num_steps": 64,
+    "num_minibatches": 4,
+}  # `jaxtrade train --test`, on 10 sessions
+SHAPES: dict[str, tuple[dict[str, Any], int]] = {
+    "default": ({}, setting.SESSIONS),
+    "train --test": (TEST, 10),
+}
 TARGETS = {"cold": 4.0, "cached": 1.0, "kept": 0.4}
 
 
@@ -51,8 +60,12 @@ def compiler(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dic
         state = jax.block_until_ready(jax.jit(algorithm.init)(jax.random.key(0), world.params))
         begun = time.perf_counter()
         chunk = programs.train_chunk(algorithm, state, world.params, CHUNK)
-        return {"market": made - start, "init": begun - made, "lower": chunk.lower_seconds,
-                "compile": chunk.compile_seconds}
+        return {
+            "market": made - start,
+            "init": begun - made,
+            "lower": chunk.lower_seconds,
+            "compile": chunk.compile_seconds,
+        }
 
     return work
 
@@ -76,7 +89,12 @@ def keeper(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dict[
             chunk.wait()
             ready = time.perf_counter()
             jax.block_until_ready(init.wait()(*keys))
-        return {"market": made - start, "init": begun - made, "chunk": ready - begun, "was_kept": chunk.kept}
+        return {
+            "market": made - start,
+            "init": begun - made,
+            "chunk": ready - begun,
+            "was_kept": chunk.kept,
+        }
 
     return work
 
@@ -96,13 +114,16 @@ def once(kind: str, cache: str, ppo: dict[str, Any], sessions: int) -> dict[str,
 
 def wall_seconds(values: list[float]) -> dict[str, Any]:
     """Median, least and greatest."""
-    return {"repeats": len(values), "seconds": harness.rounded(statistics.median(values)),
-            "seconds_range": [harness.rounded(min(values)), harness.rounded(max(values))]}
+    return {
+        "repeats": len(values),
+        "seconds": harness.rounded(statistics.median(values)),
+        "seconds_range": [harness.rounded(min(values)), harness.rounded(max(values))],
+    }
 
 
 def every(ppo: dict[str, Any], sessions: int) -> dict[str, dict[str, float]]:
-    """A cold process and one from JAX's cache; then one that keeps the whole program, and one that finds it, where
-    programs of this JAX can be kept."""
+    """A cold process and one from JAX's cache; then one that keeps the whole program, and one that
+    finds it, where programs of this JAX can be kept."""
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
         found = {name: once("compiler", cache, ppo, sessions) for name in ("cold", "cached")}
         if not internals.can_keep():
@@ -114,33 +135,65 @@ def every(ppo: dict[str, Any], sessions: int) -> dict[str, dict[str, float]]:
 
 
 def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
-    """Recompiles of a real run of some chunks, by the training loop's own counter, and host transfers in its chunk."""
+    """Recompiles of a real run of some chunks, by the training loop's own counter, and host
+    transfers in its chunk.
+    """
     updates = chunks * CHUNK
     world = setting.world(sessions, ppo=ppo)
     algorithm = programs.learner(world, updates)
     steps = learning_of(world.config).num_envs * learning_of(world.config).num_steps
-    run = train(algorithm, world.params, key=jax.random.key(0),
-                config=TrainConfig(total_timesteps=updates * steps, chunk_updates=CHUNK))
-    found = programs.host_transfers(programs.train_chunk(algorithm, run.state, world.params, CHUNK).program)
-    return {"chunks": chunks, "recompiles": int(run.health["recompiles"][1]), "host_transfers": sum(found.values()),
-            "host_operations": found}
+    run = train(
+        algorithm,
+        world.params,
+        key=jax.random.key(0),
+        config=TrainConfig(total_timesteps=updates * steps, chunk_updates=CHUNK),
+    )
+    found = programs.host_transfers(
+        programs.train_chunk(algorithm, run.state, world.params, CHUNK).program
+    )
+    return {
+        "chunks": chunks,
+        "recompiles": int(run.health["recompiles"][1]),
+        "host_transfers": sum(found.values()),
+        "host_operations": found,
+    }
 
 
 def run(options: Options) -> dict[str, Any]:
     shapes = {"train --test": SHAPES["train --test"]} if options.quick else SHAPES
-    sets = harness.take_turns({name: partial(every, *shape) for name, shape in shapes.items()}, options.repeats)
+    sets = harness.take_turns(
+        {name: partial(every, *shape) for name, shape in shapes.items()}, options.repeats
+    )
     kinds = [kind for kind in TARGETS if kind != "kept" or internals.can_keep()]
-    taken = {f"{name} {kind}": [each[kind] for each in sets[name]] for name in shapes for kind in kinds}
-    seconds = {name: {part: wall_seconds([each[part] for each in found]) for part in found[0]}
-               for name, found in taken.items()}
+    taken = {
+        f"{name} {kind}": [each[kind] for each in sets[name]] for name in shapes for kind in kinds
+    }
+    seconds = {
+        name: {part: wall_seconds([each[part] for each in found]) for part in found[0]}
+        for name, found in taken.items()
+    }
     first = next(iter(shapes))
     return {
-        "config": {"shapes": {name: {"ppo": ppo, "sessions": sessions} for name, (ppo, sessions) in shapes.items()},
-                   "chunk_updates": CHUNK, "repeats": options.repeats, "threads": harness.cores()},
+        "config": {
+            "shapes": {
+                name: {"ppo": ppo, "sessions": sessions} for name, (ppo, sessions) in shapes.items()
+            },
+            "chunk_updates": CHUNK,
+            "repeats": options.repeats,
+            "threads": harness.cores(),
+        },
         "seconds": seconds,
-        "targets": {f"chunk, {kind}": {"measured": seconds[f"{first} {kind}"]["chunk"]["seconds"], "at_most": limit}
-                    for kind, limit in TARGETS.items() if kind in kinds},
-        "left_out": {} if "kept" in kinds else {"kept": f"programs of JAX {jax.__version__} are not kept"},
+        "targets": {
+            f"chunk, {kind}": {
+                "measured": seconds[f"{first} {kind}"]["chunk"]["seconds"],
+                "at_most": limit,
+            }
+            for kind, limit in TARGETS.items()
+            if kind in kinds
+        },
+        "left_out": {}
+        if "kept" in kinds
+        else {"kept": f"programs of JAX {jax.__version__} are not kept"},
         "health": health(TEST, 10, 3),
         "sides": {},
         "ratios": {},

@@ -9,10 +9,22 @@ from typing import Any
 from . import catalogue
 
 NOW, BEFORE, Q_LEARNERS = "accelerator.json", "accelerator_20cc2a7.json", "q_learners.json"
-COLUMNS = {"launches": "launches", "rollout step": "rollout_step", "after the rollout, per step":
-           "after_rollout_per_step", "minibatch": "minibatch", "step": "step", "loops over rows": "row_loops"}
-Q_COLUMNS = {"launches": "launches", "rollout step": "rollout_step", "gradient step": "gradient_step",
-             "loops over rows": "row_loops", "replay, bytes": "replay_bytes", "temporaries, bytes": "temporaries"}
+COLUMNS = {
+    "launches": "launches",
+    "rollout step": "rollout_step",
+    "after the rollout, per step": "after_rollout_per_step",
+    "minibatch": "minibatch",
+    "step": "step",
+    "loops over rows": "row_loops",
+}
+Q_COLUMNS = {
+    "launches": "launches",
+    "rollout step": "rollout_step",
+    "gradient step": "gradient_step",
+    "loops over rows": "row_loops",
+    "replay, bytes": "replay_bytes",
+    "temporaries, bytes": "temporaries",
+}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -21,7 +33,9 @@ def read(name: str) -> dict[str, Any]:
 
 
 def lines() -> Iterator[str]:
-    """Markdown: one row for each device and program; before -> now where the earlier version was compiled too."""
+    """Markdown: one row for each device and program; before -> now where the earlier version was
+    compiled too.
+    """
     now, before = read(NOW)["targets"], read(BEFORE)["targets"]
     yield "| device | program | " + " | ".join(COLUMNS) + " | estimate, steps/s |"
     yield "|---|---|" + "---|" * (len(COLUMNS) + 1)
@@ -32,7 +46,11 @@ def lines() -> Iterator[str]:
                 cells = ["not readable", *[""] * len(COLUMNS)]
             else:
                 cells = [_cell(old.get(key), found.get(key)) for key in COLUMNS.values()]
-                cells.append(_cell(*(each.get("estimate", {}).get("steps_per_second") for each in (old, found))))
+                cells.append(
+                    _cell(
+                        *(each.get("estimate", {}).get("steps_per_second") for each in (old, found))
+                    )
+                )
             yield f"| {device} | {shape} | " + " | ".join(cells) + " |"
 
 

@@ -1,9 +1,11 @@
-"""Does a curriculum help? Steps to a target reward in the last task, against training it from scratch.
+"""Does a curriculum help? Steps to a target reward in the last task, against training it from
+scratch.
 
-Market, target and hyper-parameters are those of `time_to_reward_settings` (the mean-reverting chain, whose optimum
-dynamic programming gives; tasks as they are, account rules off). `manage` and `advised` have the same actions and the
-same market, hence the same optimum. The lengths of the phases were committed before the first run. Two counts: steps of
-the last phase alone, and of all phases together, because the first ones are not free.
+Market, target and hyper-parameters are those of `time_to_reward_settings` (the mean-reverting
+chain, whose optimum dynamic programming gives; tasks as they are, account rules off). `manage` and
+`advised` have the same actions and the same market, hence the same optimum. The lengths of the
+phases were committed before the first run. Two counts: steps of the last phase alone, and of all
+phases together, because the first ones are not free.
 """
 
 from __future__ import annotations
@@ -41,8 +43,13 @@ QUICK = Goal(target=-1e9, window=2, updates=4)
 
 def config_of(task: str) -> RunConfig:
     """The committed settings with another task."""
-    sections = {**chosen.SECTIONS, "env": {"task": task},
-                **sections_of({**chosen.PPO, "num_envs": NUM_ENVS, "num_steps": chosen.ROLLOUT // NUM_ENVS})}
+    sections = {
+        **chosen.SECTIONS,
+        "env": {"task": task},
+        **sections_of(
+            {**chosen.PPO, "num_envs": NUM_ENVS, "num_steps": chosen.ROLLOUT // NUM_ENVS}
+        ),
+    }
     return setting.config(chosen.SESSIONS, **sections)
 
 
@@ -75,7 +82,9 @@ class Phase:
         transfer.check_layouts(source, target)
         carried = transfer.transfer(state.params, state.normaliser, None, source, fresh, target)
         require_complete(carried.coverage, allowed=False)
-        return transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, target, TransferConfig()))
+        return transfer.begin(
+            fresh, carried, transfer.opening_plan(carried.coverage, target, TransferConfig())
+        )
 
     def train(self, state: PyTree) -> tuple[PyTree, np.ndarray]:
         """-> (states, mean reward per step of each update, float[updates, seeds])."""
@@ -84,28 +93,38 @@ class Phase:
 
 
 def updates_to_target(rewards: Sequence[float], goal: Goal) -> tuple[int, bool]:
-    """Updates until the mean of the last `window` is at the target, or the whole budget and False."""
+    """Updates until the mean of the last `window` is at the target, or the whole budget and
+    False.
+    """
     for done in range(goal.window, len(rewards) + 1):
-        if np.mean(rewards[done - goal.window:done]) >= goal.target:
+        if np.mean(rewards[done - goal.window : done]) >= goal.target:
             return done, True
     return goal.updates, False
 
 
 def summary(rewards: np.ndarray, goal: Goal, before: int) -> dict[str, Any]:
-    """Environment steps of every seed until the target; before: updates of earlier phases, counted along.
+    """Environment steps of every seed until the target; before: updates of earlier phases, counted
+    along.
 
     first_reward_each: reward per step of the first rollout, before any update of this task."""
     found = [updates_to_target(column, goal) for column in rewards.T]
     steps = [(before + updates) * chosen.ROLLOUT for updates, _ in found]
-    return {"seeds": len(steps), "reached": sum(reached for _, reached in found), "env_steps": float(np.median(steps)),
-            "env_steps_range": [min(steps), max(steps)], "env_steps_each": steps,
-            "first_reward_each": [harness.rounded(float(reward)) for reward in rewards[0]],
-            "last_reward_each": [harness.rounded(float(np.mean(column[-goal.window:]))) for column in rewards.T]}
+    return {
+        "seeds": len(steps),
+        "reached": sum(reached for _, reached in found),
+        "env_steps": float(np.median(steps)),
+        "env_steps_range": [min(steps), max(steps)],
+        "env_steps_each": steps,
+        "first_reward_each": [harness.rounded(float(reward)) for reward in rewards[0]],
+        "last_reward_each": [
+            harness.rounded(float(np.mean(column[-goal.window :]))) for column in rewards.T
+        ],
+    }
 
 
 def run(options: Options) -> dict[str, Any]:
-    """`sides`: the last task from scratch, and after a curriculum by both counts. `ratios`: scratch's steps over the
-    curriculum's, above 1 where the curriculum needs fewer."""
+    """`sides`: the last task from scratch, and after a curriculum by both counts. `ratios`:
+    scratch's steps over the curriculum's, above 1 where the curriculum needs fewer."""
     goal, early, seeds = (QUICK, 2, 2) if options.quick else (GOAL, EARLY, SEEDS)
     before: tuple[Phase, PyTree] | None = None
     rewards = scratch = np.empty((0, seeds))
@@ -115,22 +134,48 @@ def run(options: Options) -> dict[str, Any]:
         state, rewards = phase.train(phase.start(before))
         before = phase, state
         if task != TASKS[-1]:
-            early_last[task] = [harness.rounded(float(np.mean(x[-goal.window:]))) for x in rewards.T]
+            early_last[task] = [
+                harness.rounded(float(np.mean(x[-goal.window :]))) for x in rewards.T
+            ]
         else:
             _, scratch = phase.train(phase.start())
     both = early * (len(TASKS) - 1)
-    sides = {"from scratch": summary(scratch, goal, 0), "curriculum, last phase alone": summary(rewards, goal, 0),
-             "curriculum, all phases": summary(rewards, goal, both)}
+    sides = {
+        "from scratch": summary(scratch, goal, 0),
+        "curriculum, last phase alone": summary(rewards, goal, 0),
+        "curriculum, all phases": summary(rewards, goal, both),
+    }
     ratios = {}
     for name in list(sides)[1:]:
         interval = bootstrap(sides["from scratch"]["env_steps_each"], sides[name]["env_steps_each"])
-        ratios[name] = {"env_steps": harness.rounded(sides["from scratch"]["env_steps"] / sides[name]["env_steps"]),
-                        "env_steps_interval": [harness.rounded(bound) for bound in interval]}
-    return {"config": {"tasks": list(TASKS), "early_updates": early, "goal": goal._asdict(), "optimum": chosen.OPTIMUM,
-                       "seeds": seeds, "num_envs": NUM_ENVS, "rollout": chosen.ROLLOUT, "sessions": chosen.SESSIONS,
-                       **chosen.SECTIONS, "ppo": chosen.PPO, "transfer": TransferConfig().model_dump(),
-                       "rule": "mean reward per step of the last `window` updates, while exploring; a seed that misses "
-                               "the target counts as the whole budget", "interval": f"{LEVEL:.0%} bootstrap"},
-            "sides": sides, "ratios": ratios, "reward_before": early_last,
-            "rewards": {"from scratch": jnp.round(scratch.mean(axis=1), 4).tolist(),
-                        "curriculum": jnp.round(rewards.mean(axis=1), 4).tolist()}}
+        ratios[name] = {
+            "env_steps": harness.rounded(
+                sides["from scratch"]["env_steps"] / sides[name]["env_steps"]
+            ),
+            "env_steps_interval": [harness.rounded(bound) for bound in interval],
+        }
+    return {
+        "config": {
+            "tasks": list(TASKS),
+            "early_updates": early,
+            "goal": goal._asdict(),
+            "optimum": chosen.OPTIMUM,
+            "seeds": seeds,
+            "num_envs": NUM_ENVS,
+            "rollout": chosen.ROLLOUT,
+            "sessions": chosen.SESSIONS,
+            **chosen.SECTIONS,
+            "ppo": chosen.PPO,
+            "transfer": TransferConfig().model_dump(),
+            "rule": "mean reward per step of the last `window` updates, while exploring; a seed that misses "
+            "the target counts as the whole budget",
+            "interval": f"{LEVEL:.0%} bootstrap",
+        },
+        "sides": sides,
+        "ratios": ratios,
+        "reward_before": early_last,
+        "rewards": {
+            "from scratch": jnp.round(scratch.mean(axis=1), 4).tolist(),
+            "curriculum": jnp.round(rewards.mean(axis=1), 4).tolist(),
+        },
+    }

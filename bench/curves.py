@@ -1,4 +1,6 @@
-"""The curves of `precision_curves` as PNG and SVG: mean over the seeds, band from the least to the greatest."""
+"""The curves of `precision_curves` as PNG and SVG: mean over the seeds, band from the least to the
+greatest.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,22 @@ def shown(results: Mapping[str, Mapping[str, Any]]) -> bool:
 def caption(results: Mapping[str, Mapping[str, Any]]) -> str:
     """What is shown, machine and commit."""
     result = results[BENCH]
-    stamp, config, emulated = result["stamp"], result["config"], ", ".join(result["emulated"]) or "none"
-    return (f"{config['seeds']} seeds; band: least to greatest seed; computed with rounded operands: {emulated}; "
-            f"{stamp['device']}, commit {stamp['commit']}")
+    stamp, config, emulated = (
+        result["stamp"],
+        result["config"],
+        ", ".join(result["emulated"]) or "none",
+    )
+    return (
+        f"{config['seeds']} seeds; band: least to greatest seed; computed with rounded operands: {emulated}; "
+        f"{stamp['device']}, commit {stamp['commit']}"
+    )
 
 
 def digest(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Of everything that the picture shows."""
-    return hashlib.sha256(json.dumps([results[BENCH]["curves"], caption(results)]).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([results[BENCH]["curves"], caption(results)]).encode()
+    ).hexdigest()
 
 
 def is_current(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) -> bool:
@@ -50,10 +60,25 @@ def draw(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) ->
         figure = Figure(figsize=(8, 4.2), layout="constrained")
         axis = figure.subplots()
         for precision, curve in result["curves"].items():
-            steps = [(i + 1) * result["config"]["steps_of_an_update"] for i in range(len(curve["mean"]))]
-            axis.fill_between(steps, curve["least"], curve["greatest"], color=COLOURS[precision], alpha=0.15,
-                              linewidth=0)
-            axis.plot(steps, curve["mean"], DASHES[precision], color=COLOURS[precision], linewidth=1.6, label=precision)
+            steps = [
+                (i + 1) * result["config"]["steps_of_an_update"] for i in range(len(curve["mean"]))
+            ]
+            axis.fill_between(
+                steps,
+                curve["least"],
+                curve["greatest"],
+                color=COLOURS[precision],
+                alpha=0.15,
+                linewidth=0,
+            )
+            axis.plot(
+                steps,
+                curve["mean"],
+                DASHES[precision],
+                color=COLOURS[precision],
+                linewidth=1.6,
+                label=precision,
+            )
         axis.set_title("Precision of matrix products in training", loc="left", fontsize=10)
         axis.set_xlabel("environment steps of each seed")
         axis.set_ylabel("reward per step, share of the optimum")

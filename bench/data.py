@@ -1,9 +1,9 @@
 """Seconds and memory from a file of ten years of minute bars to a market, and at a second start.
 
-Each repeat is a process of its own. Its clock starts when jaxtrade is imported and JAX has started. It reads and checks
-the file, computes sessions and features, and puts the market on the device, as a command does. `second start` finds the
-market that an earlier process has prepared and kept. Stamps are text. Memory is the greatest that is resident, of the
-whole process with its libraries.
+Each repeat is a process of its own. Its clock starts when jaxtrade is imported and JAX has started.
+It reads and checks the file, computes sessions and features, and puts the market on the device, as
+a command does. `second start` finds the market that an earlier process has prepared and kept.
+Stamps are text. Memory is the greatest that is resident, of the whole process with its libraries.
 """
 
 from __future__ import annotations
@@ -52,9 +52,17 @@ def frame_of(sessions: int) -> pd.DataFrame:
     """Synthetic bars of NQ as a vendor's file has them: stamps as text (UTC), prices in points."""
     bars = synthetic_bars(get_contract("NQ"), sessions)
     stamps = np.datetime_as_string(bars.time.astype("datetime64[s]"))
-    prices = {name: getattr(bars, name) * float(bars.contract.tick_size) for name in ("open", "high", "low", "close")}
-    return pd.DataFrame({"time": np.char.replace(stamps, "T", " ").astype(object), **prices,
-                         "volume": bars.volume.astype(np.int64)})
+    prices = {
+        name: getattr(bars, name) * float(bars.contract.tick_size)
+        for name in ("open", "high", "low", "close")
+    }
+    return pd.DataFrame(
+        {
+            "time": np.char.replace(stamps, "T", " ").astype(object),
+            **prices,
+            "volume": bars.volume.astype(np.int64),
+        }
+    )
 
 
 def written(folder: Path, sessions: int) -> tuple[dict[str, Path], dict[str, str], int]:
@@ -73,12 +81,21 @@ def written(folder: Path, sessions: int) -> tuple[dict[str, Path], dict[str, str
 def config_of(file: Path) -> RunConfig:
     """The shared configuration with bars of a file."""
     contract = str(file.with_name("contract.yaml"))
-    return setting.config(data={"source": "file", "file": str(file), "contract": contract, "stamp": "open",
-                                "time_zone": "UTC"})
+    return setting.config(
+        data={
+            "source": "file",
+            "file": str(file),
+            "contract": contract,
+            "stamp": "open",
+            "time_zone": "UTC",
+        }
+    )
 
 
 def loader(file: str) -> Callable[[], dict[str, Any]]:
-    """In a child: load the market of a file, as a command does -> its bars, and whether it had been kept."""
+    """In a child: load the market of a file, as a command does -> its bars, and whether it had been
+    kept.
+    """
     declare(read_source())
     config = config_of(Path(file))
     shelf = shelf_of(config, contract_of(config.data))
@@ -108,7 +125,9 @@ def run(options: Options) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         files, left_out, bars = written(Path(name), sessions)
         kept = {"JAX_COMPILATION_CACHE_DIR": str(Path(name) / "kept"), "JAXTRADE_MARKETS_GB": "4"}
-        work = {kind: partial(once, file, {"JAXTRADE_MARKETS_GB": "0"}) for kind, file in files.items()}
+        work = {
+            kind: partial(once, file, {"JAXTRADE_MARKETS_GB": "0"}) for kind, file in files.items()
+        }
         once(files[CSV], kept)  # keeps the market
         taken = harness.take_turns(work | {AGAIN: partial(once, files[CSV], kept)}, options.repeats)
         size = {kind: file.stat().st_size for kind, file in files.items()}
@@ -117,9 +136,21 @@ def run(options: Options) -> dict[str, Any]:
         if unlike := [reply.answer for reply in replies if reply.answer != expected]:
             raise RuntimeError(f"{kind}: expected {expected}, found {unlike[0]}")
     return {
-        "config": {"sessions": sessions, "bars": bars, "file_bytes": size, "repeats": options.repeats},
-        "to_market": {kind: programs.durations([reply.sample for reply in replies]) for kind, replies in taken.items()},
-        "peak_resident_bytes": {kind: harness.rounded(statistics.median(reply.peak_bytes for reply in replies))
-                                for kind, replies in taken.items()},
-        "sides": {}, "ratios": {}, "left_out": left_out,
+        "config": {
+            "sessions": sessions,
+            "bars": bars,
+            "file_bytes": size,
+            "repeats": options.repeats,
+        },
+        "to_market": {
+            kind: programs.durations([reply.sample for reply in replies])
+            for kind, replies in taken.items()
+        },
+        "peak_resident_bytes": {
+            kind: harness.rounded(statistics.median(reply.peak_bytes for reply in replies))
+            for kind, replies in taken.items()
+        },
+        "sides": {},
+        "ratios": {},
+        "left_out": left_out,
     }

@@ -1,7 +1,8 @@
-"""The cells of the sweep: which settings are tried on which problems. A cell is one compiled program.
+"""The cells of the sweep: which settings are tried on which problems. A cell is one compiled
+program.
 
-Tunable floats are leaves of the training state, so that all variants and seeds of a cell are one population. Static
-keys (counts, widths, ...) take a cell each.
+Tunable floats are leaves of the training state, so that all variants and seeds of a cell are one
+population. Static keys (counts, widths, ...) take a cell each.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ Floats = dict[str, float | None]
 
 
 class Cell(NamedTuple):
-    """part: of the page. label: what its static keys are called. static: overrides `key=value`. variants: name ->
-    tunable floats over those of the configuration. points: how often the policies are judged on the way.
+    """part: of the page. label: what its static keys are called. static: overrides `key=value`.
+    variants: name -> tunable floats over those of the configuration. points: how often the policies
+    are judged on the way.
     """
 
     part: str
@@ -40,34 +42,73 @@ def _entropy(start: float, end: float | None = None) -> Floats:
     return {"ent_coef": start, "ent_coef_end": start if end is None else end}
 
 
-# What the package had until 2026-10. `--test` was 64 environments x 64 steps, 4 minibatches, 200,000 steps.
-OLD = ("rollout.num_envs=256", "rollout.num_steps=128", "ppo.num_minibatches=8", "ppo.num_epochs=4",
-       "ppo.normalise_rewards=false", "ppo.learning_rate=3e-4", "ppo.learning_rate_end=3e-5", "ppo.gamma=0.99",
-       "ppo.gae_lambda=0.95", "ppo.clip_eps=0.2", "ppo.ent_coef=0.01", "ppo.ent_coef_end=0.01", "ppo.vf_coef=0.5",
-       "ppo.max_grad_norm=0.5")
-# The centre of the sweep: one thing is changed at a time. The defaults are chosen from what it shows.
-CENTRE = ("rollout.num_envs=64", "rollout.num_steps=32", "ppo.num_minibatches=4", "ppo.num_epochs=4",
-          "ppo.normalise_rewards=true", "ppo.learning_rate=1e-3", "ppo.learning_rate_end=1e-4", "ppo.gamma=0.99",
-          "ppo.gae_lambda=0.95", "ppo.clip_eps=0.2", "ppo.ent_coef=0.01", "ppo.ent_coef_end=0.01", "ppo.vf_coef=0.5",
-          "ppo.max_grad_norm=0.5")
+# What the package had until 2026-10. `--test` was 64 environments x 64 steps, 4 minibatches,
+# 200,000 steps.
+OLD = (
+    "rollout.num_envs=256",
+    "rollout.num_steps=128",
+    "ppo.num_minibatches=8",
+    "ppo.num_epochs=4",
+    "ppo.normalise_rewards=false",
+    "ppo.learning_rate=3e-4",
+    "ppo.learning_rate_end=3e-5",
+    "ppo.gamma=0.99",
+    "ppo.gae_lambda=0.95",
+    "ppo.clip_eps=0.2",
+    "ppo.ent_coef=0.01",
+    "ppo.ent_coef_end=0.01",
+    "ppo.vf_coef=0.5",
+    "ppo.max_grad_norm=0.5",
+)
+# The centre of the sweep: one thing is changed at a time. The defaults are chosen from what it
+# shows.
+CENTRE = (
+    "rollout.num_envs=64",
+    "rollout.num_steps=32",
+    "ppo.num_minibatches=4",
+    "ppo.num_epochs=4",
+    "ppo.normalise_rewards=true",
+    "ppo.learning_rate=1e-3",
+    "ppo.learning_rate_end=1e-4",
+    "ppo.gamma=0.99",
+    "ppo.gae_lambda=0.95",
+    "ppo.clip_eps=0.2",
+    "ppo.ent_coef=0.01",
+    "ppo.ent_coef_end=0.01",
+    "ppo.vf_coef=0.5",
+    "ppo.max_grad_norm=0.5",
+)
 FLOATS: dict[str, Floats] = {
     "centre": {},
-    "learning_rate 3e-4": _rate(3e-4), "learning_rate 5e-4": _rate(5e-4), "learning_rate 2e-3": _rate(2e-3),
-    "learning_rate 3e-3": _rate(3e-3), "learning_rate constant": _rate(1e-3, 1.0),
-    "gamma 0.95": {"gamma": 0.95}, "gamma 0.98": {"gamma": 0.98}, "gamma 0.998": {"gamma": 0.998},
-    "gae_lambda 0.9": {"gae_lambda": 0.9}, "gae_lambda 0.98": {"gae_lambda": 0.98},
-    "ent_coef 0": _entropy(0.0), "ent_coef 0.03": _entropy(0.03), "ent_coef 0.01 to 0.001": _entropy(0.01, 0.001),
+    "learning_rate 3e-4": _rate(3e-4),
+    "learning_rate 5e-4": _rate(5e-4),
+    "learning_rate 2e-3": _rate(2e-3),
+    "learning_rate 3e-3": _rate(3e-3),
+    "learning_rate constant": _rate(1e-3, 1.0),
+    "gamma 0.95": {"gamma": 0.95},
+    "gamma 0.98": {"gamma": 0.98},
+    "gamma 0.998": {"gamma": 0.998},
+    "gae_lambda 0.9": {"gae_lambda": 0.9},
+    "gae_lambda 0.98": {"gae_lambda": 0.98},
+    "ent_coef 0": _entropy(0.0),
+    "ent_coef 0.03": _entropy(0.03),
+    "ent_coef 0.01 to 0.001": _entropy(0.01, 0.001),
     "ent_coef 0.03 to 0.001": _entropy(0.03, 0.001),
-    "clip_eps 0.1": {"clip_eps": 0.1}, "clip_eps 0.3": {"clip_eps": 0.3},
-    "max_grad_norm 5": {"max_grad_norm": 5.0}, "vf_coef 1": {"vf_coef": 1.0},
+    "clip_eps 0.1": {"clip_eps": 0.1},
+    "clip_eps 0.3": {"clip_eps": 0.3},
+    "max_grad_norm 5": {"max_grad_norm": 5.0},
+    "vf_coef 1": {"vf_coef": 1.0},
 }
 STATIC: dict[str, tuple[str, ...]] = {
     "rewards as they are": ("ppo.normalise_rewards=false",),
     "32 environments x 64 steps": ("rollout.num_envs=32", "rollout.num_steps=64"),
     "64 environments x 128 steps": ("rollout.num_steps=128", "ppo.num_minibatches=16"),
     "256 environments x 32 steps": ("rollout.num_envs=256", "ppo.num_minibatches=16"),
-    "256 environments x 128 steps, 32 minibatches": ("rollout.num_envs=256", "rollout.num_steps=128",
-                                                     "ppo.num_minibatches=32"),
+    "256 environments x 128 steps, 32 minibatches": (
+        "rollout.num_envs=256",
+        "rollout.num_steps=128",
+        "ppo.num_minibatches=32",
+    ),
     "8 minibatches": ("ppo.num_minibatches=8",),
     "10 epochs": ("ppo.num_epochs=10",),
     "relu": ("network.activation=relu",),
@@ -82,34 +123,69 @@ def sweep() -> list[Cell]:
     """The cells from which the defaults are chosen."""
     short, seeds = 200_000, 2
     on = ("reversion", "trend", "martingale", "reversion, entry", "Acrobot", "ES week")
-    cells = [Cell("floats", problem, "mlp", "centre", CENTRE, FLOATS, short, seeds) for problem in on]
+    cells = [
+        Cell("floats", problem, "mlp", "centre", CENTRE, FLOATS, short, seeds) for problem in on
+    ]
     cells += [Cell("floats", "reversion", "gru", "centre", CENTRE, FLOATS, short, seeds)]
-    return cells + [Cell("static", "reversion", "mlp", label, (*CENTRE, *static), RATES, short, seeds)
-                    for label, static in STATIC.items()]
+    return cells + [
+        Cell("static", "reversion", "mlp", label, (*CENTRE, *static), RATES, short, seeds)
+        for label, static in STATIC.items()
+    ]
 
 
 def scales() -> list[Cell]:
     """The defaults with other numbers of environments and other lengths."""
     sizes = {f"{envs} environments": (f"rollout.num_envs={envs}",) for envs in (16, 256, 1024)}
     sizes["16 environments x 128 steps"] = ("rollout.num_envs=16", "rollout.num_steps=128")
-    cells = [Cell("scale", "reversion", "mlp", label, static, PLAIN, steps, 2)
-             for label, static in sizes.items() for steps in (200_000, 800_000)]
+    cells = [
+        Cell("scale", "reversion", "mlp", label, static, PLAIN, steps, 2)
+        for label, static in sizes.items()
+        for steps in (200_000, 800_000)
+    ]
     return [cell._replace(label=f"{cell.label}, {cell.steps:,} steps") for cell in cells] + [
-        Cell("scale", "reversion", "mlp", "1024 environments, 10,000,000 steps", ("rollout.num_envs=1024",), PLAIN,
-             10_000_000, 1)]
+        Cell(
+            "scale",
+            "reversion",
+            "mlp",
+            "1024 environments, 10,000,000 steps",
+            ("rollout.num_envs=1024",),
+            PLAIN,
+            10_000_000,
+            1,
+        )
+    ]
 
 
 def final() -> list[Cell]:
     """The old and the new defaults, 8 seeds each, with curves."""
-    new = [*(("mlp", name) for name in ("reversion", "reversion weak", "reversion strong", "trend", "trend down",
-                                        "martingale", "reversion, entry", "reversion, advised")),
-           *(("gru", name) for name in ("reversion", "trend", "reversion, entry"))]
+    new = [
+        *(
+            ("mlp", name)
+            for name in (
+                "reversion",
+                "reversion weak",
+                "reversion strong",
+                "trend",
+                "trend down",
+                "martingale",
+                "reversion, entry",
+                "reversion, advised",
+            )
+        ),
+        *(("gru", name) for name in ("reversion", "trend", "reversion, entry")),
+    ]
     old = [("mlp", "reversion"), ("mlp", "trend"), ("mlp", "martingale"), ("gru", "reversion")]
-    cells = [Cell("curves", name, network, "new", (), PLAIN, 800_000, 8, 10) for network, name in new]
-    cells += [Cell("curves", name, network, "old", OLD, PLAIN, 800_000, 8, 10) for network, name in old]
+    cells = [
+        Cell("curves", name, network, "new", (), PLAIN, 800_000, 8, 10) for network, name in new
+    ]
+    cells += [
+        Cell("curves", name, network, "old", OLD, PLAIN, 800_000, 8, 10) for network, name in old
+    ]
     for label, static in (("new", ()), ("old", OLD)):
-        cells += [Cell("curves", "CartPole", "mlp", label, static, PLAIN, 200_000, 8, 10),
-                  Cell("curves", "Acrobot", "mlp", label, static, PLAIN, 200_000, 8, 10)]
+        cells += [
+            Cell("curves", "CartPole", "mlp", label, static, PLAIN, 200_000, 8, 10),
+            Cell("curves", "Acrobot", "mlp", label, static, PLAIN, 200_000, 8, 10),
+        ]
     return cells
 
 
@@ -118,5 +194,10 @@ PARTS = {"sweep": sweep, "scales": scales, "final": final}
 
 def settings_of(cell: Cell) -> dict[str, Any]:
     """What a cell's result was made with: it is computed again where this has changed."""
-    return {"static": list(cell.static), "variants": cell.variants, "steps": cell.steps, "seeds": cell.seeds,
-            "points": cell.points}
+    return {
+        "static": list(cell.static),
+        "variants": cell.variants,
+        "steps": cell.steps,
+        "seeds": cell.seeds,
+        "points": cell.points,
+    }

@@ -1,9 +1,11 @@
-"""What the defaults of PPO are chosen on: markets whose optimum is known, control problems, and real bars.
+"""What the defaults of PPO are chosen on: markets whose optimum is known, control problems, and
+real bars.
 
-A score is 1 for the optimum. A market with an optimum above 0: money of the greedy policy over that of the optimum, on
-100 sessions of a path that no training has seen. The martingale, where staying flat is the optimum: 1 minus the loss
-over the loss of random trading. CartPole: return over 500. Acrobot: 1 at a return of -85, 0 at -500 (never up).
-Real bars: dollars per session, in sample and on the validation session; the held-out test session is never evaluated.
+A score is 1 for the optimum. A market with an optimum above 0: money of the greedy policy over that
+of the optimum, on 100 sessions of a path that no training has seen. The martingale, where staying
+flat is the optimum: 1 minus the loss over the loss of random trading. CartPole: return over 500.
+Acrobot: 1 at a return of -85, 0 at -500 (never up). Real bars: dollars per session, in sample and
+on the validation session; the held-out test session is never evaluated.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ CHAIN = ("data.source=synthetic", "account.preset=rules_off_50k", "split.test_se
 
 
 class Problem(NamedTuple):
-    """kind: market, control or bars. overrides: of the configuration (a market's, or real bars'). optimum, random:
-    dollars per fresh session of the solved policy and of random trading; a test computes them again. environment:
-    gymnax's name.
+    """kind: market, control or bars. overrides: of the configuration (a market's, or real bars').
+    optimum, random: dollars per fresh session of the solved policy and of random trading; a test
+    computes them again. environment: gymnax's name.
     """
 
     kind: str
@@ -44,7 +46,9 @@ class Problem(NamedTuple):
 
 
 def _market(kind: str, task: str, optimum: float, random: float, *more: str) -> Problem:
-    return Problem("market", (*CHAIN, f"data.synthetic={kind}", f"env.task={task}", *more), optimum, random)
+    return Problem(
+        "market", (*CHAIN, f"data.synthetic={kind}", f"env.task={task}", *more), optimum, random
+    )
 
 
 STRONG, WEAK, UP = "data.synthetic_pull=0.8", "data.synthetic_pull=0.2", "data.synthetic_drift=0.2"
@@ -66,8 +70,8 @@ PROBLEMS: dict[str, Problem] = {
 
 
 class World(NamedTuple):
-    """env, params: to train on. judge: (act, carry, policies with a leading axis of agents) -> figures of each agent,
-    float64[agents] by name; one of them is `score`."""
+    """env, params: to train on. judge: (act, carry, policies with a leading axis of agents) ->
+    figures of each agent, float64[agents] by name; one of them is `score`."""
 
     env: Env
     params: PyTree
@@ -75,7 +79,9 @@ class World(NamedTuple):
 
 
 def config_of(problem: Problem, network: str, static: tuple[str, ...] = ()) -> RunConfig:
-    """The configuration of a problem: the defaults (real bars: those of the quickstart) with some keys set."""
+    """The configuration of a problem: the defaults (real bars: those of the quickstart) with some
+    keys set.
+    """
     base = "quickstart" if problem.kind == "bars" else None
     return load_config(base, [*problem.overrides, f"network.kind={network}", *static])
 
@@ -87,10 +93,15 @@ def world_of(problem: Problem, config: RunConfig) -> World:
         return World(env, params, _Returns(env, params, problem.environment))
     setup = prepare(config)
     if problem.kind == "market":
-        data = config.data.model_copy(update={"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS})
+        data = config.data.model_copy(
+            update={"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS}
+        )
         unseen = prepare(config.model_copy(update={"data": data}))
         return World(setup.env, setup.params, _Money(unseen.env, {"": unseen.params}, problem))
-    splits = {"in_sample": setup.params, "validation": make_params(setup.market, setup.splits["validation"], config)}
+    splits = {
+        "in_sample": setup.params,
+        "validation": make_params(setup.market, setup.splits["validation"], config),
+    }
     return World(setup.env, setup.params, _Money(setup.env, splits, problem))
 
 
@@ -104,21 +115,33 @@ class _Money:
     def __call__(self, algorithm: Algorithm, policies: PyTree) -> dict[str, np.ndarray]:
         made = {name: self._dollars(algorithm, policies, name) for name in self.splits}
         if self.problem.kind == "bars":
-            return {f"dollars_{name}": dollars for name, dollars in made.items()} | {"score": made["validation"]}
+            return {f"dollars_{name}": dollars for name, dollars in made.items()} | {
+                "score": made["validation"]
+            }
         return {"dollars": made[""], "score": score_of(self.problem, made[""])}
 
     def _dollars(self, algorithm: Algorithm, policies: PyTree, name: str) -> np.ndarray:
         params = self.splits[name]
-        table, ids = params.market.sessions, np.asarray(params.sessions.ids)[:int(params.sessions.count)]
+        table, ids = (
+            params.market.sessions,
+            np.asarray(params.sessions.ids)[: int(params.sessions.count)],
+        )
         slots = jnp.arange(len(ids))
-        if name not in self.programs:  # the first learner's `act` serves all: they have the same network
+        if (
+            name not in self.programs
+        ):  # the first learner's `act` serves all: they have the same network
             length = int((np.asarray(table.last) - np.asarray(table.first) + 1)[ids].max())
             one = _session(self.env, algorithm, length)
             self.programs[name] = jax.jit(jax.vmap(jax.vmap(one, (None, 0, None)), (0, None, None)))
-        return np.asarray(self.programs[name](policies, slots, params), np.float64).mean(axis=1) / MILLS
+        return (
+            np.asarray(self.programs[name](policies, slots, params), np.float64).mean(axis=1)
+            / MILLS
+        )
 
 
-def _session(env: TradingEnv, algorithm: Algorithm, length: int) -> Callable[[PyTree, Array, EnvParams], Array]:
+def _session(
+    env: TradingEnv, algorithm: Algorithm, length: int
+) -> Callable[[PyTree, Array, EnvParams], Array]:
     """(policy, slot of the session, params) -> mills that the greedy policy makes in it."""
 
     def run(policy: PyTree, slot: Array, params: EnvParams) -> Array:
@@ -131,7 +154,9 @@ def _session(env: TradingEnv, algorithm: Algorithm, length: int) -> Callable[[Py
             order = env.decode(jnp.where(ref.mask[action], action, 0), state, params)
             moved, _ = env.transition(state, order, params)
             over = state.row > table.last[session]  # a half day: nothing after its flat bar
-            return jax.tree.map(lambda a, b: jnp.where(over, a, b), (carry, state), (after, moved)), None
+            return jax.tree.map(
+                lambda a, b: jnp.where(over, a, b), (carry, state), (after, moved)
+            ), None
 
         state = env.reset_at(params, slot, table.first[session])
         (_, state), _ = jax.lax.scan(decide, (algorithm.carry, state), None, length=length)
@@ -156,7 +181,10 @@ class _Returns:
         if self.program is None:
             self.program = jax.jit(jax.vmap(_episodes(self.env, algorithm), (0, None)))
         returns = np.asarray(self.program(policies, self.params), np.float64)
-        return {"return": returns, "score": returns / 500 if "CartPole" in self.name else (returns + 500) / 415}
+        return {
+            "return": returns,
+            "score": returns / 500 if "CartPole" in self.name else (returns + 500) / 415,
+        }
 
 
 def _episodes(env: Env, algorithm: Algorithm) -> Callable[[PyTree, PyTree], Array]:
@@ -168,14 +196,25 @@ def _episodes(env: Env, algorithm: Algorithm) -> Callable[[PyTree, PyTree], Arra
         def step(loop: Any, key: Array) -> tuple[Any, None]:
             carry, state, ref, alive, total = loop
             carry, action, _ = act(policy, carry, ref, params, None, False)
-            state, ref, outcome = jax.vmap(env.step, (0, 0, 0, None))(jax.random.split(key, EPISODES), state, action,
-                                                                      params)
+            state, ref, outcome = jax.vmap(env.step, (0, 0, 0, None))(
+                jax.random.split(key, EPISODES), state, action, params
+            )
             total += jnp.where(alive, outcome.reward, 0.0)
-            return (carry, state, ref, alive & ~(outcome.terminated | outcome.truncated), total), None
+            return (
+                carry,
+                state,
+                ref,
+                alive & ~(outcome.terminated | outcome.truncated),
+                total,
+            ), None
 
         carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (EPISODES, *x.shape)), algorithm.carry)
-        start = (carry, *reset_all(env, jax.random.key(1), params, EPISODES), jnp.ones(EPISODES, bool),
-                 jnp.zeros(EPISODES))
+        start = (
+            carry,
+            *reset_all(env, jax.random.key(1), params, EPISODES),
+            jnp.ones(EPISODES, bool),
+            jnp.zeros(EPISODES),
+        )
         return jax.lax.scan(step, start, jax.random.split(jax.random.key(2), LIMIT))[0][-1].mean()
 
     return run

@@ -1,4 +1,5 @@
-"""What an evaluation takes after compilation: ten years of minute bars, 500 sessions held out, six agents, both passes.
+"""What an evaluation takes after compilation: ten years of minute bars, 500 sessions held out, six
+agents, both passes.
 
 `both passes` is what `evaluate` runs: all agents and sessions side by side, the accounts of the account pass worked out
 from the strategy pass, every joint compared, and the records on the host. `in turn` is the same account pass with one
@@ -36,9 +37,22 @@ QUICK_SESSIONS, QUICK_HELD_OUT = 120, 24
 
 def config_of(quick: bool, **sections: Any) -> RunConfig:
     """The defaults, on synthetic ES bars."""
-    small = {"rollout": {"num_envs": 16, "num_steps": 16}, "train": {"total_timesteps": 4096}} if quick else {}
-    return make_config({"data": {"market": "ES", "source": "synthetic",
-                                 "synthetic_sessions": QUICK_SESSIONS if quick else SESSIONS}, **small, **sections})
+    small = (
+        {"rollout": {"num_envs": 16, "num_steps": 16}, "train": {"total_timesteps": 4096}}
+        if quick
+        else {}
+    )
+    return make_config(
+        {
+            "data": {
+                "market": "ES",
+                "source": "synthetic",
+                "synthetic_sessions": QUICK_SESSIONS if quick else SESSIONS,
+            },
+            **small,
+            **sections,
+        }
+    )
 
 
 def evaluation_lanes(setup: Setup) -> list[Lane]:
@@ -46,8 +60,10 @@ def evaluation_lanes(setup: Setup) -> list[Lane]:
     policy = setup.algorithm.policy(setup.algorithm.init(jax.random.key(0), setup.params))
     params, key = setup.params.replace(sessions=setup.splits["test"]), jax.random.key(0)
     decisions = decision_bars(setup.single.data, setup.splits["test"])
-    return [Lane(agent, params, decisions, agent_key(key, agent.name))
-            for agent in standard_agents(setup.env, setup.single, setup.config, setup.algorithm, policy)]
+    return [
+        Lane(agent, params, decisions, agent_key(key, agent.name))
+        for agent in standard_agents(setup.env, setup.single, setup.config, setup.algorithm, policy)
+    ]
 
 
 def same(ours: list[Any], theirs: list[Any]) -> bool:
@@ -59,17 +75,30 @@ def same(ours: list[Any], theirs: list[Any]) -> bool:
 def of_evaluation(options: Options) -> tuple[dict[str, list[harness.Sample]], dict[str, Any]]:
     """Samples of both passes and of the account pass in turn, and what was evaluated."""
     held_out = QUICK_HELD_OUT if options.quick else HELD_OUT
-    setup = prepare(config_of(options.quick, split={"test_sessions": held_out, "validation_sessions": 0}))
+    setup = prepare(
+        config_of(options.quick, split={"test_sessions": held_out, "validation_sessions": 0})
+    )
     lanes = evaluation_lanes(setup)
     if not same(run_passes(setup.env, lanes)["account"], run_lanes(setup.env, lanes, "account")):
         raise RuntimeError("the account pass side by side has other records than in turn")
     bars = len(lanes[0].decisions.rows) * len(lanes)
-    samples = harness.interleave({
-        "both passes": harness.side(lambda: run_passes(setup.env, lanes)["account"][0].equity, 2 * bars),
-        "account pass, in turn": harness.side(lambda: run_lanes(setup.env, lanes, "account")[0].equity, bars)},
-        options.repeats)
-    return samples, {"agents": [lane.agent.name for lane in lanes], "test_sessions": held_out,
-                     "test_bars": len(lanes[0].decisions.rows), "market_bars": len(setup.single.bars.time)}
+    samples = harness.interleave(
+        {
+            "both passes": harness.side(
+                lambda: run_passes(setup.env, lanes)["account"][0].equity, 2 * bars
+            ),
+            "account pass, in turn": harness.side(
+                lambda: run_lanes(setup.env, lanes, "account")[0].equity, bars
+            ),
+        },
+        options.repeats,
+    )
+    return samples, {
+        "agents": [lane.agent.name for lane in lanes],
+        "test_sessions": held_out,
+        "test_bars": len(lanes[0].decisions.rows),
+        "market_bars": len(setup.single.bars.time),
+    }
 
 
 def of_training(options: Options) -> tuple[dict[str, list[harness.Sample]], dict[str, Any]]:
@@ -89,17 +118,29 @@ def of_training(options: Options) -> tuple[dict[str, list[harness.Sample]], dict
 
     def score() -> Any:
         agent = greedy(algorithm, algorithm.policy(held[0]), setup.env)
-        return run_account(setup.env, [Lane(agent, params.replace(sessions=sessions), decisions, key)], True)[0].reward
+        return run_account(
+            setup.env, [Lane(agent, params.replace(sessions=sessions), decisions, key)], True
+        )[0].reward
 
     assert train.total_timesteps is not None, "the default"
     updates = train.total_timesteps // algorithm.steps_per_update
     chunks = -(-updates // train.chunk_updates)
     scores = -(-chunks // control.evaluate_every)
     steps = train.chunk_updates * algorithm.steps_per_update
-    samples = harness.interleave({"training": harness.side(learn, steps),
-                                  "validation": harness.side(score, len(decisions.rows))}, options.repeats)
-    return samples, {"validation_sessions": int(sessions.count), "validation_bars": len(decisions.rows),
-                     "chunks": chunks, "scores": scores, "total_timesteps": train.total_timesteps}
+    samples = harness.interleave(
+        {
+            "training": harness.side(learn, steps),
+            "validation": harness.side(score, len(decisions.rows)),
+        },
+        options.repeats,
+    )
+    return samples, {
+        "validation_sessions": int(sessions.count),
+        "validation_bars": len(decisions.rows),
+        "chunks": chunks,
+        "scores": scores,
+        "total_timesteps": train.total_timesteps,
+    }
 
 
 def run(options: Options) -> dict[str, Any]:
@@ -107,17 +148,28 @@ def run(options: Options) -> dict[str, Any]:
     trained, run_of = of_training(options)
     samples = evaluated | trained
     bars = about["test_bars"] * len(about["agents"])
-    steps = {"both passes": 2 * bars, "account pass, in turn": bars, "validation": run_of["validation_bars"],
-             "training": run_of["total_timesteps"] // run_of["chunks"]}
-    seconds = {name: harness.rounded(statistics.median(each.wall for each in taken))
-               for name, taken in samples.items()}
+    steps = {
+        "both passes": 2 * bars,
+        "account pass, in turn": bars,
+        "validation": run_of["validation_bars"],
+        "training": run_of["total_timesteps"] // run_of["chunks"],
+    }
+    seconds = {
+        name: harness.rounded(statistics.median(each.wall for each in taken))
+        for name, taken in samples.items()
+    }
     scoring = run_of["scores"] * seconds["validation"]
     sides = {name: harness.summary(taken, steps[name]) for name, taken in samples.items()}
     return {
         "config": about | run_of | {"repeats": options.repeats, "threads": harness.cores()},
         "sides": sides,
         "seconds": seconds,
-        "ratios": {"account pass in turn / both passes, time": harness.rounded(
-            seconds["account pass, in turn"] / seconds["both passes"])},
-        "validation_share": harness.rounded(scoring / (scoring + run_of["chunks"] * seconds["training"])),
+        "ratios": {
+            "account pass in turn / both passes, time": harness.rounded(
+                seconds["account pass, in turn"] / seconds["both passes"]
+            )
+        },
+        "validation_share": harness.rounded(
+            scoring / (scoring + run_of["chunks"] * seconds["training"])
+        ),
     }

@@ -1,12 +1,15 @@
-"""Does population-based training help? Against random search of the same budget, and against its own first settings.
+"""Does population-based training help? Against random search of the same budget, and against its
+own first settings.
 
-Market: the mean-reverting chain (docs/synthetic.md), task `manage`, account rules off, with sessions for validation and
-others that nothing is chosen by. Each repeat draws settings for `AGENTS` agents and trains them twice from the same
-seeds, for the same number of steps: once with events (`evolve.every`), once with the settings as drawn (random search).
-Both name a winner by the validation sessions. What is compared is the greedy policy's reward per held-out session: of
-the two winners, and of the median agent of the random search, which is the median of the first settings.
-Market, ranges and lengths were chosen in trials with other seeds, so that the first settings differ in what they reach:
-where every agent finds the optimum, there is nothing to compare.
+Market: the mean-reverting chain (docs/synthetic.md), task `manage`, account rules off, with
+    sessions for validation and
+others that nothing is chosen by. Each repeat draws settings for `AGENTS` agents and trains them
+twice from the same seeds, for the same number of steps: once with events (`evolve.every`), once
+with the settings as drawn (random search). Both name a winner by the validation sessions. What is
+compared is the greedy policy's reward per held-out session: of the two winners, and of the median
+agent of the random search, which is the median of the first settings. Market, ranges and lengths
+were chosen in trials with other seeds, so that the first settings differ in what they reach: where
+every agent finds the optimum, there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -33,9 +36,22 @@ from .catalogue import Options
 AGENTS, UPDATES, PERIOD, LEVEL = 8, 48, 4, 0.95  # updates between events; level of the intervals
 FIRST_SEED = 50_000
 KEYS = {"ppo.learning_rate": [1e-5, 1e-1], "ppo.ent_coef": [1e-4, 1.0], "ppo.clip_eps": [0.02, 0.8]}
-MARKET = ("data.market=ES", "data.source=synthetic", "data.synthetic=mean_reversion", "account.preset=rules_off_50k",
-          "env.task=manage", "data.synthetic_sessions=60", "split.validation_sessions=20", "split.test_sessions=20")
-LEARNER = ("rollout.num_envs=16", "rollout.num_steps=64", "network.hidden=[32,32]", "monitor.on=false")
+MARKET = (
+    "data.market=ES",
+    "data.source=synthetic",
+    "data.synthetic=mean_reversion",
+    "account.preset=rules_off_50k",
+    "env.task=manage",
+    "data.synthetic_sessions=60",
+    "split.validation_sessions=20",
+    "split.test_sessions=20",
+)
+LEARNER = (
+    "rollout.num_envs=16",
+    "rollout.num_steps=64",
+    "network.hidden=[32,32]",
+    "monitor.on=false",
+)
 QUICK = {"agents": 4, "updates": 4, "period": 2}
 SIDES = ("evolution", "random search", "median of the first settings")
 
@@ -43,8 +59,17 @@ SIDES = ("evolution", "random search", "median of the first settings")
 def config_of(agents: int, seed: int) -> RunConfig:
     """The configuration of a repeat."""
     keys = ", ".join(f"{key}: [{low!r}, {high!r}]" for key, (low, high) in KEYS.items())
-    return load_config(None, [*MARKET, *LEARNER, f"seed={seed}", f"train.num_seeds={agents}",
-                              f"evolve.keys={{{keys}}}", "evolve.every=1"])
+    return load_config(
+        None,
+        [
+            *MARKET,
+            *LEARNER,
+            f"seed={seed}",
+            f"train.num_seeds={agents}",
+            f"evolve.keys={{{keys}}}",
+            "evolve.every=1",
+        ],
+    )
 
 
 class Trial:
@@ -58,18 +83,30 @@ class Trial:
 
         def chunk(state: PyTree, params: PyTree) -> PyTree:
             state = state.replace(total_updates=jnp.full_like(state.total_updates, updates))
-            return jax.lax.scan(lambda state, _: (stacked.update(state, params, None)[0], None), state, None,
-                                length=period)[0]
+            return jax.lax.scan(
+                lambda state, _: (stacked.update(state, params, None)[0], None),
+                state,
+                None,
+                length=period,
+            )[0]
 
         self._chunk = jax.jit(chunk)
         rules = evolve.rules_of(self.setup.config)
-        self._event: Any = jax.jit(lambda parts, scores, key: evolve.exploit_parts(parts, scores, key, rules)[0])
+        self._event: Any = jax.jit(
+            lambda parts, scores, key: evolve.exploit_parts(parts, scores, key, rules)[0]
+        )
 
     def scores(self, state: PyTree, split: str) -> np.ndarray:
         """Reward per session of each agent's greedy policy on a split, float64[agents]."""
         own, sessions = self.setup, self.setup.splits[split]
-        return total_rewards(own.env, own.params, sessions, own.algorithm, jax.device_get(policies_of(own, state)),
-                             self._programs) / int(sessions.count)
+        return total_rewards(
+            own.env,
+            own.params,
+            sessions,
+            own.algorithm,
+            jax.device_get(policies_of(own, state)),
+            self._programs,
+        ) / int(sessions.count)
 
     def trained(self, seed: int, evolves: bool) -> PyTree:
         """The last state of the agents of one repeat."""
@@ -98,15 +135,21 @@ class Trial:
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
     """Mean of the paired differences, and its interval by Student's t."""
     each = np.subtract(ours, theirs)
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(each) - 1) * each.std(ddof=1) / np.sqrt(len(each)))
+    half = float(
+        stats.t.ppf((1 + LEVEL) / 2, len(each) - 1) * each.std(ddof=1) / np.sqrt(len(each))
+    )
     mean = float(each.mean())
-    return {"mean": harness.rounded(mean), "interval": [harness.rounded(mean - half), harness.rounded(mean + half)],
-            "each": [harness.rounded(float(value)) for value in each], "above_0": int((each > 0).sum())}
+    return {
+        "mean": harness.rounded(mean),
+        "interval": [harness.rounded(mean - half), harness.rounded(mean + half)],
+        "each": [harness.rounded(float(value)) for value in each],
+        "above_0": int((each > 0).sum()),
+    }
 
 
 def run(options: Options) -> dict[str, Any]:
-    """`held_out`: reward per held-out session of each side, by repeat. `differences`: of population-based training from
-    the others, paired by repeat."""
+    """`held_out`: reward per held-out session of each side, by repeat. `differences`: of
+    population-based training from the others, paired by repeat."""
     shape = QUICK if options.quick else {"agents": AGENTS, "updates": UPDATES, "period": PERIOD}
     repeats = 2 if options.quick else max(options.repeats, 5)
     trial = Trial(**shape)
@@ -114,10 +157,21 @@ def run(options: Options) -> dict[str, Any]:
     held_out = {side: [each[side] for each in found] for side in SIDES}
     ours = held_out[SIDES[0]]
     setup = trial.setup
-    return {"config": {**shape, "repeats": repeats, "steps_per_agent": shape["updates"] * setup.plan.steps_per_update,
-                       "evolve": setup.config.evolve.model_dump(mode="json"), "market": list(MARKET),
-                       "learner": list(LEARNER),
-                       "interval": f"{LEVEL:.0%}, Student's t over repeats",
-                       "sessions": {name: int(split.count) for name, split in setup.splits.items()}},
-            "held_out": {side: [harness.rounded(value) for value in values] for side, values in held_out.items()},
-            "differences": {f"{SIDES[0]} - {side}": difference(ours, held_out[side]) for side in SIDES[1:]}}
+    return {
+        "config": {
+            **shape,
+            "repeats": repeats,
+            "steps_per_agent": shape["updates"] * setup.plan.steps_per_update,
+            "evolve": setup.config.evolve.model_dump(mode="json"),
+            "market": list(MARKET),
+            "learner": list(LEARNER),
+            "interval": f"{LEVEL:.0%}, Student's t over repeats",
+            "sessions": {name: int(split.count) for name, split in setup.splits.items()},
+        },
+        "held_out": {
+            side: [harness.rounded(value) for value in values] for side, values in held_out.items()
+        },
+        "differences": {
+            f"{SIDES[0]} - {side}": difference(ours, held_out[side]) for side in SIDES[1:]
+        },
+    }

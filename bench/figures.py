@@ -1,9 +1,10 @@
-"""What a result holds, found by shape, and how a figure is written: what table, comparison and publication share.
+"""What a result holds, found by shape, and how a figure is written: what table, comparison and
+publication share.
 
-A result is a tree of dicts. Wherever in it, a dict with the keys of `harness.summary` is a side, one with those of
-DURATION a time, one with `wall` a ratio (by the CPU's clock too, where it has `cpu`); `left_out` holds reasons, and
-every other value is a figure of its own. A place is the tuple of keys that lead there. Imports no JAX: results
-are read where none were made.
+A result is a tree of dicts. Wherever in it, a dict with the keys of `harness.summary` is a side,
+one with those of DURATION a time, one with `wall` a ratio (by the CPU's clock too, where it has
+`cpu`); `left_out` holds reasons, and every other value is a figure of its own. A place is the tuple
+of keys that lead there. Imports no JAX: results are read where none were made.
 """
 
 from __future__ import annotations
@@ -16,10 +17,24 @@ from typing import Any, NamedTuple
 from jaxtrade.errors import DataError
 
 Place = tuple[str, ...]
-ABOUT = ("bench", "about", "quick", "stamp", "config", "forced", "reasons")  # what was run, not what was found
+ABOUT = (
+    "bench",
+    "about",
+    "quick",
+    "stamp",
+    "config",
+    "forced",
+    "reasons",
+)  # what was run, not what was found
 STRUCTURE = ("sides", "ratios")  # keys that say only what lies below
-SUMMARY = ("steps", "repeats", "steps_per_second", "steps_per_second_range", "steps_per_cpu_second",
-           "steps_per_cpu_second_range")
+SUMMARY = (
+    "steps",
+    "repeats",
+    "steps_per_second",
+    "steps_per_second_range",
+    "steps_per_cpu_second",
+    "steps_per_cpu_second_range",
+)
 DURATION = ("repeats", "seconds", "seconds_range", "cpu_seconds", "cpu_seconds_range")
 CLOCKS = ("wall", "cpu")
 LEVEL = 1.05  # up to here a ratio is called level: repeats of one program differ as much
@@ -43,10 +58,18 @@ def read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise DataError(f"{path}: not JSON ({error}); expected a result of `jaxtrade bench`") from None
-    missing = [key for key in ("bench", "quick", "stamp") if not isinstance(result, dict) or key not in result]
+        raise DataError(
+            f"{path}: not JSON ({error}); expected a result of `jaxtrade bench`"
+        ) from None
+    missing = [
+        key
+        for key in ("bench", "quick", "stamp")
+        if not isinstance(result, dict) or key not in result
+    ]
     if missing:
-        raise DataError(f"{path}: no {', '.join(missing)} in it; expected a result of `jaxtrade bench`")
+        raise DataError(
+            f"{path}: no {', '.join(missing)} in it; expected a result of `jaxtrade bench`"
+        )
     return result
 
 
@@ -63,7 +86,9 @@ def is_ratio(node: object) -> bool:
 
 
 def _leaves(node: Any, place: Place) -> Iterator[tuple[Place, Any]]:
-    """Sides, times, ratios and values below `node`; a list of plain values is a value, a flat dict in a list too."""
+    """Sides, times, ratios and values below `node`; a list of plain values is a value, a flat dict
+    in a list too.
+    """
     children: Mapping[Any, Any] | None = None
     if is_ratio(node):  # what stands beside it is shown on its own
         yield place, {clock: node[clock] for clock in CLOCKS if clock in node}
@@ -76,7 +101,11 @@ def _leaves(node: Any, place: Place) -> Iterator[tuple[Place, Any]]:
         yield place, node
         return
     for key, child in children.items():
-        if isinstance(node, list) and isinstance(child, Mapping) and not any(map(_holds, child.values())):
+        if (
+            isinstance(node, list)
+            and isinstance(child, Mapping)
+            and not any(map(_holds, child.values()))
+        ):
             yield (*place, str(key)), child
         else:
             yield from _leaves(child, (*place, str(key)))
@@ -89,7 +118,9 @@ def _holds(value: object) -> bool:
 def find(result: Mapping[str, Any]) -> Found:
     """Sort a result's contents into sides, times, ratios, other figures and reasons."""
     found = Found({}, {}, {}, {}, {})
-    for place, leaf in _leaves({key: value for key, value in result.items() if key not in ABOUT}, ()):
+    for place, leaf in _leaves(
+        {key: value for key, value in result.items() if key not in ABOUT}, ()
+    ):
         if "left_out" in place:
             found.left_out[place] = str(leaf)
         elif is_side(leaf):
@@ -104,7 +135,9 @@ def find(result: Mapping[str, Any]) -> Found:
 
 
 def label(place: Place, drop: Sequence[str] = STRUCTURE) -> str:
-    """A place for readers: `sides`, `ratios` and `left_out` say nothing beside their table's heading."""
+    """A place for readers: `sides`, `ratios` and `left_out` say nothing beside their table's
+    heading.
+    """
     return " / ".join(key for key in place if key not in (*drop, "left_out"))
 
 
@@ -122,7 +155,9 @@ def at(result: Mapping[str, Any], place: Sequence[str]) -> Any:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """To significant digits, with G, M or k from 10,000 on: 5.21M, 12.4k, 1,230, 0.74. Small whole numbers whole."""
+    """To significant digits, with G, M or k from 10,000 on: 5.21M, 12.4k, 1,230, 0.74. Small whole
+    numbers whole.
+    """
     if isinstance(value, int) and abs(value) < 10_000:
         return f"{value:,}"
     short = float(f"{value:.{digits}g}")
@@ -141,7 +176,9 @@ def size(value: float) -> str:
 
 
 def in_unit(value: Any, unit: str) -> str:
-    """A figure with its unit: `x`, `%` (of a fraction), `B`, `s`, another unit, or none (""). Ranges as [a, b]."""
+    """A figure with its unit: `x`, `%` (of a fraction), `B`, `s`, another unit, or none ("").
+    Ranges as [a, b].
+    """
     if isinstance(value, list):
         return f"[{', '.join(in_unit(item, unit) for item in value)}]"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -154,7 +191,9 @@ def in_unit(value: Any, unit: str) -> str:
 
 
 def compared(ratio: float) -> str:
-    """What a ratio of speeds means, as it is shown. Below one is slower, however little; a little above is level."""
+    """What a ratio of speeds means, as it is shown. Below one is slower, however little; a little
+    above is level.
+    """
     seen = float(f"{ratio:.3g}")
     return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
@@ -173,7 +212,11 @@ def plain(value: Any, place: Place = ()) -> str:
         return ", ".join(f"{key} {plain(item, (str(key),))}" for key, item in value.items())
     if isinstance(value, int) and not unit_of(place):
         return f"{value:,}"  # a count, in full
-    if isinstance(value, list) and len(value) > 8 and all(isinstance(item, int | float) for item in value):
+    if (
+        isinstance(value, list)
+        and len(value) > 8
+        and all(isinstance(item, int | float) for item in value)
+    ):
         ends = [in_unit(end, unit_of(place)) for end in (min(value), max(value))]
         return f"{len(value)} values, {ends[0]} to {ends[1]}"
     return in_unit(value, unit_of(place))
@@ -181,4 +224,8 @@ def plain(value: Any, place: Place = ()) -> str:
 
 def extras(side: Mapping[str, Any]) -> str:
     """What a side says beside its speed, such as `num_envs` or `threads`."""
-    return ", ".join(f"{key} {plain(value, (key,))}" for key, value in side.items() if key not in (*SUMMARY, *DURATION))
+    return ", ".join(
+        f"{key} {plain(value, (key,))}"
+        for key, value in side.items()
+        if key not in (*SUMMARY, *DURATION)
+    )

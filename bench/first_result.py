@@ -1,8 +1,9 @@
-"""What a new user waits for: from `git clone` to the table of the README's first command, with nothing cached.
+"""What a new user waits for: from `git clone` to the table of the README's first command, with
+nothing cached.
 
-Every repeat clones this checkout into an empty folder, makes a virtual environment, installs into it without pip's
-cache, and trains and evaluates the quickstart with empty caches of its own. The phases of that command are taken from
-the lines that it prints as they come.
+Every repeat clones this checkout into an empty folder, makes a virtual environment, installs into
+it without pip's cache, and trains and evaluates the quickstart with empty caches of its own. The
+phases of that command are taken from the lines that it prints as they come.
 """
 
 from __future__ import annotations
@@ -24,19 +25,29 @@ from .catalogue import Options
 from .harness import Sample
 
 ROOT = Path(__file__).resolve().parent.parent
-CLONE, VENV, INSTALL, TRAIN, ALL = "git clone", "python3 -m venv", "pip install .", "jaxtrade train quickstart", "all"
+CLONE, VENV, INSTALL, TRAIN, ALL = (
+    "git clone",
+    "python3 -m venv",
+    "pip install .",
+    "jaxtrade train quickstart",
+    "all",
+)
 PHASES = ("loading", "compiling", "training", "evaluating")  # each begins with a line `PHASE: ...`
 START = "starting"  # until the first line
 
 
 class Once(NamedTuple):
-    """One repeat. steps: what each command took; phases: wall seconds of each part of the training command."""
+    """One repeat. steps: what each command took; phases: wall seconds of each part of the training
+    command.
+    """
 
     steps: dict[str, Sample]
     phases: dict[str, float]
 
 
-def phases(lines: Iterable[str], clock: Callable[[], float] = time.perf_counter) -> dict[str, float]:
+def phases(
+    lines: Iterable[str], clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
     """Wall seconds of each phase of a run, from when its first lines came until `lines` ends.
 
     Raises DataError where a phase never began: its time would count for another one.
@@ -53,25 +64,45 @@ def phases(lines: Iterable[str], clock: Callable[[], float] = time.perf_counter)
 
 
 def measured(work: Callable[[], Any]) -> tuple[Sample, Any]:
-    """Wall seconds, CPU seconds of the processes that it started and waited for, and what `work` returned."""
+    """Wall seconds, CPU seconds of the processes that it started and waited for, and what `work`
+    returned.
+    """
     wall, before = time.perf_counter(), os.times()
     found = work()
     seconds, after = time.perf_counter() - wall, os.times()
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    cpu = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
     return Sample(seconds, cpu), found
 
 
 def called(words: Sequence[str | Path], folder: Path, variables: dict[str, str]) -> None:
     """Run a command that must succeed. Raises CalledProcessError."""
-    subprocess.run([str(word) for word in words], cwd=folder, env=variables, stdin=subprocess.DEVNULL,
-                   stdout=subprocess.DEVNULL, stderr=sys.stderr, check=True)
+    subprocess.run(
+        [str(word) for word in words],
+        cwd=folder,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=sys.stderr,
+        check=True,
+    )
 
 
 def train(folder: Path, variables: dict[str, str]) -> dict[str, float]:
-    """The quickstart in a checkout with its own environment: seconds of its phases. Raises CalledProcessError."""
+    """The quickstart in a checkout with its own environment: seconds of its phases. Raises
+    CalledProcessError.
+    """
     words = [str(folder / ".venv" / "bin" / "jaxtrade"), "train", "quickstart", "--non-interactive"]
-    with subprocess.Popen(words, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True) as child:
+    with subprocess.Popen(
+        words,
+        cwd=folder,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as child:
         assert child.stdout is not None
         said: list[str] = []
         found = phases(keeping(child.stdout, said))
@@ -93,20 +124,34 @@ def once() -> Once:
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)
         code = top / "jaxtrade"
-        # Python's own search path would find this checkout; caches, also the one of compiled programs, start empty.
-        variables = {key: value for key, value in os.environ.items()
-                     if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
-        variables |= {"XDG_CACHE_HOME": str(top / "cache"), "PIP_NO_CACHE_DIR": "1", "PYTHONUNBUFFERED": "1"}
+        # Python's own search path would find this checkout; caches, also the one of compiled
+        # programs, start empty.
+        variables = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+        }
+        variables |= {
+            "XDG_CACHE_HOME": str(top / "cache"),
+            "PIP_NO_CACHE_DIR": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
         python = code / ".venv" / "bin" / "python"
-        commands = {CLONE: ("git", "clone", "--quiet", ROOT, code),
-                    VENV: (sys.executable, "-m", "venv", code / ".venv"),
-                    INSTALL: (python, "-m", "pip", "install", "--quiet", ".")}
+        commands = {
+            CLONE: ("git", "clone", "--quiet", ROOT, code),
+            VENV: (sys.executable, "-m", "venv", code / ".venv"),
+            INSTALL: (python, "-m", "pip", "install", "--quiet", "."),
+        }
         steps = {}
         for step, words in commands.items():
             folder = code if step == INSTALL else top
-            steps[step], _ = measured(lambda words=words, folder=folder: called(words, folder, variables))
+            steps[step], _ = measured(
+                lambda words=words, folder=folder: called(words, folder, variables)
+            )
         steps[TRAIN], found = measured(lambda: train(code, variables))
-    return Once(steps | {ALL: Sample(*(sum(clock) for clock in zip(*steps.values(), strict=True)))}, found)
+    return Once(
+        steps | {ALL: Sample(*(sum(clock) for clock in zip(*steps.values(), strict=True)))}, found
+    )
 
 
 def run(options: Options) -> dict[str, Any]:
@@ -116,8 +161,14 @@ def run(options: Options) -> dict[str, Any]:
     taken = harness.take_turns({ALL: once}, options.repeats)[ALL]
     return {
         "config": {"repeats": options.repeats, "caches": "empty"},
-        "steps": {name: programs.durations([each.steps[name] for each in taken]) for name in taken[0].steps},
-        "seconds_of_training_command": {name: harness.rounded(statistics.median(each.phases[name] for each in taken))
-                                        for name in (START, *PHASES)},
-        "sides": {}, "ratios": {},
+        "steps": {
+            name: programs.durations([each.steps[name] for each in taken])
+            for name in taken[0].steps
+        },
+        "seconds_of_training_command": {
+            name: harness.rounded(statistics.median(each.phases[name] for each in taken))
+            for name in (START, *PHASES)
+        },
+        "sides": {},
+        "ratios": {},
     }

@@ -1,8 +1,9 @@
 """Timing that a hostile reader would accept.
 
-Sides take turns in one run, so that whatever else the machine does falls on all of them. Programs are compiled ahead
-of time and warmed up, results are blocked on, medians are reported with their spread. Two clocks: wall seconds, and CPU
-seconds of the process that does the work and its children, which other processes disturb little.
+Sides take turns in one run, so that whatever else the machine does falls on all of them. Programs
+are compiled ahead of time and warmed up, results are blocked on, medians are reported with their
+spread. Two clocks: wall seconds, and CPU seconds of the process that does the work and its
+children, which other processes disturb little.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class Sample(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of the things compared. run: one repeat -> what it took. steps: environment steps in it."""
+    """One of the things compared. run: one repeat -> what it took. steps: environment steps in
+    it.
+    """
 
     run: Callable[[], Sample]
     steps: int
@@ -42,20 +45,24 @@ def clock(work: Callable[[], Any]) -> Sample:
 
 
 def side(work: Callable[[], Any], steps: int) -> Side:
-    """A side that runs in this process. `work` is compiled already and returns everything that it computes."""
+    """A side that runs in this process. `work` is compiled already and returns everything that it
+    computes.
+    """
     return Side(lambda: clock(work), steps)
 
 
 def interleave(sides: Mapping[str, Side], repeats: int) -> dict[str, list[Sample]]:
-    """`repeats` samples of each side, taking turns; the order of turns alternates. One more run before warms up."""
+    """`repeats` samples of each side, taking turns; the order of turns alternates. One more run
+    before warms up.
+    """
     for each in sides.values():
         each.run()
     return take_turns({name: each.run for name, each in sides.items()}, repeats)
 
 
 def take_turns(work: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, list[T]]:
-    """Side -> what its `repeats` calls returned, taking turns; the order of turns alternates. The steal time of each
-    side goes to `idle.LEDGER`."""
+    """Side -> what its `repeats` calls returned, taking turns; the order of turns alternates. The
+    steal time of each side goes to `idle.LEDGER`."""
     idle.LEDGER.begin()
     found: dict[str, list[T]] = {name: [] for name in work}
     for repeat in range(repeats):
@@ -67,7 +74,10 @@ def take_turns(work: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, l
 
 def summary(samples: Sequence[Sample], steps: int) -> dict[str, Any]:
     """Medians of steps per second by both clocks, and the least and greatest of the repeats."""
-    by_clock = {"second": [steps / s.wall for s in samples], "cpu_second": [steps / s.cpu for s in samples]}
+    by_clock = {
+        "second": [steps / s.wall for s in samples],
+        "cpu_second": [steps / s.cpu for s in samples],
+    }
     result: dict[str, Any] = {"steps": steps, "repeats": len(samples)}
     for name, rates in by_clock.items():
         result[f"steps_per_{name}"] = rounded(statistics.median(rates))
@@ -77,13 +87,20 @@ def summary(samples: Sequence[Sample], steps: int) -> dict[str, Any]:
 
 def compare(sides: Mapping[str, Side], repeats: int) -> dict[str, dict[str, Any]]:
     """Side -> `summary`, all interleaved."""
-    return {name: summary(taken, sides[name].steps) for name, taken in interleave(sides, repeats).items()}
+    return {
+        name: summary(taken, sides[name].steps)
+        for name, taken in interleave(sides, repeats).items()
+    }
 
 
 def ratio(results: Mapping[str, Mapping[str, Any]], ours: str, theirs: str) -> dict[str, float]:
-    """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians over medians)."""
-    return {name: rounded(results[ours][key] / results[theirs][key])
-            for name, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))}
+    """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians
+    over medians).
+    """
+    return {
+        name: rounded(results[ours][key] / results[theirs][key])
+        for name, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
+    }
 
 
 def rounded(value: float, digits: int = 4) -> float:

@@ -1,13 +1,16 @@
-"""Was the machine idle? The load average before a bench, and the steal time during each of its sides.
+"""Was the machine idle? The load average before a bench, and the steal time during each of its
+sides.
 
-A full result is written where the load average of one minute is at most `MOST_LOAD` when the command starts, and where
-no side loses more than `MOST_STEAL` of its time to other virtual machines. `--force` writes it all the same and says so
-in it. Of several benches in one command, each later one first waits until the load of the one before has decayed
-(`settle`), so that the same rule holds for each.
+A full result is written where the load average of one minute is at most `MOST_LOAD` when the
+command starts, and where no side loses more than `MOST_STEAL` of its time to other virtual
+machines. `--force` writes it all the same and says so in it. Of several benches in one command,
+each later one first waits until the load of the one before has decayed (`settle`), so that the same
+rule holds for each.
 
-Steal time is the kernel's count in /proc/stat of the time for which a core was wanted and another virtual machine had
-it. Its share is that of the time for which cores were wanted (given or not): a side that keeps one core of many busy
-hides nothing behind the idle ones. Other systems do not report it, which the result says. Imports no JAX.
+Steal time is the kernel's count in /proc/stat of the time for which a core was wanted and another
+virtual machine had it. Its share is that of the time for which cores were wanted (given or not): a
+side that keeps one core of many busy hides nothing behind the idle ones. Other systems do not
+report it, which the result says. Imports no JAX.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ UNTIMED = "no side was timed"
 
 
 class Ticks(NamedTuple):
-    """Clock ticks of all cores together. busy: wanted and given to a process; stolen: wanted, and not given."""
+    """Clock ticks of all cores together. busy: wanted and given to a process; stolen: wanted, and
+    not given.
+    """
 
     busy: int
     stolen: int
@@ -64,7 +69,9 @@ def ticks(path: Path = STAT) -> Ticks | None:
 
 
 class Ledger:
-    """Ticks of every side that was timed. A side that takes turns in several comparisons counts once in each."""
+    """Ticks of every side that was timed. A side that takes turns in several comparisons counts
+    once in each.
+    """
 
     def __init__(self, read: Callable[[], Ticks | None] = ticks) -> None:
         self._read = read
@@ -73,12 +80,16 @@ class Ledger:
         self._blind = False
 
     def begin(self) -> None:
-        """A new comparison: its sides are others than those before, even where their names are the same."""
+        """A new comparison: its sides are others than those before, even where their names are the
+        same.
+        """
         self._comparison += 1
 
     @contextmanager
     def during(self, side: str) -> Iterator[None]:
-        """Add what passes inside to a side of the current comparison. Nothing is added where an error ends it."""
+        """Add what passes inside to a side of the current comparison. Nothing is added where an
+        error ends it.
+        """
         before = self._read()
         yield
         after = self._read()
@@ -88,13 +99,20 @@ class Ledger:
             self._add(side, after.busy - before.busy, after.stolen - before.stolen)
 
     def hand_over(self) -> dict[str, Any]:
-        """Everything so far as JSON, for `merge` in the process that started this one; forgotten here."""
-        said = {"sides": [[side, *spent] for (_, side), spent in self._spent.items()], "blind": self._blind}
+        """Everything so far as JSON, for `merge` in the process that started this one; forgotten
+        here.
+        """
+        said = {
+            "sides": [[side, *spent] for (_, side), spent in self._spent.items()],
+            "blind": self._blind,
+        }
         self._spent, self._blind = {}, False
         return said
 
     def merge(self, said: Mapping[str, Any]) -> None:
-        """Take over what a child handed over. Of one child, each call is a comparison of its own."""
+        """Take over what a child handed over. Of one child, each call is a comparison of its
+        own.
+        """
         if said["sides"]:
             self.begin()
         for side, busy, stolen in said["sides"]:
@@ -102,8 +120,8 @@ class Ledger:
         self._blind = self._blind or said["blind"]
 
     def worst(self) -> dict[str, Any]:
-        """`share` and `side` of the side that lost the greatest share, or why that is `unknown`; then all is
-        forgotten."""
+        """`share` and `side` of the side that lost the greatest share, or why that is `unknown`;
+        then all is forgotten."""
         spent, blind = self._spent, self._blind
         self.hand_over()
         if blind or not spent:
@@ -120,7 +138,8 @@ LEDGER = Ledger()  # of this process
 
 
 def reasons(before: float | None, steal: Mapping[str, Any] | None = None) -> list[str]:
-    """Why a full result may not be written or quoted; nothing where the machine was idle, or where it does not say.
+    """Why a full result may not be written or quoted; nothing where the machine was idle, or where
+    it does not say.
 
     Args:
         before: the load average when the command started.
@@ -136,19 +155,27 @@ def reasons(before: float | None, steal: Mapping[str, Any] | None = None) -> lis
 
 def refusal(found: Sequence[str]) -> str:
     """What `reasons` found, what was expected, and what to do."""
-    return (f"the machine is not idle: {'; '.join(found)} (expected: load average at most {MOST_LOAD}, steal time at "
-            f"most {MOST_STEAL:.0%}). Wait until other programs have ended, or give --force, which marks the result; "
-            "--quick needs no idle machine")
+    return (
+        f"the machine is not idle: {'; '.join(found)} (expected: load average at most {MOST_LOAD}, steal time at "
+        f"most {MOST_STEAL:.0%}). Wait until other programs have ended, or give --force, which marks the result; "
+        "--quick needs no idle machine"
+    )
 
 
-def settle(read: Callable[[], float | None] = load, sleep: Callable[[float], None] = time.sleep,
-           patience: float = PATIENCE) -> None:
-    """Wait until the load average has fallen to `SETTLED`, at most `patience` seconds. What is found then is left to
-    the next bench's own check."""
+def settle(
+    read: Callable[[], float | None] = load,
+    sleep: Callable[[float], None] = time.sleep,
+    patience: float = PATIENCE,
+) -> None:
+    """Wait until the load average has fallen to `SETTLED`, at most `patience` seconds. What is
+    found then is left to the next bench's own check."""
     waited = 0.0
     while (now := read()) is not None and now > SETTLED and waited < patience:
         if waited == 0.0:
-            print(f"waiting until the load of the last bench has decayed (load average {now:.2f}, until {SETTLED}) ...",
-                  file=sys.stderr, flush=True)
+            print(
+                f"waiting until the load of the last bench has decayed (load average {now:.2f}, until {SETTLED}) ...",
+                file=sys.stderr,
+                flush=True,
+            )
         sleep(NAP)
         waited += NAP

@@ -3,8 +3,9 @@
     done = job.run("device_jobs.env_step", {"sizes": [1024]}, seconds=60)
     done.answer        # what `bench.device_jobs.env_step(sizes=[1024])` returned (JSON)
 
-The caller never starts JAX: a GPU's memory, or a whole TPU, belongs to one process, and these come one after the other.
-Each job has a group of processes of its own, so that what it has started ends with it. Imports no JAX.
+The caller never starts JAX: a GPU's memory, or a whole TPU, belongs to one process, and these come
+one after the other. Each job has a group of processes of its own, so that what it has started ends
+with it. Imports no JAX.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ GRACE = 5.0  # seconds between asking a job to end and ending it
 
 
 class Done(NamedTuple):
-    """What a job returned, the stamp of the process that it ran in, and the seconds from its start to its end."""
+    """What a job returned, the stamp of the process that it ran in, and the seconds from its start
+    to its end.
+    """
 
     answer: Any
     stamp: dict[str, Any]
@@ -47,8 +50,14 @@ class LateError(JobError):
     """A job was not done when its time was over."""
 
 
-def run(name: str, arguments: Mapping[str, Any], seconds: float, variables: Mapping[str, str] | None = None) -> Done:
-    """`MODULE.FUNCTION(**arguments)` of this package in a fresh interpreter. What it prints goes to stderr.
+def run(
+    name: str,
+    arguments: Mapping[str, Any],
+    seconds: float,
+    variables: Mapping[str, str] | None = None,
+) -> Done:
+    """`MODULE.FUNCTION(**arguments)` of this package in a fresh interpreter. What it prints goes to
+    stderr.
 
     Args:
         seconds: after that many the process is ended.
@@ -63,13 +72,20 @@ def run(name: str, arguments: Mapping[str, Any], seconds: float, variables: Mapp
         given.write_text(json.dumps(dict(arguments)), encoding="utf-8")
         words = [__package__ or "bench", module, function, str(given), str(reply)]
         # -P: a checkout that is the working directory must not stand before what is installed
-        process = subprocess.Popen([sys.executable, "-P", "-c", CODE, *words], env=_environment(variables or {}),
-                                   stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", CODE, *words],
+            env=_environment(variables or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            start_new_session=True,
+        )
         try:
             with interrupt.cleanup(partial(interrupt.kill, process)):
                 status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise LateError(f"{name}: it was ended after {seconds:.0f} seconds, its limit") from None
+            raise LateError(
+                f"{name}: it was ended after {seconds:.0f} seconds, its limit"
+            ) from None
         finally:  # Ctrl-C does not reach a group of its own
             if interrupt.received():
                 interrupt.kill(process)
@@ -98,7 +114,9 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     own = dict(os.environ) | dict(variables)
-    if __package__ == "bench":  # installed, ROOT is the package itself, whose types.py would hide Python's
+    if (
+        __package__ == "bench"
+    ):  # installed, ROOT is the package itself, whose types.py would hide Python's
         own["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
     return own
 

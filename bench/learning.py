@@ -1,7 +1,7 @@
 """The learner's three sections in one: how benches and tests of the learner write them down.
 
-What they do not name has the value of `FIXED`, not the package's default: the work that a bench measures stays the same
-when a default changes.
+What they do not name has the value of `FIXED`, not the package's default: the work that a bench
+measures stays the same when a default changes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,29 @@ SECTIONS = {"network": NetworkConfig, "rollout": RolloutConfig, "ppo": PPOConfig
 
 
 FIXED: dict[str, Any] = {  # the package's defaults until 2026-10
-    "kind": "mlp", "hidden": (64, 64), "activation": "tanh", "rnn_width": 64, "normalise_observations": True,
-    "num_envs": 256, "num_steps": 128, "num_shards": 8,
-    "num_minibatches": 8, "num_epochs": 4, "normalise_advantages": True, "normalise_rewards": False,
-    "learning_rate": 3e-4, "learning_rate_end": 3e-5, "gamma": 0.99, "gae_lambda": 0.95, "clip_eps": 0.2,
-    "vf_clip_eps": 0.0, "ent_coef": 0.01, "ent_coef_end": None, "vf_coef": 0.5, "max_grad_norm": 0.5, "target_kl": 0.0,
+    "kind": "mlp",
+    "hidden": (64, 64),
+    "activation": "tanh",
+    "rnn_width": 64,
+    "normalise_observations": True,
+    "num_envs": 256,
+    "num_steps": 128,
+    "num_shards": 8,
+    "num_minibatches": 8,
+    "num_epochs": 4,
+    "normalise_advantages": True,
+    "normalise_rewards": False,
+    "learning_rate": 3e-4,
+    "learning_rate_end": 3e-5,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "clip_eps": 0.2,
+    "vf_clip_eps": 0.0,
+    "ent_coef": 0.01,
+    "ent_coef_end": None,
+    "vf_coef": 0.5,
+    "max_grad_norm": 0.5,
+    "target_kl": 0.0,
 }
 
 
@@ -39,7 +57,6 @@ class Learning(NetworkConfig, RolloutConfig, PPOConfig, frozen=True):
         """The whole configuration, all else at its defaults."""
         return make_config(sections_of(self.model_dump(mode="json")))
 
-
     @property
     def sequence(self) -> int:
         """Consecutive steps of one env that stay together in a minibatch."""
@@ -50,7 +67,9 @@ def sections_of(flat: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Keys by their own name -> by section. An unknown one is left to `ppo`, which refuses it."""
     found: dict[str, dict[str, Any]] = {}
     for key, value in flat.items():
-        section = next((name for name, model in SECTIONS.items() if key in model.model_fields), "ppo")
+        section = next(
+            (name for name, model in SECTIONS.items() if key in model.model_fields), "ppo"
+        )
         found.setdefault(section, {})[key] = value
     return found
 

@@ -1,7 +1,8 @@
 """The environment behind the interface of gymnax 0.0.9, which JAX learners of its time call.
 
-Steps return five values, `done` is terminated or truncated, and there are no action masks: an illegal action is
-executed as HOLD. Learners of that interface are run as they are; this adapter is what changes.
+Steps return five values, `done` is terminated or truncated, and there are no action masks: an
+illegal action is executed as HOLD. Learners of that interface are run as they are; this adapter is
+what changes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ OLD_ID = "jaxtrade/Trading-gymnax-0.0.9"
 
 
 class OldGymnax:
-    """`GymnaxTrading` with five-value steps. `info` is empty: whatever it held, PureJaxRL would store for each step."""
+    """`GymnaxTrading` with five-value steps. `info` is empty: whatever it held, PureJaxRL would
+    store for each step.
+    """
 
     def __init__(self, env: TradingEnv, params: EnvParams) -> None:
         self._door: GymnaxTrading = to_gymnax(env, params)
@@ -47,10 +50,13 @@ class OldGymnax:
         """-> (observation float32[D], state)."""
         return self._door.reset(key, params)
 
-    def step(self, key: Array, state: EnvState, action: Array,
-             params: EnvParams | None = None) -> tuple[Array, EnvState, Array, Array, dict[str, Any]]:
+    def step(
+        self, key: Array, state: EnvState, action: Array, params: EnvParams | None = None
+    ) -> tuple[Array, EnvState, Array, Array, dict[str, Any]]:
         """-> (observation, state, reward, done, info), with auto-reset."""
-        observation, state, reward, terminated, truncated, _ = self._door.step(key, state, action, params)
+        observation, state, reward, terminated, truncated, _ = self._door.step(
+            key, state, action, params
+        )
         return observation, state, reward, terminated | truncated, {}
 
 
@@ -71,8 +77,8 @@ if OLD_ID not in gymnax.registered_envs:
 def offered(env: TradingEnv, params: EnvParams) -> Iterator[str]:
     """Inside, `gymnax.make` of the name that this gives returns the adapter and `params`.
 
-    Under a trace `params` may be tracers: the market is then an argument of the learner's program, as in ours, and not
-    a constant of 100,000 bars inside it.
+    Under a trace `params` may be tracers: the market is then an argument of the learner's program,
+    as in ours, and not a constant of 100,000 bars inside it.
     """
     _offered.append(OldGymnax(env, params))
     try:

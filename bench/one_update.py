@@ -1,8 +1,10 @@
-"""One whole update of PPO against the same update in NumPy, float64, with its gradients derived by hand.
+"""One whole update of PPO against the same update in NumPy, float64, with its gradients derived by
+hand.
 
-The network of the reference has no hidden layer, so that logits are `o W + b` and the value is `o v + c`. Everything
-that an update does between a rollout and new parameters is in the result: generalised advantages with bootstrapped
-truncations, the normalisation of advantages, the three loss terms under the mask, the clipped gradient, Adam.
+The network of the reference has no hidden layer, so that logits are `o W + b` and the value is `o v
++ c`. Everything that an update does between a rollout and new parameters is in the result:
+generalised advantages with bootstrapped truncations, the normalisation of advantages, the three
+loss terms under the mask, the clipped gradient, Adam.
 
 `Rollout` is one update of the package on the benches' market, with what its rollout saw; `reference` what NumPy makes
 of that. `bench.sb3_update` asks Stable-Baselines3 the same question.
@@ -27,8 +29,17 @@ from . import setting
 from .learning import Learning, learning_of
 
 UPDATE: dict[str, Any] = {
-    "num_envs": 4, "num_steps": 64, "num_minibatches": 1, "num_epochs": 3, "num_shards": 1, "hidden": (16, 16),
-    "normalise_observations": False, "learning_rate": 3e-3, "learning_rate_end": 3e-3, "ent_coef": 0.2, "gamma": 0.9,
+    "num_envs": 4,
+    "num_steps": 64,
+    "num_minibatches": 1,
+    "num_epochs": 3,
+    "num_shards": 1,
+    "hidden": (16, 16),
+    "normalise_observations": False,
+    "learning_rate": 3e-3,
+    "learning_rate_end": 3e-3,
+    "ent_coef": 0.2,
+    "gamma": 0.9,
     "clip_eps": 0.02,
 }
 LOUD = 30.0  # times the first weights of the policy's head, which begins so uniform that masks hardly matter
@@ -37,7 +48,9 @@ Weights = dict[str, np.ndarray]  # W [D, A], b [A], v [D], c []
 
 
 class Seen(NamedTuple):
-    """Steps of a rollout, [T, N, ...]; `final`: what was observed after the step, whatever ended there."""
+    """Steps of a rollout, [T, N, ...]; `final`: what was observed after the step, whatever ended
+    there.
+    """
 
     observation: Array
     mask: Array
@@ -54,7 +67,8 @@ class Seen(NamedTuple):
 class Rollout:
     """One rollout of ours with truncations, and what our update makes of it.
 
-    seen: the rollout once more, step by step from the same random numbers; last: the observations after it. loud: a
+    seen: the rollout once more, step by step from the same random numbers; last: the observations
+        after it. loud: a
     factor of the first weights of the policy's head.
     """
 
@@ -64,32 +78,51 @@ class Rollout:
         algorithm = make_ppo(self.world.config, env, 10)
         start: TrainState = jax.jit(algorithm.init)(jax.random.key(0), params)
         head = start.params["policy_head"]
-        self.before = start.replace(params=start.params | {"policy_head": head | {"kernel": loud * head["kernel"]}})
+        self.before = start.replace(
+            params=start.params | {"policy_head": head | {"kernel": loud * head["kernel"]}}
+        )
         self.after: TrainState = jax.jit(algorithm.update)(self.before, params, None)[0]
         again = jax.jit(self._again, static_argnums=0)
         self.seen, self.last = jax.device_get(again(algorithm.act, self.before, params))
 
-    def _again(self, act: Callable[..., Any], state: TrainState, params: PyTree) -> tuple[Seen, Array]:
+    def _again(
+        self, act: Callable[..., Any], state: TrainState, params: PyTree
+    ) -> tuple[Seen, Array]:
         env, learning, policy = self.world.env, learning_of(self.world.config), policy_of(state)
         of_rollout, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
 
         def random_of(number: Array) -> tuple[Array, Array]:
             of_actions, of_steps = jax.random.split(jax.random.fold_in(of_rollout, number))
-            return jax.random.uniform(of_actions, (learning.num_steps,)), jax.random.split(of_steps, learning.num_steps)
+            return jax.random.uniform(of_actions, (learning.num_steps,)), jax.random.split(
+                of_steps, learning.num_steps
+            )
 
-        def one(random: tuple[Array, Array], env_state: PyTree, ref: PyTree, first: Array) -> tuple[Any, Seen]:
+        def one(
+            random: tuple[Array, Array], env_state: PyTree, ref: PyTree, first: Array
+        ) -> tuple[Any, Seen]:
             chance, key = random
             _, _, found = act(policy, None, ref, params, None, False)
             action = distributions.pick(chance, found.logits, found.mask)
             env_state, following, outcome = env.step(key, env_state, action, params)
             return (env_state, following, outcome.terminated | outcome.truncated), Seen(
-                env.observe(ref, params), found.mask, env.observe(outcome.final_ref, params), first, action,
-                distributions.log_prob(found.logits, found.mask, action), found.value, outcome.reward,
-                outcome.terminated, outcome.truncated)
+                env.observe(ref, params),
+                found.mask,
+                env.observe(outcome.final_ref, params),
+                first,
+                action,
+                distributions.log_prob(found.logits, found.mask, action),
+                found.value,
+                outcome.reward,
+                outcome.terminated,
+                outcome.truncated,
+            )
 
         random = jax.vmap(random_of, out_axes=1)(jnp.arange(learning.num_envs))
-        (_, ref, _), seen = jax.lax.scan(lambda now, random: jax.vmap(one)(random, *now),
-                                         (state.env_state, state.ref, state.first), random)
+        (_, ref, _), seen = jax.lax.scan(
+            lambda now, random: jax.vmap(one)(random, *now),
+            (state.env_state, state.ref, state.first),
+            random,
+        )
         return seen, jax.vmap(env.observe, (0, None))(ref, params)
 
 
@@ -101,10 +134,15 @@ def layer(tree: Any, path: tuple[str, ...]) -> Any:
 
 
 def distance(rollout: Rollout, theirs: dict[tuple[str, ...], np.ndarray]) -> float:
-    """|our step - their step| / |our step| over the weights at these paths. theirs: path -> new weights [in, out]."""
+    """|our step - their step| / |our step| over the weights at these paths. theirs: path -> new
+    weights [in, out].
+    """
     apart = moved = 0.0
     for path, weight in theirs.items():
-        before, after = (np.asarray(layer(state.params, path)["kernel"]) for state in (rollout.before, rollout.after))
+        before, after = (
+            np.asarray(layer(state.params, path)["kernel"])
+            for state in (rollout.before, rollout.after)
+        )
         apart += float(np.square(weight - after).sum())
         moved += float(np.square(after - before).sum())
     return (apart / moved) ** 0.5
@@ -112,7 +150,9 @@ def distance(rollout: Rollout, theirs: dict[tuple[str, ...], np.ndarray]) -> flo
 
 # ------------------------------------------------------------------------------------------------------- in NumPy
 class Steps(NamedTuple):
-    """A rollout, float64 or bool [T, N, ...]; next_value: of what follows each step, whatever ended there."""
+    """A rollout, float64 or bool [T, N, ...]; next_value: of what follows each step, whatever ended
+    there.
+    """
 
     observation: np.ndarray
     mask: np.ndarray
@@ -144,21 +184,36 @@ def advantages(config: Learning, steps: Steps) -> np.ndarray:
     """float64[T, N], by the recursion of Schulman et al. 2016."""
     out, after = np.zeros_like(steps.reward), np.zeros(config.num_envs)
     for t in reversed(range(config.num_steps)):
-        delta = steps.reward[t] + config.gamma * ~steps.terminated[t] * steps.next_value[t] - steps.value[t]
+        delta = (
+            steps.reward[t]
+            + config.gamma * ~steps.terminated[t] * steps.next_value[t]
+            - steps.value[t]
+        )
         goes_on = ~(steps.terminated[t] | steps.truncated[t])
         out[t] = after = delta + config.gamma * config.gae_lambda * goes_on * after
     return out
 
 
-def gradient(config: Learning, weights: Weights, batch: Steps, advantage: np.ndarray, target: np.ndarray,
-             ent_coef: float) -> tuple[Weights, dict[str, float]]:
-    """Of the loss over B rows, by hand: d log p(a) / d logits = onehot(a) - p, dH / d logits = -p (log p + H)."""
+def gradient(
+    config: Learning,
+    weights: Weights,
+    batch: Steps,
+    advantage: np.ndarray,
+    target: np.ndarray,
+    ent_coef: float,
+) -> tuple[Weights, dict[str, float]]:
+    """Of the loss over B rows, by hand: d log p(a) / d logits = onehot(a) - p, dH / d logits = -p
+    (log p + H).
+    """
     count = len(advantage)
     log_probs = masked_log_probs(weights, batch.observation, batch.mask)
     p, finite = np.exp(log_probs), np.where(batch.mask, log_probs, 0.0)
     entropy = -(p * finite).sum(-1)
     ratio = np.exp(chosen(log_probs, batch.action) - batch.log_prob)
-    plain, clipped = ratio * advantage, np.clip(ratio, 1 - config.clip_eps, 1 + config.clip_eps) * advantage
+    plain, clipped = (
+        ratio * advantage,
+        np.clip(ratio, 1 - config.clip_eps, 1 + config.clip_eps) * advantage,
+    )
     pushed = np.where(plain <= clipped, plain, 0.0)
     of_logits = -pushed[:, None] * (np.eye(p.shape[1])[batch.action] - p)
     of_logits += ent_coef * p * (finite + entropy[:, None])
@@ -167,17 +222,33 @@ def gradient(config: Learning, weights: Weights, batch: Steps, advantage: np.nda
     near = batch.value + np.clip(value - batch.value, -config.vf_clip_eps, config.vf_clip_eps)
     near = near if config.vf_clip_eps else value
     error, near_error = np.square(value - target), np.square(near - target)
-    of_value = config.vf_coef * np.where((near == value) | (error >= near_error), 2 * (value - target), 0.0)
-    grads = {"W": batch.observation.T @ of_logits, "b": of_logits.sum(0), "v": batch.observation.T @ of_value,
-             "c": of_value.sum()}
-    figures = {"policy_loss": -np.minimum(plain, clipped).mean(), "entropy": entropy.mean(),
-               "value_loss": np.maximum(error, near_error).mean()}
+    of_value = config.vf_coef * np.where(
+        (near == value) | (error >= near_error), 2 * (value - target), 0.0
+    )
+    grads = {
+        "W": batch.observation.T @ of_logits,
+        "b": of_logits.sum(0),
+        "v": batch.observation.T @ of_value,
+        "c": of_value.sum(),
+    }
+    figures = {
+        "policy_loss": -np.minimum(plain, clipped).mean(),
+        "entropy": entropy.mean(),
+        "value_loss": np.maximum(error, near_error).mean(),
+    }
     return {name: grad / count for name, grad in grads.items()}, figures
 
 
-def learned(config: Learning, weights: Weights, steps: Steps, minibatches: Iterable[Sequence[int] | np.ndarray],
-            learning_rate: float, ent_coef: float) -> tuple[Weights, dict[str, float]]:
-    """New weights after all minibatches of all epochs, and the figures as means over the gradient steps.
+def learned(
+    config: Learning,
+    weights: Weights,
+    steps: Steps,
+    minibatches: Iterable[Sequence[int] | np.ndarray],
+    learning_rate: float,
+    ent_coef: float,
+) -> tuple[Weights, dict[str, float]]:
+    """New weights after all minibatches of all epochs, and the figures as means over the gradient
+    steps.
 
     minibatches: the rows of each, as numbers of step * environments + environment.
     """
@@ -188,8 +259,14 @@ def learned(config: Learning, weights: Weights, steps: Steps, minibatches: Itera
     every: list[dict[str, float]] = []
     for rows in minibatches:
         picked = advantage.reshape(-1)[rows]
-        grads, figures = gradient(config, weights, Steps(*(x[rows] for x in flat)),
-                                  (picked - picked.mean()) / picked.std(), target.reshape(-1)[rows], ent_coef)
+        grads, figures = gradient(
+            config,
+            weights,
+            Steps(*(x[rows] for x in flat)),
+            (picked - picked.mean()) / picked.std(),
+            target.reshape(-1)[rows],
+            ent_coef,
+        )
         norm = np.sqrt(sum(np.square(grad).sum() for grad in grads.values()))
         every.append(figures | {"grad_norm": norm})
         at = len(every)
@@ -199,20 +276,37 @@ def learned(config: Learning, weights: Weights, steps: Steps, minibatches: Itera
             second[name] = 0.999 * second[name] + 0.001 * np.square(grad)
             step = first[name] / (1 - 0.9**at) / (np.sqrt(second[name] / (1 - 0.999**at)) + 1e-5)
             weights = weights | {name: weights[name] - learning_rate * step}
-    return weights, {name: float(np.mean([figures[name] for figures in every])) for name in every[0]}
+    return weights, {
+        name: float(np.mean([figures[name] for figures in every])) for name in every[0]
+    }
 
 
 def reference(rollout: Rollout) -> dict[tuple[str, ...], np.ndarray]:
-    """NumPy's weights after the update of a rollout without hidden layers and with one minibatch, for `distance`."""
+    """NumPy's weights after the update of a rollout without hidden layers and with one minibatch,
+    for `distance`.
+    """
     config, seen = learning_of(rollout.world.config), rollout.seen
     heads = [rollout.before.params[name] for name in ("policy_head", "value_head")]
-    (w, b), (v, c) = ((np.asarray(head["kernel"], np.float64), np.asarray(head["bias"], np.float64)) for head in heads)
+    (w, b), (v, c) = (
+        (np.asarray(head["kernel"], np.float64), np.asarray(head["bias"], np.float64))
+        for head in heads
+    )
     weights: Weights = {"W": w, "b": b, "v": v[:, 0], "c": c[0]}
     observation, final = (np.asarray(x, np.float64) for x in (seen.observation, seen.final))
     mask, action = np.asarray(seen.mask), np.asarray(seen.action)
-    steps = Steps(observation, mask, action, chosen(masked_log_probs(weights, observation, mask), action),
-                  value_of(weights, observation), np.asarray(seen.reward, np.float64), value_of(weights, final),
-                  np.asarray(seen.terminated), np.asarray(seen.truncated))
+    steps = Steps(
+        observation,
+        mask,
+        action,
+        chosen(masked_log_probs(weights, observation, mask), action),
+        value_of(weights, observation),
+        np.asarray(seen.reward, np.float64),
+        value_of(weights, final),
+        np.asarray(seen.terminated),
+        np.asarray(seen.truncated),
+    )
     every = np.arange(config.num_envs * config.num_steps)
-    after, _ = learned(config, weights, steps, [every] * config.num_epochs, config.learning_rate, config.ent_coef)
+    after, _ = learned(
+        config, weights, steps, [every] * config.num_epochs, config.learning_rate, config.ent_coef
+    )
     return {("policy_head",): after["W"], ("value_head",): after["v"][:, None]}

@@ -1,6 +1,8 @@
-"""JAX learners of others on our environment: PureJaxRL's PPO, rejax's and sbx's, as sides for a bench.
+"""JAX learners of others on our environment: PureJaxRL's PPO, rejax's and sbx's, as sides for a
+bench.
 
-Each runs unchanged, with network, batch, epochs and minibatches of the configuration. What it computes otherwise is in
+Each runs unchanged, with network, batch, epochs and minibatches of the configuration. What it
+computes otherwise is in
 `DIFFERENCES` and belongs beside its figures: above all none of them has action masks.
 """
 
@@ -21,7 +23,11 @@ from .learning import Learning, learning_of
 from .setting import World
 from .worker import Worker
 
-DIFFERENCES = {"purejaxrl": purejaxrl.DIFFERENCES, "rejax": rejax_peer.DIFFERENCES, "sbx": sbx_peer.DIFFERENCES}
+DIFFERENCES = {
+    "purejaxrl": purejaxrl.DIFFERENCES,
+    "rejax": rejax_peer.DIFFERENCES,
+    "sbx": sbx_peer.DIFFERENCES,
+}
 
 
 def unlike(config: Learning) -> str | None:
@@ -33,21 +39,29 @@ def unlike(config: Learning) -> str | None:
         "normalise_advantages": (not config.normalise_advantages, "true"),
         "target_kl": (config.target_kl != 0, "0"),
     }
-    faults = [f"ppo.{name} = {getattr(config, name)}, expected {expected}"
-              for name, (wrong, expected) in refused.items() if wrong]
+    faults = [
+        f"ppo.{name} = {getattr(config, name)}, expected {expected}"
+        for name, (wrong, expected) in refused.items()
+        if wrong
+    ]
     return "does not do the same: " + "; ".join(faults) if faults else None
 
 
 def left_out(config: Learning, options: Options) -> dict[str, str]:
     """Peer -> why it cannot run this configuration here."""
-    reasons = {"purejaxrl": purejaxrl.left_out(config, options.purejaxrl), "rejax": rejax_peer.left_out(),
-               "sbx": sbx_peer.left_out()}
+    reasons = {
+        "purejaxrl": purejaxrl.left_out(config, options.purejaxrl),
+        "rejax": rejax_peer.left_out(),
+        "sbx": sbx_peer.left_out(),
+    }
     return {name: reason for name, own in reasons.items() if (reason := own or unlike(config))}
 
 
-def sides(config: RunConfig, world: World, updates: int, options: Options,
-          stack: ExitStack | None = None) -> tuple[dict[str, Side], dict[str, str]]:
-    """Peer -> `updates` whole updates (rollout and epochs), compiled and, for sbx, in a child; and what is left out.
+def sides(
+    config: RunConfig, world: World, updates: int, options: Options, stack: ExitStack | None = None
+) -> tuple[dict[str, Side], dict[str, str]]:
+    """Peer -> `updates` whole updates (rollout and epochs), compiled and, for sbx, in a child; and
+    what is left out.
 
     Args:
         config: `learning_of(config)` is what is run; the rest is that of `world`.
@@ -72,20 +86,25 @@ def sides(config: RunConfig, world: World, updates: int, options: Options,
     return made, missing
 
 
-def compiled_temporaries(config: RunConfig, world: World,
-                         options: Options) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
-    """Side -> bytes of its compiled training program, by XLA's own account; and what is left out. Nothing is run.
+def compiled_temporaries(
+    config: RunConfig, world: World, options: Options
+) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
+    """Side -> bytes of its compiled training program, by XLA's own account; and what is left out.
+    Nothing is run.
 
-    temporaries: what the program needs beside its arguments (environment, training state, market) and its results.
-    Ours is one update that takes the training state over. The peers' programs are whole runs, of two updates, so that
-    the loop over updates is one; their training state is inside, a few MB at most.
+    temporaries: what the program needs beside its arguments (environment, training state, market)
+        and its results.
+    Ours is one update that takes the training state over. The peers' programs are whole runs, of
+    two updates, so that the loop over updates is one; their training state is inside, a few MB at
+    most.
     """
     missing = left_out(learning_of(config), options)
     missing.pop("sbx", None)  # no program of its own: its buffers are NumPy's
     algorithm = make_ppo(config, world.env, 2)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
     programs: dict[str, Any] = {
-        "jaxtrade": jax.jit(algorithm.update, donate_argnums=0).lower(state, world.params).compile()}
+        "jaxtrade": jax.jit(algorithm.update, donate_argnums=0).lower(state, world.params).compile()
+    }
     if "purejaxrl" not in missing:
         assert options.purejaxrl is not None
         programs["purejaxrl"] = purejaxrl.compiled(learning_of(config), world, 2, options.purejaxrl)
@@ -95,5 +114,9 @@ def compiled_temporaries(config: RunConfig, world: World,
 
 
 def _bytes(found: Any) -> dict[str, int]:
-    return {"temporaries": found.temp_size_in_bytes, "arguments": found.argument_size_in_bytes,
-            "outputs": found.output_size_in_bytes, "outputs_in_arguments": found.alias_size_in_bytes}
+    return {
+        "temporaries": found.temp_size_in_bytes,
+        "arguments": found.argument_size_in_bytes,
+        "outputs": found.output_size_in_bytes,
+        "outputs_in_arguments": found.alias_size_in_bytes,
+    }

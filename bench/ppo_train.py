@@ -1,15 +1,18 @@
-"""Whole PPO training, rollout and epochs: ours, Stable-Baselines3 and the JAX peers, with the same mathematics.
+"""Whole PPO training, rollout and epochs: ours, Stable-Baselines3 and the JAX peers, with the same
+mathematics.
 
-Two networks: `small` is 64-64 tanh with 4 epochs, `large` 256-256-128 ReLU with 10, each for policy and value; batches
-of 256. Observations are not normalised on either side (`sb3.arguments` says why). At 4 and 16 environments every side
-does the same updates; Stable-Baselines3 also has its whole range, and we have large batches, which are other
-mathematics and are compared with nobody. On a CPU the comparison of each network runs in a process of its own, with the
-number of XLA's compute threads that a trial of ours finds worth it; Stable-Baselines3 chooses torch's likewise.
+Two networks: `small` is 64-64 tanh with 4 epochs, `large` 256-256-128 ReLU with 10, each for policy
+and value; batches of 256. Observations are not normalised on either side (`sb3.arguments` says
+why). At 4 and 16 environments every side does the same updates; Stable-Baselines3 also has its
+whole range, and we have large batches, which are other mathematics and are compared with nobody. On
+a CPU the comparison of each network runs in a process of its own, with the number of XLA's compute
+threads that a trial of ours finds worth it; Stable-Baselines3 chooses torch's likewise.
 
 `ceiling` is what the ratios would be if our side did nothing but its matrix products (`products`).
 
-One repeat is one update; every side goes on from the state that its last update left, but for the JAX peers, whose runs
-are of a few updates and begin anew; what they compute otherwise is under `differences`.
+One repeat is one update; every side goes on from the state that its last update left, but for the
+JAX peers, whose runs are of a few updates and begin anew; what they compute otherwise is under
+`differences`.
 """
 
 from __future__ import annotations
@@ -40,16 +43,25 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "small": {"hidden": (64, 64), "activation": "tanh", "num_epochs": 4},
     "large": {"hidden": (256, 256, 128), "activation": "relu", "num_epochs": 10},
 }
-SAME: dict[str, Any] = {"num_shards": 1, "normalise_observations": False, "learning_rate": 3e-4,
-                        "learning_rate_end": 3e-4}
+SAME: dict[str, Any] = {
+    "num_shards": 1,
+    "normalise_observations": False,
+    "learning_rate": 3e-4,
+    "learning_rate_end": 3e-4,
+}
 BATCH = 256
 UPDATE = {"small": 4_096, "large": 2_048}  # steps of one update where the sides are compared
 COMPARED = (4, 16)
-PEER_UPDATES = {"small": 4, "large": 2}  # in one run of a peer, which begins from nothing: their start weighs less
+PEER_UPDATES = {
+    "small": 4,
+    "large": 2,
+}  # in one run of a peer, which begins from nothing: their start weighs less
 
 
 class Own(NamedTuple):
-    """One of our settings without a counterpart. slow: minutes an update on a CPU, so only accelerators run it."""
+    """One of our settings without a counterpart. slow: minutes an update on a CPU, so only
+    accelerators run it.
+    """
 
     network: str
     num_envs: int
@@ -63,7 +75,9 @@ OWN = (
     Own("small", 1_024, 32, 4_096, 4),
     Own("small", 4_096, 128, 65_536, 4),
     Own("large", 1_024, 32, 8_192, 4),
-    Own("large", 256, 128, 8_192, 4),  # environments, steps and batch of the fork's published figure
+    Own(
+        "large", 256, 128, 8_192, 4
+    ),  # environments, steps and batch of the fork's published figure
     Own("large", 4_096, 128, 32_768, 4, slow=True),
     Own("large", 4_096, 128, 32_768, 10, slow=True),
 )
@@ -76,24 +90,44 @@ PUBLISHED = {
     "measured_here": False,
     "repository": "github.com/ipankaj18/RL-Trainer (commit a17ba1c)",
     "source": "figures that the repository states for its own JAX PPO, from its documents and run logs; other "
-              "environment, hardware and network than here",
+    "environment, hardware and network than here",
     "figures": [
-        {"what": "PPO, phase 2, 256 environments, 100M steps", "device": "NVIDIA RTX 4000 Ada, 20 GB",
-         "steps_per_second": 522_015},
-        {"what": "PPO, phase 1, 256 environments, 20M steps", "device": "NVIDIA RTX 4000 Ada, 20 GB",
-         "steps_per_second": 167_601},
-        {"what": "PPO, phase 2, before a fix (recompiled in every update)", "device": "NVIDIA RTX 4000 Ada, 20 GB",
-         "steps_per_second": 7_801},
-        {"what": "PPO, phase 1, before a fix (recompiled in every update)", "device": "NVIDIA RTX 4000 Ada, 20 GB",
-         "steps_per_second": 10_483},
+        {
+            "what": "PPO, phase 2, 256 environments, 100M steps",
+            "device": "NVIDIA RTX 4000 Ada, 20 GB",
+            "steps_per_second": 522_015,
+        },
+        {
+            "what": "PPO, phase 1, 256 environments, 20M steps",
+            "device": "NVIDIA RTX 4000 Ada, 20 GB",
+            "steps_per_second": 167_601,
+        },
+        {
+            "what": "PPO, phase 2, before a fix (recompiled in every update)",
+            "device": "NVIDIA RTX 4000 Ada, 20 GB",
+            "steps_per_second": 7_801,
+        },
+        {
+            "what": "PPO, phase 1, before a fix (recompiled in every update)",
+            "device": "NVIDIA RTX 4000 Ada, 20 GB",
+            "steps_per_second": 10_483,
+        },
     ],
 }
 
 
-def config_of(network: str, num_envs: int, num_steps: int, batch: int = BATCH, **changed: Any) -> RunConfig:
+def config_of(
+    network: str, num_envs: int, num_steps: int, batch: int = BATCH, **changed: Any
+) -> RunConfig:
     """The shared market and task with `network`, and minibatches of `batch` rows."""
-    ppo = {**SAME, **NETWORKS[network], "num_envs": num_envs, "num_steps": num_steps,
-           "num_minibatches": num_envs * num_steps // batch, **changed}
+    ppo = {
+        **SAME,
+        **NETWORKS[network],
+        "num_envs": num_envs,
+        "num_steps": num_steps,
+        "num_minibatches": num_envs * num_steps // batch,
+        **changed,
+    }
     return setting.config(ppo=ppo)
 
 
@@ -103,7 +137,9 @@ def update_steps(config: Learning) -> int:
 
 
 class Update(NamedTuple):
-    """One compiled update, which takes the state over: (state, params) -> (state, metrics); and what it begins with."""
+    """One compiled update, which takes the state over: (state, params) -> (state, metrics); and
+    what it begins with.
+    """
 
     program: Any
     state: Any
@@ -144,7 +180,9 @@ def compared(options: Options, network: str) -> dict[int, RunConfig]:
 
 
 def own(options: Options, network: str) -> tuple[dict[str, RunConfig], dict[str, str]]:
-    """Our settings with large batches -> (name -> configuration, what this device leaves out and why)."""
+    """Our settings with large batches -> (name -> configuration, what this device leaves out and
+    why).
+    """
     chosen: dict[str, RunConfig] = {}
     left_out: dict[str, str] = {}
     for each in QUICK_OWN if options.quick else OWN:
@@ -154,16 +192,25 @@ def own(options: Options, network: str) -> tuple[dict[str, RunConfig], dict[str,
         if each.slow and jax.devices()[0].platform == "cpu":
             left_out[name] = "minutes an update on a CPU"
         else:
-            chosen[name] = config_of(network, each.num_envs, each.num_steps, each.batch, num_epochs=each.num_epochs)
+            chosen[name] = config_of(
+                network, each.num_envs, each.num_steps, each.batch, num_epochs=each.num_epochs
+            )
     return chosen, left_out
 
 
 def stable_baselines(options: Options, network: str) -> dict[str, tuple[str, RunConfig]]:
-    """Name -> (kind of vector environment, configuration): the compared ones, and for `small` the whole range."""
-    sides = {f"{network}/sb3_dummy/{count}": ("dummy", config) for count, config in compared(options, network).items()}
+    """Name -> (kind of vector environment, configuration): the compared ones, and for `small` the
+    whole range.
+    """
+    sides = {
+        f"{network}/sb3_dummy/{count}": ("dummy", config)
+        for count, config in compared(options, network).items()
+    }
     if network == "small":
-        sides |= {f"small/sb3_{kind}/{count}": (kind, config_of("small", count, steps // count))
-                  for kind, count, steps in (RANGE[-1:] if options.quick else RANGE)}
+        sides |= {
+            f"small/sb3_{kind}/{count}": (kind, config_of("small", count, steps // count))
+            for kind, count, steps in (RANGE[-1:] if options.quick else RANGE)
+        }
     return sides
 
 
@@ -177,7 +224,12 @@ class Children:
 
     def add(self, name: str, kind: str, ppo: Learning, path: Path, threads: Sequence[int]) -> Side:
         """Stable-Baselines3; the number of torch threads is chosen before this returns."""
-        given = {"ppo": ppo.model_dump(mode="json"), "path": str(path), "kind": kind, "threads": list(threads)}
+        given = {
+            "ppo": ppo.model_dump(mode="json"),
+            "path": str(path),
+            "kind": kind,
+            "threads": list(threads),
+        }
         worker = self._stack.enter_context(Worker("sb3", "trainer", given, max(threads)))
         self._first[name] = worker.run()
         replies = self._replies.setdefault(name, [])
@@ -189,10 +241,19 @@ class Children:
         return Side(repeat, update_steps(ppo))
 
     def reported(self) -> dict[str, dict[str, Any]]:
-        """Name -> torch threads and their trial, the rollout's share of the time, peak resident bytes."""
-        return {name: self._first[name].answer | {
-            "collect_share": harness.rounded(statistics.median(share(reply.answer) for reply in replies[1:])),
-            "peak_bytes": replies[-1].peak_bytes} for name, replies in self._replies.items()}
+        """Name -> torch threads and their trial, the rollout's share of the time, peak resident
+        bytes.
+        """
+        return {
+            name: self._first[name].answer
+            | {
+                "collect_share": harness.rounded(
+                    statistics.median(share(reply.answer) for reply in replies[1:])
+                ),
+                "peak_bytes": replies[-1].peak_bytes,
+            }
+            for name, replies in self._replies.items()
+        }
 
 
 def share(answer: Mapping[str, float]) -> float:
@@ -201,7 +262,9 @@ def share(answer: Mapping[str, float]) -> float:
 
 
 def trial(network: str, quick: bool) -> Callable[[], None]:
-    """For `Worker`: one update of ours with the most environments, to see what threads are worth."""
+    """For `Worker`: one update of ours with the most environments, to see what threads are
+    worth.
+    """
     side = ours(list(compared(Options(quick=quick), network).values())[-1])
 
     def work() -> None:
@@ -211,14 +274,27 @@ def trial(network: str, quick: bool) -> Callable[[], None]:
 
 
 def choose_threads(options: Options, network: str) -> tuple[int, dict[str, float]]:
-    """XLA's number of compute threads for a network's comparison, and the trial's seconds by number."""
+    """XLA's number of compute threads for a network's comparison, and the trial's seconds by
+    number.
+    """
     counts = [1] if options.quick else sorted({1, harness.cores()})
     with ExitStack() as stack:
-        workers = {count: stack.enter_context(Worker("ppo_train", "trial", {"network": network, "quick": options.quick},
-                                                     variables={"NPROC": str(count)})) for count in counts}
+        workers = {
+            count: stack.enter_context(
+                Worker(
+                    "ppo_train",
+                    "trial",
+                    {"network": network, "quick": options.quick},
+                    variables={"NPROC": str(count)},
+                )
+            )
+            for count in counts
+        }
         for worker in workers.values():
             worker.run()
-        return sb3.fastest(lambda count: workers[count].run().sample.wall, counts, TRIAL_ROUNDS, sb3.WORTH)
+        return sb3.fastest(
+            lambda count: workers[count].run().sample.wall, counts, TRIAL_ROUNDS, sb3.WORTH
+        )
 
 
 def comparison(network: str, quick: bool, repeats: int, checkout: str | None) -> Callable[[], Any]:
@@ -228,25 +304,41 @@ def comparison(network: str, quick: bool, repeats: int, checkout: str | None) ->
 
 
 def measured_apart(options: Options, network: str) -> dict[str, dict[str, Any]]:
-    """`measure` in a process with the number of threads that suits it; on an accelerator, in this one."""
+    """`measure` in a process with the number of threads that suits it; on an accelerator, in this
+    one.
+    """
     if jax.devices()[0].platform != "cpu":
         return measure(options, network) | {"threads": {}}
     threads, seconds = choose_threads(options, network)
-    given = {"network": network, "quick": options.quick, "repeats": options.repeats,
-             "checkout": str(options.purejaxrl.resolve()) if options.purejaxrl else None}
+    given = {
+        "network": network,
+        "quick": options.quick,
+        "repeats": options.repeats,
+        "checkout": str(options.purejaxrl.resolve()) if options.purejaxrl else None,
+    }
     with Worker("ppo_train", "comparison", given, variables={"NPROC": str(threads)}) as worker:
-        return worker.run().answer | {"threads": {network: {"chosen": threads, "trial_seconds": seconds}}}
+        return worker.run().answer | {
+            "threads": {network: {"chosen": threads, "trial_seconds": seconds}}
+        }
 
 
 def alone(options: Options, network: str) -> dict[str, dict[str, Any]]:
     """Our settings that nobody else has, with all cores."""
     chosen, left_out = own(options, network)
-    return {"sides": harness.compare({name: ours(config) for name, config in chosen.items()}, options.repeats),
-            "ratios": {}, "left_out": left_out, "threads": {}, "ceiling": {}}
+    return {
+        "sides": harness.compare(
+            {name: ours(config) for name, config in chosen.items()}, options.repeats
+        ),
+        "ratios": {},
+        "left_out": left_out,
+        "threads": {},
+        "ceiling": {},
+    }
 
 
 def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
-    """The compared sides with one network and the minibatch's products, interleaved -> `sides`, `ratios`, `left_out`,
+    """The compared sides with one network and the minibatch's products, interleaved -> `sides`,
+    `ratios`, `left_out`,
     `ceiling`."""
     same, left_out = compared(options, network), {}
     ours_by_count = {f"{network}/ours/{count}": config for count, config in same.items()}
@@ -261,48 +353,84 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
             found, missing = peers.sides(config, world, PEER_UPDATES[network], options, stack)
             sides |= {f"{network}/{name}/{count}": side for name, side in found.items()}
             left_out |= {f"{network}/{name}/{count}": reason for name, reason in missing.items()}
-            for side in found.values():  # a child starts with its first repeat: not while threads are tried
+            for side in (
+                found.values()
+            ):  # a child starts with its first repeat: not while threads are tried
                 side.run()
         for name, (kind, config) in stable_baselines(options, network).items():
             if importlib.util.find_spec("sb3_contrib") is None:
                 left_out[name] = sb3.MISSING
             else:
                 sides[name] = children.add(name, kind, learning_of(config), path, threads)
-        chains = products.chains(learning_of(next(iter(same.values()))), world.env.observation_size, options.quick)
-        samples = harness.interleave(sides | {f"products/{name}": chain.side for name, chain in chains.items()},
-                                     options.repeats)
+        chains = products.chains(
+            learning_of(next(iter(same.values()))), world.env.observation_size, options.quick
+        )
+        samples = harness.interleave(
+            sides | {f"products/{name}": chain.side for name, chain in chains.items()},
+            options.repeats,
+        )
         results = {name: harness.summary(samples[name], side.steps) for name, side in sides.items()}
         for name, reported in children.reported().items():
             results[name].update(reported)
-    rates = products.rates({name: samples[f"products/{name}"] for name in chains},
-                           {name: chain.flops for name, chain in chains.items()})
-    return {"sides": results, "ratios": ratios(results), "left_out": left_out,
-            "ceiling": {network: ceiling(same, world, rates, results)}}
+    rates = products.rates(
+        {name: samples[f"products/{name}"] for name in chains},
+        {name: chain.flops for name, chain in chains.items()},
+    )
+    return {
+        "sides": results,
+        "ratios": ratios(results),
+        "left_out": left_out,
+        "ceiling": {network: ceiling(same, world, rates, results)},
+    }
 
 
-def ceiling(same: Mapping[int, RunConfig], world: setting.World, rates: Mapping[str, Any],
-            results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """`products.ceiling` over every side that has a ratio; a step of every compared setting needs the same."""
+def ceiling(
+    same: Mapping[int, RunConfig],
+    world: setting.World,
+    rates: Mapping[str, Any],
+    results: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """`products.ceiling` over every side that has a ratio; a step of every compared setting needs
+    the same.
+    """
     first = learning_of(next(iter(same.values())))
     needed = products.step_products(first, world.env.observation_size, world.env.num_actions)
     return products.ceiling(needed, rates, {name: results[name] for name in ratios(results)})
 
 
 def ratios(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Ours over every other side with the same network and number of environments, by that side's name."""
-    pairs = {name: f"{network}/ours/{count}" for name in results
-             for network, side, count, *_ in [name.split("/")] if side != "ours"}
-    return {name: harness.ratio(results, own, name) for name, own in pairs.items() if own in results}
+    """Ours over every other side with the same network and number of environments, by that side's
+    name.
+    """
+    pairs = {
+        name: f"{network}/ours/{count}"
+        for name in results
+        for network, side, count, *_ in [name.split("/")]
+        if side != "ours"
+    }
+    return {
+        name: harness.ratio(results, own, name) for name, own in pairs.items() if own in results
+    }
 
 
 def run(options: Options) -> dict[str, Any]:
     """Sides are named network/side/environments."""
     parts = [part(options, network) for network in NETWORKS for part in (measured_apart, alone)]
-    merged = {key: {name: value for part in parts for name, value in part[key].items()}
-              for key in ("sides", "ratios", "left_out", "threads", "ceiling")}
-    config = {"networks": NETWORKS, "same": SAME, "batch": BATCH, "market": setting.config().data.market,
-              "sessions": setting.SESSIONS, "task": setting.config().env.task}
-    differences = {name: list(listed) for name, listed in {"sb3": sb3.DIFFERENCES, **peers.DIFFERENCES}.items()}
+    merged = {
+        key: {name: value for part in parts for name, value in part[key].items()}
+        for key in ("sides", "ratios", "left_out", "threads", "ceiling")
+    }
+    config = {
+        "networks": NETWORKS,
+        "same": SAME,
+        "batch": BATCH,
+        "market": setting.config().data.market,
+        "sessions": setting.SESSIONS,
+        "task": setting.config().env.task,
+    }
+    differences = {
+        name: list(listed) for name, listed in {"sb3": sb3.DIFFERENCES, **peers.DIFFERENCES}.items()
+    }
     checkout = None if options.purejaxrl is None else commit(options.purejaxrl)
     config["purejaxrl"] = {"commit": checkout, "tested": PUREJAXRL_COMMIT[:7]}
     return {"config": config, **merged, "differences": differences, "published": PUBLISHED}

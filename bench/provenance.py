@@ -21,8 +21,11 @@ Fault = Callable[[str, Path], str | None]
 
 def by_name(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """`bench`, or `machine/bench` for the results of another machine -> result."""
-    return {f"{machine}/{bench}" if machine else bench: result
-            for machine, benches in results.items() for bench, result in benches.items()}
+    return {
+        f"{machine}/{bench}" if machine else bench: result
+        for machine, benches in results.items()
+        for bench, result in benches.items()
+    }
 
 
 def no_history(root: Path) -> str | None:
@@ -32,7 +35,11 @@ def no_history(root: Path) -> str | None:
     shallow = _git(root, "rev-parse", "--is-shallow-repository")
     if shallow.returncode:
         return f"git does not answer: {shallow.stderr.strip()}"
-    return "the git history is not complete: git fetch --unshallow" if shallow.stdout.strip() == "true" else None
+    return (
+        "the git history is not complete: git fetch --unshallow"
+        if shallow.stdout.strip() == "true"
+        else None
+    )
 
 
 def fault(commit: str, root: Path) -> str | None:
@@ -52,18 +59,25 @@ def fault(commit: str, root: Path) -> str | None:
 
 def check(results: Mapping[str, Mapping[str, Any]], root: Path, find: Fault = fault) -> None:
     """Raises DataError: a result of another commit than a clean one in the history."""
-    found = {name: find(result["stamp"]["commit"], root) for name, result in by_name(results).items()}
+    found = {
+        name: find(result["stamp"]["commit"], root) for name, result in by_name(results).items()
+    }
     if faults := [f"{name}.json: {why}" for name, why in found.items() if why]:
         raise DataError(f"{'; '.join(faults)}: measure again from a clean commit of this history")
 
 
 def doubts(result: Mapping[str, Any]) -> list[str]:
-    """Why a published result is unverified; nothing where it may be quoted. A bench that measures no time needs no idle
-    machine."""
+    """Why a published result is unverified; nothing where it may be quoted. A bench that measures
+    no time needs no idle machine."""
     stamp = result["stamp"]
-    return [] if result.get("bench") in TIMELESS else idle.reasons(stamp["load_before"], stamp.get("steal"))
+    return (
+        []
+        if result.get("bench") in TIMELESS
+        else idle.reasons(stamp["load_before"], stamp.get("steal"))
+    )
 
 
 def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False,
-                          env=environment())
+    return subprocess.run(
+        ["git", *words], cwd=root, capture_output=True, text=True, check=False, env=environment()
+    )

@@ -1,13 +1,14 @@
-"""PureJaxRL's PPO (github.com/luchris429/purejaxrl) on our environment, from the user's own checkout.
+"""PureJaxRL's PPO (github.com/luchris429/purejaxrl) on our environment, from the user's own
+checkout.
 
     git clone https://github.com/luchris429/purejaxrl && git -C purejaxrl checkout 31756b1
     jaxtrade bench ppo_train --purejaxrl purejaxrl
 
-It runs unchanged but for one thing: its network's widths, 64 and 64, are written in its source. For other widths the
-same network with these takes its place (`sized`).
+It runs unchanged but for one thing: its network's widths, 64 and 64, are written in its source. For
+other widths the same network with these takes its place (`sized`).
 
-Its wrappers import brax and navix for environments that are not run here; where these are not installed, empty
-stand-ins take their place during the import. Needs distrax (rejax brings it).
+Its wrappers import brax and navix for environments that are not run here; where these are not
+installed, empty stand-ins take their place during the import. Needs distrax (rejax brings it).
 """
 
 from __future__ import annotations
@@ -44,8 +45,13 @@ DIFFERENCES = (
     "a repeat is a whole run: initialising the network and the first reset are in it, compiling is not",
     "no check for gradients that are not finite, and no metrics beside four numbers of its log wrapper for each step",
 )
-STAND_INS = {"brax": ("envs",), "brax.envs": (), "brax.envs.wrappers": (),
-             "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"), "navix": ()}
+STAND_INS = {
+    "brax": ("envs",),
+    "brax.envs": (),
+    "brax.envs.wrappers": (),
+    "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
+    "navix": (),
+}
 
 
 def left_out(config: Learning, checkout: Path | None) -> str | None:
@@ -81,8 +87,10 @@ def load(checkout: Path) -> ModuleType:
     """Its `ppo` module. Raises ConfigError where the checkout has none."""
     path = checkout.expanduser().resolve() / "purejaxrl" / "ppo.py"
     if not path.is_file():
-        raise ConfigError(f"purejaxrl: {checkout} has no purejaxrl/ppo.py; expected the root of a checkout of "
-                          "github.com/luchris429/purejaxrl")
+        raise ConfigError(
+            f"purejaxrl: {checkout} has no purejaxrl/ppo.py; expected the root of a checkout of "
+            "github.com/luchris429/purejaxrl"
+        )
     spec = importlib.util.spec_from_file_location("purejaxrl_ppo", path)
     assert spec is not None
     assert spec.loader is not None
@@ -93,13 +101,18 @@ def load(checkout: Path) -> ModuleType:
 
 
 def sized(widths: tuple[int, ...]) -> type:
-    """Its `ActorCritic` with hidden layers of these widths: the same layers, names, starting values and activations."""
+    """Its `ActorCritic` with hidden layers of these widths: the same layers, names, starting values
+    and activations.
+    """
     import distrax  # pyright: ignore[reportMissingImports]
     from flax import linen
 
     def dense(features: int, scale: float) -> linen.Dense:
-        return linen.Dense(features, kernel_init=linen.initializers.orthogonal(scale),
-                           bias_init=linen.initializers.constant(0.0))
+        return linen.Dense(
+            features,
+            kernel_init=linen.initializers.orthogonal(scale),
+            bias_init=linen.initializers.constant(0.0),
+        )
 
     class ActorCritic(linen.Module):
         action_dim: int
@@ -124,17 +137,30 @@ def sized(widths: tuple[int, ...]) -> type:
 def settings(config: Learning, updates: int) -> dict[str, Any]:
     """`config` in its words; `ENV_NAME` is still missing."""
     return {
-        "LR": config.learning_rate, "ANNEAL_LR": config.learning_rate_end != config.learning_rate,
-        "NUM_ENVS": config.num_envs, "NUM_STEPS": config.num_steps,
-        "TOTAL_TIMESTEPS": updates * config.num_envs * config.num_steps, "UPDATE_EPOCHS": config.num_epochs,
-        "NUM_MINIBATCHES": config.num_minibatches, "GAMMA": config.gamma, "GAE_LAMBDA": config.gae_lambda,
-        "CLIP_EPS": config.clip_eps, "ENT_COEF": config.ent_coef, "VF_COEF": config.vf_coef,
-        "MAX_GRAD_NORM": config.max_grad_norm, "ACTIVATION": config.activation, "DEBUG": False,
+        "LR": config.learning_rate,
+        "ANNEAL_LR": config.learning_rate_end != config.learning_rate,
+        "NUM_ENVS": config.num_envs,
+        "NUM_STEPS": config.num_steps,
+        "TOTAL_TIMESTEPS": updates * config.num_envs * config.num_steps,
+        "UPDATE_EPOCHS": config.num_epochs,
+        "NUM_MINIBATCHES": config.num_minibatches,
+        "GAMMA": config.gamma,
+        "GAE_LAMBDA": config.gae_lambda,
+        "CLIP_EPS": config.clip_eps,
+        "ENT_COEF": config.ent_coef,
+        "VF_COEF": config.vf_coef,
+        "MAX_GRAD_NORM": config.max_grad_norm,
+        "ACTIVATION": config.activation,
+        "DEBUG": False,
     }
 
 
-def compiled(config: Learning, world: World, updates: int, checkout: Path) -> Callable[[Array, EnvParams], PyTree]:
-    """`updates` updates from scratch, ahead of time: (key, params) -> everything that its `train` returns."""
+def compiled(
+    config: Learning, world: World, updates: int, checkout: Path
+) -> Callable[[Array, EnvParams], PyTree]:
+    """`updates` updates from scratch, ahead of time: (key, params) -> everything that its `train`
+    returns.
+    """
     peer = load(checkout)  # anew each time: a network put into it stays with this caller
     if tuple(config.hidden) != WIDTHS:
         peer.ActorCritic = sized(tuple(config.hidden))

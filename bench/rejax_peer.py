@@ -28,20 +28,39 @@ DIFFERENCES = (
 
 def left_out() -> str | None:
     """Why it cannot run here, or None."""
-    return None if importlib.util.find_spec("rejax") else "is not installed: pip install 'jaxtrade[bench]'"
+    return (
+        None
+        if importlib.util.find_spec("rejax")
+        else "is not installed: pip install 'jaxtrade[bench]'"
+    )
 
 
-def compiled(config: Learning, world: World, updates: int) -> tuple[Callable[[Any, Array], PyTree], Any]:
-    """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train` returns), algorithm."""
+def compiled(
+    config: Learning, world: World, updates: int
+) -> tuple[Callable[[Any, Array], PyTree], Any]:
+    """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train`
+    returns), algorithm.
+    """
     from rejax import PPO  # pyright: ignore[reportMissingImports]
 
     steps = updates * config.num_envs * config.num_steps
     algorithm = PPO.create(
-        env=OldGymnax(world.env, world.params), env_params=world.params,
+        env=OldGymnax(world.env, world.params),
+        env_params=world.params,
         agent_kwargs={"hidden_layer_sizes": config.hidden, "activation": config.activation},
-        num_envs=config.num_envs, num_steps=config.num_steps, num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches, learning_rate=config.learning_rate, gamma=config.gamma,
-        gae_lambda=config.gae_lambda, clip_eps=config.clip_eps, vf_coef=config.vf_coef, ent_coef=config.ent_coef,
-        max_grad_norm=config.max_grad_norm, total_timesteps=steps, eval_freq=steps, skip_initial_evaluation=True,
+        num_envs=config.num_envs,
+        num_steps=config.num_steps,
+        num_epochs=config.num_epochs,
+        num_minibatches=config.num_minibatches,
+        learning_rate=config.learning_rate,
+        gamma=config.gamma,
+        gae_lambda=config.gae_lambda,
+        clip_eps=config.clip_eps,
+        vf_coef=config.vf_coef,
+        ent_coef=config.ent_coef,
+        max_grad_norm=config.max_grad_norm,
+        total_timesteps=steps,
+        eval_freq=steps,
+        skip_initial_evaluation=True,
     ).replace(eval_callback=lambda algorithm, state, key: ())
     return jax.jit(PPO.train).lower(algorithm, jax.random.key(0)).compile(), algorithm

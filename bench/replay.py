@@ -1,8 +1,8 @@
 """The JAX environment's trajectories replayed in its NumPy twin, step by step.
 
-The twin (`bench.twin`) is written apart from the package, in Python's integers, by the rules of docs/semantics.md.
-Masks, ends, exits, money and the market row have to be equal; rewards and observations may differ by the rounding of
-float32.
+The twin (`bench.twin`) is written apart from the package, in Python's integers, by the rules of
+docs/semantics.md. Masks, ends, exits, money and the market row have to be equal; rewards and
+observations may differ by the rounding of float32.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Played = dict[str, np.ndarray]
 
 
 class Difference(NamedTuple):
-    """fault: the first difference, or None. kinds: how often each kind of event was replayed. reward, observation: the
-    greatest differences before it, relative to max(1, |x|)."""
+    """fault: the first difference, or None. kinds: how often each kind of event was replayed.
+    reward, observation: the greatest differences before it, relative to max(1, |x|)."""
 
     fault: str | None
     kinds: Counter[str]
@@ -36,17 +36,29 @@ class Difference(NamedTuple):
 
 
 def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
-    """int32[] HOLD in 7 of 10 cases, else a legal action, every one equally likely. uniform float32[] in [0, 1)."""
+    """int32[] HOLD in 7 of 10 cases, else a legal action, every one equally likely. uniform
+    float32[] in [0, 1).
+    """
     total = jnp.sum(mask)
     wanted = jnp.clip(((uniform - 0.7) / 0.3 * total).astype(jnp.int32), 0, total - 1)
     return jnp.argmax(jnp.cumsum(mask) > wanted).astype(jnp.int32)
 
 
-def play(env: TradingEnv, params: EnvParams, slots: jax.Array, rows: jax.Array, key: jax.Array,
-         steps: int) -> dict[str, Any]:
-    """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of it."""
+def play(
+    env: TradingEnv,
+    params: EnvParams,
+    slots: jax.Array,
+    rows: jax.Array,
+    key: jax.Array,
+    steps: int,
+) -> dict[str, Any]:
+    """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
+    it.
+    """
     count = slots.shape[0]
-    states = jax.vmap(lambda slot, row, seed: env.reset_at(params, slot, row, seed))(slots, rows, jnp.arange(count))
+    states = jax.vmap(lambda slot, row, seed: env.reset_at(params, slot, row, seed))(
+        slots, rows, jnp.arange(count)
+    )
 
     def one(state: Any, chances: jax.Array) -> Any:
         ref = env.ref(state, params)
@@ -54,25 +66,46 @@ def play(env: TradingEnv, params: EnvParams, slots: jax.Array, rows: jax.Array, 
         action = jnp.where(chances[2] < WILD, wild, pick(ref.mask, chances[0]))
         following, _, outcome = env.step(key, state, action, params)
         event = outcome.info.event
-        left = jnp.where(event.order_exit_quantity != 0, jnp.int32(ExitReason.ORDER), event.exit_reason)
+        left = jnp.where(
+            event.order_exit_quantity != 0, jnp.int32(ExitReason.ORDER), event.exit_reason
+        )
         return following, {
-            "slot": state.slot, "row": state.row, "time": state.time, "mask": ref.mask, "action": action,
-            "observation": env.observe(ref, params), "final": env.observe(outcome.final_ref, params),
-            "reward": outcome.reward, "terminated": outcome.terminated, "truncated": outcome.truncated,
-            "end": outcome.info.end, "equity": outcome.info.equity, "exit": left, "illegal": outcome.info.illegal,
-            "locked": following.account.locked}
+            "slot": state.slot,
+            "row": state.row,
+            "time": state.time,
+            "mask": ref.mask,
+            "action": action,
+            "observation": env.observe(ref, params),
+            "final": env.observe(outcome.final_ref, params),
+            "reward": outcome.reward,
+            "terminated": outcome.terminated,
+            "truncated": outcome.truncated,
+            "end": outcome.info.end,
+            "equity": outcome.info.equity,
+            "exit": left,
+            "illegal": outcome.info.illegal,
+            "locked": following.account.locked,
+        }
 
     chances = jax.random.uniform(key, (steps, count, 3))
     return jax.lax.scan(lambda states, drawn: jax.vmap(one)(states, drawn), states, chances)[1]
 
 
-def played(env: TradingEnv, params: EnvParams, envs: int, steps: int, program: Callable[..., Any]) -> Played:
-    """`play` from starts all over the split, on the host. program: `play`, jitted with `env` and `steps` static."""
+def played(
+    env: TradingEnv, params: EnvParams, envs: int, steps: int, program: Callable[..., Any]
+) -> Played:
+    """`play` from starts all over the split, on the host. program: `play`, jitted with `env` and
+    `steps` static.
+    """
     rng = np.random.default_rng(0)
     slots = rng.integers(0, int(params.sessions.count), envs)
-    first, last = (np.asarray(x)[slots] for x in (params.market.sessions.first, params.market.sessions.last))
+    first, last = (
+        np.asarray(x)[slots] for x in (params.market.sessions.first, params.market.sessions.last)
+    )
     rows = rng.integers(first, last + 1)
-    return jax.device_get(program(env, params, jnp.asarray(slots), jnp.asarray(rows), jax.random.key(0), steps))
+    return jax.device_get(
+        program(env, params, jnp.asarray(slots), jnp.asarray(rows), jax.random.key(0), steps)
+    )
 
 
 def apart(ours: Any, theirs: Any) -> float:
@@ -102,16 +135,29 @@ class Replay:
                 return f"step {step}: masks {env.action_masks()}, {then['mask']}"
             refused = env.illegal
             seen, reward, terminated, truncated, info = env.step(then["action"])
-            ours = (terminated, truncated, info.get("end_reason", 0), env.equity, env.exit_reason,
-                    env.illegal - refused)
-            theirs = tuple(then[name].item() for name in ("terminated", "truncated", "end", "equity", "exit",
-                                                          "illegal"))
+            ours = (
+                terminated,
+                truncated,
+                info.get("end_reason", 0),
+                env.equity,
+                env.exit_reason,
+                env.illegal - refused,
+            )
+            theirs = tuple(
+                then[name].item()
+                for name in ("terminated", "truncated", "end", "equity", "exit", "illegal")
+            )
             if ours != theirs:
                 return f"step {step}: {ours}, not {theirs}"
-            if self._far("reward", reward, then["reward"]) or (theirs[2] and self._far("observation", seen,
-                                                                                     then["final"])):
-                return f"step {step}: reward {reward}, {then['reward']}, or last observations differ"
-            self.kinds.update([f"end_{EndReason(theirs[2]).name}", f"exit_{ExitReason(theirs[4]).name}"])
+            if self._far("reward", reward, then["reward"]) or (
+                theirs[2] and self._far("observation", seen, then["final"])
+            ):
+                return (
+                    f"step {step}: reward {reward}, {then['reward']}, or last observations differ"
+                )
+            self.kinds.update(
+                [f"end_{EndReason(theirs[2]).name}", f"exit_{ExitReason(theirs[4]).name}"]
+            )
             self.kinds.update(illegal=ours[5], locked=int(then["locked"]))
         return None
 

@@ -1,8 +1,10 @@
-"""Acting and stepping without learning, by number of environments, and what the form of storage costs.
+"""Acting and stepping without learning, by number of environments, and what the form of storage
+costs.
 
-Each side runs `rl.rollout.unroll` with PPO's own `act` (64x64 network, sampled legal actions) and gives back all that
-it stores. `references` stores what the learner stores; `observations` stores float32[D] in their place, which the
-policy then reads from there, and no final observation at all: a side that is cheaper than a learner that needs those.
+Each side runs `rl.rollout.unroll` with PPO's own `act` (64x64 network, sampled legal actions) and
+gives back all that it stores. `references` stores what the learner stores; `observations` stores
+float32[D] in their place, which the policy then reads from there, and no final observation at all:
+a side that is cheaper than a learner that needs those.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from jaxtrade.types import Algorithm, Array, Env, Outcome, PyTree
 from . import harness, programs, setting
 from .catalogue import Options
 
-NUM_ENVS = (64, 256, 1024, 4096)  # with more, stored observations take gigabytes of fresh memory in each repeat, and a
+NUM_ENVS = (
+    64,
+    256,
+    1024,
+    4096,
+)  # with more, stored observations take gigabytes of fresh memory in each repeat, and a
 # virtual machine waits for it: its kernel counts that as steal time
 NUM_STEPS = 128
 
@@ -51,7 +58,9 @@ class Storing:
         state, ref = self.env.reset(key, params)
         return state, self._seen(ref, params)
 
-    def step(self, key: Array, state: PyTree, action: Array, params: PyTree) -> tuple[PyTree, Seen, Outcome]:
+    def step(
+        self, key: Array, state: PyTree, action: Array, params: PyTree
+    ) -> tuple[PyTree, Seen, Outcome]:
         state, ref, outcome = self.env.step(key, state, action, params)
         return state, self._seen(ref, params), outcome.replace(final_ref=None)
 
@@ -63,7 +72,9 @@ class Storing:
         return ref.mask
 
 
-def _program(algorithm: Algorithm, num_steps: int, references: bool, state: PyTree, params: PyTree) -> Any:
+def _program(
+    algorithm: Algorithm, num_steps: int, references: bool, state: PyTree, params: PyTree
+) -> Any:
     """The compiled rollout: everything that a learner reads of it comes out."""
     act = programs.acting(algorithm, num_steps)
 
@@ -83,8 +94,13 @@ def sides(num_envs: int, num_steps: int, sessions: int) -> dict[str, tuple[harne
         state = jax.jit(algorithm.init)(jax.random.key(0), world.params)
         program = _program(algorithm, num_steps, name == "references", state, world.params)
         stored = programs.tree_bytes(program.out_info[1]) // (num_envs * num_steps)
-        found[name] = (harness.side(lambda program=program, state=state: program(state, world.params, key),
-                                    num_envs * num_steps), stored)
+        found[name] = (
+            harness.side(
+                lambda program=program, state=state: program(state, world.params, key),
+                num_envs * num_steps,
+            ),
+            stored,
+        )
     return found
 
 
@@ -96,12 +112,26 @@ def run(options: Options) -> dict[str, Any]:
         for storage, (side, stored) in sides(num_envs, steps, sessions).items():
             name = f"{storage}@{num_envs}"
             made[name] = side
-            about[name] = {"storage": storage, "num_envs": num_envs, "stored_bytes_per_step": stored}
+            about[name] = {
+                "storage": storage,
+                "num_envs": num_envs,
+                "stored_bytes_per_step": stored,
+            }
     measured = harness.compare(made, options.repeats)
     return {
-        "config": {"num_envs": list(counts), "num_steps": steps, "sessions": sessions, "hidden": [64, 64],
-                   "repeats": options.repeats, "threads": harness.cores()},
+        "config": {
+            "num_envs": list(counts),
+            "num_steps": steps,
+            "sessions": sessions,
+            "hidden": [64, 64],
+            "repeats": options.repeats,
+            "threads": harness.cores(),
+        },
         "sides": {name: about[name] | measured[name] for name in measured},
-        "ratios": {f"references/observations@{n}": harness.ratio(measured, f"references@{n}", f"observations@{n}")
-                   for n in counts},
+        "ratios": {
+            f"references/observations@{n}": harness.ratio(
+                measured, f"references@{n}", f"observations@{n}"
+            )
+            for n in counts
+        },
     }

@@ -13,10 +13,16 @@ def files(folder: Path, name: str) -> dict[str, Path]:
 
 
 def save(figure: Any, digest: str, paths: Mapping[str, Path]) -> None:
-    """Write a matplotlib figure to `paths` (format -> file). digest: of everything that it shows."""
-    for kind, path in sorted(paths.items(), reverse=True):  # the SVG first: each drawing moves the layout a little
+    """Write a matplotlib figure to `paths` (format -> file). digest: of everything that it
+    shows.
+    """
+    for kind, path in sorted(
+        paths.items(), reverse=True
+    ):  # the SVG first: each drawing moves the layout a little
         path.parent.mkdir(parents=True, exist_ok=True)
-        note = {"Description": f"jaxtrade bench; data {digest}"} | ({"Date": None} if kind == "svg" else {})
+        note = {"Description": f"jaxtrade bench; data {digest}"} | (
+            {"Date": None} if kind == "svg" else {}
+        )
         figure.savefig(path, format=kind, metadata=note, dpi=110)
 
 

@@ -1,7 +1,9 @@
-"""Stable-Baselines3 as a side: sb3-contrib's MaskablePPO with the mathematics of a `Learning`, on the NumPy twin.
+"""Stable-Baselines3 as a side: sb3-contrib's MaskablePPO with the mathematics of a `Learning`, on
+the NumPy twin.
 
-It is given what makes it fast: the environment in plain NumPy without wrappers or monitors, no logging, and the number
-of torch threads that a short trial finds faster. Everything here runs in a child of its own (`worker`).
+It is given what makes it fast: the environment in plain NumPy without wrappers or monitors, no
+logging, and the number of torch threads that a short trial finds faster. Everything here runs in a
+child of its own (`worker`).
 """
 
 from __future__ import annotations
@@ -24,34 +26,55 @@ DIFFERENCES = (
 )
 TRIAL_STEPS = 1_024  # of one iteration in the trial of thread counts
 TRIAL_ROUNDS = 2
-WORTH = 1.25  # where CPU seconds are compared: what more threads must gain, for they cost more of these
+WORTH = (
+    1.25  # where CPU seconds are compared: what more threads must gain, for they cost more of these
+)
 MISSING = 'sb3-contrib is not installed: pip install "jaxtrade[sb3]"'
 
 
 def arguments(config: Learning) -> dict[str, Any]:
-    """MaskablePPO's keyword arguments for the same mathematics; `activation_fn` by name ("tanh", "relu").
+    """MaskablePPO's keyword arguments for the same mathematics; `activation_fn` by name ("tanh",
+    "relu").
 
-    Equal to float order: the network and its orthogonal start, Adam's epsilon, the bootstrap after a truncation, the
-    mean over a minibatch, one gradient norm over policy and value parameters. `DIFFERENCES` remain: neither side has a
-    switch for them.
+    Equal to float order: the network and its orthogonal start, Adam's epsilon, the bootstrap after
+    a truncation, the mean over a minibatch, one gradient norm over policy and value parameters.
+    `DIFFERENCES` remain: neither side has a switch for them.
 
     Raises:
-        ConfigError: a field that SB3 computes otherwise, or not at all. Observation normalisation is among them:
-            VecNormalize updates its statistics within the rollout, ours are those of the rollouts before.
+        ConfigError: a field that SB3 computes otherwise, or not at all. Observation normalisation
+            is among them: VecNormalize updates its statistics within the rollout, ours are those of
+            the rollouts before.
     """
     refused = {
         "kind": (config.kind != "mlp", "mlp: MaskablePPO has no memory"),
         "adapter": (config.adapter != 0, "0: its policy has no layer in front of both networks"),
-        "num_shards": (config.shards != 1, "1 (or more than num_envs): SB3 permutes all rows together"),
-        "normalise_observations": (config.normalise_observations, "false: VecNormalize is another normaliser"),
-        "normalise_rewards": (config.normalise_rewards, "false: MaskablePPO itself does not scale rewards"),
-        "learning_rate_end": (config.learning_rate_end != config.learning_rate, "learning_rate: SB3 counts the "
-                              "progress of a schedule one update later"),
-        "ent_coef_end": (config.ent_coef_end not in (None, config.ent_coef), "None: SB3's coefficient is constant"),
+        "num_shards": (
+            config.shards != 1,
+            "1 (or more than num_envs): SB3 permutes all rows together",
+        ),
+        "normalise_observations": (
+            config.normalise_observations,
+            "false: VecNormalize is another normaliser",
+        ),
+        "normalise_rewards": (
+            config.normalise_rewards,
+            "false: MaskablePPO itself does not scale rewards",
+        ),
+        "learning_rate_end": (
+            config.learning_rate_end != config.learning_rate,
+            "learning_rate: SB3 counts the progress of a schedule one update later",
+        ),
+        "ent_coef_end": (
+            config.ent_coef_end not in (None, config.ent_coef),
+            "None: SB3's coefficient is constant",
+        ),
         "vf_clip_eps": (config.vf_clip_eps != 0, "0: SB3's clipped value loss is another one"),
     }
-    if faults := [f"ppo.{name} = {getattr(config, name)}: expected {expected}"
-                  for name, (wrong, expected) in refused.items() if wrong]:
+    if faults := [
+        f"ppo.{name} = {getattr(config, name)}: expected {expected}"
+        for name, (wrong, expected) in refused.items()
+        if wrong
+    ]:
         raise ConfigError("; ".join(["MaskablePPO cannot do the same", *faults]))
     return {
         "n_steps": config.num_steps,
@@ -79,7 +102,9 @@ def vector_env(path: str, kind: str, num_envs: int) -> Any:
     """Twins on the tape at `path` in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv  # pyright: ignore[reportMissingImports]
 
-    return {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind]([partial(open_twin, path)] * num_envs)
+    return {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind](
+        [partial(open_twin, path)] * num_envs
+    )
 
 
 def make_model(envs: Any, chosen: Mapping[str, Any], seed: int) -> Any:
@@ -89,7 +114,9 @@ def make_model(envs: Any, chosen: Mapping[str, Any], seed: int) -> Any:
 
     policy = dict(chosen["policy_kwargs"])
     policy["activation_fn"] = {"tanh": nn.Tanh, "relu": nn.ReLU}[policy["activation_fn"]]
-    return MaskablePPO("MlpPolicy", envs, **{**chosen, "policy_kwargs": policy}, seed=seed, device="cpu", verbose=0)
+    return MaskablePPO(
+        "MlpPolicy", envs, **{**chosen, "policy_kwargs": policy}, seed=seed, device="cpu", verbose=0
+    )
 
 
 def iterate(model: Any, steps: int, callback: Callable[..., bool] | None = None) -> None:
@@ -97,9 +124,11 @@ def iterate(model: Any, steps: int, callback: Callable[..., bool] | None = None)
     model.learn(steps, callback=callback, reset_num_timesteps=False, log_interval=None)
 
 
-def fastest(seconds_of: Callable[[int], float], counts: Iterable[int], rounds: int,
-            worth: float = 1.0) -> tuple[int, dict[str, float]]:
-    """The number of threads to measure with, and seconds by number (the best of `rounds`, taking turns).
+def fastest(
+    seconds_of: Callable[[int], float], counts: Iterable[int], rounds: int, worth: float = 1.0
+) -> tuple[int, dict[str, float]]:
+    """The number of threads to measure with, and seconds by number (the best of `rounds`, taking
+    turns).
 
     A larger number has to be at least `worth` times as fast by the wall clock.
     """
@@ -113,9 +142,12 @@ def fastest(seconds_of: Callable[[int], float], counts: Iterable[int], rounds: i
     return chosen, {str(count): seconds for count, seconds in best.items()}
 
 
-def choose_threads(envs: Any, chosen: Mapping[str, Any], counts: Sequence[int],
-                   worth: float = 1.0) -> tuple[int, dict[str, float]]:
-    """Set torch to the fastest of the thread counts, by whole iterations with short rollouts -> as `fastest`."""
+def choose_threads(
+    envs: Any, chosen: Mapping[str, Any], counts: Sequence[int], worth: float = 1.0
+) -> tuple[int, dict[str, float]]:
+    """Set torch to the fastest of the thread counts, by whole iterations with short rollouts -> as
+    `fastest`.
+    """
     import torch  # pyright: ignore[reportMissingImports]
 
     if len(counts) == 1:
@@ -137,8 +169,9 @@ def choose_threads(envs: Any, chosen: Mapping[str, Any], counts: Sequence[int],
 
 
 class Trainer:
-    """The first call chooses the number of torch threads, for the children of a bench start at the same time; every
-    later call is one iteration and returns its seconds in the rollout ("collect") and in the epochs ("update").
+    """The first call chooses the number of torch threads, for the children of a bench start at the
+    same time; every later call is one iteration and returns its seconds in the rollout ("collect")
+    and in the epochs ("update").
     """
 
     def __init__(self, config: Learning, path: str, kind: str, threads: Sequence[int]) -> None:
@@ -179,8 +212,8 @@ def trainer(ppo: Mapping[str, Any], path: str, kind: str, threads: Sequence[int]
 
 
 class Learner:
-    """A new run of MaskablePPO. A call is one iteration and returns its mean reward per step: what the environments
-    gave, before SB3 adds the bootstrap of truncations to it.
+    """A new run of MaskablePPO. A call is one iteration and returns its mean reward per step: what
+    the environments gave, before SB3 adds the bootstrap of truncations to it.
     """
 
     def __init__(self, config: Learning, envs: Any, seed: int) -> None:

@@ -1,4 +1,6 @@
-"""Stable-Baselines3's DQN as a side of `learners`: its own loop, on gymnasium's CartPole or on the NumPy twin."""
+"""Stable-Baselines3's DQN as a side of `learners`: its own loop, on gymnasium's CartPole or on the
+NumPy twin.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ DIFFERENCES = (
 
 
 def racer(task: str, goal: list[Any], seeds: list[int], path: str, threads: int) -> Any:
-    """For `Worker`. The first call imports torch and makes the environments; each later one trains the next seed until
-    the target or the budget and returns `Recent.result`."""
+    """For `Worker`. The first call imports torch and makes the environments; each later one trains
+    the next seed until the target or the budget and returns `Recent.result`."""
     chosen, order = Goal(*goal), iter(seeds)
     envs: Any = None
 
@@ -49,7 +51,9 @@ def _environments(task: str, path: str) -> Any:
     return DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])
 
 
-def train(envs: Any, settings: tuple[Mapping[str, Any], int], goal: Goal, seed: int) -> dict[str, Any]:
+def train(
+    envs: Any, settings: tuple[Mapping[str, Any], int], goal: Goal, seed: int
+) -> dict[str, Any]:
     """One run of `learn`, which a callback ends once the target is met."""
     from stable_baselines3 import DQN  # pyright: ignore[reportMissingImports]
 
@@ -60,7 +64,9 @@ def train(envs: Any, settings: tuple[Mapping[str, Any], int], goal: Goal, seed: 
     def count(seen: dict[str, Any], _: dict[str, Any]) -> bool:
         rewards, dones = np.asarray(seen["rewards"], float), np.asarray(seen["dones"], bool)
         np.add(returns, rewards, out=returns)
-        recent.add(len(rewards), float(rewards.sum()), int(dones.sum()), float(returns[dones].sum()))
+        recent.add(
+            len(rewards), float(rewards.sum()), int(dones.sum()), float(returns[dones].sum())
+        )
         returns[dones] = 0.0
         return not recent.reached
 

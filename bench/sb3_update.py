@@ -1,4 +1,6 @@
-"""What MaskablePPO's own `train` makes of one rollout of ours, from our weights (`one_update.Rollout`)."""
+"""What MaskablePPO's own `train` makes of one rollout of ours, from our weights
+(`one_update.Rollout`).
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,22 @@ class Spaces(gymnasium.Env):
 
 def layers(policy: Any) -> dict[tuple[str, ...], Any]:
     """Our parameter path of each layer -> torch's Linear."""
-    found: dict[tuple[str, ...], Any] = {("policy_head",): policy.action_net, ("value_head",): policy.value_net}
-    torsos = {"policy_torso": policy.mlp_extractor.policy_net, "value_torso": policy.mlp_extractor.value_net}
+    found: dict[tuple[str, ...], Any] = {
+        ("policy_head",): policy.action_net,
+        ("value_head",): policy.value_net,
+    }
+    torsos = {
+        "policy_torso": policy.mlp_extractor.policy_net,
+        "value_torso": policy.mlp_extractor.value_net,
+    }
     for torso, net in torsos.items():
         found |= {(torso, f"Dense_{i}"): each for i, each in enumerate(list(net)[::2])}
     return found
 
 
 def updated(rollout: Rollout, changed: Mapping[str, Any]) -> dict[tuple[str, ...], np.ndarray]:
-    """Weights after MaskablePPO's own `train` on our rollout from our weights, [in, out] by our path. changed: over
-    the arguments of the same mathematics (`sb3.arguments`)."""
+    """Weights after MaskablePPO's own `train` on our rollout from our weights, [in, out] by our
+    path. changed: over the arguments of the same mathematics (`sb3.arguments`)."""
     import torch  # pyright: ignore[reportMissingImports]
     from stable_baselines3.common.logger import Logger  # pyright: ignore[reportMissingImports]
     from stable_baselines3.common.vec_env import DummyVecEnv  # pyright: ignore[reportMissingImports]
@@ -58,9 +66,17 @@ def updated(rollout: Rollout, changed: Mapping[str, Any]) -> dict[tuple[str, ...
         now = Seen(*(x[t] for x in seen))
         final = values(np.asarray(now.final)).numpy()[:, 0]
         reward = now.reward + np.where(now.truncated, arguments["gamma"] * final, 0.0)
-        buffer.add(now.observation, now.action[:, None], reward, now.first, torch.tensor(now.value),
-                   torch.tensor(now.log_prob), action_masks=now.mask)
-    buffer.compute_returns_and_advantage(last_values=values(np.asarray(rollout.last)),
-                                         dones=seen.terminated[-1] | seen.truncated[-1])
+        buffer.add(
+            now.observation,
+            now.action[:, None],
+            reward,
+            now.first,
+            torch.tensor(now.value),
+            torch.tensor(now.log_prob),
+            action_masks=now.mask,
+        )
+    buffer.compute_returns_and_advantage(
+        last_values=values(np.asarray(rollout.last)), dones=seen.terminated[-1] | seen.truncated[-1]
+    )
     model.train()
     return {path: each.weight.detach().numpy().T for path, each in layers(model.policy).items()}

@@ -1,6 +1,8 @@
-"""sbx's PPO (github.com/araffin/sbx, PyPI `sbx-rl`: Stable-Baselines3 with JAX networks) on our environment.
+"""sbx's PPO (github.com/araffin/sbx, PyPI `sbx-rl`: Stable-Baselines3 with JAX networks) on our
+environment.
 
-Its environment is `SB3Trading`, one compiled call for all environments. It runs in a child of its own (`worker`).
+Its environment is `SB3Trading`, one compiled call for all environments. It runs in a child of its
+own (`worker`).
 """
 
 from __future__ import annotations
@@ -21,16 +23,26 @@ DIFFERENCES = (
 
 def left_out() -> str | None:
     """Why it cannot run here, or None."""
-    return None if importlib.util.find_spec("sbx") else "is not installed: pip install 'jaxtrade[bench]'"
+    return (
+        None
+        if importlib.util.find_spec("sbx")
+        else "is not installed: pip install 'jaxtrade[bench]'"
+    )
 
 
 def arguments(config: Learning) -> dict[str, Any]:
     """`config` in its words, the policy's left out."""
     return {
-        "n_steps": config.num_steps, "batch_size": config.num_envs * config.num_steps // config.num_minibatches,
-        "n_epochs": config.num_epochs, "learning_rate": config.learning_rate, "gamma": config.gamma,
-        "gae_lambda": config.gae_lambda, "clip_range": config.clip_eps, "ent_coef": config.ent_coef,
-        "vf_coef": config.vf_coef, "max_grad_norm": config.max_grad_norm,
+        "n_steps": config.num_steps,
+        "batch_size": config.num_envs * config.num_steps // config.num_minibatches,
+        "n_epochs": config.num_epochs,
+        "learning_rate": config.learning_rate,
+        "gamma": config.gamma,
+        "gae_lambda": config.gae_lambda,
+        "clip_range": config.clip_eps,
+        "ent_coef": config.ent_coef,
+        "vf_coef": config.vf_coef,
+        "max_grad_norm": config.max_grad_norm,
     }
 
 
@@ -47,8 +59,19 @@ class Trainer:
         chosen = make_config(config)
         ppo = learning_of(chosen)
         self._envs = to_sb3(*load_world(chosen), ppo.num_envs)
-        self._model = PPO("MlpPolicy", self._envs, **arguments(ppo), seed=0, verbose=0, device="cpu", policy_kwargs={
-            "net_arch": list(ppo.hidden), "activation_fn": ACTIVATIONS[ppo.activation], "ortho_init": True})
+        self._model = PPO(
+            "MlpPolicy",
+            self._envs,
+            **arguments(ppo),
+            seed=0,
+            verbose=0,
+            device="cpu",
+            policy_kwargs={
+                "net_arch": list(ppo.hidden),
+                "activation_fn": ACTIVATIONS[ppo.activation],
+                "ortho_init": True,
+            },
+        )
         self._steps = updates * ppo.num_envs * ppo.num_steps
 
     def __call__(self) -> None:

@@ -1,8 +1,10 @@
-"""Record the screen of a command in a pseudo-terminal, for the README: as SVG pictures and as an asciinema cast.
+"""Record the screen of a command in a pseudo-terminal, for the README: as SVG pictures and as an
+asciinema cast.
 
     python -m bench.screen --out docs/screen.svg [--cast quickstart.cast] [-- COMMAND ...]
 
-The command (default: `jaxtrade train quickstart`) runs for real, in an empty folder and with an empty program cache.
+The command (default: `jaxtrade train quickstart`) runs for real, in an empty folder and with an
+empty program cache.
 `screen.svg` shows the terminal in the middle of the training, `screen_end.svg` at the end.
 """
 
@@ -37,20 +39,36 @@ QUICKSTART = ("-m", "jaxtrade.cli", "train", "quickstart")
 
 
 class Recording(NamedTuple):
-    """What a terminal received: (seconds since the start, bytes) of each read, and the command's exit code."""
+    """What a terminal received: (seconds since the start, bytes) of each read, and the command's
+    exit code.
+    """
 
     reads: list[tuple[float, bytes]]
     code: int
 
 
-def record(argv: Sequence[str], columns: int = COLUMNS, rows: int = ROWS, folder: Path | None = None,
-           environ: Mapping[str, str] | None = None) -> Recording:
-    """Run a command in a pseudo-terminal. environ: changes to the environment. Raises OSError if it cannot start."""
+def record(
+    argv: Sequence[str],
+    columns: int = COLUMNS,
+    rows: int = ROWS,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Recording:
+    """Run a command in a pseudo-terminal. environ: changes to the environment. Raises OSError if it
+    cannot start.
+    """
     shown, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     begun, reads = time.monotonic(), []
-    process = subprocess.Popen(argv, stdin=end, stdout=end, stderr=end, cwd=folder, start_new_session=True,
-                               env={**os.environ, "TERM": "xterm-256color", **(environ or {})})
+    process = subprocess.Popen(
+        argv,
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        cwd=folder,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color", **(environ or {})},
+    )
     os.close(end)
     while data := _read(shown):
         reads.append((time.monotonic() - begun, data))
@@ -68,8 +86,9 @@ def _read(terminal: int) -> bytes:
 class Screenful:
     """The lines of a terminal, each with its colour codes.
 
-    It knows the sequences that rich and jaxtrade write: colours, "line up", "clear line", carriage return, line feed.
-    It never wraps, and it scrolls without an end. Raises ValueError for any other sequence.
+    It knows the sequences that rich and jaxtrade write: colours, "line up", "clear line", carriage
+    return, line feed. It never wraps, and it scrolls without an end. Raises ValueError for any
+    other sequence.
     """
 
     def __init__(self) -> None:
@@ -80,7 +99,16 @@ class Screenful:
     def feed(self, data: bytes) -> None:
         """Take in bytes. A character or sequence that is cut off waits for the next bytes."""
         data = self._rest + data
-        whole = max(data.rfind(b"\n"), data.rfind(b"m"), data.rfind(b"K"), data.rfind(b"A"), data.rfind(b"\r")) + 1
+        whole = (
+            max(
+                data.rfind(b"\n"),
+                data.rfind(b"m"),
+                data.rfind(b"K"),
+                data.rfind(b"A"),
+                data.rfind(b"\r"),
+            )
+            + 1
+        )
         text, self._rest = data[:whole].decode(), data[whole:]
         for token in TOKEN.finditer(text):
             self._take(token)
@@ -117,7 +145,9 @@ class Screenful:
 
 
 def frames(recording: Recording) -> list[Screenful]:
-    """The screen in the middle of the training, and at the end. Without a training both are the last one."""
+    """The screen in the middle of the training, and at the end. Without a training both are the
+    last one.
+    """
     middle, screen, nearest = None, Screenful(), 101.0
     for _, data in recording.reads:
         screen.feed(data)
@@ -130,12 +160,22 @@ def frames(recording: Recording) -> list[Screenful]:
 
 
 def svg(lines: Sequence[str], title: str, columns: int = COLUMNS) -> str:
-    """Lines with colour codes as a picture of a terminal. Long lines are wrapped. Its fonts are the reader's."""
-    console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    """Lines with colour codes as a picture of a terminal. Long lines are wrapped. Its fonts are the
+    reader's.
+    """
+    console = Console(
+        record=True,
+        width=columns,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+    )
     for line in lines:
         console.print(Text.from_ansi(line), highlight=False)
     drawn = console.export_svg(title=title, theme=MONOKAI, unique_id="screen")
-    return re.sub(r"\s*@font-face \{.*?\}", "", drawn, flags=re.DOTALL).replace("Fira Code", "monospace")
+    return re.sub(r"\s*@font-face \{.*?\}", "", drawn, flags=re.DOTALL).replace(
+        "Fira Code", "monospace"
+    )
 
 
 def cast(recording: Recording, columns: int = COLUMNS, rows: int = ROWS) -> str:
@@ -148,21 +188,29 @@ def cast(recording: Recording, columns: int = COLUMNS, rows: int = ROWS) -> str:
 
 def _trimmed(lines: Sequence[str]) -> list[str]:
     last = max((i for i, line in enumerate(lines) if line), default=-1)
-    return list(lines[:last + 1])
+    return list(lines[: last + 1])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Record and write the files. Returns the exit code of the recorded command."""
-    parser = argparse.ArgumentParser(prog="python -m bench.screen", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.screen",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.svg")
     parser.add_argument("--cast", type=Path, metavar="FILE")
     parser.add_argument("command", nargs="*", metavar="COMMAND")
     args = parser.parse_args(argv)
     shown = " ".join(args.command) or "jaxtrade train quickstart"
     with tempfile.TemporaryDirectory() as folder:
-        environ = {"JAX_COMPILATION_CACHE_DIR": str(Path(folder) / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
-        recording = record(args.command or [sys.executable, *QUICKSTART], folder=Path(folder), environ=environ)
+        environ = {
+            "JAX_COMPILATION_CACHE_DIR": str(Path(folder) / "cache"),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        recording = record(
+            args.command or [sys.executable, *QUICKSTART], folder=Path(folder), environ=environ
+        )
     prompt = f"\x1b[1;32m$\x1b[0m {shown}"
     names = (args.out, args.out.with_name(f"{args.out.stem}_end{args.out.suffix}"))
     for path, screen in zip(names, frames(recording), strict=True):

@@ -1,7 +1,7 @@
 """The market, task and learner that every bench shares, so that their figures can be read together.
 
-Synthetic NQ minute bars (seed 0), task `manage` in relative scaling (228 slots, 7 actions), default account, costs,
-brackets and reward, episodes of one session that start anywhere in it.
+Synthetic NQ minute bars (seed 0), task `manage` in relative scaling (228 slots, 7 actions), default
+account, costs, brackets and reward, episodes of one session that start anywhere in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ SESSIONS = 78  # 107,000 bars, as many as three months have
 
 
 class World(NamedTuple):
-    """A market on device and what an environment needs of it; every session is a training session."""
+    """A market on device and what an environment needs of it; every session is a training
+    session.
+    """
 
     config: RunConfig
     env: TradingEnv
@@ -34,14 +36,16 @@ class World(NamedTuple):
 
 
 def config(sessions: int = SESSIONS, **sections: Mapping[str, Any]) -> RunConfig:
-    """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo` holds all keys
-    of the learner (`learning.sections_of`)."""
+    """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo`
+    holds all keys of the learner (`learning.sections_of`)."""
     own: dict[str, dict[str, Any]] = fixed_sections() | {
         "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
         "split": {"test_sessions": 0},
     }
     if "ppo" in sections:
-        sections = {name: values for name, values in sections.items() if name != "ppo"} | sections_of(sections["ppo"])
+        sections = {
+            name: values for name, values in sections.items() if name != "ppo"
+        } | sections_of(sections["ppo"])
     for name, values in sections.items():
         own[name] = own.get(name, {}) | dict(values)
     return make_config(own)
@@ -52,11 +56,17 @@ def _market(sessions: int) -> Market:
     return load_market(config(sessions))
 
 
-def learner_config(algorithm: str, sessions: int = SESSIONS, **sections: Mapping[str, Any]) -> RunConfig:
-    """The shared configuration for another learner than PPO, whose own section has the package's defaults."""
+def learner_config(
+    algorithm: str, sessions: int = SESSIONS, **sections: Mapping[str, Any]
+) -> RunConfig:
+    """The shared configuration for another learner than PPO, whose own section has the package's
+    defaults.
+    """
     own = {name: dict(values) for name, values in fixed_sections().items() if name != "ppo"} | {
-        "algorithm": algorithm, "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
-        "split": {"test_sessions": 0}}
+        "algorithm": algorithm,
+        "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
+        "split": {"test_sessions": 0},
+    }
     for name, values in sections.items():
         own[name] = own.get(name, {}) | dict(values)
     return make_config(own)

@@ -1,4 +1,6 @@
-"""The environment's compiled loop under random legal actions, for `env_step`; also as a side confined to one core."""
+"""The environment's compiled loop under random legal actions, for `env_step`; also as a side
+confined to one core.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from .harness import rounded
 
 # What becomes of the observations of a step.
 WRITTEN = "written"  # float32[N, D] is written to memory and read by a matrix product, as a network's first layer does
-SUMMED = "summed"  # every slot is computed and enters a sum, and a compiler need not write it to memory
+SUMMED = (
+    "summed"  # every slot is computed and enters a sum, and a compiler need not write it to memory
+)
 UNSEEN = "unseen"  # not built: state, mask and reward only
 
 
@@ -49,10 +53,11 @@ def look(env: TradingEnv, refs: Any, params: EnvParams, observations: str) -> ja
     return jnp.sum(seen @ weights)
 
 
-def step(env: TradingEnv, params: EnvParams, carry: Carry, chances: jax.Array, observations: str
-         ) -> tuple[Carry, jax.Array]:
-    """One step of N environments with auto-reset -> what is carried on, a sum of all that was seen. chances: float32[N]
-    in [0, 1), which pick the actions."""
+def step(
+    env: TradingEnv, params: EnvParams, carry: Carry, chances: jax.Array, observations: str
+) -> tuple[Carry, jax.Array]:
+    """One step of N environments with auto-reset -> what is carried on, a sum of all that was seen.
+    chances: float32[N] in [0, 1), which pick the actions."""
     states, refs, key = carry
     seen = look(env, refs, params, observations)
     actions = jax.vmap(choose)(refs.mask, chances)
@@ -62,16 +67,21 @@ def step(env: TradingEnv, params: EnvParams, carry: Carry, chances: jax.Array, o
 
 def started(env: TradingEnv, params: EnvParams, num_envs: int) -> Carry:
     """N environments at drawn starts."""
-    states, refs = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), num_envs), params)
+    states, refs = jax.vmap(env.reset, (0, None))(
+        jax.random.split(jax.random.key(0), num_envs), params
+    )
     return states, refs, jax.random.key(1)
 
 
 class Loop:
-    """Compiled: each call goes on for `num_steps` steps of `num_envs` environments and returns the sum of what was
-    seen. cost: operations and bytes per environment step, as XLA's analysis counts them (the body of a loop once;
-    integer operations too; what several fusions compute again, once more each; bytes whether from a cache or not)."""
+    """Compiled: each call goes on for `num_steps` steps of `num_envs` environments and returns the
+    sum of what was seen. cost: operations and bytes per environment step, as XLA's analysis counts
+    them (the body of a loop once; integer operations too; what several fusions compute again, once
+    more each; bytes whether from a cache or not)."""
 
-    def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str) -> None:
+    def __init__(
+        self, env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str
+    ) -> None:
         self._params = params
         self._carry = jax.jit(started, static_argnums=(0, 2))(env, params, num_envs)
 
@@ -79,14 +89,19 @@ class Loop:
             *rest, key = carry
             key, key_act = jax.random.split(key)
             chances = jax.random.uniform(key_act, (num_steps, num_envs))
-            carry, sums = jax.lax.scan(lambda carry, chances: step(env, params, carry, chances, observations),
-                                       (*rest, key), chances)
+            carry, sums = jax.lax.scan(
+                lambda carry, chances: step(env, params, carry, chances, observations),
+                (*rest, key),
+                chances,
+            )
             return carry, jnp.sum(sums)
 
         self._program = jax.jit(run, donate_argnums=1).lower(params, self._carry).compile()
         counted: Any = self._program.cost_analysis()
-        self.cost = {name: rounded(counted[key] / num_envs)
-                     for name, key in (("operations", "flops"), ("bytes", "bytes accessed"))}
+        self.cost = {
+            name: rounded(counted[key] / num_envs)
+            for name, key in (("operations", "flops"), ("bytes", "bytes accessed"))
+        }
 
     def __call__(self) -> jax.Array:
         self._carry, total = self._program(self._params, self._carry)
@@ -101,7 +116,9 @@ def confined_to_one_core() -> None:
     os.environ["NPROC"] = "1"  # XLA's own count of threads
 
 
-def one_core(sessions: int, num_envs: int, num_steps: int, observations: str) -> Callable[[], float]:
+def one_core(
+    sessions: int, num_envs: int, num_steps: int, observations: str
+) -> Callable[[], float]:
     """For `Worker`: a `Loop` in a process that may use one core."""
     confined_to_one_core()
     world = setting.world(sessions)

@@ -30,7 +30,9 @@ FIGURES = ("figure", "value")
 
 
 def _measured(place: Place, side: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    """Median and range by the wall clock, then by the CPU's, repeats, and what else the side says."""
+    """Median and range by the wall clock, then by the CPU's, repeats, and what else the side
+    says.
+    """
     cells = [label(place)]
     for key in keys:
         low, high = side[f"{key}_range"]
@@ -41,20 +43,51 @@ def _measured(place: Place, side: Mapping[str, Any], keys: Sequence[str]) -> lis
 def tables(result: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], list[list[str]]]]:
     """Header and rows of speeds, times, ratios and other figures, of those that a result has."""
     found = figures.find(result)
-    yield from ((header, rows) for header, rows in (
-        (SIDE_HEADER, [_measured(*item, ("steps_per_second", "steps_per_cpu_second")) for item in found.sides.items()]),
-        (TIME_HEADER, [_measured(*item, ("seconds", "cpu_seconds")) for item in found.times.items()]),
-        (RATIO_HEADER, [[label(place), *(figures.in_unit(ratio[clock], "x") if clock in ratio else NOTHING
-                                         for clock in figures.CLOCKS)] for place, ratio in found.ratios.items()]),
-        (FIGURES, [[label(place), figures.plain(value, place)] for place, value in found.others.items()]),
-    ) if rows)
+    yield from (
+        (header, rows)
+        for header, rows in (
+            (
+                SIDE_HEADER,
+                [
+                    _measured(*item, ("steps_per_second", "steps_per_cpu_second"))
+                    for item in found.sides.items()
+                ],
+            ),
+            (
+                TIME_HEADER,
+                [_measured(*item, ("seconds", "cpu_seconds")) for item in found.times.items()],
+            ),
+            (
+                RATIO_HEADER,
+                [
+                    [
+                        label(place),
+                        *(
+                            figures.in_unit(ratio[clock], "x") if clock in ratio else NOTHING
+                            for clock in figures.CLOCKS
+                        ),
+                    ]
+                    for place, ratio in found.ratios.items()
+                ],
+            ),
+            (
+                FIGURES,
+                [
+                    [label(place), figures.plain(value, place)]
+                    for place, value in found.others.items()
+                ],
+            ),
+        )
+        if rows
+    )
 
 
 def text(result: Mapping[str, Any]) -> str:
     """Everything that a result says, for a terminal."""
     found, stamp = figures.find(result), result["stamp"]
-    title = f"{result['bench']}: {result['about']}" + (" (quick: to see that it works, not to quote)"
-                                                       if result["quick"] else "")
+    title = f"{result['bench']}: {result['about']}" + (
+        " (quick: to see that it works, not to quote)" if result["quick"] else ""
+    )
     lines = [title, "  " + ", ".join(f"{key} {stamp.get(key)}" for key in PROVENANCE)]
     if busy := result.get("reasons"):
         lines.append(f"  NOT IDLE: {'; '.join(busy)}")
@@ -70,12 +103,17 @@ def text(result: Mapping[str, Any]) -> str:
 def flat(node: Any, place: Place = ()) -> dict[Place, Any]:
     """Place -> plain value, of a tree of dicts."""
     if isinstance(node, Mapping):
-        return {below: value for key, child in node.items() for below, value in flat(child, (*place, str(key))).items()}
+        return {
+            below: value
+            for key, child in node.items()
+            for below, value in flat(child, (*place, str(key))).items()
+        }
     return {place: node}
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """What makes two results hard to compare: machine, versions, configuration, a quick run."""
+
     def about(result: Mapping[str, Any]) -> dict[Place, Any]:
         stamp = {key: result["stamp"].get(key) for key in (*PROVENANCE, "versions")}
         return flat({"quick": result["quick"], **stamp, "config": result.get("config", {})})
@@ -91,40 +129,69 @@ def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _speeds(old: figures.Found, new: figures.Found) -> Iterator[list[str]]:
-    kinds = ((old.sides, new.sides, {"steps_per_second": "steps/s", "steps_per_cpu_second": "steps/CPU-s"}),
-             (old.times, new.times, {"seconds": "seconds", "cpu_seconds": "CPU seconds"}))
+    kinds = (
+        (
+            old.sides,
+            new.sides,
+            {"steps_per_second": "steps/s", "steps_per_cpu_second": "steps/CPU-s"},
+        ),
+        (old.times, new.times, {"seconds": "seconds", "cpu_seconds": "CPU seconds"}),
+    )
     for was, now, units in kinds:
         for place, side in now.items():
             if (before := was.get(place)) is None:
                 continue
             for key, unit in units.items():
                 same = _overlap(before[f"{key}_range"], side[f"{key}_range"])
-                yield [f"{label(place)}, {unit}", number(before[key]), number(side[key]),
-                       f"{side[key] / before[key]:.3f}", "ranges overlap" if same else ""]
+                yield [
+                    f"{label(place)}, {unit}",
+                    number(before[key]),
+                    number(side[key]),
+                    f"{side[key] / before[key]:.3f}",
+                    "ranges overlap" if same else "",
+                ]
 
 
 def _values(old: figures.Found, new: figures.Found) -> Iterator[list[str]]:
     def numbers(found: figures.Found) -> dict[Place, float]:
-        ratios = {(*place, clock): value for place, ratio in found.ratios.items() for clock, value in ratio.items()}
-        return {place: value for place, value in (*ratios.items(), *found.others.items())
-                if isinstance(value, int | float) and not isinstance(value, bool)}
+        ratios = {
+            (*place, clock): value
+            for place, ratio in found.ratios.items()
+            for clock, value in ratio.items()
+        }
+        return {
+            place: value
+            for place, value in (*ratios.items(), *found.others.items())
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
 
     before = numbers(old)
     for place, value in numbers(new).items():
         if (was := before.get(place)) is not None:
-            yield [label(place), figures.plain(was, place), figures.plain(value, place),
-                   f"{value / was:.3f}" if was else NOTHING, ""]
+            yield [
+                label(place),
+                figures.plain(was, place),
+                figures.plain(value, place),
+                f"{value / was:.3f}" if was else NOTHING,
+                "",
+            ]
 
 
 def comparison(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """New over old for every figure that both have; first what else differs between them, last what one lacks."""
+    """New over old for every figure that both have; first what else differs between them, last what
+    one lacks.
+    """
     before, after = figures.find(old), figures.find(new)
     differ = list(differences(old, new))
     lines = [f"{new['bench']}: new against old", *(f"  differs: {line}" for line in differ)]
     if not differ:
         lines.append("  same device, commit, versions and configuration")
     rows = [*_speeds(before, after), *_values(before, after)]
-    lines += align(("figure", "old", "new", "new/old", ""), rows) if rows else ["  no figure that both have"]
+    lines += (
+        align(("figure", "old", "new", "new/old", ""), rows)
+        if rows
+        else ["  no figure that both have"]
+    )
     for name, one, other in (("old", before, after), ("new", after, before)):
         there = {place for kind in other for place in kind}
         alone = [label(place) for kind in one for place in kind if place not in there]

@@ -1,10 +1,11 @@
 """How often an advisor is trusted: without skill (false trust), and with it (power).
 
-Markets are the bundled week of ES, its phase-randomised copies and random walks on its sessions. An advisor gives an
-opinion (+1 or -1, confidence 0.6) about every decision bar of the training sessions. Its answers become visible in a
-random order, `ROWS` at a time, and are scored by the library's own `what_followed`, `scored` and `log_odds`. Trust is
-false if it is not 0 after the last answer, in any range of confidence. `ever` also counts draws in which it was not 0
-at some earlier time. Every draw has another market (except real bars), other opinions and another order.
+Markets are the bundled week of ES, its phase-randomised copies and random walks on its sessions. An
+advisor gives an opinion (+1 or -1, confidence 0.6) about every decision bar of the training
+sessions. Its answers become visible in a random order, `ROWS` at a time, and are scored by the
+library's own `what_followed`, `scored` and `log_odds`. Trust is false if it is not 0 after the last
+answer, in any range of confidence. `ever` also counts draws in which it was not 0 at some earlier
+time. Every draw has another market (except real bars), other opinions and another order.
 
 `answers` is the rule of earlier versions, at its own default of 2 standard errors; `blocks` is today's.
 """
@@ -39,7 +40,8 @@ SKILL = {"skilled:0.6": 0.6, "skilled:0.55": 0.55}
 
 
 class Layout(NamedTuple):
-    """Where the bars of a market lie. bars: T. first, last: int[N] of each session. asked: int[n], bars with answers.
+    """Where the bars of a market lie. bars: T. first, last: int[N] of each session. asked: int[n],
+    bars with answers.
     cost: ticks of a round turn."""
 
     bars: int
@@ -50,7 +52,9 @@ class Layout(NamedTuple):
 
 
 class Path(NamedTuple):
-    """A market's prices, int[T] ticks, and what followed each bar, int8[T], 0 outside the training sessions."""
+    """A market's prices, int[T] ticks, and what followed each bar, int8[T], 0 outside the training
+    sessions.
+    """
 
     close: np.ndarray
     followed: np.ndarray
@@ -67,8 +71,13 @@ def layout_of(market: Market) -> Layout:
     config = load_config("advised")
     train = split_sessions(market, config.split)["train"]
     sessions = market.data.sessions
-    return Layout(len(market.bars), np.asarray(sessions.first), np.asarray(sessions.last),
-                  np.flatnonzero(in_sessions(market, train)), round_turn(market, config))
+    return Layout(
+        len(market.bars),
+        np.asarray(sessions.first),
+        np.asarray(sessions.last),
+        np.flatnonzero(in_sessions(market, train)),
+        round_turn(market, config),
+    )
 
 
 def path_of(open_: np.ndarray, close: np.ndarray, layout: Layout, horizon: int) -> Path:
@@ -79,13 +88,17 @@ def path_of(open_: np.ndarray, close: np.ndarray, layout: Layout, horizon: int) 
     return Path(close, followed)
 
 
-def markets_of(market: Market, layout: Layout, horizon: int) -> dict[str, Callable[[np.random.Generator], Path]]:
+def markets_of(
+    market: Market, layout: Layout, horizon: int
+) -> dict[str, Callable[[np.random.Generator], Path]]:
     """Markets by name, each a function of a random generator."""
     bars = market.bars
     real = path_of(bars.open, bars.close, layout, horizon)
 
     def walk(random: np.random.Generator) -> Path:
-        close = 10_000 + np.cumsum(np.rint(STEP_TICKS * random.standard_normal(layout.bars))).astype(np.int64)
+        close = 10_000 + np.cumsum(
+            np.rint(STEP_TICKS * random.standard_normal(layout.bars))
+        ).astype(np.int64)
         return path_of(np.concatenate([close[:1], close[:-1]]), close, layout, horizon)
 
     def surrogate(random: np.random.Generator) -> Path:
@@ -100,6 +113,7 @@ def markets_of(market: Market, layout: Layout, horizon: int) -> dict[str, Callab
 
 def persistent(bars: int) -> Opinion:
     """A random side, kept for a geometric number of bars with this mean."""
+
     def opinion(random: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
         del path
         turns = random.random(layout.bars) < 1 / bars
@@ -116,6 +130,7 @@ def always(side: int) -> Opinion:
 
 def trend(bars: int) -> Opinion:
     """The side of the move of the last bars."""
+
     def opinion(random: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
         del random
         before = np.concatenate([np.full(bars, path.close[0]), path.close[:-bars]])
@@ -125,7 +140,10 @@ def trend(bars: int) -> Opinion:
 
 
 def skilled(share: float) -> Opinion:
-    """The side that pays, with this probability; at bars without one, a random side. As `mock:skilled`."""
+    """The side that pays, with this probability; at bars without one, a random side. As
+    `mock:skilled`.
+    """
+
     def opinion(random: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
         side = np.where(path.followed == 0, random.choice([-1, 1], layout.bars), path.followed)
         return (side * np.where(random.random(layout.bars) < share, 1, -1)).astype(np.int8)
@@ -134,8 +152,11 @@ def skilled(share: float) -> Opinion:
 
 
 OPINIONS: Mapping[str, Opinion] = {
-    **{f"persistent:{bars}": persistent(bars) for bars in (1, 10, 30, 60, 240)}, "always long": always(1),
-    "always short": always(-1), "follow the trend of 30 bars": trend(30)}
+    **{f"persistent:{bars}": persistent(bars) for bars in (1, 10, 30, 60, 240)},
+    "always long": always(1),
+    "always short": always(-1),
+    "follow the trend of 30 bars": trend(30),
+}
 # On the one real path these have one outcome for all draws: no share of draws can be stated.
 OF_PATH_ALONE = ("always long", "always short", "follow the trend of 30 bars")
 
@@ -144,21 +165,26 @@ OF_PATH_ALONE = ("always long", "always short", "follow the trend of 30 bars")
 
 
 def answers(opinion: np.ndarray, layout: Layout, random: np.random.Generator, ranges: int) -> Delta:
-    """All answers in the order in which they become visible: NumPy arrays [updates, ROWS, ...]. ranges: of confidence,
-    in which the answers lie at random."""
+    """All answers in the order in which they become visible: NumPy arrays [updates, ROWS, ...].
+    ranges: of confidence, in which the answers lie at random."""
     order = random.permutation(layout.asked)
     updates = -(-len(order) // ROWS)
     bars = np.full(updates * ROWS, layout.bars, np.int32)
-    bars[:len(order)] = order
+    bars[: len(order)] = order
     rows = np.zeros((len(bars), 6), np.float32)
     side = opinion[order]
-    rows[:len(order), 1], rows[:len(order), 2] = side > 0, side < 0
-    rows[:len(order), 3] = CONFIDENCE if ranges == 1 else random.random(len(order))
-    return Delta(bars.reshape(updates, ROWS), rows.reshape(updates, ROWS, 6), np.ones(updates, np.int32))
+    rows[: len(order), 1], rows[: len(order), 2] = side > 0, side < 0
+    rows[: len(order), 3] = CONFIDENCE if ranges == 1 else random.random(len(order))
+    return Delta(
+        bars.reshape(updates, ROWS), rows.reshape(updates, ROWS, 6), np.ones(updates, np.int32)
+    )
 
 
 def trusts_of(config: AdvisorConfig, bars: int) -> Callable[[Delta, Any], Any]:
-    """A compiled function: (deltas [D, U, ...], followed [D, T]) -> trust float32[D, U, B] after each update."""
+    """A compiled function: (deltas [D, U, ...], followed [D, T]) -> trust float32[D, U, B] after
+    each update.
+    """
+
     def one(deltas: Delta, followed: jax.Array) -> jax.Array:
         def step(outcomes: Outcomes, delta: Delta) -> tuple[Outcomes, jax.Array]:
             outcomes = scored(outcomes, delta, followed, float(config.memory))
@@ -177,16 +203,28 @@ def interval(hits: int, draws: int) -> list[float]:
 
 
 def measured(trust: np.ndarray) -> dict[str, Any]:
-    """Figures of trust float[D, U, B]: the share of draws with trust after the last update, its interval, the share
-    that ever had trust, and the mean size of trust after the last update (its largest range)."""
+    """Figures of trust float[D, U, B]: the share of draws with trust after the last update, its
+    interval, the share that ever had trust, and the mean size of trust after the last update (its
+    largest range)."""
     draws, last = len(trust), np.abs(trust[:, -1]).max(axis=-1)
     hits = int((last > 0).sum())
-    return {"share": round(hits / draws, 4), "interval": interval(hits, draws),
-            "ever": round(float((trust != 0).any(axis=(1, 2)).mean()), 4), "mean_size": round(float(last.mean()), 4)}
+    return {
+        "share": round(hits / draws, 4),
+        "interval": interval(hits, draws),
+        "ever": round(float((trust != 0).any(axis=(1, 2)).mean()), 4),
+        "mean_size": round(float(last.mean()), 4),
+    }
 
 
-def cell(draw: Callable[[np.random.Generator], Path], opinion: Opinion, layout: Layout,
-         rules: Mapping[str, Callable[[Delta, Any], Any]], draws: int, seed: int, ranges: int = 1) -> dict[str, Any]:
+def cell(
+    draw: Callable[[np.random.Generator], Path],
+    opinion: Opinion,
+    layout: Layout,
+    rules: Mapping[str, Callable[[Delta, Any], Any]],
+    draws: int,
+    seed: int,
+    ranges: int = 1,
+) -> dict[str, Any]:
     """Every rule's figures on the same draws."""
     found: dict[str, list[np.ndarray]] = {name: [] for name in rules}
     for first in range(0, draws, BATCH):
@@ -204,7 +242,9 @@ def cell(draw: Callable[[np.random.Generator], Path], opinion: Opinion, layout: 
 
 def run(options: Options) -> dict[str, Any]:
     draws = QUICK_DRAWS if options.quick else DRAWS
-    configs = {name: AdvisorConfig.model_validate({"kind": "none", **keys}) for name, keys in RULES.items()}
+    configs = {
+        name: AdvisorConfig.model_validate({"kind": "none", **keys}) for name, keys in RULES.items()
+    }
     horizon = configs["blocks"].horizon
     market = load_market(load_config("advised"))
     layout = layout_of(market)
@@ -212,13 +252,39 @@ def run(options: Options) -> dict[str, Any]:
     false: dict[str, Any] = {}
     power: dict[str, Any] = {}
     for at, (name, draw) in enumerate(markets_of(market, layout, horizon).items()):
-        chosen = {each: opinion for each, opinion in OPINIONS.items() if at or each not in OF_PATH_ALONE}
-        false[name] = {each: cell(draw, opinion, layout, rules, draws, at) for each, opinion in chosen.items()}
-        false[name]["persistent:30, random confidence"] = cell(draw, persistent(30), layout, rules, draws, at, RANGES)
-        power[name] = {each: cell(draw, skilled(share), layout, rules, draws, at) for each, share in SKILL.items()}
-    worst = {rule: max(row[rule]["interval"][1] for rows in false.values() for row in rows.values()) for rule in RULES}
-    least = {rule: min(rows["skilled:0.6"][rule]["share"] for rows in power.values()) for rule in RULES}
-    return {"config": {"draws": draws, "answers": len(layout.asked), "horizon": horizon, "cost_ticks": layout.cost,
-                       "rules": {name: config.model_dump(include={"evidence", "abstain", "prior", "cap", "memory"})
-                                 for name, config in configs.items()}},
-            "false_trust": false, "power": power, "worst_upper_bound": worst, "least_power": least}
+        chosen = {
+            each: opinion for each, opinion in OPINIONS.items() if at or each not in OF_PATH_ALONE
+        }
+        false[name] = {
+            each: cell(draw, opinion, layout, rules, draws, at) for each, opinion in chosen.items()
+        }
+        false[name]["persistent:30, random confidence"] = cell(
+            draw, persistent(30), layout, rules, draws, at, RANGES
+        )
+        power[name] = {
+            each: cell(draw, skilled(share), layout, rules, draws, at)
+            for each, share in SKILL.items()
+        }
+    worst = {
+        rule: max(row[rule]["interval"][1] for rows in false.values() for row in rows.values())
+        for rule in RULES
+    }
+    least = {
+        rule: min(rows["skilled:0.6"][rule]["share"] for rows in power.values()) for rule in RULES
+    }
+    return {
+        "config": {
+            "draws": draws,
+            "answers": len(layout.asked),
+            "horizon": horizon,
+            "cost_ticks": layout.cost,
+            "rules": {
+                name: config.model_dump(include={"evidence", "abstain", "prior", "cap", "memory"})
+                for name, config in configs.items()
+            },
+        },
+        "false_trust": false,
+        "power": power,
+        "worst_upper_bound": worst,
+        "least_power": least,
+    }

@@ -1,4 +1,6 @@
-"""The table of false trust and power on the page of the advisor, from the result of `trust`. Imports no JAX."""
+"""The table of false trust and power on the page of the advisor, from the result of `trust`.
+Imports no JAX.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,30 @@ MARKETS = ("random walk", "phase-randomised")
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
-    """A Markdown table: share of draws with trust, by opinion and market, by the earlier rule and by today's."""
-    header = ("opinion", *(f"{market}: {rule}" for market in MARKETS for rule in ("`answers`", "`blocks`")))
+    """A Markdown table: share of draws with trust, by opinion and market, by the earlier rule and
+    by today's.
+    """
+    header = (
+        "opinion",
+        *(f"{market}: {rule}" for market in MARKETS for rule in ("`answers`", "`blocks`")),
+    )
     cells = []
     for part, more in (("false_trust", ""), ("power", " (skill)")):
         for opinion in result[part][MARKETS[0]]:
-            shares = [result[part][market][opinion][rule] for market in MARKETS for rule in ("answers", "blocks")]
+            shares = [
+                result[part][market][opinion][rule]
+                for market in MARKETS
+                for rule in ("answers", "blocks")
+            ]
             cells.append([f"{opinion}{more}", *(share(found) for found in shares)])
     about = result["config"]
-    return [*pages.rows(header, cells), "", f"Share of {about['draws']:,} draws with trust after the last of "
-            f"{about['answers']:,} answers, with its 95 % interval. `persistent:N` keeps a random side for N bars on "
-            f"average. Commit {result['stamp']['commit']}."]
+    return [
+        *pages.rows(header, cells),
+        "",
+        f"Share of {about['draws']:,} draws with trust after the last of "
+        f"{about['answers']:,} answers, with its 95 % interval. `persistent:N` keeps a random side for N bars on "
+        f"average. Commit {result['stamp']['commit']}.",
+    ]
 
 
 def share(found: Mapping[str, Any]) -> str:

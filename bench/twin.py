@@ -1,9 +1,11 @@
-"""The `manage` task as a Gymnasium environment in plain Python: what Stable-Baselines3 steps and trains on here.
+"""The `manage` task as a Gymnasium environment in plain Python: what Stable-Baselines3 steps and
+trains on here.
 
-Exactly the semantics of docs/semantics.md, as the tests' NumPy oracle has them: the rules and the order of events are
-the oracle's (letters 5a to 5k), its speed comes from integers in local variables and from a tape that holds what a bar
-alone decides (`bench.tape`). One thing is written differently: prices of a short are negated while its bar is worked
-through, so that `entry`, `stop`, `target`, open, best and worst price are those of a long and each rule stands once.
+Exactly the semantics of docs/semantics.md, as the tests' NumPy oracle has them: the rules and the
+order of events are the oracle's (letters 5a to 5k), its speed comes from integers in local
+variables and from a tape that holds what a bar alone decides (`bench.tape`). One thing is written
+differently: prices of a short are negated while its bar is worked through, so that `entry`, `stop`,
+`target`, open, best and worst price are those of a long and each rule stands once.
 
     env = Twin(make_tape(config.env, params))
     observation, info = env.reset(seed=0)                      # a drawn session and decision bar
@@ -11,7 +13,8 @@ through, so that `entry`, `stop`, `target`, open, best and worst price are those
     observation, reward, terminated, truncated, info = env.step(action)
     mask = env.action_masks()                                  # bool[7], as MaskablePPO asks for it
 
-An illegal action is counted in `illegal` and executed as HOLD. `info` is empty, except after a reset ("row") and at an
+An illegal action is counted in `illegal` and executed as HOLD. `info` is empty, except after a
+reset ("row") and at an
 end ("end_reason", `EndReason`; "equity", mills): SB3 copies it in every step.
 """
 
@@ -32,7 +35,17 @@ from .tape import FLAGS, POSITION_SLOTS, Tape
 
 # The ids of jaxtrade.env: Action, ExitReason, EndReason, StopKind. Those modules import JAX.
 HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE = range(7)
-NO_EXIT, BY_ORDER, BY_STOP, BY_BREAKEVEN, BY_TRAIL, BY_TARGET, BY_LIQUIDATION, BY_FLAT, BY_END_OF_DATA = range(9)
+(
+    NO_EXIT,
+    BY_ORDER,
+    BY_STOP,
+    BY_BREAKEVEN,
+    BY_TRAIL,
+    BY_TARGET,
+    BY_LIQUIDATION,
+    BY_FLAT,
+    BY_END_OF_DATA,
+) = range(9)
 GOES_ON, BUST, DAILY_LOSS, TARGET, SESSION_END, STEP_LIMIT, END_OF_DATA = range(7)
 INITIAL, BREAKEVEN, TRAIL = range(3)
 NUM_ACTIONS = 7
@@ -59,17 +72,47 @@ def _choice(*legal: int) -> Choice:
 OVER = Choice(frozenset(), None)
 WAITING, FREE = _choice(HOLD), _choice(HOLD, BUY, SELL)
 # In position: [break-even legal][0 nothing about the trail, 1 ENABLE_TRAIL, 2 DISABLE_TRAIL legal]
-HELD = tuple(tuple(_choice(HOLD, CLOSE, *breakeven, *trail) for trail in ((), (ENABLE_TRAIL,), (DISABLE_TRAIL,)))
-             for breakeven in ((), (MOVE_STOP_TO_BREAKEVEN,)))
+HELD = tuple(
+    tuple(
+        _choice(HOLD, CLOSE, *breakeven, *trail)
+        for trail in ((), (ENABLE_TRAIL,), (DISABLE_TRAIL,))
+    )
+    for breakeven in ((), (MOVE_STOP_TO_BREAKEVEN,))
+)
 
 
 class Twin(gymnasium.Env[np.ndarray, np.int64]):
     """One environment on a tape. Observation float32[D]; see the module."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (as the base class declares it)
-    __slots__ = ("_at", "_bars", "_choice", "_days", "_entry", "_flat", "_kind", "_locked", "_offset", "_opened",
-                 "_rules", "_session_floor", "_sessions_left", "_side", "_slot", "_stop", "_tape", "_target", "_time",
-                 "_traded", "_trailing", "balance", "equity", "exit_reason", "high_water", "illegal")
+    __slots__ = (
+        "_at",
+        "_bars",
+        "_choice",
+        "_days",
+        "_entry",
+        "_flat",
+        "_kind",
+        "_locked",
+        "_offset",
+        "_opened",
+        "_rules",
+        "_session_floor",
+        "_sessions_left",
+        "_side",
+        "_slot",
+        "_stop",
+        "_tape",
+        "_target",
+        "_time",
+        "_traded",
+        "_trailing",
+        "balance",
+        "equity",
+        "exit_reason",
+        "high_water",
+        "illegal",
+    )
 
     def __init__(self, tape: Tape) -> None:
         self.observation_space = gymnasium.spaces.Box(-LIMIT, LIMIT, (tape.size,), np.float32)
@@ -79,8 +122,9 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self._choice = OVER
 
     # ------------------------------------------------------------------ reset
-    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-              ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """-> (observation, {"row"}). Raises ConfigError at options that name no decision bar."""
         super().reset(seed=seed)
         self._slot, self._at = self._place(options) if options else self._drawn()
@@ -97,11 +141,14 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         return bar.seen.copy(), {"row": self.row}
 
     def _drawn(self) -> tuple[int, int]:
-        """(slot, position on the tape): a session, then one of its decision bars, each drawn uniformly."""
+        """(slot, position on the tape): a session, then one of its decision bars, each drawn
+        uniformly.
+        """
         slot = int(self.np_random.integers(len(self._tape.sessions)))
         session = self._tape.sessions[slot]
-        return slot, int(self.np_random.integers(session.first, session.flat)) if self._rules.random_start else (
-            session.first)
+        return slot, int(
+            self.np_random.integers(session.first, session.flat)
+        ) if self._rules.random_start else (session.first)
 
     def _place(self, options: Mapping[str, Any]) -> tuple[int, int]:
         sessions = self._tape.sessions
@@ -109,11 +156,15 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
             raise ConfigError(f"reset options {sorted(options)}: expected slot and row, or none")
         slot, row = int(options["slot"]), int(options["row"])
         if not 0 <= slot < len(sessions):
-            raise ConfigError(f"reset option slot = {slot}: there are sessions 0 .. {len(sessions) - 1}")
+            raise ConfigError(
+                f"reset option slot = {slot}: there are sessions 0 .. {len(sessions) - 1}"
+            )
         first, flat, first_row, _ = sessions[slot]
         if not first_row <= row < first_row + flat - first:
-            raise ConfigError(f"reset option row = {row}: session {slot} has decision bars {first_row} .. "
-                              f"{first_row + flat - first - 1}")
+            raise ConfigError(
+                f"reset option row = {row}: session {slot} has decision bars {first_row} .. "
+                f"{first_row + flat - first - 1}"
+            )
         return slot, first + row - first_row
 
     @property
@@ -124,10 +175,14 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
 
     # ------------------------------------------------------------------- step
     def action_masks(self) -> np.ndarray:
-        """bool[7] of the observation last given. Raises ResetNeeded where there is none to act on."""
+        """bool[7] of the observation last given. Raises ResetNeeded where there is none to act
+        on.
+        """
         mask = self._choice.mask
         if mask is None:
-            raise ResetNeeded("action_masks before reset, or after the episode's end: call reset() first")
+            raise ResetNeeded(
+                "action_masks before reset, or after the episode's end: call reset() first"
+            )
         return mask
 
     def _refused(self, action: int) -> int:
@@ -140,12 +195,30 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         return HOLD
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One bar -> (observation, reward, terminated, truncated, info). Raises ResetNeeded, InvalidAction."""
+        """One bar -> (observation, reward, terminated, truncated, info). Raises ResetNeeded,
+        InvalidAction.
+        """
         action = index(action)
         if action not in self._choice[0]:
             action = self._refused(action)
-        (worth, fees, slippage, be_ticks, drawdown, cap, _, daily_fails, profit_target, min_days, live, _, _, max_steps,
-         _, reward_scale) = self._rules
+        (
+            worth,
+            fees,
+            slippage,
+            be_ticks,
+            drawdown,
+            cap,
+            _,
+            daily_fails,
+            profit_target,
+            min_days,
+            live,
+            _,
+            _,
+            max_steps,
+            _,
+            reward_scale,
+        ) = self._rules
         decided = self._at
         self._at = at = decided + 1
         open_, high, low, close, _, _, trail, may_enter, per_atr, seen = self._bars[at]
@@ -185,7 +258,10 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
             nearest = level if level >= stop else stop
             out = None
             if open_ <= nearest:  # 5e
-                out, reason = open_ - slippage, BY_LIQUIDATION if level >= stop else BY_STOP + self._kind
+                out, reason = (
+                    open_ - slippage,
+                    BY_LIQUIDATION if level >= stop else BY_STOP + self._kind,
+                )
             elif open_ >= target:
                 out, reason = open_, BY_TARGET
             else:  # 5f
@@ -218,7 +294,12 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
                 balance += (out - entry) * worth - fees
                 equity, side, filled = balance, 0, True
         reward = (equity - self.equity) * reward_scale
-        self.balance, self.equity, self.high_water, self.exit_reason = balance, equity, high_water, reason
+        self.balance, self.equity, self.high_water, self.exit_reason = (
+            balance,
+            equity,
+            high_water,
+            reason,
+        )
         self._side, self._entry, self._stop, self._target = side, entry, stop, target
 
         if filled and not self._traded:
@@ -243,9 +324,21 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         if side:
             gain = close - entry
             trailing = self._trailing
-            _write(observation, self._offset, side, gain * per_atr, abs(stop - close) * per_atr,
-                   abs(target - close) * per_atr, (at - self._opened + 1) / BARS_PER_DAY, 0, 1, 1)
-            self._choice = HELD[stop < entry + be_ticks < close][2 if trailing else stop >= entry and gain > 0]
+            _write(
+                observation,
+                self._offset,
+                side,
+                gain * per_atr,
+                abs(stop - close) * per_atr,
+                abs(target - close) * per_atr,
+                (at - self._opened + 1) / BARS_PER_DAY,
+                0,
+                1,
+                1,
+            )
+            self._choice = HELD[stop < entry + be_ticks < close][
+                2 if trailing else stop >= entry and gain > 0
+            ]
         elif self._locked:
             observation[-FLAGS] = 0
             self._choice = WAITING
@@ -258,7 +351,9 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         return observation, reward, not truncated, truncated, {"end_reason": end, "equity": equity}
 
     def _over(self, at: int) -> int:
-        """The end at a session's flat bar or at the step limit; GOES_ON at the first bar of the next session."""
+        """The end at a session's flat bar or at the step limit; GOES_ON at the first bar of the
+        next session.
+        """
         slot, sessions, rules = self._slot, self._tape.sessions, self._rules
         if at == self._flat:
             if not sessions[slot].complete:

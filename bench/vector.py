@@ -1,7 +1,9 @@
-"""Stable-Baselines3's vector environments over the twin, and the twin alone: environment steps, no policy.
+"""Stable-Baselines3's vector environments over the twin, and the twin alone: environment steps, no
+policy.
 
-Each function returns the work that `bench.worker` repeats in a child: random legal actions, masks asked for in every
-step as MaskablePPO does it (sb3-contrib's `get_action_masks`: under `SubprocVecEnv` a second round trip per step).
+Each function returns the work that `bench.worker` repeats in a child: random legal actions, masks
+asked for in every step as MaskablePPO does it (sb3-contrib's `get_action_masks`: under
+`SubprocVecEnv` a second round trip per step).
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ def open_twin(path: str) -> Twin:
 
 
 class Vector:
-    """`steps` steps of each of `num_envs` environments per call -> episodes that ended. kind: "dummy" or "subproc"."""
+    """`steps` steps of each of `num_envs` environments per call -> episodes that ended. kind:
+    "dummy" or "subproc".
+    """
 
     def __init__(self, path: str, kind: str, num_envs: int, steps: int) -> None:
         from sb3_contrib.common.maskable.utils import get_action_masks  # pyright: ignore[reportMissingImports]
         from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv  # pyright: ignore[reportMissingImports]
 
         self._masks = get_action_masks
-        self._envs: Any = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind]([partial(open_twin, path)] * num_envs)
+        self._envs: Any = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind](
+            [partial(open_twin, path)] * num_envs
+        )
         self._chances = np.random.default_rng(0).random((steps, num_envs, NUM_ACTIONS), np.float32)
         self._envs.seed(0)
         self._envs.reset()
@@ -37,7 +43,9 @@ class Vector:
     def __call__(self) -> int:
         envs, ended = self._envs, 0
         for chances in self._chances:
-            actions = (self._masks(envs) * chances).argmax(axis=1)  # a legal one, all equally likely
+            actions = (self._masks(envs) * chances).argmax(
+                axis=1
+            )  # a legal one, all equally likely
             _, _, dones, _ = envs.step(actions)
             ended += int(dones.sum())
         return ended

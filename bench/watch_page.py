@@ -11,13 +11,19 @@ from . import figures, pages
 def lines(result: Mapping[str, Any]) -> list[str]:
     """A Markdown table of the promises, and what the long file took beside them."""
     words = {True: pages.MET, False: pages.MISSED, None: ""}
-    cells = [[each["what"], each["target"], shown(each), words[each["met"]]] for each in result["targets"]]
+    cells = [
+        [each["what"], each["target"], shown(each), words[each["met"]]]
+        for each in result["targets"]
+    ]
     about, read = result["config"], result["long_file"]
     whole = read["all_rows"]["viewer"]["seconds"]
-    return [*pages.rows(("what", "target", "measured", ""), cells), "",
-            f"Speed: {about['pairs']} pairs of turns of one run. Delays: {delays(result)}. The long file has "
-            f"{read['rows']:,} rows; all of them are in the curves after {figures.in_unit(whole, 's')}. "
-            f"Commit {result['stamp']['commit']}."]
+    return [
+        *pages.rows(("what", "target", "measured", ""), cells),
+        "",
+        f"Speed: {about['pairs']} pairs of turns of one run. Delays: {delays(result)}. The long file has "
+        f"{read['rows']:,} rows; all of them are in the curves after {figures.in_unit(whole, 's')}. "
+        f"Commit {result['stamp']['commit']}.",
+    ]
 
 
 def shown(target: Mapping[str, Any]) -> str:
@@ -29,5 +35,7 @@ def shown(target: Mapping[str, Any]) -> str:
 
 def delays(result: Mapping[str, Any]) -> str:
     """How many chunks were followed, and the medians."""
-    return ", ".join(f"{name} {figures.in_unit(found['median_seconds'], 's')} (median of {found['chunks']} chunks)"
-                     for name, found in result["delay"].items())
+    return ", ".join(
+        f"{name} {figures.in_unit(found['median_seconds'], 's')} (median of {found['chunks']} chunks)"
+        for name, found in result["delay"].items()
+    )

@@ -1,4 +1,6 @@
-"""A run that really trains, for `watch`: its process, and when each chunk's rows came into its metrics file."""
+"""A run that really trains, for `watch`: its process, and when each chunk's rows came into its
+metrics file.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ Settings = Mapping[str, Any]
 
 
 class Chunk(NamedTuple):
-    """The last row of a chunk: its update, environment steps so far, and when it was in the file (seconds, epoch)."""
+    """The last row of a chunk: its update, environment steps so far, and when it was in the file
+    (seconds, epoch).
+    """
 
     update: int
     steps: int
@@ -37,21 +41,32 @@ class Chunk(NamedTuple):
 def environment() -> dict[str, str]:
     """Of this process, with this package first in the search path of a child."""
     root = str(Path(jaxtrade.__file__).resolve().parent.parent)
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
-                         "PYTHONUNBUFFERED": "1"}
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 @contextmanager
 def started(words: Sequence[str], folder: Path, **pipes: Any) -> Iterator[subprocess.Popen[str]]:
     """`python -m jaxtrade WORDS` in a folder. It is killed at the end of the block."""
-    process = subprocess.Popen([sys.executable, "-P", "-m", "jaxtrade", *words], cwd=folder, env=environment(),
-                               stdin=subprocess.DEVNULL, text=True, start_new_session=True, **pipes)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "jaxtrade", *words],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        **pipes,
+    )
     with interrupt.child(process):
         yield process
 
 
 def last_chunk(path: Path, chunk_updates: int) -> Chunk | None:
-    """The newest chunk that is whole in a metrics file; None before the first, and while its rows are being written."""
+    """The newest chunk that is whole in a metrics file; None before the first, and while its rows
+    are being written.
+    """
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
@@ -82,16 +97,22 @@ class Training:
         self._thread.join()
 
     def after(self, count: int) -> Chunk:
-        """The `count`-th chunk from now on. Raises RuntimeError if the run ends, or writes nothing for long."""
+        """The `count`-th chunk from now on. Raises RuntimeError if the run ends, or writes nothing
+        for long.
+        """
         with self._news:
             wanted = len(self.chunks) + count
             while len(self.chunks) < wanted:
                 if not self._news.wait(LIMIT) or self._process.poll() is not None:
-                    raise RuntimeError(f"the run in {self.folder} ended, or wrote nothing for {LIMIT:.0f} s")
+                    raise RuntimeError(
+                        f"the run in {self.folder} ended, or wrote nothing for {LIMIT:.0f} s"
+                    )
             return self.chunks[wanted - 1]
 
     def turn(self, chunks: int) -> Sample:
-        """What the next `chunks` whole chunks take: by the file's times, and CPU seconds of the run's process."""
+        """What the next `chunks` whole chunks take: by the file's times, and CPU seconds of the
+        run's process.
+        """
         import psutil
 
         def spent() -> float:
@@ -111,7 +132,10 @@ class Training:
             now = path.stat().st_size if path.exists() else -1
             if now == size:
                 continue
-            found, size = last_chunk(path, self._chunk_updates), now  # rows that came meanwhile: looked at again
+            found, size = (
+                last_chunk(path, self._chunk_updates),
+                now,
+            )  # rows that came meanwhile: looked at again
             if found is not None and (not self.chunks or found.update > self.chunks[-1].update):
                 with self._news:
                     self.chunks.append(found)
@@ -120,10 +144,18 @@ class Training:
 
 @contextmanager
 def training(folder: Path, settings: Settings, chunk_updates: int) -> Iterator[Training]:
-    """`jaxtrade train quickstart` in `folder`/live with some keys set, until the block ends. It has written a chunk."""
+    """`jaxtrade train quickstart` in `folder`/live with some keys set, until the block ends. It has
+    written a chunk.
+    """
     keys = {**settings, "train.chunk_updates": chunk_updates, "train.total_timesteps": STEPS}
-    words = ["train", "quickstart", "--non-interactive", "--run-dir", "live",
-             *(word for key, value in keys.items() for word in ("--set", f"{key}={json.dumps(value)}"))]
+    words = [
+        "train",
+        "quickstart",
+        "--non-interactive",
+        "--run-dir",
+        "live",
+        *(word for key, value in keys.items() for word in ("--set", f"{key}={json.dumps(value)}")),
+    ]
     folder.mkdir(parents=True)
     with started(words, folder, stdout=subprocess.DEVNULL) as process:
         found = Training(process, folder / "live", chunk_updates)
@@ -135,7 +167,9 @@ def training(folder: Path, settings: Settings, chunk_updates: int) -> Iterator[T
 
 
 def lengthened(rows: Sequence[Mapping[str, Any]], path: Path, size: int) -> int:
-    """Write rows of a run again and again, with updates that go on, until the file has `size` bytes -> its rows."""
+    """Write rows of a run again and again, with updates that go on, until the file has `size` bytes
+    -> its rows.
+    """
     update, written = 0, 0
     with path.open("w", encoding="ascii") as file:
         while written < size:
@@ -146,9 +180,13 @@ def lengthened(rows: Sequence[Mapping[str, Any]], path: Path, size: int) -> int:
 
 
 def until(found: Callable[[], bool], process: subprocess.Popen[str], pause: float = LOOK) -> None:
-    """Wait until something holds. Raises RuntimeError if the process ends before, or after `LIMIT` seconds."""
+    """Wait until something holds. Raises RuntimeError if the process ends before, or after `LIMIT`
+    seconds.
+    """
     limit = time.monotonic() + LIMIT
     while not found():
         if process.poll() is not None or time.monotonic() > limit:
-            raise RuntimeError(f"process {process.pid} ended, or what was waited for did not come in {LIMIT:.0f} s")
+            raise RuntimeError(
+                f"process {process.pid} ended, or what was waited for did not come in {LIMIT:.0f} s"
+            )
         time.sleep(pause)

@@ -1,8 +1,8 @@
-"""Who looks at `jaxtrade watch`, for `watch`: the real server as a child, viewers that ask what its page asks, and the
-page itself in Chromium.
+"""Who looks at `jaxtrade watch`, for `watch`: the real server as a child, viewers that ask what its
+page asks, and the page itself in Chromium.
 
-A viewer is a thread that speaks HTTP as jaxtrade/web/watch.js does: the list of runs, the chosen run, and the new part
-of its curves, of all figures; then a second's pause. It draws nothing.
+A viewer is a thread that speaks HTTP as jaxtrade/web/watch.js does: the list of runs, the chosen
+run, and the new part of its curves, of all figures; then a second's pause. It draws nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ PAINTED = "const mark = performance.getEntriesByName('painted')[0]; return mark 
 
 
 class Seen(NamedTuple):
-    """Curves that a viewer has: up to which update, when (seconds, epoch), and the share of the file that was read."""
+    """Curves that a viewer has: up to which update, when (seconds, epoch), and the share of the
+    file that was read.
+    """
 
     update: int
     time: float
@@ -65,20 +67,28 @@ class Served:
         return times.user + times.system
 
     def peak_bytes(self) -> int | None:
-        """The greatest resident memory of the server; None where the system does not keep it (no /proc)."""
+        """The greatest resident memory of the server; None where the system does not keep it (no
+        /proc).
+        """
         status = STATUS / str(self.process.pid) / "status"
         lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
-        return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), None)
+        return next(
+            (1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), None
+        )
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[Served]:
-    """`jaxtrade watch` of the runs below a folder, a new process. Raises RuntimeError if it does not start."""
+    """`jaxtrade watch` of the runs below a folder, a new process. Raises RuntimeError if it does
+    not start.
+    """
     with watch_run.started(["watch", str(folder)], folder, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         said = process.stdout.readline().split()
         if len(said) != 2 or said[0] != "open":
-            raise RuntimeError(f"jaxtrade watch printed {' '.join(said)!r}; expected 'open ADDRESS'")
+            raise RuntimeError(
+                f"jaxtrade watch printed {' '.join(said)!r}; expected 'open ADDRESS'"
+            )
         yield Served(process, said[1])
 
 
@@ -124,7 +134,9 @@ class Viewer:
         run = self._ask(connection, f"/api/run?run={name}")
         if run["version"] == self._version:
             return
-        asked = ",".join("{}:{}:{}".format(each, *self._known.get(each, (0, 0))) for each in run["names"])
+        asked = ",".join(
+            "{}:{}:{}".format(each, *self._known.get(each, (0, 0))) for each in run["names"]
+        )
         answer = self._ask(connection, f"/api/curves?run={name}&curves={quote(asked)}")
         for figure, part in answer["curves"].items():
             self._known[figure] = (part["width"], part["start"] + len(part["update"]))
@@ -133,8 +145,14 @@ class Viewer:
             self.seen.append(Seen(answer["last"]["update"], time.time(), answer["share_read"]))
 
     def _ask(self, connection: http.client.HTTPConnection, path: str) -> Any:
-        connection.request("GET", path, headers={"Cookie": f"{cookie_name(self._server.token)}={self._server.token}",
-                                                 "Accept-Encoding": "gzip"})
+        connection.request(
+            "GET",
+            path,
+            headers={
+                "Cookie": f"{cookie_name(self._server.token)}={self._server.token}",
+                "Accept-Encoding": "gzip",
+            },
+        )
         answer = connection.getresponse()
         content = answer.read()
         if answer.status != http.HTTPStatus.OK:
@@ -156,7 +174,9 @@ def viewers(server: Served, run: str, count: int) -> Iterator[list[Viewer]]:
 
 
 def open_page(browser: Browser, server: Served) -> float:
-    """Open the page: seconds from the start of the navigation until it has drawn its first curves."""
+    """Open the page: seconds from the start of the navigation until it has drawn its first
+    curves.
+    """
     browser.ask("url", {"url": "about:blank"})
     browser.ask("url", {"url": server.address})
     return browser.wait(PAINTED)
@@ -168,8 +188,9 @@ def drawn(browser: Browser) -> list[Seen]:
 
 
 def delays(chunks: Sequence[Chunk], seen: Sequence[Seen]) -> list[float]:
-    """Seconds from when each chunk was in the file until a viewer had it. Only chunks that came after the viewer had
-    the curves of all rows (`long_file` measures how long these take), and not those after its last answer."""
+    """Seconds from when each chunk was in the file until a viewer had it. Only chunks that came
+    after the viewer had the curves of all rows (`long_file` measures how long these take), and not
+    those after its last answer."""
     found, begin = [], next((each.time for each in seen if each.share >= 1), math.inf)
     for chunk in chunks:
         when = next((each.time for each in seen if each.update >= chunk.update), None)

@@ -1,10 +1,12 @@
-"""A side in a process of its own: torch and its threads beside JAX and its threads would disturb each other.
+"""A side in a process of its own: torch and its threads beside JAX and its threads would disturb
+each other.
 
     with Worker("sb3", "trainer", {"num_envs": 4}, threads=1) as worker:
         sample = worker.run()          # one repeat of `bench.sb3.trainer(num_envs=4)()`
 
-The child builds the work once, then does one repeat per request and times itself: wall seconds, and CPU seconds of
-itself and of the processes it has started. It waits on a pipe in between, which costs nothing.
+The child builds the work once, then does one repeat per request and times itself: wall seconds, and
+CPU seconds of itself and of the processes it has started. It waits on a pipe in between, which
+costs nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent  # of a checkout
 
 
 class Reply(NamedTuple):
-    """One repeat in the child. peak_bytes: its greatest resident memory so far, started processes not included.
+    """One repeat in the child. peak_bytes: its greatest resident memory so far, started processes
+    not included.
     answer: what the work returned (JSON)."""
 
     sample: Sample
@@ -42,22 +45,46 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """`module.function(**arguments)` of this package in a child; it returns the work to repeat. variables: put over
-    this process's environment."""
+    """`module.function(**arguments)` of this package in a child; it returns the work to repeat.
+    variables: put over this process's environment."""
 
-    def __init__(self, module: str, function: str, arguments: Mapping[str, Any], threads: int | None = None,
-                 variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        function: str,
+        arguments: Mapping[str, Any],
+        threads: int | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         own = dict(os.environ) | dict(variables or {})
         if threads is not None:  # every library that a peer may compute with
-            own |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+            own |= dict.fromkeys(
+                ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads)
+            )
         code = "import sys; from importlib import import_module as load; load(sys.argv[1] + '.worker').serve(sys.argv)"
-        if __package__ == "bench":  # installed, ROOT is the package itself, whose types.py would hide Python's
+        if (
+            __package__ == "bench"
+        ):  # installed, ROOT is the package itself, whose types.py would hide Python's
             own["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
         self.name = f"{module}.{function}({json.dumps(dict(arguments))})"
         # -P: a checkout that is the working directory must not stand before what is installed
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code, __package__ or "bench", module, function, json.dumps(dict(arguments))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own, start_new_session=True)
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                code,
+                __package__ or "bench",
+                module,
+                function,
+                json.dumps(dict(arguments)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=own,
+            start_new_session=True,
+        )
         self._held = ExitStack()
         self._held.enter_context(interrupt.child(self._process))
 
@@ -73,7 +100,9 @@ class Worker:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise WorkerError(f"{self.name}: the process ended with status {process.wait()}; its error is above")
+            raise WorkerError(
+                f"{self.name}: the process ended with status {process.wait()}; its error is above"
+            )
         reply = json.loads(line)
         idle.LEDGER.merge(reply["ticks"])
         return Reply(Sample(reply["wall"], reply["cpu"]), reply["peak_bytes"], reply["answer"])
@@ -107,21 +136,29 @@ def _cpu_seconds() -> float:
 
 
 def serve(argv: list[str]) -> None:
-    """The child: argv[1:] package, module, function, arguments. What the work prints goes to stderr."""
+    """The child: argv[1:] package, module, function, arguments. What the work prints goes to
+    stderr.
+    """
     import psutil
 
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     package, module, function, arguments = argv[1:]
-    work = getattr(importlib.import_module(f"{package}.{module}"), function)(**json.loads(arguments))
+    work = getattr(importlib.import_module(f"{package}.{module}"), function)(
+        **json.loads(arguments)
+    )
     for _ in sys.stdin:
         wall, cpu = time.perf_counter(), _cpu_seconds()
         answer = work()
         sample = {"wall": time.perf_counter() - wall, "cpu": _cpu_seconds() - cpu}
         memory = psutil.Process().memory_info()
         peak = getattr(memory, "peak_wset", None) or peak_resident()
-        answers.write(json.dumps(sample | {"peak_bytes": peak, "answer": answer,
-                                       "ticks": idle.LEDGER.hand_over()}) + "\n")
+        answers.write(
+            json.dumps(
+                sample | {"peak_bytes": peak, "answer": answer, "ticks": idle.LEDGER.hand_over()}
+            )
+            + "\n"
+        )
         answers.flush()
     close = getattr(work, "close", None)
     if close is not None:
@@ -129,7 +166,8 @@ def serve(argv: list[str]) -> None:
 
 
 def peak_resident() -> int:
-    """Bytes of this process at its peak. Linux and `ru_maxrss` there tell them in kB, macOS in bytes. On Linux
+    """Bytes of this process at its peak. Linux and `ru_maxrss` there tell them in kB, macOS in
+    bytes. On Linux
     `ru_maxrss` begins with the peak of the process that started this one, so it is asked last."""
     status = Path("/proc/self/status")
     lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []

@@ -1,7 +1,8 @@
 """Intraday-trading reinforcement learning in JAX.
 
-The public API is `__all__`; names load on first use (PEP 562), so `import jaxtrade` costs nothing. It adds one option
-to `XLA_FLAGS` (`jaxtrade.storage.programs.use_fusion`): import it before the process first computes with JAX.
+The public API is `__all__`; names load on first use (PEP 562), so `import jaxtrade` costs nothing.
+It adds one option to `XLA_FLAGS` (`jaxtrade.storage.programs.use_fusion`): import it before the
+process first computes with JAX.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The `jaxtrade` command, and `python -m jaxtrade`. Ctrl-C works from here on, so that it works during imports."""
+"""The `jaxtrade` command, and `python -m jaxtrade`. Ctrl-C works from here on, so that it works
+during imports.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ RESUMABLE = (["train"], ["curriculum"], ["walkforward"], ["ablate"], ["advise", 
 
 
 def main() -> int:
-    """Run the command line of this process -> exit code. After a Ctrl-C, this function does not return."""
+    """Run the command line of this process -> exit code. After a Ctrl-C, this function does not
+    return.
+    """
     words = sys.argv[1:]
-    return interrupt.run(_command, resumable=any(words[:len(each)] == each for each in RESUMABLE))
+    return interrupt.run(_command, resumable=any(words[: len(each)] == each for each in RESUMABLE))
 
 
 def _command() -> int:

@@ -1,7 +1,7 @@
 """Errors that a user can fix, each with its exit code.
 
-A message says what was found, where (file, row, column, key or flag), what was expected and how to fix it.
-The command line prints the message alone; a traceback is for bugs.
+A message says what was found, where (file, row, column, key or flag), what was expected and how to
+fix it. The command line prints the message alone; a traceback is for bugs.
 """
 
 from __future__ import annotations
@@ -17,19 +17,26 @@ class JaxtradeError(Exception):
 
 
 class ConfigError(JaxtradeError):
-    """A configuration key or value that cannot be used. Names the key and, for an unknown key, the nearest one."""
+    """A configuration key or value that cannot be used. Names the key and, for an unknown key, the
+    nearest one.
+    """
 
 
 class ConfigFaultsError(ConfigError):
     """Several faults of one configuration, one line each.
 
-    faults: (where, what) of each; `where` may be empty. rest: the nested values that have no fault of their own.
+    faults: (where, what) of each; `where` may be empty. rest: the nested values that have no fault
+        of their own.
     """
 
-    def __init__(self, faults: Sequence[tuple[str, str]], rest: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, faults: Sequence[tuple[str, str]], rest: Mapping[str, Any] | None = None
+    ) -> None:
         self.faults = tuple(dict.fromkeys(faults))
         self.rest = dict(rest or {})
-        super().__init__("\n".join(f"{where}: {what}" if where else what for where, what in self.faults))
+        super().__init__(
+            "\n".join(f"{where}: {what}" if where else what for where, what in self.faults)
+        )
 
 
 class DataError(JaxtradeError):
@@ -69,20 +76,24 @@ class OutOfMemoryError(JaxtradeError):
 
 
 class PreemptedError(JaxtradeError):
-    """SIGTERM: the run stopped at a chunk border, saved, and can be resumed. A command with nothing to save ends with
-    this code too, at once (`interrupt`)."""
+    """SIGTERM: the run stopped at a chunk border, saved, and can be resumed. A command with nothing
+    to save ends with this code too, at once (`interrupt`)."""
 
     exit_code = 75
 
 
 class InterruptedRunError(JaxtradeError):
-    """Ctrl-C: a run stopped at a chunk border, saved, and can be resumed; other commands stopped at once."""
+    """Ctrl-C: a run stopped at a chunk border, saved, and can be resumed; other commands stopped at
+    once.
+    """
 
     exit_code = 130
 
 
 class ProcessLostError(JaxtradeError):
-    """Another process of the run has ended, or does not answer. All of them must be started again."""
+    """Another process of the run has ended, or does not answer. All of them must be started
+    again.
+    """
 
     exit_code = 69
 

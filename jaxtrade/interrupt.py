@@ -1,22 +1,26 @@
-"""Ctrl-C of the command: the process ends with exit code 130 within two seconds, whatever it is doing. SIGTERM of a
-command that can be resumed: it ends with 75, at once if there is nothing to save.
+"""Ctrl-C of the command: the process ends with exit code 130 within two seconds, whatever it is
+doing. SIGTERM of a command that can be resumed: it ends with 75, at once if there is nothing to
+save.
 
-Python runs a signal handler in the main thread, between two steps of Python code. While XLA compiles or computes, the
-main thread takes no such step, and no exception can stop XLA. So the first Ctrl-C does two things:
+Python runs a signal handler in the main thread, between two steps of Python code. While XLA
+compiles or computes, the main thread takes no such step, and no exception can stop XLA. So the
+first Ctrl-C does two things:
 
 - The handler raises KeyboardInterrupt in the main thread, which then cleans up and leaves. (Training has a handler of
-  its own: it saves at the next chunk border. See `training.signals`.) While a module is being imported, the handler
-  ends the process itself: an exception there crashes the C code of NumPy and JAX, or makes it print a traceback.
+  its own: it saves at the next chunk border. See `training.signals`.) While a module is being
+  imported, the handler ends the process itself: an exception there crashes the C code of NumPy and
+  JAX, or makes it print a traceback.
 - A thread reads the signal from a pipe, which the operating system's handler fills at once. If the main thread has not
   left after `GRACE_S`, or if a second Ctrl-C comes, the thread ends the process.
 
-The process ends by `os._exit` in both cases: Python's own end waits for the threads that compile, or crashes in them.
-Everything on disk is written so that a process may be killed at any time.
+The process ends by `os._exit` in both cases: Python's own end waits for the threads that compile,
+or crashes in them. Everything on disk is written so that a process may be killed at any time.
 
-SIGTERM goes the same way to the thread, which ends the process at once with `TERM_CODE`, unless training has something
-to save: then its own handler saves at the next chunk border.
+SIGTERM goes the same way to the thread, which ends the process at once with `TERM_CODE`, unless
+training has something to save: then its own handler saves at the next chunk border.
 
-Only the command installs this (`run`). In other programs and in notebooks, both signals work as Python defines them.
+Only the command installs this (`run`). In other programs and in notebooks, both signals work as
+Python defines them.
 """
 
 from __future__ import annotations
@@ -38,21 +42,26 @@ if TYPE_CHECKING:
 EXIT_CODE = 130
 TERM_CODE = 75  # `errors.PreemptedError`: the scripts of schedulers start the same command again
 GRACE_S = 1.5  # the time that the main thread has to save and to leave
-SAME_S = 0.2  # two signals within this time are one Ctrl-C: `timeout -s INT`, for example, sends two
+SAME_S = (
+    0.2  # two signals within this time are one Ctrl-C: `timeout -s INT`, for example, sends two
+)
 _LAST_S = 0.3  # the time that the main thread has to finish once it has begun to end the process
 
 
 class _State:
     """The state of this process. It is global, because signals are.
 
-    received: a Ctrl-C came. handled: its handler has run. terminated: SIGTERM ends this process. hints: what to add to
-    the line that is printed, the outermost first. kept: the hint of a block that was left after the Ctrl-C. tasks: what
-    to do before the process ends. restore: what to do before the line is printed. ending: held by the thread that
-    prints the line and ends the process.
+    received: a Ctrl-C came. handled: its handler has run. terminated: SIGTERM ends this process.
+        hints: what to add to
+    the line that is printed, the outermost first. kept: the hint of a block that was left after the
+    Ctrl-C. tasks: what to do before the process ends. restore: what to do before the line is
+    printed. ending: held by the thread that prints the line and ends the process.
     """
 
     def __init__(self) -> None:
-        self.installed = self.resumable = self.quiet = self.received = self.handled = self.terminated = False
+        self.installed = self.resumable = self.quiet = self.received = self.handled = (
+            self.terminated
+        ) = False
         self.grace_s = GRACE_S
         self.hints: list[Callable[[], str]] = []
         self.kept = ""
@@ -64,11 +73,16 @@ class _State:
 _STATE = _State()
 
 
-def run(work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = False) -> int:
-    """Run a command as the whole of this process -> its exit code. After a Ctrl-C, this function does not return.
+def run(
+    work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = False
+) -> int:
+    """Run a command as the whole of this process -> its exit code. After a Ctrl-C, this function
+    does not return.
 
-    work: prints the line of a KeyboardInterrupt itself (`say`), if it can. grace_s: see `GRACE_S`. quiet: print nothing
-    about a Ctrl-C, because the process that started this one does. resumable: SIGTERM ends it with `TERM_CODE`.
+    work: prints the line of a KeyboardInterrupt itself (`say`), if it can. grace_s: see `GRACE_S`.
+        quiet: print nothing
+    about a Ctrl-C, because the process that started this one does. resumable: SIGTERM ends it with
+    `TERM_CODE`.
     """
     install(grace_s, quiet, resumable)
     try:
@@ -81,17 +95,20 @@ def run(work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False, 
             say(line())
         _leave()
     if _STATE.installed:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command has finished: its exit code is the truth
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # the command has finished: its exit code is the truth
     if _STATE.resumable:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return code
 
 
 def install(grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = False) -> None:
-    """Watch for Ctrl-C from now on, and for SIGTERM if the command is `resumable`. Does nothing outside the main
-    thread, or for a signal that has another handler already.
+    """Watch for Ctrl-C from now on, and for SIGTERM if the command is `resumable`. Does nothing
+    outside the main thread, or for a signal that has another handler already.
 
-    A shell makes the commands that it starts in the background ignore SIGINT; that is left as it is.
+    A shell makes the commands that it starts in the background ignore SIGINT; that is left as it
+    is.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -114,7 +131,9 @@ def install(grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = Fal
 
 
 def release() -> None:
-    """Stop watching for signals in this process: the caller sets handlers of its own, and ends in its own time."""
+    """Stop watching for signals in this process: the caller sets handlers of its own, and ends in
+    its own time.
+    """
     if _STATE.installed or signal.getsignal(signal.SIGTERM) is _terminate:
         signal.set_wakeup_fd(-1)
         _STATE.installed = _STATE.resumable = False
@@ -136,7 +155,9 @@ def received() -> bool:
 
 
 def first() -> bool:
-    """For handlers of SIGINT: whether this is the first call in this process. Always True without `install`."""
+    """For handlers of SIGINT: whether this is the first call in this process. Always True without
+    `install`.
+    """
     if not _STATE.installed:
         return True
     _note()
@@ -150,7 +171,9 @@ def at_end(task: Callable[[], object]) -> None:
 
 
 def before_line(task: Callable[[], object]) -> None:
-    """Call `task` before the line is printed: it leaves the terminal usable. It may run in any thread."""
+    """Call `task` before the line is printed: it leaves the terminal usable. It may run in any
+    thread.
+    """
     _STATE.restore = task
 
 
@@ -166,9 +189,11 @@ def cleanup(task: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def hint(text: Callable[[], str]) -> Iterator[None]:
-    """Inside this block, the line that Ctrl-C prints ends with `text()`, for example how to continue.
+    """Inside this block, the line that Ctrl-C prints ends with `text()`, for example how to
+    continue.
 
-    An empty text adds nothing. Of several blocks, the outermost counts. `text` may run in any thread.
+    An empty text adds nothing. Of several blocks, the outermost counts. `text` may run in any
+    thread.
     """
     _STATE.hints.append(text)
     try:
@@ -181,7 +206,9 @@ def hint(text: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Ctrl-C waits for the end of this block. In a command that is started inside it, Ctrl-C waits for `install`."""
+    """Ctrl-C waits for the end of this block. In a command that is started inside it, Ctrl-C waits
+    for `install`.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -194,7 +221,8 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def child(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """Kill a process, with all that it has started, at the end of this block and when Ctrl-C ends this process.
+    """Kill a process, with all that it has started, at the end of this block and when Ctrl-C ends
+    this process.
 
     Start it with `start_new_session=True`: the terminal then sends Ctrl-C to this process alone.
     """
@@ -226,7 +254,9 @@ def line() -> str:
 
 
 def say(text: str) -> None:
-    """Print the one line about an interruption. If another thread has begun to end the process, wait for the end."""
+    """Print the one line about an interruption. If another thread has begun to end the process,
+    wait for the end.
+    """
     if not _STATE.installed:
         print(text, file=sys.stderr)
         return
@@ -242,7 +272,9 @@ def _note() -> None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """The handler outside of training. It raises once: a second exception would stop the cleaning up of the first."""
+    """The handler outside of training. It raises once: a second exception would stop the cleaning
+    up of the first.
+    """
     del number
     if not first():
         return
@@ -252,7 +284,9 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """The handler of SIGTERM outside of training: the thread ends the process, even while the main thread computes."""
+    """The handler of SIGTERM outside of training: the thread ends the process, even while the main
+    thread computes.
+    """
 
 
 def _stops_at_once() -> bool:
@@ -292,7 +326,9 @@ def _watch(reader: int) -> None:
 
 
 def _end() -> None:
-    """End the process now. If the main thread is about to leave (and this is another), wait a moment for it."""
+    """End the process now. If the main thread is about to leave (and this is another), wait a
+    moment for it.
+    """
     with ExitStack() as stack:
         stack.callback(_leave)
         if _STATE.ending.acquire(timeout=_LAST_S):
@@ -315,7 +351,9 @@ def _flush() -> None:
 
 
 def _write(text: str) -> None:
-    """Write the last line to stderr, past Python's buffers: the thread that holds their lock may never go on."""
+    """Write the last line to stderr, past Python's buffers: the thread that holds their lock may
+    never go on.
+    """
     if _STATE.restore is not None:
         _STATE.restore()
     if _STATE.quiet:
@@ -325,7 +363,8 @@ def _write(text: str) -> None:
 
 
 def write_last(text: str, stderr: int) -> None:
-    """Write a line to a copy of stderr, as the last one: what any thread writes to stderr itself after it is lost.
+    """Write a line to a copy of stderr, as the last one: what any thread writes to stderr itself
+    after it is lost.
 
     Raises OSError.
     """

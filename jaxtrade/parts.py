@@ -1,6 +1,8 @@
-"""Tables of the parts that a configuration chooses by name. Imports neither JAX nor the parts: names are checked early.
+"""Tables of the parts that a configuration chooses by name. Imports neither JAX nor the parts:
+names are checked early.
 
-A new built-in part is its own module and one row here. A user's part is registered from outside (`registry.Registry`).
+A new built-in part is its own module and one row here. A user's part is registered from outside
+(`registry.Registry`).
 """
 
 from __future__ import annotations
@@ -10,39 +12,102 @@ from typing import Any
 from jaxtrade.registry import Registry
 
 # The types of the parts live above this module: `env.tasks.base.Task`, `rl.algorithms.Learner`,
-# `networks.heads.Network` and `networks.q_heads.ActionValues` (what makes one), `data.features.columns.Feature`,
-# `advisor.host.registry.AdvisorKind`, `evaluation.report.Section`, `env.rewards.Term`, `env.sampler.Sampler`.
-TASKS: Registry[Any] = Registry("task", {
-    "entry": "jaxtrade.env.tasks.entry:ENTRY",
-    "manage": "jaxtrade.env.tasks.manage:MANAGE",
-    "advised": "jaxtrade.env.tasks.advised:ADVISED",
-    "allocate": "jaxtrade.env.portfolio.task:ALLOCATE",
-})
+# `networks.heads.Network` and `networks.q_heads.ActionValues` (what makes one),
+# `data.features.columns.Feature`, `advisor.host.registry.AdvisorKind`, `evaluation.report.Section`,
+# `env.rewards.Term`, `env.sampler.Sampler`.
+TASKS: Registry[Any] = Registry(
+    "task",
+    {
+        "entry": "jaxtrade.env.tasks.entry:ENTRY",
+        "manage": "jaxtrade.env.tasks.manage:MANAGE",
+        "advised": "jaxtrade.env.tasks.advised:ADVISED",
+        "allocate": "jaxtrade.env.portfolio.task:ALLOCATE",
+    },
+)
 
-# Features of the decision bar itself that a task shows. Data reads this table, so that it need not import tasks.
-CONTEXTS: Registry[tuple[str, ...]] = Registry("context", {
-    "advised": "jaxtrade.data.features.schema:CONTEXT_FEATURES",
-    "allocate": "jaxtrade.data.features.dual:DUAL_FEATURES",
-})
+# Features of the decision bar itself that a task shows. Data reads this table, so that it need not
+# import tasks.
+CONTEXTS: Registry[tuple[str, ...]] = Registry(
+    "context",
+    {
+        "advised": "jaxtrade.data.features.schema:CONTEXT_FEATURES",
+        "allocate": "jaxtrade.data.features.dual:DUAL_FEATURES",
+    },
+)
 
-SAMPLERS: Registry[Any] = Registry("sampler", {name: f"jaxtrade.env.sampler:{name}" for name in (
-    "uniform", "balanced", "round_robin", "prioritised")})
-LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER", "dqn": "jaxtrade.rl.dqn:LEARNER",
-                                              "pqn": "jaxtrade.rl.pqn:LEARNER"})
-NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",
-                                               "gru": "jaxtrade.networks.heads:make_actor_critic"})
+SAMPLERS: Registry[Any] = Registry(
+    "sampler",
+    {
+        name: f"jaxtrade.env.sampler:{name}"
+        for name in ("uniform", "balanced", "round_robin", "prioritised")
+    },
+)
+LEARNERS: Registry[Any] = Registry(
+    "learner",
+    {
+        "ppo": "jaxtrade.rl.ppo:LEARNER",
+        "dqn": "jaxtrade.rl.dqn:LEARNER",
+        "pqn": "jaxtrade.rl.pqn:LEARNER",
+    },
+)
+NETWORKS: Registry[Any] = Registry(
+    "network",
+    {
+        "mlp": "jaxtrade.networks.heads:make_actor_critic",
+        "gru": "jaxtrade.networks.heads:make_actor_critic",
+    },
+)
 # Networks of the Q-learners, by the same names.
-Q_NETWORKS: Registry[Any] = Registry("Q-network", {"mlp": "jaxtrade.networks.q_heads:make_q_network",
-                                                   "gru": "jaxtrade.networks.q_heads:make_q_network"})
-# Users' own alone: the built-in features are declared in `data.features.schema`, the built-in advisors in
-# `advisor.host.registry`, the built-in sections in `evaluation.report`.
+Q_NETWORKS: Registry[Any] = Registry(
+    "Q-network",
+    {
+        "mlp": "jaxtrade.networks.q_heads:make_q_network",
+        "gru": "jaxtrade.networks.q_heads:make_q_network",
+    },
+)
+# Users' own alone: the built-in features are declared in `data.features.schema`, the built-in
+# advisors in `advisor.host.registry`, the built-in sections in `evaluation.report`.
 FEATURES: Registry[Any] = Registry("feature", {})
 ADVISORS: Registry[Any] = Registry("advisor", {})
 REPORT_SECTIONS: Registry[Any] = Registry("report section", {})
 # Of one symbol, and of several (env.task=allocate).
-REWARD_TERMS: Registry[Any] = Registry("reward term", {name: f"jaxtrade.env.rewards:{name}" for name in (
-    "equity_change", "net_return", "closed_profit", "win", "loss", "trail_win", "in_position", "flat", "floor_reached",
-    "forced_flat", "breakeven_moved", "trail_enabled", "trail_enabled_in_profit", "profit_level", "return_level",
-    "illegal", "illegal_management")} | {name: f"jaxtrade.env.portfolio.rewards:{name}" for name in (
-        "realised_return", "cost_share", "turnover", "turnover_squared", "return_squared", "loss_squared", "drawdown",
-        "drawdown_squared", "trades_ordered", "position_changed")})
+REWARD_TERMS: Registry[Any] = Registry(
+    "reward term",
+    {
+        name: f"jaxtrade.env.rewards:{name}"
+        for name in (
+            "equity_change",
+            "net_return",
+            "closed_profit",
+            "win",
+            "loss",
+            "trail_win",
+            "in_position",
+            "flat",
+            "floor_reached",
+            "forced_flat",
+            "breakeven_moved",
+            "trail_enabled",
+            "trail_enabled_in_profit",
+            "profit_level",
+            "return_level",
+            "illegal",
+            "illegal_management",
+        )
+    }
+    | {
+        name: f"jaxtrade.env.portfolio.rewards:{name}"
+        for name in (
+            "realised_return",
+            "cost_share",
+            "turnover",
+            "turnover_squared",
+            "return_squared",
+            "loss_squared",
+            "drawdown",
+            "drawdown_squared",
+            "trades_ordered",
+            "position_changed",
+        )
+    },
+)

@@ -1,8 +1,9 @@
-"""Parts that a configuration chooses by name, such as tasks, networks and learners (`parts.py` lists the kinds).
+"""Parts that a configuration chooses by name, such as tasks, networks and learners (`parts.py`
+lists the kinds).
 
-A built-in part is listed as `module:attribute` and imported when it is first used, so that names can be checked before
-JAX is loaded. A user's module adds its own parts with `register`; `jaxtrade train --import my_module` imports it before
-the configuration is read.
+A built-in part is listed as `module:attribute` and imported when it is first used, so that names
+can be checked before JAX is loaded. A user's module adds its own parts with `register`; `jaxtrade
+train --import my_module` imports it before the configuration is read.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ PartT = TypeVar("PartT")
 def import_parts(modules: Iterable[str]) -> None:
     """Import the modules in which users register their parts; the current folder is searched first.
 
-    Raises ConfigError for a name that is none, and for a module that does not exist. What a module itself raises is not
-    caught.
+    Raises ConfigError for a name that is none, and for a module that does not exist. What a module
+    itself raises is not caught.
     """
     for name in modules:
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ConfigError(f"imports (--import): '{name}' names no module; give its dotted name, such as my_module "
-                              "or package.module, without path and .py")
+            raise ConfigError(
+                f"imports (--import): '{name}' names no module; give its dotted name, such as my_module "
+                "or package.module, without path and .py"
+            )
         if "" not in sys.path and os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())  # the installed command has its own folder there
         try:
@@ -36,8 +39,10 @@ def import_parts(modules: Iterable[str]) -> None:
         except ModuleNotFoundError as error:
             if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
                 raise  # the module was found; something that it imports was not
-            raise ConfigError(f"imports (--import): there is no module '{name}' in {os.getcwd()} or among the "
-                              "installed packages; give its dotted name, without .py") from None
+            raise ConfigError(
+                f"imports (--import): there is no module '{name}' in {os.getcwd()} or among the "
+                "installed packages; give its dotted name, without .py"
+            ) from None
 
 
 class Registry(Generic[PartT]):
@@ -64,19 +69,25 @@ class Registry(Generic[PartT]):
     def register(self, name: str, part: PartT) -> PartT:
         """Add a part and return it. Raises ConfigError where the name is taken by another part."""
         if name in self._built_in or self._added.get(name, part) is not part:
-            raise ConfigError(f"{self.kind} '{name}' exists already; register yours under another name")
+            raise ConfigError(
+                f"{self.kind} '{name}' exists already; register yours under another name"
+            )
         self._added[name] = part
         return part
 
     def check(self, name: str) -> str:
-        """`name` itself. Raises ConfigError, with the known names and a suggestion, where no part has it."""
+        """`name` itself. Raises ConfigError, with the known names and a suggestion, where no part
+        has it.
+        """
         if name in self:
             return name
         small = {known.lower(): known for known in self.names}
         near = difflib.get_close_matches(name.lower(), small, n=1)
         hint = f"; did you mean '{small[near[0]]}'?" if near else ""
-        raise ConfigError(f"no {self.kind} is called '{name}' (known: {', '.join(self.names)}){hint}; a {self.kind} of "
-                          "your own must be registered first: imports=[MODULE] (--import MODULE)")
+        raise ConfigError(
+            f"no {self.kind} is called '{name}' (known: {', '.join(self.names)}){hint}; a {self.kind} of "
+            "your own must be registered first: imports=[MODULE] (--import MODULE)"
+        )
 
     def __getitem__(self, name: str) -> PartT:
         """The part. Raises ConfigError as `check`."""

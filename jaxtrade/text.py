@@ -25,29 +25,36 @@ def year_runs(years: Sequence[int]) -> str:
 def printable(text: str) -> str:
     """Text for a terminal, of what others may have written (a folder's name, a status file): control characters, with
     which it could move the cursor or retitle the window, stand as `\\x1b`. Ends of lines and tabs stay."""
-    return "".join(char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
-                   for char in text)
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 def show(text: str) -> None:
-    """Print text of a command's result on stdout. Names of files and folders in it may hold control characters."""
+    """Print text of a command's result on stdout. Names of files and folders in it may hold control
+    characters.
+    """
     print(printable(text), flush=True)
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
     """Rows of cells as lines, two spaces between the columns.
 
-    left: indices of the columns that are words, aligned to the left; all others are figures, aligned to the right.
-    A row with fewer cells than the longest one is a heading or a remark: its cells after the first stand as they are,
-    and widen no column.
+    left: indices of the columns that are words, aligned to the left; all others are figures,
+        aligned to the right.
+    A row with fewer cells than the longest one is a heading or a remark: its cells after the first
+    stand as they are, and widen no column.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     columns = max(len(row) for row in rows)
     widths = [max(len(row[i]) for row in rows if len(row) == columns) for i in range(columns)]
 
     def line(row: Sequence[str]) -> str:
-        cells = [cell.ljust(width) if i in left else cell.rjust(width)
-                 for i, (cell, width) in enumerate(zip(row, widths, strict=False))]
+        cells = [
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=False))
+        ]
         if len(row) < columns:
             cells[1:] = row[1:]
         return "  ".join(cells).rstrip()
@@ -64,7 +71,9 @@ REPR_LIMIT = 300  # characters
 
 
 def short_repr(name: str, *facts: str, limit: int = REPR_LIMIT) -> str:
-    """`Name(fact, fact, ...)` for a `__repr__`, in at most `limit` characters. Facts that do not fit are counted."""
+    """`Name(fact, fact, ...)` for a `__repr__`, in at most `limit` characters. Facts that do not
+    fit are counted.
+    """
     shown = list(facts)
     while True:
         left = len(facts) - len(shown)
@@ -90,14 +99,14 @@ def in_mills(value: float) -> str:
 
 
 def note_line(note: str) -> str:
-    """A note of a market as a line of a run: `note: EURUSD: ...`; one that warns as `warning: EURUSD: ...`, which a
-    quiet console shows too."""
+    """A note of a market as a line of a run: `note: EURUSD: ...`; one that warns as `warning:
+    EURUSD: ...`, which a quiet console shows too."""
     return f"warning: {note.replace(WARNING, '', 1)}" if WARNING in note else f"{NOTE}{note}"
 
 
 def in_short(lines: Sequence[str], where: str) -> list[str]:
-    """The lines, with one line for all notes that differ in nothing but their numbers: the first of them, and how many
-    there are. where: the file that has all of them.
+    """The lines, with one line for all notes that differ in nothing but their numbers: the first of
+    them, and how many there are. where: the file that has all of them.
 
     Lines that do not begin with `note: ` stay as they are.
     """
@@ -105,5 +114,9 @@ def in_short(lines: Sequence[str], where: str) -> list[str]:
     for number, line in enumerate(lines):
         kind = _NUMBER.sub("#", line) if line.startswith(NOTE) else f"{number}"
         kinds.setdefault(kind, []).append(line)
-    return [first if not more else f"{first} ({len(more) + 1:,} notes of this kind; all of them in {where})"
-            for first, *more in kinds.values()]
+    return [
+        first
+        if not more
+        else f"{first} ({len(more) + 1:,} notes of this kind; all of them in {where})"
+        for first, *more in kinds.values()
+    ]

@@ -1,6 +1,7 @@
 """How the programs of tests are compiled: fast, where the installed XLA has the options for it.
 
-Compiling is most of what the tests do. No option here changes what a test may see; without one, tests only take longer.
+Compiling is most of what the tests do. No option here changes what a test may see; without one,
+tests only take longer.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 
 import jax
 
-# Loops are written by XLA's older emitters, which takes two thirds of the time. XLA passes over an unknown one of its
-# backend options.
+# Loops are written by XLA's older emitters, which takes two thirds of the time. XLA passes over an
+# unknown one of its backend options.
 PLAIN_LOOPS = "xla_cpu_disable_new_fusion_emitters"
 
 
@@ -43,14 +44,15 @@ def _field(number: int, data: bytes) -> bytes:
     return head + bytes([tag, len(data)]) + data
 
 
-# CompileOptionsProto.executable_build_options.debug_options.xla_backend_extra_options[PLAIN_LOOPS] = "". JAX gives no
-# name to it, and as a text it is no option of a compilation; XLA_FLAGS has it for whole processes only.
+# CompileOptionsProto.executable_build_options.debug_options.xla_backend_extra_options[PLAIN_LOOPS]
+# = "". JAX gives no name to it, and as a text it is no option of a compilation; XLA_FLAGS has it
+# for whole processes only.
 _EXTRA = _field(3, _field(3, _field(500, _field(1, PLAIN_LOOPS.encode()) + _field(2, b""))))
 
 
 class Compilation:
-    """Whether programs are compiled with plain loops now. It takes the place of JAX's private `get_compile_options`,
-    if there is one: no public setting gives options to all compilations."""
+    """Whether programs are compiled with plain loops now. It takes the place of JAX's private
+    `get_compile_options`, if there is one: no public setting gives options to all compilations."""
 
     def __init__(self) -> None:
         self.plain = False
@@ -79,4 +81,6 @@ def flags(given: str, plain: bool) -> str:
     own = "--xla_backend_extra_options="
     if not plain or own not in given:  # this XLA lacks them
         return given
-    return " ".join(f"{flag},{PLAIN_LOOPS}" if flag.startswith(own) else flag for flag in given.split())
+    return " ".join(
+        f"{flag},{PLAIN_LOOPS}" if flag.startswith(own) else flag for flag in given.split()
+    )

@@ -1,5 +1,5 @@
-"""Shared by all tests: compiled programs are kept between runs in pytest's cache folder, few of them in memory; most
-files compile without XLA's optimisations; Ctrl-C is heard."""
+"""Shared by all tests: compiled programs are kept between runs in pytest's cache folder, few of
+them in memory; most files compile without XLA's optimisations; Ctrl-C is heard."""
 
 from __future__ import annotations
 
@@ -24,43 +24,119 @@ MOST_MAPS = 15_000
 # Python looks through all its objects for garbage again and again, and here they are millions.
 SELDOM = (100_000, 50, 1_000)  # see gc.set_threshold
 
-# Files that compile without most of XLA's optimisations, and with plain loops too (`compiling.PLAIN_LOOPS`): compiling
-# is most of what they do. What they check does not depend on it. Left out are files that read compiled
-# programs or ask two of them for the same bits, that measure speed or memory, or that run long. Folders end in "/".
+# Files that compile without most of XLA's optimisations, and with plain loops too
+# (`compiling.PLAIN_LOOPS`): compiling is most of what they do. What they check does not depend on
+# it. Left out are files that read compiled programs or ask two of them for the same bits, that
+# measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
-    "test_advice_log.py", "test_advisor_run.py", "test_auto_envs.py", "test_checkpoint.py", "test_cli.py",
-    "test_evolving_run.py", "test_experiment.py", "test_kept_runs.py", "test_nulls_run.py", "test_old_run.py",
-    "test_optuna_search.py", "test_panel_run.py", "test_places.py", "test_protocol.py", "test_python.py",
-    "test_q_run.py", "test_readme.py", "test_run_doors.py", "test_seams.py", "test_set_run.py", "test_shared_run.py",
-    "test_source.py", "test_sweep_run.py", "test_trainer.py", "test_trials_run.py", "test_user_parts.py",
-    "test_walk_nulls.py", "test_walkforward.py", "test_without_torch.py", "ablation/test_command.py",
-    "ablation/test_matrix.py", "advisor/test_advising.py", "advisor/test_bridge_in_training.py",
-    "advisor/test_fusion.py", "advisor/test_outcomes.py", "advisor/test_table.py", "bench/test_crowding.py",
-    "bench/test_defaults.py", "bench/test_peers.py", "curriculum/", "data/test_market_runs.py", "differential/", "env/",
-    "evaluation/", "golden/", "interop/", "networks/", "oracle/", "rl/test_agents.py", "rl/test_control.py",
-    "rl/test_delay.py", "rl/test_dqn.py", "rl/test_form.py", "rl/test_losses.py", "rl/test_minibatches.py",
-    "rl/test_observing.py", "rl/test_opening.py", "rl/test_packing.py", "rl/test_population.py", "rl/test_ppo.py",
-    "rl/test_ppo_trading.py", "rl/test_pqn.py", "rl/test_probes.py", "rl/test_q.py", "rl/test_recurrent.py",
-    "rl/test_reductions.py", "rl/test_replacement.py", "rl/test_returns.py", "rl/test_rollback.py",
-    "rl/test_rollout.py", "rl/test_schedules.py", "rl/test_stages.py", "rl/test_symbols.py", "rl/test_toy.py",
-    "rl/test_train.py", "rl/test_transfer.py", "rl/test_update_by_numpy.py",
+    "test_advice_log.py",
+    "test_advisor_run.py",
+    "test_auto_envs.py",
+    "test_checkpoint.py",
+    "test_cli.py",
+    "test_evolving_run.py",
+    "test_experiment.py",
+    "test_kept_runs.py",
+    "test_nulls_run.py",
+    "test_old_run.py",
+    "test_optuna_search.py",
+    "test_panel_run.py",
+    "test_places.py",
+    "test_protocol.py",
+    "test_python.py",
+    "test_q_run.py",
+    "test_readme.py",
+    "test_run_doors.py",
+    "test_seams.py",
+    "test_set_run.py",
+    "test_shared_run.py",
+    "test_source.py",
+    "test_sweep_run.py",
+    "test_trainer.py",
+    "test_trials_run.py",
+    "test_user_parts.py",
+    "test_walk_nulls.py",
+    "test_walkforward.py",
+    "test_without_torch.py",
+    "ablation/test_command.py",
+    "ablation/test_matrix.py",
+    "advisor/test_advising.py",
+    "advisor/test_bridge_in_training.py",
+    "advisor/test_fusion.py",
+    "advisor/test_outcomes.py",
+    "advisor/test_table.py",
+    "bench/test_crowding.py",
+    "bench/test_defaults.py",
+    "bench/test_peers.py",
+    "curriculum/",
+    "data/test_market_runs.py",
+    "differential/",
+    "env/",
+    "evaluation/",
+    "golden/",
+    "interop/",
+    "networks/",
+    "oracle/",
+    "rl/test_agents.py",
+    "rl/test_control.py",
+    "rl/test_delay.py",
+    "rl/test_dqn.py",
+    "rl/test_form.py",
+    "rl/test_losses.py",
+    "rl/test_minibatches.py",
+    "rl/test_observing.py",
+    "rl/test_opening.py",
+    "rl/test_packing.py",
+    "rl/test_population.py",
+    "rl/test_ppo.py",
+    "rl/test_ppo_trading.py",
+    "rl/test_pqn.py",
+    "rl/test_probes.py",
+    "rl/test_q.py",
+    "rl/test_recurrent.py",
+    "rl/test_reductions.py",
+    "rl/test_replacement.py",
+    "rl/test_returns.py",
+    "rl/test_rollback.py",
+    "rl/test_rollout.py",
+    "rl/test_schedules.py",
+    "rl/test_stages.py",
+    "rl/test_symbols.py",
+    "rl/test_toy.py",
+    "rl/test_train.py",
+    "rl/test_transfer.py",
+    "rl/test_update_by_numpy.py",
 )
-# Of these, files whose programs run longer than they compile: with plain loops they would take several times as long.
+# Of these, files whose programs run longer than they compile: with plain loops they would take
+# several times as long.
 FUSED = (
-    "differential/test_real_bars.py", "differential/test_seconds.py", "env/test_properties.py",
-    "evaluation/test_challenge_paths.py", "evaluation/test_converted.py", "evaluation/test_null_runs.py",
-    "evaluation/test_passes.py", "evaluation/test_side_by_side.py", "oracle/test_agreement.py", "oracle/test_orders.py",
+    "differential/test_real_bars.py",
+    "differential/test_seconds.py",
+    "env/test_properties.py",
+    "evaluation/test_challenge_paths.py",
+    "evaluation/test_converted.py",
+    "evaluation/test_null_runs.py",
+    "evaluation/test_passes.py",
+    "evaluation/test_side_by_side.py",
+    "oracle/test_agreement.py",
+    "oracle/test_orders.py",
     "oracle/test_real_bars.py",
 )
 TESTS = Path(__file__).parent
 FLAGS = os.environ.get("XLA_FLAGS", "")
-STATE = TemporaryDirectory(prefix="jaxtrade-state-")  # the user's own list of trusted modules stays as it is
+STATE = TemporaryDirectory(
+    prefix="jaxtrade-state-"
+)  # the user's own list of trusted modules stays as it is
 LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes
 
-# The same examples every time, however slow the machine: a change must not fail by an example that has nothing to do
-# with it. `python -m tests.fresh_examples` draws new ones.
-settings.register_profile("repeatable", derandomize=not os.environ.get("JAXTRADE_NEW_EXAMPLES"), deadline=None,
-                          suppress_health_check=[HealthCheck.too_slow])
+# The same examples every time, however slow the machine: a change must not fail by an example that
+# has nothing to do with it. `python -m tests.fresh_examples` draws new ones.
+settings.register_profile(
+    "repeatable",
+    derandomize=not os.environ.get("JAXTRADE_NEW_EXAMPLES"),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("repeatable")
 
 
@@ -68,24 +144,34 @@ COMPILATION = Compilation()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell that starts the tests in the background has them ignore SIGINT, and their children too.
+    # A shell that starts the tests in the background has them ignore SIGINT, and their children
+    # too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Where Python is set to keep no compiled modules, each of many child processes would compile the package again.
+    # Where Python is set to keep no compiled modules, each of many child processes would compile
+    # the package again.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["JAXTRADE_MARKETS_GB"] = "0"  # tests leave nothing in the user's cache; those of the cache name a folder
+    os.environ["JAXTRADE_MARKETS_GB"] = (
+        "0"  # tests leave nothing in the user's cache; those of the cache name a folder
+    )
     os.environ["XDG_STATE_HOME"] = STATE.name
-    for name in PLACES:  # git sets them for hooks: the repositories that tests make would be that one
+    for (
+        name
+    ) in PLACES:  # git sets them for hooks: the repositories that tests make would be that one
         os.environ.pop(name, None)
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     gc.set_threshold(*SELDOM)
-    config.option.loadscopereorder = False  # xdist would put files with many tests first, whatever their kind
+    config.option.loadscopereorder = (
+        False  # xdist would put files with many tests first, whatever their kind
+    )
     COMPILATION.install()
-    jax.jit(lambda x: x + 1)(0)  # XLA reads its flags now, and never again: `compilation` sets those of child processes
+    jax.jit(lambda x: x + 1)(
+        0
+    )  # XLA reads its flags now, and never again: `compilation` sets those of child processes
 
 
 def name_of(path: Path) -> str:
@@ -94,13 +180,16 @@ def name_of(path: Path) -> str:
 
 def lightly_compiled(path: Path) -> bool:
     name = name_of(path)
-    return any(name == chosen or (chosen.endswith("/") and name.startswith(chosen)) for chosen in LIGHTLY_COMPILED)
+    return any(
+        name == chosen or (chosen.endswith("/") and name.startswith(chosen))
+        for chosen in LIGHTLY_COMPILED
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not ask for
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Lightly compiled files first: programs that several kinds use are compiled once for each kind, not at each
-    turn. Tests that `long.txt` names are long."""
+    """Lightly compiled files first: programs that several kinds use are compiled once for each
+    kind, not at each turn. Tests that `long.txt` names are long."""
     long = set((TESTS / "long.txt").read_text(encoding="utf-8").split("\n"))
     for item in items:
         if item.nodeid.removeprefix("tests/") in long:
@@ -111,8 +200,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def compilation(request: pytest.FixtureRequest) -> None:
-    """Each file's programs are compiled its own way, here and in child processes. JAX does not look at the settings
-    when it looks for a program that it has compiled, so none is left from a file of another kind."""
+    """Each file's programs are compiled its own way, here and in child processes. JAX does not look
+    at the settings when it looks for a program that it has compiled, so none is left from a file of
+    another kind."""
     light, name = lightly_compiled(request.path), name_of(request.path)
     plain = light and name not in FUSED
     if (light, plain) != (os.environ.get(LIGHT) == "1", COMPILATION.plain):
@@ -124,9 +214,10 @@ def compilation(request: pytest.FixtureRequest) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[object]:
-    """A process that keeps thousands of compiled programs comes to the most memory mappings that Linux allows it
-    (65,530 by default; each compiled operation takes three) and crashes in the next compilation. They are let go
-    between files only: within one, tests count the compilations of programs they share."""
+    """A process that keeps thousands of compiled programs comes to the most memory mappings that
+    Linux allows it (65,530 by default; each compiled operation takes three) and crashes in the next
+    compilation. They are let go between files only: within one, tests count the compilations of
+    programs they share."""
     result = yield
     last_of_file = nextitem is None or nextitem.path != item.path
     if last_of_file and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:

@@ -6,7 +6,9 @@ from types import ModuleType
 
 import pytest
 
-INSTALL = 'pip install torch (its CPU build is enough), then pip install -e ".[bench]" (docs/checks.md)'
+INSTALL = (
+    'pip install torch (its CPU build is enough), then pip install -e ".[bench]" (docs/checks.md)'
+)
 
 
 def needed(name: str) -> ModuleType:

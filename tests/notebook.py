@@ -1,6 +1,6 @@
 """The notebook of the documentation: executing it, and refreshing the outputs that the site shows.
 
-    pip install -e ".[docs]" && python -m tests.notebook
+pip install -e ".[docs]" && python -m tests.notebook
 """
 
 from __future__ import annotations
@@ -24,18 +24,26 @@ def read(path: Path = NOTEBOOK) -> Any:
 
 
 def executed(notebook: Any, folder: Path, timeout: int = 600) -> Any:
-    """The notebook with fresh outputs. It runs in `folder`. Raises CellExecutionError if a cell fails."""
+    """The notebook with fresh outputs. It runs in `folder`. Raises CellExecutionError if a cell
+    fails.
+    """
     from nbclient import NotebookClient
 
     python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    client = NotebookClient(notebook, timeout=timeout, kernel_name="python3",
-                            resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(
+        notebook,
+        timeout=timeout,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+    )
     client.execute(env=os.environ | {"PYTHONPATH": python_path})
     return notebook
 
 
 def tidied(notebook: Any) -> Any:
-    """Without what differs between two executions of the same code: progress, execution times, names of folders."""
+    """Without what differs between two executions of the same code: progress, execution times,
+    names of folders.
+    """
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type != "code":

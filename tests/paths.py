@@ -1,6 +1,7 @@
 """Random second bars inside given bars, and the falls that they hold, in plain Python.
 
-Shared by the tests of the environment and of the oracle; shares no code with `jaxtrade.data.intrabar`.
+Shared by the tests of the environment and of the oracle; shares no code with
+`jaxtrade.data.intrabar`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ Fall = tuple[int, int, int]  # running high before the second of its low, and wi
 
 
 class Inside(NamedTuple):
-    """What was traded inside one bar: (high, low) of each second in ticks; known: whether their order is known."""
+    """What was traded inside one bar: (high, low) of each second in ticks; known: whether their
+    order is known.
+    """
 
     seconds: tuple[tuple[int, int], ...]
     known: bool = True
 
 
 def falls(open_: int, inside: Inside, side: int) -> list[Fall]:
-    """The falls from the running high, each deeper than all before it, in ticks from the open; of the bar upside down
-    for side -1. Of falls from one high that stood before, only the deepest."""
+    """The falls from the running high, each deeper than all before it, in ticks from the open; of
+    the bar upside down for side -1. Of falls from one high that stood before, only the deepest."""
     found: list[Fall] = []
     top = 0
     for high, low in inside.seconds:
@@ -39,9 +42,15 @@ def falls(open_: int, inside: Inside, side: int) -> list[Fall]:
     return found
 
 
-def path_arrays(opens: Sequence[int], paths: Sequence[Inside], ask_opens: Sequence[int] = (),
-                ask_paths: Sequence[Inside] = ()) -> IntrabarPath | None:
-    """Paths as the environment holds them, a short's on the ask where there is one; None where there are none."""
+def path_arrays(
+    opens: Sequence[int],
+    paths: Sequence[Inside],
+    ask_opens: Sequence[int] = (),
+    ask_paths: Sequence[Inside] = (),
+) -> IntrabarPath | None:
+    """Paths as the environment holds them, a short's on the ask where there is one; None where
+    there are none.
+    """
     if not paths:
         return None
     out, ambiguous = np.zeros((len(paths), 2, 3, FALLS), np.int32), np.zeros((len(paths), 2), bool)
@@ -55,8 +64,9 @@ def path_arrays(opens: Sequence[int], paths: Sequence[Inside], ask_opens: Sequen
 
 
 def random_inside(rng: np.random.Generator, open_: int, high: int, low: int, close: int) -> Inside:
-    """Prices that touch high and low somewhere on the way and end at the close, one to three a second; one bar in ten
-    is not known. Most bars climb (or sink) with deep retraces that make no new extreme."""
+    """Prices that touch high and low somewhere on the way and end at the close, one to three a
+    second; one bar in ten is not known. Most bars climb (or sink) with deep retraces that make no
+    new extreme."""
     while True:
         inner = rng.integers(low, high + 1, int(rng.integers(0, 12))).tolist()
         for extreme in (high, low):
@@ -65,14 +75,18 @@ def random_inside(rng: np.random.Generator, open_: int, high: int, low: int, clo
             inner = _ladder(rng, open_, high, low)
         prices = [open_, *inner, close]
         cuts = np.flatnonzero(rng.random(len(prices) - 1) < rng.choice([0.4, 1.0])) + 1
-        seconds = tuple((int(part.max()), int(part.min())) for part in np.split(np.array(prices), cuts))
+        seconds = tuple(
+            (int(part.max()), int(part.min())) for part in np.split(np.array(prices), cuts)
+        )
         inside = Inside(seconds, bool(rng.random() >= 0.1))
         if all(len(falls(open_, inside, side)) <= FALLS for side in (1, -1)):
             return inside
 
 
 def _ladder(rng: np.random.Generator, open_: int, high: int, low: int) -> list[int]:
-    """New highs, each followed by a fall that stays above the open, then the low; or that upside down."""
+    """New highs, each followed by a fall that stays above the open, then the low; or that upside
+    down.
+    """
     up = rng.random() < 0.5
     far, near = (high, low) if up else (low, high)
     steps = np.sort(rng.random(int(rng.integers(1, 5))))
@@ -91,5 +105,7 @@ def random_paths(seed: int, *prices: Sequence[int]) -> tuple[Inside, ...]:
 
 def mirrored(paths: Sequence[Inside], around: int = 20_000) -> tuple[Inside, ...]:
     """The same paths upside down."""
-    return tuple(Inside(tuple((2 * around - low, 2 * around - high) for high, low in p.seconds), p.known)
-                 for p in paths)
+    return tuple(
+        Inside(tuple((2 * around - low, 2 * around - high) for high, low in p.seconds), p.known)
+        for p in paths
+    )

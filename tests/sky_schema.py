@@ -1,13 +1,16 @@
-"""Check the printed SkyPilot task against SkyPilot's own schemas. By hand, because SkyPilot brings half a gigabyte:
+"""Check the printed SkyPilot task against SkyPilot's own schemas. By hand, because SkyPilot brings
+half a gigabyte:
 
-    python3 -m venv sky && sky/bin/pip install skypilot==0.14.1 && sky/bin/python tests/sky_schema.py
+python3 -m venv sky && sky/bin/pip install skypilot==0.14.1 && sky/bin/python tests/sky_schema.py
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-TASK = Path(__file__).parent / "fixtures" / "launch" / "sky.yaml"  # tests/test_launching.py: it is what is printed
+TASK = (
+    Path(__file__).parent / "fixtures" / "launch" / "sky.yaml"
+)  # tests/test_launching.py: it is what is printed
 
 
 def main() -> None:

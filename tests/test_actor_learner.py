@@ -1,4 +1,6 @@
-"""docs/actor_learner.md: the tests that it names exist, and what it says about processes and pickle holds."""
+"""docs/actor_learner.md: the tests that it names exist, and what it says about processes and pickle
+holds.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def test_every_test_of_the_page_exists() -> None:
 
 
 def test_nothing_is_shared_by_processes_or_pickled() -> None:
-    """No module of the package imports what shares memory or code between processes, and NumPy's files hold none."""
+    """No module of the package imports what shares memory or code between processes, and NumPy's
+    files hold none.
+    """
     for name, tree in modules().items():
         shared = [each for each in imports(tree, typed=True) if each.startswith(SHARING)]
         assert shared == [], name

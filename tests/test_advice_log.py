@@ -1,5 +1,5 @@
-"""A run that names only its server: the model is found once and kept, every answer is in the log, and the picture is
-drawn."""
+"""A run that names only its server: the model is found once and kept, every answer is in the log,
+and the picture is drawn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """A tiny run whose server offers one model and always says "long", with a reason that holds a control sequence."""
+    """A tiny run whose server offers one model and always says "long", with a reason that holds a
+    control sequence.
+    """
     path = tmp_path_factory.mktemp("log") / "run"
 
     def step(wire: Wire) -> None:
@@ -72,15 +74,23 @@ def test_a_resumed_run_keeps_its_model(ran: Ran, tmp_path: Path) -> None:
     assert rundir.read_run(path)[0].advisor.options["model"] == "only"
 
 
-@pytest.mark.parametrize(("step", "words"), [
-    (offers("a", "b"), "offers 2 models; name one (--set advisor.options.model=NAME) of a, b"),
-    (offers(), "offers no model"), (reply(401, ""), "status 401; the key is not accepted"),
-])
-def test_without_exactly_one_model_no_run_begins(step: object, words: str, tmp_path: Path,
-                                                 capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (offers("a", "b"), "offers 2 models; name one (--set advisor.options.model=NAME) of a, b"),
+        (offers(), "offers no model"),
+        (reply(401, ""), "status 401; the key is not accepted"),
+    ],
+)
+def test_without_exactly_one_model_no_run_begins(
+    step: object, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     flags = [flag for override in TINY for flag in ("--set", override)]
     with FaultServer(step) as server:  # type: ignore[arg-type]
-        assert cli.main(["train", "--advisor", server.url, "--run-dir", str(tmp_path / "run"), *flags]) == 2
+        assert (
+            cli.main(["train", "--advisor", server.url, "--run-dir", str(tmp_path / "run"), *flags])
+            == 2
+        )
     assert words in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
@@ -92,22 +102,34 @@ def test_a_run_with_a_named_model_begins_although_its_server_is_down(tmp_path: P
 
 
 def test_every_answer_has_a_line(ran: Ran) -> None:
-    """As many rows as the journal holds, in its order, and as many scored as the run has counted."""
+    """As many rows as the journal holds, in its order, and as many scored as the run has
+    counted.
+    """
     document = json.loads(log(ran.path, None, None, as_json=True))
     deltas = read_journal(ran.path / JOURNAL).deltas
     rows = document["rows"]
-    assert [(row["update"], row["bar"]) for row in rows] == [(delta.update, bar) for delta in deltas
-                                                            for bar in delta.bars]
+    assert [(row["update"], row["bar"]) for row in rows] == [
+        (delta.update, bar) for delta in deltas for bar in delta.bars
+    ]
     assert len(rows) > 20
-    assert {(row["direction"], row["confidence"], row["reason"]) for row in rows} == {("long", 0.7, "trend  [2Jup")}
+    assert {(row["direction"], row["confidence"], row["reason"]) for row in rows} == {
+        ("long", 0.7, "trend  [2Jup")
+    }
     counted = document["totals"]
-    assert counted["hits"] + counted["misses"] == sum(row["followed"] in ("hit", "miss") for row in rows)
+    assert counted["hits"] + counted["misses"] == sum(
+        row["followed"] in ("hit", "miss") for row in rows
+    )
     assert counted["hits"] + counted["misses"] == history(ran.path)[-1]["advice_scored"]
-    assert counted["answers"] == len(rows) == sum(counted[name] for name in ("hits", "misses", "too_small",
-                                                                           "not_scored"))
+    assert (
+        counted["answers"]
+        == len(rows)
+        == sum(counted[name] for name in ("hits", "misses", "too_small", "not_scored"))
+    )
 
 
-def test_the_text_is_narrow_and_changes_no_terminal(ran: Ran, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_is_narrow_and_changes_no_terminal(
+    ran: Ran, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["advise", "log", str(ran.path), "--last", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 3 + 1
@@ -117,13 +139,21 @@ def test_the_text_is_narrow_and_changes_no_terminal(ran: Ran, capsys: pytest.Cap
     assert lines[-1] == total_line(json.loads(log(ran.path, None, None, as_json=True))["totals"])
 
 
-def test_without_the_cache_there_are_no_reasons(ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_cache_there_are_no_reasons(
+    ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "run"
     shutil.copytree(ran.path, path)
     (path / CACHE).unlink()
-    assert {row["reason"] for row in json.loads(log(path, None, None, as_json=True))["rows"]} == {""}
-    (path / CACHE).write_bytes(b"no database, but a text that is long enough to be taken for one" * 9)
-    assert {row["reason"] for row in json.loads(log(path, None, None, as_json=True))["rows"]} == {""}
+    assert {row["reason"] for row in json.loads(log(path, None, None, as_json=True))["rows"]} == {
+        ""
+    }
+    (path / CACHE).write_bytes(
+        b"no database, but a text that is long enough to be taken for one" * 9
+    )
+    assert {row["reason"] for row in json.loads(log(path, None, None, as_json=True))["rows"]} == {
+        ""
+    }
     assert "the answers in it cannot be read" in capsys.readouterr().err
 
 
@@ -134,11 +164,20 @@ def test_texts_of_unknown_keys_and_files(tmp_path: Path, ran: Ran) -> None:
 
 
 def test_totals_by_hand() -> None:
-    rows = [Row("2013-10-07T11:13:00-04:00", bar, update, way, 0.5, followed, "") for bar, update, way, followed in (
-        (1, 1, "long", "hit"), (2, 1, "short", "miss"), (1, 2, "long", "hit"), (3, 2, "flat", "not scored"),
-        (4, 3, "long", "too small"))]
-    assert total_line(totals(rows)) == ("5 answers about 4 bars: 1 flat, 3 long, 1 short; 3 scored, 2 hits (66.7 %); 1 "
-                                        "too small, 1 not scored")
+    rows = [
+        Row("2013-10-07T11:13:00-04:00", bar, update, way, 0.5, followed, "")
+        for bar, update, way, followed in (
+            (1, 1, "long", "hit"),
+            (2, 1, "short", "miss"),
+            (1, 2, "long", "hit"),
+            (3, 2, "flat", "not scored"),
+            (4, 3, "long", "too small"),
+        )
+    ]
+    assert total_line(totals(rows)) == (
+        "5 answers about 4 bars: 1 flat, 3 long, 1 short; 3 scored, 2 hits (66.7 %); 1 "
+        "too small, 1 not scored"
+    )
     assert total_line(totals([])) == "no answer has become visible"
 
 
@@ -158,14 +197,19 @@ def test_the_run_has_its_picture(ran: Ran) -> None:
 
 
 def test_a_picture_of_a_replay_and_none_of_a_damaged_journal(ran: Ran, tmp_path: Path) -> None:
-    """A replay shows the recorded advice. A journal that was damaged after the training costs the picture, not the run.
+    """A replay shows the recorded advice. A journal that was damaged after the training costs the
+    picture, not the run.
     """
     setup, _ = open_setup(ran.path)
     lines: list[str] = []
 
     def drawn(folder: Path, kind: str) -> bool:
-        config = setup.config.model_copy(update={"advisor": setup.config.advisor.model_copy(update={"kind": kind})})
-        return calibration.draw(config, setup.market, setup.splits["train"], folder, history(ran.path), lines.append)
+        config = setup.config.model_copy(
+            update={"advisor": setup.config.advisor.model_copy(update={"kind": kind})}
+        )
+        return calibration.draw(
+            config, setup.market, setup.splits["train"], folder, history(ran.path), lines.append
+        )
 
     assert drawn(tmp_path, f"replay:{ran.path / JOURNAL}")
     assert (tmp_path / "advice.png").read_bytes().startswith(b"\x89PNG")
@@ -184,7 +228,9 @@ def test_no_picture_without_an_advisor(tmp_path: Path) -> None:
     assert "hit rate by stated confidence" not in open_run(tmp_path / "run")._repr_html_()
 
 
-def test_an_evaluation_takes_the_only_model(ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_evaluation_takes_the_only_model(
+    ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "run"
     shutil.copytree(ran.path, path)
 

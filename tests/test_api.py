@@ -11,16 +11,57 @@ import pytest
 
 import jaxtrade
 
-# Adding a name is a decision; removing or renaming one breaks users. Change this list only on purpose.
+# Adding a name is a decision; removing or renaming one breaks users. Change this list only on
+# purpose.
 PUBLIC = {
-    "Bars", "CheckpointError", "ConfigError", "Contract", "DataError", "EnvParams", "EvaluationResult",
-    "JaxtradeError", "LoadedPolicy", "Market", "MarketSet", "RunConfig", "RunResult", "SetResult", "StoredEvaluation",
-    "StoredRun", "TradingEnv", "TrainResult", "Trainer", "build_market", "evaluate", "from_frame",
-    "from_gymnax", "get_contract",
-    "load_bars", "load_config", "load_market", "load_markets", "load_policy", "make_algorithm",
-    "make_env", "make_params", "make_dqn", "make_ppo", "make_pqn", "open_run", "performance_info", "plan_run",
-    "register_envs", "run", "split_sessions",
-    "standard_agents", "synthetic_bars", "to_gymnasium", "to_gymnasium_vec", "to_gymnax", "to_sb3", "train",
+    "Bars",
+    "CheckpointError",
+    "ConfigError",
+    "Contract",
+    "DataError",
+    "EnvParams",
+    "EvaluationResult",
+    "JaxtradeError",
+    "LoadedPolicy",
+    "Market",
+    "MarketSet",
+    "RunConfig",
+    "RunResult",
+    "SetResult",
+    "StoredEvaluation",
+    "StoredRun",
+    "TradingEnv",
+    "TrainResult",
+    "Trainer",
+    "build_market",
+    "evaluate",
+    "from_frame",
+    "from_gymnax",
+    "get_contract",
+    "load_bars",
+    "load_config",
+    "load_market",
+    "load_markets",
+    "load_policy",
+    "make_algorithm",
+    "make_env",
+    "make_params",
+    "make_dqn",
+    "make_ppo",
+    "make_pqn",
+    "open_run",
+    "performance_info",
+    "plan_run",
+    "register_envs",
+    "run",
+    "split_sessions",
+    "standard_agents",
+    "synthetic_bars",
+    "to_gymnasium",
+    "to_gymnasium_vec",
+    "to_gymnax",
+    "to_sb3",
+    "train",
 }
 
 
@@ -42,8 +83,12 @@ def test_a_public_name_loads_and_is_documented(name: str) -> None:
 def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
     tree = ast.parse(Path(str(jaxtrade.__file__)).read_text(encoding="utf-8"))
     guarded = next(node for node in tree.body if isinstance(node, ast.If))
-    typed = {alias.asname or alias.name: str(node.module).removeprefix("jaxtrade.")
-             for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    typed = {
+        alias.asname or alias.name: str(node.module).removeprefix("jaxtrade.")
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     assert typed == jaxtrade._HOME
 
 

@@ -1,4 +1,6 @@
-"""Archives of arrays that are not what they say: nothing large is unpacked, and each reader names its file."""
+"""Archives of arrays that are not what they say: nothing large is unpacked, and each reader names
+its file.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ GIANT = SMALL << 4
 
 def header(shape: tuple[int, ...]) -> bytes:
     stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": "|i1", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": "|i1", "fortran_order": False, "shape": shape}
+    )
     return stream.getvalue()
 
 
@@ -36,7 +40,11 @@ def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_was_saved_is_read(tmp_path):
-    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array("text"), "c": np.zeros((0, 4), np.float32)}
+    arrays = {
+        "a": np.arange(6).reshape(2, 3),
+        "b": np.array("text"),
+        "c": np.zeros((0, 4), np.float32),
+    }
     np.savez(tmp_path / "some.npz", **arrays)
     for source in (tmp_path / "some.npz", (tmp_path / "some.npz").read_bytes()):
         found = read_arrays(source)

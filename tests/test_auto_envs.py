@@ -1,4 +1,6 @@
-"""`rollout.num_envs: auto`: the search with made-up machines, and one real run that measures itself."""
+"""`rollout.num_envs: auto`: the search with made-up machines, and one real run that measures
+itself.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,16 @@ from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.runs.sizing import Choice, Measured, search, sized, sizes
 from jaxtrade.storage.sizes import tree_bytes
 
-TINY = ("data.source=synthetic", "data.synthetic_sessions=4", "network.hidden=[8]", "rollout.num_steps=16",
-        "train.total_timesteps=51200", "train.chunk_updates=2", "train.tensorboard=false", "ppo.num_epochs=1")
+TINY = (
+    "data.source=synthetic",
+    "data.synthetic_sessions=4",
+    "network.hidden=[8]",
+    "rollout.num_steps=16",
+    "train.total_timesteps=51200",
+    "train.chunk_updates=2",
+    "train.tensorboard=false",
+    "ppo.num_epochs=1",
+)
 
 
 def config(*overrides: str) -> RunConfig:
@@ -44,33 +54,48 @@ class Told(Screen):
         self.lines.append(text)
 
 
-def machine(speeds: dict[int, float], bytes_per_env: int = 1, limit: int | None = None,
-            dies_at: int | None = None) -> Callable[[int], Measured]:
+def machine(
+    speeds: dict[int, float],
+    bytes_per_env: int = 1,
+    limit: int | None = None,
+    dies_at: int | None = None,
+) -> Callable[[int], Measured]:
     """A measurement by table, which runs out of memory from `dies_at` on."""
+
     def measure(number: int) -> Measured:
         if dies_at is not None and number >= dies_at:
             raise MemoryError("no room")
         needed = number * bytes_per_env
-        return Measured(number, None if limit is not None and needed > limit else speeds[number], needed, 1.0)
+        return Measured(
+            number, None if limit is not None and needed > limit else speeds[number], needed, 1.0
+        )
+
     return measure
 
 
 # --- the search
 
+
 def test_doublings_end_where_two_of_them_gain_less_than_three_percent() -> None:
     speeds = {8: 100, 16: 190, 32: 300, 64: 308, 128: 305, 256: 900}
     choice = search(speeds, machine(speeds), None)
-    assert choice.num_envs == 32, "64 is 2.7 % faster, and the smallest that is about as fast is chosen"
+    assert choice.num_envs == 32, (
+        "64 is 2.7 % faster, and the smallest that is about as fast is chosen"
+    )
     assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64, 128]
     assert choice.reason == "64 and 128 gain at most +3% over 32"
     small = {8: 100, 16: 102, 32: 104, 64: 106, 128: 108, 256: 108, 512: 108}
     choice = search(small, machine(small), None)
-    assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64, 128, 256], "2 % a time is 4 % in two"
+    assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64, 128, 256], (
+        "2 % a time is 4 % in two"
+    )
     assert choice.num_envs == 32, "108 * 0.95 = 102.6"
 
 
 def test_a_slow_moment_of_the_machine_does_not_end_the_search() -> None:
-    """The first measurements of 32 and 64 take four times as long as they should; both are measured again."""
+    """The first measurements of 32 and 64 take four times as long as they should; both are measured
+    again.
+    """
     speeds, seen = {8: 100.0, 16: 190.0, 32: 300.0, 64: 500.0, 128: 500.0, 256: 500.0}, list[int]()
     usual = machine(speeds)
 
@@ -83,16 +108,22 @@ def test_a_slow_moment_of_the_machine_does_not_end_the_search() -> None:
     assert seen == [8, 16, 32, 64, 32, 64, 128, 256, 128, 256]
     assert choice.num_envs == 64
     assert {each.num_envs: each.steps_per_second for each in choice.measured} == speeds
-    assert search([8, 16, 32], machine({8: 100, 16: 190, 32: 206}), None).num_envs == 32, "8 % faster is faster"
+    assert search([8, 16, 32], machine({8: 100, 16: 190, 32: 206}), None).num_envs == 32, (
+        "8 % faster is faster"
+    )
 
 
-@pytest.mark.parametrize(("limit", "dies_at", "chosen", "said"), [
-    (500, None, 32, "64 need 0.00064 MB, and a run may take 0.0005 MB"),
-    (None, 64, 32, "memory ran out with 64 (no room)"),
-    (None, None, 128, "more would leave the run fewer than 50 updates"),
-])
-def test_the_end_of_memory_or_of_the_run_ends_the_search(limit: int | None, dies_at: int | None, chosen: int,
-                                                         said: str) -> None:
+@pytest.mark.parametrize(
+    ("limit", "dies_at", "chosen", "said"),
+    [
+        (500, None, 32, "64 need 0.00064 MB, and a run may take 0.0005 MB"),
+        (None, 64, 32, "memory ran out with 64 (no room)"),
+        (None, None, 128, "more would leave the run fewer than 50 updates"),
+    ],
+)
+def test_the_end_of_memory_or_of_the_run_ends_the_search(
+    limit: int | None, dies_at: int | None, chosen: int, said: str
+) -> None:
     speeds = {number: float(number) for number in (16, 32, 64, 128)}
     choice = search(speeds, machine(speeds, 10, limit, dies_at), limit)
     assert choice.num_envs == chosen
@@ -101,7 +132,9 @@ def test_the_end_of_memory_or_of_the_run_ends_the_search(limit: int | None, dies
 
 def test_a_first_size_that_does_not_fit_is_an_error_and_no_silent_number() -> None:
     for kind in (machine({16: 1.0}, 10, 50), machine({16: 1.0}, dies_at=1)):
-        with pytest.raises(OutOfMemoryError, match=r"rollout.num_envs=auto: .*lower rollout.num_steps"):
+        with pytest.raises(
+            OutOfMemoryError, match=r"rollout.num_envs=auto: .*lower rollout.num_steps"
+        ):
             search([16], kind, 50)
 
 
@@ -115,7 +148,10 @@ def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run() -> None:
         return measured(number)
 
     choice = search([8, 16, 32], measure, None)
-    assert (choice.num_envs, choice.reason) == (16, "32 do not fit (dqn.buffer_size (3,000) holds 1 rollouts)")
+    assert (choice.num_envs, choice.reason) == (
+        16,
+        "32 do not fit (dqn.buffer_size (3,000) holds 1 rollouts)",
+    )
     with pytest.raises(ConfigError, match=r"dqn\.buffer_size"):
         search([32], measure, None)
 
@@ -123,6 +159,7 @@ def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run() -> None:
 def test_an_error_that_is_not_of_memory_is_not_swallowed() -> None:
     def broken(number: int) -> Measured:
         raise RuntimeError(f"a bug with {number}")
+
     with pytest.raises(RuntimeError, match="a bug with 16"):
         search([16, 32], broken, None)
 
@@ -131,20 +168,33 @@ def test_an_error_that_is_not_of_memory_is_not_swallowed() -> None:
 def test_the_choice_is_near_the_fastest_that_was_measured(gains: list[float]) -> None:
     """Every choice has at least `NEAR` of the fastest measured speed, and no smaller size has."""
     numbers = [8 << i for i in range(len(gains))]
-    speeds = dict(zip(numbers, itertools.accumulate(gains, lambda speed, gain: speed * gain), strict=True))
+    speeds = dict(
+        zip(numbers, itertools.accumulate(gains, lambda speed, gain: speed * gain), strict=True)
+    )
     choice = search(numbers, machine(speeds), None)
     fastest = max(speeds[each.num_envs] for each in choice.measured)
-    good = [each.num_envs for each in choice.measured if speeds[each.num_envs] >= sizing.NEAR * fastest]
+    good = [
+        each.num_envs for each in choice.measured if speeds[each.num_envs] >= sizing.NEAR * fastest
+    ]
     assert choice.num_envs == min(good)
 
 
-@pytest.mark.parametrize(("steps", "measured", "said"), [
-    (199, [8], "the run takes 2.0 s at this speed, of which 16 would save less than their compilation takes"),
-    (200, [8, 16], "the run takes 1.0 s at this speed, of which 32 would save less than"),
-    (399, [8, 16], "the run takes 2.0 s at this speed, of which 32 would save less than"),
-    (400, [8, 16, 32, 64], "32 and 64 gain at most +0% over 16")])
-def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(steps: int, measured: list[int],
-                                                                        said: str) -> None:
+@pytest.mark.parametrize(
+    ("steps", "measured", "said"),
+    [
+        (
+            199,
+            [8],
+            "the run takes 2.0 s at this speed, of which 16 would save less than their compilation takes",
+        ),
+        (200, [8, 16], "the run takes 1.0 s at this speed, of which 32 would save less than"),
+        (399, [8, 16], "the run takes 2.0 s at this speed, of which 32 would save less than"),
+        (400, [8, 16, 32, 64], "32 and 64 gain at most +0% over 16"),
+    ],
+)
+def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(
+    steps: int, measured: list[int], said: str
+) -> None:
     """A compilation takes 1 s, and the run must take 2 s or more for a doubling to save that."""
     choice = search([8, 16, 32, 64], machine({8: 100, 16: 200, 32: 200.0, 64: 200.0}), None, steps)
     assert [each.num_envs for each in choice.measured] == measured
@@ -154,17 +204,27 @@ def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(steps: i
 
 # --- which sizes
 
+
 def test_minibatches_keep_their_rows() -> None:
-    counts = {number: sized(config(), number).ppo.num_minibatches for number in (32, 64, 1024, 4096)}
-    assert counts == {32: 1, 64: 2, 1024: 32, 4096: 128}, "512 rows each, with no limit of 32 minibatches"
-    assert sized(config("ppo.num_minibatches=4"), 64).ppo.num_minibatches == 4, "a number that was given stays"
+    counts = {
+        number: sized(config(), number).ppo.num_minibatches for number in (32, 64, 1024, 4096)
+    }
+    assert counts == {32: 1, 64: 2, 1024: 32, 4096: 128}, (
+        "512 rows each, with no limit of 32 minibatches"
+    )
+    assert sized(config("ppo.num_minibatches=4"), 64).ppo.num_minibatches == 4, (
+        "a number that was given stays"
+    )
 
 
 def test_the_first_size_fits_groups_and_minibatches_and_the_last_leaves_updates() -> None:
     assert list(sizes(config())) == [32, 64], "51,200 steps / 50 updates / 16 steps = 64"
     assert next(iter(sizes(config("ppo.num_minibatches=24", "rollout.num_shards=5")))) == 45, (
-        "5 groups, 512 rows or more, and 16 x 9 rows of each group are 24 x 6")
-    assert next(iter(sizes(config("train.total_timesteps=1")))) == 32, "a short run still has a size"
+        "5 groups, 512 rows or more, and 16 x 9 rows of each group are 24 x 6"
+    )
+    assert next(iter(sizes(config("train.total_timesteps=1")))) == 32, (
+        "a short run still has a size"
+    )
 
 
 def test_a_memory_keeps_whole_rollouts_in_a_minibatch() -> None:
@@ -174,24 +234,40 @@ def test_a_memory_keeps_whole_rollouts_in_a_minibatch() -> None:
 
 
 def test_what_fits_nothing_is_refused_with_its_reason() -> None:
-    with pytest.raises(ConfigError, match=r"rollout.num_envs=auto: no number .* fits .*num_minibatches"):
+    with pytest.raises(
+        ConfigError, match=r"rollout.num_envs=auto: no number .* fits .*num_minibatches"
+    ):
         list(sizes(config("ppo.num_minibatches=1000003")))
 
 
 # --- memory that is free
 
-@pytest.mark.parametrize(("files", "expected"), [
-    ({"/proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 60 kB\n"}, 60 * 1024),
-    ({"/proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 60 kB\n", "/proc/self/cgroup": "0::/\n",
-      "/sys/fs/cgroup/memory.max": "50000\n", "/sys/fs/cgroup/memory.current": "30000\n",
-      "/sys/fs/cgroup/memory.stat": "anon 1\ninactive_file 1000\n"}, 21_000),
-    ({"/proc/meminfo": "MemTotal: 100 kB\n"}, 100 * 1024),
-])
-def test_free_memory_is_the_least_of_what_kernel_and_control_group_leave(files: dict[str, str], expected: int) -> None:
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"/proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 60 kB\n"}, 60 * 1024),
+        (
+            {
+                "/proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 60 kB\n",
+                "/proc/self/cgroup": "0::/\n",
+                "/sys/fs/cgroup/memory.max": "50000\n",
+                "/sys/fs/cgroup/memory.current": "30000\n",
+                "/sys/fs/cgroup/memory.stat": "anon 1\ninactive_file 1000\n",
+            },
+            21_000,
+        ),
+        ({"/proc/meminfo": "MemTotal: 100 kB\n"}, 100 * 1024),
+    ],
+)
+def test_free_memory_is_the_least_of_what_kernel_and_control_group_leave(
+    files: dict[str, str], expected: int
+) -> None:
     assert available_memory("Linux", files.get) == expected
 
 
 # --- a run that measures itself
+
 
 def at_once(setup: Setup, limit: int | None) -> Measured:
     """Measures nothing: twice the environments are twice as fast, up to 64."""
@@ -209,7 +285,8 @@ def test_an_update_is_measured_and_one_that_needs_too_much_is_not_run() -> None:
     assert found.steps_per_second > 0
     state = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params)
     assert found.bytes > tree_bytes(setup.params) + 2 * tree_bytes(state), (
-        "the market and the state are arguments of the program, and the loop keeps a second state")
+        "the market and the state are arguments of the program, and the loop keeps a second state"
+    )
     refused = auto_envs.measure_update(setup, found.bytes - 1)
     assert refused.steps_per_second is None
     assert refused.bytes == found.bytes
@@ -221,13 +298,24 @@ def test_bytes_of_a_tree_by_hand() -> None:
 
 
 def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_path: Path) -> None:
-    path, choice = tmp_path / "sizes" / "key.json", Choice(64, (Measured(32, 1.0, 10, 0.1), Measured(64, 2.0, 20, 0.1)),
-                                                           "why")
+    path, choice = (
+        tmp_path / "sizes" / "key.json",
+        Choice(64, (Measured(32, 1.0, 10, 0.1), Measured(64, 2.0, 20, 0.1)), "why"),
+    )
     auto_envs._write(path, choice, Told())
-    assert auto_envs.read_choice(path, [32, 64], None) == choice == auto_envs.read_choice(path, [32, 64], 20)
+    assert (
+        auto_envs.read_choice(path, [32, 64], None)
+        == choice
+        == auto_envs.read_choice(path, [32, 64], 20)
+    )
     assert auto_envs.read_choice(path, [32, 64], 19) is None
     assert auto_envs.read_choice(path, [32], None) is None
-    for damaged in ('{"num_envs": 64', "{}", '{"num_envs": "64", "measured": [], "reason": ""}', "[]"):
+    for damaged in (
+        '{"num_envs": 64',
+        "{}",
+        '{"num_envs": "64", "measured": [], "reason": ""}',
+        "[]",
+    ):
         path.write_text(damaged)
         assert auto_envs.read_choice(path, [32, 64], None) is None
 
@@ -242,8 +330,15 @@ def test_what_was_chosen_is_said_in_one_line() -> None:
     assert said.startswith("rollout.num_envs: auto is 64 (1,024 steps per update; measured on ")
     assert "32: 32, 64: 64; more would leave the run fewer than 50 updates" in said
     assert [phase.about for phase in told.phases] == ["64 environments"]
-    left = prepared(config(), None, Told(), lambda setup, limit: at_once(setup, limit)._replace(
-        steps_per_second=None if 10 * setup.config.rollout.num_envs > (limit or 0) else 1.0), lambda: 500)
+    left = prepared(
+        config(),
+        None,
+        Told(),
+        lambda setup, limit: at_once(setup, limit)._replace(
+            steps_per_second=None if 10 * setup.config.rollout.num_envs > (limit or 0) else 1.0
+        ),
+        lambda: 500,
+    )
     assert left.setup.config.rollout.num_envs == 32, "64 need 640 bytes, and 80 % of 500 are 400"
 
 
@@ -254,16 +349,25 @@ def test_a_single_size_is_not_measured() -> None:
     told = Told()
     found = prepared(config("train.total_timesteps=2000"), None, told, refuse, lambda: None)
     assert found.setup.config.rollout.num_envs == 32
-    assert told.lines == ["rollout.num_envs: auto is 32 (512 steps per update; not measured): it is the smallest that "
-                          "fits, and more would leave the run fewer than 50 updates"]
+    assert told.lines == [
+        "rollout.num_envs: auto is 32 (512 steps per update; not measured): it is the smallest that "
+        "fits, and more would leave the run fewer than 50 updates"
+    ]
     assert not told.phases
 
 
 def test_a_short_run_is_measured_once() -> None:
-    slow = prepared(config(), None, Told(), lambda setup, limit: at_once(setup, limit)._replace(compile_seconds=1e6),
-                    lambda: None)
+    slow = prepared(
+        config(),
+        None,
+        Told(),
+        lambda setup, limit: at_once(setup, limit)._replace(compile_seconds=1e6),
+        lambda: None,
+    )
     assert slow.choice is not None
-    assert [each.num_envs for each in slow.choice.measured] == [32], "51,200 steps at 32 steps/s take 1,600 s"
+    assert [each.num_envs for each in slow.choice.measured] == [32], (
+        "51,200 steps at 32 steps/s take 1,600 s"
+    )
 
 
 @pytest.mark.parametrize("overrides", [("advisor.kind=rules", "advisor.fusion=trust")])
@@ -275,8 +379,9 @@ def test_an_advisor_is_refused(overrides: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch,
-                                                                  tmp_path: Path) -> None:
+def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     begun, told, real = list[int](), Told(), training._run
 
     def dies_with_64(found: Sized, path: Path, *rest: Any) -> object:
@@ -287,16 +392,22 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch: p
             raise MemoryError("RESOURCE_EXHAUSTED: out of memory while compiling")
         return real(found, path, *rest)
 
-    monkeypatch.setattr(training, "prepared", lambda config, store, screen: prepared(config, store, screen, at_once,
-                                                                                     lambda: None))
+    monkeypatch.setattr(
+        training,
+        "prepared",
+        lambda config, store, screen: prepared(config, store, screen, at_once, lambda: None),
+    )
     monkeypatch.setattr(training, "_run", dies_with_64)
     path = training.run(config(), tmp_path / "shrunk", screen=told).path
     assert begun == [64, 32]
     assert json.loads((path / "manifest.json").read_text())["auto_envs"]["num_envs"] == 32
     assert next(line for line in told.lines if line.startswith("warning: memory ran out")).endswith(
-        "Trying again with 32 environments instead of 64 (rollout.num_envs: auto)")
+        "Trying again with 32 environments instead of 64 (rollout.num_envs: auto)"
+    )
     written = read_values(path / "config.yaml")
-    assert (written["rollout"]["num_envs"], written["ppo"]["num_minibatches"]) == (32, 1), "a resume sees ints"
+    assert (written["rollout"]["num_envs"], written["ppo"]["num_minibatches"]) == (32, 1), (
+        "a resume sees ints"
+    )
     assert rundir.read_run(path)[0].rollout.num_envs == 32
 
 
@@ -306,15 +417,21 @@ def test_a_number_that_the_user_gave_is_never_changed(tmp_path: Path) -> None:
     def dies(found: Sized) -> None:
         del found
         raise OutOfMemoryError("memory ran out")
+
     with pytest.raises(OutOfMemoryError):
         shrinking(given_by_user, tmp_path / "run", dies, Told().message)
-    smallest = Sized(prepare(sized(config(), 32)), config(), Choice(32, (Measured(32, 1.0, 1, 0.0),), ""))
+    smallest = Sized(
+        prepare(sized(config(), 32)), config(), Choice(32, (Measured(32, 1.0, 1, 0.0),), "")
+    )
     with pytest.raises(OutOfMemoryError):
         shrinking(smallest, tmp_path / "run", dies, Told().message)
 
 
 def test_auto_in_files_and_flags() -> None:
     assert "num_envs: auto" in dump_config(config())
-    for text, said in (("0", "expected at least 1, or auto"), ("atuo", "expected a whole number, or auto")):
+    for text, said in (
+        ("0", "expected at least 1, or auto"),
+        ("atuo", "expected a whole number, or auto"),
+    ):
         with pytest.raises(ConfigError, match=said):
             load_config("quickstart", [f"rollout.num_envs={text}"])

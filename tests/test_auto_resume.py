@@ -1,4 +1,5 @@
-"""`train --auto-resume`: the same command starts a run, continues it, and ends at once when it has finished.
+"""`train --auto-resume`: the same command starts a run, continues it, and ends at once when it has
+finished.
 
 Runs that are really stopped and continued are in `tests/scale`.
 """
@@ -24,14 +25,19 @@ OWN = ("rollout.num_envs=64",)
 def created(path: Path, *overrides: str) -> RunConfig:
     """A run's folder as it is just after its start."""
     config = load_config("quickstart", overrides)
-    rundir.create_run(path, config, {"config_sha256": config.digest(), "data_sha256": "0", "nproc": None})
+    rundir.create_run(
+        path, config, {"config_sha256": config.digest(), "data_sha256": "0", "nproc": None}
+    )
     return config
 
 
 def swept(path: Path, found: dict[str, Any], *overrides: str) -> Path:
     """The folder of a sweep or a search as it is just after its start."""
+
     def fill(new: Path) -> None:
-        (new / "config.yaml").write_text(dump_config(load_config("quickstart", [*OWN, *overrides])), encoding="utf-8")
+        (new / "config.yaml").write_text(
+            dump_config(load_config("quickstart", [*OWN, *overrides])), encoding="utf-8"
+        )
         (new / "sweep.json").write_text(json.dumps(found), encoding="utf-8")
 
     rundir.create_folder(path / "sweep", fill)
@@ -52,13 +58,19 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     assert how_to_start(run) is Start.CONTINUE  # no checkpoint is needed: it then begins again
     (run / "summary.json").write_text("{}", encoding="utf-8")
     assert how_to_start(run) is Start.DONE
-    (run / "summary.json").write_text('{"stop_reason": "control.patience: 8 evaluations"}', encoding="utf-8")
+    (run / "summary.json").write_text(
+        '{"stop_reason": "control.patience: 8 evaluations"}', encoding="utf-8"
+    )
     assert how_to_start(run) is Start.DONE
-    (run / "summary.json").write_text('{"stop_reason": "control.wall_clock: stopped after update 3"}', encoding="utf-8")
+    (run / "summary.json").write_text(
+        '{"stop_reason": "control.wall_clock: stopped after update 3"}', encoding="utf-8"
+    )
     assert how_to_start(run) is Start.CONTINUE
 
 
-@pytest.mark.parametrize("found", [{"groups": [{"folder": "group_0"}, {"folder": "group_1"}]}, {"optuna": 8}])
+@pytest.mark.parametrize(
+    "found", [{"groups": [{"folder": "group_0"}, {"folder": "group_1"}]}, {"optuna": 8}]
+)
 def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path: Path, found: dict[str, Any]) -> None:
     sweep, own = swept(tmp_path, found), load_config("quickstart", OWN)
     for folder in ("group_0", "group_1") if "groups" in found else ("best",):
@@ -72,29 +84,60 @@ def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path: Path, found: dict
         require_own(load_config("quickstart", [*OWN, "seed=3"]), sweep)
 
 
-def test_a_resumed_sweep_hands_its_overrides_to_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_sweep_hands_its_overrides_to_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To a run that goes on, and to one that had not begun."""
-    sweep, resumed = swept(tmp_path, {"groups": []}, "sweep.keys={ppo.num_epochs: [1, 2]}"), list[Any]()
+    sweep, resumed = (
+        swept(tmp_path, {"groups": []}, "sweep.keys={ppo.num_epochs: [1, 2]}"),
+        list[Any](),
+    )
     original = train.resume
-    monkeypatch.setattr(train, "resume", lambda path, store, data, screen, set: resumed.append((path, set)))
-    monkeypatch.setattr(train, "resume_groups", lambda config, path, begin, go_on, tell: [
-        go_on(path / "group_0"), config.control.wall_clock])
+    monkeypatch.setattr(
+        train, "resume", lambda path, store, data, screen, set: resumed.append((path, set))
+    )
+    monkeypatch.setattr(
+        train,
+        "resume_groups",
+        lambda config, path, begin, go_on, tell: [
+            go_on(path / "group_0"),
+            config.control.wall_clock,
+        ],
+    )
     found: Any = original(sweep, set=["control.wall_clock=1h"])
     assert (found[1], resumed) == (3600, [(sweep / "group_0", ["control.wall_clock=1h"])])
     with pytest.raises(ConfigError, match=r"ppo.gamma=0.9: a resumed run keeps its configuration"):
         original(sweep, set=["ppo.gamma=0.9"])
 
 
-def test_a_resumed_search_hands_its_overrides_to_its_best_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_search_hands_its_overrides_to_its_best_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("optuna", reason='needs the extra: pip install "jaxtrade[optuna]"')
     keys = "{ppo.learning_rate: ['log:1e-4..1e-2']}"
-    search, resumed = swept(tmp_path, {"optuna": 8}, f"sweep.keys={keys}", "sweep.optuna=8",
-                            "split.validation_sessions=1"), list[Any]()
+    search, resumed = (
+        swept(
+            tmp_path,
+            {"optuna": 8},
+            f"sweep.keys={keys}",
+            "sweep.optuna=8",
+            "split.validation_sessions=1",
+        ),
+        list[Any](),
+    )
     created(search / "best")
     original = train.resume
-    monkeypatch.setattr(train, "resume", lambda path, store, data, screen, set: resumed.append((path, set)))
-    monkeypatch.setattr(train, "go_on", lambda config, path, store, screen, finish: [
-        finish(config, path / "best"), config.control.wall_clock])
+    monkeypatch.setattr(
+        train, "resume", lambda path, store, data, screen, set: resumed.append((path, set))
+    )
+    monkeypatch.setattr(
+        train,
+        "go_on",
+        lambda config, path, store, screen, finish: [
+            finish(config, path / "best"),
+            config.control.wall_clock,
+        ],
+    )
     found: Any = original(search, set=["control.wall_clock=1h"])
     assert (found[1], resumed) == (3600, [(search / "best", ["control.wall_clock=1h"])])
 
@@ -119,18 +162,27 @@ def test_every_key_that_differs_is_named() -> None:
 
 def test_what_may_differ() -> None:
     own = load_config("quickstart", ["rollout.num_envs=64"])
-    assert names(load_config("quickstart", ["rollout.num_envs=64", "control.wall_clock=1h"]), own) == []
-    assert names(load_config("quickstart", ["rollout.num_envs=auto"]), own) == []  # the run has chosen the number
+    assert (
+        names(load_config("quickstart", ["rollout.num_envs=64", "control.wall_clock=1h"]), own)
+        == []
+    )
+    assert (
+        names(load_config("quickstart", ["rollout.num_envs=auto"]), own) == []
+    )  # the run has chosen the number
     adapted = own.model_copy(update={"network": own.network.model_copy(update={"adapter": 16})})
     assert names(own, adapted) == []  # the transfer has set it
     assert names(adapted, own) == ["network.adapter"]
 
 
-def test_the_same_file_by_another_path_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_file_by_another_path_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bars.csv").write_text("", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    near, far, other = (load_config("quickstart", ["data.source=file", f"data.file={json.dumps(str(path))}"])
-                        for path in ("bars.csv", tmp_path / "bars.csv", tmp_path / "others.csv"))
+    near, far, other = (
+        load_config("quickstart", ["data.source=file", f"data.file={json.dumps(str(path))}"])
+        for path in ("bars.csv", tmp_path / "bars.csv", tmp_path / "others.csv")
+    )
     assert names(near, far) == []
     assert names(near, other) == ["data.file"]
 
@@ -157,7 +209,9 @@ def test_the_command_refuses_and_ends(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == f"{run}: this run has finished; nothing is left to do\n"
 
 
-def test_a_folder_with_other_things_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_other_things_is_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
     assert main([*COMMAND, "--run-dir", str(tmp_path)]) == 2
     assert "already exists and is not empty" in capsys.readouterr().err

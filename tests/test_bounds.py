@@ -1,4 +1,6 @@
-"""Every number of a new configuration has an upper bound; folders of earlier runs open without it."""
+"""Every number of a new configuration has an upper bound; folders of earlier runs open without
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,18 @@ OWN = {"evolve.keys", "advisor.options", "advisor.panel.options", "data.per_mark
 
 def is_number(kind: object) -> bool:
     """Whether a value of this type may be a number, or hold some."""
-    return kind in (int, float) or (typing.get_origin(kind) is not typing.Literal and any(
-        is_number(each) for each in typing.get_args(kind)))
+    return kind in (int, float) or (
+        typing.get_origin(kind) is not typing.Literal
+        and any(is_number(each) for each in typing.get_args(kind))
+    )
 
 
 def numbers(model: type[BaseModel], head: str = "") -> Iterator[tuple[str, FieldInfo]]:
     for name, field in model.model_fields.items():
         kinds = typing.get_args(field.annotation) or (field.annotation,)
-        sections = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        sections = [
+            kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)
+        ]
         if sections:
             yield from (each for section in sections for each in numbers(section, f"{head}{name}."))
         elif is_number(field.annotation):
@@ -39,30 +45,56 @@ def test_every_number_has_a_bound():
     found = dict(numbers(RunConfig))
     assert "ppo.learning_rate" in found
     assert "advisor.service.deadline_s" in found
-    bounded = {key for key, field in found.items()
-               if any(isinstance(each, annotated_types.Le | annotated_types.Lt) for each in field.metadata)
-               or "Le(" in str(field.annotation)}
+    bounded = {
+        key
+        for key, field in found.items()
+        if any(isinstance(each, annotated_types.Le | annotated_types.Lt) for each in field.metadata)
+        or "Le(" in str(field.annotation)
+    }
     assert set(found) - bounded - set(MOST) - OWN == set()
     assert set(MOST) <= set(found)
 
 
 @pytest.mark.parametrize("key", MOST)
 def test_a_value_beyond_its_bound_is_refused(key):
-    if key in ("allocate.size", "network.hidden", "reward.weights", "data.synthetic_pull", "ppo.adapter_freeze"):
-        value = {"allocate.size": "[1000000]", "network.hidden": "[100000000]", "reward.weights": "{cost: 1e9}",
-                 "data.synthetic_pull": "2", "ppo.adapter_freeze": "2"}[key]
+    if key in (
+        "allocate.size",
+        "network.hidden",
+        "reward.weights",
+        "data.synthetic_pull",
+        "ppo.adapter_freeze",
+    ):
+        value = {
+            "allocate.size": "[1000000]",
+            "network.hidden": "[100000000]",
+            "reward.weights": "{cost: 1e9}",
+            "data.synthetic_pull": "2",
+            "ppo.adapter_freeze": "2",
+        }[key]
     else:
         value = f"{10 * MOST[key]:.0f}"
     algorithm = key.partition(".")[0]
-    chosen = [f"algorithm={algorithm}"] if algorithm in ("dqn", "pqn") else \
-        ["env.task=allocate"] if algorithm == "allocate" else []
+    chosen = (
+        [f"algorithm={algorithm}"]
+        if algorithm in ("dqn", "pqn")
+        else ["env.task=allocate"]
+        if algorithm == "allocate"
+        else []
+    )
     with pytest.raises(ConfigError) as caught:
         make_config(overridden({}, [*chosen, f"{key}={value}"]))
     assert key.rpartition(".")[2] in str(caught.value)
 
 
-@pytest.mark.parametrize("override", ["ppo.num_epochs=1000000000", "evaluation.policy_samples=1000000000",
-                                      "ppo.learning_rate=1e30", "ppo.clip_eps=1e30"])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "ppo.num_epochs=1000000000",
+        "evaluation.policy_samples=1000000000",
+        "ppo.learning_rate=1e30",
+        "ppo.clip_eps=1e30",
+    ],
+)
 def test_folders_of_earlier_runs_open(override):
     values = overridden({}, [override])
     with pytest.raises(ConfigError, match="expected at most"):
@@ -80,7 +112,9 @@ def test_the_key_says_where_its_value_is_from(tmp_path):
 
 def test_what_a_symbol_has_of_its_own_is_bounded_too():
     with pytest.raises(ConfigError, match=r"per_market\.NQ\.price_scale"):
-        make_config(overridden({}, ["data.markets=ES,NQ", "data.per_market={NQ: {price_scale: 1e30}}"]))
+        make_config(
+            overridden({}, ["data.markets=ES,NQ", "data.per_market={NQ: {price_scale: 1e30}}"])
+        )
 
 
 def test_a_stored_run_takes_a_change_of_another_key():
@@ -88,8 +122,13 @@ def test_a_stored_run_takes_a_change_of_another_key():
     assert resumed_config(stored, ["control.wall_clock=60"]).control.wall_clock == 60
 
 
-@pytest.mark.parametrize("override", ["sweep.keys={ppo.learning_rate: [1e-3, 0.001]}",
-                                      "sweep.settings=[{ppo.gamma: 0.9}, {ppo.gamma: 0.9}]"])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "sweep.keys={ppo.learning_rate: [1e-3, 0.001]}",
+        "sweep.settings=[{ppo.gamma: 0.9}, {ppo.gamma: 0.9}]",
+    ],
+)
 def test_a_sweep_of_equal_values_is_refused(override):
     with pytest.raises(ConfigError, match="twice"):
         make_config(overridden({}, [override]))

@@ -50,7 +50,11 @@ def test_round_trip_is_exact(tmp_path):
     like = jax.eval_shape(lambda: make_state(0.0))
     restored = checkpoint.restore_latest(tmp_path, like)
     assert_same(restored.state, state)
-    assert (restored.step, restored.metadata, restored.problems) == (12, {"config": "abc", "steps": 2**40}, [])
+    assert (restored.step, restored.metadata, restored.problems) == (
+        12,
+        {"config": "abc", "steps": 2**40},
+        [],
+    )
 
 
 def test_manifest_lists_hash_size_paths_and_versions(tmp_path):
@@ -145,16 +149,30 @@ def test_none_good_and_none_at_all(tmp_path):
         checkpoint.restore_latest(tmp_path / "absent", make_state())
     path = checkpoint.save(tmp_path, 1, make_state(), {})
     (path / "manifest.json").write_bytes(b"{}")
-    with pytest.raises(CheckpointError, match=r"no checkpoint is readable:\n.*manifest\.json: damaged"):
+    with pytest.raises(
+        CheckpointError, match=r"no checkpoint is readable:\n.*manifest\.json: damaged"
+    ):
         checkpoint.restore_latest(tmp_path, make_state())
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda s: s | {"count": jnp.float32(5)}, r"leaf 'count' is int32\[\], expected float32\[\]"),
-    (lambda s: s | {"flags": jnp.ones(3, bool)}, r"leaf 'flags' is bool\[2\], expected bool\[3\]"),
-    (lambda s: s | {"new": jnp.ones(3)}, "leaf 'new' is missing"),
-    (lambda s: {k: v for k, v in s.items() if k != "count"}, "leaf 'count' is not part of the expected state"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda s: s | {"count": jnp.float32(5)},
+            r"leaf 'count' is int32\[\], expected float32\[\]",
+        ),
+        (
+            lambda s: s | {"flags": jnp.ones(3, bool)},
+            r"leaf 'flags' is bool\[2\], expected bool\[3\]",
+        ),
+        (lambda s: s | {"new": jnp.ones(3)}, "leaf 'new' is missing"),
+        (
+            lambda s: {k: v for k, v in s.items() if k != "count"},
+            "leaf 'count' is not part of the expected state",
+        ),
+    ],
+)
 def test_another_structure_names_the_leaf(tmp_path, change, message):
     checkpoint.save(tmp_path, 1, make_state(), {})
     with pytest.raises(CheckpointError, match=message):
@@ -198,8 +216,13 @@ def test_every_file_is_synced_before_the_rename(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint.Path, "rename", rename)
     checkpoint.save(tmp_path / "run", 1, make_state(), {})
     first, *events = events  # the directory that the run's own was made in
-    assert events == ["state.npz", "manifest.json", ".update-00000001.new",
-                      "rename .update-00000001.new update-00000001", "run"]
+    assert events == [
+        "state.npz",
+        "manifest.json",
+        ".update-00000001.new",
+        "rename .update-00000001.new update-00000001",
+        "run",
+    ]
     assert first == tmp_path.name
 
 
@@ -212,7 +235,9 @@ def test_policy_bundle(tmp_path):
     assert_same(loaded, policy)
     assert found == schema
     with pytest.raises(CheckpointError, match="leaf 'normaliser/x' is missing"):
-        checkpoint.load_policy(path, {"parameters": jnp.arange(3.0)} | {"normaliser": {"x": jnp.ones(1)}})
+        checkpoint.load_policy(
+            path, {"parameters": jnp.arange(3.0)} | {"normaliser": {"x": jnp.ones(1)}}
+        )
 
 
 @pytest.mark.parametrize("name", ["policy.npz", "schema.json", "manifest.json"])

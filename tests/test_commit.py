@@ -1,4 +1,6 @@
-"""The commit that a run records: of its own checkout, or of the installed build; never of another repository."""
+"""The commit that a run records: of its own checkout, or of the installed build; never of another
+repository.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from jaxtrade.runs.commit import STAMP, UNKNOWN, commit
 
 def git(folder: Path, *words: str) -> str:
     who = ["-c", "commit.gpgsign=false", "-c", "user.name=x", "-c", "user.email=x@y"]
-    return subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @pytest.fixture
@@ -38,17 +42,22 @@ def test_a_checkout_asks_git(checkout: Path) -> None:
     assert commit(checkout / "jaxtrade") == f"{head}-dirty"
 
 
-def test_a_repository_that_a_hook_names_is_not_asked(checkout: Path, tmp_path: Path,
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_that_a_hook_names_is_not_asked(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     head = git(checkout, "rev-parse", "HEAD")
     git(tmp_path, "init", "-q", "other")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
     assert commit(checkout / "jaxtrade") == head
 
 
-@pytest.mark.parametrize(("said", "expected"), [("a" * 40 + "-dirty\n", "a" * 40 + "-dirty"), ("", UNKNOWN),
-                                                (None, UNKNOWN)])
-def test_an_installed_copy_says_what_its_build_wrote(checkout: Path, said: str | None, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [("a" * 40 + "-dirty\n", "a" * 40 + "-dirty"), ("", UNKNOWN), (None, UNKNOWN)],
+)
+def test_an_installed_copy_says_what_its_build_wrote(
+    checkout: Path, said: str | None, expected: str
+) -> None:
     """It lies in somebody else's repository, whose commit is not its own."""
     installed = checkout / "lib" / "jaxtrade"
     installed.mkdir(parents=True)

@@ -27,15 +27,30 @@ print(jax.config.jax_compilation_cache_dir)
 
 def run(**env: str) -> list[str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    done = subprocess.run([sys.executable, "-c", CODE], env=own | env, capture_output=True, text=True, check=True,
-                          cwd=Path(__file__).parents[1], timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        env=own | env,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[1],
+        timeout=120,
+    )
     return done.stdout.splitlines()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX modes")
-@pytest.mark.parametrize(("mode", "named", "used"), [
-    (0o700, True, True), (0o755, False, True), (0o775, True, True), (0o775, False, False), (0o777, True, False),
-    (0o757, False, False)])
+@pytest.mark.parametrize(
+    ("mode", "named", "used"),
+    [
+        (0o700, True, True),
+        (0o755, False, True),
+        (0o775, True, True),
+        (0o775, False, False),
+        (0o777, True, False),
+        (0o757, False, False),
+    ],
+)
 def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, mode, named, used):
     """A folder that the user named, and only his own group can write to, is used with a warning."""
     own, home = tmp_path / "programs", tmp_path / "cache"
@@ -60,7 +75,9 @@ def test_what_is_in_the_folder_and_what_it_is_in_count_too(tmp_path, open_one):
     assert not used
     assert str((tmp_path / open_one).resolve()) in said
     tmp_path.chmod(0o1777)
-    assert written_by_others(tmp_path / "programs", named=True)[1] == (open_one == ".")  # as /tmp, a folder for all
+    assert written_by_others(tmp_path / "programs", named=True)[1] == (
+        open_one == "."
+    )  # as /tmp, a folder for all
 
 
 def test_the_folder_follows_each_systems_custom(tmp_path, monkeypatch):
@@ -97,10 +114,16 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     assert VARIABLE in said
 
 
-def test_fusion_is_asked_for_once_and_never_against_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fusion_is_asked_for_once_and_never_against_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(internals, "knows", lambda flags: True)
-    for given, wanted in (("", FUSION), ("--a=b", f"--a=b {FUSION}"), (FUSION, FUSION),
-                          ("--xla_backend_extra_options=c", "--xla_backend_extra_options=c")):
+    for given, wanted in (
+        ("", FUSION),
+        ("--a=b", f"--a=b {FUSION}"),
+        (FUSION, FUSION),
+        ("--xla_backend_extra_options=c", "--xla_backend_extra_options=c"),
+    ):
         env = {"XLA_FLAGS": given}
         use_fusion(env)
         assert env == {"XLA_FLAGS": wanted}
@@ -111,6 +134,7 @@ def test_fusion_is_asked_for_once_and_never_against_the_user(monkeypatch: pytest
 
 def test_leaves_that_share_their_inputs_are_computed_together() -> None:
     """What the option is for, on this version of XLA: a shared chain stands in the program once."""
+
     def chain(x: jax.Array) -> tuple[jax.Array, ...]:
         for _ in range(12):
             x = jnp.where(x > 3, x - 7, x * 5 + 1)

@@ -1,4 +1,6 @@
-"""How a run computes: threads by the size of its minibatches, flags for the same bits, what its manifest tells."""
+"""How a run computes: threads by the size of its minibatches, flags for the same bits, what its
+manifest tells.
+"""
 
 from __future__ import annotations
 
@@ -22,29 +24,67 @@ def config(*overrides):
 
 
 def test_operations_of_a_minibatch_are_counted_by_hand():
-    """228 slots, 7 actions. Two networks of 228 x 64 + 64 x 64 weights, heads of 64 x 7 and 64 x 1."""
+    """228 slots, 7 actions. Two networks of 228 x 64 + 64 x 64 weights, heads of 64 x 7 and 64 x
+    1.
+    """
     small = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4")
     weights = 2 * (228 * 64 + 64 * 64) + 64 * 8
     assert computing.minibatch_work(small) == 2 * weights * 256
-    seeds = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "train.num_seeds=3")
+    seeds = config(
+        "rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "train.num_seeds=3"
+    )
     assert computing.minibatch_work(seeds) == 3 * 2 * weights * 256
-    memory = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "network.kind=gru",
-                    "rollout.num_shards=1", "network.rnn_width=32", "network.hidden=[8]")
+    memory = config(
+        "rollout.num_envs=16",
+        "rollout.num_steps=64",
+        "ppo.num_minibatches=4",
+        "network.kind=gru",
+        "rollout.num_shards=1",
+        "network.rnn_width=32",
+        "network.hidden=[8]",
+    )
     assert computing.minibatch_work(memory) == 2 * 256 * (3 * 32 * (228 + 32) + 2 * 260 * 8 + 8 * 8)
-    adapted = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "network.adapter=10",
-                     "network.hidden=[8]")
+    adapted = config(
+        "rollout.num_envs=16",
+        "rollout.num_steps=64",
+        "ppo.num_minibatches=4",
+        "network.adapter=10",
+        "network.hidden=[8]",
+    )
     assert computing.minibatch_work(adapted) == 2 * 256 * (228 * 10 + 2 * 10 * 8 + 8 * 8)
 
 
-@pytest.mark.parametrize(("overrides", "threads"), [
-    (("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4"), 1),  # 19 million operations
-    (("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "train.num_seeds=8"), 6),
-    (("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "network.hidden=[256,256,128]"), 6),
-    ((), 1),
-    (("rollout.num_envs=2048",), 6),
-    (("compute.threads=3",), 3),
-    (("compute.threads=1",), 1),
-])
+@pytest.mark.parametrize(
+    ("overrides", "threads"),
+    [
+        (
+            ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4"),
+            1,
+        ),  # 19 million operations
+        (
+            (
+                "rollout.num_envs=16",
+                "rollout.num_steps=64",
+                "ppo.num_minibatches=4",
+                "train.num_seeds=8",
+            ),
+            6,
+        ),
+        (
+            (
+                "rollout.num_envs=16",
+                "rollout.num_steps=64",
+                "ppo.num_minibatches=4",
+                "network.hidden=[256,256,128]",
+            ),
+            6,
+        ),
+        ((), 1),
+        (("rollout.num_envs=2048",), 6),
+        (("compute.threads=3",), 3),
+        (("compute.threads=1",), 1),
+    ],
+)
 def test_small_minibatches_get_one_thread(overrides, threads):
     assert computing.threads_of(config(*overrides), 6) == threads
 
@@ -70,8 +110,19 @@ def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkey
     computing.settle([small], own)
     assert own == {"NPROC": "4", "XLA_FLAGS": "--xla_gpu_autotune_level=4"}
     fastest: dict[str, str] = {}
-    computing.settle([small, small.model_copy(update={"compute": small.compute.model_copy(update={
-        "deterministic": False, "threads": 5})})], fastest)
+    computing.settle(
+        [
+            small,
+            small.model_copy(
+                update={
+                    "compute": small.compute.model_copy(
+                        update={"deterministic": False, "threads": 5}
+                    )
+                }
+            ),
+        ],
+        fastest,
+    )
     assert fastest == {"NPROC": "5"}
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
     without: dict[str, str] = {}
@@ -97,17 +148,25 @@ def test_fewer_threads_than_devices_are_refused_with_strict_sums(monkeypatch):
     monkeypatch.setattr(jax, "local_device_count", lambda: 4)
     computing.check_strict(strict, {"NPROC": "4"})
     computing.check_strict(config(), {"NPROC": "1"})
-    with pytest.raises(ConfigError, match=r"parallel\.reduce=strict: 4 CPU devices in this process, and 3 "):
+    with pytest.raises(
+        ConfigError, match=r"parallel\.reduce=strict: 4 CPU devices in this process, and 3 "
+    ):
         computing.check_strict(strict, {"NPROC": "3"})
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     computing.check_strict(strict, {"NPROC": "3"})
 
 
-@pytest.mark.parametrize(("flags", "asked"), [
-    (FLAGS, True), ("--xla_gpu_deterministic_ops --xla_gpu_autotune_level=0", True), ("", False),
-    ("--xla_gpu_deterministic_ops=true", False),
-    ("--xla_gpu_deterministic_ops=false --xla_gpu_autotune_level=0", False),
-    (f"{FLAGS} --xla_gpu_autotune_level=4", False)])
+@pytest.mark.parametrize(
+    ("flags", "asked"),
+    [
+        (FLAGS, True),
+        ("--xla_gpu_deterministic_ops --xla_gpu_autotune_level=0", True),
+        ("", False),
+        ("--xla_gpu_deterministic_ops=true", False),
+        ("--xla_gpu_deterministic_ops=false --xla_gpu_autotune_level=0", False),
+        (f"{FLAGS} --xla_gpu_autotune_level=4", False),
+    ],
+)
 def test_flags_for_the_same_bits(flags, asked):
     assert programs.is_deterministic(flags) is asked
 
@@ -115,8 +174,10 @@ def test_flags_for_the_same_bits(flags, asked):
 def test_half_of_the_flags_is_completed_unless_it_says_otherwise(monkeypatch):
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
     monkeypatch.setattr(internals, "knows", lambda flags: True)
-    for given, after in (("--xla_gpu_deterministic_ops=true", FLAGS),
-                         ("--xla_gpu_deterministic_ops=false", "--xla_gpu_deterministic_ops=false")):
+    for given, after in (
+        ("--xla_gpu_deterministic_ops=true", FLAGS),
+        ("--xla_gpu_deterministic_ops=false", "--xla_gpu_deterministic_ops=false"),
+    ):
         env = {"XLA_FLAGS": given}
         programs.use_determinism(env)
         assert env["XLA_FLAGS"] == after
@@ -141,21 +202,29 @@ def test_a_resumed_run_gets_its_settings_back(monkeypatch):
     assert env == {"NPROC": "2", "XLA_FLAGS": FLAGS}
     computing.restore(config(), {"nproc": None}, env)  # of an earlier version
     assert env == {"NPROC": "2", "XLA_FLAGS": FLAGS}
-    env["XLA_FLAGS"] = "--mine"  # flags of another jaxlib may be unknown to this one, and XLA ends a process for that
-    computing.restore(config(), {"nproc": "3", "xla_flags": FLAGS, "versions": now | {"jaxlib": "0.1"}}, env)
+    env["XLA_FLAGS"] = (
+        "--mine"  # flags of another jaxlib may be unknown to this one, and XLA ends a process for that
+    )
+    computing.restore(
+        config(), {"nproc": "3", "xla_flags": FLAGS, "versions": now | {"jaxlib": "0.1"}}, env
+    )
     assert env == {"NPROC": "3", "XLA_FLAGS": "--mine"}
 
 
 def test_importing_jax_is_not_starting_it():
-    code = ("import jax; from jaxtrade.storage.internals import backends_started; assert not backends_started(); "
-            "jax.numpy.ones(1); assert backends_started()")
+    code = (
+        "import jax; from jaxtrade.storage.internals import backends_started; assert not backends_started(); "
+        "jax.numpy.ones(1); assert backends_started()"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_driver_is_read_from_its_module(tmp_path):
     assert machine.driver(tmp_path / "absent") is None
-    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release\n"
-                                      "GCC version:  gcc version 13.3.0\n")
+    (tmp_path / "version").write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release\n"
+        "GCC version:  gcc version 13.3.0\n"
+    )
     assert machine.driver(tmp_path / "version") == "580.95.05"
     (tmp_path / "version").write_text("something else\n")
     assert machine.driver(tmp_path / "version") is None
@@ -165,27 +234,44 @@ def test_a_manifest_tells_what_differs_later():
     now = machine.facts()
     assert list(machine.differences(now, now)) == []
     device = now["device"] | {"kind": "NVIDIA H100", "driver": "580.1", "count": 8}
-    then = now | {"versions": now["versions"] | {"jaxlib": "0.9.0", "jaxtrade": "0.0.1"}, "device": device,
-                  "nproc": "3", "xla_flags": FLAGS}
-    assert sorted(machine.differences(then, now | {"nproc": "2", "xla_flags": "--other"})) == sorted([
-        f"version jaxlib: 0.9.0, now {now['versions']['jaxlib']}",
-        f"device kind: NVIDIA H100, now {now['device']['kind']}",
-        "device driver: 580.1, now None",
-        "compute threads (NPROC): 3, now 2",
-        f"XLA_FLAGS: {FLAGS}, now --other",
-    ])
-    old = {"versions": {"jax": now["versions"]["jax"]}, "nproc": now["nproc"]}  # an earlier version recorded less
+    then = now | {
+        "versions": now["versions"] | {"jaxlib": "0.9.0", "jaxtrade": "0.0.1"},
+        "device": device,
+        "nproc": "3",
+        "xla_flags": FLAGS,
+    }
+    assert sorted(
+        machine.differences(then, now | {"nproc": "2", "xla_flags": "--other"})
+    ) == sorted(
+        [
+            f"version jaxlib: 0.9.0, now {now['versions']['jaxlib']}",
+            f"device kind: NVIDIA H100, now {now['device']['kind']}",
+            "device driver: 580.1, now None",
+            "compute threads (NPROC): 3, now 2",
+            f"XLA_FLAGS: {FLAGS}, now --other",
+        ]
+    )
+    old = {
+        "versions": {"jax": now["versions"]["jax"]},
+        "nproc": now["nproc"],
+    }  # an earlier version recorded less
     assert list(machine.differences(old, now)) == []
 
 
 def test_a_run_says_how_it_computes(monkeypatch):
-    small = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "compute.precision=tf32")
+    small = config(
+        "rollout.num_envs=16",
+        "rollout.num_steps=64",
+        "ppo.num_minibatches=4",
+        "compute.precision=tf32",
+    )
     found = list(computing.lines(small, {"NPROC": "1"}))
     assert found == [
         f"compute threads: 1 (cores: {os.cpu_count()}; the products of a minibatch are 19 million operations)",
-        "operands of matrix products: tf32 in training, float32 in evaluation"]
+        "operands of matrix products: tf32 in training, float32 in evaluation",
+    ]
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert list(computing.lines(config(), {"XLA_FLAGS": FLAGS})) == []
     assert list(computing.lines(config("compute.deterministic=false"), {})) == []
-    note, = computing.lines(config(), {})
+    (note,) = computing.lines(config(), {})
     assert FLAGS in note

@@ -1,4 +1,6 @@
-"""Configuration: what is accepted, and that every fault is one clear message which names the key."""
+"""Configuration: what is accepted, and that every fault is one clear message which names the
+key.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from jaxtrade.config.keys import all_keys
 from jaxtrade.errors import ConfigError
 
 SHIPPED = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
-CONFIGS = [path for path in SHIPPED if "\nphases:" not in path.read_text(encoding="utf-8")]  # the rest are curricula
+CONFIGS = [
+    path for path in SHIPPED if "\nphases:" not in path.read_text(encoding="utf-8")
+]  # the rest are curricula
 
 
 def load_text(folder: Path, text: str | bytes, overrides: tuple[str, ...] = ()) -> RunConfig:
@@ -34,11 +38,20 @@ FAULTS = {  # text of the file -> what the message has to say
     # unknown keys
     "rollout: {num_env: 3}": ["unknown key 'rollout.num_env'", "did you mean 'rollout.num_envs'"],
     "ppo: {num_envs: 3}": ["unknown key 'ppo.num_envs': it is rollout.num_envs now"],
-    "ppo: {network: gru, hidden: [8]}": ["unknown key 'ppo.network': it is network.kind now",
-                                         "unknown key 'ppo.hidden': it is network.hidden now"],
-    "algorithm: dqm": ["'algorithm' = 'dqm'", "no learner is called 'dqm' (known: ppo", "--import MODULE"],
+    "ppo: {network: gru, hidden: [8]}": [
+        "unknown key 'ppo.network': it is network.kind now",
+        "unknown key 'ppo.hidden': it is network.hidden now",
+    ],
+    "algorithm: dqm": [
+        "'algorithm' = 'dqm'",
+        "no learner is called 'dqm' (known: ppo",
+        "--import MODULE",
+    ],
     "network: {kind: grus}": ["'network.kind' = 'grus'", "did you mean 'gru'?"],
-    "observation: {features: [close]}": ["unknown key 'observation.features'", "did you mean 'env.features'"],
+    "observation: {features: [close]}": [
+        "unknown key 'observation.features'",
+        "did you mean 'env.features'",
+    ],
     "num_envs: 3": ["unknown key 'num_envs'", "did you mean 'rollout.num_envs'"],
     "ppo: {lr: 1}": ["unknown key 'ppo.lr'", "ppo.learning_rate"],
     "qwertz: 1": ["unknown key 'qwertz'", "expected one of: seed, data"],
@@ -74,7 +87,10 @@ FAULTS = {  # text of the file -> what the message has to say
     "network: {hidden: '64,x'}": ["'network.hidden.1' = 'x'", "expected a whole number"],
     "env: {features: {close: 1}}": ["'env.features'", "a list"],
     "seed: 1M": ["'seed' = '1M'", "expected a whole number"],
-    "rollout: {num_steps: 0.0001k}": ["'rollout.num_steps' = '0.0001k'", "0.1000 is not a whole number"],
+    "rollout: {num_steps: 0.0001k}": [
+        "'rollout.num_steps' = '0.0001k'",
+        "0.1000 is not a whole number",
+    ],
     "rollout: {num_envs: 3t}": ["'rollout.num_envs' = '3t'", "expected a whole number"],
     "data: {time_zone: 5}": ["'data.time_zone' = 5", "text"],
     "data: {file: [a, b]}": ["'data.file'", "text"],
@@ -95,36 +111,81 @@ FAULTS = {  # text of the file -> what the message has to say
     "episode: {max_steps: 3e9}": ["'episode.max_steps' = 3000000000", "less than 2147483648"],
     "costs: {slippage: 3e9}": ["'costs.slippage' = 3000000000", "less than or equal to 10000"],
     "brackets: {stop_atr: 0}": ["'brackets.stop_atr' = 0", "greater than or equal to 0.001"],
-    "brackets: {stop_atr: 1500}": ["'brackets.stop_atr' = 1500", "no longer thousandths of an ATR; write 1.5"],
+    "brackets: {stop_atr: 1500}": [
+        "'brackets.stop_atr' = 1500",
+        "no longer thousandths of an ATR; write 1.5",
+    ],
     "brackets: {stop_atr: 500}": ["'brackets.stop_atr' = 500", "ATRs (at most 100)", "write 0.5"],
     "brackets: {trail_atr: 1000.5}": ["'brackets.trail_atr' = 1000.5", "expected at most 100 ATRs"],
-    "brackets: {trail_atr: 1_000_000}": ["'brackets.trail_atr' = 1000000", "ATRs (at most 100)", "lower it"],
-    "brackets: {stop_atr: 1.2345}": ["'brackets.stop_atr' = 1.2345", "at most three decimals; write 1.234"],
-    "stages: {commission_start: 1.5}": ["'stages.commission_start' = 1.5", "less than or equal to 1"],
+    "brackets: {trail_atr: 1_000_000}": [
+        "'brackets.trail_atr' = 1000000",
+        "ATRs (at most 100)",
+        "lower it",
+    ],
+    "brackets: {stop_atr: 1.2345}": [
+        "'brackets.stop_atr' = 1.2345",
+        "at most three decimals; write 1.234",
+    ],
+    "stages: {commission_start: 1.5}": [
+        "'stages.commission_start' = 1.5",
+        "less than or equal to 1",
+    ],
     "stages: {forced_start: -0.1}": ["'stages.forced_start' = -0.1", "greater than or equal to 0"],
-    "stages: {forced_start: 0.1, forced_start_until: 0}": ["'stages.forced_start_until' = 0", "greater than 0"],
+    "stages: {forced_start: 0.1, forced_start_until: 0}": [
+        "'stages.forced_start_until' = 0",
+        "greater than 0",
+    ],
     "data: {price_scale: 0}": ["'data.price_scale' = 0", "greater than 0"],
-    "env: {task: trade}": ["'env.task' = 'trade'",
-                           "no task is called 'trade' (known: entry, manage, advised, allocate)"],
+    "env: {task: trade}": [
+        "'env.task' = 'trade'",
+        "no task is called 'trade' (known: entry, manage, advised, allocate)",
+    ],
     "env: {advice: true}": ["env.advice=true needs env.task=advised, found manage"],
-    "account: {drawdown: hello}": ["'account.drawdown' = 'hello'", "expected a number; or: expected 'off'"],
+    "account: {drawdown: hello}": [
+        "'account.drawdown' = 'hello'",
+        "expected a number; or: expected 'off'",
+    ],
     # contradictions
     "env: {fill: close}": ["fill=close exists only together with mark=close", "set env.mark=close"],
-    "rollout: {num_envs: 10}": ["rollout.num_envs (10) must be a multiple of rollout.num_shards (8)"],
+    "rollout: {num_envs: 10}": [
+        "rollout.num_envs (10) must be a multiple of rollout.num_shards (8)"
+    ],
     "{rollout: {num_envs: 32}, network: {kind: gru}, ppo: {num_minibatches: 8}}": [
-        "network.kind=gru: rollout.num_envs/rollout.num_shards (4)"],
+        "network.kind=gru: rollout.num_envs/rollout.num_shards (4)"
+    ],
     "ppo: {num_minibatches: 7}": ["must be a multiple of ppo.num_minibatches (7)"],
-    "stages: {commission_start: 0.1}": ["stages.commission_start = 0.1", "stages.commission_until (for example 0.5)"],
-    "stages: {commission_until: 0.5}": ["stages.commission_until = 0.5", "stages.commission_start = 1"],
-    "stages: {forced_start_until: 0.5}": ["stages.forced_start_until = 0.5", "stages.forced_start_end", "are 0"],
+    "stages: {commission_start: 0.1}": [
+        "stages.commission_start = 0.1",
+        "stages.commission_until (for example 0.5)",
+    ],
+    "stages: {commission_until: 0.5}": [
+        "stages.commission_until = 0.5",
+        "stages.commission_start = 1",
+    ],
+    "stages: {forced_start_until: 0.5}": [
+        "stages.forced_start_until = 0.5",
+        "stages.forced_start_end",
+        "are 0",
+    ],
     "evaluation: {sma_fast: 50, sma_slow: 10}": ["sma_fast (50) must be below sma_slow (10)"],
-    "control: {evaluate_every: 2}": ["control.evaluate_every (2)", "split.validation_sessions is not given"],
-    "{control: {evaluate_every: 2}, split: {validation_sessions: 0}}": ["split.validation_sessions is 0: hold some"],
-    "{control: {evaluate_every: 2}, split: {test_sessions: 3}}": ["which means 0 where another key of split is given"],
+    "control: {evaluate_every: 2}": [
+        "control.evaluate_every (2)",
+        "split.validation_sessions is not given",
+    ],
+    "{control: {evaluate_every: 2}, split: {validation_sessions: 0}}": [
+        "split.validation_sessions is 0: hold some"
+    ],
+    "{control: {evaluate_every: 2}, split: {test_sessions: 3}}": [
+        "which means 0 where another key of split is given"
+    ],
     "control: {patience: 3}": ["control.patience (3)", "set control.evaluate_every"],
-    "control: {plateau_patience: 3}": ["control.plateau_patience (3)", "set control.evaluate_every"],
+    "control: {plateau_patience: 3}": [
+        "control.plateau_patience (3)",
+        "set control.evaluate_every",
+    ],
     "control: {evaluate_every: 1, patience: 3, plateau_patience: 3}": [
-        "control.plateau_patience (3) must be below control.patience (3)"],
+        "control.plateau_patience (3) must be below control.patience (3)"
+    ],
     "control: {max_rollback: 3}": ["did you mean 'control.max_rollbacks'"],
 }
 
@@ -150,15 +211,22 @@ def test_every_fault_is_listed_at_once(tmp_path: Path) -> None:
 
 def test_a_fault_says_whether_it_came_from_the_file_or_an_override(tmp_path: Path) -> None:
     found = message(tmp_path, "ppo: {gamma: 2}", ("seed=x", "rollot.num_envs=3", "ppo.lr=1"))
-    assert [line.partition(": ")[0] for line in sorted(found.splitlines())] == ["--set", "--set", "--set",
-                                                                             str(tmp_path / "run.yaml")]
+    assert [line.partition(": ")[0] for line in sorted(found.splitlines())] == [
+        "--set",
+        "--set",
+        "--set",
+        str(tmp_path / "run.yaml"),
+    ]
     with pytest.raises(ConfigError) as caught:
         load_config("quickstart", ["seed", "=3", "ppo.gamma=["])
-    assert [line.split(":")[0] for line in str(caught.value).splitlines() if line.startswith("--set")] == [
-        "--set seed", "--set =3", "--set ppo.gamma=["]
+    assert [
+        line.split(":")[0] for line in str(caught.value).splitlines() if line.startswith("--set")
+    ] == ["--set seed", "--set =3", "--set ppo.gamma=["]
 
 
-def test_a_shipped_configuration_is_named_without_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_shipped_configuration_is_named_without_its_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "quickstart.yaml").write_text("seed: x\n", encoding="utf-8")
     monkeypatch.setattr(load, "_shipped_configs", lambda: tmp_path)
     with pytest.raises(ConfigError, match=r"^quickstart: 'seed' = 'x': "):
@@ -177,9 +245,18 @@ def test_an_alias_bomb_answers_fast_and_short(tmp_path: Path) -> None:
     assert len(found) < 10_000
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("1e-3", 1e-3), ("1E-3", 1e-3), ("1.0e-3", 1e-3), (".001", 1e-3), ("+1e-3", 1e-3), ("1", 1.0), ("1_0.5", 10.5),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3),
+        ("1E-3", 1e-3),
+        ("1.0e-3", 1e-3),
+        (".001", 1e-3),
+        ("+1e-3", 1e-3),
+        ("1", 1.0),
+        ("1_0.5", 10.5),
+    ],
+)
 def test_numbers_as_people_write_them(text: str, value: float, tmp_path: Path) -> None:
     """YAML 1.1 reads 1e-3 as a string; here it is a number, in a file and in an override."""
     assert load_text(tmp_path, f"ppo: {{max_grad_norm: {text}}}").ppo.max_grad_norm == value
@@ -192,17 +269,34 @@ def test_a_count_may_be_written_with_an_exponent(tmp_path: Path) -> None:
         assert (steps, type(steps)) == (1_000_000, int)
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("1M", 1_000_000), ("1m", 1_000_000), ("250k", 250_000), ("1.5M", 1_500_000), ("2_000k", 2_000_000), ("1G", 10**9),
-    ("1B", 10**9)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1M", 1_000_000),
+        ("1m", 1_000_000),
+        ("250k", 250_000),
+        ("1.5M", 1_500_000),
+        ("2_000k", 2_000_000),
+        ("1G", 10**9),
+        ("1B", 10**9),
+    ],
+)
 def test_a_count_may_be_written_with_a_unit(text: str, value: int, tmp_path: Path) -> None:
     steps = load_text(tmp_path, f"train: {{total_timesteps: {text}}}").train.total_timesteps
     assert (steps, type(steps)) == (value, int)
     assert load_config(None, [f"train.total_timesteps={text}"]).train.total_timesteps == value
 
 
-@pytest.mark.parametrize(("text", "value"), [("256,256", (256, 256)), ("256, 1_024", (256, 1024)), ("64", (64,)),
-                                             ("[256,256]", (256, 256)), ("1k,2k", (1000, 2000))])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("256,256", (256, 256)),
+        ("256, 1_024", (256, 1024)),
+        ("64", (64,)),
+        ("[256,256]", (256, 256)),
+        ("1k,2k", (1000, 2000)),
+    ],
+)
 def test_a_list_may_be_written_without_brackets(text: str, value: tuple[int, ...]) -> None:
     assert load_config(None, [f"network.hidden={text}"]).network.hidden == value
 
@@ -211,17 +305,31 @@ def test_names_may_be_written_without_brackets() -> None:
     assert load_config(None, ["env.features=close, volume"]).env.features == ("close", "volume")
 
 
-@pytest.mark.parametrize(("text", "thousandths"), [("1.5", 1500), ("1", 1000), ("0.001", 1), ("2.345", 2345),
-                                                   ("100", 100_000), ("0.29", 290), ("1.001", 1001)])
+@pytest.mark.parametrize(
+    ("text", "thousandths"),
+    [
+        ("1.5", 1500),
+        ("1", 1000),
+        ("0.001", 1),
+        ("2.345", 2345),
+        ("100", 100_000),
+        ("0.29", 290),
+        ("1.001", 1001),
+    ],
+)
 def test_atrs_are_exact_thousandths(text: str, thousandths: int) -> None:
-    brackets = load_config(None, [f"brackets.stop_atr={text}", f"brackets.trail_atr={text}"]).brackets
+    brackets = load_config(
+        None, [f"brackets.stop_atr={text}", f"brackets.trail_atr={text}"]
+    ).brackets
     assert (brackets.stop_thousandths, brackets.trail_thousandths) == (thousandths, thousandths)
 
 
 @pytest.mark.parametrize("text", ["{a: 1}", "[1, {}]", "", "x", "-.5"])
 def test_no_message_shows_words_of_the_validator(text: str) -> None:
     """Each fault of each key names that key, or one right below it, and nothing of pydantic."""
-    foreign = re.compile(r"Input|should|required|instance|dictionary|Tuple|function-|constrained|functools")
+    foreign = re.compile(
+        r"Input|should|required|instance|dictionary|Tuple|function-|constrained|functools"
+    )
     for key in set(all_keys()) - {"imports"}:
         try:
             load_config(None, [f"{key}={text}"])
@@ -229,26 +337,56 @@ def test_no_message_shows_words_of_the_validator(text: str) -> None:
             for line in str(error).splitlines():
                 assert not foreign.search(line), line
                 named = re.match(r"[\w-]+: (?:unknown key )?'([^']*)'", line)
-                assert named is None or named[1] == key.rpartition(".")[0] or re.fullmatch(
-                    re.escape(key) + r"(\.a|\.\d+(\.\w+)?)?", named[1]), line
+                assert (
+                    named is None
+                    or named[1] == key.rpartition(".")[0]
+                    or re.fullmatch(re.escape(key) + r"(\.a|\.\d+(\.\w+)?)?", named[1])
+                ), line
 
 
-@pytest.mark.parametrize(("override", "line"), [
-    ("ppo.num_minibatches=x", "'ppo.num_minibatches' = 'x': expected a whole number; or: expected 'auto'"),
-    ("compute.threads=0", "'compute.threads' = 0: expected greater than or equal to 1; or: expected 'auto'"),
-    ("algorithm.name=ppo", "unknown key 'algorithm.name': 'algorithm' is one value, it has no keys: expected text"),
-    ("account.drawdown.most=1", "unknown key 'account.drawdown.most': 'account.drawdown' is one value, it has no keys: "
-     "expected a number; or: expected 'off'"),
-    ("advisor.latency=[]", "'advisor.latency' = []: expected at least 1 item(s)"),
-    ("account.balance=1", "unknown key 'account.balance': the start balance comes with account.preset"),
-    ("account.initial_balance=1", "unknown key 'account.initial_balance': the start balance comes with account.preset"),
-    ("account.start=1", "unknown key 'account.start': the start balance comes with account.preset"),
-    ("account.nonsense=1", "unknown key 'account.nonsense'; expected one of: account.preset, "),
-    ("session.entry_start=1", "unknown key 'session.entry_start'; expected one of: session.overnight"),
-    ("phases.a=1", "unknown key 'phases.a'"),
-    ("seed=", "'seed' = None: expected a whole number"),
-    ("data.splits=[{date: 2020-08-31}]", "'data.splits.0.ratio': missing"),
-])
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        (
+            "ppo.num_minibatches=x",
+            "'ppo.num_minibatches' = 'x': expected a whole number; or: expected 'auto'",
+        ),
+        (
+            "compute.threads=0",
+            "'compute.threads' = 0: expected greater than or equal to 1; or: expected 'auto'",
+        ),
+        (
+            "algorithm.name=ppo",
+            "unknown key 'algorithm.name': 'algorithm' is one value, it has no keys: expected text",
+        ),
+        (
+            "account.drawdown.most=1",
+            "unknown key 'account.drawdown.most': 'account.drawdown' is one value, it has no keys: "
+            "expected a number; or: expected 'off'",
+        ),
+        ("advisor.latency=[]", "'advisor.latency' = []: expected at least 1 item(s)"),
+        (
+            "account.balance=1",
+            "unknown key 'account.balance': the start balance comes with account.preset",
+        ),
+        (
+            "account.initial_balance=1",
+            "unknown key 'account.initial_balance': the start balance comes with account.preset",
+        ),
+        (
+            "account.start=1",
+            "unknown key 'account.start': the start balance comes with account.preset",
+        ),
+        ("account.nonsense=1", "unknown key 'account.nonsense'; expected one of: account.preset, "),
+        (
+            "session.entry_start=1",
+            "unknown key 'session.entry_start'; expected one of: session.overnight",
+        ),
+        ("phases.a=1", "unknown key 'phases.a'"),
+        ("seed=", "'seed' = None: expected a whole number"),
+        ("data.splits=[{date: 2020-08-31}]", "'data.splits.0.ratio': missing"),
+    ],
+)
 def test_a_fault_says_what_is_expected(override: str, line: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config("quickstart", [override])
@@ -259,9 +397,14 @@ def test_a_fault_says_what_is_expected(override: str, line: str) -> None:
 
 def test_off_and_dates_are_text(tmp_path: Path) -> None:
     """YAML 1.1 makes `off` False and 2013-10-07 a date object."""
-    config = load_text(tmp_path, "account: {drawdown: off, profit_target: 'off'}\ndata: {start: 2013-10-07}",
-                       ("account.daily_loss=off", "data.end=2013-10-11"))
-    assert (config.account.drawdown, config.account.profit_target, config.account.daily_loss) == ("off",) * 3
+    config = load_text(
+        tmp_path,
+        "account: {drawdown: off, profit_target: 'off'}\ndata: {start: 2013-10-07}",
+        ("account.daily_loss=off", "data.end=2013-10-11"),
+    )
+    assert (config.account.drawdown, config.account.profit_target, config.account.daily_loss) == (
+        "off",
+    ) * 3
     assert (config.data.start, config.data.end) == ("2013-10-07", "2013-10-11")
 
 
@@ -278,20 +421,26 @@ def test_an_empty_file_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_overrides_win_over_the_file_and_the_last_one_wins(tmp_path: Path) -> None:
-    config = load_text(tmp_path, "seed: 1\nppo: {gamma: 0.5}\nrollout: {num_steps: 16}",
-                       ("ppo.gamma=0.6", "seed=2", "ppo.gamma=0.7"))
+    config = load_text(
+        tmp_path,
+        "seed: 1\nppo: {gamma: 0.5}\nrollout: {num_steps: 16}",
+        ("ppo.gamma=0.6", "seed=2", "ppo.gamma=0.7"),
+    )
     assert (config.seed, config.ppo.gamma, config.rollout.num_steps) == (2, 0.7, 16)
 
 
-@pytest.mark.parametrize(("override", "parts"), [
-    ("ppo.gamma", ["--set ppo.gamma", "section.key=value"]),
-    ("=3", ["--set =3", "section.key=value"]),
-    ("seed.x=1", ["'seed'"]),
-    ("ppo.gama=1", ["unknown key 'ppo.gama'", "did you mean 'ppo.gamma'", "--set"]),
-    ("ppo.gamma=[", ["--set ppo.gamma=[", "not valid YAML"]),
-    ("seed=", ["'seed' = None"]),
-    ("ppo=3", ["'ppo' = 3"]),
-])
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("ppo.gamma", ["--set ppo.gamma", "section.key=value"]),
+        ("=3", ["--set =3", "section.key=value"]),
+        ("seed.x=1", ["'seed'"]),
+        ("ppo.gama=1", ["unknown key 'ppo.gama'", "did you mean 'ppo.gamma'", "--set"]),
+        ("ppo.gamma=[", ["--set ppo.gamma=[", "not valid YAML"]),
+        ("seed=", ["'seed' = None"]),
+        ("ppo=3", ["'ppo' = 3"]),
+    ],
+)
 def test_a_bad_override_is_named(override: str, parts: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(None, [override])
@@ -316,7 +465,9 @@ def test_quickstart_is_shipped() -> None:
 
 
 def test_a_missing_file_names_what_is_shipped(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'quickstrt'.*shipped: .*quickstart.*did you mean 'quickstart'"):
+    with pytest.raises(
+        ConfigError, match=r"'quickstrt'.*shipped: .*quickstart.*did you mean 'quickstart'"
+    ):
         load_config("quickstrt")
     with pytest.raises(ConfigError, match="no such file"):
         load_config(str(tmp_path / "absent.yaml"))
@@ -324,7 +475,9 @@ def test_a_missing_file_names_what_is_shipped(tmp_path: Path) -> None:
         config_path(str(tmp_path))
 
 
-def test_a_folder_does_not_hide_a_shipped_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_does_not_hide_a_shipped_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "quickstart").mkdir()
     monkeypatch.chdir(tmp_path)
     assert load_config("quickstart") == load_config("quickstart.yaml")
@@ -335,8 +488,15 @@ def test_a_folder_does_not_hide_a_shipped_configuration(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("name", [None, *(path.stem for path in CONFIGS)])
 def test_dump_and_load_give_the_same_configuration(name: str | None, tmp_path: Path) -> None:
-    overrides = ["account.drawdown=off", "data.start=2013-10-07", "learner.learning_rate=1e-5", "network.hidden=[8]",
-                 "data.columns={time: 'on', open: '1e3'}", "data.expiry='201312'", "account.daily_loss=250.5"]
+    overrides = [
+        "account.drawdown=off",
+        "data.start=2013-10-07",
+        "learner.learning_rate=1e-5",
+        "network.hidden=[8]",
+        "data.columns={time: 'on', open: '1e3'}",
+        "data.expiry='201312'",
+        "account.daily_loss=250.5",
+    ]
     config = load_config(name, overrides)
     text = dump_config(config)
     again = load_text(tmp_path, text)
@@ -346,13 +506,22 @@ def test_dump_and_load_give_the_same_configuration(name: str | None, tmp_path: P
     assert hash(again.env) == hash(config.env)
     written = yaml.safe_load(text)
     assert set(written) == set(RunConfig.model_fields)
-    assert all(set(written[name]) == set(getattr(config, name).__class__.model_fields) for name in written
-               if name not in ("seed", "algorithm", "imports"))
+    assert all(
+        set(written[name]) == set(getattr(config, name).__class__.model_fields)
+        for name in written
+        if name not in ("seed", "algorithm", "imports")
+    )
 
 
 def test_the_digest_tells_configurations_apart() -> None:
     base = make_config({})
-    changes = ({}, {"seed": 1}, {"ppo": {"gamma": 0.98}}, {"env": {"task": "entry"}}, {"account": {"drawdown": "off"}})
+    changes = (
+        {},
+        {"seed": 1},
+        {"ppo": {"gamma": 0.98}},
+        {"env": {"task": "entry"}},
+        {"account": {"drawdown": "off"}},
+    )
     assert len({make_config(values).digest() for values in changes}) == 5
     assert make_config({"seed": 0}).digest() == base.digest()
 
@@ -369,17 +538,23 @@ def test_the_models_are_frozen_and_hashable() -> None:
 # ---- minibatches
 
 
-@pytest.mark.parametrize(("overrides", "count"), [
-    ((), 4),  # 64 x 32 rows: four times 512
-    (("rollout.num_envs=16",), 1),
-    (("rollout.num_envs=3",), 1),
-    (("rollout.num_envs=1024",), 32),  # not 64: there are at most 32
-    (("rollout.num_envs=1024", "rollout.num_steps=128"), 32),
-    (("rollout.num_envs=40", "rollout.num_steps=65"), 5),  # 2600 rows; a group has 5 x 65
-    (("rollout.num_envs=256", "network.kind=gru"), 16),
-    (("rollout.num_envs=16", "rollout.num_steps=512", "network.kind=gru"), 2),  # each group has 2 environments
-    (("ppo.num_minibatches=8",), 8),
-])
+@pytest.mark.parametrize(
+    ("overrides", "count"),
+    [
+        ((), 4),  # 64 x 32 rows: four times 512
+        (("rollout.num_envs=16",), 1),
+        (("rollout.num_envs=3",), 1),
+        (("rollout.num_envs=1024",), 32),  # not 64: there are at most 32
+        (("rollout.num_envs=1024", "rollout.num_steps=128"), 32),
+        (("rollout.num_envs=40", "rollout.num_steps=65"), 5),  # 2600 rows; a group has 5 x 65
+        (("rollout.num_envs=256", "network.kind=gru"), 16),
+        (
+            ("rollout.num_envs=16", "rollout.num_steps=512", "network.kind=gru"),
+            2,
+        ),  # each group has 2 environments
+        (("ppo.num_minibatches=8",), 8),
+    ],
+)
 def test_minibatches(overrides: tuple[str, ...], count: int) -> None:
     assert load_config(None, overrides).minibatches == count
 

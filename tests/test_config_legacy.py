@@ -1,4 +1,6 @@
-"""Runs of earlier versions: their old keys become today's, and their digest is that of what their file says."""
+"""Runs of earlier versions: their old keys become today's, and their digest is that of what their
+file says.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,41 @@ from jaxtrade.config.legacy import MOVED, migrated, migrated_network
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.runs import rundir
 
-OLD = {"seed": 3, "ppo": {"network": "gru", "rnn_width": 8, "hidden": [8, 16], "activation": "relu", "adapter": 0,
-                          "normalise_observations": False, "num_envs": 16, "num_steps": 4, "num_shards": 2,
-                          "num_minibatches": 4, "learning_rate": 1e-05}}
+OLD = {
+    "seed": 3,
+    "ppo": {
+        "network": "gru",
+        "rnn_width": 8,
+        "hidden": [8, 16],
+        "activation": "relu",
+        "adapter": 0,
+        "normalise_observations": False,
+        "num_envs": 16,
+        "num_steps": 4,
+        "num_shards": 2,
+        "num_minibatches": 4,
+        "learning_rate": 1e-05,
+    },
+}
 
 
 def test_every_moved_key_finds_its_place() -> None:
     config = make_config(migrated(OLD))
-    assert config.network.model_dump() == {"kind": "gru", "hidden": (8, 16), "activation": "relu", "rnn_width": 8,
-                                           "adapter": 0, "normalise_observations": False,
-                                           "normalise_per_symbol": True}
+    assert config.network.model_dump() == {
+        "kind": "gru",
+        "hidden": (8, 16),
+        "activation": "relu",
+        "rnn_width": 8,
+        "adapter": 0,
+        "normalise_observations": False,
+        "normalise_per_symbol": True,
+    }
     assert config.rollout.model_dump() == {"num_envs": 16, "num_steps": 4, "num_shards": 2}
     assert (config.ppo.num_minibatches, config.ppo.learning_rate, config.seed) == (4, 1e-5, 3)
-    assert {f"ppo.{key}" for key in OLD["ppo"]} - set(MOVED) == {"ppo.num_minibatches", "ppo.learning_rate"}
+    assert {f"ppo.{key}" for key in OLD["ppo"]} - set(MOVED) == {
+        "ppo.num_minibatches",
+        "ppo.learning_rate",
+    }
 
 
 def test_migration_is_pure_and_leaves_todays_keys_alone() -> None:
@@ -33,12 +57,16 @@ def test_migration_is_pure_and_leaves_todays_keys_alone() -> None:
     assert json.dumps(OLD) == before
     assert migrated(today) == today
     whole = RunConfig().model_dump(mode="json")
-    assert migrated(whole) == {key: value for key, value in whole.items() if key not in ("dqn", "pqn")}
+    assert migrated(whole) == {
+        key: value for key, value in whole.items() if key not in ("dqn", "pqn")
+    }
     assert make_config(migrated(whole)) == RunConfig()
 
 
 def test_what_a_run_holds_about_other_learners_is_left_out() -> None:
-    """Its values were the defaults of its time; a default that has changed since must not look like a changed key."""
+    """Its values were the defaults of its time; a default that has changed since must not look like
+    a changed key.
+    """
     old = {"algorithm": "pqn", "ppo": {"gamma": 0.5}, "pqn": {"gamma": 0.9}, "seed": 1}
     assert migrated(old).items() >= {"algorithm": "pqn", "pqn": {"gamma": 0.9}, "seed": 1}.items()
     assert not migrated(old).keys() & {"ppo", "dqn"}
@@ -49,14 +77,26 @@ def test_what_a_run_holds_about_other_learners_is_left_out() -> None:
     assert migrated(own).keys() >= own.keys()
 
 
-@pytest.mark.parametrize(("old", "new"), [(1500, 1.5), (1, 0.001), (3, 0.003), (1_000_000, 1000.0), (300_000, 300.0)])
+@pytest.mark.parametrize(
+    ("old", "new"), [(1500, 1.5), (1, 0.001), (3, 0.003), (1_000_000, 1000.0), (300_000, 300.0)]
+)
 def test_thousandths_of_an_old_run_are_atrs_today(old: int, new: float, tmp_path: Path) -> None:
-    """Whatever an old file says, the market computes with the same whole thousandths, also once it is written again."""
-    (tmp_path / "config.yaml").write_text(f"brackets: {{stop_atr: {old}, trail_atr: {old}}}", encoding="utf-8")
+    """Whatever an old file says, the market computes with the same whole thousandths, also once it
+    is written again.
+    """
+    (tmp_path / "config.yaml").write_text(
+        f"brackets: {{stop_atr: {old}, trail_atr: {old}}}", encoding="utf-8"
+    )
     for _ in range(2):
         brackets = make_config(rundir.written_values(tmp_path)).brackets
-        assert (brackets.stop_atr, brackets.stop_thousandths, brackets.trail_thousandths) == (new, old, old)
-        (tmp_path / "config.yaml").write_text(dump_config(RunConfig(brackets=brackets)), encoding="utf-8")
+        assert (brackets.stop_atr, brackets.stop_thousandths, brackets.trail_thousandths) == (
+            new,
+            old,
+            old,
+        )
+        (tmp_path / "config.yaml").write_text(
+            dump_config(RunConfig(brackets=brackets)), encoding="utf-8"
+        )
 
 
 def test_a_month_alone_was_its_first_day() -> None:
@@ -67,7 +107,10 @@ def test_a_month_alone_was_its_first_day() -> None:
 def test_a_run_from_before_rewards_were_scaled_goes_on_without() -> None:
     assert RunConfig().ppo.normalise_rewards
     assert make_config(migrated(OLD)).ppo.normalise_rewards is False
-    assert make_config(migrated({"seed": 3, "ppo": {"normalise_rewards": True}})).ppo.normalise_rewards is True
+    assert (
+        make_config(migrated({"seed": 3, "ppo": {"normalise_rewards": True}})).ppo.normalise_rewards
+        is True
+    )
 
 
 def test_the_network_of_an_old_bundle() -> None:
@@ -76,7 +119,9 @@ def test_the_network_of_an_old_bundle() -> None:
 
 
 @pytest.mark.parametrize("name", ["quickstart", "advised", "advisor_ablation", None])
-def test_the_digest_of_a_file_is_that_of_the_configuration_it_was_written_from(name: str | None) -> None:
+def test_the_digest_of_a_file_is_that_of_the_configuration_it_was_written_from(
+    name: str | None,
+) -> None:
     config = load_config(name, ["ppo.learning_rate=1e-7", "data.start=2013-10-07"])
     assert digest_of(parse_yaml(dump_config(config), "config.yaml", exact=True)) == config.digest()
 

@@ -15,23 +15,35 @@ from jaxtrade.errors import ConfigError
 ON = ["shared.on=true", "train.num_seeds=4"]
 
 
-@pytest.mark.parametrize(("overrides", "said"), [
-    (["shared.on=true"], "train.num_seeds is 1: set train.num_seeds to 2 or more"),
-    (["shared.kappa=1"], r"shared.kappa needs a shared market, and shared.on is false"),
-    ([*ON, "env.task=advised"], "env.task is advised; expected one of entry, manage"),
-    ([*ON, "data.markets=[ES, NQ]"], "data.markets names 2: leave it empty, and set data.market"),
-    ([*ON, "advisor.kind=mock:skilled:0.6", "advisor.fusion=gate"], "set advisor.kind=off"),
-    ([*ON, "env.fill=close", "env.mark=close"], "set env.fill=next_open"),
-    ([*ON, "stages.forced_start=0.5"], "set stages.forced_start=0"),
-    ([*ON, "episode.max_steps=9"], "set episode.max_steps=0"),
-    ([*ON, "shared.decay=0.9995"], "at most three decimals; write 1"),
-    ([*ON, "shared.decay=1.5"], "shared.decay"),
-    ([*ON, "shared.kappa=0.5"], "shared.kappa"),
-    ([*ON, "shared.kappa=250000"], r"shared.kappa=250000: train.num_seeds=4 x env.quantity=1 could move the price by "
-                                   "2,001 ticks, and at most 2,000"),
-    ([*ON, "shared.eta=1000000"], "shared.eta=1000000: .* 2,829 ticks"),
-    ([*ON, "env.quantity=10000", "account.preset=raw"], "may order 80,000 contracts at one open, and at most 65,536"),
-])
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["shared.on=true"], "train.num_seeds is 1: set train.num_seeds to 2 or more"),
+        (["shared.kappa=1"], r"shared.kappa needs a shared market, and shared.on is false"),
+        ([*ON, "env.task=advised"], "env.task is advised; expected one of entry, manage"),
+        (
+            [*ON, "data.markets=[ES, NQ]"],
+            "data.markets names 2: leave it empty, and set data.market",
+        ),
+        ([*ON, "advisor.kind=mock:skilled:0.6", "advisor.fusion=gate"], "set advisor.kind=off"),
+        ([*ON, "env.fill=close", "env.mark=close"], "set env.fill=next_open"),
+        ([*ON, "stages.forced_start=0.5"], "set stages.forced_start=0"),
+        ([*ON, "episode.max_steps=9"], "set episode.max_steps=0"),
+        ([*ON, "shared.decay=0.9995"], "at most three decimals; write 1"),
+        ([*ON, "shared.decay=1.5"], "shared.decay"),
+        ([*ON, "shared.kappa=0.5"], "shared.kappa"),
+        (
+            [*ON, "shared.kappa=250000"],
+            r"shared.kappa=250000: train.num_seeds=4 x env.quantity=1 could move the price by "
+            "2,001 ticks, and at most 2,000",
+        ),
+        ([*ON, "shared.eta=1000000"], "shared.eta=1000000: .* 2,829 ticks"),
+        (
+            [*ON, "env.quantity=10000", "account.preset=raw"],
+            "may order 80,000 contracts at one open, and at most 65,536",
+        ),
+    ],
+)
 def test_what_a_shared_market_cannot_be(overrides: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load_config("quickstart", overrides)
@@ -40,7 +52,9 @@ def test_what_a_shared_market_cannot_be(overrides: list[str], said: str) -> None
 def test_both_tasks_and_all_learners_are_accepted() -> None:
     for task in ("entry", "manage"):
         for algorithm in ("ppo", "dqn", "pqn"):
-            assert load_config("quickstart", [*ON, f"env.task={task}", f"algorithm={algorithm}"]).shared.on
+            assert load_config(
+                "quickstart", [*ON, f"env.task={task}", f"algorithm={algorithm}"]
+            ).shared.on
 
 
 def test_a_configuration_without_the_section_is_off() -> None:
@@ -56,7 +70,9 @@ def test_temporary_impact_is_the_root(eta: int, contracts: int) -> None:
 
 
 def worst_offset(kappa: int, decay: int, agents: int, flows: Any) -> int:
-    """The largest offset in ticks over net flows that keep the position within one contract per agent."""
+    """The largest offset in ticks over net flows that keep the position within one contract per
+    agent.
+    """
     offset = position = most = 0
     for wanted in flows:
         flow = max(-agents, min(agents, wanted)) - position

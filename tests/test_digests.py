@@ -92,8 +92,14 @@ def test_the_status_of_a_run_that_has_ended_is_sealed(tmp_path):
         read_status(tmp_path)
 
 
-@pytest.mark.parametrize(("text", "said"), [("", "end at update 0"), ('{"update": 1}\n', "end at update 1"),
-                                            ('{"updates": 1}\n', "without its 'update'")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "end at update 0"),
+        ('{"update": 1}\n', "end at update 1"),
+        ('{"updates": 1}\n', "without its 'update'"),
+    ],
+)
 def test_a_run_does_not_go_on_without_its_rows(tmp_path, text, said):
     (tmp_path / "metrics.jsonl").write_text(text)
     with pytest.raises(DataError, match=said) as caught:
@@ -108,7 +114,9 @@ def test_a_run_does_not_go_on_without_its_file_of_rows(tmp_path):
 
 
 def test_events_need_no_row_of_each_update(tmp_path):
-    """Population-based training writes a row at every few updates; runs go on, and back, in between."""
+    """Population-based training writes a row at every few updates; runs go on, and back, in
+    between.
+    """
     sink = LineageSink(tmp_path)
     for update in (4, 8):
         sink.record({"update": update, "event": "exploit"})

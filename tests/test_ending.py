@@ -1,4 +1,6 @@
-"""The commands that a run prints at its end: they work as printed, and carry nothing that is not needed."""
+"""The commands that a run prints at its end: they work as printed, and carry nothing that is not
+needed.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,22 @@ def started(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_of(path: Path, **sections: Any) -> RunConfig:
     """A run's folder with its configuration, and nothing else."""
     config = make_config(sections, "test")
-    rundir.create_run(path, config, {"config_sha256": config.digest(), "data_sha256": "0", "nproc": 1})
+    rundir.create_run(
+        path, config, {"config_sha256": config.digest(), "data_sha256": "0", "nproc": 1}
+    )
     return config
 
 
-def commands(path: Path, config: RunConfig, seeds: tuple[int, ...] = (0,), split: str = "test",
-             advisor: tuple[str, ...] = ()) -> list[str]:
-    result: Any = SimpleNamespace(provenance={"split": split}, settings={"last_session": "2013-10-11"})
+def commands(
+    path: Path,
+    config: RunConfig,
+    seeds: tuple[int, ...] = (0,),
+    split: str = "test",
+    advisor: tuple[str, ...] = (),
+) -> list[str]:
+    result: Any = SimpleNamespace(
+        provenance={"split": split}, settings={"last_session": "2013-10-11"}
+    )
     results: dict[int, Any] = dict.fromkeys(seeds, result)
     lines = list(ending.ending(path, path / "evaluation", results, config, advisor))
     assert lines[0] == f"run       {path}"
@@ -45,7 +56,9 @@ def commands(path: Path, config: RunConfig, seeds: tuple[int, ...] = (0,), split
 
 
 def words(command: str) -> list[str]:
-    """The command as a shell reads it, without the program. It must be one that `jaxtrade` knows."""
+    """The command as a shell reads it, without the program. It must be one that `jaxtrade`
+    knows.
+    """
     found = shlex.split(command, comments=True)
     assert found[0] == "jaxtrade"
     build_parser().parse_args(found[1:])
@@ -67,7 +80,9 @@ def test_paths_with_spaces_are_quoted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split", ["train", "validation", "all"])
 def test_another_split_is_named(tmp_path: Path, split: str) -> None:
-    """A run that holds no session out is evaluated on its training sessions; `evaluate` alone would refuse it."""
+    """A run that holds no session out is evaluated on its training sessions; `evaluate` alone would
+    refuse it.
+    """
     path = tmp_path / "run"
     grid, replay = (words(each) for each in commands(path, run_of(path), split=split))
     assert grid == ["evaluate", str(path), "--split", split, "--cost-grid"]
@@ -105,15 +120,23 @@ def test_bars_at_another_place_are_named(tmp_path: Path) -> None:
         assert words(command)[2:4] == ["--data", str(moved)]
 
 
-def test_the_program_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`.venv/bin/jaxtrade train` does not put `jaxtrade` on the path, so its next commands have to say where it is."""
+def test_the_program_is_named_as_the_shell_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`.venv/bin/jaxtrade train` does not put `jaxtrade` on the path, so its next commands have to
+    say where it is.
+    """
     here, other = tmp_path / "a" / "jaxtrade", tmp_path / "b" / "jaxtrade"
     for each in (here, other):
         each.parent.mkdir()
         each.write_text("#!/bin/sh\n")
         each.chmod(0o755)
     monkeypatch.setattr(sys, "argv", [str(here), "train"])
-    for path, expected in ((here.parent, "jaxtrade"), (other.parent, str(here)), (tmp_path, str(here))):
+    for path, expected in (
+        (here.parent, "jaxtrade"),
+        (other.parent, str(here)),
+        (tmp_path, str(here)),
+    ):
         monkeypatch.setenv("PATH", str(path))
         assert ending.program() == [expected]
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "jaxtrade" / "__main__.py"), "train"])
@@ -129,15 +152,39 @@ def test_the_printed_commands_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     folder, source = tmp_path / "my runs", Path(__file__).parents[1] / "jaxtrade/data/bundled"
     folder.mkdir()
     bars = Path(shutil.copy(source / "es_1m_trade.csv.gz", folder))
-    tiny = ["rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
-            "train.total_timesteps=256", "train.tensorboard=false", "train.num_seeds=2", "split.test_sessions=0",
-            "data.stamp=open", "data.expiry=201312"]
+    tiny = [
+        "rollout.num_envs=8",
+        "rollout.num_steps=16",
+        "ppo.num_minibatches=2",
+        "network.hidden=[8]",
+        "train.total_timesteps=256",
+        "train.tensorboard=false",
+        "train.num_seeds=2",
+        "split.test_sessions=0",
+        "data.stamp=open",
+        "data.expiry=201312",
+    ]
     path = folder / "run"
-    assert main(["train", "--data", str(bars), "--market", "ES", "--run-dir", str(path),
-                 *(word for key in tiny for word in ("--set", key))]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "--data",
+                str(bars),
+                "--market",
+                "ES",
+                "--run-dir",
+                str(path),
+                *(word for key in tiny for word in ("--set", key)),
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().err.splitlines()[-2:]
     moved = bars.rename(bars.with_name(f"moved {bars.name}"))
-    assert main(["evaluate", str(path), "--seed", "1", "--split", "train", "--data", str(moved)]) == 0
+    assert (
+        main(["evaluate", str(path), "--seed", "1", "--split", "train", "--data", str(moved)]) == 0
+    )
     again = capsys.readouterr().err.splitlines()[-2:]
     assert all("--data" not in line and "--seed 0" in line for line in shown)
     for command in (line[10:] for line in again):
@@ -147,4 +194,9 @@ def test_the_printed_commands_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     for command in (line[10:] for line in shown):
         assert main(words(command)) == 0
         assert capsys.readouterr().out
-    assert json.loads((path / "evaluation/train/seed_1/evaluation.json").read_text())["provenance"]["split"] == "train"
+    assert (
+        json.loads((path / "evaluation/train/seed_1/evaluation.json").read_text())["provenance"][
+            "split"
+        ]
+        == "train"
+    )

@@ -1,4 +1,5 @@
-"""Mistakes of a first hour: each is refused with one clear message and its exit code, before JAX is loaded.
+"""Mistakes of a first hour: each is refused with one clear message and its exit code, before JAX is
+loaded.
 
 One child process runs the whole table, so that starting Python is paid once.
 """
@@ -20,22 +21,24 @@ FILES = {
     "empty.yaml": "# nothing\n",
     "afile": "x",
     "bad.yaml": "rollot: {num_envs: 3}\nppo: {num_epochs: 0, lr: 2}\naccount: {preset: apx}\nreward: {preset: none}\n"
-                "env: {features: [close, rsu]}\nadvisor: {kind: 'mock:skiled'}\ndata: {market: EZ}\n",
+    "env: {features: [close, rsu]}\nadvisor: {kind: 'mock:skiled'}\ndata: {market: EZ}\n",
     "course.yaml": "base: {rollout: {num_envs: x}}\nphases:\n"
-                   "  a: {run: {ppo: {num_epochs: 0}, account: {preset: apx}}}\n"
-                   "  b: {run: {ppo: {lr: 1}, split: {test_sessions: 99}}, gate: {min_trads: 1}}\n",
+    "  a: {run: {ppo: {num_epochs: 0}, account: {preset: apx}}}\n"
+    "  b: {run: {ppo: {lr: 1}, split: {test_sessions: 99}}, gate: {min_trads: 1}}\n",
     "bars.csv": "time,open,high,low,close\n2013-10-07T13:30:00Z,1,1,1,1\n",
     "bars.txt": "20131006 220000;1;1;1;1;5\n",
     "own.yaml": "data: {source: file, file: bars.csv, stamp: open}\n",
     "share.yaml": "data: {source: file, file: bars.csv, stamp: open, contract: SPY}\n",
     "phases.yaml": "base: {split: {validation_sessions: 1}}\n"
-                   "phases: {a: {run: {data: {source: file, file: bars.csv, stamp: open}}}}\n",
+    "phases: {a: {run: {data: {source: file, file: bars.csv, stamp: open}}}}\n",
     "contract.yaml": "symbol: abc\nkind: future\ntick_sze: 1\n",
 }
 
 
 class Mistake(NamedTuple):
-    """argv, the exit code, and what the message has to say; `lines`: how many lines it has, 0 for any."""
+    """argv, the exit code, and what the message has to say; `lines`: how many lines it has, 0 for
+    any.
+    """
 
     argv: str
     code: int
@@ -45,128 +48,364 @@ class Mistake(NamedTuple):
 
 MISTAKES = [
     # sizes
-    Mistake("train --set rollout.num_envs=1e12", 2, ("memory: the run needs about 12 PB", "this machine has",
-                                                     "rollout 7.8 PB", "Lower rollout.num_envs (1,000,000,000,000)")),
-    Mistake("train --set network.hidden=[1e7,1e7]", 2, ("memory: the run needs about", "parameters", "PB",
-                                                        "Lower network.hidden ([10000000, 10000000])")),
-    Mistake("train --set train.num_seeds=1024 --set network.hidden=16k,16k", 2, ("or train.num_seeds (1,024)",)),
+    Mistake(
+        "train --set rollout.num_envs=1e12",
+        2,
+        (
+            "memory: the run needs about 12 PB",
+            "this machine has",
+            "rollout 7.8 PB",
+            "Lower rollout.num_envs (1,000,000,000,000)",
+        ),
+    ),
+    Mistake(
+        "train --set network.hidden=[1e7,1e7]",
+        2,
+        (
+            "memory: the run needs about",
+            "parameters",
+            "PB",
+            "Lower network.hidden ([10000000, 10000000])",
+        ),
+    ),
+    Mistake(
+        "train --set train.num_seeds=1024 --set network.hidden=16k,16k",
+        2,
+        ("or train.num_seeds (1,024)",),
+    ),
     Mistake("curriculum --set rollout.num_envs=1e12", 2, ("memory: the run needs about",)),
     Mistake("ablate advisor --set rollout.num_envs=1e12", 2, ("memory: the run needs about",)),
     # accounts
-    Mistake("train --set account.drawdown=60000", 2, (
-        "account.drawdown = 60,000 is above the start balance of 50,000 (of apex_like_50k_2025)",)),
-    Mistake("train --set account.daily_loss=3000", 2, (
-        "account.daily_loss = 3,000 is above account.drawdown = 2,500 (of apex_like_50k_2025)",
-        "lower account.daily_loss, raise account.drawdown, or switch one off")),
-    Mistake("train --set account.profit_target=off --set account.min_days=5", 2, (
-        "account.min_days = 5: it is a rule about the profit target, and this account has none",
-        "set account.profit_target, or drop account.min_days")),
-    Mistake("train --set account.max_contracts=1 --set env.quantity=5", 2, (
-        "env.quantity = 5: account 'apex_like_50k_2025' allows 1 ES",)),
-    Mistake("train --set account.daily_loss=3k --set split.test_sessions=5", 2, ("'account.daily_loss' = '3k'",), 0),
-    Mistake("train --set account.daily_loss=3000 --set split.test_sessions=5 --set env.quantity=11", 2, (
-        "account.daily_loss = 3,000", "allows 10 ES", "split.test_sessions = 5"), 3),
+    Mistake(
+        "train --set account.drawdown=60000",
+        2,
+        ("account.drawdown = 60,000 is above the start balance of 50,000 (of apex_like_50k_2025)",),
+    ),
+    Mistake(
+        "train --set account.daily_loss=3000",
+        2,
+        (
+            "account.daily_loss = 3,000 is above account.drawdown = 2,500 (of apex_like_50k_2025)",
+            "lower account.daily_loss, raise account.drawdown, or switch one off",
+        ),
+    ),
+    Mistake(
+        "train --set account.profit_target=off --set account.min_days=5",
+        2,
+        (
+            "account.min_days = 5: it is a rule about the profit target, and this account has none",
+            "set account.profit_target, or drop account.min_days",
+        ),
+    ),
+    Mistake(
+        "train --set account.max_contracts=1 --set env.quantity=5",
+        2,
+        ("env.quantity = 5: account 'apex_like_50k_2025' allows 1 ES",),
+    ),
+    Mistake(
+        "train --set account.daily_loss=3k --set split.test_sessions=5",
+        2,
+        ("'account.daily_loss' = '3k'",),
+        0,
+    ),
+    Mistake(
+        "train --set account.daily_loss=3000 --set split.test_sessions=5 --set env.quantity=11",
+        2,
+        ("account.daily_loss = 3,000", "allows 10 ES", "split.test_sessions = 5"),
+        3,
+    ),
     # files, sessions, dates
     Mistake("train empty.yaml", 2, ("empty.yaml: is empty; expected sections",)),
     Mistake("curriculum empty.yaml", 2, ("empty.yaml: is empty",)),
-    Mistake("train --set split.test_sessions=99", 2, ("split.test_sessions = 99", "takes 100 sessions",
-                                                      "the data have at most 5")),
-    Mistake("train --market NQ --set split.test_sessions=40", 2, ("takes 41 sessions, and the data have at most 40",)),
-    Mistake("train --set data.start=2013-13-01", 2, ("--set: 'data.start' = '2013-13-01': not a date", "YYYY-MM-DD")),
-    Mistake("train --set data.start=2013-10-09 --set data.end=2013-10-07", 2, (
-        "data.start = 2013-10-09 is after data.end = 2013-10-07",)),
-    Mistake("train --set data.start=2031-01-01", 2, (
-        "data.start = 2031-01-01: no session lies after it in the bundled bars of ES",
-        "contract 201312 is of 2013-10-07..2013-12-20")),
+    Mistake(
+        "train --set split.test_sessions=99",
+        2,
+        ("split.test_sessions = 99", "takes 100 sessions", "the data have at most 5"),
+    ),
+    Mistake(
+        "train --market NQ --set split.test_sessions=40",
+        2,
+        ("takes 41 sessions, and the data have at most 40",),
+    ),
+    Mistake(
+        "train --set data.start=2013-13-01",
+        2,
+        ("--set: 'data.start' = '2013-13-01': not a date", "YYYY-MM-DD"),
+    ),
+    Mistake(
+        "train --set data.start=2013-10-09 --set data.end=2013-10-07",
+        2,
+        ("data.start = 2013-10-09 is after data.end = 2013-10-07",),
+    ),
+    Mistake(
+        "train --set data.start=2031-01-01",
+        2,
+        (
+            "data.start = 2031-01-01: no session lies after it in the bundled bars of ES",
+            "contract 201312 is of 2013-10-07..2013-12-20",
+        ),
+    ),
     Mistake("train --set data.start=2015-01-01", 2, ("2013-10-07..2013-12-20",)),
-    Mistake("train --set data.end=2001-01-01 --market EURUSD", 2, (
-        "data.end = 2001-01-01: no session lies before it", "EURUSD, which are of 2007-01-01..2018-12-31")),
-    Mistake("train --set data.start=2014-10-09 --set data.end=2014-10-17", 2, (
-        "data.start = 2014-10-09, data.end = 2014-10-17: no session lies between them", "2013-10-07..2013-12-20")),
-    *(Mistake(f"train --set data.source=synthetic --market {symbol} --set data.start=2023-11-25 "
-              "--set data.end=2023-11-26", 2, ("data.end = 2023-11-26: no session lies between them; choose",))
-      for symbol in ("NQ", "EURUSD")),  # a weekend of generated bars, whether or not the market has bundled ones
-    Mistake("train --data absent.csv --quotes missing.csv", 2, (
-        "absent.csv: there is no such file; check data.file (--data)",
-        "missing.csv: there is no such file; check data.quotes (--quotes)"), 2),
-    *(Mistake(f"{command} bars.csv", 2, (
-        "bars.csv: a file of bars, and a configuration is expected; run 'jaxtrade init bars.csv', which writes a "
-        "configuration that reads it, or set data.file (--data bars.csv)",))
-      for command in ("train", "curriculum", "data describe", "config show")),
-    Mistake("evaluate bars.csv", 2, ("bars.csv: a file, and a run's folder is expected", "jaxtrade init bars.csv")),
-    Mistake("train --contract bars.csv", 2, ("bars.csv: a file of bars, and a contract is expected",)),
-    Mistake("train bars.txt", 2, ("bars.txt: expected sections of 'key: value'", "jaxtrade init bars.txt")),
+    Mistake(
+        "train --set data.end=2001-01-01 --market EURUSD",
+        2,
+        (
+            "data.end = 2001-01-01: no session lies before it",
+            "EURUSD, which are of 2007-01-01..2018-12-31",
+        ),
+    ),
+    Mistake(
+        "train --set data.start=2014-10-09 --set data.end=2014-10-17",
+        2,
+        (
+            "data.start = 2014-10-09, data.end = 2014-10-17: no session lies between them",
+            "2013-10-07..2013-12-20",
+        ),
+    ),
+    *(
+        Mistake(
+            f"train --set data.source=synthetic --market {symbol} --set data.start=2023-11-25 "
+            "--set data.end=2023-11-26",
+            2,
+            ("data.end = 2023-11-26: no session lies between them; choose",),
+        )
+        for symbol in ("NQ", "EURUSD")
+    ),  # a weekend of generated bars, whether or not the market has bundled ones
+    Mistake(
+        "train --data absent.csv --quotes missing.csv",
+        2,
+        (
+            "absent.csv: there is no such file; check data.file (--data)",
+            "missing.csv: there is no such file; check data.quotes (--quotes)",
+        ),
+        2,
+    ),
+    *(
+        Mistake(
+            f"{command} bars.csv",
+            2,
+            (
+                "bars.csv: a file of bars, and a configuration is expected; run 'jaxtrade init "
+                "bars.csv', which writes a "
+                "configuration that reads it, or set data.file (--data bars.csv)",
+            ),
+        )
+        for command in ("train", "curriculum", "data describe", "config show")
+    ),
+    Mistake(
+        "evaluate bars.csv",
+        2,
+        ("bars.csv: a file, and a run's folder is expected", "jaxtrade init bars.csv"),
+    ),
+    Mistake(
+        "train --contract bars.csv", 2, ("bars.csv: a file of bars, and a contract is expected",)
+    ),
+    Mistake(
+        "train bars.txt",
+        2,
+        ("bars.txt: expected sections of 'key: value'", "jaxtrade init bars.txt"),
+    ),
     Mistake("train none.csv", 2, ("configuration 'none.csv': no such file",)),
-    Mistake("train own.yaml --market NQ", 2, (
-        "--market NQ: the configuration reads bars of its own (data.file = 'bars.csv'); to read them as NQ, give "
-        "--set data.market=NQ instead",)),
-    Mistake("data describe own.yaml --market EURUSD", 2, ("--market EURUSD: the configuration reads bars of its own",)),
-    Mistake("curriculum phases.yaml --market NQ", 2, ("phases.yaml, phase a: --market NQ: the configuration reads",)),
-    Mistake("train share.yaml --market NQ", 2, ("--market NQ: the configuration has data.contract = SPY",)),
+    Mistake(
+        "train own.yaml --market NQ",
+        2,
+        (
+            "--market NQ: the configuration reads bars of its own (data.file = 'bars.csv'); to read them as NQ, give "
+            "--set data.market=NQ instead",
+        ),
+    ),
+    Mistake(
+        "data describe own.yaml --market EURUSD",
+        2,
+        ("--market EURUSD: the configuration reads bars of its own",),
+    ),
+    Mistake(
+        "curriculum phases.yaml --market NQ",
+        2,
+        ("phases.yaml, phase a: --market NQ: the configuration reads",),
+    ),
+    Mistake(
+        "train share.yaml --market NQ",
+        2,
+        ("--market NQ: the configuration has data.contract = SPY",),
+    ),
     Mistake("train --data .", 2, (".: is a folder; name one file in data.file (--data)",)),
     # advisors
-    Mistake("train advised --advisor mock:skiled:0.6", 2, (
-        "advisor.kind = mock:skiled:0.6 (--advisor): mock:skiled: unknown; did you mean 'skilled'?",)),
-    Mistake("train advised --advisor mock:skilled:1.6", 2, (
-        "error: advisor.kind = mock:skilled:1.6 (--advisor): q = 1.6, expected a share from 0 to 1",)),
+    Mistake(
+        "train advised --advisor mock:skiled:0.6",
+        2,
+        (
+            "advisor.kind = mock:skiled:0.6 (--advisor): mock:skiled: unknown; did you mean 'skilled'?",
+        ),
+    ),
+    Mistake(
+        "train advised --advisor mock:skilled:1.6",
+        2,
+        (
+            "error: advisor.kind = mock:skilled:1.6 (--advisor): q = 1.6, expected a share from 0 to 1",
+        ),
+    ),
     Mistake("train advised --advisor mock:delayed:5", 2, ("write it behind a '/'",)),
-    Mistake("train advised --advisor table:none.npz", 2, (
-        "advisor.kind = table:none.npz (--advisor): there is no such file; expected table:",)),
-    Mistake("train advised --advisor http://localhost:1/v1", 2, (
-        "advisor http://localhost:1/v1: it did not list its models", "start the server, or check the URL",
-        "with a model named (--set advisor.options.model=NAME) a run starts although the server is down")),
-    Mistake("train advised --advisor ollama:", 2, ("advisor.kind = 'ollama:' names no model; expected ollama:NAME",)),
+    Mistake(
+        "train advised --advisor table:none.npz",
+        2,
+        ("advisor.kind = table:none.npz (--advisor): there is no such file; expected table:",),
+    ),
+    Mistake(
+        "train advised --advisor http://localhost:1/v1",
+        2,
+        (
+            "advisor http://localhost:1/v1: it did not list its models",
+            "start the server, or check the URL",
+            "with a model named (--set advisor.options.model=NAME) a run starts although the server is down",
+        ),
+    ),
+    Mistake(
+        "train advised --advisor ollama:",
+        2,
+        ("advisor.kind = 'ollama:' names no model; expected ollama:NAME",),
+    ),
     Mistake("train advised --advisor vllm:8000", 2, ("holds no URL; expected vllm:URL",)),
-    Mistake("train advised --advisor ollama:a --set advisor.options.model=b", 2, (
-        "advisor.kind = ollama:a and advisor.options.model = b name two models",)),
+    Mistake(
+        "train advised --advisor ollama:a --set advisor.options.model=b",
+        2,
+        ("advisor.kind = ollama:a and advisor.options.model = b name two models",),
+    ),
     Mistake("advise precompute --advisor mock:skiled --out a.npz", 2, ("did you mean 'skilled'?",)),
-    Mistake("ablate advisor --kinds mock:skiled,mock:orcle,mock:skilled:x --fusions trst,gat --set seed=x", 2, (
-        "'skilled'", "'oracle'", "expected a number", "'trust'", "'gate'", "'seed' = 'x'"), 6),
+    Mistake(
+        "ablate advisor --kinds mock:skiled,mock:orcle,mock:skilled:x --fusions trst,gat --set seed=x",
+        2,
+        ("'skilled'", "'oracle'", "expected a number", "'trust'", "'gate'", "'seed' = 'x'"),
+        6,
+    ),
     # places
     Mistake("train --run-dir afile", 2, ("run folder afile (--run-dir): it is a file",)),
     Mistake("train --run-dir afile/run", 2, ("run folder afile/run (--run-dir): afile is a file",)),
     Mistake("curriculum --run-dir afile/deep/run", 2, ("afile is a file",)),
     Mistake("ablate advisor --out afile/there", 2, ("--out afile/there: afile is a file",)),
     Mistake("ablate advisor --out afile", 2, ("--out afile: it is a file",)),
-    Mistake("advise precompute --advisor rules --out nowhere/a.npz", 2, ("there is no folder nowhere",)),
-    Mistake("advise precompute --advisor mock:skiled --out a.csv", 2, ("ends in .npz", "did you mean 'skilled'?"), 2),
+    Mistake(
+        "advise precompute --advisor rules --out nowhere/a.npz", 2, ("there is no folder nowhere",)
+    ),
+    Mistake(
+        "advise precompute --advisor mock:skiled --out a.csv",
+        2,
+        ("ends in .npz", "did you mean 'skilled'?"),
+        2,
+    ),
     # all faults at once
-    Mistake("train bad.yaml", 2, ("unknown key 'ppo.lr'", "did you mean 'rollout.num_envs'", "'ppo.num_epochs' = 0",
-                                  "unknown preset 'apx'", "reward.preset", "'rsu'", "'skilled'", "'EZ'"), 8),
-    Mistake("curriculum course.yaml", 2, (
-        "unknown key 'phases.b.gate.min_trads'; did you mean 'phases.b.gate.min_trades'?",
-        "course.yaml, every phase: 'rollout.num_envs' = 'x'", "course.yaml, phase a: 'ppo.num_epochs' = 0",
-        "unknown preset 'apx'", "course.yaml, phase b: unknown key 'ppo.lr'"), 5),
-    Mistake("curriculum --set split.test_sessions=99 --set account.daily_loss=3000", 2, (
-        "curriculum, every phase: split:", "curriculum, every phase: account.daily_loss"), 2),
-    Mistake("train --contract contract.yaml", 2, ("contract.yaml: unknown key 'tick_sze'; did you mean 'tick_size'?",
-                                                  "'symbol' = 'abc'"), 0),
+    Mistake(
+        "train bad.yaml",
+        2,
+        (
+            "unknown key 'ppo.lr'",
+            "did you mean 'rollout.num_envs'",
+            "'ppo.num_epochs' = 0",
+            "unknown preset 'apx'",
+            "reward.preset",
+            "'rsu'",
+            "'skilled'",
+            "'EZ'",
+        ),
+        8,
+    ),
+    Mistake(
+        "curriculum course.yaml",
+        2,
+        (
+            "unknown key 'phases.b.gate.min_trads'; did you mean 'phases.b.gate.min_trades'?",
+            "course.yaml, every phase: 'rollout.num_envs' = 'x'",
+            "course.yaml, phase a: 'ppo.num_epochs' = 0",
+            "unknown preset 'apx'",
+            "course.yaml, phase b: unknown key 'ppo.lr'",
+        ),
+        5,
+    ),
+    Mistake(
+        "curriculum --set split.test_sessions=99 --set account.daily_loss=3000",
+        2,
+        ("curriculum, every phase: split:", "curriculum, every phase: account.daily_loss"),
+        2,
+    ),
+    Mistake(
+        "train --contract contract.yaml",
+        2,
+        ("contract.yaml: unknown key 'tick_sze'; did you mean 'tick_size'?", "'symbol' = 'abc'"),
+        0,
+    ),
     # typing
     Mistake("train .", 2, (".: a folder, and a configuration is expected",)),
-    Mistake("train advised --advisor mock", 2, ("advisor.kind = mock (--advisor): expected mock:KIND",)),
-    Mistake("train advised --advisor nonsense", 2, ("advisor.kind = nonsense (--advisor): unknown; choose one of",)),
-    Mistake("train curriculum", 2, (
-        "curriculum: has 'phases', so it is a curriculum: jaxtrade curriculum curriculum",)),
-    Mistake("train course.yaml", 2, ("has 'phases', so it is a curriculum: jaxtrade curriculum course.yaml",)),
-    Mistake("config show course.yaml", 2, ("course.yaml: a curriculum, which has one configuration per phase",)),
+    Mistake(
+        "train advised --advisor mock", 2, ("advisor.kind = mock (--advisor): expected mock:KIND",)
+    ),
+    Mistake(
+        "train advised --advisor nonsense",
+        2,
+        ("advisor.kind = nonsense (--advisor): unknown; choose one of",),
+    ),
+    Mistake(
+        "train curriculum",
+        2,
+        ("curriculum: has 'phases', so it is a curriculum: jaxtrade curriculum curriculum",),
+    ),
+    Mistake(
+        "train course.yaml",
+        2,
+        ("has 'phases', so it is a curriculum: jaxtrade curriculum course.yaml",),
+    ),
+    Mistake(
+        "config show course.yaml",
+        2,
+        ("course.yaml: a curriculum, which has one configuration per phase",),
+    ),
     Mistake("config explain nonsense", 2, ("no key is called 'nonsense' (all keys",)),
-    Mistake("config explain account.balance", 2, ("'account.balance': the start balance comes with account.preset",)),
+    Mistake(
+        "config explain account.balance",
+        2,
+        ("'account.balance': the start balance comes with account.preset",),
+    ),
     Mistake("config explain stop", 2, ("did you mean brackets.stop_atr?",)),
-    Mistake("config explain ppo.lerning_rate", 2, ("did you mean ppo.learning_rate or ppo.learning_rate_end?",)),
-    Mistake("train --set algorithm.name=ppo", 2, ("--set", "'algorithm' is one value, it has no keys: expected text",)),
+    Mistake(
+        "config explain ppo.lerning_rate",
+        2,
+        ("did you mean ppo.learning_rate or ppo.learning_rate_end?",),
+    ),
+    Mistake(
+        "train --set algorithm.name=ppo",
+        2,
+        (
+            "--set",
+            "'algorithm' is one value, it has no keys: expected text",
+        ),
+    ),
     Mistake("train --set ppo=[1,2]", 2, ("'ppo' = [1, 2]: expected a section of keys",)),
-    Mistake("train --set account.balance=1", 2, (
-        "unknown key 'account.balance': the start balance comes with account.preset",)),
+    Mistake(
+        "train --set account.balance=1",
+        2,
+        ("unknown key 'account.balance': the start balance comes with account.preset",),
+    ),
     Mistake("train --set brackets.stop_atr=500", 2, ("at most 100",)),
     Mistake("tarin", 2, ("invalid choice: 'tarin'", "did you mean train?")),
     Mistake("data chekc x.csv", 2, ("did you mean check?",)),
     Mistake("advise inspct x", 2, ("did you mean inspect?",)),
-    Mistake("train --test --run-dri x", 2, ("there is no flag --run-dri; did you mean --run-dir?",)),
-    Mistake("evaluate RUN --intrabar-gird", 2, ("there is no flag --intrabar-gird; did you mean --intrabar-grid?",)),
+    Mistake(
+        "train --test --run-dri x", 2, ("there is no flag --run-dri; did you mean --run-dir?",)
+    ),
+    Mistake(
+        "evaluate RUN --intrabar-gird",
+        2,
+        ("there is no flag --intrabar-gird; did you mean --intrabar-grid?",),
+    ),
     Mistake("train --timestep 10", 2, ("there is no flag --timestep; did you mean --timesteps?",)),
     Mistake("", 2, ("give a command; `jaxtrade --help` lists them",), 0),
-    Mistake("train quickstrt", 2, ("configuration 'quickstrt': no such file", "did you mean 'quickstart'?")),
-    Mistake("train --set brackets.stop_atr=1500", 2, ("--set: 'brackets.stop_atr' = 1500", "write 1.5")),
+    Mistake(
+        "train quickstrt",
+        2,
+        ("configuration 'quickstrt': no such file", "did you mean 'quickstart'?"),
+    ),
+    Mistake(
+        "train --set brackets.stop_atr=1500", 2, ("--set: 'brackets.stop_atr' = 1500", "write 1.5")
+    ),
     Mistake("train --set seed", 2, ("--set seed: expected --set section.key=value",)),
 ]
 if sys.platform == "linux":
@@ -195,14 +434,26 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
     argvs = [mistake.argv for mistake in MISTAKES]
-    done = subprocess.run([sys.executable, "-c", CHILD, json.dumps(argvs)], cwd=folder, capture_output=True, text=True,
-                          timeout=300, check=True)
-    assert {path.name for path in folder.iterdir()} == set(FILES), "a refusal leaves something behind"
-    return {argv: tuple(answer) for argv, answer in zip(argvs, json.loads(done.stdout), strict=True)}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps(argvs)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert {path.name for path in folder.iterdir()} == set(FILES), (
+        "a refusal leaves something behind"
+    )
+    return {
+        argv: tuple(answer) for argv, answer in zip(argvs, json.loads(done.stdout), strict=True)
+    }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.argv)
-def test_a_mistake_is_one_clear_message(mistake: Mistake, answers: dict[str, tuple[int, str, list[str]]]) -> None:
+def test_a_mistake_is_one_clear_message(
+    mistake: Mistake, answers: dict[str, tuple[int, str, list[str]]]
+) -> None:
     code, said, loaded = answers[mistake.argv]
     assert code == mistake.code, said
     for fragment in mistake.says:
@@ -216,10 +467,19 @@ def test_a_mistake_is_one_clear_message(mistake: Mistake, answers: dict[str, tup
         assert said.startswith("error: ")
 
 
-@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 3 TiB"),
-                                   type("XlaRuntimeError", (RuntimeError,), {})("RESOURCE_EXHAUSTED: Out of memory")])
-def test_the_end_of_memory_is_no_bug(error: Exception, monkeypatch: pytest.MonkeyPatch,
-                                     capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 3 TiB"),
+        type("XlaRuntimeError", (RuntimeError,), {})("RESOURCE_EXHAUSTED: Out of memory"),
+    ],
+)
+def test_the_end_of_memory_is_no_bug(
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
     def starved(args: object) -> int:
         raise error
 

@@ -1,4 +1,6 @@
-"""Population-based training through a run: the lineage file, resumption, the winner; and its hook by itself."""
+"""Population-based training through a run: the lineage file, resumption, the winner; and its hook
+by itself.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,24 @@ from jaxtrade.training.evolution import Evolution
 from tests.rl.test_train import assert_same
 
 AGENTS = 4
-TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "ppo.num_epochs=1", "network.hidden=[8]",
-        "train.total_timesteps=1536", "train.chunk_updates=1", "train.checkpoint_every=1", "train.keep_checkpoints=9",
-        "train.tensorboard=false", "monitor.on=false", "split.validation_sessions=1", f"train.num_seeds={AGENTS}",
-        "evolve.keys={ppo.learning_rate: [1e-4, 1e-1], ppo.ent_coef: [1e-3, 1e-1]}", "evolve.every=2", "env.task=entry")
+TINY = (
+    "rollout.num_envs=8",
+    "rollout.num_steps=32",
+    "ppo.num_minibatches=2",
+    "ppo.num_epochs=1",
+    "network.hidden=[8]",
+    "train.total_timesteps=1536",
+    "train.chunk_updates=1",
+    "train.checkpoint_every=1",
+    "train.keep_checkpoints=9",
+    "train.tensorboard=false",
+    "monitor.on=false",
+    "split.validation_sessions=1",
+    f"train.num_seeds={AGENTS}",
+    "evolve.keys={ppo.learning_rate: [1e-4, 1e-1], ppo.ent_coef: [1e-3, 1e-1]}",
+    "evolve.every=2",
+    "env.task=entry",
+)
 
 
 def config() -> RunConfig:
@@ -37,19 +53,31 @@ def config() -> RunConfig:
 
 # --- the hook ---------------------------------------------------------------------------------------------------------
 
+
 def evolution(record: list[Any], source: list[int], **more: Any) -> Evolution:
     """A hook with an event every two chunks of three updates, in a run of 18 updates."""
-    return Evolution(2, score=lambda state: np.array([1.0, 2.0]), event=lambda state, scores, update: (
-        f"{state}+", {"update": update, "event": "exploit", "source": source}), record=record.append,
-        tell=lambda line: None, chunk_updates=3, total_updates=18, **more)
+    return Evolution(
+        2,
+        score=lambda state: np.array([1.0, 2.0]),
+        event=lambda state, scores, update: (
+            f"{state}+",
+            {"update": update, "event": "exploit", "source": source},
+        ),
+        record=record.append,
+        tell=lambda line: None,
+        chunk_updates=3,
+        total_updates=18,
+        **more,
+    )
 
 
 def test_events_fall_between_chunks_and_not_after_the_last() -> None:
     rows: list[Any] = []
     hook = evolution(rows, [1, 1])
     changes = {update: hook("state", update) for update in (3, 6, 9, 12, 15, 18)}
-    assert {update: (change.state, change.save) for update, change in changes.items() if change.state} == {
-        6: ("state+", True), 12: ("state+", True)}
+    assert {
+        update: (change.state, change.save) for update, change in changes.items() if change.state
+    } == {6: ("state+", True), 12: ("state+", True)}
     assert not any(change.save for change in changes.values() if change.state is None)
     assert [row["update"] for row in rows] == [6, 12]
     assert hook.memory() == {"events": 2, "copies": 2}
@@ -77,6 +105,7 @@ def test_the_file_forgets_what_was_undone_and_repeats_nothing(tmp_path: Path) ->
 
 # --- a run ------------------------------------------------------------------------------------------------------------
 
+
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     path = tmp_path_factory.mktemp("runs") / "evolved"
@@ -87,12 +116,18 @@ def evolved(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 def test_every_decision_follows_from_the_file(evolved: SimpleNamespace) -> None:
     """And the file's winner is that of the summary, whose policy is saved."""
     rows = read_rows(evolved.path / LINEAGE)
-    assert [(row["update"], row["event"]) for row in rows] == [(2, "exploit"), (4, "exploit"), (6, "final")]
+    assert [(row["update"], row["event"]) for row in rows] == [
+        (2, "exploit"),
+        (4, "exploit"),
+        (6, "final"),
+    ]
     summary = json.loads((evolved.path / "summary.json").read_text())["evolution"]
     winner = replay(rows, load_config(str(evolved.path / "config.yaml")))
     assert winner == summary["winner"] == int(np.argmax(summary["scores"]))
-    assert (summary["events"], summary["copies"]) == (2, sum(
-        source != i for row in rows[:2] for i, source in enumerate(row["source"])))
+    assert (summary["events"], summary["copies"]) == (
+        2,
+        sum(source != i for row in rows[:2] for i, source in enumerate(row["source"])),
+    )
     own = load_policy(evolved.path / f"policy/seed_{winner}").policy.parameters
     assert_same(load_policy(evolved.path / "policy_winner").policy.parameters, own)
     table = (evolved.path / "evaluation/test/seeds.txt").read_text()
@@ -105,7 +140,9 @@ def test_every_decision_follows_from_the_file(evolved: SimpleNamespace) -> None:
 @pytest.mark.slow
 def test_the_settings_in_the_state_are_those_of_the_file(evolved: SimpleNamespace) -> None:
     rows = read_rows(evolved.path / LINEAGE)
-    np.testing.assert_array_equal(evolved.state.hparams.ent_coef, np.float32(rows[1]["after"]["ent_coef"]))
+    np.testing.assert_array_equal(
+        evolved.state.hparams.ent_coef, np.float32(rows[1]["after"]["ent_coef"])
+    )
     assert rows[1]["before"] == rows[0]["after"]
     assert len(set(rows[0]["before"]["ent_coef"])) == AGENTS
 
@@ -119,7 +156,10 @@ def test_it_resumes_to_the_same_bits(evolved: SimpleNamespace, tmp_path: Path) -
         if number > 3:
             shutil.rmtree(path)
     again = resume(cut)
-    assert_same(jax.tree.map(np.asarray, again.training.state.params), jax.tree.map(np.asarray, evolved.state.params))
+    assert_same(
+        jax.tree.map(np.asarray, again.training.state.params),
+        jax.tree.map(np.asarray, evolved.state.params),
+    )
     assert_same(again.training.state.hparams, evolved.state.hparams)
     assert (cut / LINEAGE).read_bytes() == (evolved.path / LINEAGE).read_bytes()
 
@@ -138,9 +178,12 @@ def test_without_events_the_settings_stay_and_a_winner_is_named(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_copy_of_a_sound_agent_in_the_place_of_a_frozen_one_trains_on(tmp_path: Path,
-                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agent 0 is frozen in the first chunk. The event after the second gives it the worst score, so it is replaced."""
+def test_a_copy_of_a_sound_agent_in_the_place_of_a_frozen_one_trains_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agent 0 is frozen in the first chunk. The event after the second gives it the worst score, so
+    it is replaced.
+    """
     decide = replacement.decide
 
     def frozen_first(rows: Any, rollbacks: np.ndarray, allowed: int) -> replacement.Decision:

@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.errors import CheckpointError, ConfigError, DataError, InterruptedRunError, RunLockedError
+from jaxtrade.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    InterruptedRunError,
+    RunLockedError,
+)
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.report import to_json
@@ -24,11 +30,22 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint, digests
 
-OVERRIDES = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
-             "train.total_timesteps=768", "train.chunk_updates=2", "train.checkpoint_every=1",
-             "train.tensorboard=false")
-STAGES = ("stages.commission_start=0", "stages.commission_until=1", "stages.forced_start=1",
-          "stages.forced_start_end=1")
+OVERRIDES = (
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "network.hidden=[8]",
+    "train.total_timesteps=768",
+    "train.chunk_updates=2",
+    "train.checkpoint_every=1",
+    "train.tensorboard=false",
+)
+STAGES = (
+    "stages.commission_start=0",
+    "stages.commission_until=1",
+    "stages.forced_start=1",
+    "stages.forced_start_end=1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +62,20 @@ def final_state(path: Path, config: RunConfig) -> list[np.ndarray]:
     setup = prepare(config)
     like = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params)
     state = checkpoint.restore_latest(path / "checkpoints", like).state
-    return [np.asarray(jax.random.key_data(leaf) if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
-            for leaf in jax.tree.leaves(state)]
+    return [
+        np.asarray(
+            jax.random.key_data(leaf)
+            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else leaf
+        )
+        for leaf in jax.tree.leaves(state)
+    ]
 
 
 def copy_until(finished: Path, to: Path, update: int) -> Path:
-    """The run as a kill after `update` would have left it: later checkpoints gone, a torn metrics line."""
+    """The run as a kill after `update` would have left it: later checkpoints gone, a torn metrics
+    line.
+    """
     shutil.copytree(finished, to)
     for number, path in checkpoint.list_checkpoints(to / "checkpoints"):
         if number > update:
@@ -71,19 +96,27 @@ def measured(path: Path) -> list[dict]:
 # From the fourth update on the run with a damaged checkpoint goes on as well.
 @pytest.mark.slow
 @pytest.mark.parametrize("update", [2, pytest.param(4, marks=pytest.mark.long)])
-def test_resumed_run_ends_in_the_same_bits(finished: Path, config: RunConfig, tmp_path: Path, update: int) -> None:
+def test_resumed_run_ends_in_the_same_bits(
+    finished: Path, config: RunConfig, tmp_path: Path, update: int
+) -> None:
     copied = copy_until(finished, tmp_path / "cut", update)
     assert resume(copied).exit_code == 0
-    for ours, theirs in zip(final_state(copied, config), final_state(finished, config), strict=True):
+    for ours, theirs in zip(
+        final_state(copied, config), final_state(finished, config), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
     assert measured(copied) == measured(finished)
-    ours, theirs = (json.loads((path / "evaluation/test/evaluation.json").read_text()) for path in (copied, finished))
+    ours, theirs = (
+        json.loads((path / "evaluation/test/evaluation.json").read_text())
+        for path in (copied, finished)
+    )
     assert ours["agents"] == theirs["agents"]
 
 
 @pytest.mark.slow
-def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunConfig, tmp_path: Path,
-                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_without_a_checkpoint_starts_again(
+    finished: Path, config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And under the run's own threads and compiler flags, whatever the new process was given."""
     copied = copy_until(finished, tmp_path / "cut", 0)
     monkeypatch.setattr(computing, "backends_started", lambda: False)  # as in a new process
@@ -97,8 +130,9 @@ def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunCon
 
 
 @pytest.mark.slow
-def test_damaged_checkpoint_is_named_and_passed_over(finished: Path, tmp_path: Path,
-                                                     capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_checkpoint_is_named_and_passed_over(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     copied = tmp_path / "damaged"
     shutil.copytree(finished, copied)
     newest = checkpoint.list_checkpoints(copied / "checkpoints")[-1][1] / "state.npz"
@@ -122,7 +156,9 @@ def test_resume_refuses_other_data(finished: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("use", [resume, evaluate_run, lambda path: replay_run(path, "2013-10-11")])
-def test_an_edited_configuration_is_refused(finished: Path, tmp_path: Path, use: Callable[[Path], object]) -> None:
+def test_an_edited_configuration_is_refused(
+    finished: Path, tmp_path: Path, use: Callable[[Path], object]
+) -> None:
     copied = tmp_path / "edited"
     shutil.copytree(finished, copied)
     text = (copied / "config.yaml").read_text()
@@ -140,7 +176,11 @@ def test_an_incomplete_manifest_is_refused(finished: Path, tmp_path: Path) -> No
 
 
 def test_one_writer_per_run(finished: Path) -> None:
-    with rundir.locked(finished), pytest.raises(RunLockedError, match="pid"), rundir.locked(finished):
+    with (
+        rundir.locked(finished),
+        pytest.raises(RunLockedError, match="pid"),
+        rundir.locked(finished),
+    ):
         pass  # pragma: no cover
 
 
@@ -157,7 +197,10 @@ def test_manifest_carries_provenance(finished: Path, config: RunConfig) -> None:
 def seeds_run(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three seeds as one program."""
     train = config.train.model_copy(update={"num_seeds": 3})
-    result = run(config.model_copy(update={"seed": 4, "train": train}), tmp_path_factory.mktemp("runs") / "seeds")
+    result = run(
+        config.model_copy(update={"seed": 4, "train": train}),
+        tmp_path_factory.mktemp("runs") / "seeds",
+    )
     assert result.exit_code == 0
     assert list(result.evaluations) == [4, 5, 6]
     assert result.evaluation is result.evaluations[4]
@@ -167,7 +210,11 @@ def seeds_run(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.mark.slow
 def test_several_seeds_leave_a_policy_and_an_evaluation_each(seeds_run: Path) -> None:
-    assert sorted(path.name for path in (seeds_run / "policy").iterdir()) == ["seed_4", "seed_5", "seed_6"]
+    assert sorted(path.name for path in (seeds_run / "policy").iterdir()) == [
+        "seed_4",
+        "seed_5",
+        "seed_6",
+    ]
     folder = seeds_run / "evaluation/test"
     together = json.loads((folder / "seeds.json").read_text())
     own = [json.loads((folder / f"seed_{seed}/evaluation.json").read_text()) for seed in (4, 5, 6)]
@@ -197,15 +244,21 @@ def test_one_of_several_seeds_is_named(seeds_run: Path) -> None:
     assert "greedy policies of 3 seeds" in evaluate_run(seeds_run)
     one = evaluate_run(seeds_run, seed=5)
     assert one + "\n" == (seeds_run / "evaluation/test/seed_5/evaluation.txt").read_text()
-    with pytest.raises(ConfigError, match=r"seed 7: this run has no such seed; give seed \(--seed\) 4 \.\. 6"):
+    with pytest.raises(
+        ConfigError, match=r"seed 7: this run has no such seed; give seed \(--seed\) 4 \.\. 6"
+    ):
         evaluate_run(seeds_run, seed=7)
     with pytest.raises(ConfigError, match=r"several policies; give seed \(--seed\) 4 \.\. 6"):
         next(replay_run(seeds_run, "2013-10-11"))
     assert next(replay_run(seeds_run, "2013-10-11", seed=6))
 
 
-CONTROL = ("split.validation_sessions=1", "control.evaluate_every=1", "control.plateau_patience=1",
-           "control.plateau_lr_factor=0.25")
+CONTROL = (
+    "split.validation_sessions=1",
+    "control.evaluate_every=1",
+    "control.plateau_patience=1",
+    "control.plateau_lr_factor=0.25",
+)
 
 
 @pytest.fixture(scope="module")
@@ -229,13 +282,19 @@ def test_the_best_policy_earned_its_score(controlled: Path, controlled_config: R
     scores = dict(reported["scores"])
     assert list(scores) == [2, 4, 6]
     assert reported["best_score"] == max(scores.values()) == scores[reported["best_update"]]
-    assert [update for update, _ in checkpoint.list_checkpoints(controlled / "best")] == [reported["best_update"]]
+    assert [update for update, _ in checkpoint.list_checkpoints(controlled / "best")] == [
+        reported["best_update"]
+    ]
     setup = prepare(controlled_config)
     policy = load_policy(controlled / "policy_best").policy
-    assert mean_reward(setup.env, setup.params, setup.splits["validation"], setup.algorithm,
-                       [policy]) == reported["best_score"]
+    assert (
+        mean_reward(setup.env, setup.params, setup.splits["validation"], setup.algorithm, [policy])
+        == reported["best_score"]
+    )
     log = (controlled / "run.log").read_text()
-    assert f"validation: mean reward per session was best at update {reported['best_update']}" in log
+    assert (
+        f"validation: mean reward per session was best at update {reported['best_update']}" in log
+    )
     assert "  actions % " in log
 
 
@@ -248,11 +307,16 @@ def test_rows_of_a_run_name_actions_and_ends(controlled: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_takes_the_same_decisions(controlled: Path, controlled_config: RunConfig, tmp_path: Path) -> None:
+def test_a_resumed_run_takes_the_same_decisions(
+    controlled: Path, controlled_config: RunConfig, tmp_path: Path
+) -> None:
     copied = copy_until(controlled, tmp_path / "cut", 2)
     assert resume(copied).exit_code == 0
-    for ours, theirs in zip(final_state(copied, controlled_config), final_state(controlled, controlled_config),
-                            strict=True):
+    for ours, theirs in zip(
+        final_state(copied, controlled_config),
+        final_state(controlled, controlled_config),
+        strict=True,
+    ):
         np.testing.assert_array_equal(ours, theirs)
     assert measured(copied) == measured(controlled)
     assert summary_of(copied)["validation"] == summary_of(controlled)["validation"]
@@ -263,9 +327,13 @@ def test_a_resumed_run_takes_the_same_decisions(controlled: Path, controlled_con
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_run_that_stopped_early_is_not_continued(controlled_config: RunConfig, tmp_path: Path) -> None:
+def test_a_run_that_stopped_early_is_not_continued(
+    controlled_config: RunConfig, tmp_path: Path
+) -> None:
     """No score can be better by so much."""
-    control = controlled_config.control.model_copy(update={"improvement": 1e9, "patience": 1, "plateau_patience": 0})
+    control = controlled_config.control.model_copy(
+        update={"improvement": 1e9, "patience": 1, "plateau_patience": 0}
+    )
     path = run(controlled_config.model_copy(update={"control": control}), tmp_path / "early").path
     assert summary_of(path)["stopped_early"]
     rows = measured(path)
@@ -278,7 +346,8 @@ def test_a_run_that_stopped_early_is_not_continued(controlled_config: RunConfig,
 
 
 def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
-        config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = {}
 
     def started(*args: object, **keywords: object) -> None:
@@ -300,8 +369,16 @@ def test_several_seeds_have_one_score(controlled_config: RunConfig, tmp_path: Pa
     path = run(config, tmp_path / "two").path
     assert sorted(each.name for each in (path / "policy_best").iterdir()) == ["seed_0", "seed_1"]
     setup, reported = prepare(config), summary_of(path)["validation"]
-    each = [mean_reward(setup.env, setup.params, setup.splits["validation"], setup.algorithm,
-                        [load_policy(path / f"policy_best/seed_{seed}").policy]) for seed in (0, 1)]
+    each = [
+        mean_reward(
+            setup.env,
+            setup.params,
+            setup.splits["validation"],
+            setup.algorithm,
+            [load_policy(path / f"policy_best/seed_{seed}").policy],
+        )
+        for seed in (0, 1)
+    ]
     assert reported["best_score"] == pytest.approx(sum(each) / 2)
     assert "mean reward per session, mean of 2 seeds," in (path / "run.log").read_text()
     assert next(iter(history(path)[-1]["action_share/each"][1])) == "HOLD"
@@ -311,7 +388,10 @@ def test_several_seeds_have_one_score(controlled_config: RunConfig, tmp_path: Pa
 
 
 def test_nobody_but_the_learner_is_given_staged_parameters(config: RunConfig) -> None:
-    staged, plain = prepare(load_config("quickstart", (*OVERRIDES, *STAGES))).params, prepare(config).params
+    staged, plain = (
+        prepare(load_config("quickstart", (*OVERRIDES, *STAGES))).params,
+        prepare(config).params,
+    )
     assert staged.forced_start is None
     assert int(staged.contract.commission) > 0
     assert jax.tree.structure(staged) == jax.tree.structure(plain)
@@ -321,9 +401,11 @@ def test_nobody_but_the_learner_is_given_staged_parameters(config: RunConfig) ->
 
 @pytest.mark.slow
 @pytest.mark.long  # rl/test_stages.py
-def test_a_staged_run_is_evaluated_with_all_costs_and_no_forced_start(config: RunConfig, tmp_path: Path) -> None:
-    """Its last episodes all began in a position and earlier ones paid nothing; its evaluation is that of a run without
-    stages that had the same policy."""
+def test_a_staged_run_is_evaluated_with_all_costs_and_no_forced_start(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    """Its last episodes all began in a position and earlier ones paid nothing; its evaluation is
+    that of a run without stages that had the same policy."""
     staged = run(load_config("quickstart", (*OVERRIDES, *STAGES)), tmp_path / "staged")
     rows = history(staged.path)
     assert [row["commission_share"] for row in rows] == pytest.approx(np.linspace(0, 1, len(rows)))
@@ -331,8 +413,16 @@ def test_a_staged_run_is_evaluated_with_all_costs_and_no_forced_start(config: Ru
     assert max(row["forced_share"] or 0 for row in rows) > 0.8
     assert "stage: commission starts at 0 %" in (staged.path / "run.log").read_text()
     plain = prepare(config)
-    again = evaluate(plain.env, plain.params, plain.market, plain.splits["test"], config, algorithm=plain.algorithm,
-                     policy=load_policy(staged.path / "policy").policy, trained_on=plain.splits["train"])
+    again = evaluate(
+        plain.env,
+        plain.params,
+        plain.market,
+        plain.splits["test"],
+        config,
+        algorithm=plain.algorithm,
+        policy=load_policy(staged.path / "policy").policy,
+        trained_on=plain.splits["train"],
+    )
     found, expected = (to_json(result)["agents"] for result in (staged.evaluation, again))
     assert found == expected
     assert any(agent["strategy"]["trades"] > 0 for agent in found.values())

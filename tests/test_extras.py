@@ -1,4 +1,6 @@
-"""Tests that need the `bench` or the `trackers` extra are run by .ci/run, and say what to install where they skip."""
+"""Tests that need the `bench` or the `trackers` extra are run by .ci/run, and say what to install
+where they skip.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,11 @@ TESTS = ROOT / "tests"
 def users() -> set[str]:
     """Test files that ask for a package of the extra."""
     found = (path for path in TESTS.rglob("test_*.py") if path != Path(__file__))
-    return {path.relative_to(ROOT).as_posix() for path in found
-            if "from tests.extras import" in path.read_text(encoding="utf-8")}
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in found
+        if "from tests.extras import" in path.read_text(encoding="utf-8")
+    }
 
 
 def test_every_file_that_needs_the_extra_is_run_with_it() -> None:
@@ -32,7 +37,11 @@ def test_every_file_that_needs_the_extra_is_run_with_it() -> None:
 
 def test_no_file_skips_for_these_packages_without_saying_how_to_get_them() -> None:
     packages = r"""importorskip\(\s*["'](?:torch|stable_baselines3|sb3_contrib|rejax|distrax|sbx|psutil)["']"""
-    found = [path for path in TESTS.rglob("test_*.py") if re.search(packages, path.read_text(encoding="utf-8"))]
+    found = [
+        path
+        for path in TESTS.rglob("test_*.py")
+        if re.search(packages, path.read_text(encoding="utf-8"))
+    ]
     assert not found, "use tests.extras.needed"
 
 
@@ -47,7 +56,9 @@ def test_the_trackers_are_run_with_their_packages() -> None:
     script = ROOT / ".ci" / "run"
     if not script.is_file():
         pytest.skip("no .ci/run here (a source distribution)")
-    with_extra = script.read_text(encoding="utf-8").partition('pip install -e ".[test,trackers]"')[2]
+    with_extra = script.read_text(encoding="utf-8").partition('pip install -e ".[test,trackers]"')[
+        2
+    ]
     assert "tests/test_trackers.py" in with_extra
     page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
     assert '".[test,trackers]"' in page

@@ -60,23 +60,38 @@ def assert_reads(path: Path, expected: Bars) -> None:
 # name of the file -> (content, flags that it needs)
 KNOWN = {
     "es.csv": (vendors.mt5, ["--market", "ES", "--set", f"data.time_zone={SERVER}"]),
-    "ES 12-13.Last.txt": (vendors.ninjatrader, ["--market", "ES", "--set", "data.time_zone=UTC", "--set",
-                                                "data.stamp=close"]),
+    "ES 12-13.Last.txt": (
+        vendors.ninjatrader,
+        ["--market", "ES", "--set", "data.time_zone=UTC", "--set", "data.stamp=close"],
+    ),
     "glbx.csv": (vendors.databento, []),
     "yahoo.csv": (vendors.yahoo, ["--set", "data.stamp=open"]),
 }
 
 
 def test_a_currency_needs_its_rates_and_those_of_the_same_years(here, capsys):
-    """EURGBP earns pounds: without bars of GBPUSD, or with those of another year, nothing is written."""
+    """EURGBP earns pounds: without bars of GBPUSD, or with those of another year, nothing is
+    written.
+    """
+
     def hours(year: int, price: float, day: int = 6) -> str:
         days = np.arange(f"{year}-10-{day:02d}T22", f"{year}-10-11", dtype="datetime64[h]")
-        return "time,open,high,low,close\n" + "".join(f"{at}:00Z,{price},{price},{price},{price}\n" for at in days)
+        return "time,open,high,low,close\n" + "".join(
+            f"{at}:00Z,{price},{price},{price},{price}\n" for at in days
+        )
 
     (here / "EURGBP.csv").write_text(hours(2013, 0.84, 7))
     for year, price in ((2013, 1.6), (2019, 1.3)):
         (here / f"rates{year}.csv").write_text(hours(year, price))
-    flags = ["init", "EURGBP.csv", "--non-interactive", "--contract", "EURGBP", "--set", "data.stamp=open"]
+    flags = [
+        "init",
+        "EURGBP.csv",
+        "--non-interactive",
+        "--contract",
+        "EURGBP",
+        "--set",
+        "data.stamp=open",
+    ]
     assert main(flags) == 2
     assert "--set data.conversion=FILE" in capsys.readouterr().err
     assert main([*flags, "--set", "data.conversion=rates2019.csv"]) == 2
@@ -106,15 +121,23 @@ def test_the_report_says_what_was_recognised(es, here, capsys):
     (here / "es.csv").write_bytes(vendors.mt5(es))
     assert main(["init", "es.csv"]) == 2  # there is no terminal
     said = capsys.readouterr()
-    for part in ("es.csv: read as an MT5 export", "time = <DATE> <TIME>", "6,826 rows, usually 60 s apart",
-                 "first     2013.10.07 01:00:00 (as written; the file does not say the time zone)",
-                 "last      2013.10.12 00:14:00", "1640.00 .. 1700.25, smallest step 0.25; one side",
-                 "perhaps ES (the file's name, prices), MES (prices)"):
+    for part in (
+        "es.csv: read as an MT5 export",
+        "time = <DATE> <TIME>",
+        "6,826 rows, usually 60 s apart",
+        "first     2013.10.07 01:00:00 (as written; the file does not say the time zone)",
+        "last      2013.10.12 00:14:00",
+        "1640.00 .. 1700.25, smallest step 0.25; one side",
+        "perhaps ES (the file's name, prices), MES (prices)",
+    ):
         assert part in said.out
     assert "2 things that the file does not say" in said.err
     assert "--market ES (or --contract FILE)" in said.err
     assert f"--set data.time_zone={SERVER}" in said.err
-    assert f"by the hours of ES: {SERVER} with open stamps puts 0.00 % of the bars into closed hours" in said.err
+    assert (
+        f"by the hours of ES: {SERVER} with open stamps puts 0.00 % of the bars into closed hours"
+        in said.err
+    )
     assert list(here.iterdir()) == [here / "es.csv"]
 
 
@@ -170,15 +193,23 @@ def test_nothing_is_overwritten(es, here, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(es))
     (here / "bars.yaml").write_text("mine")
     assert main(["init", "bars.csv"]) == 2
-    assert "bars.yaml: exists already, and is not overwritten; give another name with --out" in capsys.readouterr().err
+    assert (
+        "bars.yaml: exists already, and is not overwritten; give another name with --out"
+        in capsys.readouterr().err
+    )
     assert (here / "bars.yaml").read_text() == "mine"
     assert main(["init", "bars.csv", "--out", "none/bars.yaml"]) == 2
     assert "there is no folder none" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flags", "part"), [
-    (["--set", "data.stmap=open"], "did you mean 'data.stamp'"), (["--market", "ES", "--contract", "SPY"], "give one"),
-    (["--contract", "nowhere.yaml"], "contract 'nowhere.yaml': no such file")])
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--set", "data.stmap=open"], "did you mean 'data.stamp'"),
+        (["--market", "ES", "--contract", "SPY"], "give one"),
+        (["--contract", "nowhere.yaml"], "contract 'nowhere.yaml': no such file"),
+    ],
+)
 def test_wrong_flags_are_refused(es, here, flags, part, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(es.rows(slice(0, 50))))
     assert main(["init", "bars.csv", *flags]) == 2
@@ -229,7 +260,20 @@ def test_several_contracts_are_chosen_from(es, here, typed, capsys):
     typed += [""]
     assert main(["init", "bars.csv"]) == 0
     assert_reads(here / "bars.yaml", es)
-    assert main(["init", "bars.csv", "--out", "roll.yaml", "--set", "data.expiry=ESH4", "--non-interactive"]) == 0
+    assert (
+        main(
+            [
+                "init",
+                "bars.csv",
+                "--out",
+                "roll.yaml",
+                "--set",
+                "data.expiry=ESH4",
+                "--non-interactive",
+            ]
+        )
+        == 0
+    )
     assert_reads(here / "roll.yaml", es.rows(slice(0, 500)))
 
 
@@ -250,7 +294,10 @@ def test_a_unit_of_prices_is_offered_where_it_alone_fits(here, capsys):
     eurusd = bundled(EURUSD, start="2013-10-28", end="2014-03-07").sides[0]
     text = vendors.plain(eurusd, "time", lambda at: f"{at:%Y-%m-%dT%H:%MZ}").decode()
     rows = [line.split(",") for line in text.splitlines()]
-    scaled = [",".join([row[0], *(str(round(float(price) * 1e5)) for price in row[1:5]), row[5]]) for row in rows[1:]]
+    scaled = [
+        ",".join([row[0], *(str(round(float(price) * 1e5)) for price in row[1:5]), row[5]])
+        for row in rows[1:]
+    ]
     (here / "eurusd.csv").write_text("\n".join([",".join(rows[0]), *scaled]) + "\n")
     flags = ["--market", "EURUSD", "--set", "data.stamp=open"]
     assert main(["init", "eurusd.csv", *flags]) == 2
@@ -269,7 +316,10 @@ def test_a_longer_file_holds_out_a_tenth_of_its_sessions_twice(here):
     assert main(["init", "fxcm.csv", *flags]) == 0
     split = load_config("fxcm.yaml").split
     assert (split.validation_sessions, split.test_sessions) == (8, 8)
-    assert main(["init", "fxcm.csv", *flags, "--out", "own.yaml", "--set", "split.test_sessions=3"]) == 0
+    assert (
+        main(["init", "fxcm.csv", *flags, "--out", "own.yaml", "--set", "split.test_sessions=3"])
+        == 0
+    )
     assert load_config("own.yaml").split.test_sessions == 3
 
 
@@ -286,7 +336,10 @@ def written(es: Bars, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_markets_are_guessed_from_contents_name_and_prices(written):
     by_prices = candidates(examine(written / "minutes.txt", NOTHING))
-    assert [(found.symbol, found.why) for found in by_prices] == [("ES", ("prices",)), ("MES", ("prices",))]
+    assert [(found.symbol, found.why) for found in by_prices] == [
+        ("ES", ("prices",)),
+        ("MES", ("prices",)),
+    ]
     assert candidates(examine(written / "nq.txt", NOTHING))[0] == ("NQ", ("the file's name",))
 
 
@@ -309,7 +362,12 @@ def test_price_steps():
 def test_questions_refuse_words_that_are_no_answer():
     from jaxtrade.cli.asking import number
 
-    for check, given in ((number(0), "0"), (number(0), "x"), (number(1, whole=True), "0"), (number(0, True), "1.5")):
+    for check, given in (
+        (number(0), "0"),
+        (number(0), "x"),
+        (number(1, whole=True), "0"),
+        (number(0, True), "1.5"),
+    ):
         with pytest.raises(ConfigError):
             check(given)
     number(0)("0.25")

@@ -1,4 +1,6 @@
-"""What no release of JAX and XLA promises: asked for before it is used, in one place each; told where it is missing."""
+"""What no release of JAX and XLA promises: asked for before it is used, in one place each; told
+where it is missing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from jaxtrade.training import together
 from tests import compiling
 
 ROOT = Path(__file__).parents[1]
-# What may be private: the modules that `PARTS` names, the tests' compilation, and the stand-in, which patches by name.
+# What may be private: the modules that `PARTS` names, the tests' compilation, and the stand-in,
+# which patches by name.
 PRIVATE = {"jaxtrade/storage/internals.py", "jaxtrade/storage/executable.py", "tests/compiling.py"}
 
 
@@ -39,7 +42,11 @@ def untried(monkeypatch):
 def private_imports(path: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        names = (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            else []
+        )
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{name}" for name in names]
         found += [name for name in names if name.startswith(("jax._src", "jaxlib"))]
@@ -49,7 +56,11 @@ def private_imports(path: Path) -> list[str]:
 def test_private_names_are_imported_in_one_place_each():
     files = [path for top in ("jaxtrade", "bench", "tests") for path in (ROOT / top).rglob("*.py")]
     assert len(files) > 900
-    found = {path.relative_to(ROOT).as_posix(): names for path in files if (names := private_imports(path))}
+    found = {
+        path.relative_to(ROOT).as_posix(): names
+        for path in files
+        if (names := private_imports(path))
+    }
     found.pop("tests/test_internals.py", None)
     assert set(found) <= PRIVATE
     named = [name for names in found.values() for name in names]
@@ -142,15 +153,29 @@ def test_flags_of_child_processes_have_plain_loops_where_there_is_a_place_for_th
 
 
 def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("tests/future", ".")),
-                        "JAX_ENABLE_COMPILATION_CACHE": "0"}
-    code = ("import jaxtrade, jax, os; from jaxtrade.storage import internals; from tests import compiling;"
-            "print(len(internals.lost()), 'xla_backend' in os.environ.get('XLA_FLAGS', ''), compiling.fast())")
-    done = subprocess.run([sys.executable, "-c", code], env=env | {"XLA_FLAGS": ""}, capture_output=True, text=True,
-                          timeout=300, check=True)
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("tests/future", ".")),
+        "JAX_ENABLE_COMPILATION_CACHE": "0",
+    }
+    code = (
+        "import jaxtrade, jax, os; from jaxtrade.storage import internals; from tests import compiling;"
+        "print(len(internals.lost()), 'xla_backend' in os.environ.get('XLA_FLAGS', ''), compiling.fast())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env | {"XLA_FLAGS": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
     assert done.stdout.split() == ["1", "False", "{}"]
-    flagged = subprocess.run([sys.executable, "-c", "import jax; jax.devices()"], env=env | {"XLA_FLAGS": FUSION},
-                             capture_output=True, timeout=300)
+    flagged = subprocess.run(
+        [sys.executable, "-c", "import jax; jax.devices()"],
+        env=env | {"XLA_FLAGS": FUSION},
+        capture_output=True,
+        timeout=300,
+    )
     assert flagged.returncode != 0
 
 

@@ -26,8 +26,13 @@ def test_every_door_has_a_block() -> None:
 def test_the_python_runs_as_printed(needs: str, code: str, tmp_path: Path) -> None:
     if needs.strip() == "sb3":
         needed("sb3_contrib")
-    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
-                          cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     [said] = re.findall(r'print\("(\w+)"', code)
     assert re.search(rf"^{said} ", done.stdout, re.MULTILINE)

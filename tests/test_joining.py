@@ -1,4 +1,6 @@
-"""How a process notices that another one is gone, and how it leaves. Real processes are in `tests/scale`."""
+"""How a process notices that another one is gone, and how it leaves. Real processes are in
+`tests/scale`.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ from jaxtrade.runs.processes import ALONE, Layout
 from jaxtrade.training import run_io, together
 from jaxtrade.training import signals as stopping
 
-GLOO = ValueError("UNKNOWN: Gloo AllGather failed: [external/gloo/gloo/transport/tcp/pair.cc:538] Read error "
-                  "[127.0.0.1]:50571: Connection reset by peer")
+GLOO = ValueError(
+    "UNKNOWN: Gloo AllGather failed: [external/gloo/gloo/transport/tcp/pair.cc:538] Read error "
+    "[127.0.0.1]:50571: Connection reset by peer"
+)
 BARRIER = RuntimeError("INTERNAL: Barrier failed because: UNAVAILABLE: Task 1 heartbeat timeout.")
 
 
@@ -41,8 +45,14 @@ def test_what_a_collective_says_of_a_dead_partner_is_one_line(error: Exception) 
 
 
 @pytest.mark.usefixtures("second_of_two")
-@pytest.mark.parametrize("error", [ValueError("shapes differ"), StorageError("Connection closed by the disk"),
-                                   OSError("Socket closed")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("shapes differ"),
+        StorageError("Connection closed by the disk"),
+        OSError("Socket closed"),
+    ],
+)
 def test_other_errors_stay_what_they_are(error: Exception) -> None:
     with pytest.raises(type(error)) as same, joining.explained():
         raise error
@@ -66,7 +76,9 @@ os.abort()
 
 @pytest.mark.skipif(sys.platform == "win32", reason="JAX has no several processes on Windows")
 def test_an_abort_ends_with_the_newest_line_and_the_exit_code() -> None:
-    done = subprocess.run([sys.executable, "-c", ABORTED], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ABORTED], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (69, "\nerror: another process has died\n")
 
 
@@ -84,13 +96,23 @@ if {joined}:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="JAX has no several processes on Windows")
-@pytest.mark.parametrize(("joined", "code", "said"), [
-    (False, 0, "before\nerror: the last line\nwhat a thread of JAX says at length\n"),
-    (True, 69, "before\nerror: the last line\n\nerror: another process has died\n")])
+@pytest.mark.parametrize(
+    ("joined", "code", "said"),
+    [
+        (False, 0, "before\nerror: the last line\nwhat a thread of JAX says at length\n"),
+        (True, 69, "before\nerror: the last line\n\nerror: another process has died\n"),
+    ],
+)
 def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined_others(
-        joined: bool, code: int, said: str) -> None:
-    done = subprocess.run([sys.executable, "-c", TALKING.format(joined=joined)], capture_output=True, text=True,
-                          timeout=60, check=False)
+    joined: bool, code: int, said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TALKING.format(joined=joined)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (code, said)
 
 
@@ -99,14 +121,21 @@ def test_a_port_that_is_taken_is_a_mistake() -> None:
     taken = joining._not_joined(layout, RuntimeError("UNKNOWN: Failed to start RPC server"))
     assert isinstance(taken, ConfigError)
     assert "process 0 cannot listen at that port" in str(taken)
-    assert "name them by --coordinator" in str(joining._not_joined(layout, ValueError("coordinator_address?")))
+    assert "name them by --coordinator" in str(
+        joining._not_joined(layout, ValueError("coordinator_address?"))
+    )
 
 
-@pytest.mark.parametrize(("own", "agreed", "found"), [(None, 0, None), (None, 15, signal.SIGTERM),
-                                                      (signal.SIGINT, 2, signal.SIGINT)])
-def test_a_border_knows_the_signals_of_all_processes(own: signal.Signals | None, agreed: int,
-                                                     found: signal.Signals | None, monkeypatch: pytest.MonkeyPatch
-                                                     ) -> None:
+@pytest.mark.parametrize(
+    ("own", "agreed", "found"),
+    [(None, 0, None), (None, 15, signal.SIGTERM), (signal.SIGINT, 2, signal.SIGINT)],
+)
+def test_a_border_knows_the_signals_of_all_processes(
+    own: signal.Signals | None,
+    agreed: int,
+    found: signal.Signals | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told = list[int]()
     monkeypatch.setattr(stopping, "agree", lambda number: told.append(number) or agreed)
     signals = stopping.Signals()
@@ -125,13 +154,18 @@ def test_only_process_0_writes_checkpoints(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("second_of_two")
-@pytest.mark.parametrize(("code", "seconds", "ends"), [
-    (0, [], False),  # JAX itself waits for the others
-    (PreemptedError.exit_code, [joining.LONG_S], False),  # all of them come
-    (2, [joining.LEAVE_S], True),  # this one fails alone: the others do not come
-    (ProcessLostError.exit_code, [], True)])
-def test_leaving_waits_as_long_as_it_makes_sense(code: int, seconds: list[float], ends: bool,
-                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("code", "seconds", "ends"),
+    [
+        (0, [], False),  # JAX itself waits for the others
+        (PreemptedError.exit_code, [joining.LONG_S], False),  # all of them come
+        (2, [joining.LEAVE_S], True),  # this one fails alone: the others do not come
+        (ProcessLostError.exit_code, [], True),
+    ],
+)
+def test_leaving_waits_as_long_as_it_makes_sense(
+    code: int, seconds: list[float], ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waited, handled = list[float](), signal.getsignal(signal.SIGTERM)
 
     def barrier(name: str, limit: float) -> None:
@@ -161,7 +195,9 @@ def test_leaving_waits_as_long_as_it_makes_sense(code: int, seconds: list[float]
 
 def found(**values: Any) -> list[tuple[str, Status]]:
     told = {"processes": 2, "sum": 10, "kind": "cpu", "devices": [2, 2]} | values
-    return [(each.name, each.verdict) for each in distributed._together(ChildResult("ok", 1.0, told))]
+    return [
+        (each.name, each.verdict) for each in distributed._together(ChildResult("ok", 1.0, told))
+    ]
 
 
 def test_the_doctor_judges_devices_and_their_sum() -> None:
@@ -170,7 +206,10 @@ def test_the_doctor_judges_devices_and_their_sum() -> None:
     assert found(sum=9) == [("devices", Status.OK), ("sum", Status.FAIL)]
     said = "Terminating process\nerror: process 1 of 2: the processes did not meet"
     [finding] = distributed._together(ChildResult("error", 1.0, {}, "exit code 69", said))
-    assert (finding.verdict, finding.measured) == (Status.FAIL, "process 1 of 2: the processes did not meet")
+    assert (finding.verdict, finding.measured) == (
+        Status.FAIL,
+        "process 1 of 2: the processes did not meet",
+    )
 
 
 TALKATIVE = """
@@ -184,7 +223,9 @@ print("result")
 
 
 def test_what_a_library_prints_is_not_among_the_results() -> None:
-    child = subprocess.run([sys.executable, "-c", TALKATIVE], capture_output=True, text=True, timeout=60)
+    child = subprocess.run(
+        [sys.executable, "-c", TALKATIVE], capture_output=True, text=True, timeout=60
+    )
     assert child.returncode == 0, child.stderr
     assert child.stdout == "before\nresult\n"
     assert child.stderr == "[Gloo] a library\n"

@@ -1,4 +1,6 @@
-"""Programs that are kept as files: what finds them, what does not, and what happens to a bad file."""
+"""Programs that are kept as files: what finds them, what does not, and what happens to a bad
+file.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from jaxtrade.storage.kept import KEY, PROGRAM, Store
 from jaxtrade.storage.source import read_source
 from tests.compiling import accepted
 
-pytestmark = pytest.mark.skipif(not accepted(kept.APART), reason=f"this XLA does not know {', '.join(kept.APART)}")
+pytestmark = pytest.mark.skipif(
+    not accepted(kept.APART), reason=f"this XLA does not know {', '.join(kept.APART)}"
+)
 SOURCE = read_source()
 ARGS = {"a": jnp.ones((3, 2)), "b": jnp.int32(4)}
 
@@ -51,14 +55,20 @@ def store(folder, said=None, **keywords):
 
 
 def begun(folder, name="double", args=(ARGS,), said=None, made=None, facts=None, keep=True):
-    """Compile or read `double` as a start of a command does -> (the program, whether it was read)."""
+    """Compile or read `double` as a start of a command does -> (the program, whether it was
+    read).
+    """
     with Programs(store(Path(folder), said), facts) as programs:
         pending = programs.begin(name, made or program(), args, keep=keep)
         return pending.wait(), pending.kept
 
 
 def names(folder, suffix):
-    return sorted(path.name for path in Path(folder).glob(f"*{suffix}")) if Path(folder).exists() else []
+    return (
+        sorted(path.name for path in Path(folder).glob(f"*{suffix}"))
+        if Path(folder).exists()
+        else []
+    )
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -90,8 +100,13 @@ def test_the_shapes_of_a_kept_program_are_known_before_it_is_read(tmp_path):
             gate.set()
         pending.wait()
         assert pending.kept
-    assert found == {"sum": jax.ShapeDtypeStruct((), jnp.float32), "twice": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
-    assert found == jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), pending.wait().out_info)
+    assert found == {
+        "sum": jax.ShapeDtypeStruct((), jnp.float32),
+        "twice": jax.ShapeDtypeStruct((3, 2), jnp.float32),
+    }
+    assert found == jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), pending.wait().out_info
+    )
 
 
 def test_the_shapes_of_a_damaged_program_are_those_of_the_one_compiled_instead(tmp_path):
@@ -118,7 +133,9 @@ def test_a_second_start_does_not_trace(tmp_path):
 
 
 def test_an_edit_that_changes_no_program_compiles_none(tmp_path):
-    """Other facts, the same lowered text: the program is read after tracing, and found at once next time."""
+    """Other facts, the same lowered text: the program is read after tracing, and found at once next
+    time.
+    """
     begun(tmp_path)
     assert begun(tmp_path, facts={"edited": True})[1]
     assert (len(names(tmp_path, PROGRAM)), len(names(tmp_path, KEY))) == (1, 2)
@@ -133,18 +150,27 @@ def test_an_edit_that_changes_the_program_compiles_it(tmp_path):
 
 
 def test_an_edit_that_reads_another_argument_compiles_it(tmp_path):
-    """JAX leaves out what is not used, so both programs have the same text, and take another argument."""
+    """JAX leaves out what is not used, so both programs have the same text, and take another
+    argument.
+    """
     arguments = {"a": jnp.float32(1), "b": jnp.float32(10)}
     begun(tmp_path, args=(arguments,), made=jax.jit(lambda tree: tree["a"] * 2))
-    made, was_kept = begun(tmp_path, args=(arguments,), made=jax.jit(lambda tree: tree["b"] * 2), facts={"edited": 1})
+    made, was_kept = begun(
+        tmp_path, args=(arguments,), made=jax.jit(lambda tree: tree["b"] * 2), facts={"edited": 1}
+    )
     assert not was_kept
     assert float(made(arguments)) == 20.0
 
 
 def test_other_names_of_the_same_figures_are_another_program(tmp_path):
     begun(tmp_path)
-    renamed = jax.jit(lambda tree: {"total": jnp.sum(tree["a"]) * tree["b"], "twice": 2 * tree["a"]})
-    assert begun(tmp_path, facts={"edited": True}, made=renamed)[0](ARGS).keys() == {"total", "twice"}
+    renamed = jax.jit(
+        lambda tree: {"total": jnp.sum(tree["a"]) * tree["b"], "twice": 2 * tree["a"]}
+    )
+    assert begun(tmp_path, facts={"edited": True}, made=renamed)[0](ARGS).keys() == {
+        "total",
+        "twice",
+    }
 
 
 def test_donated_arguments_stay_donated(tmp_path):
@@ -182,20 +208,40 @@ def test_random_keys_and_named_tuples_come_back(tmp_path):
 
 @pytest.mark.slow
 def test_another_process_reads_a_program_that_calls_lapack(tmp_path):
-    """LAPACK is loaded when a program is lowered. A process that only reads one must load it too, or it crashes."""
-    code = ("import sys, jax, jax.numpy as jnp\n"
-            "from tests.test_kept import begun\n"
-            "made = jax.jit(lambda x: jnp.linalg.qr(x)[1])\n"
-            "run, was_kept = begun(sys.argv[1], args=(jnp.eye(3) * 2,), made=made)\n"
-            "print(was_kept, abs(float(run(jnp.eye(3) * 2)[0, 0])))\n")
-    found = [subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True,
-                            cwd=Path(__file__).parents[1], env=os.environ, timeout=300).stdout.split()
-             for _ in range(2)]
+    """LAPACK is loaded when a program is lowered. A process that only reads one must load it too,
+    or it crashes.
+    """
+    code = (
+        "import sys, jax, jax.numpy as jnp\n"
+        "from tests.test_kept import begun\n"
+        "made = jax.jit(lambda x: jnp.linalg.qr(x)[1])\n"
+        "run, was_kept = begun(sys.argv[1], args=(jnp.eye(3) * 2,), made=made)\n"
+        "print(was_kept, abs(float(run(jnp.eye(3) * 2)[0, 0])))\n"
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[1],
+            env=os.environ,
+            timeout=300,
+        ).stdout.split()
+        for _ in range(2)
+    ]
     assert found == [["False", "2.0"], ["True", "2.0"]]
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"", lambda data: data[:-9] + b"x" + data[-8:],
-                                    lambda data: data.replace(b"program 1", b"program 0")])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1],
+        lambda data: b"",
+        lambda data: data[:-9] + b"x" + data[-8:],
+        lambda data: data.replace(b"program 1", b"program 0"),
+    ],
+)
 def test_a_damaged_program_is_said_and_compiled_again(tmp_path, damage):
     begun(tmp_path)
     path = tmp_path / names(tmp_path, PROGRAM)[0]
@@ -224,16 +270,33 @@ def test_a_key_whose_program_was_removed_is_a_miss(tmp_path):
     assert begun(tmp_path)[1]
 
 
-@pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "jaxtrade.errors:ConfigError", "jaxtrade.none:None",
-                                  "tests.test_kept:Pair", "numpy:ndarray"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system",
+        "subprocess:Popen",
+        "jaxtrade.errors:ConfigError",
+        "jaxtrade.none:None",
+        "tests.test_kept:Pair",
+        "numpy:ndarray",
+    ],
+)
 def test_a_result_has_nodes_of_known_classes_only(name):
     with pytest.raises(ValueError, match=f"{name} is no node of a result"):
         executable._tree_of([name, "NoneType", None, []])
 
 
-@pytest.mark.parametrize("value", [
-    3, None, (1, [2, {"b": 3, "a": (4,)}]), jaxtrade_state(), optax.adam(1e-3).init({"w": jnp.ones(2)})],
-    ids=["leaf", "none", "nested", "state", "optimiser"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        None,
+        (1, [2, {"b": 3, "a": (4,)}]),
+        jaxtrade_state(),
+        optax.adam(1e-3).init({"w": jnp.ones(2)}),
+    ],
+    ids=["leaf", "none", "nested", "state", "optimiser"],
+)
 def test_the_structure_of_a_result_comes_back(value):
     structure = jax.tree.structure(value)
     described = json.loads(json.dumps(executable._tree(structure)))
@@ -340,7 +403,9 @@ def test_a_program_that_is_not_to_be_kept_is_not(tmp_path):
     assert not tmp_path.exists() or not list(tmp_path.iterdir())
 
 
-def test_source_that_changed_while_the_process_runs_neither_leaves_nor_takes_a_program(tmp_path, monkeypatch):
+def test_source_that_changed_while_the_process_runs_neither_leaves_nor_takes_a_program(
+    tmp_path, monkeypatch
+):
     begun(tmp_path / "kept")
     monkeypatch.setattr(kept, "unchanged", lambda source: False)
     begun(tmp_path / "new")

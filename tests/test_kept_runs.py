@@ -1,4 +1,6 @@
-"""Runs whose programs are compiled side by side and kept: the same bits, nothing traced again, nothing left running."""
+"""Runs whose programs are compiled side by side and kept: the same bits, nothing traced again,
+nothing left running.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,10 @@ class Traced:
 
     def _listen(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         del duration_secs
-        if self.on and event in ("/jax/core/compile/jaxpr_trace_duration",
-                                 "/jax/core/compile/jaxpr_to_mlir_module_duration"):
+        if self.on and event in (
+            "/jax/core/compile/jaxpr_trace_duration",
+            "/jax/core/compile/jaxpr_to_mlir_module_duration",
+        ):
             self.names.append(str(kwargs.get("fun_name")))
 
 
@@ -53,8 +57,12 @@ def store(folder: Path, said: list[str]) -> Store:
     return Store(folder, source, said.append)
 
 
-# Whole runs, one after the other. `.ci/run` makes them with the oldest Python, whose JAX keeps programs.
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not internals.can_keep(), reason="this JAX keeps no programs")]
+# Whole runs, one after the other. `.ci/run` makes them with the oldest Python, whose JAX keeps
+# programs.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not internals.can_keep(), reason="this JAX keeps no programs"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +95,22 @@ def test_a_second_start_traces_and_lowers_no_large_program(runs):
     assert " compiled in " in (root / "cold" / "run.log").read_text()
 
 
-@pytest.mark.parametrize("kept", [*(pytest.param(each, marks=pytest.mark.long) for each in ("kept", None)), "new"])
+@pytest.mark.parametrize(
+    "kept", [*(pytest.param(each, marks=pytest.mark.long) for each in ("kept", None)), "new"]
+)
 def test_a_run_resumes_to_the_same_bits_whatever_is_kept(runs, tmp_path, kept):
     root, found, _, _ = runs
     again = tmp_path / "again"
     shutil.copytree(root / "cold", again)
     last = sorted((again / "checkpoints").glob("update-*"))[-1]
-    for path in (last, again / "policy", again / "evaluation", again / "summary.json", again / "best",
-                 again / "policy_best"):
+    for path in (
+        last,
+        again / "policy",
+        again / "evaluation",
+        again / "summary.json",
+        again / "best",
+        again / "policy_best",
+    ):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.copytree(root / "cold" / "best", again / "best")
     folder = None if kept is None else root / "kept" if kept == "kept" else tmp_path / "kept"
@@ -105,9 +121,21 @@ def test_a_run_resumes_to_the_same_bits_whatever_is_kept(runs, tmp_path, kept):
     assert {name: mine[name] for name in shared} == {name: found["cold"][name] for name in shared}
 
 
-@pytest.mark.parametrize("setting", [
-    "ppo.learning_rate=1e-4", *(pytest.param(each, marks=pytest.mark.long) for each in (
-        "network.hidden=[8]", "evaluation.policy_samples=2", "data.source=synthetic", "costs.commission=9"))])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "ppo.learning_rate=1e-4",
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (
+                "network.hidden=[8]",
+                "evaluation.policy_samples=2",
+                "data.source=synthetic",
+                "costs.commission=9",
+            )
+        ),
+    ],
+)
 def test_other_settings_are_other_facts(setting):
     other = jt.load_config("quickstart", [*TINY, "env.task=entry", setting])
     assert prepare(other).facts != prepare(CONFIG).facts
@@ -116,8 +144,12 @@ def test_other_settings_are_other_facts(setting):
 def test_a_seed_is_an_argument_of_the_same_programs():
     other = prepare(jt.load_config("quickstart", [*TINY, "env.task=entry", "seed=5"]))
     assert other.facts == prepare(CONFIG).facts
-    first, second = (jax.jit(setup.algorithm.init).lower(jax.random.key(setup.config.seed), setup.params).as_text()
-                     for setup in (prepare(CONFIG), other))
+    first, second = (
+        jax.jit(setup.algorithm.init)
+        .lower(jax.random.key(setup.config.seed), setup.params)
+        .as_text()
+        for setup in (prepare(CONFIG), other)
+    )
     assert first == second
 
 
@@ -135,7 +167,9 @@ def test_programs_with_parts_of_the_users_own_are_not_kept(tmp_path):
 def test_code_that_calls_the_command_keeps_no_whole_programs(monkeypatch):
     """It may have changed any part of the package."""
     seen = []
-    monkeypatch.setitem(entry.COMMANDS, "evaluate", lambda args: seen.append(args.source_files) or 0)
+    monkeypatch.setitem(
+        entry.COMMANDS, "evaluate", lambda args: seen.append(args.source_files) or 0
+    )
     entry.main(["evaluate", "folder"])
     monkeypatch.setattr("sys.argv", ["jaxtrade", "evaluate", "folder"])
     entry.main()
@@ -163,7 +197,9 @@ class Lowered:
 
 
 def compiling():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("jaxtrade-compile")]
+    return [
+        thread for thread in threading.enumerate() if thread.name.startswith("jaxtrade-compile")
+    ]
 
 
 def test_an_error_of_a_compilation_is_raised_where_the_program_is_needed():

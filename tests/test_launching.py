@@ -1,7 +1,7 @@
 """`jaxtrade launch`: what it prints for each engine, and processes on this machine.
 
-The manifests are compared with files in `tests/fixtures/launch`; `python -m tests.test_launching` writes these again.
-Where the engine's own package is installed, its schema reads them too.
+The manifests are compared with files in `tests/fixtures/launch`; `python -m tests.test_launching`
+writes these again. Where the engine's own package is installed, its schema reads them too.
 """
 
 from __future__ import annotations
@@ -24,17 +24,37 @@ from jaxtrade.launching import kubernetes, local, sky, slurm
 from jaxtrade.launching.job import Job, checked, command_of
 
 FOLDER = Path(__file__).parent / "fixtures" / "launch"
-COMMAND = command_of(["train", "quickstart", "--run-dir", "/runs/es", "--set", "train.total_timesteps=1e9"])
+COMMAND = command_of(
+    ["train", "quickstart", "--run-dir", "/runs/es", "--set", "train.total_timesteps=1e9"]
+)
 PODS = Job(COMMAND, name="es", nodes=2, gpus=8, image="registry.example/jaxtrade:1", claim="runs")
 MADE = {
-    "slurm.sh": lambda: slurm.script(Job(COMMAND, name="es", nodes=2, gpus=8, partition="gpu",
-                                         setup=("source ~/venv/bin/activate",))),
+    "slurm.sh": lambda: slurm.script(
+        Job(
+            COMMAND,
+            name="es",
+            nodes=2,
+            gpus=8,
+            partition="gpu",
+            setup=("source ~/venv/bin/activate",),
+        )
+    ),
     "slurm_cpu.sh": lambda: slurm.script(Job(COMMAND, gpus=0)),
     "jobset.yaml": lambda: kubernetes.jobset(PODS),
-    "jobset_cpu.yaml": lambda: kubernetes.jobset(Job(COMMAND, gpus=0, image="jaxtrade", claim="runs")),
+    "jobset_cpu.yaml": lambda: kubernetes.jobset(
+        Job(COMMAND, gpus=0, image="jaxtrade", claim="runs")
+    ),
     "trainjob.yaml": lambda: kubernetes.trainjob(PODS),
-    "sky.yaml": lambda: sky.task(Job(COMMAND, name="es", nodes=2, gpus=8, claim="s3://my-runs",
-                                     setup=("pip install jaxtrade", "nvidia-smi"))),
+    "sky.yaml": lambda: sky.task(
+        Job(
+            COMMAND,
+            name="es",
+            nodes=2,
+            gpus=8,
+            claim="s3://my-runs",
+            setup=("pip install jaxtrade", "nvidia-smi"),
+        )
+    ),
 }
 
 
@@ -45,7 +65,11 @@ def test_a_process_alone_uses_all_gpus_of_its_node(make: Any) -> None:
 
     def text(*more: str, **node: int) -> str:
         words = ["train", "quickstart", "--run-dir", "/runs/es", *more]
-        return "".join(make(Job(command_of(words), **claim, **node)).split()).replace("-", "").replace('"', "")
+        return (
+            "".join(make(Job(command_of(words), **claim, **node)).split())
+            .replace("-", "")
+            .replace('"', "")
+        )
 
     assert "devicesall" in text(nodes=1, gpus=8)
     assert "devicesall" not in text(nodes=2, gpus=8) + text(nodes=1, gpus=1)
@@ -55,12 +79,16 @@ def test_a_process_alone_uses_all_gpus_of_its_node(make: Any) -> None:
 
 @pytest.mark.parametrize("name", MADE)
 def test_manifests_are_those_of_the_files(name: str) -> None:
-    assert MADE[name]() == (FOLDER / name).read_text(encoding="utf-8"), "python -m tests.test_launching"
+    assert MADE[name]() == (FOLDER / name).read_text(encoding="utf-8"), (
+        "python -m tests.test_launching"
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name.endswith(".yaml")])
 def test_manifests_are_yaml_of_any_reader(name: str) -> None:
-    """A reader of YAML 1.1 and one of 1.2 see the same: no word that only one of them takes for a number."""
+    """A reader of YAML 1.1 and one of 1.2 see the same: no word that only one of them takes for a
+    number.
+    """
     yaml = pytest.importorskip("yaml")
     text = MADE[name]()
     assert yaml.safe_load(text) == parse_yaml(text, name)
@@ -68,37 +96,63 @@ def test_manifests_are_yaml_of_any_reader(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["slurm.sh", "slurm_cpu.sh"])
 def test_scripts_are_those_of_bash(name: str, tmp_path: Path) -> None:
-    """With engines in place of SLURM's: exit code 75 requeues the job, others do not, and each is handed on."""
+    """With engines in place of SLURM's: exit code 75 requeues the job, others do not, and each is
+    handed on.
+    """
     script = tmp_path / "job.sh"
     script.write_text(MADE[name]().replace("source ~/venv/bin/activate\n", ""), encoding="utf-8")
-    for command, body in {"srun": 'echo "srun $*"; exit "$CODE"', "scontrol": 'echo "scontrol $*"'}.items():
+    for command, body in {
+        "srun": 'echo "srun $*"; exit "$CODE"',
+        "scontrol": 'echo "scontrol $*"',
+    }.items():
         (tmp_path / command).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
         (tmp_path / command).chmod(0o755)
     for code in (0, 2, 75):
         env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "CODE": str(code)}
-        done = subprocess.run(["bash", str(script)], env=env, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            ["bash", str(script)], env=env, capture_output=True, text=True, timeout=30, check=False
+        )
         lines = done.stdout.splitlines()
         assert (done.returncode, done.stderr) == (code, "")
-        assert lines[0].endswith("jaxtrade train quickstart --run-dir /runs/es --set train.total_timesteps=1e9 "
-                                 "--auto-resume")
+        assert lines[0].endswith(
+            "jaxtrade train quickstart --run-dir /runs/es --set train.total_timesteps=1e9 "
+            "--auto-resume"
+        )
         assert lines[1:] == (["scontrol requeue 17"] if code == 75 else [])
 
 
 def lost(given: Any, read: Any, path: str = "") -> list[str]:
-    """The places of a document whose value is another one in `read`, which may hold more: defaults."""
+    """The places of a document whose value is another one in `read`, which may hold more:
+    defaults.
+    """
     if isinstance(given, dict) and isinstance(read, dict):
-        return [place for key, value in given.items() for place in lost(value, read.get(key), f"{path}/{key}")]
+        return [
+            place
+            for key, value in given.items()
+            for place in lost(value, read.get(key), f"{path}/{key}")
+        ]
     if isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
-        return [place for i, value in enumerate(given) for place in lost(value, read[i], f"{path}/{i}")]
+        return [
+            place for i, value in enumerate(given) for place in lost(value, read[i], f"{path}/{i}")
+        ]
     return [] if given == read else [path]
 
 
-@pytest.mark.parametrize(("name", "kind"), [("jobset.yaml", "JobsetV1alpha2JobSet"),
-                                            ("jobset_cpu.yaml", "JobsetV1alpha2JobSet"),
-                                            ("trainjob.yaml", "TrainerV1alpha1TrainJob")])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("jobset.yaml", "JobsetV1alpha2JobSet"),
+        ("jobset_cpu.yaml", "JobsetV1alpha2JobSet"),
+        ("trainjob.yaml", "TrainerV1alpha1TrainJob"),
+    ],
+)
 def test_the_models_of_kubeflow_trainer_keep_every_key(name: str, kind: str) -> None:
-    """They are generated from the schemas of the cluster: a missing key or a wrong type raises, an unknown one goes."""
-    models = pytest.importorskip("kubeflow_trainer_api.models", reason="pip install 'kubeflow-trainer-api>=2.3,<3'")
+    """They are generated from the schemas of the cluster: a missing key or a wrong type raises, an
+    unknown one goes.
+    """
+    models = pytest.importorskip(
+        "kubeflow_trainer_api.models", reason="pip install 'kubeflow-trainer-api>=2.3,<3'"
+    )
     model, document = getattr(models, kind), parse_yaml(MADE[name](), name)
     assert lost(document, json.loads(model.from_dict(document).to_json())) == []
     spoiled = document | {"spec": document["spec"] | {"numberOfNodes": 2}}
@@ -110,7 +164,10 @@ def test_every_process_of_a_manifest_can_be_told_which_it_is() -> None:
     from jaxtrade.runs.processes import Given, Layout, layout_of
 
     spec = parse_yaml(MADE["jobset.yaml"](), "")["spec"]["replicatedJobs"][0]["template"]["spec"]
-    env = {each["name"]: each.get("value", "1") for each in spec["template"]["spec"]["containers"][0]["env"]}
+    env = {
+        each["name"]: each.get("value", "1")
+        for each in spec["template"]["spec"]["containers"][0]["env"]
+    }
     assert spec["parallelism"] == spec["completions"] == 2
     assert layout_of(Given(), env) == Layout("JAX_* variables", 1, 2, "es-worker-0-0.es:55527")
 
@@ -118,33 +175,53 @@ def test_every_process_of_a_manifest_can_be_told_which_it_is() -> None:
 def test_the_command_starts_and_continues() -> None:
     assert COMMAND[-1] == "--auto-resume"
     assert command_of(COMMAND) == COMMAND
-    assert command_of(["train", "--run-dir=/runs/a"]) == ("train", "--run-dir", "/runs/a", "--auto-resume")
+    assert command_of(["train", "--run-dir=/runs/a"]) == (
+        "train",
+        "--run-dir",
+        "/runs/a",
+        "--auto-resume",
+    )
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    ([], "expected a training after '--'"),
-    (["evaluate", "runs/a"], "found 'evaluate runs/a'"),
-    (["train"], "the folder of the run is missing"),
-    (["train", "--run-dir"], "the folder of the run is missing"),
-    (["train", "--run-dir", "/runs/a", "--resume", "b"], "--resume: the launched command"),
-    (["train", "--run-dir", "/runs/a", "--num-processes=2"], "--num-processes: the launched command"),
-])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "expected a training after '--'"),
+        (["evaluate", "runs/a"], "found 'evaluate runs/a'"),
+        (["train"], "the folder of the run is missing"),
+        (["train", "--run-dir"], "the folder of the run is missing"),
+        (["train", "--run-dir", "/runs/a", "--resume", "b"], "--resume: the launched command"),
+        (
+            ["train", "--run-dir", "/runs/a", "--num-processes=2"],
+            "--num-processes: the launched command",
+        ),
+    ],
+)
 def test_commands_that_cannot_be_repeated(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         command_of(words)
 
 
-@pytest.mark.parametrize(("job", "said"), [
-    (Job(COMMAND, name="My_job"), "--name My_job"), (Job(COMMAND, name="a" * 41), "--name aaa"),
-    (Job(COMMAND, time="24h"), "--time 24h"), (Job(COMMAND), "--image is missing"),
-    (Job(COMMAND, image="a"), "--claim is missing"),
-    (Job(COMMAND, partition="gpu\nrm -rf ~"), "--partition .*line break"),
-    (Job(COMMAND, partition="gpu; true"), "--partition gpu; true: expected its name"),
-    (Job(COMMAND, setup=("source a\n#SBATCH --uid=0",)), "--setup .*line break"),
-    (Job(COMMAND, image="a\nb"), "--image .*line break"), (Job(COMMAND, gpu_kind="H\x1b"), "--gpu-kind"),
-    (Job((*COMMAND[:-1], "a\nb")), "the training .*line break"),
-    (Job(COMMAND, image="a", claim="b", mount="/data"), "--run-dir /runs/es: is not below /data"),
-])
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (Job(COMMAND, name="My_job"), "--name My_job"),
+        (Job(COMMAND, name="a" * 41), "--name aaa"),
+        (Job(COMMAND, time="24h"), "--time 24h"),
+        (Job(COMMAND), "--image is missing"),
+        (Job(COMMAND, image="a"), "--claim is missing"),
+        (Job(COMMAND, partition="gpu\nrm -rf ~"), "--partition .*line break"),
+        (Job(COMMAND, partition="gpu; true"), "--partition gpu; true: expected its name"),
+        (Job(COMMAND, setup=("source a\n#SBATCH --uid=0",)), "--setup .*line break"),
+        (Job(COMMAND, image="a\nb"), "--image .*line break"),
+        (Job(COMMAND, gpu_kind="H\x1b"), "--gpu-kind"),
+        (Job((*COMMAND[:-1], "a\nb")), "the training .*line break"),
+        (
+            Job(COMMAND, image="a", claim="b", mount="/data"),
+            "--run-dir /runs/es: is not below /data",
+        ),
+    ],
+)
 def test_jobs_that_an_engine_would_refuse(job: Job, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         checked(job, needs_image=True, needs_claim=True)
@@ -157,17 +234,49 @@ def test_a_bucket_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_command_line_prints_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--print", "--name", "es", "--nodes", "2", "--gpus-per-node", "8"]
-    assert main(["launch", "slurm", *flags, "--partition", "gpu", "--setup", "source ~/venv/bin/activate", "--",
-                 *COMMAND[:-1]]) == 0
+    assert (
+        main(
+            [
+                "launch",
+                "slurm",
+                *flags,
+                "--partition",
+                "gpu",
+                "--setup",
+                "source ~/venv/bin/activate",
+                "--",
+                *COMMAND[:-1],
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().out == MADE["slurm.sh"]()
-    assert main(["launch", "jobset", *flags, "--image", "registry.example/jaxtrade:1", "--claim", "runs", "--",
-                 *COMMAND]) == 0
+    assert (
+        main(
+            [
+                "launch",
+                "jobset",
+                *flags,
+                "--image",
+                "registry.example/jaxtrade:1",
+                "--claim",
+                "runs",
+                "--",
+                *COMMAND,
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().out == MADE["jobset.yaml"]()
 
 
-def test_a_mistake_in_the_training_is_found_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_in_the_training_is_found_before_anything_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as stop:
-        main(["launch", "slurm", "--print", "--", "train", "--run-dir", "/runs/a", "--timestep", "9"])
+        main(
+            ["launch", "slurm", "--print", "--", "train", "--run-dir", "/runs/a", "--timestep", "9"]
+        )
     assert stop.value.code == 2
     assert "there is no flag --timestep" in capsys.readouterr().err
     assert main(["launch", "local"]) == 2
@@ -180,19 +289,27 @@ def test_a_mistake_in_the_training_is_found_before_anything_starts(capsys: pytes
 def test_each_process_learns_its_number_and_has_its_own_devices() -> None:
     base = {"PATH": "/bin", "JAX_PROCESS_ID": "9"}
     assert local.environment(base, 1, 2, 5000, None) == base | {
-        "JAX_COORDINATOR_ADDRESS": "127.0.0.1:5000", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1",
-        "JAX_LOCAL_DEVICE_IDS": "1"}
+        "JAX_COORDINATOR_ADDRESS": "127.0.0.1:5000",
+        "JAX_NUM_PROCESSES": "2",
+        "JAX_PROCESS_ID": "1",
+        "JAX_LOCAL_DEVICE_IDS": "1",
+    }
     four = local.environment({}, 1, 2, 5000, 4)
     assert (four["JAX_LOCAL_DEVICE_IDS"], four["JAX_NUM_CPU_DEVICES"]) == ("4,5,6,7", "4")
 
 
 @given(count=st.integers(1, 6), devices=st.integers(1, 6))
 def test_devices_are_shared_out_without_gap_or_overlap(count: int, devices: int) -> None:
-    lists = [local.environment({}, i, count, 1, devices)["JAX_LOCAL_DEVICE_IDS"].split(",") for i in range(count)]
+    lists = [
+        local.environment({}, i, count, 1, devices)["JAX_LOCAL_DEVICE_IDS"].split(",")
+        for i in range(count)
+    ]
     assert [int(each) for one in lists for each in one] == list(range(count * devices))
 
 
-@pytest.mark.parametrize(("codes", "code"), [([], 0), ([75, 75], 75), ([69, 137], 137), ([69, 69], 69), ([2, 69], 2)])
+@pytest.mark.parametrize(
+    ("codes", "code"), [([], 0), ([75, 75], 75), ([69, 137], 137), ([69, 69], 69), ([2, 69], 2)]
+)
 def test_the_cause_is_the_exit_code(codes: list[int], code: int) -> None:
     assert local.verdict(codes) == code
 
@@ -214,10 +331,20 @@ def test_lines_of_both_processes_and_the_exit_code(capsys: pytest.CaptureFixture
 
 def test_a_process_that_a_signal_ended_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("pass", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    processes = [subprocess.Popen([sys.executable, "-c", each], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  start_new_session=True) for each in words]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", each],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for each in words
+    ]
     assert local._watched(processes) == 137
-    assert capsys.readouterr().err == "process 1 was ended by SIGKILL; the others cannot go on without it\n"
+    assert (
+        capsys.readouterr().err
+        == "process 1 was ended by SIGKILL; the others cannot go on without it\n"
+    )
     for process in processes:
         process.communicate()
 
@@ -225,8 +352,12 @@ def test_a_process_that_a_signal_ended_is_named(capsys: pytest.CaptureFixture[st
 def test_a_second_process_is_killed_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "PATIENCE_S", 0.1)
     sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
-    processes = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-                 for words in (sleeper, [sys.executable, "-c", "raise SystemExit(3)"])]
+    processes = [
+        subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        for words in (sleeper, [sys.executable, "-c", "raise SystemExit(3)"])
+    ]
     assert local._watched(processes) == 3
     assert processes[0].wait(timeout=30) == -9
     for process in processes:

@@ -23,17 +23,27 @@ def breaks_layers(name: str, tree: ast.Module) -> list[str]:
     own = floor(name)
     if own is None:
         return [f"{name} is in no room: add it to tests/structure.py"]
-    return [f"{name} (floor {own}) imports {other} (floor {floor(other)})" for other in sorted(own_imports(tree))
-            if room(other) != room(name) and ((there := floor(other)) is None or there >= own > 0)]
+    return [
+        f"{name} (floor {own}) imports {other} (floor {floor(other)})"
+        for other in sorted(own_imports(tree))
+        if room(other) != room(name) and ((there := floor(other)) is None or there >= own > 0)
+    ]
 
 
 def forbidden_calls(name: str, tree: ast.Module) -> Iterator[str]:
     """One line for each call that runs text or unpickles."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RUNS_TEXT:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in RUNS_TEXT
+        ):
             yield f"{name}, line {node.lineno}: {node.func.id}"
-        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and not (
-                isinstance(node.value, ast.Constant) and node.value.value is False):
+        if (
+            isinstance(node, ast.keyword)
+            and node.arg == "allow_pickle"
+            and not (isinstance(node.value, ast.Constant) and node.value.value is False)
+        ):
             yield f"{name}, line {node.value.lineno}: allow_pickle is not False"
 
 
@@ -51,7 +61,7 @@ def circles(graph: dict[str, set[str]]) -> list[str]:
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
-            found.append(" -> ".join((*path[path.index(name):], name)))
+            found.append(" -> ".join((*path[path.index(name) :], name)))
         elif name not in done:
             for other in sorted(graph.get(name, ())):
                 visit(other, (*path, name))
@@ -66,13 +76,24 @@ def test_imports_go_down_and_name_nothing_forbidden() -> None:
     """Every module at once; each offender is named."""
     named = {name: tree for name, tree in modules().items() if name}
     assert [line for name, tree in named.items() for line in breaks_layers(name, tree)] == []
-    assert [line for name, tree in modules().items() for line in forbidden_imports(name, tree)] == []
+    assert [
+        line for name, tree in modules().items() for line in forbidden_imports(name, tree)
+    ] == []
     assert [line for name, tree in modules().items() for line in forbidden_calls(name, tree)] == []
 
 
 def test_modules_import_without_a_circle() -> None:
     """Imports under TYPE_CHECKING count as well."""
-    assert circles({name: own_imports(tree, typed=True) - {name} for name, tree in modules().items() if name}) == []
+    assert (
+        circles(
+            {
+                name: own_imports(tree, typed=True) - {name}
+                for name, tree in modules().items()
+                if name
+            }
+        )
+        == []
+    )
 
 
 def test_the_picture_of_the_page_is_current() -> None:
@@ -82,52 +103,92 @@ def test_the_picture_of_the_page_is_current() -> None:
 
 def test_planted_offenders_are_found() -> None:
     """An import inside a function counts. One under TYPE_CHECKING counts for circles alone."""
-    planted = ast.parse("def f():\n    from jaxtrade.rl.ppo import make_ppo\n    import jaxtrade.evaluation.metrics\n")
-    assert [line.split()[4] for line in breaks_layers("env.dynamics", planted)] == ["evaluation.metrics", "rl.ppo"]
-    typed = ast.parse("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from jaxtrade.rl.ppo import make_ppo\n")
+    planted = ast.parse(
+        "def f():\n    from jaxtrade.rl.ppo import make_ppo\n    import jaxtrade.evaluation.metrics\n"
+    )
+    assert [line.split()[4] for line in breaks_layers("env.dynamics", planted)] == [
+        "evaluation.metrics",
+        "rl.ppo",
+    ]
+    typed = ast.parse(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from jaxtrade.rl.ppo import make_ppo\n"
+    )
     assert breaks_layers("env.dynamics", typed) == []
     assert own_imports(typed, typed=True) == {"rl.ppo"}
     root = ast.parse("from jaxtrade import __version__\n")
     assert breaks_layers("env.dynamics", root) == ["env.dynamics (floor 5) imports  (floor None)"]
     assert len(breaks_layers("nowhere", typed)) == 1
     sideways = ast.parse("import jaxtrade.interop.host\n")
-    assert [line.split()[4] for line in breaks_layers("evaluation.metrics", sideways)] == ["interop.host"]
+    assert [line.split()[4] for line in breaks_layers("evaluation.metrics", sideways)] == [
+        "interop.host"
+    ]
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b -> c -> b"]
-    unsafe = ast.parse("import pickle\ndef f(x):\n    import pandas\n    return eval(x), load(x, allow_pickle=True)\n")
-    assert list(forbidden_imports("rl.ppo", unsafe)) == ["rl.ppo imports pandas", "rl.ppo imports pickle"]
+    unsafe = ast.parse(
+        "import pickle\ndef f(x):\n    import pandas\n    return eval(x), load(x, allow_pickle=True)\n"
+    )
+    assert list(forbidden_imports("rl.ppo", unsafe)) == [
+        "rl.ppo imports pandas",
+        "rl.ppo imports pickle",
+    ]
     assert list(forbidden_imports("data.bars", unsafe)) == ["data.bars imports pickle"]
     assert len([*forbidden_calls("rl.ppo", unsafe)]) == 2
 
 
 def loaded(statements: list[str]) -> dict[str, set[str]]:
-    """Statement -> top-level modules that a fresh interpreter holds after it; they run one after the other."""
-    code = ("import json, sys\nheld = {}\n"
-            f"for statement in {statements!r}:\n"
-            "    exec(statement)\n"
-            "    held[statement] = sorted({name.partition('.')[0] for name in sys.modules})\n"
-            "print(json.dumps(held))")
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120,
-                            check=True)
+    """Statement -> top-level modules that a fresh interpreter holds after it; they run one after
+    the other.
+    """
+    code = (
+        "import json, sys\nheld = {}\n"
+        f"for statement in {statements!r}:\n"
+        "    exec(statement)\n"
+        "    held[statement] = sorted({name.partition('.')[0] for name in sys.modules})\n"
+        "print(json.dumps(held))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     return {statement: set(names) for statement, names in json.loads(result.stdout).items()}
 
 
 def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library() -> None:
-    """In fresh interpreters: what is imported inside a function, or by a library, counts as well."""
-    at_once = ["import jaxtrade", "import jaxtrade.config", "import jaxtrade.errors", "import jaxtrade.cli",
-               "import jaxtrade.data.features.schema", "from jaxtrade import load_config; load_config('quickstart')",
-               "from jaxtrade.cli.shared import check_names; from jaxtrade import load_config; "
-               "check_names(load_config(None, ['reward.weights.win=1', 'env.task=advised']))"]
+    """In fresh interpreters: what is imported inside a function, or by a library, counts as
+    well.
+    """
+    at_once = [
+        "import jaxtrade",
+        "import jaxtrade.config",
+        "import jaxtrade.errors",
+        "import jaxtrade.cli",
+        "import jaxtrade.data.features.schema",
+        "from jaxtrade import load_config; load_config('quickstart')",
+        "from jaxtrade.cli.shared import check_names; from jaxtrade import load_config; "
+        "check_names(load_config(None, ['reward.weights.win=1', 'env.task=advised']))",
+    ]
     slow = {"jax", "pandas", "flax", "optax", *HOST_ONLY}
-    assert {statement: names & slow for statement, names in loaded(at_once).items() if names & slow} == {}
-    training = [f"import jaxtrade.{name}" for name in modules() if name.partition(".")[0] in TRAINING]
+    assert {
+        statement: names & slow for statement, names in loaded(at_once).items() if names & slow
+    } == {}
+    training = [
+        f"import jaxtrade.{name}" for name in modules() if name.partition(".")[0] in TRAINING
+    ]
     assert {"import jaxtrade.env.dynamics", "import jaxtrade.rl.returns"} <= set(training)
     held = loaded(training)
     assert "jax" in held[training[-1]]
     refused = HOST_ONLY | TEST_ONLY
-    assert {statement: names & refused for statement, names in held.items() if names & refused} == {}
+    assert {
+        statement: names & refused for statement, names in held.items() if names & refused
+    } == {}
 
 
 def test_every_package_is_installed() -> None:
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "setuptools"
+    ]["packages"]
     found = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
     assert found <= set(listed)

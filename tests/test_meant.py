@@ -15,8 +15,13 @@ from jaxtrade.config.keys import all_keys, lookup
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.meant import ANY_LEARNER, PARAMETERS, RELATED, meant
 
-FOREIGN = [(learner, name) for learner in SECTIONS for table in (PARAMETERS[learner], RELATED[learner], ANY_LEARNER)
-           for name in table if f"{learner}.{name}" not in all_keys()]
+FOREIGN = [
+    (learner, name)
+    for learner in SECTIONS
+    for table in (PARAMETERS[learner], RELATED[learner], ANY_LEARNER)
+    for name in table
+    if f"{learner}.{name}" not in all_keys()
+]
 
 
 def message(*changes: str) -> str:
@@ -31,7 +36,9 @@ def follow(said: str, *changes: str) -> str:
     assert found, said
     key, algorithm = found[1], found[3]
     value = lookup(jt.load_config().model_dump(mode="json"), key)[1]
-    jt.load_config(None, [*changes, *([f"algorithm={algorithm}"] if algorithm else [])], **{key: value})
+    jt.load_config(
+        None, [*changes, *([f"algorithm={algorithm}"] if algorithm else [])], **{key: value}
+    )
     return key
 
 
@@ -46,20 +53,37 @@ def test_names_of_stable_baselines_lead_to_a_key_that_is_accepted(learner: str, 
         follow(message(f"{learner}.{name}=1"))  # algorithm is ppo, and the message adds the learner
 
 
-@pytest.mark.parametrize(("name", "key"), [("exploration_fraction", "epsilon_until"), ("buffer_sise", "buffer_size"),
-                                           ("exploration_initial_eps", "epsilon"), ("train_freq", "replay_ratio"),
-                                           ("exploration_final_eps", "epsilon_end"), ("gradient_steps", "replay_ratio"),
-                                           ("target_update_interval", "target_every"), ("Tau", "tau")])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("exploration_fraction", "epsilon_until"),
+        ("buffer_sise", "buffer_size"),
+        ("exploration_initial_eps", "epsilon"),
+        ("train_freq", "replay_ratio"),
+        ("exploration_final_eps", "epsilon_end"),
+        ("gradient_steps", "replay_ratio"),
+        ("target_update_interval", "target_every"),
+        ("Tau", "tau"),
+    ],
+)
 def test_the_key_that_is_meant(name: str, key: str) -> None:
-    assert f"'{key}'" in message("algorithm=dqn", f"dqn.{name}=1").replace("dqn.", "").replace("rollout.", "")
+    assert f"'{key}'" in message("algorithm=dqn", f"dqn.{name}=1").replace("dqn.", "").replace(
+        "rollout.", ""
+    )
     with pytest.raises(jt.ConfigError, match=f"did you mean '{key}'"):
         jt.load_config(None, ["algorithm=dqn"], **dict[str, Any]({name: 1}))
 
 
-@given(st.sampled_from(SECTIONS), st.sampled_from(list(all_keys())), st.integers(0, 30), st.booleans())
-def test_no_suggestion_is_of_a_learner_that_is_not_chosen(chosen: str, key: str, cut: int, own: bool) -> None:
+@given(
+    st.sampled_from(SECTIONS), st.sampled_from(list(all_keys())), st.integers(0, 30), st.booleans()
+)
+def test_no_suggestion_is_of_a_learner_that_is_not_chosen(
+    chosen: str, key: str, cut: int, own: bool
+) -> None:
     section, _, name = key.rpartition(".")
-    word = f"{chosen if own and section else section}.{name[:cut % len(name)]}{name[cut % len(name) + 1:]}".lstrip(".")
+    word = f"{chosen if own and section else section}.{name[: cut % len(name)]}{name[cut % len(name) + 1 :]}".lstrip(
+        "."
+    )
     if word in all_keys():
         return
     found = meant(word, all_keys(), chosen)
@@ -69,7 +93,10 @@ def test_no_suggestion_is_of_a_learner_that_is_not_chosen(chosen: str, key: str,
 
 def test_a_key_of_another_learner_is_named_as_such() -> None:
     said = message("algorithm=dqn", "dqn.clip_eps=0.1")
-    assert "unknown key 'dqn.clip_eps': it is a key of ppo, and algorithm is dqn; expected one of: dqn." in said
+    assert (
+        "unknown key 'dqn.clip_eps': it is a key of ppo, and algorithm is dqn; expected one of: dqn."
+        in said
+    )
     assert "did you mean" not in said
     assert "ppo." not in said.replace("a key of ppo", "")
 
@@ -79,10 +106,16 @@ def test_capital_letters() -> None:
     assert "did you mean 'dqn.gamma'?" in message("algorithm=dqn", "DQN.gamma=1")
 
 
-@pytest.mark.parametrize(("flag", "said"), [
-    ("--exploration-fraction", "set the key: --set learner.epsilon_until=VALUE"),
-    ("--buffer-size=5", "set the key: --set dqn.buffer_size=VALUE"), ("--gamma", "--set learner.gamma=VALUE"),
-    ("--n-steps", "--set dqn.n_steps=VALUE or --set rollout.num_steps=VALUE"), ("--Algorithm", "mean --algorithm?")])
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--exploration-fraction", "set the key: --set learner.epsilon_until=VALUE"),
+        ("--buffer-size=5", "set the key: --set dqn.buffer_size=VALUE"),
+        ("--gamma", "--set learner.gamma=VALUE"),
+        ("--n-steps", "--set dqn.n_steps=VALUE or --set rollout.num_steps=VALUE"),
+        ("--Algorithm", "mean --algorithm?"),
+    ],
+)
 def test_a_flag_that_is_a_key(flag: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["train", flag, "1"])

@@ -25,15 +25,28 @@ GB = 10**9
 
 
 def test_the_parts_by_hand() -> None:
-    """One feature and a window of ten: D = 10 (1 + 3) + 20. 64 x 32 rows in 4 minibatches of 512."""
-    config = make_config({"env": {"window": 10, "features": ["close"]}, "network": {"hidden": [16, 8]},
-                          "rollout": {"num_envs": 64, "num_steps": 32}, "ppo": {"num_minibatches": 4},
-                          "train": {"num_seeds": 3}})
+    """One feature and a window of ten: D = 10 (1 + 3) + 20. 64 x 32 rows in 4 minibatches of
+    512.
+    """
+    config = make_config(
+        {
+            "env": {"window": 10, "features": ["close"]},
+            "network": {"hidden": [16, 8]},
+            "rollout": {"num_envs": 64, "num_steps": 32},
+            "ppo": {"num_minibatches": 4},
+            "train": {"num_seeds": 3},
+        }
+    )
     assert memory.observation_slots(config) == 60
     assert memory.parameter_count(config) == 2 * (60 * 16 + 16 * 8) + 8 * 9
     assert {part.name: part.bytes for part in memory.parts(config)} == {
-        "process": 1_000_000_000, "parameters": 3 * 2248 * 52, "environments": 3 * 64 * 600,
-        "rollout": 3 * 2048 * (220 + 24), "gradient": 3 * 512 * 4 * (240 + 48), "acting": 3 * 64 * 4 * (120 + 96)}
+        "process": 1_000_000_000,
+        "parameters": 3 * 2248 * 52,
+        "environments": 3 * 64 * 600,
+        "rollout": 3 * 2048 * (220 + 24),
+        "gradient": 3 * 512 * 4 * (240 + 48),
+        "acting": 3 * 64 * 4 * (120 + 96),
+    }
     assert memory.need(config) - memory.need(config, device=True) == 1_000_000_000
 
 
@@ -45,24 +58,41 @@ def test_each_update_of_delay_takes_the_memory_of_a_policy() -> None:
     assert older.keys[0] == "actor.delay"
 
 
-@pytest.mark.parametrize(("values", "rows"), [
-    ({"num_minibatches": 8}, 16_384), ({"gradient_rows": 1000}, 1000), ({"num_minibatches": 1024}, 4096 * 128 // 1024),
-    ({}, 4096 * 128 // 32),  # auto: at most 32 minibatches
-])
-def test_a_gradient_has_no_more_rows_than_are_computed_at_once(values: dict[str, Any], rows: int) -> None:
+@pytest.mark.parametrize(
+    ("values", "rows"),
+    [
+        ({"num_minibatches": 8}, 16_384),
+        ({"gradient_rows": 1000}, 1000),
+        ({"num_minibatches": 1024}, 4096 * 128 // 1024),
+        ({}, 4096 * 128 // 32),  # auto: at most 32 minibatches
+    ],
+)
+def test_a_gradient_has_no_more_rows_than_are_computed_at_once(
+    values: dict[str, Any], rows: int
+) -> None:
     config = make_config({"rollout": {"num_envs": 4096, "num_steps": 128}, "ppo": values})
     per_row = 4 * (4 * memory.observation_slots(config) + 2 * 128)
     assert {part.name: part.bytes for part in memory.parts(config)}["gradient"] == rows * per_row
 
 
-@pytest.mark.parametrize("overrides", [[], ["env.task=entry"], ["env.task=advised", "env.advice=true"],
-                                       ["network.kind=gru", "network.rnn_width=96"], ["network.hidden=300,20,10"]])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["env.task=entry"],
+        ["env.task=advised", "env.advice=true"],
+        ["network.kind=gru", "network.rnn_width=96"],
+        ["network.hidden=300,20,10"],
+    ],
+)
 def test_slots_and_parameters_are_those_of_the_network(overrides: list[str]) -> None:
     config = load_config("quickstart", overrides)
     slots, actions = make_spec(config.env).size, len(task_of(config.env).actions(config.env))
     assert slots <= memory.observation_slots(config) <= slots + memory.OTHER_SLOTS
     network = make_actor_critic(config.network, actions)
-    shapes = jax.eval_shape(network.init, jax.random.key(0), network.first_carry(), jnp.zeros(slots))
+    shapes = jax.eval_shape(
+        network.init, jax.random.key(0), network.first_carry(), jnp.zeros(slots)
+    )
     real = sum(leaf.size for leaf in jax.tree.leaves(shapes))
     assert real * 0.95 <= memory.parameter_count(config) <= real * 1.15
 
@@ -73,12 +103,15 @@ def test_what_cannot_fit_is_refused_with_the_number_and_the_key_to_lower() -> No
     memory.check(config, int(need / memory.FACTOR) + 1, "this machine")
     with pytest.raises(ConfigError) as caught:
         memory.check(config, int(need / memory.FACTOR) - 1, "this machine")
-    assert str(caught.value).startswith(f"memory: the run needs about {memory.size(need)}, and this machine has ")
+    assert str(caught.value).startswith(
+        f"memory: the run needs about {memory.size(need)}, and this machine has "
+    )
     assert "rollout" in str(caught.value)
-    assert str(caught.value).endswith("Lower rollout.num_envs (1,000,000) or rollout.num_steps (32) or "
-                                      "train.num_seeds (4)")
+    assert str(caught.value).endswith(
+        "Lower rollout.num_envs (1,000,000) or rollout.num_steps (32) or train.num_seeds (4)"
+    )
     assert list(memory.note(config, need, "this machine")) == []
-    line, = memory.note(config, need - 1, "this machine")
+    (line,) = memory.note(config, need - 1, "this machine")
     assert line.startswith("note: the run may need about ")
 
 
@@ -89,36 +122,78 @@ def test_a_rollout_has_rows_that_int32_can_count() -> None:
 
 
 def test_a_small_run_on_a_small_machine_says_so() -> None:
-    with pytest.raises(ConfigError, match=r"process 1 GB\. Free some memory, or take another machine"):
+    with pytest.raises(
+        ConfigError, match=r"process 1 GB\. Free some memory, or take another machine"
+    ):
         memory.check(RunConfig(), GB // 4, "this machine")
 
 
-@pytest.mark.parametrize(("count", "text"), [(1_000, "0.001 MB"), (12_400_000, "12 MB"), (2_400_000_000, "2.4 GB"),
-                                             (999_000_000_000, "999 GB"), (1.9e16, "19 PB"), (8.8e20, "880,000 PB")])
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1_000, "0.001 MB"),
+        (12_400_000, "12 MB"),
+        (2_400_000_000, "2.4 GB"),
+        (999_000_000_000, "999 GB"),
+        (1.9e16, "19 PB"),
+        (8.8e20, "880,000 PB"),
+    ],
+)
 def test_sizes_in_words(count: float, text: str) -> None:
     assert memory.size(count) == text
 
 
-@pytest.mark.parametrize(("files", "expected"), [
-    ({"/proc/meminfo": "MemTotal: 1000 kB"}, 1_024_000),
-    ({"/proc/meminfo": "MemTotal: 1000 kB", "/proc/self/cgroup": "0::/a", "/sys/fs/cgroup/a/memory.max": "5000"}, 5000),
-    ({"/proc/meminfo": "MemTotal: 1 kB", "/proc/self/cgroup": "0::/a", "/sys/fs/cgroup/a/memory.max": "5000"}, 1024),
-    ({"/proc/meminfo": "MemTotal: 1000 kB", "/proc/self/cgroup": "4:memory:/b",
-      "/sys/fs/cgroup/memory/b/memory.limit_in_bytes": "7000"}, 7000),
-])
-def test_the_machine_has_what_its_control_group_allows(files: dict[str, str], expected: int) -> None:
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"/proc/meminfo": "MemTotal: 1000 kB"}, 1_024_000),
+        (
+            {
+                "/proc/meminfo": "MemTotal: 1000 kB",
+                "/proc/self/cgroup": "0::/a",
+                "/sys/fs/cgroup/a/memory.max": "5000",
+            },
+            5000,
+        ),
+        (
+            {
+                "/proc/meminfo": "MemTotal: 1 kB",
+                "/proc/self/cgroup": "0::/a",
+                "/sys/fs/cgroup/a/memory.max": "5000",
+            },
+            1024,
+        ),
+        (
+            {
+                "/proc/meminfo": "MemTotal: 1000 kB",
+                "/proc/self/cgroup": "4:memory:/b",
+                "/sys/fs/cgroup/memory/b/memory.limit_in_bytes": "7000",
+            },
+            7000,
+        ),
+    ],
+)
+def test_the_machine_has_what_its_control_group_allows(
+    files: dict[str, str], expected: int
+) -> None:
     assert usable_memory("Linux", files.get) == expected
 
 
-def test_an_accelerator_is_asked_once_jax_has_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Before that only what no device could hold is refused, because the machine's memory says nothing about it."""
+def test_an_accelerator_is_asked_once_jax_has_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Before that only what no device could hold is refused, because the machine's memory says
+    nothing about it.
+    """
     monkeypatch.setattr(preflight, "ACCELERATORS", (str(tmp_path),))
     assert preflight.memory_limit({}) == (preflight.LARGEST_DEVICE, "the largest accelerator")
     assert preflight.memory_limit({"JAX_PLATFORMS": "cpu"})[1] == "this machine"
     with pytest.raises(ConfigError, match=r"the largest accelerator has 4 TB"):
         preflight.check_memory([load_config(None, ["rollout.num_envs=1e12"])], {})
     preflight.check_memory([load_config(None, ["rollout.num_envs=4M"])], {})
-    device = SimpleNamespace(platform="gpu", device_kind="NVIDIA H100", memory_stats=lambda: {"bytes_limit": 80 * GB})
+    device = SimpleNamespace(
+        platform="gpu", device_kind="NVIDIA H100", memory_stats=lambda: {"bytes_limit": 80 * GB}
+    )
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
     preflight.check_device(RunConfig())
     with pytest.raises(ConfigError, match=r"the NVIDIA H100 has 80 GB. Made of: rollout"):
@@ -128,8 +203,12 @@ def test_an_accelerator_is_asked_once_jax_has_started(monkeypatch: pytest.Monkey
 
 def test_the_end_of_memory_in_xla_is_explained() -> None:
     """A real one: no machine has 2^60 bytes."""
-    with pytest.raises(OutOfMemoryError, match=r"memory ran out \(RESOURCE_EXHAUSTED.*Made of: process"), \
-            memory.explained(RunConfig()):
+    with (
+        pytest.raises(
+            OutOfMemoryError, match=r"memory ran out \(RESOURCE_EXHAUSTED.*Made of: process"
+        ),
+        memory.explained(RunConfig()),
+    ):
         jax.block_until_ready(jax.jit(lambda: jnp.zeros(1 << 58, jnp.float32))())
     with pytest.raises(RuntimeError, match=r"^another fault$"), memory.explained(RunConfig()):
         raise RuntimeError("another fault")
@@ -139,12 +218,31 @@ PEAKS = {
     "small": ("rollout.num_envs=64", "rollout.num_steps=16"),
     "many environments": ("rollout.num_envs=16384", "rollout.num_steps=256"),
     "a wide network": ("rollout.num_envs=64", "rollout.num_steps=16", "network.hidden=4096,4096"),
-    "seeds": ("rollout.num_envs=256", "rollout.num_steps=128", "train.num_seeds=16", "network.hidden=256,256"),
-    "a large minibatch": ("rollout.num_envs=1024", "rollout.num_steps=128", "ppo.num_minibatches=1",
-                          "network.hidden=512,512", "ppo.gradient_rows=131072"),
-    "a long memory": ("rollout.num_envs=1024", "rollout.num_steps=128", "network.kind=gru", "network.rnn_width=256"),
+    "seeds": (
+        "rollout.num_envs=256",
+        "rollout.num_steps=128",
+        "train.num_seeds=16",
+        "network.hidden=256,256",
+    ),
+    "a large minibatch": (
+        "rollout.num_envs=1024",
+        "rollout.num_steps=128",
+        "ppo.num_minibatches=1",
+        "network.hidden=512,512",
+        "ppo.gradient_rows=131072",
+    ),
+    "a long memory": (
+        "rollout.num_envs=1024",
+        "rollout.num_steps=128",
+        "network.kind=gru",
+        "network.rnn_width=256",
+    ),
 }
-LARGEST = ("many environments", "a wide network", "seeds")  # they take minutes; the others have each part of the memory
+LARGEST = (
+    "many environments",
+    "a wide network",
+    "seeds",
+)  # they take minutes; the others have each part of the memory
 CHILD = """
 import sys
 from jaxtrade.cli import main
@@ -156,27 +254,46 @@ print("PEAK", code, peak.split()[1])
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGEST)) for name in PEAKS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGEST)) for name in PEAKS]
+)
 def test_the_estimate_is_near_the_peak_of_a_real_run(name: str, tmp_path: Path) -> None:
-    """Two updates of each, and its evaluation, compiled anew: the resident peak of the process is within `FACTOR`.
+    """Two updates of each, and its evaluation, compiled anew: the resident peak of the process is
+    within `FACTOR`.
 
     A process that finds its programs compiled needs about half a gigabyte less.
     """
     config = load_config("quickstart", PEAKS[name])
     steps = 2 * config.rollout.num_envs * config.rollout.num_steps
-    keys = (*PEAKS[name], f"train.total_timesteps={steps}", "train.chunk_updates=1", "train.checkpoint_every=1")
+    keys = (
+        *PEAKS[name],
+        f"train.total_timesteps={steps}",
+        "train.chunk_updates=1",
+        "train.checkpoint_every=1",
+    )
     sets = [word for key in keys for word in ("--set", key)]
-    done = subprocess.run([sys.executable, "-c", CHILD, "train", "--run-dir", str(tmp_path / "run"), *sets],
-                          env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")},
-                          capture_output=True, text=True, timeout=800, check=True)
-    *_, (_, code, peak) = (line.split() for line in done.stdout.splitlines() if line.startswith("PEAK"))
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, "train", "--run-dir", str(tmp_path / "run"), *sets],
+        env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")},
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=True,
+    )
+    *_, (_, code, peak) = (
+        line.split() for line in done.stdout.splitlines() if line.startswith("PEAK")
+    )
     assert code in ("0", "1"), done.stderr  # 1: two updates may fail a health check
     ratio = memory.need(config) / (1024 * int(peak))
     assert 1 / memory.FACTOR < ratio < memory.FACTOR, f"{name}: estimate over peak is {ratio:.2f}"
 
 
 def test_generated_bars_of_a_set_count_for_each_symbol_and_once_more_for_the_whole() -> None:
-    data = {"source": "synthetic", "synthetic_sessions": 10, "markets": ["NQ", "ES"],
-            "per_market": {"ES": {"synthetic_sessions": 4}}}
+    data = {
+        "source": "synthetic",
+        "synthetic_sessions": 10,
+        "markets": ["NQ", "ES"],
+        "per_market": {"ES": {"synthetic_sessions": 4}},
+    }
     bars = {part.name: part.bytes for part in memory.parts(make_config({"data": data}))}["bars"]
     assert bars == 2 * (10 + 4) * memory.PER_SESSION

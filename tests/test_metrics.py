@@ -30,10 +30,23 @@ NAN = float("nan")
 
 
 def row(update, **changes):
-    return {"update": update, "total_updates": 40, "steps": update * 1000, "seconds": 1.0, "steps_per_second": 54321.0,
-            "eta_seconds": 3725.0, "episodes": 2, "episode_reward": 1.5, "approx_kl": 0.01234, "clip_fraction": 0.1,
-            "entropy": 1.25, "explained_variance": 0.5, "learning_rate": 3e-4, "finite": True,
-            "action_share": [0.25, 0.75]} | changes
+    return {
+        "update": update,
+        "total_updates": 40,
+        "steps": update * 1000,
+        "seconds": 1.0,
+        "steps_per_second": 54321.0,
+        "eta_seconds": 3725.0,
+        "episodes": 2,
+        "episode_reward": 1.5,
+        "approx_kl": 0.01234,
+        "clip_fraction": 0.1,
+        "entropy": 1.25,
+        "explained_variance": 0.5,
+        "learning_rate": 3e-4,
+        "finite": True,
+        "action_share": [0.25, 0.75],
+    } | changes
 
 
 NAMES = {"action_share": ["HOLD", "BUY"], "end_share": ["NONE", "BUST", "SESSION_END"]}
@@ -41,18 +54,30 @@ NAMES = {"action_share": ["HOLD", "BUY"], "end_share": ["NONE", "BUST", "SESSION
 
 def traded(update, **changes):
     """A row of the trading environment."""
-    return row(update, illegal=0, illegal_executed=0, episode_trades=2.5, end_share=[0.0, 0.25, 0.75], **changes)
+    return row(
+        update,
+        illegal=0,
+        illegal_executed=0,
+        episode_trades=2.5,
+        end_share=[0.0, 0.25, 0.75],
+        **changes,
+    )
 
 
 def test_progress_line_names_every_health_figure():
     line = progress_line([row(1), row(2)], PROGRESS)
-    assert line == ("update 2/40  steps 2,000  54,321 steps/s  eta 1:02:05  return 1.500  kl 1.2e-02  clip 0.100  "
-                    "entropy 1.250  ev 0.50  lr 3.00e-04")
+    assert line == (
+        "update 2/40  steps 2,000  54,321 steps/s  eta 1:02:05  return 1.500  kl 1.2e-02  clip 0.100  "
+        "entropy 1.250  ev 0.50  lr 3.00e-04"
+    )
 
 
 def test_return_is_the_mean_over_the_chunks_episodes_and_undefined_without_any():
-    rows = [row(1, episodes=1, episode_reward=4.0), row(2, episodes=3, episode_reward=0.0),
-            row(3, episodes=0, episode_reward=NAN)]
+    rows = [
+        row(1, episodes=1, episode_reward=4.0),
+        row(2, episodes=3, episode_reward=0.0),
+        row(3, episodes=0, episode_reward=NAN),
+    ]
     assert "return 1.000" in progress_line(rows, PROGRESS)
     none = progress_line([row(3, episodes=0, episode_reward=NAN, explained_variance=NAN)], PROGRESS)
     assert "return n/a" in none
@@ -60,7 +85,9 @@ def test_return_is_the_mean_over_the_chunks_episodes_and_undefined_without_any()
 
 
 def test_a_learner_that_reports_little_gets_a_short_line():
-    short = {name: value for name, value in row(1).items() if name not in ("episodes", "episode_reward")}
+    short = {
+        name: value for name, value in row(1).items() if name not in ("episodes", "episode_reward")
+    }
     assert progress_line([short]) == "update 1/40  steps 1,000  54,321 steps/s  eta 1:02:05"
 
 
@@ -121,7 +148,11 @@ def test_run_log_appends_stamped_lines(tmp_path):
     sink.close()
     lines = path.read_text().splitlines()
     assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", "", line) for line in lines] == [
-        "first", "second", "third", progress_line([row(1)], PROGRESS)]
+        "first",
+        "second",
+        "third",
+        progress_line([row(1)], PROGRESS),
+    ]
 
 
 def read_events(data):
@@ -131,10 +162,10 @@ def read_events(data):
     events = []
     while data:  # TFRecord: length, its checksum, record, its checksum
         length = int.from_bytes(data[:8], "little")
-        record = data[12:12 + length]
-        assert masked_crc32c(record) == int.from_bytes(data[12 + length:16 + length], "little")
+        record = data[12 : 12 + length]
+        assert masked_crc32c(record) == int.from_bytes(data[12 + length : 16 + length], "little")
         events.append(Event.FromString(record))
-        data = data[16 + length:]
+        data = data[16 + length :]
     return events
 
 
@@ -143,26 +174,50 @@ def test_tensorboard_writes_scalars_by_steps(tmp_path):
     sink = TensorBoardSink(tmp_path)
     sink.write([row(1), row(2, episode_reward=NAN)])
     sink.close()
-    found = [(value.tag, event.step, value.simple_value)
-             for event in read_events(next(tmp_path.iterdir()).read_bytes()) for value in event.summary.value]
+    found = [
+        (value.tag, event.step, value.simple_value)
+        for event in read_events(next(tmp_path.iterdir()).read_bytes())
+        for value in event.summary.value
+    ]
     assert ("rollout/episode_reward", 1000, 1.5) in found
     assert ("rollout/action_share/1", 2000, 0.75) in found
     assert not any(tag == "rollout/episode_reward" and step == 2000 for tag, step, _ in found)
 
 
 def test_tags_are_grouped(tmp_path):
-    """What the environment reports, what the loop reports, and all else, which is the learner's own."""
-    names = ("episode_trades", "end_share", "illegal_executed", "hit_rate", "seconds", "update", "approx_kl/each",
-             "my_loss")
+    """What the environment reports, what the loop reports, and all else, which is the learner's
+    own.
+    """
+    names = (
+        "episode_trades",
+        "end_share",
+        "illegal_executed",
+        "hit_rate",
+        "seconds",
+        "update",
+        "approx_kl/each",
+        "my_loss",
+    )
     assert [grouped(name) for name in names] == [
-        "rollout/episode_trades", "rollout/end_share", "rollout/illegal_executed", "rollout/hit_rate", "time/seconds",
-        "time/update", "train/approx_kl/each", "train/my_loss"]
+        "rollout/episode_trades",
+        "rollout/end_share",
+        "rollout/illegal_executed",
+        "rollout/hit_rate",
+        "time/seconds",
+        "time/update",
+        "train/approx_kl/each",
+        "train/my_loss",
+    ]
     pytest.importorskip("tensorboardX")
     sink = TensorBoardSink(tmp_path)
     sink.write([row(1)])
     sink.figures({"eval/test/greedy/net_profit": -12.5, "eval/undefined": NAN}, 1000)
     sink.close()
-    tags = [value.tag for event in read_events(next(tmp_path.iterdir()).read_bytes()) for value in event.summary.value]
+    tags = [
+        value.tag
+        for event in read_events(next(tmp_path.iterdir()).read_bytes())
+        for value in event.summary.value
+    ]
     assert {tag.partition("/")[0] for tag in tags} == {"rollout", "train", "time", "eval"}
     assert "eval/undefined" not in tags
     assert not {"time/steps", "train/steps", "train/total_updates"} & set(tags)
@@ -173,40 +228,75 @@ def test_pictures_and_hyperparameters_decode_by_the_published_format(tmp_path):
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
-    png = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 640, 480, 8, 6, 0, 0, 0) + b"rest"
+    png = (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 640, 480, 8, 6, 0, 0, 0)
+        + b"rest"
+    )
     (tmp_path / "a.png").write_bytes(png)
     sink = TensorBoardSink(tmp_path / "board")
-    sink.settings({"ppo.learning_rate": 3e-4, "seed": 2, "env.task": "manage", "train.tensorboard": True}, ["eval/a"])
+    sink.settings(
+        {"ppo.learning_rate": 3e-4, "seed": 2, "env.task": "manage", "train.tensorboard": True},
+        ["eval/a"],
+    )
     sink.picture("eval/test/equity", tmp_path / "a.png", 5000)
     with pytest.raises(ValueError, match="expected a PNG"):
         sink._writer.image("x", b"GIF89a", 1)
     sink.close()
     _, experiment, start, picture = read_events(next((tmp_path / "board").iterdir()).read_bytes())
     [value] = experiment.summary.value
-    assert (value.tag, value.metadata.plugin_data.plugin_name) == ("_hparams_/experiment", "hparams")
+    assert (value.tag, value.metadata.plugin_data.plugin_name) == (
+        "_hparams_/experiment",
+        "hparams",
+    )
     found = HParamsPluginData.FromString(value.metadata.plugin_data.content).experiment
     assert [(info.name, info.type) for info in found.hparam_infos] == [
-        ("ppo.learning_rate", 3), ("seed", 3), ("env.task", 1), ("train.tensorboard", 2)]
+        ("ppo.learning_rate", 3),
+        ("seed", 3),
+        ("env.task", 1),
+        ("train.tensorboard", 2),
+    ]
     assert [info.name.tag for info in found.metric_infos] == ["eval/a"]
     [value] = start.summary.value
     assert value.tag == "_hparams_/session_start_info"
-    held = HParamsPluginData.FromString(value.metadata.plugin_data.content).session_start_info.hparams
+    held = HParamsPluginData.FromString(
+        value.metadata.plugin_data.content
+    ).session_start_info.hparams
     assert {name: getattr(held[name], held[name].WhichOneof("kind")) for name in held} == {
-        "ppo.learning_rate": 3e-4, "seed": 2.0, "env.task": "manage", "train.tensorboard": True}
+        "ppo.learning_rate": 3e-4,
+        "seed": 2.0,
+        "env.task": "manage",
+        "train.tensorboard": True,
+    }
     [value] = picture.summary.value
     assert (value.tag, picture.step) == ("eval/test/equity", 5000)
     image = value.image
-    assert (image.width, image.height, image.colorspace, image.encoded_image_string) == (640, 480, 4, png)
+    assert (image.width, image.height, image.colorspace, image.encoded_image_string) == (
+        640,
+        480,
+        4,
+        png,
+    )
 
 
 def test_panel_shows_what_the_policy_does_by_name():
     """Two episodes end in the first update, eight in the second: weights 0.2 and 0.8."""
-    rows = [traded(1), traded(2, episodes=8, action_share=[0.75, 0.25]) | {"end_share": [0.0, 0.0, 1.0], "illegal": 1}]
+    rows = [
+        traded(1),
+        traded(2, episodes=8, action_share=[0.75, 0.25])
+        | {"end_share": [0.0, 0.0, 1.0], "illegal": 1},
+    ]
     assert panel_line(rows, NAMES) == (
-        "  actions % HOLD 50.0 BUY 50.0  trades/episode 2.50  ends % BUST 5.0 SESSION_END 95.0  illegal 1")
-    assert panel_line([traded(1, action_share=[1.0, 0.0])], NAMES).startswith("  actions % HOLD 100.0  trades")
+        "  actions % HOLD 50.0 BUY 50.0  trades/episode 2.50  ends % BUST 5.0 SESSION_END 95.0  illegal 1"
+    )
+    assert panel_line([traded(1, action_share=[1.0, 0.0])], NAMES).startswith(
+        "  actions % HOLD 100.0  trades"
+    )
     none = traded(1, episodes=0) | {"episode_trades": NAN, "end_share": [NAN] * 3}
-    assert panel_line([none], NAMES) == "  actions % HOLD 25.0 BUY 75.0  trades/episode n/a  ends % n/a  illegal 0"
+    assert (
+        panel_line([none], NAMES)
+        == "  actions % HOLD 25.0 BUY 75.0  trades/episode n/a  ends % n/a  illegal 0"
+    )
     assert panel_line([traded(1)], {}) == "  trades/episode 2.50  illegal 0"
     assert panel_line([row(1)], {}) == ""
 
@@ -245,7 +335,11 @@ def test_a_rewound_file_loses_what_did_not_happen(tmp_path):
     sink.rewind(2, 2000)
     sink.write([row(3, entropy=9.0)])
     sink.close()
-    assert [(r["update"], r["entropy"]) for r in read_rows(path)] == [(1, 1.25), (2, 1.25), (3, 9.0)]
+    assert [(r["update"], r["entropy"]) for r in read_rows(path)] == [
+        (1, 1.25),
+        (2, 1.25),
+        (3, 9.0),
+    ]
     assert {each.name for each in tmp_path.iterdir()} == {digests.FILE, path.name}
 
 
@@ -256,15 +350,22 @@ def test_tensorboard_hides_what_did_not_happen(tmp_path):
     sink.rewind(1, 1000)
     sink.close()
     events = read_events(next(tmp_path.iterdir()).read_bytes())
-    assert "rollout/action_share/HOLD" in [value.tag for event in events for value in event.summary.value]
+    assert "rollout/action_share/HOLD" in [
+        value.tag for event in events for value in event.summary.value
+    ]
     last = events[-1]
     assert (last.session_log.status, last.step) == (last.session_log.START, 1001)
 
 
 def test_event_files_decode_by_the_published_format(tmp_path):
-    """Field by field with TensorBoard's message classes, and the checksum against RFC 3720's known answer."""
+    """Field by field with TensorBoard's message classes, and the checksum against RFC 3720's known
+    answer.
+    """
     pytest.importorskip("tensorboardX")
-    assert masked_crc32c(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    assert (
+        masked_crc32c(b"123456789")
+        == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    )
     writer = EventWriter(tmp_path / "new")
     writer.scalars({"a b/é": 1.5, "/c": -2e300, "d": 0}, 2**40)
     writer.close()
@@ -274,15 +375,23 @@ def test_event_files_decode_by_the_published_format(tmp_path):
     assert second.step == 2**40
     assert second.wall_time >= first.wall_time > 1.7e9
     assert [(value.tag, value.simple_value) for value in second.summary.value] == [
-        ("a_b/é", 1.5), ("c", -math.inf), ("d", 0.0)]
+        ("a_b/é", 1.5),
+        ("c", -math.inf),
+        ("d", 0.0),
+    ]
 
 
 def test_a_resumed_run_adds_an_event_file_that_comes_later(tmp_path):
-    """TensorBoard reads a directory's files by name: what the second file forgets must have been read."""
+    """TensorBoard reads a directory's files by name: what the second file forgets must have been
+    read.
+    """
     for _ in range(12):
         writer = EventWriter(tmp_path)
         writer.scalars({"n": len(list(tmp_path.iterdir()))}, 1)
         writer.close()
     pytest.importorskip("tensorboardX")
-    read = [read_events(path.read_bytes())[1].summary.value[0].simple_value for path in sorted(tmp_path.iterdir())]
+    read = [
+        read_events(path.read_bytes())[1].summary.value[0].simple_value
+        for path in sorted(tmp_path.iterdir())
+    ]
     assert read == list(range(1, 13))

@@ -1,4 +1,6 @@
-"""monitor.csv: Stable-Baselines3's format, and a file that stays readable after a kill, a full disk and a rollback."""
+"""monitor.csv: Stable-Baselines3's format, and a file that stays readable after a kill, a full disk
+and a rollback.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ NAN = float("nan")
 
 
 def loaded(path: Path) -> tuple[dict, pd.DataFrame]:
-    """What `stable_baselines3.common.monitor.load_results` makes of one file: its own steps, written again."""
+    """What `stable_baselines3.common.monitor.load_results` makes of one file: its own steps,
+    written again.
+    """
     with path.open() as file:
         first = file.readline()
         assert first[0] == "#"
@@ -46,11 +50,19 @@ def loaded(path: Path) -> tuple[dict, pd.DataFrame]:
     return header, frame
 
 
-def episode(update: int, count: int = 2, agent: Sequence[int] | None = None, symbol: int = 0) -> Episodes:
+def episode(
+    update: int, count: int = 2, agent: Sequence[int] | None = None, symbol: int = 0
+) -> Episodes:
     """Rows whose reward tells the update and their place in it."""
-    rows = [[update + i / 8, 10 * update + i, 0.25, 3.5, NAN if i else -0.125, 0.5, symbol] for i in range(count)]
-    return Episodes(update, np.array(rows, np.float32).reshape(count, len(COLUMNS) + 1),
-                    np.arange(count) if agent is None else np.array(agent))
+    rows = [
+        [update + i / 8, 10 * update + i, 0.25, 3.5, NAN if i else -0.125, 0.5, symbol]
+        for i in range(count)
+    ]
+    return Episodes(
+        update,
+        np.array(rows, np.float32).reshape(count, len(COLUMNS) + 1),
+        np.arange(count) if agent is None else np.array(agent),
+    )
 
 
 class Clock:
@@ -81,7 +93,8 @@ def test_the_file_byte_by_byte(tmp_path: Path) -> None:
         b"r,l,t,drawdown,turnover,sharpe_ratio,max_drawdown,symbol,agent,update\r\n"
         b"1,10,0.5,0.25,3.5,-0.125,0.5,ES,0,1\r\n"
         b"1.125,11,0.5,0.25,3.5,,0.5,ES,1,1\r\n"
-        b"2,20,0.5,0.25,3.5,-0.125,0.5,NQ,7,2\r\n")
+        b"2,20,0.5,0.25,3.5,-0.125,0.5,NQ,7,2\r\n"
+    )
 
 
 def test_what_sb3_makes_of_it(tmp_path: Path) -> None:
@@ -105,11 +118,14 @@ def test_what_sb3_makes_of_it(tmp_path: Path) -> None:
 def test_figures_have_seven_digits_and_times_six_decimals() -> None:
     rows = np.array([[-0.123456789, 3, 1e-9, 12345.678, 0.5, 0, 0]], np.float32)
     assert text_of([Episodes(4, rows, np.array([2]))], ("ES",), 1.23456789) == (
-        "-0.1234568,3,1.234568,1e-09,12345.68,0.5,0,ES,2,4\r\n")
+        "-0.1234568,3,1.234568,1e-09,12345.68,0.5,0,ES,2,4\r\n"
+    )
 
 
 def test_rows_of_a_chunk_are_told_apart_by_update_and_agent() -> None:
-    """Two updates, three agents in a stack of shape (3,), room for two rows each; a row of length 0 is none."""
+    """Two updates, three agents in a stack of shape (3,), room for two rows each; a row of length 0
+    is none.
+    """
     rows = np.zeros((2, 3, 2, len(COLUMNS) + 1), np.float32)
     rows[0, 1, 0, :2] = 0.5, 7
     rows[1, 0, 0, :2] = 0.25, 3
@@ -161,7 +177,9 @@ def test_rows_after_a_rollback_are_dropped(tmp_path: Path) -> None:
 
 
 def test_every_torn_end_is_dropped(tmp_path: Path) -> None:
-    """The file cut after each of its bytes: what stays are the whole lines, and the sink goes on after them."""
+    """The file cut after each of its bytes: what stays are the whole lines, and the sink goes on
+    after them.
+    """
     path = tmp_path / "monitor.csv"
     sink = sink_at(tmp_path)
     sink.episodes([episode(1, 1), episode(2, 1)])
@@ -172,21 +190,33 @@ def test_every_torn_end_is_dropped(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         if size >= heads:
             read = read_episodes(path)["update"].tolist()
-            assert read == [1, 2][:whole[heads:size].count(b"\n")]
-            assert len(loaded(path)[1]) in (len(read), len(read) + 1)  # pandas takes a torn line for a row
+            assert read == [1, 2][: whole[heads:size].count(b"\n")]
+            assert len(loaded(path)[1]) in (
+                len(read),
+                len(read) + 1,
+            )  # pandas takes a torn line for a row
         sink = sink_at(tmp_path, resume_update=9)
         sink.episodes([episode(3, 1)])
         sink.close()
-        assert updates_in(path) == [*[1, 2][:whole[heads:size].count(b"\r\n")], 3]
+        assert updates_in(path) == [*[1, 2][: whole[heads:size].count(b"\r\n")], 3]
 
 
-@pytest.mark.parametrize(("damage", "text"), [
-    (lambda data: data.replace(b"ES,0,1\r\n", b"ES,0\r\n"), r"monitor.csv: line 3 is damaged.*10 columns"),
-    (lambda data: data.replace(b"ES,0,1\r\n", b"ES,0,x\r\n"), "line 3 is damaged"),
-    (lambda data: data.replace(b"t_start", b"t_begin"), r"first two lines.*expected '#' with t_start"),
-    (lambda data: data.replace(b"r,l,t", b"r,t,l"), "first two lines"),
-    (lambda data: b"\x00" + data, "first two lines"),
-])
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [
+        (
+            lambda data: data.replace(b"ES,0,1\r\n", b"ES,0\r\n"),
+            r"monitor.csv: line 3 is damaged.*10 columns",
+        ),
+        (lambda data: data.replace(b"ES,0,1\r\n", b"ES,0,x\r\n"), "line 3 is damaged"),
+        (
+            lambda data: data.replace(b"t_start", b"t_begin"),
+            r"first two lines.*expected '#' with t_start",
+        ),
+        (lambda data: data.replace(b"r,l,t", b"r,t,l"), "first two lines"),
+        (lambda data: b"\x00" + data, "first two lines"),
+    ],
+)
 def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, damage, text: str) -> None:
     sink_at(tmp_path).episodes([episode(1), episode(2)])
     path = tmp_path / "monitor.csv"
@@ -222,7 +252,7 @@ class FullDisk(io.FileIO):
     left = 1 << 40
 
     def write(self, data) -> int:  # type: ignore[override]
-        taken = bytes(data)[:self.left]
+        taken = bytes(data)[: self.left]
         if not taken and len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.left -= len(taken)
@@ -230,7 +260,9 @@ class FullDisk(io.FileIO):
 
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
-    """For each number of bytes that still fit: the rows of the chunk before stay, and the run can go on later."""
+    """For each number of bytes that still fit: the rows of the chunk before stay, and the run can
+    go on later.
+    """
     opened: list[FullDisk] = []
 
     def small(path: Path, mode: str) -> FullDisk:
@@ -241,7 +273,9 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
         sink = sink_at(tmp_path, opened=small)
         sink.episodes([episode(1)])
         opened[-1].left = left
-        with pytest.raises(StorageError, match=r"monitor.csv: the episodes.*No space left.*monitor.csv=false"):
+        with pytest.raises(
+            StorageError, match=r"monitor.csv: the episodes.*No space left.*monitor.csv=false"
+        ):
             sink.episodes([episode(2)])
         assert updates_in(tmp_path / "monitor.csv") == [1, 1]
         opened[-1].left = 1 << 40
@@ -268,9 +302,14 @@ def fill(sink: MonitorSink) -> None:
 
 
 def test_a_full_file_system(tmp_path: Path) -> None:
-    """A tmpfs of 64 KiB: it fills up, the file keeps whole lines, and space that is freed is used."""
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path)], capture_output=True,
-                             check=False)
+    """A tmpfs of 64 KiB: it fills up, the file keeps whole lines, and space that is freed is
+    used.
+    """
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path)],
+        capture_output=True,
+        check=False,
+    )
     if mounted.returncode:
         pytest.skip("a tmpfs cannot be mounted here (needs root)")
     try:
@@ -302,8 +341,11 @@ for update in itertools.count(1):
 
 
 def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path: Path) -> None:
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE,
-                              cwd=Path(__file__).parents[1])
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+    )
     try:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"ready\n"
@@ -320,4 +362,6 @@ def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path: Path) -> None:
     sink = sink_at(tmp_path, resume_update=last - 1)
     sink.episodes([episode(last, 40)])
     sink.close()
-    assert loaded(path)[1]["update"].tolist() == [update for update in range(1, last + 1) for _ in range(40)]
+    assert loaded(path)[1]["update"].tolist() == [
+        update for update in range(1, last + 1) for _ in range(40)
+    ]

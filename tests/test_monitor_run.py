@@ -1,4 +1,6 @@
-"""The episode monitor in whole runs: the same policy with it and without it, kills, rollbacks, lost rows, Python."""
+"""The episode monitor in whole runs: the same policy with it and without it, kills, rollbacks, lost
+rows, Python.
+"""
 
 from __future__ import annotations
 
@@ -46,17 +48,26 @@ def content(path: Path) -> pd.DataFrame:
 
 
 def test_an_old_run_has_no_monitor() -> None:
-    """A run folder without the section was trained without it; one that has the section keeps what it says."""
+    """A run folder without the section was trained without it; one that has the section keeps what
+    it says.
+    """
     assert migrated({"seed": 1})["monitor"] == {"on": False}
     assert migrated({"monitor": {"on": True}})["monitor"] == {"on": True}
     assert not read_run(ROOT / "tests" / "fixtures" / "run_0_1_0")[0].monitor.on
     assert load_config("quickstart").monitor.on
 
 
-@pytest.mark.parametrize(("settings", "rows"), [
-    ([], 64), (["rollout.num_steps=8"], 16), (["monitor.rows=5"], 5), (["monitor.csv=false"], 0)])
+@pytest.mark.parametrize(
+    ("settings", "rows"),
+    [([], 64), (["rollout.num_steps=8"], 16), (["monitor.rows=5"], 5), (["monitor.csv=false"], 0)],
+)
 def test_room_for_rows(settings: list[str], rows: int) -> None:
-    assert rows_of(load_config("quickstart", ["rollout.num_envs=8", "rollout.num_steps=64", *settings])) == rows
+    assert (
+        rows_of(
+            load_config("quickstart", ["rollout.num_envs=8", "rollout.num_steps=64", *settings])
+        )
+        == rows
+    )
 
 
 @pytest.mark.parametrize("value", ["0", "many", "2.5"])
@@ -67,7 +78,9 @@ def test_room_that_cannot_be(value: str) -> None:
 
 def test_lost_rows_are_told_once_they_are_lost() -> None:
     assert lost([{"update": 1, "monitor/lost": 0}, {"update": 2}]) == ""
-    text = lost([{"update": 1, "monitor/lost": 0}, {"update": 2, "monitor/lost": 1200}, {"update": 3}])
+    text = lost(
+        [{"update": 1, "monitor/lost": 0}, {"update": 2, "monitor/lost": 1200}, {"update": 3}]
+    )
     assert text.startswith("1,200 episodes of update 2 have no row in monitor.csv")
     assert "raise it" in text
 
@@ -84,8 +97,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_policy_learns_the_same_with_it_and_without_it(run: Path, tmp_path: Path) -> None:
-    """Bit by bit: parameters at every checkpoint and of the best state, evaluation and trades. Only the environments'
-    statistics differ, which a checkpoint holds too."""
+    """Bit by bit: parameters at every checkpoint and of the best state, evaluation and trades. Only
+    the environments' statistics differ, which a checkpoint holds too."""
     off = tmp_path / "off"
     trained(off, "monitor.on=false")
     mine, others = digests(run), digests(off)
@@ -93,7 +106,12 @@ def test_the_policy_learns_the_same_with_it_and_without_it(run: Path, tmp_path: 
     differ = {name for name in mine if mine[name] != others[name]}
     assert differ == {name for name in mine if name.endswith("whole state")}
     assert not (off / "monitor.csv").exists()
-    assert not [name for row in read_rows(off / "metrics.jsonl") for name in row if name.startswith("monitor")]
+    assert not [
+        name
+        for row in read_rows(off / "metrics.jsonl")
+        for name in row
+        if name.startswith("monitor")
+    ]
     with pytest.raises(ConfigError, match=r"monitor\.csv: no such file.*monitor\.on"):
         _ = jt.open_run(off).episodes
 
@@ -124,18 +142,30 @@ def test_lost_rows_are_reported_and_means_miss_nothing(run: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_killed_and_resumed_it_has_the_rows_of_an_unbroken_run(run: Path, tmp_path: Path) -> None:
-    """`kill -9` three times, at places that a seed draws after the first checkpoint of each process."""
+    """`kill -9` three times, at places that a seed draws after the first checkpoint of each
+    process.
+    """
     path, draw, kills = tmp_path / "run", random.Random(0), 0
     first = ["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]
     environment = os.environ | {"NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))}
     for _ in range(12):
-        command = first if not (path / "manifest.json").exists() else ["train", "--resume", str(path)]
+        command = (
+            first if not (path / "manifest.json").exists() else ["train", "--resume", str(path)]
+        )
         before = len(list(path.glob("checkpoints/*/manifest.json")))
         with (tmp_path / "output").open("a") as output:
-            process = subprocess.Popen([sys.executable, "-m", "jaxtrade.cli", *command], stdout=output, stderr=output,
-                                       env=environment, cwd=ROOT)
-            while kills < 3 and process.poll() is None and (
-                    len(list(path.glob("checkpoints/*/manifest.json"))) <= before):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "jaxtrade.cli", *command],
+                stdout=output,
+                stderr=output,
+                env=environment,
+                cwd=ROOT,
+            )
+            while (
+                kills < 3
+                and process.poll() is None
+                and (len(list(path.glob("checkpoints/*/manifest.json"))) <= before)
+            ):
                 time.sleep(0.002)
             if kills < 3 and process.poll() is None:
                 time.sleep(draw.uniform(0.0, 0.05))
@@ -149,7 +179,9 @@ def test_killed_and_resumed_it_has_the_rows_of_an_unbroken_run(run: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(run: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(
+    run: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
     from jaxtrade.cli import main
 
     class Full(monitor.MonitorSink):
@@ -168,7 +200,7 @@ def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(run: Path, tmp_p
             if not self._first:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._first = False
-            return self._file.write(data[:len(data) // 2])
+            return self._file.write(data[: len(data) // 2])
 
         def __getattr__(self, name: str):
             return getattr(self._file, name)
@@ -177,9 +209,12 @@ def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(run: Path, tmp_p
     with monkeypatch.context() as patched:
         patched.setattr("jaxtrade.runs.monitoring.MonitorSink", Full)
         assert main(["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]) == 74
-    assert "monitor.csv: the episodes of the last chunk could not be written" in capsys.readouterr().err
+    assert (
+        "monitor.csv: the episodes of the last chunk could not be written"
+        in capsys.readouterr().err
+    )
     whole, kept = content(run), content(path)
     assert 0 < len(kept) < len(whole)
-    assert kept.equals(whole.iloc[:len(kept)])
+    assert kept.equals(whole.iloc[: len(kept)])
     assert main(["train", "--resume", str(path)]) in (0, 1)
     assert content(path).equals(whole)

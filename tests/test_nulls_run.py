@@ -20,10 +20,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_evaluate_tests_rules_and_policy_against_nulls(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_tests_rules_and_policy_against_nulls(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["evaluate", str(run), "--nulls", "sign:3"]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("null markets sign:3, seed 0: each bar, with its gap, up or down at random")
+    assert said.out.startswith(
+        "null markets sign:3, seed 0: each bar, with its gap, up or down at random"
+    )
     assert "at least 0.2500" in said.out
     assert "no p-value below 0.05 is possible with 3 draws" in said.out
     assert "the policy as it was trained on the real bars, and is not trained again" in said.out
@@ -33,30 +37,45 @@ def test_evaluate_tests_rules_and_policy_against_nulls(run: Path, capsys: pytest
     document = json.loads((folder / "nulls_sign.json").read_text())
     assert list(document["results"]) == ["greedy", "flat", "random", "buy_hold", "sma_cross"]
     agents = json.loads((folder / "evaluation.json").read_text())["agents"]
-    for name, each in document["results"].items():  # one session is held out, so its day is the whole
+    for name, each in document[
+        "results"
+    ].items():  # one session is held out, so its day is the whole
         assert each["real"] == pytest.approx(agents[name]["strategy"]["net_profit"], abs=1e-6)
 
     assert main(["evaluate", str(run), "--nulls", "sign:3", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["results"] == document["results"], "the same seed draws the same nulls"
     for each, times in ((document, 2), (again, 3)):  # the training opened the test session first
-        assert f"trials: this test set was opened {times} times (1 distinct trial), this time included" in each["notes"]
+        assert (
+            f"trials: this test set was opened {times} times (1 distinct trial), this time included"
+            in each["notes"]
+        )
 
 
-def test_a_split_that_the_policy_has_seen_tests_rules_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_split_that_the_policy_has_seen_tests_rules_alone(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["evaluate", str(run), "--nulls", "martingale:2", "--split", "train"]) == 0
     said = capsys.readouterr().out
     assert "the policy has seen the split train, so rules alone are tested here" in said
     assert "trials: " not in said, "no test session is shown"
-    assert "greedy" not in json.loads((run / "evaluation/train/nulls_martingale.json").read_text())["results"]
+    assert (
+        "greedy"
+        not in json.loads((run / "evaluation/train/nulls_martingale.json").read_text())["results"]
+    )
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--nulls", "sgin:9"], "did you mean sign?"),
-    (["--nulls", "sign:9", "--cost-grid"], "drop --cost-grid"),
-    (["--nulls", "sign:9", "--advisor", "rules"], "drop --advisor"),
-    (["--nulls", "sessions:9"], "use the kind sign"),
-])
-def test_what_is_refused(run: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nulls", "sgin:9"], "did you mean sign?"),
+        (["--nulls", "sign:9", "--cost-grid"], "drop --cost-grid"),
+        (["--nulls", "sign:9", "--advisor", "rules"], "drop --advisor"),
+        (["--nulls", "sessions:9"], "use the kind sign"),
+    ],
+)
+def test_what_is_refused(
+    run: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
     assert main(["evaluate", str(run), *words]) == 2
     assert said in capsys.readouterr().err

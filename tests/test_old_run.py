@@ -1,4 +1,6 @@
-"""A run of an earlier version (tests/fixtures/run_0_1_0, made by 20cc2a7) stays readable: evaluate, replay, resume."""
+"""A run of an earlier version (tests/fixtures/run_0_1_0, made by 20cc2a7) stays readable: evaluate,
+replay, resume.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def agents(path: Path) -> dict:
-    return json.loads((path / "evaluation" / "test" / "evaluation.json").read_text(encoding="utf-8"))["agents"]
+    return json.loads(
+        (path / "evaluation" / "test" / "evaluation.json").read_text(encoding="utf-8")
+    )["agents"]
 
 
 def trades(path: Path) -> str:
@@ -42,17 +46,27 @@ def test_it_is_evaluated_to_the_same_trades(old: Path, capsys: pytest.CaptureFix
 
 
 def test_it_can_be_continued_with_other_keys(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only what is given now is at fault: the old keys and the old unit of its stops are read as today's."""
+    """Only what is given now is at fault: the old keys and the old unit of its stops are read as
+    today's.
+    """
     assert main(["train", "--continue", str(old), "--set", "seed=x"]) == 2
     assert capsys.readouterr().err == ("error: --set: 'seed' = 'x': expected a whole number\n")
 
 
-def test_its_file_alone_is_refused_with_todays_keys_and_units(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_file_alone_is_refused_with_todays_keys_and_units(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["train", str(old / "config.yaml")]) == 2
     said = capsys.readouterr().err
     assert "unknown key 'ppo.num_envs': it is rollout.num_envs now" in said
-    for old_value, write in (("'brackets.stop_atr' = 1500", "write 1.5"), ("'brackets.trail_atr' = 1000", "write 1")):
-        assert f"{old_value}: the unit is ATRs (at most 100), no longer thousandths of an ATR; {write}" in said
+    for old_value, write in (
+        ("'brackets.stop_atr' = 1500", "write 1.5"),
+        ("'brackets.trail_atr' = 1000", "write 1"),
+    ):
+        assert (
+            f"{old_value}: the unit is ATRs (at most 100), no longer thousandths of an ATR; {write}"
+            in said
+        )
 
 
 @pytest.mark.slow
@@ -63,20 +77,29 @@ def test_it_is_replayed(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_it_is_resumed_from_its_checkpoint_to_the_same_end(old: Path) -> None:
-    """The last checkpoint is taken away, and trained again. The fixture may come from another processor."""
+    """The last checkpoint is taken away, and trained again. The fixture may come from another
+    processor.
+    """
     last = old / "checkpoints" / "update-00000004"
     shutil.rmtree(last)
     shutil.rmtree(old / "policy")
     assert main(["train", "--resume", str(old)]) in (0, 1)
-    with np.load(last / "state.npz") as ours, np.load(OLD / "checkpoints" / last.name / "state.npz") as theirs:
+    with (
+        np.load(last / "state.npz") as ours,
+        np.load(OLD / "checkpoints" / last.name / "state.npz") as theirs,
+    ):
         assert set(ours.files) == set(theirs.files)
         for name in ours.files:
             if name.startswith("params/"):
-                np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-4, err_msg=name)
+                np.testing.assert_allclose(
+                    ours[name], theirs[name], rtol=0, atol=1e-4, err_msg=name
+                )
 
 
 def test_an_edited_configuration_is_refused(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = old / "config.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("gamma: 0.99", "gamma: 0.98"), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("gamma: 0.99", "gamma: 0.98"), encoding="utf-8"
+    )
     assert main(["evaluate", str(old)]) == 2
     assert "restore the file" in capsys.readouterr().err

@@ -16,23 +16,48 @@ from jaxtrade.storage.sinks import LogSink
 
 def test_the_console_shows_one_note_of_each_kind_and_the_log_all(tmp_path):
     log, stream = LogSink(tmp_path / "run.log"), io.StringIO()
-    lines = ["run a", *(f"note: EURUSD: 2013-01-{day:02d}: {day} of 24 scheduled bars missing" for day in range(1, 31))]
+    lines = [
+        "run a",
+        *(
+            f"note: EURUSD: 2013-01-{day:02d}: {day} of 24 scheduled bars missing"
+            for day in range(1, 31)
+        ),
+    ]
     with Plain(stream) as screen:
-        Job.tell_opening(cast("Any", SimpleNamespace(path=tmp_path, screen=screen, files=[log])), lines)
+        Job.tell_opening(
+            cast("Any", SimpleNamespace(path=tmp_path, screen=screen, files=[log])), lines
+        )
     log.close()
-    assert stream.getvalue() == (f"run a\nnote: EURUSD: 2013-01-01: 1 of 24 scheduled bars missing (30 notes of this "
-                                 f"kind; all of them in {tmp_path}/run.log)\n")
-    assert [line.partition(" ")[2] for line in (tmp_path / "run.log").read_text().splitlines()] == lines
+    assert stream.getvalue() == (
+        f"run a\nnote: EURUSD: 2013-01-01: 1 of 24 scheduled bars missing (30 notes of this "
+        f"kind; all of them in {tmp_path}/run.log)\n"
+    )
+    assert [
+        line.partition(" ")[2] for line in (tmp_path / "run.log").read_text().splitlines()
+    ] == lines
 
 
-@pytest.mark.parametrize(("count", "end"), [
-    (1, "test: 1 trade date 2014-01-10 .. 2014-01-10: too few to tell skill from luck; hold out more with "
-        "split.test_sessions"),
-    (5, "test: 5 trade dates 2014-01-06 .. 2014-01-10")])
+@pytest.mark.parametrize(
+    ("count", "end"),
+    [
+        (
+            1,
+            "test: 1 trade date 2014-01-10 .. 2014-01-10: too few to tell skill from luck; hold out more with "
+            "split.test_sessions",
+        ),
+        (5, "test: 5 trade dates 2014-01-06 .. 2014-01-10"),
+    ],
+)
 def test_a_test_of_few_dates_names_the_key_to_raise(count, end):
     """Ten dates of one symbol; the last `count` are the test."""
     rows = {"train": range(4), "validation": range(4, 5), "test": range(10 - count, 10)}
-    splits = {name: SimpleNamespace(ids=np.array(ids), count=len(ids)) for name, ids in rows.items()}
+    splits = {
+        name: SimpleNamespace(ids=np.array(ids), count=len(ids)) for name, ids in rows.items()
+    }
     dates = np.arange(np.datetime64("2014-01-01"), np.datetime64("2014-01-11"))
-    lines = list(split_lines(cast("Any", SimpleNamespace(market=SimpleNamespace(trade_dates=dates), splits=splits))))
+    lines = list(
+        split_lines(
+            cast("Any", SimpleNamespace(market=SimpleNamespace(trade_dates=dates), splits=splits))
+        )
+    )
     assert lines[1:] == ["  validation: 1 trade date 2014-01-05 .. 2014-01-05", f"  {end}"]

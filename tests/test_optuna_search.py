@@ -1,4 +1,6 @@
-"""Settings proposed by Optuna: what it is asked for, resumption, and one program for all batches."""
+"""Settings proposed by Optuna: what it is asked for, resumption, and one program for all
+batches.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,24 @@ from tests import uncounted
 
 optuna = pytest.importorskip("optuna", reason='needs the extra: pip install "jaxtrade[optuna]"')
 
-SMALL = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
-         "train.total_timesteps=512", "train.chunk_updates=2", "train.tensorboard=false", "seed=3",
-         "split.validation_sessions=1", "train.num_seeds=4", "sweep.optuna=8")
-KEYS = {"ppo.learning_rate": ["log:1e-4..1e-2"], "brackets.target_multiple": ["1..4"], "ppo.ent_coef": [0.0, 0.01]}
+SMALL = (
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "network.hidden=[8]",
+    "train.total_timesteps=512",
+    "train.chunk_updates=2",
+    "train.tensorboard=false",
+    "seed=3",
+    "split.validation_sessions=1",
+    "train.num_seeds=4",
+    "sweep.optuna=8",
+)
+KEYS = {
+    "ppo.learning_rate": ["log:1e-4..1e-2"],
+    "brackets.target_multiple": ["1..4"],
+    "ppo.ent_coef": [0.0, 0.01],
+}
 
 
 def config(*more: str, keys: Any = KEYS) -> RunConfig:
@@ -35,20 +51,29 @@ def test_ranges_and_lists_are_distributions():
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     found = searching._distributions(config(keys=KEYS | {"sampler.kind": ["uniform"]}).sweep)
-    assert found == {"ppo.learning_rate": FloatDistribution(1e-4, 1e-2, log=True),
-                     "brackets.target_multiple": IntDistribution(1, 4),
-                     "ppo.ent_coef": CategoricalDistribution([0.0, 0.01]),
-                     "sampler.kind": CategoricalDistribution(["uniform"])}
+    assert found == {
+        "ppo.learning_rate": FloatDistribution(1e-4, 1e-2, log=True),
+        "brackets.target_multiple": IntDistribution(1, 4),
+        "ppo.ent_coef": CategoricalDistribution([0.0, 0.01]),
+        "sampler.kind": CategoricalDistribution(["uniform"]),
+    }
     lists = config(keys={"network.hidden": [[8], [16, 16]]}).sweep
     assert searching._setting(lists, {"network.hidden": "[16, 16]"}) == {"network.hidden": [16, 16]}
 
 
-@pytest.mark.parametrize(("more", "keys", "message"), [
-    (("split.validation_sessions=0",), KEYS, "scored on validation sessions"),
-    ((), {"ppo.num_epochs": [1, 2]} | KEYS, r"ppo\.num_epochs decides what is compiled"),
-    ((), {"ppo.gamma": ["0.9..0.99", 0.999]}, "a range beside other values"),
-    (("env.task=advised", "advisor.kind=mock:skilled:0.6"), {"ppo.gamma": [0.9, 0.99]}, "set advisor.kind=off"),
-])
+@pytest.mark.parametrize(
+    ("more", "keys", "message"),
+    [
+        (("split.validation_sessions=0",), KEYS, "scored on validation sessions"),
+        ((), {"ppo.num_epochs": [1, 2]} | KEYS, r"ppo\.num_epochs decides what is compiled"),
+        ((), {"ppo.gamma": ["0.9..0.99", 0.999]}, "a range beside other values"),
+        (
+            ("env.task=advised", "advisor.kind=mock:skilled:0.6"),
+            {"ppo.gamma": [0.9, 0.99]},
+            "set advisor.kind=off",
+        ),
+    ],
+)
 def test_what_cannot_be_searched_is_refused(more: tuple[str, ...], keys: Any, message: str):
     with pytest.raises(ConfigError, match=message):
         search_check.check_search(config(*more, keys=keys))
@@ -85,10 +110,14 @@ def test_whole_batches_are_asked_and_the_best_is_trained_alone(scored, tmp_path)
     best = searched(tmp_path / "search")
     assert [len(batch) for batch in scored] == [4, 4]
     every = [each for batch in scored for each in batch]
-    assert all(1e-4 <= each["ppo.learning_rate"] <= 1e-2 and each["brackets.target_multiple"] in (1, 2, 3, 4)
-               for each in every)
+    assert all(
+        1e-4 <= each["ppo.learning_rate"] <= 1e-2
+        and each["brackets.target_multiple"] in (1, 2, 3, 4)
+        for each in every
+    )
     assert best.ppo.learning_rate == min(
-        (each["ppo.learning_rate"] for each in every), key=lambda rate: abs(np.log(rate / 1e-3)))
+        (each["ppo.learning_rate"] for each in every), key=lambda rate: abs(np.log(rate / 1e-3))
+    )
     assert (best.seed, best.agents, best.sweep.on) == (3, 1, False)
 
 
@@ -119,7 +148,9 @@ def test_a_search_goes_on_after_its_last_batch(scored, tmp_path, monkeypatch):
 def test_a_setting_that_diverges_fails_and_a_batch_of_them_ends_the_search(tmp_path, monkeypatch):
     given = iter([(1.0, float("nan"), 2.0, 0.5), (float("nan"),) * 4])
     monkeypatch.setattr(searching, "_trained", lambda *_: next(given))
-    with pytest.raises(DivergedError, match=r"no setting of the last batch trained to its end.*narrow the ranges"):
+    with pytest.raises(
+        DivergedError, match=r"no setting of the last batch trained to its end.*narrow the ranges"
+    ):
         searched(tmp_path / "search")
     states = [trial.state.name for trial in searching._study(tmp_path / "search").trials]
     assert states == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"] + ["FAIL"] * 4
@@ -148,7 +179,9 @@ def test_all_batches_are_one_program(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Programs, "begin", begin)
     result = run(config(), tmp_path / "search")
-    assert begun.count("train chunk of 2 updates") == 2  # of all batches together, and of the best setting alone
+    assert (
+        begun.count("train chunk of 2 updates") == 2
+    )  # of all batches together, and of the best setting alone
     assert result.path == tmp_path / "search" / "best"
     study = searching._study(tmp_path / "search")
     assert len({trial.value for trial in study.trials}) > 4

@@ -1,4 +1,6 @@
-"""What a build packs, as far as it shows without building; `python -m tests.package_check` builds and installs."""
+"""What a build packs, as far as it shows without building; `python -m tests.package_check` builds
+and installs.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,28 @@ def test_the_source_distribution_names_everything_at_the_top() -> None:
     """MANIFEST.in has every file and folder at the top of the checkout."""
     if not (ROOT / ".git").exists():
         pytest.skip("no git here says which files belong to the checkout")
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if listed.returncode:
         pytest.skip(f"git does not answer: {listed.stderr.strip()}")
     tops = {line.partition("/")[0] for line in listed.stdout.splitlines()}
-    lines = [line.split() for line in (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()]
-    named = {word for line in lines if line and line[0] in ("graft", "include") for word in line[1:]}
+    lines = [
+        line.split() for line in (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
+    ]
+    named = {
+        word for line in lines if line and line[0] in ("graft", "include") for word in line[1:]
+    }
     assert named == tops
 
 
 def test_the_wheel_has_every_package() -> None:
     """pyproject.toml lists every folder of modules below jaxtrade/."""
-    chosen = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
-    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "jaxtrade").rglob("__init__.py")}
+    chosen = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "setuptools"
+    ]["packages"]
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in (ROOT / "jaxtrade").rglob("__init__.py")
+    }
     assert {*chosen} == folders | {"jaxtrade.configs", "jaxtrade.bench"}

@@ -1,4 +1,6 @@
-"""Whole runs with a panel: its members are asked, scored, recorded, replayed, resumed, evaluated and loaded."""
+"""Whole runs with a panel: its members are asked, scored, recorded, replayed, resumed, evaluated
+and loaded.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests import uncounted
 from tests.advisor.servers import FaultServer, says
 from tests.test_advisor_run import PAUSE_AFTER, figures, same, state_bytes, train
 
-MEMBERS = "[mock:slow:0.003/mock:skilled:0.8, {kind: mock:skilled:0.8, options: {seed: 3}}, mock:random]"
+MEMBERS = (
+    "[mock:slow:0.003/mock:skilled:0.8, {kind: mock:skilled:0.8, options: {seed: 3}}, mock:random]"
+)
 PANEL = (f"advisor.panel={MEMBERS}", "train.total_timesteps=10240")
 
 
@@ -31,15 +35,27 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def looked_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose members are snapshots: how many answers are scored does not depend on the machine's load."""
+    """A run whose members are snapshots: how many answers are scored does not depend on the
+    machine's load.
+    """
     path = tmp_path_factory.mktemp("tables")
     tables = []
-    for name, *flags in (("mock:skilled:0.8",), ("mock:skilled:0.8", "--set", "advisor.options.seed=3"),
-                         ("mock:random",)):
+    for name, *flags in (
+        ("mock:skilled:0.8",),
+        ("mock:skilled:0.8", "--set", "advisor.options.seed=3"),
+        ("mock:random",),
+    ):
         tables.append(path / f"{len(tables)}.npz")
-        assert cli.main(["advise", "precompute", "--advisor", name, "--out", str(tables[-1]), *flags]) == 0
-    train(path / "run", "panel", f"advisor.panel={json.dumps([f'table:{table}' for table in tables])}",
-          "train.total_timesteps=10240")
+        assert (
+            cli.main(["advise", "precompute", "--advisor", name, "--out", str(tables[-1]), *flags])
+            == 0
+        )
+    train(
+        path / "run",
+        "panel",
+        f"advisor.panel={json.dumps([f'table:{table}' for table in tables])}",
+        "train.total_timesteps=10240",
+    )
     return path / "run"
 
 
@@ -50,7 +66,9 @@ def test_every_member_is_asked_and_scored(recorded: Path) -> None:
     assert found["asked"] == sum(member["asked"] for member in found["members"])
     journal = read_journal(recorded / "advice.jsonl")
     size = journal.header[ROWS_EACH]
-    answered = np.bincount([bar // size for delta in journal.deltas for bar in delta.bars], minlength=3)
+    answered = np.bincount(
+        [bar // size for delta in journal.deltas for bar in delta.bars], minlength=3
+    )
     assert (answered > 0).all()
     assert {name.partition(".")[0] for name in journal.header["identity"]} == {"0", "1", "2"}
     last = history(recorded)[-1]
@@ -68,8 +86,9 @@ def test_skilled_members_are_trusted(looked_up: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_panel_is_replayed_to_the_bit_with_its_report(recorded: Path, tmp_path: Path,
-                                                       capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_panel_is_replayed_to_the_bit_with_its_report(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["advise", "replay", str(recorded), "--run-dir", str(tmp_path / "again")]) == 0
     assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
     assert state_bytes(tmp_path / "again") == state_bytes(recorded)
@@ -78,23 +97,30 @@ def test_a_panel_is_replayed_to_the_bit_with_its_report(recorded: Path, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_panel_goes_on_from_its_journal(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without its last checkpoint, the resumed run takes what the journal has, and what it did replays in one piece.
-    After the journal's last answers it asks again, and more may come in time than in the recorded run."""
+def test_a_panel_goes_on_from_its_journal(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without its last checkpoint, the resumed run takes what the journal has, and what it did
+    replays in one piece. After the journal's last answers it asks again, and more may come in time
+    than in the recorded run."""
     path = tmp_path / "cut"
     shutil.copytree(recorded, path)
     shutil.rmtree(sorted((path / "checkpoints").iterdir())[-1])
     (path / "summary.json").unlink()
     train(path, "", resume=True)
-    before, after = ((run / "advice.jsonl").read_text(encoding="utf-8").splitlines() for run in (recorded, path))
-    assert after[:len(before) - 1] == before[:-1]  # all but the line that ends it
+    before, after = (
+        (run / "advice.jsonl").read_text(encoding="utf-8").splitlines() for run in (recorded, path)
+    )
+    assert after[: len(before) - 1] == before[:-1]  # all but the line that ends it
     assert cli.main(["advise", "replay", str(path), "--run-dir", str(tmp_path / "again")]) == 0
     assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_resumed_panel_asks_nothing_twice(recorded: Path, tmp_path: Path) -> None:
-    """The journal ends where the oldest kept checkpoint was written, so that the resumed run asks again from there."""
+    """The journal ends where the oldest kept checkpoint was written, so that the resumed run asks
+    again from there.
+    """
     path = tmp_path / "cut"
     shutil.copytree(recorded, path)
     first, *later = sorted((path / "checkpoints").iterdir())
@@ -102,26 +128,57 @@ def test_a_resumed_panel_asks_nothing_twice(recorded: Path, tmp_path: Path) -> N
         shutil.rmtree(checkpoint)
     (path / "summary.json").unlink()
     shutil.rmtree(path / "advice")
-    deltas = json.loads((first / "manifest.json").read_text(encoding="utf-8"))["metadata"]["hooks"]["advice"]["deltas"]
+    deltas = json.loads((first / "manifest.json").read_text(encoding="utf-8"))["metadata"]["hooks"][
+        "advice"
+    ]["deltas"]
     lines = (path / "advice.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (path / "advice.jsonl").write_text("".join(lines[:deltas + 1]), encoding="utf-8")
+    (path / "advice.jsonl").write_text("".join(lines[: deltas + 1]), encoding="utf-8")
     (path / "advice.json").unlink()
     train(path, "", resume=True)
     rows = [row for delta in read_journal(path / "advice.jsonl").deltas for row in delta.bars]
-    assert len(rows) == len(set(rows)) > sum(len(json.loads(line)["bars"]) for line in lines[1:deltas + 1])
+    assert (
+        len(rows)
+        == len(set(rows))
+        > sum(len(json.loads(line)["bars"]) for line in lines[1 : deltas + 1])
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_snapshot_beside_a_live_member_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["advise", "precompute", "--advisor", "rules", "--out", str(tmp_path / "rules.npz")]) == 0
+def test_a_snapshot_beside_a_live_member_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        cli.main(
+            ["advise", "precompute", "--advisor", "rules", "--out", str(tmp_path / "rules.npz")]
+        )
+        == 0
+    )
     panel = json.dumps([f"table:{tmp_path / 'rules.npz'}", "mock:slow:0.003/mock:skilled:0.8"])
     train(tmp_path / "run", "panel", f"advisor.panel={panel}", "train.total_timesteps=10240")
-    assert cli.main(["advise", "replay", str(tmp_path / "run"), "--run-dir", str(tmp_path / "again")]) == 0
+    assert (
+        cli.main(["advise", "replay", str(tmp_path / "run"), "--run-dir", str(tmp_path / "again")])
+        == 0
+    )
     assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
     assert history(tmp_path / "again")[-1]["advice_share/0"] > 0.9
-    assert cli.main(["advise", "precompute", "--advisor", "mock:random", "--out", str(tmp_path / "rules.npz")]) == 0
-    assert cli.main(["advise", "replay", str(tmp_path / "run"), "--run-dir", str(tmp_path / "other")]) == 2
+    assert (
+        cli.main(
+            [
+                "advise",
+                "precompute",
+                "--advisor",
+                "mock:random",
+                "--out",
+                str(tmp_path / "rules.npz"),
+            ]
+        )
+        == 0
+    )
+    assert (
+        cli.main(["advise", "replay", str(tmp_path / "run"), "--run-dir", str(tmp_path / "other")])
+        == 2
+    )
     assert "the journal belongs to another run" in capsys.readouterr().err
 
 
@@ -130,8 +187,13 @@ def test_a_snapshot_beside_a_live_member_is_replayed(tmp_path: Path, capsys: pyt
 def test_a_server_that_gives_nothing_usable_is_bounded_in_a_panel(tmp_path: Path) -> None:
     with FaultServer(says("I would buy here.")) as server:
         member = f"{{kind: '{server.url}', options: {{model: m}}}}"
-        train(tmp_path / "run", "panel", f"advisor.panel=[{member}, rules]", "advisor.evaluation_wait_s=0.5",
-              "advisor.service.breaker_open_s=600")
+        train(
+            tmp_path / "run",
+            "panel",
+            f"advisor.panel=[{member}, rules]",
+            "advisor.evaluation_wait_s=0.5",
+            "advisor.service.breaker_open_s=600",
+        )
         assert len(server.requests) == PAUSE_AFTER + 1  # in training, and the evaluation's probe
     assert figures(tmp_path / "run")["members"][1]["done"] > 0
     log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
@@ -166,11 +228,17 @@ def test_an_evaluation_shows_every_member_and_is_repeated(recorded: Path) -> Non
 @pytest.mark.long
 def test_a_loaded_policy_takes_the_advice_of_every_member(looked_up: Path) -> None:
     policy = load_policy(looked_up / "policy")
-    observation, mask = np.zeros(len(policy.observation_names)), np.ones(len(policy.action_names), bool)
+    observation, mask = (
+        np.zeros(len(policy.observation_names)),
+        np.ones(len(policy.action_names), bool),
+    )
     buy = {"direction": 1, "confidence": 0.8}
     silent = policy.probabilities(observation, mask, advice=[None, None, None], side=0)
     np.testing.assert_array_equal(silent, policy.probabilities(observation, mask))
-    one, both = (policy.probabilities(observation, mask, advice=[buy, second, None], side=0) for second in (None, buy))
+    one, both = (
+        policy.probabilities(observation, mask, advice=[buy, second, None], side=0)
+        for second in (None, buy)
+    )
     long, short = policy.action_names.index("BUY"), policy.action_names.index("SELL")
     odds = [p[long] / p[short] for p in (silent, one, both)]
     assert odds[0] < odds[1] < odds[2]
@@ -197,24 +265,39 @@ def test_snapshots_are_members(tmp_path: Path) -> None:
     assert evaluate_run(tmp_path.with_name(f"{tmp_path.name}-moved") / "run", "test")
 
 
-@pytest.mark.parametrize(("panel", "words"), [
-    ("[rules]", "advisor.kind=panel has 1 members, expected at least 2"),
-    ("[rules, none]", "advisor.panel.1 = none: is no advisor of its own"),
-    ("[rules, 'mock:skild:0.6']", "advisor.panel.1 = mock:skild:0.6: mock:skild: unknown; did you mean 'skilled'?"),
-    ("[rules, {kind: mock:random, options: {sed: 1}}]", "unknown option 'sed'"),
-    ("[rules, {kind: mock:random, optons: {}}]", "advisor.panel.1.optons"),
-    ("[rules, 'table:missing.npz']", "there is no such file"),
-])
-def test_faults_of_a_panel_name_the_member(panel: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["train", "advised", "--advisor", "panel", "--set", f"advisor.panel={panel}"]) == 2
+@pytest.mark.parametrize(
+    ("panel", "words"),
+    [
+        ("[rules]", "advisor.kind=panel has 1 members, expected at least 2"),
+        ("[rules, none]", "advisor.panel.1 = none: is no advisor of its own"),
+        (
+            "[rules, 'mock:skild:0.6']",
+            "advisor.panel.1 = mock:skild:0.6: mock:skild: unknown; did you mean 'skilled'?",
+        ),
+        ("[rules, {kind: mock:random, options: {sed: 1}}]", "unknown option 'sed'"),
+        ("[rules, {kind: mock:random, optons: {}}]", "advisor.panel.1.optons"),
+        ("[rules, 'table:missing.npz']", "there is no such file"),
+    ],
+)
+def test_faults_of_a_panel_name_the_member(
+    panel: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        cli.main(["train", "advised", "--advisor", "panel", "--set", f"advisor.panel={panel}"]) == 2
+    )
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [
-    ["advise", "precompute", "advised", "--advisor", "panel", "--out", "x.npz"],
-    ["ablate", "advisor", "--test", "--set", "advisor.kind=panel"],
-])
-def test_commands_for_single_advisors_refuse_a_panel(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["advise", "precompute", "advised", "--advisor", "panel", "--out", "x.npz"],
+        ["ablate", "advisor", "--test", "--set", "advisor.kind=panel"],
+    ],
+)
+def test_commands_for_single_advisors_refuse_a_panel(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main([*command, "--set", "advisor.panel=[rules, mock:random]"]) == 2
     said = capsys.readouterr().err
     assert "panel" in said

@@ -1,4 +1,6 @@
-"""A run is read from anywhere: its files are found beside it, where they were, or where the user says they are."""
+"""A run is read from anywhere: its files are found beside it, where they were, or where the user
+says they are.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,14 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import how_to_continue
 from tests.reference_runs.runs import TINY
 
-_ALL = gzip.decompress((Path(bundled.__file__).parent / "es_1m_trade.csv.gz").read_bytes()).decode().splitlines(True)
-BARS = "".join([_ALL[0], *(line for line in _ALL if line < "2013-10-12" and ",201312," in line)])  # a week
+_ALL = (
+    gzip.decompress((Path(bundled.__file__).parent / "es_1m_trade.csv.gz").read_bytes())
+    .decode()
+    .splitlines(True)
+)
+BARS = "".join(
+    [_ALL[0], *(line for line in _ALL if line < "2013-10-12" and ",201312," in line)]
+)  # a week
 CONTRACT = """symbol: MYES
 kind: future
 currency: USD
@@ -72,31 +80,44 @@ def test_the_manifest_says_where_the_files_are_and_what_they_hold(project: Path)
     assert found.keys() == {"data.file", "data.contract"}
     bars = project / "data" / "bars.csv"
     assert found["data.file"] == {
-        "given": "data/bars.csv", "absolute": str(bars), "relative": "../../data/bars.csv",
+        "given": "data/bars.csv",
+        "absolute": str(bars),
+        "relative": "../../data/bars.csv",
         "bytes": bars.stat().st_size,
-        "sha256": subprocess.run(["sha256sum", str(bars)], capture_output=True, text=True,
-                                 check=True).stdout.split()[0]}
+        "sha256": subprocess.run(
+            ["sha256sum", str(bars)], capture_output=True, text=True, check=True
+        ).stdout.split()[0],
+    }
     assert found["data.contract"]["relative"] == "../../my.yaml"
 
 
 def test_a_shipped_contract_has_no_place(project: Path) -> None:
-    config = resolve(build_parser().parse_args(["train", "--contract", "SPY", "--data", "data/bars.csv"]))
+    config = resolve(
+        build_parser().parse_args(["train", "--contract", "SPY", "--data", "data/bars.csv"])
+    )
     entry = files.record(config, project / "runs" / "a")["data.contract"]
     assert entry.keys() == {"given", "shipped", "bytes", "sha256"}
     assert entry["given"] == "SPY"
 
 
-def test_it_is_read_from_another_folder(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_read_from_another_folder(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = created()
     assert rundir.read_run(run)[0].data.file == "data/bars.csv"  # still right: as it was typed
     before = open_run(run)[0].market.fingerprint
     monkeypatch.chdir(tmp_path)
     config, _ = rundir.read_run(run)
-    assert (config.data.file, config.data.contract) == (str(project / "data" / "bars.csv"), str(project / "my.yaml"))
+    assert (config.data.file, config.data.contract) == (
+        str(project / "data" / "bars.csv"),
+        str(project / "my.yaml"),
+    )
     assert open_run(run)[0].market.fingerprint == before
 
 
-def test_it_is_moved_together_with_its_files(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_moved_together_with_its_files(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     created()
     moved = tmp_path / "elsewhere"
     project.rename(moved)
@@ -112,14 +133,18 @@ def test_it_is_moved_alone(project: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_another_file_beside_it_is_not_taken_for_its_own(project: Path, tmp_path: Path) -> None:
-    """Of two files the one with the recorded content counts, although the other is beside the copied run."""
+    """Of two files the one with the recorded content counts, although the other is beside the
+    copied run.
+    """
     run = created()
     copied = tmp_path / "copy" / "runs" / "a"
     shutil.copytree(run, copied)
     beside = tmp_path / "copy" / "data" / "bars.csv"
     beside.parent.mkdir()
     beside.write_text("other bars")
-    assert Path(rundir.read_run(copied)[0].data.file or "").resolve() == project / "data" / "bars.csv"
+    assert (
+        Path(rundir.read_run(copied)[0].data.file or "").resolve() == project / "data" / "bars.csv"
+    )
     beside.write_bytes((project / "data" / "bars.csv").read_bytes())
     assert rundir.read_run(copied)[0].data.file == str(beside)
 
@@ -129,11 +154,17 @@ def test_files_that_are_nowhere_are_named_with_all_places(project: Path, tmp_pat
     (project / "data" / "bars.csv").rename(tmp_path / "bars.csv")
     with pytest.raises(DataError) as raised:
         open_run(run)
-    assert str(raised.value) == (f"{run}: its file data.file = data/bars.csv is not at {project}/data/bars.csv or "
-                                 "data/bars.csv; bring it back, or name it with --data FILE")
-    assert open_run(run, data=tmp_path / "bars.csv")[0].config.data.file == str(tmp_path / "bars.csv")
+    assert str(raised.value) == (
+        f"{run}: its file data.file = data/bars.csv is not at {project}/data/bars.csv or "
+        "data/bars.csv; bring it back, or name it with --data FILE"
+    )
+    assert open_run(run, data=tmp_path / "bars.csv")[0].config.data.file == str(
+        tmp_path / "bars.csv"
+    )
     (project / "my.yaml").unlink()
-    with pytest.raises(DataError, match=r"its file data.contract = my.yaml is not at .*; bring it back"):
+    with pytest.raises(
+        DataError, match=r"its file data.contract = my.yaml is not at .*; bring it back"
+    ):
         open_run(run, data=tmp_path / "bars.csv")
 
 
@@ -144,7 +175,9 @@ def test_the_same_bars_in_another_file_are_the_same_bars(project: Path, tmp_path
     assert open_run(run, data=packed)[0].market.fingerprint == open_run(run)[0].market.fingerprint
     fewer = tmp_path / "fewer.csv"
     fewer.write_text("".join(BARS.splitlines(keepends=True)[:-3000]))
-    with pytest.raises(DataError, match=r"--data .*fewer.csv: holds other bars than .* was trained on"):
+    with pytest.raises(
+        DataError, match=r"--data .*fewer.csv: holds other bars than .* was trained on"
+    ):
         open_run(run, data=fewer)
     with pytest.raises(DataError, match=r"--data none.csv: there is no such file"):
         open_run(run, data=Path("none.csv"))
@@ -153,7 +186,9 @@ def test_the_same_bars_in_another_file_are_the_same_bars(project: Path, tmp_path
 def test_changed_bars_are_named(project: Path) -> None:
     run = created()
     (project / "data" / "bars.csv").write_text("".join(BARS.splitlines(keepends=True)[:-3000]))
-    with pytest.raises(DataError, match=r"since this run was trained, the file of data.file .*bars.csv has changed"):
+    with pytest.raises(
+        DataError, match=r"since this run was trained, the file of data.file .*bars.csv has changed"
+    ):
         open_run(run)
 
 
@@ -162,7 +197,9 @@ def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project: Path
     (project / "my.yaml").write_text(CONTRACT + "# mine\n")
     open_run(run)
     (project / "my.yaml").write_text(CONTRACT.replace("slippage: 1", "slippage: 2"))
-    with pytest.raises(DataError, match=r"the contract file my.yaml has changed \(sha256 .*then ") as raised:
+    with pytest.raises(
+        DataError, match=r"the contract file my.yaml has changed \(sha256 .*then "
+    ) as raised:
         open_run(run)
     assert "data.file" not in str(raised.value)
 
@@ -173,9 +210,14 @@ def test_without_changed_files_the_version_is_to_blame(project: Path) -> None:
     rundir.write_json(run / "manifest.json", manifest | {"data_sha256": "0" * 64})
     with pytest.raises(DataError, match="none of its files has changed, but this version"):
         open_run(run)
-    rundir.write_json(run / "manifest.json", {key: value for key, value in manifest.items() if key != "files"}
-                      | {"data_sha256": "0" * 64})
-    with pytest.raises(DataError, match="its data or its contract file have changed since it was trained"):
+    rundir.write_json(
+        run / "manifest.json",
+        {key: value for key, value in manifest.items() if key != "files"}
+        | {"data_sha256": "0" * 64},
+    )
+    with pytest.raises(
+        DataError, match="its data or its contract file have changed since it was trained"
+    ):
         open_run(run)
 
 
@@ -189,15 +231,22 @@ def test_runs_of_earlier_versions_are_read_as_they_were(project: Path) -> None:
 
 def test_bundled_bars_take_no_file(project: Path) -> None:
     config = make_config({}, "here")
-    rundir.create_run(Path("runs/b"), config, rundir.provenance(config, prepare(config).market.fingerprint))
-    with pytest.raises(ConfigError, match="was trained on bundled bars, not on a file; leave --data out"):
+    rundir.create_run(
+        Path("runs/b"), config, rundir.provenance(config, prepare(config).market.fingerprint)
+    )
+    with pytest.raises(
+        ConfigError, match="was trained on bundled bars, not on a file; leave --data out"
+    ):
         open_run(Path("runs/b"), data=project / "data" / "bars.csv")
 
 
-def test_an_advisor_s_file_is_found_and_checked(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_advisor_s_file_is_found_and_checked(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (project / "table.npz").write_bytes(b"advice")
-    config = RunConfig().model_copy(update={"advisor": RunConfig().advisor.model_copy(
-        update={"kind": "table:table.npz"})})
+    config = RunConfig().model_copy(
+        update={"advisor": RunConfig().advisor.model_copy(update={"kind": "table:table.npz"})}
+    )
     manifest = {"files": files.record(config, project / "runs" / "a")}
     moved = tmp_path / "moved"
     project.rename(moved)
@@ -211,10 +260,14 @@ def test_an_advisor_s_file_is_found_and_checked(project: Path, tmp_path: Path, m
     files.require(located, manifest, moved / "runs" / "a", advisor=False)
 
 
-def test_template_and_feeds_are_found_and_checked(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-                                                  ) -> None:
-    names = {"advisor.template": "own.md", "advisor.context.news": "news.jsonl",
-             "advisor.context.calendar": "events.csv"}
+def test_template_and_feeds_are_found_and_checked(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {
+        "advisor.template": "own.md",
+        "advisor.context.news": "news.jsonl",
+        "advisor.context.calendar": "events.csv",
+    }
     for name in names.values():
         (project / name).write_text("one")
     config = make_config(overridden({}, [f"{key}={name}" for key, name in names.items()]))
@@ -235,17 +288,25 @@ def test_template_and_feeds_are_found_and_checked(project: Path, tmp_path: Path,
 
 
 def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> None:
-    """In a process of its own: this one has imported the module already. A module that has changed needs trust."""
+    """In a process of its own: this one has imported the module already. A module that has changed
+    needs trust.
+    """
     (project / "my_own_parts.py").write_text("")
-    read = ("import sys; from pathlib import Path; from jaxtrade.runs.rundir import read_run\n"
-            "print(read_run(Path(sys.argv[1]))[0].imports)")
-    make = ("from pathlib import Path; from jaxtrade.config import load_config; from jaxtrade.runs import rundir\n"
-            "config = load_config('quickstart', ['imports=[my_own_parts]'])\n"
-            "facts = {'config_sha256': config.digest(), 'data_sha256': '', 'nproc': ''}\n"
-            "rundir.create_run(Path('runs/a'), config, facts)")
+    read = (
+        "import sys; from pathlib import Path; from jaxtrade.runs.rundir import read_run\n"
+        "print(read_run(Path(sys.argv[1]))[0].imports)"
+    )
+    make = (
+        "from pathlib import Path; from jaxtrade.config import load_config; from jaxtrade.runs import rundir\n"
+        "config = load_config('quickstart', ['imports=[my_own_parts]'])\n"
+        "facts = {'config_sha256': config.digest(), 'data_sha256': '', 'nproc': ''}\n"
+        "rundir.create_run(Path('runs/a'), config, facts)"
+    )
 
     def python(code: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-P", "-c", code, *words], cwd=cwd, capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, "-P", "-c", code, *words], cwd=cwd, capture_output=True, text=True
+        )
 
     assert python(make, cwd=project).returncode == 0
     found = python(read, str(project / "runs" / "a"), cwd=tmp_path)
@@ -254,23 +315,33 @@ def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> N
     assert "--trust-imports" in python(read, str(project / "runs" / "a"), cwd=tmp_path).stderr
 
 
-@pytest.mark.parametrize(("given", "said"), [
-    ((), "belongs to another advisor; name it with --advisor"),
-    (("--advisor", "rules"), "was trained without an advisor")])
-def test_evaluate_never_drops_a_setting_in_silence(project: Path, given: tuple[str, ...], said: str,
-                                                   capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "belongs to another advisor; name it with --advisor"),
+        (("--advisor", "rules"), "was trained without an advisor"),
+    ],
+)
+def test_evaluate_never_drops_a_setting_in_silence(
+    project: Path, given: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = created()
     assert main(["evaluate", str(run), *given, "--set", "advisor.options.model=m"]) == 2
     assert said in capsys.readouterr().err
     assert main(["evaluate", str(run), *given, "--set", "costs.commission=5"]) == 2
-    assert "--set costs.commission=5: the run was trained with its own value" in capsys.readouterr().err
+    assert (
+        "--set costs.commission=5: the run was trained with its own value"
+        in capsys.readouterr().err
+    )
 
 
 def test_evaluate_takes_only_what_changes_something(project: Path) -> None:
     run = created("--advisor", "mock:skilled:0.6")
-    for override, said in (("advisor.fusion=slots", "you may set advisor.options.*, advisor.service.*, "),
-                           ("advisor.horizon=30", "changes nothing, this is its value already"),
-                           ("advisor.memory=10", "you may set advisor.options.*")):
+    for override, said in (
+        ("advisor.fusion=slots", "you may set advisor.options.*, advisor.service.*, "),
+        ("advisor.horizon=30", "changes nothing, this is its value already"),
+        ("advisor.memory=10", "you may set advisor.options.*"),
+    ):
         with pytest.raises(ConfigError, match=said.replace("*", r"\*").replace(".", r"\.")):
             evaluate_run(run, advisor="mock:skilled:0.9", overrides=[override])
 
@@ -286,9 +357,15 @@ def test_how_to_continue_needs_a_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long  # the quick tests above find each file
-def test_a_whole_run_is_moved_and_read_from_elsewhere(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                      capsys: pytest.CaptureFixture[str]) -> None:
-    """Evaluated, replayed, resumed and continued from another folder, after a move with its data."""
+def test_a_whole_run_is_moved_and_read_from_elsewhere(
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Evaluated, replayed, resumed and continued from another folder, after a move with its
+    data.
+    """
     assert main(["train", *FLAGS, *settings(*TINY), "--run-dir", "runs/a"]) in (0, 1)
     run = tmp_path / "moved" / "runs" / "a"
     before = (project / "runs" / "a" / "evaluation" / "test" / "trades.csv").read_bytes()
@@ -305,10 +382,15 @@ def test_a_whole_run_is_moved_and_read_from_elsewhere(project: Path, tmp_path: P
     (tmp_path / "moved" / "data" / "bars.csv").rename(tmp_path / "b.csv")
     assert main(["evaluate", str(run)]) == 2
     assert "name it with --data FILE" in capsys.readouterr().err
-    for command in (["evaluate", str(run)], ["replay", str(run), "--session", "2013-10-11"],
-                    ["train", "--resume", str(run)]):
+    for command in (
+        ["evaluate", str(run)],
+        ["replay", str(run), "--session", "2013-10-11"],
+        ["train", "--resume", str(run)],
+    ):
         assert main([*command, "--data", str(tmp_path / "b.csv")]) in (0, 1)
-    assert read_values(tmp_path / "b" / "config.yaml")["data"]["file"] == str(tmp_path / "moved" / "data" / "bars.csv")
+    assert read_values(tmp_path / "b" / "config.yaml")["data"]["file"] == str(
+        tmp_path / "moved" / "data" / "bars.csv"
+    )
 
 
 def test_a_run_given_as_a_configuration_is_named_as_one(tmp_path: Path) -> None:
@@ -318,5 +400,7 @@ def test_a_run_given_as_a_configuration_is_named_as_one(tmp_path: Path) -> None:
         (run / name).write_text("{}")
     with pytest.raises(ConfigError) as error:
         load_config(run)
-    assert str(error.value) == (f"{run}: a folder, and a configuration is expected; it is a run: jaxtrade evaluate "
-                                f"'{run}', or jaxtrade train --resume '{run}'")
+    assert str(error.value) == (
+        f"{run}: a folder, and a configuration is expected; it is a run: jaxtrade evaluate "
+        f"'{run}', or jaxtrade train --resume '{run}'"
+    )

@@ -1,4 +1,6 @@
-"""The layout of a run's processes: flags, then variables, then what JAX detects. No process is started here."""
+"""The layout of a run's processes: flags, then variables, then what JAX detects. No process is
+started here.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,28 @@ from jaxtrade.errors import ConfigError, DataError, StoppedTogetherError
 from jaxtrade.runs.processes import ALONE, PORT, Given, Layout, check_config, layout_of
 from jaxtrade.training import together
 
-SLURM = {"SLURM_JOB_ID": "70001", "SLURM_STEP_NODELIST": "node[07-08]", "SLURM_NTASKS": "16", "SLURM_PROCID": "9",
-         "SLURM_LOCALID": "1"}
-OMPI = {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1:34911", "OMPI_COMM_WORLD_SIZE": "4",
-        "OMPI_COMM_WORLD_RANK": "3"}
-TRAINER = {"JAX_COORDINATOR_ADDRESS": "es-node-0-0.es:29500", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
-SKY = {"SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": "10.0.0.5\n10.0.0.6\n"}
+SLURM = {
+    "SLURM_JOB_ID": "70001",
+    "SLURM_STEP_NODELIST": "node[07-08]",
+    "SLURM_NTASKS": "16",
+    "SLURM_PROCID": "9",
+    "SLURM_LOCALID": "1",
+}
+OMPI = {
+    "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1:34911",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_RANK": "3",
+}
+TRAINER = {
+    "JAX_COORDINATOR_ADDRESS": "es-node-0-0.es:29500",
+    "JAX_NUM_PROCESSES": "2",
+    "JAX_PROCESS_ID": "1",
+}
+SKY = {
+    "SKYPILOT_NODE_RANK": "1",
+    "SKYPILOT_NUM_NODES": "2",
+    "SKYPILOT_NODE_IPS": "10.0.0.5\n10.0.0.6\n",
+}
 INDEXED = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "5"}
 NOTHING = Given()
 
@@ -29,23 +47,41 @@ def found(given: Given = NOTHING, installed: bool = False, /, **env: str) -> Lay
 
 def test_without_a_word_a_process_is_alone() -> None:
     assert found() is ALONE
-    assert found(PATH="/bin", JAX_COORDINATOR_ADDRESS="10.0.0.1:1234") is ALONE  # JAX's own variable says no number
+    assert (
+        found(PATH="/bin", JAX_COORDINATOR_ADDRESS="10.0.0.1:1234") is ALONE
+    )  # JAX's own variable says no number
     assert str(ALONE) == "one process (nothing says otherwise)"
 
 
-@pytest.mark.parametrize(("env", "layout"), [
-    (TRAINER, Layout("JAX_* variables", 1, 2, "es-node-0-0.es:29500")),
-    (SKY, Layout("SkyPilot", 1, 2, f"10.0.0.5:{PORT}")),
-    (SKY | {"JAX_COORDINATOR_PORT": "7000"}, Layout("SkyPilot", 1, 2, "10.0.0.5:7000")),
-    (SLURM, Layout("SLURM", 9, 16, None, "slurm")),
-    (OMPI, Layout("Open MPI", 3, 4, None, "ompi")),
-    ({"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}, Layout("Cloud TPU", 2, 4)),
-    ({"TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "1", "MEGASCALE_NUM_SLICES": "3", "MEGASCALE_SLICE_ID": "2"},
-     Layout("Cloud TPU", 5, 6)),
-    # A pod of an indexed job that names the rest itself, as a JobSet of `jaxtrade launch` does.
-    ({"JAX_COORDINATOR_ADDRESS": "a:1", "JAX_NUM_PROCESSES": "8", "JOB_COMPLETION_INDEX": "5"},
-     Layout("JAX_* variables", 5, 8, "a:1")),
-])
+@pytest.mark.parametrize(
+    ("env", "layout"),
+    [
+        (TRAINER, Layout("JAX_* variables", 1, 2, "es-node-0-0.es:29500")),
+        (SKY, Layout("SkyPilot", 1, 2, f"10.0.0.5:{PORT}")),
+        (SKY | {"JAX_COORDINATOR_PORT": "7000"}, Layout("SkyPilot", 1, 2, "10.0.0.5:7000")),
+        (SLURM, Layout("SLURM", 9, 16, None, "slurm")),
+        (OMPI, Layout("Open MPI", 3, 4, None, "ompi")),
+        ({"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}, Layout("Cloud TPU", 2, 4)),
+        (
+            {
+                "TPU_WORKER_HOSTNAMES": "a,b",
+                "TPU_WORKER_ID": "1",
+                "MEGASCALE_NUM_SLICES": "3",
+                "MEGASCALE_SLICE_ID": "2",
+            },
+            Layout("Cloud TPU", 5, 6),
+        ),
+        # A pod of an indexed job that names the rest itself, as a JobSet of `jaxtrade launch` does.
+        (
+            {
+                "JAX_COORDINATOR_ADDRESS": "a:1",
+                "JAX_NUM_PROCESSES": "8",
+                "JOB_COMPLETION_INDEX": "5",
+            },
+            Layout("JAX_* variables", 5, 8, "a:1"),
+        ),
+    ],
+)
 def test_each_engine_is_recognised(env: dict[str, str], layout: Layout) -> None:
     assert found(**env) == layout
     assert not layout.alone
@@ -72,25 +108,58 @@ def test_flags_win_over_variables_and_these_over_engines() -> None:
     flags = Given("10.0.0.9:1234", 3, 0)
     assert found(flags, **TRAINER, **SLURM) == Layout("flags", 0, 3, "10.0.0.9:1234")
     assert found(**TRAINER, **SLURM).source == "JAX_* variables"
-    assert found(Given(num_processes=1), **SLURM) == Layout("flags")  # alone, whatever the environment says
+    assert found(Given(num_processes=1), **SLURM) == Layout(
+        "flags"
+    )  # alone, whatever the environment says
     assert found(**SLURM | {"JAX_NUM_PROCESSES": "1"}).alone
 
 
-@pytest.mark.parametrize(("given", "env", "said"), [
-    (Given(num_processes=2), {}, "--num-processes=2: --coordinator and --process-id are missing"),
-    (Given(coordinator="a:1"), {}, "--coordinator=a:1: --num-processes and --process-id are missing"),
-    (Given("a:1", 2, 2), {}, "--process-id=2: with --num-processes=2 expected a number from 0 to 1"),
-    (Given("a:1", 1, 1), {}, "--process-id=1: with --num-processes=1 expected a number from 0 to 0"),
-    (Given("a", 2, 0), {}, "--coordinator=a: expected HOST:PORT"),
-    (Given("a:70000", 2, 0), {}, "--coordinator=a:70000: expected HOST:PORT"),
-    (Given("http://a:80", 2, 0), {}, "--coordinator=http://a:80: expected HOST:PORT"),
-    (NOTHING, TRAINER | {"JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID=2: with JAX_NUM_PROCESSES=2"),
-    (NOTHING, TRAINER | {"JAX_NUM_PROCESSES": "two"}, "JAX_NUM_PROCESSES=two: expected a whole number"),
-    (NOTHING, {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"}, "JAX_COORDINATOR_ADDRESS is missing"),
-    (NOTHING, {"JAX_NUM_PROCESSES": "0"}, "JAX_NUM_PROCESSES=0: expected at least 1"),
-    (NOTHING, SKY | {"SKYPILOT_NODE_IPS": "10.0.0.5"}, "SKYPILOT_NODE_IPS names 1 addresses"),
-    (NOTHING, SLURM | {"SLURM_PROCID": "16"}, "SLURM_PROCID=16: with SLURM_NTASKS=16 expected a number from 0 to 15"),
-])
+@pytest.mark.parametrize(
+    ("given", "env", "said"),
+    [
+        (
+            Given(num_processes=2),
+            {},
+            "--num-processes=2: --coordinator and --process-id are missing",
+        ),
+        (
+            Given(coordinator="a:1"),
+            {},
+            "--coordinator=a:1: --num-processes and --process-id are missing",
+        ),
+        (
+            Given("a:1", 2, 2),
+            {},
+            "--process-id=2: with --num-processes=2 expected a number from 0 to 1",
+        ),
+        (
+            Given("a:1", 1, 1),
+            {},
+            "--process-id=1: with --num-processes=1 expected a number from 0 to 0",
+        ),
+        (Given("a", 2, 0), {}, "--coordinator=a: expected HOST:PORT"),
+        (Given("a:70000", 2, 0), {}, "--coordinator=a:70000: expected HOST:PORT"),
+        (Given("http://a:80", 2, 0), {}, "--coordinator=http://a:80: expected HOST:PORT"),
+        (NOTHING, TRAINER | {"JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID=2: with JAX_NUM_PROCESSES=2"),
+        (
+            NOTHING,
+            TRAINER | {"JAX_NUM_PROCESSES": "two"},
+            "JAX_NUM_PROCESSES=two: expected a whole number",
+        ),
+        (
+            NOTHING,
+            {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"},
+            "JAX_COORDINATOR_ADDRESS is missing",
+        ),
+        (NOTHING, {"JAX_NUM_PROCESSES": "0"}, "JAX_NUM_PROCESSES=0: expected at least 1"),
+        (NOTHING, SKY | {"SKYPILOT_NODE_IPS": "10.0.0.5"}, "SKYPILOT_NODE_IPS names 1 addresses"),
+        (
+            NOTHING,
+            SLURM | {"SLURM_PROCID": "16"},
+            "SLURM_PROCID=16: with SLURM_NTASKS=16 expected a number from 0 to 15",
+        ),
+    ],
+)
 def test_contradictions_are_named(given: Given, env: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
         found(given, **env)
@@ -104,19 +173,26 @@ def test_what_processes_would_do_differently_is_refused() -> None:
     check_config(auto, ALONE)
     with pytest.raises(ConfigError, match=r"rollout\.num_envs=auto: this is process 1 of 2"):
         check_config(auto, two)
-    with pytest.raises(ConfigError, match=r"advisor\.kind=rules: an advisor serves a run of one process"):
+    with pytest.raises(
+        ConfigError, match=r"advisor\.kind=rules: an advisor serves a run of one process"
+    ):
         check_config(advised, two)
 
 
 def test_the_command_reports_a_contradiction(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--num-processes", "2", "--process-id", "3", "--coordinator", "a:1"]) == 2
-    assert capsys.readouterr().err == "error: --process-id=3: with --num-processes=2 expected a number from 0 to 1\n"
+    assert (
+        capsys.readouterr().err
+        == "error: --process-id=3: with --num-processes=2 expected a number from 0 to 1\n"
+    )
     assert main(["doctor", "--num-processes", "2"]) == 2
     assert "drop --num-processes" in capsys.readouterr().err
 
 
 class Service:
-    """A coordination service in memory, as one process sees it. values: set by the others beforehand."""
+    """A coordination service in memory, as one process sees it. values: set by the others
+    beforehand.
+    """
 
     def __init__(self, process_id: int, values: dict[str, str] | None = None) -> None:
         self.process_id, self.num_processes, self.client = process_id, 3, self
@@ -134,8 +210,11 @@ class Service:
         return [(name, value) for name, value in self.values.items() if name.startswith(f"{key}/")]
 
     def key_value_delete(self, key: str) -> None:
-        self.values = {name: value for name, value in self.values.items()
-                       if name != key and not (key.endswith("/") and name.startswith(key))}
+        self.values = {
+            name: value
+            for name, value in self.values.items()
+            if name != key and not (key.endswith("/") and name.startswith(key))
+        }
 
     def wait_at_barrier(self, name: str, timeout_in_ms: int) -> None:
         self.barriers.append(name)
@@ -156,7 +235,9 @@ def test_alone_every_function_is_the_identity() -> None:
     together.barrier("nobody")
 
 
-@pytest.mark.parametrize("service", [(0, {"jaxtrade/2/1": "15", "jaxtrade/2/2": "0"})], indirect=True)
+@pytest.mark.parametrize(
+    "service", [(0, {"jaxtrade/2/1": "15", "jaxtrade/2/2": "0"})], indirect=True
+)
 def test_process_0_decides_and_the_largest_number_counts(service: Service) -> None:
     assert together.is_main()
     assert together.from_main(lambda: 0.1) == 0.1
@@ -169,12 +250,25 @@ def test_process_0_decides_and_the_largest_number_counts(service: Service) -> No
     assert json.loads(service.values["jaxtrade/3"]) == {"error": "no bars", "exit_code": 2}
 
 
-@pytest.mark.parametrize("service", [(1, {"jaxtrade/1": '{"value": "runs/a"}', "jaxtrade/2":
-                                          '{"error": "disk full", "exit_code": 74}'})], indirect=True)
+@pytest.mark.parametrize(
+    "service",
+    [
+        (
+            1,
+            {
+                "jaxtrade/1": '{"value": "runs/a"}',
+                "jaxtrade/2": '{"error": "disk full", "exit_code": 74}',
+            },
+        )
+    ],
+    indirect=True,
+)
 def test_the_others_take_its_value_and_stop_with_its_code(service: Service) -> None:
     assert (together.is_main(), together.process_index(), together.process_count()) == (False, 1, 3)
     assert together.from_main(_fails) == "runs/a"  # nothing is made here
-    with pytest.raises(StoppedTogetherError, match="process 0 has stopped the run: disk full") as stop:
+    with pytest.raises(
+        StoppedTogetherError, match="process 0 has stopped the run: disk full"
+    ) as stop:
         together.from_main(_fails)
     assert stop.value.exit_code == 74
 

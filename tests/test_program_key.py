@@ -1,4 +1,6 @@
-"""What a kept program is found by: everything that could change it is in its key, and values are not."""
+"""What a kept program is found by: everything that could change it is in its key, and values are
+not.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,29 @@ class Pair(NamedTuple):
     b: jax.Array
 
 
-@pytest.mark.parametrize("other", [
-    {"name": "m"}, {"facts": {"config": {"x": 2}}}, {"args": (ARGS | {"a": jnp.ones((2, 3))},)},
-    {"args": (ARGS | {"a": jnp.ones((3, 2), jnp.int32)},)}, {"args": (Pair(**ARGS),)}, {"args": (ARGS, None)},
-    {"args": (ARGS | {"b": jax.ShapeDtypeStruct((), jnp.int32, weak_type=True)},)},
-    {"files": source.Source("0" * 64, ())}], ids=lambda other: next(iter(other)))
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"name": "m"},
+        {"facts": {"config": {"x": 2}}},
+        {"args": (ARGS | {"a": jnp.ones((2, 3))},)},
+        {"args": (ARGS | {"a": jnp.ones((3, 2), jnp.int32)},)},
+        {"args": (Pair(**ARGS),)},
+        {"args": (ARGS, None)},
+        {"args": (ARGS | {"b": jax.ShapeDtypeStruct((), jnp.int32, weak_type=True)},)},
+        {"files": source.Source("0" * 64, ())},
+    ],
+    ids=lambda other: next(iter(other)),
+)
 def test_what_a_program_is_made_of_is_in_its_key(other):
     assert key() == key()
     assert key() != key(**other)
 
 
 def test_values_are_not_in_the_key():
-    assert key() == key(args=({"a": np.zeros((3, 2), np.float32), "b": jax.ShapeDtypeStruct((), jnp.int32)},))
+    assert key() == key(
+        args=({"a": np.zeros((3, 2), np.float32), "b": jax.ShapeDtypeStruct((), jnp.int32)},)
+    )
 
 
 @pytest.mark.parametrize("variable", ["XLA_FLAGS", "NPROC", "LIBTPU_INIT_ARGS"])
@@ -48,9 +61,16 @@ def test_variables_that_xla_reads_are_in_the_key(monkeypatch, variable):
     assert key() != before
 
 
-@pytest.mark.parametrize(("setting", "value"), [
-    ("jax_default_matmul_precision", "bfloat16"), ("jax_default_prng_impl", "rbg"), ("jax_debug_nans", True),
-    ("jax_disable_most_optimizations", None), ("jax_threefry_partitionable", None)])
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("jax_default_matmul_precision", "bfloat16"),
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_debug_nans", True),
+        ("jax_disable_most_optimizations", None),
+        ("jax_threefry_partitionable", None),
+    ],
+)
 def test_settings_of_jax_are_in_the_key(setting, value):
     before, was = key(), jax.config.values[setting]
     jax.config.update(setting, not was if value is None else value)

@@ -1,4 +1,6 @@
-"""The default protocol: what is held out and which policy is kept where the configuration does not say."""
+"""The default protocol: what is held out and which policy is kept where the configuration does not
+say.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.config import RunConfig, SplitConfig, load_config, make_config
-from jaxtrade.config.protocol import ENOUGH, chooses, evaluations, split_note, split_of, with_control, with_split
+from jaxtrade.config.protocol import (
+    ENOUGH,
+    chooses,
+    evaluations,
+    split_note,
+    split_of,
+    with_control,
+    with_split,
+)
 from jaxtrade.data.splits import split_ids
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.days import days_note
@@ -27,31 +37,55 @@ def numbers(split: SplitConfig) -> tuple[int | None, int | None, int | None]:
     return split.validation_sessions, split.test_sessions, split.embargo_sessions
 
 
-@pytest.mark.parametrize(("sessions", "expected"), [(2, (0, 1, 0)), (99, (0, 1, 0)), (100, (10, 20, 1)),
-                                                    (259, (25, 51, 1)), (2500, (40, 500, 1))])
+@pytest.mark.parametrize(
+    ("sessions", "expected"),
+    [(2, (0, 1, 0)), (99, (0, 1, 0)), (100, (10, 20, 1)), (259, (25, 51, 1)), (2500, (40, 500, 1))],
+)
 def test_split_by_number_of_sessions(sessions: int, expected: tuple[int, int, int]) -> None:
     assert numbers(split_of(SplitConfig(), sessions)) == expected
 
 
-@pytest.mark.parametrize(("given_keys", "expected"), [
-    ({"test_sessions": 60}, (0, 60, 0)), ({"validation_sessions": 5}, (5, 1, 0)), ({"test_sessions": 0}, (0, 0, 0)),
-    ({"embargo_sessions": 2}, (0, 1, 2)),
-    ({"validation_sessions": 0, "test_sessions": 3, "embargo_sessions": 1}, (0, 3, 1))])
-def test_a_given_number_switches_the_protocol_off(given_keys: dict[str, int], expected: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("given_keys", "expected"),
+    [
+        ({"test_sessions": 60}, (0, 60, 0)),
+        ({"validation_sessions": 5}, (5, 1, 0)),
+        ({"test_sessions": 0}, (0, 0, 0)),
+        ({"embargo_sessions": 2}, (0, 1, 2)),
+        ({"validation_sessions": 0, "test_sessions": 3, "embargo_sessions": 1}, (0, 3, 1)),
+    ],
+)
+def test_a_given_number_switches_the_protocol_off(
+    given_keys: dict[str, int], expected: tuple[int, int, int]
+) -> None:
     assert numbers(split_of(SplitConfig(**given_keys), 1000)) == expected
 
 
-@pytest.mark.parametrize(("given_keys", "sessions", "said"), [
-    ({}, 1000, None), ({"validation_sessions": 5}, 99, None),
-    ({"validation_sessions": 10, "test_sessions": 20, "embargo_sessions": 0}, 100, None),
-    ({"validation_sessions": 30, "test_sessions": 60}, 100,
-     "split names validation_sessions and test_sessions alone, so the default split of 100 sessions is off: "
-     "embargo_sessions is 0 (by default 1); give this number too, or leave the section split out"),
-    ({"validation_sessions": 5}, 2500,
-     "split names validation_sessions alone, so the default split of 2,500 sessions is off: test_sessions is 1 (by "
-     "default 500), embargo_sessions is 0 (by default 1); give these numbers too, or leave the section split out")])
+@pytest.mark.parametrize(
+    ("given_keys", "sessions", "said"),
+    [
+        ({}, 1000, None),
+        ({"validation_sessions": 5}, 99, None),
+        ({"validation_sessions": 10, "test_sessions": 20, "embargo_sessions": 0}, 100, None),
+        (
+            {"validation_sessions": 30, "test_sessions": 60},
+            100,
+            "split names validation_sessions and test_sessions alone, so the default split of 100 sessions is off: "
+            "embargo_sessions is 0 (by default 1); give this number too, or leave the section split out",
+        ),
+        (
+            {"validation_sessions": 5},
+            2500,
+            "split names validation_sessions alone, so the default split of 2,500 sessions is "
+            "off: test_sessions is 1 (by "
+            "default 500), embargo_sessions is 0 (by default 1); give these numbers too, or "
+            "leave the section split out",
+        ),
+    ],
+)
 def test_a_given_number_that_switches_the_protocol_off_is_no_secret(
-        given_keys: dict[str, int], sessions: int, said: str | None) -> None:
+    given_keys: dict[str, int], sessions: int, said: str | None
+) -> None:
     assert split_note(SplitConfig(**given_keys), sessions) == said
 
 
@@ -71,9 +105,15 @@ def test_parts_are_in_time_order_and_apart(sessions: int) -> None:
         assert len(train) >= 0.65 * sessions
 
 
-@pytest.mark.parametrize("keys", [
-    ["advisor.kind=mock"], ["train.num_seeds=2", "evolve.keys={ppo.learning_rate: [0.001, 0.01]}"],
-    ["sweep.keys={ppo.learning_rate: [0.001, 0.01]}"], ["train.num_seeds=2", "shared.on=true"]])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["advisor.kind=mock"],
+        ["train.num_seeds=2", "evolve.keys={ppo.learning_rate: [0.001, 0.01]}"],
+        ["sweep.keys={ppo.learning_rate: [0.001, 0.01]}"],
+        ["train.num_seeds=2", "shared.on=true"],
+    ],
+)
 def test_agents_that_are_compared_in_other_ways_keep_their_last_policy(keys: list[str]) -> None:
     asked = load_config("quickstart", keys)
     config = with_split(asked, 200)
@@ -83,17 +123,35 @@ def test_agents_that_are_compared_in_other_ways_keep_their_last_policy(keys: lis
     assert (control.evaluate_every, control.keep) == (0, "last")
 
 
-@pytest.mark.parametrize(("steps", "bars", "expected"), [(1_000_000, 3_900, 7), (1_000_000, 15_600, 3),
-                                                         (50_000_000, 15_600, 10), (1_000_000, 3_000, 10)])
-def test_evaluations_cost_a_small_share_of_the_training(steps: int, bars: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("steps", "bars", "expected"),
+    [
+        (1_000_000, 3_900, 7),
+        (1_000_000, 15_600, 3),
+        (50_000_000, 15_600, 10),
+        (1_000_000, 3_000, 10),
+    ],
+)
+def test_evaluations_cost_a_small_share_of_the_training(
+    steps: int, bars: int, expected: int
+) -> None:
     assert evaluations(steps, bars) == expected  # 3 % of the steps over the bars, from 3 to 10
 
 
-@pytest.mark.parametrize(("values", "times", "expected"), [
-    ({}, 10, (4, "best")), ({}, 0, (0, "last")), ({"evaluate_every": 3}, 10, (3, "last")),
-    ({"evaluate_every": 0}, 10, (0, "last")), ({"keep": "last"}, 10, (4, "last")),
-    ({"evaluate_every": 3, "keep": "best"}, 0, (3, "best"))])
-def test_given_keys_of_control_stay(values: dict[str, object], times: int, expected: tuple[int, str]) -> None:
+@pytest.mark.parametrize(
+    ("values", "times", "expected"),
+    [
+        ({}, 10, (4, "best")),
+        ({}, 0, (0, "last")),
+        ({"evaluate_every": 3}, 10, (3, "last")),
+        ({"evaluate_every": 0}, 10, (0, "last")),
+        ({"keep": "last"}, 10, (4, "last")),
+        ({"evaluate_every": 3, "keep": "best"}, 0, (3, "best")),
+    ],
+)
+def test_given_keys_of_control_stay(
+    values: dict[str, object], times: int, expected: tuple[int, str]
+) -> None:
     config = make_config({"control": values, "split": {"validation_sessions": 5}}, "test")
     control = with_control(config, 31, times).control
     assert (control.evaluate_every, control.keep) == expected
@@ -104,24 +162,52 @@ def test_keeping_the_best_needs_scores() -> None:
         make_config({"control": {"evaluate_every": 0, "keep": "best"}}, "test")
 
 
-@pytest.mark.parametrize(("note", "said"), [
-    (days_note(1, 4), "every figure below rests on one day, and one day proves nothing; the policy was trained on 4 "
-     "days"),
-    (days_note(19, 60, 9), "every figure below rests on 19 days, which are too few to tell skill from luck; the policy "
-     "was trained on 60 days; it was chosen on 9 other days"),
-    (days_note(20, 69, 10), "every figure below rests on 20 independent days; the policy was trained on 69 days; it "
-     "was chosen on 10 other days"),
-    (days_note(30, 69, 1, symbols=4), "every figure below rests on 30 independent days (4 symbols on one date count as "
-     "one day); the policy was trained on 69 days; it was chosen on 1 other day"),
-    (days_note(20, 69, 20, same=True), "every figure below rests on 20 independent days; the policy was chosen on "
-     "these very days, so they flatter it")])
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        (
+            days_note(1, 4),
+            "every figure below rests on one day, and one day proves nothing; the policy was trained on 4 "
+            "days",
+        ),
+        (
+            days_note(19, 60, 9),
+            "every figure below rests on 19 days, which are too few to tell skill from luck; the policy "
+            "was trained on 60 days; it was chosen on 9 other days",
+        ),
+        (
+            days_note(20, 69, 10),
+            "every figure below rests on 20 independent days; the policy was trained on 69 days; it "
+            "was chosen on 10 other days",
+        ),
+        (
+            days_note(30, 69, 1, symbols=4),
+            "every figure below rests on 30 independent days (4 symbols on one date count as "
+            "one day); the policy was trained on 69 days; it was chosen on 1 other day",
+        ),
+        (
+            days_note(20, 69, 20, same=True),
+            "every figure below rests on 20 independent days; the policy was chosen on "
+            "these very days, so they flatter it",
+        ),
+    ],
+)
 def test_the_report_says_on_how_many_days_it_rests(note: str, said: str) -> None:
     assert note == said
 
 
-SMALL = ("data.source=synthetic", "data.synthetic_sessions=100", "rollout.num_envs=16", "rollout.num_steps=16",
-         "network.hidden=[8]", "ppo.num_minibatches=2", "train.total_timesteps=5120", "train.chunk_updates=2",
-         "train.tensorboard=false", "env.window=2")
+SMALL = (
+    "data.source=synthetic",
+    "data.synthetic_sessions=100",
+    "rollout.num_envs=16",
+    "rollout.num_steps=16",
+    "network.hidden=[8]",
+    "ppo.num_minibatches=2",
+    "train.total_timesteps=5120",
+    "train.chunk_updates=2",
+    "train.tensorboard=false",
+    "env.window=2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +224,17 @@ def trained(asked: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_without_split_keys_keeps_its_best_policy(asked: RunConfig, trained: Path) -> None:
     config = load_config(str(trained / "config.yaml"))
     assert numbers(config.split) == (10, 20, 1)
-    assert (config.control.evaluate_every, config.control.keep) == (4, "best")  # 10 chunks, 3 evaluations
+    assert (config.control.evaluate_every, config.control.keep) == (
+        4,
+        "best",
+    )  # 10 chunks, 3 evaluations
     summary = json.loads((trained / "summary.json").read_text())
     assert [update for update, _ in summary["validation"]["scores"]] == [8, 16, 20]
     setup = prepare(config)
-    kept, last = ([np.asarray(leaf) for leaf in jax.tree.leaves(load_policy(trained / folder).policy)]
-                  for folder in ("policy", "policy_last"))
+    kept, last = (
+        [np.asarray(leaf) for leaf in jax.tree.leaves(load_policy(trained / folder).policy)]
+        for folder in ("policy", "policy_last")
+    )
     same = all(np.array_equal(a, b) for a, b in zip(kept, last, strict=True))
     assert same == (summary["validation"]["best_update"] == setup.plan.total_updates)
     assert not (trained / "policy_best").exists()
@@ -160,8 +251,12 @@ def test_its_report_counts_the_days(trained: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_run_that_names_one_number_says_what_is_off(tmp_path: Path) -> None:
-    config = load_config("quickstart", [*SMALL, "split.test_sessions=3", "train.total_timesteps=512"])
+    config = load_config(
+        "quickstart", [*SMALL, "split.test_sessions=3", "train.total_timesteps=512"]
+    )
     path = run(config, tmp_path / "run").path
     said = split_note(config.split, 100)
     assert f"note: {said}" in (path / "run.log").read_text()
-    assert prepare(load_config(str(path / "config.yaml"))).split_note is None  # it names all numbers
+    assert (
+        prepare(load_config(str(path / "config.yaml"))).split_note is None
+    )  # it names all numbers

@@ -1,4 +1,6 @@
-"""Python first class: keys by keyword, data from memory, short reprs, a finished run that is opened again."""
+"""Python first class: keys by keyword, data from memory, short reprs, a finished run that is opened
+again.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,29 @@ from jaxtrade.data.read.quotes import Side
 
 OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
 TINY: dict[str, Any] = {
-    "num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": [8], "total_timesteps": 768, "chunk_updates": 2,
-    "tensorboard": False}
+    "num_envs": 8,
+    "num_steps": 16,
+    "num_minibatches": 2,
+    "hidden": [8],
+    "total_timesteps": 768,
+    "chunk_updates": 2,
+    "tensorboard": False,
+}
 
 
 # --- keys by keyword
 
+
 def test_plain_names_dotted_names_and_sections_reach_their_keys() -> None:
-    config = jt.load_config("quickstart", ["ppo.gamma=0.9", "seed=1"], total_timesteps=5, seed=3, hidden=[8],
-                            ppo={"gamma": 0.8}, **{"rollout.num_envs": 64})
+    config = jt.load_config(
+        "quickstart",
+        ["ppo.gamma=0.9", "seed=1"],
+        total_timesteps=5,
+        seed=3,
+        hidden=[8],
+        ppo={"gamma": 0.8},
+        **{"rollout.num_envs": 64},
+    )
     assert (config.train.total_timesteps, config.seed, config.network.hidden) == (5, 3, (8,))
     assert (config.ppo.gamma, config.rollout.num_envs) == (0.8, 64), "keywords come after `set`"
 
@@ -39,7 +55,9 @@ def test_set_takes_a_list_or_a_dict() -> None:
 
 
 def test_names_of_presets_and_files(tmp_path: Path) -> None:
-    config = jt.load_config(None, account="topstep_like_50k", reward="seed_phase1", data=tmp_path / "es.csv")
+    config = jt.load_config(
+        None, account="topstep_like_50k", reward="seed_phase1", data=tmp_path / "es.csv"
+    )
     assert (config.account.preset, config.reward.preset) == ("topstep_like_50k", "seed_phase1")
     assert (config.data.source, config.data.file) == ("file", str(tmp_path / "es.csv"))
     section = jt.load_config(None, gamma=0.5).ppo
@@ -47,10 +65,21 @@ def test_names_of_presets_and_files(tmp_path: Path) -> None:
 
 
 FAULTS: list[tuple[dict[str, Any], list[str]]] = [
-    ({"total_timestep": 5}, ["unknown key 'total_timestep'", "did you mean 'total_timesteps' (train.total_timesteps)"]),
-    ({"kind": "gru"}, ["several sections have the key 'kind': sampler, network and advisor", "sampler={'kind': ...}"]),
-    ({"preset": "x", "gama": 1}, ["account, allocate and reward",
-                                  "did you mean 'gamma' (ppo.gamma)"]),
+    (
+        {"total_timestep": 5},
+        ["unknown key 'total_timestep'", "did you mean 'total_timesteps' (train.total_timesteps)"],
+    ),
+    (
+        {"kind": "gru"},
+        [
+            "several sections have the key 'kind': sampler, network and advisor",
+            "sampler={'kind': ...}",
+        ],
+    ),
+    (
+        {"preset": "x", "gama": 1},
+        ["account, allocate and reward", "did you mean 'gamma' (ppo.gamma)"],
+    ),
     ({"ppo": 3}, ["ppo=3", "a section of the configuration", "num_minibatches"]),
     ({"ppo.gama": 0.9}, ["unknown key 'ppo.gama'; did you mean 'ppo.gamma'"]),
     ({"gamma": 0.9, "ppo": {"gamma": 0.8}}, ["the key 'ppo.gamma' is given twice"]),
@@ -68,6 +97,7 @@ def test_a_fault_names_the_keyword_and_its_fix(settings: dict[str, Any], said: l
 
 
 # --- data from memory
+
 
 @pytest.fixture(scope="module")
 def bars() -> jt.Bars:
@@ -96,7 +126,9 @@ def test_two_sides_are_read_back_equal(bars: jt.Bars, tmp_path: Path) -> None:
 
 
 def test_a_configuration_with_bars_reads_them_from_its_file(bars: jt.Bars, tmp_path: Path) -> None:
-    config = with_bars(jt.load_config("quickstart", columns={"time": "t"}, end="2013-10-08"), bars, tmp_path)
+    config = with_bars(
+        jt.load_config("quickstart", columns={"time": "t"}, end="2013-10-08"), bars, tmp_path
+    )
     market = jt.load_market(config)
     shown = bars.between(None, "2013-10-08")
     assert 0 < len(shown) < len(bars)
@@ -107,11 +139,16 @@ def test_a_configuration_with_bars_reads_them_from_its_file(bars: jt.Bars, tmp_p
 
 def frame_of_shares() -> pd.DataFrame:
     """Three days of regular hours."""
-    days = [pd.date_range(f"2023-03-0{day} 09:30", periods=390, freq="min", tz="America/New_York") for day in (1, 2, 3)]
+    days = [
+        pd.date_range(f"2023-03-0{day} 09:30", periods=390, freq="min", tz="America/New_York")
+        for day in (1, 2, 3)
+    ]
     index = days[0].append(days[1:])
     close = 400 + np.cumsum(np.sin(np.arange(len(index)))).round(2)
-    return pd.DataFrame({"open": close, "high": close + 0.05, "low": close - 0.05, "close": close, "volume": 100.0},
-                        index=index)
+    return pd.DataFrame(
+        {"open": close, "high": close + 0.05, "low": close - 0.05, "close": close, "volume": 100.0},
+        index=index,
+    )
 
 
 def test_contracts_go_by_name(tmp_path: Path) -> None:
@@ -125,15 +162,21 @@ def test_contracts_go_by_name(tmp_path: Path) -> None:
     frame.rename_axis("time").to_csv(path)
     assert jt.load_bars(path, "SPY", stamp="open").contract == bars.contract
     own = tmp_path / "QQQ.yaml"
-    own.write_text(find_file("SPY", "contracts", "contract").read_text().replace("symbol: SPY", "symbol: QQQ"))
+    own.write_text(
+        find_file("SPY", "contracts", "contract").read_text().replace("symbol: SPY", "symbol: QQQ")
+    )
     assert jt.from_frame(frame, str(own), stamp="open").contract.symbol == "QQQ"
 
 
 def test_a_contract_that_is_not_known_names_the_choices() -> None:
     with pytest.raises(jt.ConfigError) as caught:
         jt.from_frame(frame_of_shares(), "QQQ", stamp="open")
-    for words in ("contract 'QQQ': not one that jaxtrade knows (markets: NQ, ES, ", "shipped contracts: 6B, ",
-                  "GOOG, SPY)", "write its figures into a YAML file (docs/data.md, Markets)"):
+    for words in (
+        "contract 'QQQ': not one that jaxtrade knows (markets: NQ, ES, ",
+        "shipped contracts: 6B, ",
+        "GOOG, SPY)",
+        "write its figures into a YAML file (docs/data.md, Markets)",
+    ):
         assert words in str(caught.value)
     with pytest.raises(jt.ConfigError, match=r"data\.contract=SPY .*contract='SPY' in Python"):
         jt.run(data=frame_of_shares(), market="SPY", stamp="open")
@@ -142,7 +185,10 @@ def test_a_contract_that_is_not_known_names_the_choices() -> None:
 def test_bars_that_a_file_cannot_hold_are_refused(bars: jt.Bars, tmp_path: Path) -> None:
     config = jt.load_config("quickstart")
     own = replace(bars, contract=replace(bars.contract, tick_mills=1))
-    for given, said in ((replace(bars, synthetic=True), "synthetic"), (own, "give contract='FILE'")):
+    for given, said in (
+        (replace(bars, synthetic=True), "synthetic"),
+        (own, "give contract='FILE'"),
+    ):
         with pytest.raises(jt.ConfigError, match=said):
             with_bars(config, given, tmp_path)
     assert not list(tmp_path.iterdir())
@@ -163,7 +209,11 @@ def test_run_refuses_before_it_trains(bars: jt.Bars, tmp_path: Path) -> None:
     with pytest.raises(jt.ConfigError, match="already exists"):
         jt.run(path=tmp_path / "used")
     with pytest.raises(jt.DataError, match=r"data\.stamp"):
-        jt.run(data=pd.DataFrame({"time": ["2013-10-07"], "open": [1], "high": [1], "low": [1], "close": [1]}))
+        jt.run(
+            data=pd.DataFrame(
+                {"time": ["2013-10-07"], "open": [1], "high": [1], "low": [1], "close": [1]}
+            )
+        )
 
 
 def frame_of(bars: jt.Bars) -> pd.DataFrame:
@@ -175,7 +225,8 @@ def frame_of(bars: jt.Bars) -> pd.DataFrame:
 
 @pytest.mark.slow
 def test_a_frame_becomes_a_run_that_can_be_opened_and_evaluated_again(
-        bars: jt.Bars, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: jt.Bars, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = jt.run("quickstart", data=frame_of(bars), market="ES", stamp="open", **TINY)
     assert result.path.parent == Path("runs")
@@ -190,7 +241,11 @@ def test_a_frame_becomes_a_run_that_can_be_opened_and_evaluated_again(
     assert stored.evaluation.figures.equals(result.evaluation.figures)
     assert len(stored.metrics) == result.training.updates
     shown = [result, result.training, result.evaluation, stored, stored.policy, stored.evaluation]
-    assert {type(thing).__name__: len(repr(thing)) for thing in shown if not 20 < len(repr(thing)) <= 300} == {}
+    assert {
+        type(thing).__name__: len(repr(thing))
+        for thing in shown
+        if not 20 < len(repr(thing)) <= 300
+    } == {}
     assert result._repr_html_() == stored._repr_html_()
     again = jt.run(stored.config, path=tmp_path / "again", data=bars, seed=1)
     assert again.path == tmp_path / "again"
@@ -199,14 +254,22 @@ def test_a_frame_becomes_a_run_that_can_be_opened_and_evaluated_again(
 
 # --- what Python shows
 
+
 def test_reprs_are_short_and_say_what_the_thing_is(bars: jt.Bars) -> None:
     config = jt.load_config("quickstart", total_timesteps=5, columns={"time": "t" * 500})
     env = jt.make_env(config)
     market = jt.load_market(jt.load_config("quickstart"))
     params = jt.make_params(market, jt.split_sessions(market, config.split)["train"], config)
-    shown = {"RunConfig(": config, "TradingEnv(task=manage": env, "Market(ES, 6,826 bars": market,
-             "Bars(ES, 3,000 bars of 60 s": bars, "EnvParams(market of 6,826 bars": params,
-             "LoadedPolicy(ppo": jt.load_policy(OLD), "StoredRun(": jt.open_run(OLD), "ObservationSpec(": env.spec}
+    shown = {
+        "RunConfig(": config,
+        "TradingEnv(task=manage": env,
+        "Market(ES, 6,826 bars": market,
+        "Bars(ES, 3,000 bars of 60 s": bars,
+        "EnvParams(market of 6,826 bars": params,
+        "LoadedPolicy(ppo": jt.load_policy(OLD),
+        "StoredRun(": jt.open_run(OLD),
+        "ObservationSpec(": env.spec,
+    }
     for start, thing in shown.items():
         text = repr(thing)
         assert text.startswith(start)
@@ -229,6 +292,7 @@ def test_params_have_a_repr_inside_of_jit(bars: jt.Bars) -> None:
 
 # --- a run opened again
 
+
 def test_a_finished_run_is_read_from_its_folder() -> None:
     run = jt.open_run(OLD)
     assert list(run.evaluations) == ["test"]
@@ -238,7 +302,9 @@ def test_a_finished_run_is_read_from_its_folder() -> None:
     assert str(run.equity.index.dtype) == "datetime64[s, America/New_York]"
     assert run.metrics.index.tolist() == [1, 2, 3, 4]
     assert any(name.startswith("action_share.") for name in run.metrics.columns)
-    assert run.table == (OLD / "evaluation/test/evaluation.txt").read_text(encoding="utf-8").rstrip("\n")
+    assert run.table == (OLD / "evaluation/test/evaluation.txt").read_text(encoding="utf-8").rstrip(
+        "\n"
+    )
     assert run.evaluation.verdict in run.table
     assert run.summary is not None
     assert run.policy.action_names[0] == "HOLD"
@@ -282,12 +348,15 @@ def test_a_run_without_results_says_how_to_get_them(tmp_path: Path) -> None:
         jt.open_run(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "near"), [
-    ("EURUSD-man", "EURUSD-manage-1"),
-    ("ES-mange-2", "ES-manage-2"),
-    ("ES-manage-2/policy", "ES-manage-2"),
-    ("x", None),
-])
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("EURUSD-man", "EURUSD-manage-1"),
+        ("ES-mange-2", "ES-manage-2"),
+        ("ES-manage-2/policy", "ES-manage-2"),
+        ("x", None),
+    ],
+)
 def test_the_nearest_run_is_suggested(tmp_path: Path, name: str, near: str | None) -> None:
     for run in ("EURUSD-manage-1", "ES-manage-2"):
         (tmp_path / run).mkdir()
@@ -297,4 +366,6 @@ def test_the_nearest_run_is_suggested(tmp_path: Path, name: str, near: str | Non
     (tmp_path / "x-policy" / "manifest.json").write_text("{}")  # a policy has one too
     with pytest.raises(jt.ConfigError) as error:
         jt.open_run(tmp_path / name)
-    assert str(error.value).endswith(f"; did you mean {tmp_path / near}?" if near else "'jaxtrade train'")
+    assert str(error.value).endswith(
+        f"; did you mean {tmp_path / near}?" if near else "'jaxtrade train'"
+    )

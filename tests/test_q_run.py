@@ -1,4 +1,6 @@
-"""A run of a Q-learner through every door: export, load, evaluate, replay, transfer, resume, and what is refused."""
+"""A run of a Q-learner through every door: export, load, evaluate, replay, transfer, resume, and
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,19 @@ from jaxtrade.runs.source import adopt, load_source
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint
 
-TINY = ("algorithm=pqn", "rollout.num_envs=8", "rollout.num_steps=32", "pqn.num_minibatches=2", "network.hidden=[8]",
-        "train.total_timesteps=1536", "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false",
-        "split.validation_sessions=1", "pqn.dueling=true")
+TINY = (
+    "algorithm=pqn",
+    "rollout.num_envs=8",
+    "rollout.num_steps=32",
+    "pqn.num_minibatches=2",
+    "network.hidden=[8]",
+    "train.total_timesteps=1536",
+    "train.chunk_updates=2",
+    "train.checkpoint_every=1",
+    "train.tensorboard=false",
+    "split.validation_sessions=1",
+    "pqn.dueling=true",
+)
 
 
 def config(task: str, *more: str) -> RunConfig:
@@ -41,7 +53,10 @@ def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry: 
     policy = load_policy(entry)
     assert policy.schema["algorithm"] == "pqn"
     assert policy.schema["learner"] == {"dueling": True, "layer_norm": True}
-    size, mask = policy.schema["observation"]["size"], np.array([[True, True, True], [True, False, True]])
+    size, mask = (
+        policy.schema["observation"]["size"],
+        np.array([[True, True, True], [True, False, True]]),
+    )
     observation = np.random.default_rng(0).normal(size=(2, size)).astype(np.float32)
     greedy = policy.act(observation, mask)
     probs = policy.probabilities(observation, mask)
@@ -49,7 +64,10 @@ def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry: 
     for row, legal in ((0, 3), (1, 2)):
         assert probs[row, greedy[row]] == pytest.approx(1 - epsilon + epsilon / legal)
     assert probs[1, 1] == 0.0
-    drawn = [policy.act(observation[1], mask[1], explore=True, key=key) for key in jax.random.split(jax.random.key(0))]
+    drawn = [
+        policy.act(observation[1], mask[1], explore=True, key=key)
+        for key in jax.random.split(jax.random.key(0))
+    ]
     assert set(drawn) <= {0, 2}
 
 
@@ -80,17 +98,24 @@ def test_a_transferred_run_resumes_to_the_same_bits(entry: Path, tmp_path: Path)
         if number > 2:
             shutil.rmtree(path)
     resume(cut)
-    for ours, theirs in zip(*(jax.tree.leaves(load_source(path).params) for path in (cut, whole)), strict=True):
+    for ours, theirs in zip(
+        *(jax.tree.leaves(load_source(path).params) for path in (cut, whole)), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("more", "message"), [
-    (("pqn.dueling=false",), "pqn.dueling=False: .* has True"),
-    (("pqn.layer_norm=false",), "pqn.layer_norm=False: .* has True"),
-    (("network.hidden=[9]",), "network.hidden"),
-])
-def test_a_network_that_does_not_fit_is_refused(entry: Path, more: tuple[str, ...], message: str) -> None:
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("pqn.dueling=false",), "pqn.dueling=False: .* has True"),
+        (("pqn.layer_norm=false",), "pqn.layer_norm=False: .* has True"),
+        (("network.hidden=[9]",), "network.hidden"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_refused(
+    entry: Path, more: tuple[str, ...], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         adopt(config("manage", *more), load_source(entry))
 
@@ -105,27 +130,56 @@ def test_a_run_of_another_learner_is_refused(entry: Path) -> None:
 def test_a_bundle_of_an_unknown_learner_says_so(entry: Path, tmp_path: Path) -> None:
     shutil.copytree(entry / "policy", tmp_path / "policy")
     policy = load_policy(entry)
-    checkpoint.save_policy(tmp_path / "other", policy.policy, policy.schema | {"algorithm": "sarsa"})
+    checkpoint.save_policy(
+        tmp_path / "other", policy.policy, policy.schema | {"algorithm": "sarsa"}
+    )
     with pytest.raises(CheckpointError, match="learner 'sarsa', which is not known here"):
         load_policy(tmp_path / "other")
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--algorithm", "pqnn"], "did you mean 'pqn'"),
-    (["--algorithm", "pqn", "--set", "ppo.gamma=0.9"], "ppo.gamma is a key of ppo, and algorithm is pqn"),
-    (["--set", "pqn.q_lambda=0.5"], "pqn.q_lambda is a key of pqn, and algorithm is ppo"),
-    (["--algorithm", "pqn", "--advisor", "rules"], "advisor.fusion=trust changes a distribution"),
-    (["--algorithm", "pqn", "--set", "learner.gama=1"], "did you mean 'pqn.gamma'"),
-    (["--algorithm", "pqn", "--set", "learner.num_minibatches=3"], "pqn.num_minibatches (3)"),
-    (["--algorithm", "dqn", "--timesteps", "2000", "--set", "dqn.learning_starts=40961"],
-     "dqn.learning_starts (40,961) is beyond the run's 40,960 environment steps"),  # 20 updates of 64 x 32 steps
-    (["--algorithm", "dqn", "--timesteps", "2000", "--set", "train.chunk_updates=1"], "set dqn.learning_starts=204 "),
-    (["--algorithm", "dqn", "--set", "dqn.priority_beta=0.5"], "dqn.priority_beta: no effect with dqn.replay=uniform"),
-    (["--algorithm", "dqn", "--set", "dqn.priority_alpha=0.5", "--set", "dqn.priority_beta_end=0.5"],
-     "dqn.priority_alpha, dqn.priority_beta_end: no effect with dqn.replay=uniform"),
-])
-def test_what_does_not_fit_is_refused_before_anything_runs(words: list[str], message: str, tmp_path: Path,
-                                                           capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--algorithm", "pqnn"], "did you mean 'pqn'"),
+        (
+            ["--algorithm", "pqn", "--set", "ppo.gamma=0.9"],
+            "ppo.gamma is a key of ppo, and algorithm is pqn",
+        ),
+        (["--set", "pqn.q_lambda=0.5"], "pqn.q_lambda is a key of pqn, and algorithm is ppo"),
+        (
+            ["--algorithm", "pqn", "--advisor", "rules"],
+            "advisor.fusion=trust changes a distribution",
+        ),
+        (["--algorithm", "pqn", "--set", "learner.gama=1"], "did you mean 'pqn.gamma'"),
+        (["--algorithm", "pqn", "--set", "learner.num_minibatches=3"], "pqn.num_minibatches (3)"),
+        (
+            ["--algorithm", "dqn", "--timesteps", "2000", "--set", "dqn.learning_starts=40961"],
+            "dqn.learning_starts (40,961) is beyond the run's 40,960 environment steps",
+        ),  # 20 updates of 64 x 32 steps
+        (
+            ["--algorithm", "dqn", "--timesteps", "2000", "--set", "train.chunk_updates=1"],
+            "set dqn.learning_starts=204 ",
+        ),
+        (
+            ["--algorithm", "dqn", "--set", "dqn.priority_beta=0.5"],
+            "dqn.priority_beta: no effect with dqn.replay=uniform",
+        ),
+        (
+            [
+                "--algorithm",
+                "dqn",
+                "--set",
+                "dqn.priority_alpha=0.5",
+                "--set",
+                "dqn.priority_beta_end=0.5",
+            ],
+            "dqn.priority_alpha, dqn.priority_beta_end: no effect with dqn.replay=uniform",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_runs(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["train", "quickstart", "--run-dir", str(tmp_path / "x"), *words]) == 2
     said = capsys.readouterr().err
     assert message in said
@@ -133,7 +187,22 @@ def test_what_does_not_fit_is_refused_before_anything_runs(words: list[str], mes
 
 
 def test_what_has_an_effect_is_accepted() -> None:
-    check(load_config(None, ["algorithm=dqn", "dqn.learning_starts=40960", "train.total_timesteps=2000"]))
-    check(load_config(None, ["algorithm=dqn", "dqn.learning_starts=40960", "train.total_timesteps=1",
-                             "rollout.num_envs=auto"]))  # the length is not known yet
-    assert load_config(None, ["algorithm=dqn", "dqn.replay=prioritised", "dqn.priority_alpha=0.5"]).dqn.replay
+    check(
+        load_config(
+            None, ["algorithm=dqn", "dqn.learning_starts=40960", "train.total_timesteps=2000"]
+        )
+    )
+    check(
+        load_config(
+            None,
+            [
+                "algorithm=dqn",
+                "dqn.learning_starts=40960",
+                "train.total_timesteps=1",
+                "rollout.num_envs=auto",
+            ],
+        )
+    )  # the length is not known yet
+    assert load_config(
+        None, ["algorithm=dqn", "dqn.replay=prioritised", "dqn.priority_alpha=0.5"]
+    ).dqn.replay

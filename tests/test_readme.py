@@ -17,14 +17,21 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").split("<!-- commands:begin -->")[0]
 
 
-GROUPS = {"jaxtrade --help", "jaxtrade COMMAND --help", "jaxtrade list"}  # named in text; they are no whole commands
+GROUPS = {
+    "jaxtrade --help",
+    "jaxtrade COMMAND --help",
+    "jaxtrade list",
+}  # named in text; they are no whole commands
 
 
 def commands(text: str) -> set[str]:
     """Commands in code spans, in blocks of code, and behind a path."""
     blocks = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    found = re.findall(r"`(jaxtrade [^`]+)`", text) + re.findall(r"bin/(jaxtrade [^\n&]+)", text) + \
-        re.findall(r"^(jaxtrade [^#\n]+)", blocks, re.MULTILINE)
+    found = (
+        re.findall(r"`(jaxtrade [^`]+)`", text)
+        + re.findall(r"bin/(jaxtrade [^\n&]+)", text)
+        + re.findall(r"^(jaxtrade [^#\n]+)", blocks, re.MULTILINE)
+    )
     plain = {re.sub(r"[\[\]]|\.\.\.", "", command.partition(" > ")[0]).strip() for command in found}
     return {command.replace("SHELL", "bash") for command in plain - GROUPS}
 
@@ -45,8 +52,13 @@ def test_every_command_parses(command: str) -> None:
 @pytest.mark.slow
 def test_the_python_runs_as_printed(tmp_path: Path) -> None:
     [block] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{block}"],
-                          cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{block}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "greedy" in done.stdout
     assert "one session cannot tell skill from luck" in done.stdout

@@ -27,7 +27,9 @@ def folder(tmp_path: Path) -> Path:
         saved = run / "checkpoints" / f"update-{update:08d}"
         saved.mkdir(parents=True)
         memory = {"deltas": deltas, "sha256": recorded.digests[deltas]}
-        (saved / "manifest.json").write_text(json.dumps({"metadata": {"hooks": {"advice": memory}}}), encoding="utf-8")
+        (saved / "manifest.json").write_text(
+            json.dumps({"metadata": {"hooks": {"advice": memory}}}), encoding="utf-8"
+        )
     return run
 
 
@@ -35,7 +37,7 @@ def cut(run: Path, lines: int) -> Path:
     """The run's journal without its last lines."""
     path = run / "advice.jsonl"
     kept = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(kept[:len(kept) - lines]))
+    path.write_bytes(b"".join(kept[: len(kept) - lines]))
     return path
 
 
@@ -51,7 +53,9 @@ def test_a_whole_journal_passes(folder: Path) -> None:
 def test_a_finished_run_has_ended_its_journal(folder: Path) -> None:
     path = cut(folder, 1)
     assert not is_ended(path)
-    with pytest.raises(JournalError, match=r"line 7 is missing: the run has finished .*summary.json"):
+    with pytest.raises(
+        JournalError, match=r"line 7 is missing: the run has finished .*summary.json"
+    ):
         checked(path)
     (folder / "summary.json").unlink()
     checked(path)  # it goes on, or was killed: the notes say so
@@ -60,7 +64,9 @@ def test_a_finished_run_has_ended_its_journal(folder: Path) -> None:
 
 def test_a_journal_that_its_run_could_not_end_is_whole(folder: Path) -> None:
     path = cut(folder, 1)
-    figures = json.loads((folder / "advice.json").read_text(encoding="utf-8")) | {"journal_ended": False}
+    figures = json.loads((folder / "advice.json").read_text(encoding="utf-8")) | {
+        "journal_ended": False
+    }
     (folder / "advice.json").write_text(json.dumps(figures), encoding="utf-8")
     checked(path)
 
@@ -69,24 +75,33 @@ def test_a_journal_that_its_run_could_not_end_is_whole(folder: Path) -> None:
 def test_a_checkpoint_knows_the_last_delta(folder: Path, finished: bool) -> None:
     if not finished:
         (folder / "summary.json").unlink()
-    with pytest.raises(JournalError, match=r"line 6 \(delta 5\) is missing: .*update-00000016 knows 5 deltas"):
+    with pytest.raises(
+        JournalError, match=r"line 6 \(delta 5\) is missing: .*update-00000016 knows 5 deltas"
+    ):
         checked(cut(folder, 2))
 
 
-def test_an_older_checkpoint_or_the_figures_know_where_the_newest_cannot_be_read(folder: Path) -> None:
+def test_an_older_checkpoint_or_the_figures_know_where_the_newest_cannot_be_read(
+    folder: Path,
+) -> None:
     newest = folder / "checkpoints" / "update-00000016"
     (newest / "manifest.json").write_text("{", encoding="utf-8")
     with pytest.raises(JournalError, match=r"line 6 is missing: .*advice.json counts 5 deltas"):
         checked(cut(folder, 2))
-    with pytest.raises(JournalError, match=r"line 4 \(delta 3\) is missing: .*update-00000008 knows 3 deltas"):
+    with pytest.raises(
+        JournalError, match=r"line 4 \(delta 3\) is missing: .*update-00000008 knows 3 deltas"
+    ):
         checked(cut(folder, 2))
 
 
 def test_a_journal_of_another_history_is_refused(folder: Path) -> None:
     memory = {"deltas": 3, "sha256": "0" * 64}
     (folder / "checkpoints" / "update-00000008" / "manifest.json").write_text(
-        json.dumps({"metadata": {"hooks": {"advice": memory}}}), encoding="utf-8")
-    with pytest.raises(JournalError, match=r"line 4 \(delta 3\) is not the one that .*update-00000008 knows"):
+        json.dumps({"metadata": {"hooks": {"advice": memory}}}), encoding="utf-8"
+    )
+    with pytest.raises(
+        JournalError, match=r"line 4 \(delta 3\) is not the one that .*update-00000008 knows"
+    ):
         checked(folder / "advice.jsonl")
 
 
@@ -106,18 +121,33 @@ def test_figures_that_are_no_json_are_said(folder: Path) -> None:
 def reported(run: Path, profit: float, trades: str, config: str) -> Path:
     split = run / "evaluation" / "test"
     split.mkdir(parents=True)
-    (run / "summary.json").write_text(json.dumps({"updates": 4, "compile_seconds": profit}), encoding="utf-8")
-    (split / "evaluation.json").write_text(json.dumps({"agents": {"greedy": {"net": profit}}, "provenance": config,
-                                                       "settings": {"config_sha256": config}}), encoding="utf-8")
+    (run / "summary.json").write_text(
+        json.dumps({"updates": 4, "compile_seconds": profit}), encoding="utf-8"
+    )
+    (split / "evaluation.json").write_text(
+        json.dumps(
+            {
+                "agents": {"greedy": {"net": profit}},
+                "provenance": config,
+                "settings": {"config_sha256": config},
+            }
+        ),
+        encoding="utf-8",
+    )
     (split / "trades.csv").write_text(trades, encoding="utf-8")
     return run
 
 
 def test_reports_are_compared_but_for_what_names_the_run(tmp_path: Path) -> None:
-    one, same = reported(tmp_path / "a", 1.5, "x\n1\n", "c1"), reported(tmp_path / "b", 1.5, "x\n1\n", "c2")
+    one, same = (
+        reported(tmp_path / "a", 1.5, "x\n1\n", "c1"),
+        reported(tmp_path / "b", 1.5, "x\n1\n", "c2"),
+    )
     assert report_differences(one, same) == []
     other = reported(tmp_path / "c", 2.5, "x\n1\n2\n", "c1")
-    assert report_differences(one, other) == ["evaluation/test/evaluation.json, agents.greedy.net: 1.5 and 2.5",
-                                              "evaluation/test/trades.csv, line 3: '' and '2'"]
+    assert report_differences(one, other) == [
+        "evaluation/test/evaluation.json, agents.greedy.net: 1.5 and 2.5",
+        "evaluation/test/trades.csv, line 3: '' and '2'",
+    ]
     (other / "evaluation" / "test" / "trades.csv").unlink()
     assert report_differences(one, other)[-1] == f"evaluation/test/trades.csv: missing in {other}"

@@ -40,5 +40,8 @@ def test_a_name_is_never_taken_over(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match=r"no shape is called 'sqare' \(known: square, lost\); did you mean 'square'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"no shape is called 'sqare' \(known: square, lost\); did you mean 'square'",
+    ):
         shapes().check("sqare")

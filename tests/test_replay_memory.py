@@ -1,4 +1,6 @@
-"""The memory of DQN's replay: bytes of a transition, as estimated, as allocated and as compiled; what is refused."""
+"""The memory of DQN's replay: bytes of a transition, as estimated, as allocated and as compiled;
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def dqn_config(*sets):
 
 
 def shapes_of(config):
-    """(the static part of the replay, shapes of `Own`, shapes of the references) of a run. Nothing is allocated."""
+    """(the static part of the replay, shapes of `Own`, shapes of the references) of a run. Nothing
+    is allocated.
+    """
     setup = prepare(config)
     ctx = q_contexts(config, setup.env, 1, summarise=None, stage=None, fusion=None)[1]
     refs = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params).ref
@@ -41,7 +45,9 @@ def size_of(tree):
 
 @pytest.mark.parametrize(("task", "most"), [("manage", 64), ("advised", 116)])
 def test_a_transition_takes_as_many_bytes_as_promised(task, most):
-    """With the priorities; the tree has a node more where a level is odd, and a row four bytes for its version."""
+    """With the priorities; the tree has a node more where a level is odd, and a row four bytes for
+    its version.
+    """
     config = dqn_config(f"env.task={task}")
     _, own, _ = shapes_of(config)
     found = size_of((own.replay.rows, own.priorities))
@@ -53,13 +59,29 @@ def test_a_transition_takes_as_many_bytes_as_promised(task, most):
 def allocate_config(*sets):
     symbols = ("MES", "MNQ", "MYM", "M2K")
     count = 4 if "four" in sets else 2
-    return load_config(None, [*SETS, "env.task=allocate", "data.source=synthetic", "data.synthetic_sessions=5",
-                              f"data.markets=[{','.join(symbols[:count])}]", "env.window=2",
-                              *(each for each in sets if each != "four")])
+    return load_config(
+        None,
+        [
+            *SETS,
+            "env.task=allocate",
+            "data.source=synthetic",
+            "data.synthetic_sessions=5",
+            f"data.markets=[{','.join(symbols[:count])}]",
+            "env.window=2",
+            *(each for each in sets if each != "four"),
+        ],
+    )
 
 
-@pytest.mark.parametrize(("sets", "found"), [
-    (("allocate.preset=dual_26",), 116), ((), 156), (("four", "allocate.actions=increment"), 252), (("four",), 268)])
+@pytest.mark.parametrize(
+    ("sets", "found"),
+    [
+        (("allocate.preset=dual_26",), 116),
+        ((), 156),
+        (("four", "allocate.actions=increment"), 252),
+        (("four",), 268),
+    ],
+)
 def test_the_estimate_of_allocate_is_that_of_the_arrays(sets, found):
     """Account and mask grow with the preset and with the number of actions: 9, 9, 9 and 81."""
     config = allocate_config(*sets)
@@ -72,7 +94,9 @@ def test_the_estimate_of_allocate_is_that_of_the_arrays(sets, found):
 def test_the_estimate_is_that_of_the_arrays(sets):
     config = dqn_config(*sets)
     _, own, _ = shapes_of(config)
-    assert size_of((own.replay.rows, own.priorities)) / MILLION == pytest.approx(transition_bytes(config), abs=0.01)
+    assert size_of((own.replay.rows, own.priorities)) / MILLION == pytest.approx(
+        transition_bytes(config), abs=0.01
+    )
 
 
 def test_a_million_transitions_are_64_compiled_megabytes():
@@ -82,9 +106,19 @@ def test_a_million_transitions_are_64_compiled_megabytes():
     def stacked(x):
         return jax.ShapeDtypeStruct((of.num_steps, *x.shape), x.dtype)
 
-    number: dict[str, Any] = {name: jax.ShapeDtypeStruct((of.num_steps, of.num_envs), kind) for name, kind in (
-        ("first", bool), ("action", jnp.int32), ("reward", jnp.float32), ("terminated", bool), ("truncated", bool))}
-    seen = Transition(ref=jax.tree.map(stacked, refs), final_ref=jax.tree.map(stacked, refs), info=None, **number)
+    number: dict[str, Any] = {
+        name: jax.ShapeDtypeStruct((of.num_steps, of.num_envs), kind)
+        for name, kind in (
+            ("first", bool),
+            ("action", jnp.int32),
+            ("reward", jnp.float32),
+            ("terminated", bool),
+            ("truncated", bool),
+        )
+    }
+    seen = Transition(
+        ref=jax.tree.map(stacked, refs), final_ref=jax.tree.map(stacked, refs), info=None, **number
+    )
     program = jax.jit(lambda replay, seen: add(of, replay, seen, jnp.int32(0)), donate_argnums=0)
     used: Any = program.lower(own.replay, seen).compile().memory_analysis()
     rollout = size_of(seen)
@@ -94,30 +128,47 @@ def test_a_million_transitions_are_64_compiled_megabytes():
 
 
 def test_a_million_transitions_under_eight_agents_are_refused_with_the_size_that_fits():
-    """8 agents x 2 copies x 64 bytes x 1,048,576: 1.07 GB. The machine has 1.5 GB, of which the rest takes most."""
+    """8 agents x 2 copies x 64 bytes x 1,048,576: 1.07 GB. The machine has 1.5 GB, of which the
+    rest takes most.
+    """
     config = dqn_config("train.num_seeds=8", "env.task=manage")
-    with pytest.raises(ConfigError, match=r"the replay needs 1\.1 GB .*and this machine has 1\.5 GB: dqn\.buffer_size "
-                       r"\(1,048,576\) at 64 bytes per transition; each of 8 agents has its own, in 2 copies.*"
-                       r"The largest that fits is dqn\.buffer_size=\d+, or lower train\.num_seeds") as caught:
+    with pytest.raises(
+        ConfigError,
+        match=r"the replay needs 1\.1 GB .*and this machine has 1\.5 GB: dqn\.buffer_size "
+        r"\(1,048,576\) at 64 bytes per transition; each of 8 agents has its own, in 2 copies.*"
+        r"The largest that fits is dqn\.buffer_size=\d+, or lower train\.num_seeds",
+    ) as caught:
         memory.check(config, 1_500_000_000, "this machine")
     found = re.search(r"dqn\.buffer_size=(\d+)", str(caught.value))
     assert found is not None
     largest = int(found[1])
     assert largest % 2048 == 0
-    memory.check(dqn_config("train.num_seeds=8", "env.task=manage", f"dqn.buffer_size={largest}"), 1_500_000_000, "it")
+    memory.check(
+        dqn_config("train.num_seeds=8", "env.task=manage", f"dqn.buffer_size={largest}"),
+        1_500_000_000,
+        "it",
+    )
     with pytest.raises(ConfigError, match="the replay needs"):
-        memory.check(dqn_config("train.num_seeds=8", "env.task=manage", f"dqn.buffer_size={largest + 2048}"),
-                     1_500_000_000, "it")
+        memory.check(
+            dqn_config("train.num_seeds=8", "env.task=manage", f"dqn.buffer_size={largest + 2048}"),
+            1_500_000_000,
+            "it",
+        )
 
 
 def test_where_no_replay_fits_the_message_names_what_to_lower():
     config = dqn_config("rollout.num_envs=4096", "train.num_seeds=8", "dqn.batch_size=4096")
     rest = (memory.need(config) - COPIES * 8 * MILLION * 64) / memory.FACTOR
-    with pytest.raises(ConfigError, match=r"No replay fits: lower rollout\.num_envs or rollout\.num_steps or train\."):
+    with pytest.raises(
+        ConfigError,
+        match=r"No replay fits: lower rollout\.num_envs or rollout\.num_steps or train\.",
+    ):
         memory.check(config, int(rest) + 1000, "this machine")
 
 
 def test_the_replay_is_a_part_of_the_need():
     config = dqn_config("env.task=manage")
-    assert {part.name: part.bytes for part in memory.parts(config)}["replay"] == COPIES * MILLION * 64
+    assert {part.name: part.bytes for part in memory.parts(config)}[
+        "replay"
+    ] == COPIES * MILLION * 64
     assert "replay" not in {part.name for part in memory.parts(load_config("quickstart"))}

@@ -1,4 +1,6 @@
-"""What a run says of itself (`--perf`, `performance_info`), a limit on its time, and running without jit."""
+"""What a run says of itself (`--perf`, `performance_info`), a limit on its time, and running
+without jit.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,22 @@ from jaxtrade.training.wall_clock import WallClock
 from tests.structure import ROOT
 
 OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
-TINY = ("data.source=synthetic", "data.synthetic_sessions=4", "network.hidden=[8]", "rollout.num_envs=8",
-        "rollout.num_steps=16", "ppo.num_minibatches=2", "train.total_timesteps=768", "train.chunk_updates=2",
-        "train.tensorboard=false", "evaluation.policy_samples=1")
+TINY = (
+    "data.source=synthetic",
+    "data.synthetic_sessions=4",
+    "network.hidden=[8]",
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "train.total_timesteps=768",
+    "train.chunk_updates=2",
+    "train.tensorboard=false",
+    "evaluation.policy_samples=1",
+)
 
 
 # --- the clock
+
 
 def test_the_clock_ends_a_run_between_chunks_and_not_at_its_end() -> None:
     times = iter([100.0, 105.0, 110.0, 111.0])
@@ -43,17 +55,31 @@ def test_the_clock_ends_a_run_between_chunks_and_not_at_its_end() -> None:
     assert clock(None, 40) == Change(), "it has finished: nothing is cut short"
     assert clock.reason is None
     assert clock(None, 30) == Change(stop=True)
-    assert clock.reason == ("control.wall_clock: stopped after update 30 of 40, 11.0 s after the start (limit 10.0 s)")
+    assert clock.reason == (
+        "control.wall_clock: stopped after update 30 of 40, 11.0 s after the start (limit 10.0 s)"
+    )
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("1.5h", 5400),
-                                               ("1d", 86400), ("null", None)])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("15m", 900),
+        ("2h", 7200),
+        ("1.5h", 5400),
+        ("1d", 86400),
+        ("null", None),
+    ],
+)
 def test_times_with_units(text: str, seconds: float | None) -> None:
     assert load_config(None, [f"control.wall_clock={text}"]).control.wall_clock == seconds
 
 
-@pytest.mark.parametrize(("text", "said"), [("15x", "a time such as 90s, 15m"), ("0", "above 0"), ("-1", "above 0"),
-                                            ("true", "a number")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("15x", "a time such as 90s, 15m"), ("0", "above 0"), ("-1", "above 0"), ("true", "a number")],
+)
 def test_times_that_are_none(text: str, said: str) -> None:
     with pytest.raises(jt.ConfigError, match=said):
         load_config(None, [f"control.wall_clock={text}"])
@@ -61,12 +87,22 @@ def test_times_that_are_none(text: str, said: str) -> None:
 
 # --- a run that the clock ends, and that goes on
 
+
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose limit passes after the first of four chunks, and the lines that it printed in `run.log`."""
+    """A run whose limit passes after the first of four chunks, and the lines that it printed in
+    `run.log`.
+    """
     path = tmp_path_factory.mktemp("runs") / "limited"
-    config = load_config("quickstart", [*TINY, "control.wall_clock=0.001", "train.checkpoint_every=2",
-                                        "train.total_timesteps=1024"])
+    config = load_config(
+        "quickstart",
+        [
+            *TINY,
+            "control.wall_clock=0.001",
+            "train.checkpoint_every=2",
+            "train.total_timesteps=1024",
+        ],
+    )
     assert run(config, path).exit_code in (0, 1)
     return path
 
@@ -76,9 +112,14 @@ def test_a_limited_run_says_why_it_ended_and_has_saved_and_evaluated(limited: Pa
     summary = json.loads((limited / "summary.json").read_text())
     assert (summary["updates"], summary["stopped_early"]) == (2, True)
     reason = summary["stop_reason"]
-    assert re.fullmatch(r"control.wall_clock: stopped after update 2 of 8, [\d.,]+ s after the start \(limit 0.0 s\)",
-                        reason)
-    assert f"{reason}; saved; continue with: jaxtrade train --resume {limited}" in (limited / "run.log").read_text()
+    assert re.fullmatch(
+        r"control.wall_clock: stopped after update 2 of 8, [\d.,]+ s after the start \(limit 0.0 s\)",
+        reason,
+    )
+    assert (
+        f"{reason}; saved; continue with: jaxtrade train --resume {limited}"
+        in (limited / "run.log").read_text()
+    )
     assert jt.open_run(limited).evaluation.table
 
 
@@ -89,9 +130,15 @@ def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
     written = (path / "config.yaml").read_bytes()
     resume(path)
     assert json.loads((path / "summary.json").read_text())["updates"] == 4 == len(history(path))
-    resume(path, set=["control.wall_clock=1h"])  # without it, the run's own limit would end it after update 6 too
+    resume(
+        path, set=["control.wall_clock=1h"]
+    )  # without it, the run's own limit would end it after update 6 too
     summary = json.loads((path / "summary.json").read_text())
-    assert (summary["updates"], summary["stopped_early"], summary["stop_reason"]) == (8, False, None)
+    assert (summary["updates"], summary["stopped_early"], summary["stop_reason"]) == (
+        8,
+        False,
+        None,
+    )
     assert (path / "config.yaml").read_bytes() == written
     first, second = read_trials(path.parent).openings
     assert first.config == second.config
@@ -99,22 +146,36 @@ def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
     assert len(trials_of([first, second])) == 2
 
 
-@pytest.mark.parametrize(("override", "said"), [
-    ("ppo.gamma=0.5", "keeps its configuration, except control.wall_clock, parallel.devices; drop"),
-    ("control.wall_clock=soon", "expected seconds, or a time such as 90s"),
-    ("control.wall_clok=5", "drop --set")])
-def test_a_resumed_run_takes_a_new_limit_and_no_other_key(override: str, said: str,
-                                                          capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            "ppo.gamma=0.5",
+            "keeps its configuration, except control.wall_clock, parallel.devices; drop",
+        ),
+        ("control.wall_clock=soon", "expected seconds, or a time such as 90s"),
+        ("control.wall_clok=5", "drop --set"),
+    ],
+)
+def test_a_resumed_run_takes_a_new_limit_and_no_other_key(
+    override: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["train", "--resume", str(OLD), "--set", override]) == 2
     assert said in capsys.readouterr().err
     if "wall_clock=" not in override:
-        with pytest.raises(jt.ConfigError, match=r"a resumed run keeps its configuration, except control\.wall_clock"):
+        with pytest.raises(
+            jt.ConfigError,
+            match=r"a resumed run keeps its configuration, except control\.wall_clock",
+        ):
             resumed_config(rundir.read_run(OLD)[0], [override])
 
 
 def test_the_limit_of_a_resumed_run() -> None:
     config = load_config(None, ["control.wall_clock=5s"])
-    limits = [resumed_config(config, given).control.wall_clock for given in ([], ["control.wall_clock=2m"])]
+    limits = [
+        resumed_config(config, given).control.wall_clock
+        for given in ([], ["control.wall_clock=2m"])
+    ]
     assert limits == [5.0, 120.0]
     assert resumed_config(config, ["control.wall_clock=null"]).control.wall_clock is None
 
@@ -127,12 +188,17 @@ def test_a_set_of_symbols_has_a_folder_of_a_safe_name() -> None:
 
 # --- figures
 
+
 @pytest.mark.slow
 def test_what_was_measured_is_told_with_units(limited: Path) -> None:
     info = jt.performance_info(limited)
     assert set(info) == {*performance.UNITS, "units"} == {*info["units"], "units"}
     assert info == jt.performance_info(jt.open_run(limited)) == jt.performance_info(str(limited))
-    assert info["steps_per_second"] == json.loads((limited / "summary.json").read_text())["steps_per_second"] > 0
+    assert (
+        info["steps_per_second"]
+        == json.loads((limited / "summary.json").read_text())["steps_per_second"]
+        > 0
+    )
     assert (info["num_envs"], info["num_steps"], info["agents"]) == (8, 16, 1)
     assert info["compile_seconds"] > 0
     assert {"loading", "compiling", "training", "evaluating"} <= set(info["phase_seconds"])
@@ -145,10 +211,15 @@ def test_what_was_measured_is_told_with_units(limited: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_environment_is_timed_on_request_and_remembered(limited: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_environment_is_timed_on_request_and_remembered(
+    limited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     speeds = {8: 600.0, 1: 100.0}
-    monkeypatch.setattr(performance, "measure_update", lambda setup, limit: performance_like(
-        speeds[setup.config.rollout.num_envs]))
+    monkeypatch.setattr(
+        performance,
+        "measure_update",
+        lambda setup, limit: performance_like(speeds[setup.config.rollout.num_envs]),
+    )
     assert jt.performance_info(limited, against_one=True)["times_one_env"] == 6.0
     assert jt.performance_info(limited)["times_one_env"] == 6.0
 
@@ -161,7 +232,10 @@ def performance_like(speed: float) -> Any:
 
 def test_a_run_of_an_earlier_version_has_the_figures_that_it_wrote() -> None:
     info = jt.performance_info(OLD)
-    assert info["steps_per_second"] == json.loads((OLD / "summary.json").read_text())["steps_per_second"]
+    assert (
+        info["steps_per_second"]
+        == json.loads((OLD / "summary.json").read_text())["steps_per_second"]
+    )
     assert info["market_bytes"] is None
 
 
@@ -175,10 +249,13 @@ def test_an_unfinished_run_has_no_figures(limited: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_command_prints_them(limited: Path, monkeypatch: pytest.MonkeyPatch,
-                                 capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_them(
+    limited: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = jt.open_run(limited)
-    monkeypatch.setattr(training, "run", lambda *given: training.RunResult(limited, cast(Any, None), {}, 0))
+    monkeypatch.setattr(
+        training, "run", lambda *given: training.RunResult(limited, cast(Any, None), {}, 0)
+    )
     monkeypatch.setattr(training.RunResult, "table", property(lambda self: result.table))
     assert main(["train", "--perf", "--name", "unused", "--quiet"]) == 0
     out = capsys.readouterr().out
@@ -187,10 +264,18 @@ def test_the_command_prints_them(limited: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_no_speed_stands_in_the_package_as_a_literal() -> None:
-    """A speed-up or a steps/s figure in the package's own text would be a claim, and not a measurement."""
-    claim = re.compile(r"\d\s*x (faster|speed)|\d\s*[kM]?\s*steps/s|speed-?up of \d|times faster", re.IGNORECASE)
-    found = [f"{path.relative_to(ROOT)}:{number}: {line.strip()}" for path in sorted((ROOT / "jaxtrade").rglob("*.py"))
-             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if claim.search(line)]
+    """A speed-up or a steps/s figure in the package's own text would be a claim, and not a
+    measurement.
+    """
+    claim = re.compile(
+        r"\d\s*x (faster|speed)|\d\s*[kM]?\s*steps/s|speed-?up of \d|times faster", re.IGNORECASE
+    )
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / "jaxtrade").rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if claim.search(line)
+    ]
     assert not found
     for text in ("2.7x faster", "45k steps/s", "3x speedup", "ten times faster"):
         assert claim.search(text), "the search finds what it is for"
@@ -198,20 +283,27 @@ def test_no_speed_stands_in_the_package_as_a_literal() -> None:
 
 # --- without jit
 
+
 @pytest.mark.slow
-def test_eager_compiles_no_training_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_eager_compiles_no_training_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     made = list[str]()
 
     class Recorded(Programs):
-        """Compiles, and remembers what it was asked for: `tests/rl/test_eager.py` runs without jit."""
+        """Compiles, and remembers what it was asked for: `tests/rl/test_eager.py` runs without
+        jit.
+        """
 
         def begin(self, name: str, *given: Any, **more: Any) -> Any:
             made.append(name)
             return super().begin(name, *given, **more)
 
     monkeypatch.setattr(training_job, "EagerPrograms", Recorded)
-    path = run(load_config("quickstart", [*TINY, "compute.eager=true", "train.total_timesteps=256"]),
-               tmp_path / "eager").path
+    path = run(
+        load_config("quickstart", [*TINY, "compute.eager=true", "train.total_timesteps=256"]),
+        tmp_path / "eager",
+    ).path
     assert made == ["init", "train chunk of 2 updates"]
     assert rundir.read_run(path)[0].compute.eager, "a resume runs without jit too"
 
@@ -221,7 +313,10 @@ def test_the_flag_sets_the_key(capsys: pytest.CaptureFixture[str]) -> None:
     config = resolve(build_parser().parse_args(["train", "--test", "--eager", "--timesteps", "1"]))
     assert config.compute.eager
     per_update = config.rollout.num_envs * config.rollout.num_steps
-    assert plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps).total_steps == per_update
+    assert (
+        plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps).total_steps
+        == per_update
+    )
     assert config.train.checkpoint_every == 1
     with pytest.raises(SystemExit):
         main(["evaluate", "--eager"])

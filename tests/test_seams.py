@@ -1,4 +1,6 @@
-"""Parts of a user's own, in a module outside the package: `--import` finds them, runs remember them."""
+"""Parts of a user's own, in a module outside the package: `--import` finds them, runs remember
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from jaxtrade.data.features.schema import FeatureSpec
 from jaxtrade.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
-MODULE = '''
+MODULE = """
 import flax.linen as nn
 import jax.numpy as jnp
 
@@ -88,9 +90,12 @@ class Bull:
 
 ADVISORS.register("bull", AdvisorKind(lambda rest, options: Bull()))
 REPORT_SECTIONS.register("Trades by side", lambda result: [f"{result.agents[0].name}: {len(result.agents[0].trades)}"])
-'''
-# The learner of `tests/rl/toy.py`, registered; and a market of its own: the bundled week under another contract.
-LEARNER = (ROOT / "tests" / "rl" / "toy.py").read_text(encoding="utf-8") + '''
+"""
+# The learner of `tests/rl/toy.py`, registered; and a market of its own: the bundled week under
+# another contract.
+LEARNER = (
+    (ROOT / "tests" / "rl" / "toy.py").read_text(encoding="utf-8")
+    + """
 
 from jaxtrade.rl.algorithms import LEARNERS, Learner
 
@@ -104,20 +109,42 @@ def first_policy(config, num_actions, observation_size, key, fusion=None):
 
 
 LEARNERS.register("toy", Learner(make, first_policy))
-'''
+"""
+)
 CONTRACT = """{symbol: FOO, kind: future, currency: USD, tick_size: 0.25, tick_value: 5, commission: 1.25, slippage: 1,
 min_stop_ticks: 8, calendar: cme_equity}"""
-SMALL = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "train.total_timesteps=512",
-         "train.chunk_updates=1", "train.tensorboard=false", "env.task=long_only", "env.features=[close,body]",
-         "env.advice=true", "network.kind=linear", "reward.weights.bars_held=0.01", "advisor.fusion=trust")
+SMALL = (
+    "rollout.num_envs=8",
+    "rollout.num_steps=32",
+    "ppo.num_minibatches=2",
+    "train.total_timesteps=512",
+    "train.chunk_updates=1",
+    "train.tensorboard=false",
+    "env.task=long_only",
+    "env.features=[close,body]",
+    "env.advice=true",
+    "network.kind=linear",
+    "reward.weights.bars_held=0.01",
+    "advisor.fusion=trust",
+)
 
 
 def jaxtrade(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command line in a process of its own, with `folder` as the current one."""
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    return subprocess.run([sys.executable, "-c", "import sys; from jaxtrade.cli import main; sys.exit(main())", *words],
-                          cwd=folder, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,
-                          check=False)
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from jaxtrade.cli import main; sys.exit(main())",
+            *words,
+        ],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.slow
@@ -126,11 +153,23 @@ def test_a_run_trains_with_parts_of_its_own_and_remembers_them(tmp_path: Path) -
     """A task, a reward term, a feature, a network, an advisor and a report section at once."""
     (tmp_path / "my_parts.py").write_text(MODULE, encoding="utf-8")
     settings = [word for setting in SMALL for word in ("--set", setting)]
-    trained = jaxtrade(tmp_path, "train", "quickstart", "--import", "my_parts", "--advisor", "bull", *settings,
-                       "--run-dir", "run")
+    trained = jaxtrade(
+        tmp_path,
+        "train",
+        "quickstart",
+        "--import",
+        "my_parts",
+        "--advisor",
+        "bull",
+        *settings,
+        "--run-dir",
+        "run",
+    )
     assert trained.returncode == 0, trained.stderr
     assert "Trades by side" in trained.stdout
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     assert "reward_bars_held" in rows[-1]
     assert rows[-1]["action_share"]["SELL"] == 0.0
     schema = json.loads((tmp_path / "run" / "policy" / "schema.json").read_text(encoding="utf-8"))
@@ -142,7 +181,9 @@ def test_a_run_trains_with_parts_of_its_own_and_remembers_them(tmp_path: Path) -
     assert jaxtrade(tmp_path, "replay", "run", "--session", "2013-10-11").returncode == 0
     assert jaxtrade(tmp_path, "train", "--resume", "run").returncode == 0
     moved = jaxtrade(tmp_path.parent, "evaluate", str(tmp_path / "run"))
-    assert moved.returncode == 0, moved.stderr  # the manifest says where the module is, relative to the run
+    assert moved.returncode == 0, (
+        moved.stderr
+    )  # the manifest says where the module is, relative to the run
     assert "Trades by side" in moved.stdout
 
 
@@ -155,25 +196,52 @@ def test_a_run_trains_with_a_learner_and_a_market_of_its_own(tmp_path: Path) -> 
     header, *rows = gzip.decompress(packed).decode().splitlines(keepends=True)
     week = [row for row in rows if row < "2013-10-12" and ",201312," in row]
     (tmp_path / "bars.csv").write_text("".join([header, *week]), encoding="utf-8")
-    settings = ("data.stamp=open", "algorithm=toy", "rollout.num_envs=8", "rollout.num_steps=16",
-                "train.total_timesteps=1024", "train.chunk_updates=4", "train.tensorboard=false")
-    trained = jaxtrade(tmp_path, "train", "quickstart", "--import", "my_learner", "--contract", "foo.yaml", "--data",
-                       "bars.csv", *(word for text in settings for word in ("--set", text)), "--run-dir", "run")
+    settings = (
+        "data.stamp=open",
+        "algorithm=toy",
+        "rollout.num_envs=8",
+        "rollout.num_steps=16",
+        "train.total_timesteps=1024",
+        "train.chunk_updates=4",
+        "train.tensorboard=false",
+    )
+    trained = jaxtrade(
+        tmp_path,
+        "train",
+        "quickstart",
+        "--import",
+        "my_learner",
+        "--contract",
+        "foo.yaml",
+        "--data",
+        "bars.csv",
+        *(word for text in settings for word in ("--set", text)),
+        "--run-dir",
+        "run",
+    )
     assert trained.returncode == 0, trained.stderr
     assert "(FOO, real)" in trained.stderr
     schema = json.loads((tmp_path / "run" / "policy" / "schema.json").read_text(encoding="utf-8"))
     assert (schema["algorithm"], schema["market"]["symbol"]) == ("toy", "FOO")
-    for words in (("evaluate", "run"), ("replay", "run", "--session", "2013-10-11"), ("train", "--resume", "run")):
+    for words in (
+        ("evaluate", "run"),
+        ("replay", "run", "--session", "2013-10-11"),
+        ("train", "--resume", "run"),
+    ):
         again = jaxtrade(tmp_path, *words)
         assert again.returncode == 0, again.stderr
 
 
-def test_a_module_that_is_not_there_is_refused_before_anything_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_module_that_is_not_there_is_refused_before_anything_is_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["train", "--import", "no_such_parts"]) == 2
     assert "there is no module 'no_such_parts'" in capsys.readouterr().err
 
 
-def test_what_a_users_module_lacks_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_users_module_lacks_is_not_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "half_parts.py").write_text("import no_such_library\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_library"):

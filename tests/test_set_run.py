@@ -1,4 +1,6 @@
-"""A run on a set of symbols from its first line to its files: seeds, validation, resumption, transfer, replay."""
+"""A run on a set of symbols from its first line to its files: seeds, validation, resumption,
+transfer, replay.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,26 @@ from jaxtrade.runs.train import resume, run
 from tests import uncounted
 
 SYMBOLS = ("EURUSD", "USDJPY")
-SMALL = ("data.source=bundled", f"data.markets={','.join(SYMBOLS)}", "data.start=2016-04-01", "data.end=2016-06-10",
-         "split.test_sessions=4", "split.validation_sessions=3", "env.window=4", "env.features=[close,atr]",
-         "network.hidden=[8]", "rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2",
-         "train.total_timesteps=512", "train.chunk_updates=2", "train.num_seeds=2",
-         "control.evaluate_every=1", "account.preset=rules_off_50k", "seed=3")
+SMALL = (
+    "data.source=bundled",
+    f"data.markets={','.join(SYMBOLS)}",
+    "data.start=2016-04-01",
+    "data.end=2016-06-10",
+    "split.test_sessions=4",
+    "split.validation_sessions=3",
+    "env.window=4",
+    "env.features=[close,atr]",
+    "network.hidden=[8]",
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "train.total_timesteps=512",
+    "train.chunk_updates=2",
+    "train.num_seeds=2",
+    "control.evaluate_every=1",
+    "account.preset=rules_off_50k",
+    "seed=3",
+)
 
 pytestmark = pytest.mark.slow
 
@@ -37,12 +54,22 @@ def trained(tmp_path_factory) -> Any:
 
 def test_files_of_every_seed_and_symbol(trained):
     split = trained.path / "evaluation" / "test"
-    assert sorted(path.name for path in split.iterdir()) == ["digests.json", "seed_3", "seed_4", "seeds.json",
-                                                             "seeds.txt"]
+    assert sorted(path.name for path in split.iterdir()) == [
+        "digests.json",
+        "seed_3",
+        "seed_4",
+        "seeds.json",
+        "seeds.txt",
+    ]
     for seed in (3, 4):
         folder = split / f"seed_{seed}"
         assert sorted(path.name for path in folder.iterdir()) == [
-            *SYMBOLS, "digests.json", "evaluation.json", "evaluation.txt", "records.npz"]
+            *SYMBOLS,
+            "digests.json",
+            "evaluation.json",
+            "evaluation.txt",
+            "records.npz",
+        ]
         assert (folder / "USDJPY" / "trades.csv").is_file()
     assert "  of it USDJPY: 3: " in trained.table
     assert "greedy policies of 2 seeds" in trained.table
@@ -59,12 +86,24 @@ def test_the_log_opens_with_every_symbol(trained):
 def test_validation_is_the_mean_over_symbols_and_seeds(trained):
     """Against the account passes of the evaluator, on the policies of the best checkpoint."""
     setup, _ = evaluation.open_run(trained.path)
-    policies = [jt.load_policy(trained.path / "policy_best" / f"seed_{seed}").policy for seed in (3, 4)]
-    found = [mean_reward(own.env, own.params, own.splits["validation"], own.algorithm,
-                         [policy_for(setup, policy, symbol)])
-             for symbol, own in setup.symbols.items() for policy in policies]
+    policies = [
+        jt.load_policy(trained.path / "policy_best" / f"seed_{seed}").policy for seed in (3, 4)
+    ]
+    found = [
+        mean_reward(
+            own.env,
+            own.params,
+            own.splits["validation"],
+            own.algorithm,
+            [policy_for(setup, policy, symbol)],
+        )
+        for symbol, own in setup.symbols.items()
+        for policy in policies
+    ]
     summary = json.loads((trained.path / "summary.json").read_text())
-    assert max(score for _, score in summary["validation"]["scores"]) == pytest.approx(np.mean(found), rel=1e-6)
+    assert max(score for _, score in summary["validation"]["scores"]) == pytest.approx(
+        np.mean(found), rel=1e-6
+    )
 
 
 def test_a_run_is_opened_again(trained):
@@ -81,12 +120,16 @@ def test_a_run_is_opened_again(trained):
 
 def test_the_table_of_an_evaluation_is_that_of_the_run(trained):
     document = json.loads(evaluation.evaluate_run(trained.path, as_json=True, seed=3))
-    assert uncounted.document(document) == uncounted.document(json.loads(json.dumps(trained.evaluations[3].to_json())))
+    assert uncounted.document(document) == uncounted.document(
+        json.loads(json.dumps(trained.evaluations[3].to_json()))
+    )
 
 
 @pytest.mark.long
 def test_replay_and_grids_by_symbol(trained):
-    with pytest.raises(ConfigError, match=r"several symbols; give symbol \(--symbol\) EURUSD or USDJPY"):
+    with pytest.raises(
+        ConfigError, match=r"several symbols; give symbol \(--symbol\) EURUSD or USDJPY"
+    ):
         evaluation.replay_run(trained.path, "2016-06-09", 3)
     with pytest.raises(ConfigError, match="symbol GBPUSD: this run has no such symbol"):
         evaluation.replay_run(trained.path, "2016-06-09", 3, symbol="GBPUSD")
@@ -95,12 +138,17 @@ def test_replay_and_grids_by_symbol(trained):
     documents = json.loads(evaluation.grid_run(trained.path, as_json=True, seed=3))
     net = trained.evaluations[3].symbols["USDJPY"].agent("greedy").strategy_figures["net_profit"]
     assert documents["USDJPY"]["intrabar order"]["rows"]["stop_first"]["greedy"] == net
-    assert evaluation.grid_run(trained.path, seed=3).startswith("EURUSD\nnet profit ($) by intrabar order")
+    assert evaluation.grid_run(trained.path, seed=3).startswith(
+        "EURUSD\nnet profit ($) by intrabar order"
+    )
 
 
 @pytest.mark.long
 def test_a_resumed_run_only_evaluates_again(trained):
-    before = {path: path.read_bytes() for path in sorted((trained.path / "evaluation").rglob("trades.csv"))}
+    before = {
+        path: path.read_bytes()
+        for path in sorted((trained.path / "evaluation").rglob("trades.csv"))
+    }
     resumed = resume(trained.path)
     assert {path: path.read_bytes() for path in before} == before
     assert resumed.training.updates == trained.training.updates
@@ -110,13 +158,22 @@ def test_a_resumed_run_only_evaluates_again(trained):
 def test_a_run_on_more_symbols_begins_from_it(trained, tmp_path):
     source = sources.load_source(trained.path)
     assert source.layout.groups == SYMBOLS
-    wider = load_config("quickstart", [*SMALL, "data.markets=USDJPY,GBPUSD,EURUSD", "control.evaluate_every=0",
-                                       "train.total_timesteps=256"])
+    wider = load_config(
+        "quickstart",
+        [
+            *SMALL,
+            "data.markets=USDJPY,GBPUSD,EURUSD",
+            "control.evaluate_every=0",
+            "train.total_timesteps=256",
+        ],
+    )
     begun = run(wider, tmp_path / "wider", source)
     assert json.loads((begun.path / "transfer.json").read_text())
     assert list(begun.evaluation.symbols) == ["USDJPY", "GBPUSD", "EURUSD"]
     fewer = load_config("quickstart", [*SMALL, "data.markets=[]", "data.market=USDJPY"])
-    with pytest.raises(ConfigError, match=r"was trained on EURUSD, USDJPY, and EURUSD is missing in USDJPY"):
+    with pytest.raises(
+        ConfigError, match=r"was trained on EURUSD, USDJPY, and EURUSD is missing in USDJPY"
+    ):
         sources.adopt(fewer, source)
 
 
@@ -128,8 +185,16 @@ def test_a_file_is_no_place_for_a_set(trained, tmp_path):
 @pytest.mark.long
 def test_common_statistics(tmp_path):
     """One group for all symbols: the policy then acts on a symbol that it never saw."""
-    config = load_config("quickstart", [*SMALL, "network.normalise_per_symbol=false", "train.num_seeds=1",
-                                        "train.total_timesteps=256", "control.evaluate_every=0"])
+    config = load_config(
+        "quickstart",
+        [
+            *SMALL,
+            "network.normalise_per_symbol=false",
+            "train.num_seeds=1",
+            "train.total_timesteps=256",
+            "control.evaluate_every=0",
+        ],
+    )
     path = run(config, tmp_path / "common").path
     policy = jt.load_policy(path)
     assert policy.schema["groups"] == ["all symbols"]
@@ -141,13 +206,21 @@ def test_the_bars_of_a_set_are_found_in_another_folder(tmp_path):
     """`--data FOLDER`: the file of each symbol, by its name."""
     run_folder, bars = tmp_path / "run", tmp_path / "bars"
     bars.mkdir()
-    config = load_config("quickstart", ["data.markets=EURUSD,USDJPY", "data.source=file", "data.folder=elsewhere"])
+    config = load_config(
+        "quickstart", ["data.markets=EURUSD,USDJPY", "data.source=file", "data.folder=elsewhere"]
+    )
     for symbol in SYMBOLS:
         (bars / f"{symbol.lower()}_h1.csv").write_text("time\n")
     run_folder.mkdir()
     (run_folder / "config.yaml").write_text(dump_config(config))
-    rundir.write_manifest(run_folder, {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1, "files": {}})
+    rundir.write_manifest(
+        run_folder, {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1, "files": {}}
+    )
     assert evaluation._instead(run_folder, bars) == {
-        f"data.per_market.{symbol}.file": str(bars / f"{symbol.lower()}_h1.csv") for symbol in SYMBOLS}
-    with pytest.raises(DataError, match="was trained on EURUSD, USDJPY; name the folder that holds a file of each"):
+        f"data.per_market.{symbol}.file": str(bars / f"{symbol.lower()}_h1.csv")
+        for symbol in SYMBOLS
+    }
+    with pytest.raises(
+        DataError, match="was trained on EURUSD, USDJPY; name the folder that holds a file of each"
+    ):
         evaluation._instead(run_folder, bars / "eurusd_h1.csv")

@@ -14,15 +14,20 @@ OLLAMA, OPENAI = "http://127.0.0.1:11434/v1", "https://api.openai.com/v1"
 KEYED = {"key_env": "OPENAI_API_KEY", "tokens_key": "max_completion_tokens"}
 
 
-@pytest.mark.parametrize(("kind", "plain", "options"), [
-    ("ollama:qwen2.5:7b", OLLAMA, {"model": "qwen2.5:7b"}),
-    ("openai:gpt-x", OPENAI, {**KEYED, "model": "gpt-x"}),
-    ("vllm:http://127.0.0.1:8000", "http://127.0.0.1:8000/v1", {}),
-    ("vllm:https://host.example/llm/v1/", "https://host.example/llm/v1", {}),
-    ("mock:delayed:5/ollama:hf.co/a/b", f"mock:delayed:5/{OLLAMA}", {"model": "hf.co/a/b"}),
-    ("mock:skilled:0.6", "mock:skilled:0.6", {}), ("rules", "rules", {}), (OLLAMA, OLLAMA, {}),
-    ("recorded:ollama.jsonl", "recorded:ollama.jsonl", {}),
-])
+@pytest.mark.parametrize(
+    ("kind", "plain", "options"),
+    [
+        ("ollama:qwen2.5:7b", OLLAMA, {"model": "qwen2.5:7b"}),
+        ("openai:gpt-x", OPENAI, {**KEYED, "model": "gpt-x"}),
+        ("vllm:http://127.0.0.1:8000", "http://127.0.0.1:8000/v1", {}),
+        ("vllm:https://host.example/llm/v1/", "https://host.example/llm/v1", {}),
+        ("mock:delayed:5/ollama:hf.co/a/b", f"mock:delayed:5/{OLLAMA}", {"model": "hf.co/a/b"}),
+        ("mock:skilled:0.6", "mock:skilled:0.6", {}),
+        ("rules", "rules", {}),
+        (OLLAMA, OLLAMA, {}),
+        ("recorded:ollama.jsonl", "recorded:ollama.jsonl", {}),
+    ],
+)
 def test_a_configuration_resolves_it(kind: str, plain: str, options: dict[str, Any]) -> None:
     assert resolved(kind) == (plain, options)
     chosen = load_config("advised", [f'advisor.kind="{kind}"'])
@@ -30,27 +35,44 @@ def test_a_configuration_resolves_it(kind: str, plain: str, options: dict[str, A
 
 
 def test_given_options_come_first() -> None:
-    chosen = load_config("advised", ['advisor.kind="openai:m"', "advisor.options.key_env=MINE",
-                                     "advisor.options.seed=3", "advisor.options.model=m"])
-    assert chosen.advisor.options == {"key_env": "MINE", "tokens_key": "max_completion_tokens", "model": "m", "seed": 3}
+    chosen = load_config(
+        "advised",
+        [
+            'advisor.kind="openai:m"',
+            "advisor.options.key_env=MINE",
+            "advisor.options.seed=3",
+            "advisor.options.model=m",
+        ],
+    )
+    assert chosen.advisor.options == {
+        "key_env": "MINE",
+        "tokens_key": "max_completion_tokens",
+        "model": "m",
+        "seed": 3,
+    }
     file = load_config("advised", ['advisor.kind="openai:m"', "advisor.options.key_file=key.txt"])
     assert "key_env" not in file.advisor.options
 
 
 def test_what_is_written_holds_no_shortcut(tmp_path: Any) -> None:
-    """A run's configuration is read again as it was written, and does not depend on what a short name means then."""
+    """A run's configuration is read again as it was written, and does not depend on what a short
+    name means then.
+    """
     chosen = load_config("advised", ['advisor.kind="ollama:m"'])
     (tmp_path / "config.yaml").write_text(dump_config(chosen), encoding="utf-8")
     assert "ollama" not in dump_config(chosen)
     assert make_config(read_values(tmp_path / "config.yaml"), "config.yaml") == chosen
 
 
-@pytest.mark.parametrize(("overrides", "words"), [
-    (['advisor.kind="ollama:"'], "names no model; expected ollama:NAME"),
-    (["advisor.kind=openai"], "names no model; expected openai:NAME"),
-    (['advisor.kind="vllm:8000"'], "holds no URL; expected vllm:URL"),
-    (['advisor.kind="ollama:a"', "advisor.options.model=b"], "name two models"),
-])
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (['advisor.kind="ollama:"'], "names no model; expected ollama:NAME"),
+        (["advisor.kind=openai"], "names no model; expected openai:NAME"),
+        (['advisor.kind="vllm:8000"'], "holds no URL; expected vllm:URL"),
+        (['advisor.kind="ollama:a"', "advisor.options.model=b"], "name two models"),
+    ],
+)
 def test_what_names_no_server(overrides: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_config("advised", overrides)

@@ -1,4 +1,5 @@
-"""The pages of the documentation are true: links lead somewhere, commands parse, code runs as printed.
+"""The pages of the documentation are true: links lead somewhere, commands parse, code runs as
+printed.
 
 `mkdocs build --strict` is a step of its own in .ci/run.
 """
@@ -37,16 +38,25 @@ def prose(page: Path) -> str:
 
 
 def blocks(page: Path, *kinds: str) -> list[tuple[str, str]]:
-    """(kind, text) of the fenced blocks of some kinds, in order; a line that ends in a backslash is joined."""
+    """(kind, text) of the fenced blocks of some kinds, in order; a line that ends in a backslash is
+    joined.
+    """
     found = re.findall(r"```(\w+)\n(.*?)```", text_of(page), re.DOTALL)
     return [(kind, re.sub(r"\\\n\s*", "", text)) for kind, text in found if kind in kinds]
 
 
 def commands(page: Path) -> list[str]:
     """The `jaxtrade` commands of a page: in blocks of shell, and in its prose."""
-    shell = [line.partition(" #")[0].strip() for _, text in blocks(page, "bash") for line in text.splitlines()]
-    return [line for line in shell + re.findall(r"`(jaxtrade [^`]+)`", prose(page))
-            if line.startswith("jaxtrade ") and "..." not in line]
+    shell = [
+        line.partition(" #")[0].strip()
+        for _, text in blocks(page, "bash")
+        for line in text.splitlines()
+    ]
+    return [
+        line
+        for line in shell + re.findall(r"`(jaxtrade [^`]+)`", prose(page))
+        if line.startswith("jaxtrade ") and "..." not in line
+    ]
 
 
 def anchor(heading: str) -> str:
@@ -70,7 +80,9 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / path).resolve() if path else page
         assert target.is_file(), f"{page.name}: {link}"
         if heading and target.suffix == ".md":
-            assert heading in {anchor(found) for found in HEADING.findall(text_of(target))}, f"{page.name}: {link}"
+            assert heading in {anchor(found) for found in HEADING.findall(text_of(target))}, (
+                f"{page.name}: {link}"
+            )
 
 
 def test_every_page_has_its_place() -> None:
@@ -78,7 +90,13 @@ def test_every_page_has_its_place() -> None:
     listed = list(nav_files(config["nav"]))
     pages = {page.relative_to(DOCS).as_posix() for page in [*PAGES, *DOCS.rglob("*.ipynb")]}
     assert sorted(listed) == sorted(pages)
-    assert [next(iter(part)) for part in config["nav"]] == ["Start", "Tutorial", "How to", "Reference", "Explanation"]
+    assert [next(iter(part)) for part in config["nav"]] == [
+        "Start",
+        "Tutorial",
+        "How to",
+        "Reference",
+        "Explanation",
+    ]
     assert config["theme"]["font"] is False, "the site asks no other host for fonts"
 
 
@@ -99,14 +117,26 @@ def test_commands_were_found() -> None:
 
 
 def run_in(folder: Path, kind: str, text: str) -> str:
-    """Run one block of a page in `folder` -> what it printed. `jaxtrade` is that of this checkout."""
+    """Run one block of a page in `folder` -> what it printed. `jaxtrade` is that of this
+    checkout.
+    """
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
-    called = [[sys.executable, "-c", text]] if kind == "python" else [
-        [sys.executable, "-m", "jaxtrade.cli", *shlex.split(line)[1:]] for line in text.splitlines()]
+    called = (
+        [[sys.executable, "-c", text]]
+        if kind == "python"
+        else [
+            [sys.executable, "-m", "jaxtrade.cli", *shlex.split(line)[1:]]
+            for line in text.splitlines()
+        ]
+    )
     out = []
     for command in called:
-        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 1), f"{command}\n{done.stderr[-3000:]}"  # 1: a health check of a short run
+        done = subprocess.run(
+            command, cwd=folder, env=environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode in (0, 1), (
+            f"{command}\n{done.stderr[-3000:]}"
+        )  # 1: a health check of a short run
         assert "Traceback" not in done.stderr
         out.append(done.stdout)
     return "".join(out)
@@ -154,12 +184,25 @@ def test_parts_of_your_own_train_as_printed(tmp_path: Path) -> None:
     for name in ("reward", "feature", "network"):
         [(_, text)] = blocks(DOCS / "howto" / f"own_{name}.md", "bash")
         flags.append("--set " + text.split("--set ", 1)[1].strip())
-    small = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
-             "train.total_timesteps=256", "train.chunk_updates=1")
-    run_in(tmp_path, "bash", " ".join(["jaxtrade train", *flags, *(f"--set {key}" for key in small)]))
-    said = run_in(tmp_path, "python", (  # in another process: opening the run imports the three modules
-        "import jaxtrade; run = jaxtrade.open_run('runs/mine')\n"
-        "print('reward_gained' in run.metrics.columns, run.config.network.kind, run.config.env.features[-1])"))
+    small = (
+        "rollout.num_envs=8",
+        "rollout.num_steps=16",
+        "ppo.num_minibatches=2",
+        "network.hidden=[8]",
+        "train.total_timesteps=256",
+        "train.chunk_updates=1",
+    )
+    run_in(
+        tmp_path, "bash", " ".join(["jaxtrade train", *flags, *(f"--set {key}" for key in small)])
+    )
+    said = run_in(
+        tmp_path,
+        "python",
+        (  # in another process: opening the run imports the three modules
+            "import jaxtrade; run = jaxtrade.open_run('runs/mine')\n"
+            "print('reward_gained' in run.metrics.columns, run.config.network.kind, run.config.env.features[-1])"
+        ),
+    )
     assert said.split() == ["True", "squashed", "close_in_bar"]
 
 
@@ -169,5 +212,7 @@ def test_the_notebook_runs_and_shows_what_the_site_shows(tmp_path: Path) -> None
     kept = notebook.read()
     shown = [[output.output_type for output in cell.get("outputs", [])] for cell in kept.cells]
     fresh = notebook.tidied(notebook.executed(notebook.read(), tmp_path))
-    assert [[output.output_type for output in cell.get("outputs", [])] for cell in fresh.cells] == shown
+    assert [
+        [output.output_type for output in cell.get("outputs", [])] for cell in fresh.cells
+    ] == shown
     assert sum(map(len, shown)) >= 8

@@ -1,4 +1,6 @@
-"""A run that begins with another one: the same behaviour, resumed to the same bits, refused with the fix."""
+"""A run that begins with another one: the same behaviour, resumed to the same bits, refused with
+the fix.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,17 @@ from jaxtrade.runs.source import adopt, layout_of, load_source, require_same
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint
 
-TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
-        "train.total_timesteps=1536",
-        "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false", "split.validation_sessions=1")
+TINY = (
+    "rollout.num_envs=8",
+    "rollout.num_steps=32",
+    "ppo.num_minibatches=2",
+    "network.hidden=[8]",
+    "train.total_timesteps=1536",
+    "train.chunk_updates=2",
+    "train.checkpoint_every=1",
+    "train.tensorboard=false",
+    "split.validation_sessions=1",
+)
 
 
 def config(task: str, *more: str) -> RunConfig:
@@ -43,7 +53,9 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def manage(entry: Path) -> Path:
-    return run(config("manage", "transfer.open_until=0.5"), entry.parent / "manage", load_source(entry)).path
+    return run(
+        config("manage", "transfer.open_until=0.5"), entry.parent / "manage", load_source(entry)
+    ).path
 
 
 @pytest.mark.slow
@@ -53,7 +65,12 @@ def test_the_transferred_policy_does_what_its_source_did(entry: Path) -> None:
     begun = transferred(setup, source)
     assert begun.coverage.complete
     assert begun.coverage.new_slots == ("can_enter", "can_manage", "has_position")
-    assert begun.coverage.new_actions == ("MOVE_STOP_TO_BREAKEVEN", "ENABLE_TRAIL", "DISABLE_TRAIL", "CLOSE")
+    assert begun.coverage.new_actions == (
+        "MOVE_STOP_TO_BREAKEVEN",
+        "ENABLE_TRAIL",
+        "DISABLE_TRAIL",
+        "CLOSE",
+    )
     np.testing.assert_array_equal(begun.state.rewards.stats.variance, source.returns.variance)
     assert source.returns.count[0, 0] == 1536  # every step of the source's training
     check = start_check(source, setup, begun)
@@ -65,8 +82,15 @@ def test_the_transferred_policy_does_what_its_source_did(entry: Path) -> None:
 def test_every_step_of_the_way_adds_names_and_loses_none() -> None:
     """entry -> manage -> advised -> advised with an advice block, in both scalings."""
     for scaling in ("relative", "seed"):
-        chain = [layout_of(config(task, f"env.scaling={scaling}", *more)) for task, *more in (
-            ("entry",), ("manage",), ("advised",), ("advised", "env.advice=true"))]
+        chain = [
+            layout_of(config(task, f"env.scaling={scaling}", *more))
+            for task, *more in (
+                ("entry",),
+                ("manage",),
+                ("advised",),
+                ("advised", "env.advice=true"),
+            )
+        ]
         assert tuple(len(layout.slots) for layout in chain) == (225, 228, 261, 268)
         assert [len(layout.actions) for layout in chain] == [3, 7, 7, 7]
         for mine, theirs in pairwise(chain):
@@ -83,16 +107,26 @@ def test_other_weights_are_reported_apart(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
     begun = transferred(setup, source)
-    other = replace(begun, state=begun.state.replace(params=jax.tree.map(lambda x: -x, begun.state.params)))
+    other = replace(
+        begun, state=begun.state.replace(params=jax.tree.map(lambda x: -x, begun.state.params))
+    )
     assert start_check(source, setup, other)["equal"] is False
 
 
 @pytest.mark.slow
 def test_the_first_comparison_is_under_the_new_conditions(entry: Path) -> None:
-    """Other account, costs and brackets than the source was trained with change both sides alike."""
+    """Other account, costs and brackets than the source was trained with change both sides
+    alike.
+    """
     source = load_source(entry)
-    setup = prepare(adopt(config("manage", "account.drawdown=200", "costs.commission=5.0", "brackets.stop_atr=0.7"),
-                          source))
+    setup = prepare(
+        adopt(
+            config(
+                "manage", "account.drawdown=200", "costs.commission=5.0", "brackets.stop_atr=0.7"
+            ),
+            source,
+        )
+    )
     begun = transferred(setup, source)
     assert start_check(source, setup, begun)["equal"] is True
 
@@ -102,7 +136,9 @@ def test_the_first_comparison_is_under_the_new_conditions(entry: Path) -> None:
 def test_every_group_whose_input_varied_has_moved(entry: Path, manage: Path) -> None:
     source, trained = load_source(entry), load_source(manage)
     begun = transferred(prepare(trained.config), source)
-    found = movement(begun.state.params, trained.params, layout_of(trained.config), trained.normaliser)
+    found = movement(
+        begun.state.params, trained.params, layout_of(trained.config), trained.normaliser
+    )
     assert found["still"] == []
     assert {"can_enter", "can_manage", "close[t-1]", "CLOSE", "HOLD"} <= set(found["moved"])
     rows = history(manage)
@@ -116,7 +152,9 @@ def test_every_group_whose_input_varied_has_moved(entry: Path, manage: Path) -> 
 
 def leaves(path: Path) -> list[np.ndarray]:
     source = load_source(path)
-    return [np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))]
+    return [
+        np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))
+    ]
 
 
 @pytest.mark.slow
@@ -136,7 +174,9 @@ def test_resumes_to_the_same_bits(entry: Path, manage: Path, tmp_path: Path, upd
 @pytest.mark.slow
 @pytest.mark.long
 def test_an_adapter_alone_learns_while_the_rest_is_frozen(manage: Path) -> None:
-    chosen = config("advised", "transfer.mode=adapter", "ppo.adapter_freeze=0.5", "train.total_timesteps=512")
+    chosen = config(
+        "advised", "transfer.mode=adapter", "ppo.adapter_freeze=0.5", "train.total_timesteps=512"
+    )
     source = load_source(manage)
     setup = prepare(adopt(chosen, source))
     assert setup.config.network.adapter == len(source.layout.slots)
@@ -146,40 +186,69 @@ def test_an_adapter_alone_learns_while_the_rest_is_frozen(manage: Path) -> None:
     first, _ = update(begun.state, setup.params, None)  # of two: at fraction 0
     second, _ = update(first, setup.params, None)  # at fraction 1
     for name, part in begun.state.params.items():
-        same = [np.array_equal(x, y) for x, y in zip(jax.tree.leaves(part), jax.tree.leaves(first.params[name]),
-                                                     strict=True)]
+        same = [
+            np.array_equal(x, y)
+            for x, y in zip(jax.tree.leaves(part), jax.tree.leaves(first.params[name]), strict=True)
+        ]
         assert all(same) == (name != "adapter"), name
-        assert not np.array_equal(jax.tree.leaves(first.params[name])[-1], jax.tree.leaves(second.params[name])[-1])
+        assert not np.array_equal(
+            jax.tree.leaves(first.params[name])[-1], jax.tree.leaves(second.params[name])[-1]
+        )
 
 
 @pytest.mark.slow
 def test_continue_takes_the_optimiser_along(entry: Path, tmp_path: Path) -> None:
     target = tmp_path / "more"
-    assert cli.main(["train", "--continue", str(entry), "--set", "ppo.learning_rate=1e-5", "--set",
-                     "ppo.learning_rate_end=1e-5", "--run-dir", str(target)]) == 0
+    assert (
+        cli.main(
+            [
+                "train",
+                "--continue",
+                str(entry),
+                "--set",
+                "ppo.learning_rate=1e-5",
+                "--set",
+                "ppo.learning_rate_end=1e-5",
+                "--run-dir",
+                str(target),
+            ]
+        )
+        == 0
+    )
     before, after = load_source(entry), load_source(target)
     assert int(after.opt_state[1].count) == 2 * int(before.opt_state[1].count)
     assert history(target)[0]["learning_rate"] == pytest.approx(1e-5)
-    with pytest.raises(ConfigError, match=r"its actions differ \(3 there, 7 here|its observation slots differ"):
+    with pytest.raises(
+        ConfigError, match=r"its actions differ \(3 there, 7 here|its observation slots differ"
+    ):
         require_same(before, config("manage"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "change", "message"), [
-    ("manage", "data.market=NQ", r"data\.market=NQ: .*entry was trained on ES"),
-    ("manage", "train.num_seeds=2", r"train\.num_seeds=2: .*entry has 1 policies"),
-    ("manage", "env.scaling=seed", r"env\.scaling=seed: the source was trained with relative"),
-    ("manage", "network.hidden=[16]", r"network\.hidden=\(16,\): the source has \(8,\)"),
-    ("manage", "ppo.adapter_freeze=0.2", r"adapter_freeze=0\.2 needs transfer\.mode=adapter"),
-    ("manage", "data.source=synthetic", r"data\.source=synthetic: .*entry was trained on real bars"),
-])
+@pytest.mark.parametrize(
+    ("task", "change", "message"),
+    [
+        ("manage", "data.market=NQ", r"data\.market=NQ: .*entry was trained on ES"),
+        ("manage", "train.num_seeds=2", r"train\.num_seeds=2: .*entry has 1 policies"),
+        ("manage", "env.scaling=seed", r"env\.scaling=seed: the source was trained with relative"),
+        ("manage", "network.hidden=[16]", r"network\.hidden=\(16,\): the source has \(8,\)"),
+        ("manage", "ppo.adapter_freeze=0.2", r"adapter_freeze=0\.2 needs transfer\.mode=adapter"),
+        (
+            "manage",
+            "data.source=synthetic",
+            r"data\.source=synthetic: .*entry was trained on real bars",
+        ),
+    ],
+)
 def test_what_does_not_fit_is_refused(entry: Path, task: str, change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         adopt(config(task, change), load_source(entry))
 
 
 def test_a_freeze_as_long_as_the_run_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"adapter_freeze \(1\) is a share of the run and must be below 1"):
+    with pytest.raises(
+        ConfigError, match=r"adapter_freeze \(1\) is a share of the run and must be below 1"
+    ):
         config("manage", "ppo.adapter_freeze=1.0")
     with pytest.raises(ConfigError, match=r"network\.adapter: an adapter stands between"):
         run(config("manage", "network.adapter=8"))
@@ -187,7 +256,10 @@ def test_a_freeze_as_long_as_the_run_is_refused() -> None:
 
 def test_a_missing_source_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for flag in ("--from", "--continue"):
-        assert cli.main(["train", flag, str(tmp_path / "none"), "--run-dir", str(tmp_path / "new")]) == 2
+        assert (
+            cli.main(["train", flag, str(tmp_path / "none"), "--run-dir", str(tmp_path / "new")])
+            == 2
+        )
         assert "none: not a run directory" in capsys.readouterr().err
         assert not (tmp_path / "new").exists()
 
@@ -221,7 +293,9 @@ def test_a_policy_exported_while_opening_acts_as_the_run_does(entry: Path, tmp_p
     state, ref = setup.env.reset(jax.random.key(0), setup.params)
     del state
     observation, mask = setup.env.observe(ref, setup.params), setup.env.action_mask(ref)
-    _, action, extras = setup.algorithm.act(policy, setup.algorithm.carry, ref, setup.params, None, False)
+    _, action, extras = setup.algorithm.act(
+        policy, setup.algorithm.carry, ref, setup.params, None, False
+    )
     assert loaded.act(observation, mask) == int(action)
     probabilities = np.exp(np.asarray(extras.logits)) * np.asarray(mask)
     assert not probabilities[3:].any()  # flat: nothing to manage yet
@@ -234,13 +308,18 @@ def test_a_source_that_is_still_opening_is_refused(manage: Path, tmp_path: Path)
     for number, path in checkpoint.list_checkpoints(copy / "checkpoints"):
         if number > 2:
             shutil.rmtree(path)
-    with pytest.raises(ConfigError, match=r"update 2 lies before the end of the opening.*open_until=0\.5 of 6 updates"):
+    with pytest.raises(
+        ConfigError,
+        match=r"update 2 lies before the end of the opening.*open_until=0\.5 of 6 updates",
+    ):
         load_source(copy)
 
 
 @pytest.mark.slow
 def test_the_ratio_is_one_while_actions_open(entry: Path) -> None:
-    """The rollout's log-probabilities and the loss's are of the same opened policy, at every stage of the opening."""
+    """The rollout's log-probabilities and the loss's are of the same opened policy, at every stage
+    of the opening.
+    """
     source = load_source(entry)
     setup = prepare(adopt(config("manage", "transfer.open_until=1.0"), source))
     exact = make_ppo(setup.config, setup.env, setup.plan.total_updates)

@@ -13,8 +13,10 @@ from jaxtrade.storage.sparse import MOST_LINES, worth_a_line
 
 
 def chunks(total: int, size: int) -> list[list[dict]]:
-    return [[{"update": u + 1, "total_updates": total} for u in range(start, min(start + size, total))]
-            for start in range(0, total, size)]
+    return [
+        [{"update": u + 1, "total_updates": total} for u in range(start, min(start + size, total))]
+        for start in range(0, total, size)
+    ]
 
 
 @pytest.mark.parametrize(("total", "size"), [(65, 5), (100, 1), (500, 5)])
@@ -23,8 +25,14 @@ def test_a_short_run_shows_every_chunk(total: int, size: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("total", "size"), [
-    (101, 1), (12_345, 5), *(pytest.param(*row, marks=pytest.mark.long) for row in ((10_000, 1), (3_000_000, 7)))])
+@pytest.mark.parametrize(
+    ("total", "size"),
+    [
+        (101, 1),
+        (12_345, 5),
+        *(pytest.param(*row, marks=pytest.mark.long) for row in ((10_000, 1), (3_000_000, 7))),
+    ],
+)
 def test_a_long_run_shows_at_most_a_hundred_chunks_and_the_last(total: int, size: int) -> None:
     every = chunks(total, size)
     shown = [i for i, rows in enumerate(every) if worth_a_line(rows)]
@@ -38,6 +46,19 @@ def test_plain_lines_keep_to_it() -> None:
     stream = io.StringIO()
     sink = Plain(stream)
     for rows in chunks(1000, 1):
-        sink.write([row | {"steps": row["update"], "seconds": 1.0, "steps_per_second": 1.0, "eta_seconds": 0.0,
-                           "episode_reward": 0.0, "episode_length": 1.0, "win_rate": 0.0} for row in rows])
+        sink.write(
+            [
+                row
+                | {
+                    "steps": row["update"],
+                    "seconds": 1.0,
+                    "steps_per_second": 1.0,
+                    "eta_seconds": 0.0,
+                    "episode_reward": 0.0,
+                    "episode_length": 1.0,
+                    "win_rate": 0.0,
+                }
+                for row in rows
+            ]
+        )
     assert 0 < len(stream.getvalue().splitlines()) <= MOST_LINES

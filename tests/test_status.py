@@ -1,4 +1,6 @@
-"""`status.json`: written at every chunk, never a reason for a run to fail; and what another process makes of it."""
+"""`status.json`: written at every chunk, never a reason for a run to fail; and what another process
+makes of it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ import pytest
 
 from jaxtrade.errors import DataError
 from jaxtrade.storage import digests, status
-from jaxtrade.storage.status import STAMP, STATUS, StatusSink, age_of, began_of, is_alive, is_quiet, read_status
+from jaxtrade.storage.status import (
+    STAMP,
+    STATUS,
+    StatusSink,
+    age_of,
+    began_of,
+    is_alive,
+    is_quiet,
+    read_status,
+)
 from tests.structure import ROOT
 
 ABOUT = {"task": "entry", "learner": "ppo", "market": "ES"}
@@ -32,7 +43,12 @@ def row(update):
 def test_a_sink_says_what_the_run_does(tmp_path):
     sink = StatusSink(tmp_path, pytest.fail, ABOUT)
     found = read(tmp_path)
-    assert (found.pid, found.host, found.phase, found.update) == (os.getpid(), platform.node(), "loading", None)
+    assert (found.pid, found.host, found.phase, found.update) == (
+        os.getpid(),
+        platform.node(),
+        "loading",
+        None,
+    )
     sink.phase("compiling", "the program", 0, str)
     assert read(tmp_path).phase == "compiling"
     sink.write([row(1), row(2)])
@@ -113,8 +129,12 @@ def test_a_process_whose_parent_did_not_ask_yet_is_gone():
 
 
 def test_it_loads_no_heavy_library():
-    code = ("import sys, jaxtrade.storage.status, jaxtrade.runs.inventory, jaxtrade.evaluation.run_days, "
-            "jaxtrade.evaluation.openings, jaxtrade.storage.trials\n"
-            "print(sorted({'jax', 'pandas', 'flax', 'scipy', 'matplotlib'} & set(sys.modules)))")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    code = (
+        "import sys, jaxtrade.storage.status, jaxtrade.runs.inventory, jaxtrade.evaluation.run_days, "
+        "jaxtrade.evaluation.openings, jaxtrade.storage.trials\n"
+        "print(sorted({'jax', 'pandas', 'flax', 'scipy', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,5 @@
-"""The section `sweep`, the agents that follow from it, the programs that they need, and the largest population.
+"""The section `sweep`, the agents that follow from it, the programs that they need, and the largest
+population.
 
 No program is compiled here."""
 
@@ -42,8 +43,14 @@ from tests.env import worlds
 
 
 def swept(*overrides: str, **sweep: Any):
-    return load_config("quickstart", overrides).model_copy() if not sweep else load_config(
-        "quickstart", [*overrides, *(f"sweep.{name}={json.dumps(value)}" for name, value in sweep.items())])
+    return (
+        load_config("quickstart", overrides).model_copy()
+        if not sweep
+        else load_config(
+            "quickstart",
+            [*overrides, *(f"sweep.{name}={json.dumps(value)}" for name, value in sweep.items())],
+        )
+    )
 
 
 RATES = {"ppo.learning_rate": [1e-3, 3e-4]}
@@ -55,7 +62,12 @@ def test_a_grid_counts_like_an_odometer_and_seeds_repeat():
     assert [agent.index for agent in found] == list(range(8))
     assert [agent.seed for agent in found] == [5, 6] * 4
     assert [agent.setting for agent in found] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert [tuple(agent.overrides.values()) for agent in found[::2]] == [(1e-3, 0), (1e-3, 1), (3e-4, 0), (3e-4, 1)]
+    assert [tuple(agent.overrides.values()) for agent in found[::2]] == [
+        (1e-3, 0),
+        (1e-3, 1),
+        (3e-4, 0),
+        (3e-4, 1),
+    ]
     assert config.agents == 8
     assert found[3].text == "ppo.learning_rate=0.001, costs.slippage=1, seed 6"
 
@@ -71,7 +83,9 @@ def test_without_a_sweep_the_agents_are_the_seeds():
 def test_an_agents_configuration_is_that_of_the_agent_alone():
     config = swept(keys={"learner.learning_rate": [1e-3], "costs": {"slippage": [3]}}, seeds=2)
     alone = config_of(config, agents_of(config)[1])
-    assert alone == load_config("quickstart", ["seed=1", "ppo.learning_rate=1e-3", "costs.slippage=3"])
+    assert alone == load_config(
+        "quickstart", ["seed=1", "ppo.learning_rate=1e-3", "costs.slippage=3"]
+    )
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(1, 6))
@@ -84,22 +98,37 @@ def test_drawn_combinations_are_distinct_and_repeatable(seed: int, count: int):
 
 
 def test_drawn_numbers_lie_in_their_range_with_four_digits():
-    keys = {"ppo.learning_rate": ["log:1.23456e-4..1e-2"], "ppo.gamma": ["0.9..0.999"], "costs.slippage": ["1..3"]}
+    keys = {
+        "ppo.learning_rate": ["log:1.23456e-4..1e-2"],
+        "ppo.gamma": ["0.9..0.999"],
+        "costs.slippage": ["1..3"],
+    }
     drawn = settings_of(swept(keys=keys, random=300).sweep, 0)
     rates = np.array([each["ppo.learning_rate"] for each in drawn])
     assert rates.min() >= 1.23456e-4
     assert rates.max() <= 1e-2
     assert all(float(f"{rate:.4g}") == rate or rate == 1.23456e-4 for rate in rates)
-    assert np.median(np.log(rates)) == pytest.approx((math.log(1.23456e-4) + math.log(1e-2)) / 2, abs=0.3)
+    assert np.median(np.log(rates)) == pytest.approx(
+        (math.log(1.23456e-4) + math.log(1e-2)) / 2, abs=0.3
+    )
     assert {each["costs.slippage"] for each in drawn} == {1, 2, 3}
     assert all(type(each["costs.slippage"]) is int for each in drawn)
     assert all(0.9 <= each["ppo.gamma"] <= 0.999 for each in drawn)
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    ("1e-4..1e-2", Range(1e-4, 1e-2, False, False)), ("log:1e-4..1e-2", Range(1e-4, 1e-2, True, False)),
-    ("2..8", Range(2, 8, False, True)), ("-1..1.5", Range(-1, 1.5, False, False)), ("a..b", None), ("1..", None),
-    (0.5, None), ("path", None)])
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1e-4..1e-2", Range(1e-4, 1e-2, False, False)),
+        ("log:1e-4..1e-2", Range(1e-4, 1e-2, True, False)),
+        ("2..8", Range(2, 8, False, True)),
+        ("-1..1.5", Range(-1, 1.5, False, False)),
+        ("a..b", None),
+        ("1..", None),
+        (0.5, None),
+        ("path", None),
+    ],
+)
 def test_ranges(text: object, found: Range | None):
     assert range_of(text) == found
 
@@ -110,35 +139,46 @@ def test_a_logarithmic_range_of_whole_numbers_has_both_ends():
     assert {whole.draw(random.Random(i)) for i in range(60)} == {1, 2, 3, 4}
 
 
-@pytest.mark.parametrize(("sweep", "message"), [
-    ({"keys": {"ppo.learning_rate": ["1e-4..1e-2"]}}, r"is a range: say how many settings to draw.*--random"),
-    ({"keys": {"ppo.learning_rate": ["1e-2..1e-4"]}, "random": 2}, "the range is empty"),
-    ({"keys": {"ppo.gamma": ["log:0..1"]}, "random": 2}, "must begin above 0"),
-    ({"keys": RATES, "random": 3}, "more than the 2 combinations"),
-    ({"keys": RATES, "settings": [{"ppo.gamma": 0.9}]}, "both given"),
-    ({"seeds": 2}, r"needs keys to set.*--population"),
-    ({"random": 2}, r"sweep\.random \(2\) needs keys"),
-    ({"keys": {"seed": [1, 2]}}, "'seed' cannot differ"),
-    ({"keys": {"sweep.seeds": [1, 2]}}, r"'sweep\.seeds' cannot differ"),
-    ({"keys": {"ppo.epsilon": []}}, "at least 1 item"),
-    ({"keys": RATES, "seeds": 1000}, "more than 1,024 agents"),
-    ({"keys": RATES, "optuna": 4, "random": 2}, "proposes the settings itself"),
-])
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        (
+            {"keys": {"ppo.learning_rate": ["1e-4..1e-2"]}},
+            r"is a range: say how many settings to draw.*--random",
+        ),
+        ({"keys": {"ppo.learning_rate": ["1e-2..1e-4"]}, "random": 2}, "the range is empty"),
+        ({"keys": {"ppo.gamma": ["log:0..1"]}, "random": 2}, "must begin above 0"),
+        ({"keys": RATES, "random": 3}, "more than the 2 combinations"),
+        ({"keys": RATES, "settings": [{"ppo.gamma": 0.9}]}, "both given"),
+        ({"seeds": 2}, r"needs keys to set.*--population"),
+        ({"random": 2}, r"sweep\.random \(2\) needs keys"),
+        ({"keys": {"seed": [1, 2]}}, "'seed' cannot differ"),
+        ({"keys": {"sweep.seeds": [1, 2]}}, r"'sweep\.seeds' cannot differ"),
+        ({"keys": {"ppo.epsilon": []}}, "at least 1 item"),
+        ({"keys": RATES, "seeds": 1000}, "more than 1,024 agents"),
+        ({"keys": RATES, "optuna": 4, "random": 2}, "proposes the settings itself"),
+    ],
+)
 def test_contradictions_are_named(sweep: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):
         swept(**sweep)
 
 
 def test_a_population_and_a_sweep_are_not_mixed():
-    with pytest.raises(ConfigError, match=r"give sweep\.seeds \(--seeds\) for several agents per setting"):
+    with pytest.raises(
+        ConfigError, match=r"give sweep\.seeds \(--seeds\) for several agents per setting"
+    ):
         swept("train.num_seeds=4", keys=RATES)
 
 
-@pytest.mark.parametrize(("key", "values", "message"), [
-    ("ppo.learning_rat", [1e-3], r"sweep, setting 0 .*did you mean 'ppo.learning_rate'"),
-    ("ppo.learning_rate", [1e-3, "fast"], r"sweep, setting 1 \(ppo\.learning_rate=fast"),
-    ("account.preset", ["no_such_account"], "no_such_account"),
-])
+@pytest.mark.parametrize(
+    ("key", "values", "message"),
+    [
+        ("ppo.learning_rat", [1e-3], r"sweep, setting 0 .*did you mean 'ppo.learning_rate'"),
+        ("ppo.learning_rate", [1e-3, "fast"], r"sweep, setting 1 \(ppo\.learning_rate=fast"),
+        ("account.preset", ["no_such_account"], "no_such_account"),
+    ],
+)
 def test_a_setting_that_is_at_fault_is_named(key: str, values: list[Any], message: str):
     with pytest.raises(ConfigError, match=message):
         check(swept(keys={key: values}))
@@ -151,13 +191,29 @@ def members(*overrides: str, **sweep: Any) -> list[tuple[int, ...]]:
     return [group.agents for group in agents.groups_of(swept(*overrides, **sweep))]
 
 
-@pytest.mark.parametrize(("keys", "programs"), [
-    (RATES | {"costs.slippage": [0, 1], "account.preset": ["rules_off_50k", "apex_like_50k_2025"]}, 1),
-    ({"brackets.stop_atr": [1.0, 2.0], "costs.commission": [0.0, 2.5], "ppo.ent_coef_end": [None, 0.001]}, 1),
-    ({"reward.weights.equity_change": [1.0, 2.0]}, 1),
-    ({"reward.weights": [{"equity_change": 1.0}, {"equity_change": 1.0, "loss": -0.1}]}, 2),
-    ({"ppo.num_epochs": [2, 4]}, 2), ({"network.hidden": [[8], [16, 16]]}, 2), ({"env.window": [4, 8, 16]}, 3),
-])
+@pytest.mark.parametrize(
+    ("keys", "programs"),
+    [
+        (
+            RATES
+            | {"costs.slippage": [0, 1], "account.preset": ["rules_off_50k", "apex_like_50k_2025"]},
+            1,
+        ),
+        (
+            {
+                "brackets.stop_atr": [1.0, 2.0],
+                "costs.commission": [0.0, 2.5],
+                "ppo.ent_coef_end": [None, 0.001],
+            },
+            1,
+        ),
+        ({"reward.weights.equity_change": [1.0, 2.0]}, 1),
+        ({"reward.weights": [{"equity_change": 1.0}, {"equity_change": 1.0, "loss": -0.1}]}, 2),
+        ({"ppo.num_epochs": [2, 4]}, 2),
+        ({"network.hidden": [[8], [16, 16]]}, 2),
+        ({"env.window": [4, 8, 16]}, 3),
+    ],
+)
 def test_numbers_share_a_program_and_other_keys_do_not(keys: dict[str, list[Any]], programs: int):
     assert len(members(keys=keys)) == programs
 
@@ -178,12 +234,14 @@ def test_groups_are_runs_of_their_own_and_are_announced():
     assert [group.agents for group in groups] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert [group.static for group in groups] == [{"ppo.num_epochs": 2}, {"ppo.num_epochs": 4}]
     assert agents.announcement(groups).startswith(
-        "2 programs of 4 agents each, one after the other, because ppo.num_epochs is static")
+        "2 programs of 4 agents each, one after the other, because ppo.num_epochs is static"
+    )
     second = groups[1].config
     assert second.ppo.num_epochs == 4
     assert len(agents.groups_of(second)) == 1
     assert [config_of(second, agent) for agent in agents_of(second)] == [
-        config_of(config, agent) for agent in agents_of(config)[4:]]
+        config_of(config, agent) for agent in agents_of(config)[4:]
+    ]
 
 
 def test_a_static_key_of_one_value_is_part_of_the_program():
@@ -195,7 +253,12 @@ def test_the_table_of_agents_is_written(tmp_path):
     config = swept("seed=3", keys=RATES, seeds=2)
     agents.write_agents(tmp_path, config)
     found = json.loads((tmp_path / "agents.json").read_text())
-    assert found["agents"][3] == {"index": 3, "seed": 4, "setting": 1, "overrides": {"ppo.learning_rate": 3e-4}}
+    assert found["agents"][3] == {
+        "index": 3,
+        "seed": 4,
+        "setting": 1,
+        "overrides": {"ppo.learning_rate": 3e-4},
+    }
     agents.write_agents(tmp_path, config, [0, 1, 0, 1])
     rows = json.loads((tmp_path / "agents.json").read_text())["agents"]
     assert [(row["group"], row["number"]) for row in rows] == [(0, 0), (1, 0), (0, 1), (1, 1)]
@@ -210,7 +273,9 @@ def test_the_folder_of_several_programs_is_no_run(tmp_path):
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("algorithm", "kind"), [("ppo", HParams), ("dqn", DQNHParams), ("pqn", PQNHParams)])
+@pytest.mark.parametrize(
+    ("algorithm", "kind"), [("ppo", HParams), ("dqn", DQNHParams), ("pqn", PQNHParams)]
+)
 def test_tunable_keys_are_the_floats_of_the_state(algorithm: str, kind: Any):
     assert set(TUNABLE[algorithm]) == set(kind.__dataclass_fields__)
 
@@ -220,7 +285,8 @@ def test_tunable_floats_are_those_that_a_state_begins_with(end: str):
     config = load_config("quickstart", [f"ppo.ent_coef_end={end}", "ppo.ent_coef=0.02"])
     state = make_hparams(config.ppo)
     assert {name: jnp.float32(value) for name, value in tunable_floats(config).items()} == {
-        name: getattr(state, name) for name in HParams.__dataclass_fields__}
+        name: getattr(state, name) for name in HParams.__dataclass_fields__
+    }
 
 
 def test_only_leaves_that_differ_get_an_axis_of_agents():
@@ -230,7 +296,9 @@ def test_only_leaves_that_differ_get_an_axis_of_agents():
     params, axes = stacked([first, second, first])
     assert isinstance(params, EnvParams)
     assert params.market is not None
-    assert params.contract.slippage.tolist() == [int(first.contract.slippage) + step for step in (0, 1, 0)]
+    assert params.contract.slippage.tolist() == [
+        int(first.contract.slippage) + step for step in (0, 1, 0)
+    ]
     assert axes.contract.slippage == 0
     assert jax.tree.leaves(axes) == [0]
     assert params.market.close is first.market.close  # never copied
@@ -248,22 +316,39 @@ def test_a_stack_of_a_sweep_names_its_agents(tmp_path):
     assert stack.folder(tmp_path, 3) == tmp_path / "agent_003"
     assert stack.flag(3) == ["--agent", "3"]
     assert stack.label(3) == "agent 3 (ppo.learning_rate=0.0003, seed 4)"
-    assert stack.provenance(3) == {"agent": 3, "trained_seed": 4, "overrides": {"ppo.learning_rate": 3e-4}}
+    assert stack.provenance(3) == {
+        "agent": 3,
+        "trained_seed": 4,
+        "overrides": {"ppo.learning_rate": 3e-4},
+    }
     keys = jax.random.key_data(stack.keys(3))
-    np.testing.assert_array_equal(keys, [jax.random.key_data(jax.random.key(seed)) for seed in (3, 4, 3, 4)])
+    np.testing.assert_array_equal(
+        keys, [jax.random.key_data(jax.random.key(seed)) for seed in (3, 4, 3, 4)]
+    )
     seeds = Stack.of_run(load_config("quickstart", ["train.num_seeds=2", "seed=3"]))
-    assert (list(seeds.numbers(3)), seeds.index(4, 3), seeds.flag(4)) == ([3, 4], 1, ["--seed", "4"])
+    assert (list(seeds.numbers(3)), seeds.index(4, 3), seeds.flag(4)) == (
+        [3, 4],
+        1,
+        ["--seed", "4"],
+    )
     with pytest.raises(ValueError, match="a Stack of 4 agents of a sweep"):
         Stack((2,), swept=stack.swept)
 
 
 def test_which_agent_was_asked_for(tmp_path):
-    config, seeds = swept(keys=RATES, seeds=2), load_config("quickstart", ["train.num_seeds=2", "seed=3"])
+    config, seeds = (
+        swept(keys=RATES, seeds=2),
+        load_config("quickstart", ["train.num_seeds=2", "seed=3"]),
+    )
     assert chosen_number(config, None, 3) == 3
     assert chosen_number(seeds, None, 1) == chosen_number(seeds, 4) == 4
     assert policy_path(tmp_path, config, 3) == tmp_path / "policy" / "agent_003"
-    for asked, message in (((0, None), "several have the same seed"), ((None, 4), r"--agent\) 0 \.\. 3"),
-                           ((None, None), "several policies"), ((0, 0), "give one of them")):
+    for asked, message in (
+        ((0, None), "several have the same seed"),
+        ((None, 4), r"--agent\) 0 \.\. 3"),
+        ((None, None), "several policies"),
+        ((0, 0), "give one of them"),
+    ):
         with pytest.raises(ConfigError, match=message):
             chosen_number(config, *asked)
 
@@ -272,20 +357,36 @@ def test_which_agent_was_asked_for(tmp_path):
 
 
 def test_flags_are_keys():
-    args = build_parser().parse_args(["train", "--sweep", "ppo.learning_rate=1e-3,3e-4", "--sweep",
-                                      "network.hidden=[8],[16,16]", "--seeds", "2"])
+    args = build_parser().parse_args(
+        [
+            "train",
+            "--sweep",
+            "ppo.learning_rate=1e-3,3e-4",
+            "--sweep",
+            "network.hidden=[8],[16,16]",
+            "--seeds",
+            "2",
+        ]
+    )
     sweep = resolve(args).sweep
     assert sweep.keys == {"ppo.learning_rate": [1e-3, 3e-4], "network.hidden": [[8], [16, 16]]}
     assert sweep.seeds == 2
-    args = build_parser().parse_args(["train", "--sweep", "ppo.gamma=log:0.9..0.99", "--random", "4"])
+    args = build_parser().parse_args(
+        ["train", "--sweep", "ppo.gamma=log:0.9..0.99", "--random", "4"]
+    )
     assert resolve(args).sweep.count == 4
     assert resolve(build_parser().parse_args(["train", "--population", "4"])).agents == 4
 
 
 def test_python_takes_the_same_keys():
-    found = configured("quickstart", None, (), {"sweep": {"keys": RATES, "seeds": 2}, "total_timesteps": 1000})
+    found = configured(
+        "quickstart", None, (), {"sweep": {"keys": RATES, "seeds": 2}, "total_timesteps": 1000}
+    )
     assert found.sweep == swept(keys=RATES, seeds=2).sweep
-    assert configured("quickstart", None, {"sweep.keys": {"ppo": {"gamma": [0.9, 0.99]}}}, {}).agents == 2
+    assert (
+        configured("quickstart", None, {"sweep.keys": {"ppo": {"gamma": [0.9, 0.99]}}}, {}).agents
+        == 2
+    )
 
 
 def test_a_fault_of_every_setting_is_told_once(capsys: pytest.CaptureFixture[str]):
@@ -293,9 +394,14 @@ def test_a_fault_of_every_setting_is_told_once(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.count("unknown key 'ppo.learing_rate'") == 1
 
 
-@pytest.mark.parametrize(("written", "message"), [
-    (["ppo.gamma"], "expected --sweep KEY=V1,V2"), (["ppo.gamma="], "expected --sweep"),
-    (["a.b=1", "a.b=2"], "'a.b' is given twice")])
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (["ppo.gamma"], "expected --sweep KEY=V1,V2"),
+        (["ppo.gamma="], "expected --sweep"),
+        (["a.b=1", "a.b=2"], "'a.b' is given twice"),
+    ],
+)
 def test_flags_that_are_no_sweep(written: list[str], message: str):
     with pytest.raises(ConfigError, match=message):
         sweep_flags(written)
@@ -313,14 +419,20 @@ def test_the_largest_population_that_fits_is_named_and_fits(algorithm: str):
     with pytest.raises(ConfigError):
         memory.check(load_config("quickstart", [*own, f"train.num_seeds={most + 1}"]), limit, "it")
     if algorithm == "ppo":
-        with pytest.raises(ConfigError, match=rf"The largest population that fits is {most} of its 1024 agents "
-                                              rf"\(--population {most}\)"):
+        with pytest.raises(
+            ConfigError,
+            match=rf"The largest population that fits is {most} of its 1024 agents "
+            rf"\(--population {most}\)",
+        ):
             memory.check(config, limit, "it")
 
 
 def test_a_sweep_that_does_not_fit_names_its_flags():
     config = swept("rollout.num_envs=65536", keys=RATES, seeds=100)
-    with pytest.raises(ConfigError, match=r"The largest population that fits is \d+ of its 200 agents \(--sweep with"):
+    with pytest.raises(
+        ConfigError,
+        match=r"The largest population that fits is \d+ of its 200 agents \(--sweep with",
+    ):
         memory.check(config, 2_000_000_000, "it")
     with pytest.raises(ConfigError, match="200 agents, and not even one of them fits"):
         memory.check(config, 500_000_000, "it")
@@ -328,16 +440,29 @@ def test_a_sweep_that_does_not_fit_names_its_flags():
 
 def test_the_ranking_is_by_score_with_ties_by_index():
     found = ranking([0.5, 2.0, 0.5], [Agent(i, 0, i, {"ppo.gamma": 0.9}) for i in range(3)])
-    assert [line.split(":")[0].strip() for line in found[1:]] == ["1. agent 1", "2. agent 0", "3. agent 2"]
+    assert [line.split(":")[0].strip() for line in found[1:]] == [
+        "1. agent 1",
+        "2. agent 0",
+        "3. agent 2",
+    ]
     assert "validation session (no test session was looked at)" in found[0]
-    assert "compare only agents with equal values" in ranking([1.0], [Agent(0, 0, 0, {"reward.weights.loss": 1})])[1]
+    assert (
+        "compare only agents with equal values"
+        in ranking([1.0], [Agent(0, 0, 0, {"reward.weights.loss": 1})])[1]
+    )
 
 
 def test_an_agent_is_evaluated_under_its_own_rules():
-    """Nothing is compiled. The costs and the account are the agent's, the market and the sessions those of the run."""
-    setup = prepare(load_config("quickstart", [
-        'sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}']))
-    (symbol, own), = setup.symbols.items()
+    """Nothing is compiled. The costs and the account are the agent's, the market and the sessions
+    those of the run.
+    """
+    setup = prepare(
+        load_config(
+            "quickstart",
+            ['sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}'],
+        )
+    )
+    ((symbol, own),) = setup.symbols.items()
     for i in range(4):
         config, params = setup.of_agent(i, symbol, own.params)
         assert (int(params.contract.slippage), config.costs.slippage) == ((1, 3)[i // 2],) * 2
@@ -348,11 +473,28 @@ def test_an_agent_is_evaluated_under_its_own_rules():
 @pytest.mark.slow
 def test_the_symbols_of_a_set_have_each_agents_rules():
     """Without a compilation: the parameters under which each agent is evaluated on each symbol."""
-    setup = prepare(load_config("quickstart", [
-        "data.source=bundled", "data.markets=EURUSD,USDJPY", "data.start=2016-04-01", "data.end=2016-06-10",
-        "split.test_sessions=4", "env.window=4", "env.features=[close,atr]", "account.preset=rules_off_50k",
-        'sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}']))
-    assert setup.trained_params.contract.slippage.tolist() == [[1, 1], [1, 1], [3, 3], [3, 3]]  # by agent, by symbol
+    setup = prepare(
+        load_config(
+            "quickstart",
+            [
+                "data.source=bundled",
+                "data.markets=EURUSD,USDJPY",
+                "data.start=2016-04-01",
+                "data.end=2016-06-10",
+                "split.test_sessions=4",
+                "env.window=4",
+                "env.features=[close,atr]",
+                "account.preset=rules_off_50k",
+                'sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}',
+            ],
+        )
+    )
+    assert setup.trained_params.contract.slippage.tolist() == [
+        [1, 1],
+        [1, 1],
+        [3, 3],
+        [3, 3],
+    ]  # by agent, by symbol
     for symbol, own in setup.symbols.items():
         for i in range(4):
             config, params = setup.of_agent(i, symbol, own.params)

@@ -1,4 +1,6 @@
-"""A sweep from its first line to its files: one program, own costs in training and evaluation, resumption, groups."""
+"""A sweep from its first line to its files: one program, own costs in training and evaluation,
+resumption, groups.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,18 @@ from jaxtrade.training import chunk
 from tests import uncounted
 from tests.rl.test_train import assert_same
 
-SMALL = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
-         "train.total_timesteps=768", "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false",
-         "split.validation_sessions=1", "seed=3")
+SMALL = (
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "network.hidden=[8]",
+    "train.total_timesteps=768",
+    "train.chunk_updates=2",
+    "train.checkpoint_every=1",
+    "train.tensorboard=false",
+    "split.validation_sessions=1",
+    "seed=3",
+)
 KEYS = {"costs.slippage": [0, 2], "ppo.learning_rate": [1e-3, 1e-2]}
 SWEEP = (*SMALL, f"sweep.keys={json.dumps(KEYS)}")
 
@@ -58,7 +69,9 @@ def trained(counted, tmp_path_factory) -> Any:
 
 def final_state(path: Path) -> Any:
     setup, _ = evaluation.open_run(path)
-    like = jax.eval_shape(setup.stack.wrap(setup.algorithm).init, setup.stack.keys(3), setup.trained_params)
+    like = jax.eval_shape(
+        setup.stack.wrap(setup.algorithm).init, setup.stack.keys(3), setup.trained_params
+    )
     return checkpoint.restore_latest(path / "checkpoints", like).state
 
 
@@ -78,10 +91,18 @@ def test_every_agent_has_its_folders(trained):
     names = [f"agent_{i:03d}" for i in range(4)]
     assert sorted(path.name for path in (trained.path / "policy").iterdir()) == names
     test = trained.path / "evaluation" / "test"
-    assert sorted(path.name for path in test.iterdir()) == [*names, "digests.json", "sweep.json", "sweep.txt"]
+    assert sorted(path.name for path in test.iterdir()) == [
+        *names,
+        "digests.json",
+        "sweep.json",
+        "sweep.txt",
+    ]
     found = json.loads((trained.path / "agents.json").read_text())["agents"]
     assert [agent["overrides"] for agent in found] == [
-        {"costs.slippage": cost, "ppo.learning_rate": rate} for cost in (0, 2) for rate in (1e-3, 1e-2)]
+        {"costs.slippage": cost, "ppo.learning_rate": rate}
+        for cost in (0, 2)
+        for rate in (1e-3, 1e-2)
+    ]
     assert {agent["seed"] for agent in found} == {3}
 
 
@@ -91,16 +112,22 @@ def test_each_is_evaluated_under_its_own_costs(trained):
     paid = [trained.evaluations[i].agent("greedy").strategy_figures["slippage"] for i in range(4)]
     assert paid[:2] == [0, 0]
     assert min(paid[2:]) > 0
-    assert trained.evaluations[2].provenance["overrides"] == {"costs.slippage": 2, "ppo.learning_rate": 1e-3}
+    assert trained.evaluations[2].provenance["overrides"] == {
+        "costs.slippage": 2,
+        "ppo.learning_rate": 1e-3,
+    }
     assert "costs: each agent's own" in trained.table
 
 
 def test_the_table_has_a_row_per_agent_and_a_ranking_by_validation(trained):
     lines = trained.table.splitlines()
     head = next(i for i, line in enumerate(lines) if line.startswith("agent  seed  costs.slippage"))
-    assert [line.split()[:4] for line in lines[head + 2:head + 6]] == [
-        [str(i), "3", cost, rate] for i, (cost, rate) in enumerate(
-            (cost, rate) for cost in "02" for rate in ("0.001", "0.01"))]
+    assert [line.split()[:4] for line in lines[head + 2 : head + 6]] == [
+        [str(i), "3", cost, rate]
+        for i, (cost, rate) in enumerate(
+            (cost, rate) for cost in "02" for rate in ("0.001", "0.01")
+        )
+    ]
     best = int(np.argmax(trained.scores))
     assert f"  1. agent {best}: {trained.scores[best]:.6g} (" in trained.table
     summary = json.loads((trained.path / "summary.json").read_text())
@@ -125,8 +152,13 @@ def test_one_agent_is_opened_evaluated_and_replayed(trained):
     assert list(stored.evaluations) == [f"test/agent_{i:03d}" for i in range(4)]
     assert [agent.setting for agent in stored.agents] == [0, 1, 2, 3]
     document = json.loads(evaluation.evaluate_run(trained.path, as_json=True, agent=2))
-    assert uncounted.document(document) == uncounted.document(json.loads(json.dumps(trained.evaluations[2].to_json())))
-    lines = {agent: list(evaluation.replay_run(trained.path, "2013-10-11", agent=agent)) for agent in (1, 3)}
+    assert uncounted.document(document) == uncounted.document(
+        json.loads(json.dumps(trained.evaluations[2].to_json()))
+    )
+    lines = {
+        agent: list(evaluation.replay_run(trained.path, "2013-10-11", agent=agent))
+        for agent in (1, 3)
+    }
     assert lines[1] != lines[3]
     with pytest.raises(ConfigError, match=r"several policies; give agent \(--agent\) 0 \.\. 3"):
         evaluation.replay_run(trained.path, "2013-10-11")
@@ -148,36 +180,54 @@ def test_a_resumed_sweep_ends_in_the_same_bits(trained, tmp_path):
 def test_it_begins_as_each_agent_alone(trained):
     setup = prepare(load_config("quickstart", SWEEP))
     assert setup.swept is not None
-    together = jax.jit(setup.stack.wrap(setup.algorithm).init)(setup.stack.keys(3), setup.trained_params)
+    together = jax.jit(setup.stack.wrap(setup.algorithm).init)(
+        setup.stack.keys(3), setup.trained_params
+    )
     for i in (0, 3):
         alone = prepare(setup.swept.configs[i])
         own = jax.jit(alone.algorithm.init)(jax.random.key(3), alone.params)
         found = setup.stack.agent(together, i)
         np.testing.assert_array_equal(setup.hparams["learning_rate"][i], own.hparams.learning_rate)
         assert_same(found.params, own.params)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found.normaliser, own.normaliser)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
+            found.normaliser,
+            own.normaliser,
+        )
         assert_same((found.env_state, found.ref, found.key), (own.env_state, own.ref, own.key))
 
 
 @pytest.mark.long
 def test_static_keys_are_programs_in_turn(counted, tmp_path):
-    own = (*SMALL, "split.validation_sessions=0", "train.total_timesteps=256", "rollout.num_steps=8",
-           "ppo.num_minibatches=1", 'sweep.keys={"ppo.num_epochs": [1, 2]}')
+    own = (
+        *SMALL,
+        "split.validation_sessions=0",
+        "train.total_timesteps=256",
+        "rollout.num_steps=8",
+        "ppo.num_minibatches=1",
+        'sweep.keys={"ppo.num_epochs": [1, 2]}',
+    )
     counted.clear()
     result = run(load_config("quickstart", own), tmp_path / "groups")
     assert isinstance(result, SweepResult)
     assert counted == ["chunk"] * 2
     assert [each.path.name for each in result.programs] == ["group_0", "group_1"]
     assert list(result.evaluations) == [0, 1]
-    assert [row["group"] for row in json.loads((result.path / "agents.json").read_text())["agents"]] == [0, 1]
+    assert [
+        row["group"] for row in json.loads((result.path / "agents.json").read_text())["agents"]
+    ] == [0, 1]
     assert jt.open_run(result.path / "group_1").config.ppo.num_epochs == 2
     ranked = replace(result, scores=(1.0, 2.0)).ranking
     assert ranked[1].startswith("  1. agent 1: 2 (")
-    assert ranked[-1] == f"agent 1 is agent 0 of {result.path / 'group_1'}: jaxtrade evaluate " \
-                         f"{result.path / 'group_1'} --agent 0"
+    assert (
+        ranked[-1] == f"agent 1 is agent 0 of {result.path / 'group_1'}: jaxtrade evaluate "
+        f"{result.path / 'group_1'} --agent 0"
+    )
     shutil.rmtree(result.path / "group_1")  # as if it had been killed before
     again = resume(result.path)
     assert uncounted.table(again.table) == uncounted.table(result.table)
-    assert "opened 4 times (2 distinct trials)" in again.table, "group 0 is not trained, but evaluated, again"
+    assert "opened 4 times (2 distinct trials)" in again.table, (
+        "group 0 is not trained, but evaluated, again"
+    )
     with pytest.raises(ConfigError, match="a sweep of several programs"):
         jt.open_run(result.path)

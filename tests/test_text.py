@@ -8,45 +8,60 @@ from jaxtrade.text import aligned, in_short, note_line, printable, ruled, year_r
 
 
 def test_words_stand_left_and_figures_right() -> None:
-    assert aligned([["", "net", "trades"], ["flat", "0.00", "0"], ["random", "-1,250.50", "12"]]) == [
-        "              net  trades",
-        "flat         0.00       0",
-        "random  -1,250.50      12"]
+    assert aligned(
+        [["", "net", "trades"], ["flat", "0.00", "0"], ["random", "-1,250.50", "12"]]
+    ) == ["              net  trades", "flat         0.00       0", "random  -1,250.50      12"]
 
 
 def test_other_columns_may_be_words_and_no_line_ends_in_blanks() -> None:
-    assert aligned([["side", "x", "also"], ["ours", "10", "two cores"], ["theirs", "7", ""]], left=(0, 2)) == [
-        "side     x  also",
-        "ours    10  two cores",
-        "theirs   7"]
+    assert aligned(
+        [["side", "x", "also"], ["ours", "10", "two cores"], ["theirs", "7", ""]], left=(0, 2)
+    ) == ["side     x  also", "ours    10  two cores", "theirs   7"]
 
 
 def test_a_shorter_row_is_text_that_widens_nothing() -> None:
-    assert aligned([["", "greedy", "flat"], ["a heading as long as it likes"], ["net", "1.00", "0.00"],
-                    ["Sharpe", "n/a (3 sessions)"]]) == [
+    assert aligned(
+        [
+            ["", "greedy", "flat"],
+            ["a heading as long as it likes"],
+            ["net", "1.00", "0.00"],
+            ["Sharpe", "n/a (3 sessions)"],
+        ]
+    ) == [
         "     greedy  flat",
         "a heading as long as it likes",
         "net    1.00  0.00",
-        "Sharpe  n/a (3 sessions)"]
+        "Sharpe  n/a (3 sessions)",
+    ]
 
 
 def test_a_rule_is_as_long_as_the_longest_line() -> None:
     assert ruled(["a", "bcd"]) == ["a", "---", "bcd"]
 
 
-@pytest.mark.parametrize(("years", "text"), [
-    ([2008], "2008"), (list(range(2008, 2025)), "2008..2024"), ([], ""),
-    ([2008, 2009, 2011, 2013, 2014], "2008..2009, 2011, 2013..2014"),
-])
+@pytest.mark.parametrize(
+    ("years", "text"),
+    [
+        ([2008], "2008"),
+        (list(range(2008, 2025)), "2008..2024"),
+        ([], ""),
+        ([2008, 2009, 2011, 2013, 2014], "2008..2009, 2011, 2013..2014"),
+    ],
+)
 def test_years_in_short(years: list[int], text: str) -> None:
     assert year_runs(years) == text
 
 
 def test_notes_that_differ_in_numbers_alone_are_one_line() -> None:
-    lines = ["run a", "note: EURUSD: 2013-01-02: 2 of 24 scheduled bars missing (8 %)",
-             "note: EURUSD: 2013-01-03: 1 bars inside a closure, first 2013-01-03 17:00",
-             "note: EURUSD: 2013-01-04: 3 of 24 scheduled bars missing (12 %)",
-             "note: USDJPY: 2013-01-04: 3 of 24 scheduled bars missing (12 %)", "seed 1", "seed 2"]
+    lines = [
+        "run a",
+        "note: EURUSD: 2013-01-02: 2 of 24 scheduled bars missing (8 %)",
+        "note: EURUSD: 2013-01-03: 1 bars inside a closure, first 2013-01-03 17:00",
+        "note: EURUSD: 2013-01-04: 3 of 24 scheduled bars missing (12 %)",
+        "note: USDJPY: 2013-01-04: 3 of 24 scheduled bars missing (12 %)",
+        "seed 1",
+        "seed 2",
+    ]
     more = " (2 notes of this kind; all of them in a/run.log)"
     assert in_short(lines, "a/run.log") == ["run a", lines[1] + more, lines[2], *lines[4:]]
 
@@ -58,5 +73,8 @@ def test_a_note_that_warns_is_a_warning() -> None:
 
 
 def test_what_others_wrote_moves_no_cursor() -> None:
-    assert printable("a\x1b[2Jb\r\x07\u202e\udce9 é\tc\nd") == "a\\x1b[2Jb\\r\\x07\\u202e\\udce9 é\tc\nd"
+    assert (
+        printable("a\x1b[2Jb\r\x07\u202e\udce9 é\tc\nd")
+        == "a\\x1b[2Jb\\r\\x07\\u202e\\udce9 é\tc\nd"
+    )
     assert aligned([["run\x1b]0;title\x07", "1"], ["b", "2"]])[0] == "run\\x1b]0;title\\x07  1"

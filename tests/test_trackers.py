@@ -1,4 +1,6 @@
-"""Trackers: what is refused before a run, what a run does without its tracker, and what the real ones store."""
+"""Trackers: what is refused before a run, what a run does without its tracker, and what the real
+ones store.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,22 @@ from jaxtrade.storage.tracker_sink import LOG, ROOM, TrackerSink
 from jaxtrade.storage.trackers import END, Header, check_tracker, environment, run_name, serve
 
 KINDS = ("wandb", "trackio", "mlflow")
-TINY = [word for key in (
-    "rollout.num_envs=4", "rollout.num_steps=8", "rollout.num_shards=1", "ppo.num_minibatches=1", "network.hidden=[8]",
-    "train.total_timesteps=128", "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false",
-    "evaluation.policy_samples=1") for word in ("--set", key)]
+TINY = [
+    word
+    for key in (
+        "rollout.num_envs=4",
+        "rollout.num_steps=8",
+        "rollout.num_shards=1",
+        "ppo.num_minibatches=1",
+        "network.hidden=[8]",
+        "train.total_timesteps=128",
+        "train.chunk_updates=2",
+        "train.checkpoint_every=1",
+        "train.tensorboard=false",
+        "evaluation.policy_samples=1",
+    )
+    for word in ("--set", key)
+]
 
 
 def absent(name: str) -> None:
@@ -41,8 +55,11 @@ def row(update: int, **values: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_package_is_named_with_what_to_install(kind: str) -> None:
-    with pytest.raises(ConfigError, match=rf'train\.tracker={kind}: {kind} is not installed: pip install '
-                                          rf'"jaxtrade\[{kind}\]"'):
+    with pytest.raises(
+        ConfigError,
+        match=rf"train\.tracker={kind}: {kind} is not installed: pip install "
+        rf'"jaxtrade\[{kind}\]"',
+    ):
         check_tracker(kind, False, {}, absent)
     check_tracker("none", False, {}, absent)
 
@@ -67,7 +84,12 @@ def test_nothing_is_sent_unless_the_user_says_so() -> None:
         assert found["HOME"] == "/home/me"
         assert found["MLFLOW_DISABLE_TELEMETRY"] == "true"
         assert found["WANDB_ERROR_REPORTING"] == "false"
-    assert environment("mlflow", False, {"MLFLOW_DISABLE_TELEMETRY": "false"})["MLFLOW_DISABLE_TELEMETRY"] == "false"
+    assert (
+        environment("mlflow", False, {"MLFLOW_DISABLE_TELEMETRY": "false"})[
+            "MLFLOW_DISABLE_TELEMETRY"
+        ]
+        == "false"
+    )
 
 
 def test_a_resumed_run_keeps_its_name(tmp_path: Path) -> None:
@@ -94,9 +116,13 @@ class Recorder:
         self.got.append(("closed", whole))
 
 
-def test_a_killed_run_leaves_a_tracker_that_closes_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_leaves_a_tracker_that_closes_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Recorder] = []
-    monkeypatch.setattr(trackers, "MAKERS", {"wandb": lambda *args: made.append(Recorder(*args)) or made[0]})
+    monkeypatch.setattr(
+        trackers, "MAKERS", {"wandb": lambda *args: made.append(Recorder(*args)) or made[0]}
+    )
     header = json.dumps(Header("wandb", str(tmp_path), False, True, {})._asdict()) + "\n"
     whole = json.dumps({"update": 1, "values": {"train/loss": 0.5}}) + "\n"
     back = json.dumps({"update": 0, "values": {}, "event": "back"}) + "\n"
@@ -128,10 +154,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 def sink_of(folder: Path, kind: str = "wandb", **others: Any) -> tuple[TrackerSink, list[str]]:
     folder.mkdir(exist_ok=True)
     told: list[str] = []
-    return TrackerSink(Header(kind, str(folder), False, False, {"seed": 1}), told.append, **others), told
+    return TrackerSink(
+        Header(kind, str(folder), False, False, {"seed": 1}), told.append, **others
+    ), told
 
 
-def test_a_tracker_that_fails_is_told_once_and_the_run_goes_on(package: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_tracker_that_fails_is_told_once_and_the_run_goes_on(
+    package: Callable[[str], None], tmp_path: Path
+) -> None:
     package("raise ImportError('libwandb.so.7 is not here')")
     sink, told = sink_of(tmp_path / "run")
     for update in range(200):
@@ -144,11 +174,16 @@ def test_a_tracker_that_fails_is_told_once_and_the_run_goes_on(package: Callable
     sink.figures({"eval/score": 1.0}, 32)
     sink.close()
     assert len(told) == 1
-    assert "train.tracker=wandb: the tracker failed (ImportError: libwandb.so.7 is not here)" in told[0]
+    assert (
+        "train.tracker=wandb: the tracker failed (ImportError: libwandb.so.7 is not here)"
+        in told[0]
+    )
     assert str(tmp_path / "run" / LOG) in told[0]
 
 
-def test_a_tracker_that_hangs_costs_a_few_seconds_at_the_end(package: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_tracker_that_hangs_costs_a_few_seconds_at_the_end(
+    package: Callable[[str], None], tmp_path: Path
+) -> None:
     package("import time\ntime.sleep(3600)")
     sink, told = sink_of(tmp_path / "run", patience=1.0)
     begun = time.monotonic()
@@ -162,7 +197,9 @@ def test_a_tracker_that_hangs_costs_a_few_seconds_at_the_end(package: Callable[[
     assert len(told) == 1
 
 
-def test_a_tracker_that_falls_behind_is_given_up(package: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_tracker_that_falls_behind_is_given_up(
+    package: Callable[[str], None], tmp_path: Path
+) -> None:
     package("import time\ntime.sleep(3600)")
     sink, told = sink_of(tmp_path / "run", patience=60.0)
     many = {f"metric_{i}": 0.5 for i in range(100)}
@@ -174,12 +211,15 @@ def test_a_tracker_that_falls_behind_is_given_up(package: Callable[[str], None],
 
 
 @pytest.mark.slow
-def test_a_run_whose_tracker_fails_ends_as_without_one(package: Callable[[str], None], tmp_path: Path,
-                                                       capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_whose_tracker_fails_ends_as_without_one(
+    package: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     package("raise ImportError('broken')")
     plain, tracked = tmp_path / "plain", tmp_path / "tracked"
-    codes = [main(["train", "--run-dir", str(path), *TINY, "--set", f"train.tracker={kind}"])
-             for path, kind in ((plain, "none"), (tracked, "wandb"))]
+    codes = [
+        main(["train", "--run-dir", str(path), *TINY, "--set", f"train.tracker={kind}"])
+        for path, kind in ((plain, "none"), (tracked, "wandb"))
+    ]
     assert codes[0] == codes[1]
     log = (tracked / "run.log").read_text()
     assert log.count("the tracker failed") == 1
@@ -190,7 +230,8 @@ def test_a_run_whose_tracker_fails_ends_as_without_one(package: Callable[[str], 
 
 # --- the real packages -----------------------------------------------------------------------------------------------
 
-# Records where Python opens connections, in the tracker's process; wandb's own server is reached on this machine.
+# Records where Python opens connections, in the tracker's process; wandb's own server is reached on
+# this machine.
 WATCHER = """
 import os, sys
 def hook(name, args):
@@ -210,7 +251,9 @@ def real(kind: str) -> None:
 
 
 def wandb_history(folder: Path) -> list[dict[str, Any]]:
-    """The history of an offline run: a log of records in blocks of 32 KiB, each with checksum, length and type."""
+    """The history of an offline run: a log of records in blocks of 32 KiB, each with checksum,
+    length and type.
+    """
     from wandb.proto import wandb_internal_pb2  # type: ignore[import-not-found]
 
     data = next(folder.glob("wandb/offline-run-*/run-*.wandb")).read_bytes()
@@ -219,21 +262,28 @@ def wandb_history(folder: Path) -> list[dict[str, Any]]:
         if (left := -place % 32_768) < 7 and left:
             place += left
             continue
-        size, kind = int.from_bytes(data[place + 4:place + 6], "little"), data[place + 6]
-        part, place = part + data[place + 7:place + 7 + size], place + 7 + size
+        size, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
+        part, place = part + data[place + 7 : place + 7 + size], place + 7 + size
         if kind in (1, 4):  # whole, or the last part of a record
             record = wandb_internal_pb2.Record.FromString(part)
             part = b""
             if record.WhichOneof("record_type") == "history":
-                found.append({"/".join(item.nested_key) or item.key: json.loads(item.value_json)
-                              for item in record.history.item})
+                found.append(
+                    {
+                        "/".join(item.nested_key) or item.key: json.loads(item.value_json)
+                        for item in record.history.item
+                    }
+                )
     return found
 
 
 def trackio_history(folder: Path) -> list[dict[str, Any]]:
     with sqlite3.connect(os.environ["TRACKIO_DIR"] + "/jaxtrade.db") as database:
-        rows = [json.loads(text) for text, in database.execute("SELECT metrics FROM metrics ORDER BY id")]
-        return rows + [{"event": text} for text, in database.execute("SELECT text FROM alerts")]
+        rows = [
+            json.loads(text)
+            for (text,) in database.execute("SELECT metrics FROM metrics ORDER BY id")
+        ]
+        return rows + [{"event": text} for (text,) in database.execute("SELECT text FROM alerts")]
 
 
 def mlflow_run(folder: Path) -> tuple[Any, Any]:
@@ -248,9 +298,14 @@ def mlflow_run(folder: Path) -> tuple[Any, Any]:
 
 def mlflow_history(folder: Path) -> list[dict[str, Any]]:
     client, run = mlflow_run(folder)
-    rows = [{name: each.value, "update": each.step} for name in run.data.metrics
-            for each in client.get_metric_history(run.info.run_id, name)]
-    return rows + [{"event": text} for name, text in run.data.tags.items() if name.startswith("event.")]
+    rows = [
+        {name: each.value, "update": each.step}
+        for name in run.data.metrics
+        for each in client.get_metric_history(run.info.run_id, name)
+    ]
+    return rows + [
+        {"event": text} for name, text in run.data.tags.items() if name.startswith("event.")
+    ]
 
 
 HISTORIES = {"wandb": wandb_history, "trackio": trackio_history, "mlflow": mlflow_history}
@@ -271,13 +326,16 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_real_tracker_stores_rows_rollbacks_and_figures_on_this_machine(kind: str, watched: Path,
-                                                                            tmp_path: Path) -> None:
+def test_the_real_tracker_stores_rows_rollbacks_and_figures_on_this_machine(
+    kind: str, watched: Path, tmp_path: Path
+) -> None:
     real(kind)
     folder = tmp_path / "runs" / "one"
     folder.mkdir(parents=True)
     sink, told = sink_of(folder, kind, names={"action_share": ["HOLD", "BUY"]}, patience=120.0)
-    sink.write([row(1, loss=0.5, action_share=[0.25, 0.75]), row(2, loss=float("nan")), row(3, loss=0.125)])
+    sink.write(
+        [row(1, loss=0.5, action_share=[0.25, 0.75]), row(2, loss=float("nan")), row(3, loss=0.125)]
+    )
     sink.rewind(2, 64)
     sink.write([row(3, loss=0.25)])
     sink.figures({"eval/test/greedy/net_profit": -12.5}, 96)
@@ -286,9 +344,17 @@ def test_the_real_tracker_stores_rows_rollbacks_and_figures_on_this_machine(kind
     found = HISTORIES[kind](folder)
     losses = [(each["update"], each["train/loss"]) for each in found if "train/loss" in each]
     assert losses == [(1, 0.5), (3, 0.125), (3, 0.25)]
-    assert [each["rollout/action_share/BUY"] for each in found if "rollout/action_share/BUY" in each] == [0.75]
-    assert [each["eval/test/greedy/net_profit"] for each in found if "eval/test/greedy/net_profit" in each] == [-12.5]
-    assert [each["event/back_to_update"] for each in found if "event/back_to_update" in each] == [2.0]
+    assert [
+        each["rollout/action_share/BUY"] for each in found if "rollout/action_share/BUY" in each
+    ] == [0.75]
+    assert [
+        each["eval/test/greedy/net_profit"]
+        for each in found
+        if "eval/test/greedy/net_profit" in each
+    ] == [-12.5]
+    assert [each["event/back_to_update"] for each in found if "event/back_to_update" in each] == [
+        2.0
+    ]
     assert any("went back to update 2 (64 steps)" in each.get("event", "") for each in found)
     assert set(watched.read_text().split()) <= LOCAL
 
@@ -303,10 +369,16 @@ def test_a_run_and_its_continuation_are_one_run_of_mlflow(watched: Path, tmp_pat
     assert run.info.status == "FINISHED"
     assert run.data.tags["jaxtrade.folder"] == str(path)
     assert run.data.params["rollout.num_envs"] == "4"
-    profit = json.loads((path / "evaluation/test/evaluation.json").read_text())["agents"]["greedy"]["strategy"]
+    profit = json.loads((path / "evaluation/test/evaluation.json").read_text())["agents"]["greedy"][
+        "strategy"
+    ]
     assert run.data.metrics["eval/test/greedy/net_profit"] == profit["net_profit"]
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    found = {each["update"]: each["train/approx_kl"] for each in mlflow_history(path) if "train/approx_kl" in each}
+    found = {
+        each["update"]: each["train/approx_kl"]
+        for each in mlflow_history(path)
+        if "train/approx_kl" in each
+    }
     assert found == {each["update"]: each["approx_kl"] for each in rows}
     assert main(["train", "--resume", str(path), "--quiet"]) in (0, 1)
     _, again = mlflow_run(path)  # still a single one

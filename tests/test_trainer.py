@@ -8,8 +8,17 @@ import pytest
 
 import jaxtrade as jt
 
-TINY = {"source": "synthetic", "synthetic_sessions": 4, "hidden": [8], "num_envs": 8, "num_steps": 16,
-        "total_timesteps": 256, "chunk_updates": 2, "tensorboard": False, "policy_samples": 1}
+TINY = {
+    "source": "synthetic",
+    "synthetic_sessions": 4,
+    "hidden": [8],
+    "num_envs": 8,
+    "num_steps": 16,
+    "total_timesteps": 256,
+    "chunk_updates": 2,
+    "tensorboard": False,
+    "policy_samples": 1,
+}
 
 
 def test_faults_are_told_at_once_and_nothing_is_there_before_training() -> None:
@@ -18,7 +27,12 @@ def test_faults_are_told_at_once_and_nothing_is_there_before_training() -> None:
     trainer = jt.Trainer("quickstart", **TINY)
     assert (trainer.config.rollout.num_envs, trainer.config.data.source) == (8, "synthetic")
     assert repr(trainer) == "Trainer(ES, task manage, ppo, 256 steps, not trained yet)"
-    for use in (trainer.evaluate, trainer.performance_info, lambda: trainer.policy, lambda: trainer.run):
+    for use in (
+        trainer.evaluate,
+        trainer.performance_info,
+        lambda: trainer.policy,
+        lambda: trainer.run,
+    ):
         with pytest.raises(jt.ConfigError, match=r"call train\(\) first"):
             use()
 

@@ -1,4 +1,6 @@
-"""The trial log: several real processes append, a torn, edited, removed or moved line is named, nothing is hidden."""
+"""The trial log: several real processes append, a torn, edited, removed or moved line is named,
+nothing is hidden.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,23 @@ from hypothesis import strategies as st
 
 from jaxtrade.errors import DataError, StorageError
 from jaxtrade.storage import trials
-from jaxtrade.storage.trials import HEAD, TRIALS, SplitOpening, append_opening, read_trials, trials_folder
+from jaxtrade.storage.trials import (
+    HEAD,
+    TRIALS,
+    SplitOpening,
+    append_opening,
+    read_trials,
+    trials_folder,
+)
 from tests.structure import ROOT
 
 DATES = ("2024-01-02", "2024-01-03")
 
 
 def opening(run="a", kind="train", net=(1.5, -2.0), data="d" * 8):
-    return SplitOpening(kind, run, "c" * 8, data, "test", DATES[0], DATES[1], 2, "greedy", DATES, {"0": net})
+    return SplitOpening(
+        kind, run, "c" * 8, data, "test", DATES[0], DATES[1], 2, "greedy", DATES, {"0": net}
+    )
 
 
 @pytest.fixture
@@ -50,8 +61,13 @@ def test_what_is_appended_is_read_back(log):
     documents = [json.loads(line) for line in lines_of(log)]
     assert [each["number"] for each in documents] == [1, 2, 3, 4, 5]
     assert documents[0]["before"] == trials.GENESIS
-    assert [each["before"] for each in documents[1:]] == [trials.sha_of(line[:-1]) for line in lines_of(log)[:-1]]
-    assert json.loads((log / HEAD).read_text()) == {"lines": 5, "sha256": trials.sha_of(lines_of(log)[-1][:-1])}
+    assert [each["before"] for each in documents[1:]] == [
+        trials.sha_of(line[:-1]) for line in lines_of(log)[:-1]
+    ]
+    assert json.loads((log / HEAD).read_text()) == {
+        "lines": 5,
+        "sha256": trials.sha_of(lines_of(log)[-1][:-1]),
+    }
 
 
 def test_a_folder_without_a_log_has_no_openings(tmp_path):
@@ -66,7 +82,9 @@ def test_an_edited_line_is_named(log, number):
     lines[number - 1] = lines[number - 1].replace(b"-2.0", b"92.0")
     write_lines(log, lines)
     for _ in range(3):
-        with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: was changed.*Restore the file"):
+        with pytest.raises(
+            DataError, match=rf"{TRIALS}: line {number}: was changed.*Restore the file"
+        ):
             read_trials(log)
         append_opening(log, opening("later"))  # goes on, but hides nothing
 
@@ -134,8 +152,10 @@ def test_a_torn_last_line_is_a_note_and_is_cut(log):
         file.write(lines_of(log)[-1][:40])
     found = read_trials(log)
     assert len(found.openings) == 5
-    assert found.notes == (f"{log / TRIALS}: line 6 is torn (40 bytes without an end of line): a process was killed "
-                           "while it wrote, before it showed its result",)
+    assert found.notes == (
+        f"{log / TRIALS}: line 6 is torn (40 bytes without an end of line): a process was killed "
+        "while it wrote, before it showed its result",
+    )
     assert append_opening(log, opening("next")) == 6
     assert [each.run for each in read_trials(log).openings][-2:] == ["run5", "next"]
     assert read_trials(log).notes == ()
@@ -170,7 +190,7 @@ def test_any_changed_byte_is_found(tmp_path_factory, data):
     whole = (folder / TRIALS).read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
     byte = data.draw(st.integers(0, 255).filter(lambda value: value != whole[at]))
-    (folder / TRIALS).write_bytes(whole[:at] + bytes([byte]) + whole[at + 1:])
+    (folder / TRIALS).write_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
     with pytest.raises(DataError, match=r"trials\.(jsonl|head\.json): line \d"):
         read_trials(folder)
 
@@ -188,7 +208,9 @@ def test_processes_append_at_once(tmp_path):
     started = [subprocess.Popen([sys.executable, "-c", code, str(n)], cwd=ROOT) for n in range(4)]
     assert [process.wait(timeout=60) for process in started] == [0] * 4
     found = read_trials(tmp_path)
-    assert sorted(each.run for each in found.openings) == sorted(f"{n}-{i}" for n in range(4) for i in range(25))
+    assert sorted(each.run for each in found.openings) == sorted(
+        f"{n}-{i}" for n in range(4) for i in range(25)
+    )
     for process in range(4):
         own = [each.run for each in found.openings if each.run.startswith(f"{process}-")]
         assert own == [f"{process}-{i}" for i in range(25)]
@@ -225,13 +247,18 @@ def test_processes_killed_while_they_append_leave_a_whole_log(tmp_path):
 def test_a_lock_that_is_held_is_waited_for_and_then_named(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "PATIENCE", 0.1)
     append_opening(tmp_path, opening())
-    with trials._locked(tmp_path / TRIALS), pytest.raises(StorageError, match=r"held its lock for 0\.1 s"):
+    with (
+        trials._locked(tmp_path / TRIALS),
+        pytest.raises(StorageError, match=r"held its lock for 0\.1 s"),
+    ):
         append_opening(tmp_path, opening())
     assert append_opening(tmp_path, opening()) == 2
 
 
 def test_a_full_disk_leaves_the_log_whole(log):
-    """A limit on the size of files stands for the disk: the part that was written is taken away again."""
+    """A limit on the size of files stands for the disk: the part that was written is taken away
+    again.
+    """
     import resource
 
     whole = (log / TRIALS).read_bytes()
@@ -246,7 +273,9 @@ def test_a_full_disk_leaves_the_log_whole(log):
         except OSError as error:
             print("refused", error.errno)
     """)
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith("refused"), done.stderr
     assert (log / TRIALS).read_bytes() == whole
     assert len(read_trials(log).openings) == 5
@@ -265,7 +294,9 @@ def test_a_head_that_cannot_be_written_takes_its_line_back(log):
 
 
 def test_a_log_that_cannot_be_opened_raises_and_nothing_is_written(tmp_path):
-    """Faults that root meets too, whom no permission stops: a folder in the file's place, a file in the folder's."""
+    """Faults that root meets too, whom no permission stops: a folder in the file's place, a file in
+    the folder's.
+    """
     (tmp_path / TRIALS).mkdir()
     with pytest.raises(IsADirectoryError, match=TRIALS):
         append_opening(tmp_path, opening())

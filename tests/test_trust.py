@@ -1,4 +1,6 @@
-"""Modules of a run's folder are code: none is imported before somebody trusts it, and none of an edited run at all."""
+"""Modules of a run's folder are code: none is imported before somebody trusts it, and none of an
+edited run at all.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,17 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read(run: Path, *words: str, state: str | None = None) -> subprocess.CompletedProcess[str]:
-    """`jaxtrade report RUN` in a process of its own. It ends with 2 in any case: there is nothing to report."""
+    """`jaxtrade report RUN` in a process of its own. It ends with 2 in any case: there is nothing
+    to report.
+    """
     env = dict(os.environ) | ({} if state is None else {"XDG_STATE_HOME": state})
-    return subprocess.run([sys.executable, "-m", "jaxtrade", "report", str(run), *words], cwd=run.parents[1], env=env,
-                          capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-m", "jaxtrade", "report", str(run), *words],
+        cwd=run.parents[1],
+        env=env,
+        capture_output=True,
+        text=True,
+    )
 
 
 def ran(run: Path) -> bool:
@@ -68,12 +77,19 @@ def test_an_edited_configuration_comes_before_any_import(run):
 def test_the_maker_of_a_run_is_not_asked_until_the_file_changes(run, tmp_path):
     """The list in the state folder holds path and digest."""
     state = str(tmp_path / "state")
-    make = ("from pathlib import Path; from jaxtrade.config import load_config; from jaxtrade.runs import rundir\n"
-            "config = load_config('quickstart', ['imports=[strange_parts]'])\n"
-            "facts = {'config_sha256': config.digest(), 'data_sha256': '', 'nproc': ''}\n"
-            "rundir.create_run(Path('runs/b'), config, facts)\n")
-    done = subprocess.run([sys.executable, "-c", make], cwd=run.parents[1], env={**os.environ, "XDG_STATE_HOME": state},
-                          capture_output=True, text=True)
+    make = (
+        "from pathlib import Path; from jaxtrade.config import load_config; from jaxtrade.runs import rundir\n"
+        "config = load_config('quickstart', ['imports=[strange_parts]'])\n"
+        "facts = {'config_sha256': config.digest(), 'data_sha256': '', 'nproc': ''}\n"
+        "rundir.create_run(Path('runs/b'), config, facts)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", make],
+        cwd=run.parents[1],
+        env={**os.environ, "XDG_STATE_HOME": state},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert "--trust-imports" not in read(run, state=state).stderr
     module = run.parents[1] / "strange_parts.py"
@@ -84,7 +100,9 @@ def test_the_maker_of_a_run_is_not_asked_until_the_file_changes(run, tmp_path):
     assert "--trust-imports" in read(run, state=state).stderr
 
 
-@pytest.mark.parametrize("first", ["__init__.py", "other.py"])  # other.py: a package without __init__.py
+@pytest.mark.parametrize(
+    "first", ["__init__.py", "other.py"]
+)  # other.py: a package without __init__.py
 def test_a_package_is_all_of_its_files(tmp_path, monkeypatch, first):
     whole = f"parts_with_{first.strip('_').removesuffix('.py').strip('_')}"
     package = tmp_path / whole
@@ -104,24 +122,43 @@ def test_a_package_is_all_of_its_files(tmp_path, monkeypatch, first):
         trust.require([name], tmp_path)
 
 
-@pytest.mark.parametrize(("words", "files"), [
-    (("train", "--resume"), {"config.yaml": "imports: [strange_parts]\n", "sweep.json": '{"groups": []}'}),
-    (("curriculum", "--resume"), {"curriculum.yaml": "enforce_gates: false\nbase: {}\nphases: {a: {run: {imports: "
-                                                     "[strange_parts]}, gate: {}}}\n", "begin.json": "{}"})])
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        (
+            ("train", "--resume"),
+            {"config.yaml": "imports: [strange_parts]\n", "sweep.json": '{"groups": []}'},
+        ),
+        (
+            ("curriculum", "--resume"),
+            {
+                "curriculum.yaml": "enforce_gates: false\nbase: {}\nphases: {a: {run: {imports: "
+                "[strange_parts]}, gate: {}}}\n",
+                "begin.json": "{}",
+            },
+        ),
+    ],
+)
 def test_folders_of_sweeps_and_curricula_are_not_believed_either(tmp_path, words, files):
     (tmp_path / "strange_parts.py").write_text(MODULE)
     (tmp_path / "folder").mkdir()
     for name, text in files.items():
         (tmp_path / "folder" / name).write_text(text)
-    found = subprocess.run([sys.executable, "-m", "jaxtrade", *words, "folder"], cwd=tmp_path, capture_output=True,
-                           text=True)
+    found = subprocess.run(
+        [sys.executable, "-m", "jaxtrade", *words, "folder"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert found.returncode == 2
     assert "'strange_parts'" in found.stderr
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_manifest_adds_no_folder_to_those_that_are_searched(run, tmp_path):
-    """Neither for a module that the configuration does not import, nor for one that nobody trusted."""
+    """Neither for a module that the configuration does not import, nor for one that nobody
+    trusted.
+    """
     other = tmp_path / "other"
     other.mkdir()
     module = other / "strange_parts.py"

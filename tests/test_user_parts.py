@@ -1,4 +1,6 @@
-"""A user's own task and reward term, registered from outside the package, play and train as the built-in ones do."""
+"""A user's own task and reward term, registered from outside the package, play and train as the
+built-in ones do.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,27 @@ from jaxtrade.rl.listening.fusion import advised_action, exposure, side_after
 from jaxtrade.runs.evaluate import history, replay_run
 from tests.env import worlds
 
-OVERRIDES = ["env.task=product", "reward.weights.entries=-0.01", "rollout.num_envs=8", "rollout.num_steps=16",
-             "ppo.num_minibatches=2", "network.hidden=[8]", "train.total_timesteps=384", "train.tensorboard=false"]
-ACTIONS = ("HOLD", "HOLD_TRAIL", "HOLD_NO_TRAIL", "LONG", "LONG_TRAIL", "LONG_NO_TRAIL", "SHORT", "SHORT_TRAIL",
-           "SHORT_NO_TRAIL")
+OVERRIDES = [
+    "env.task=product",
+    "reward.weights.entries=-0.01",
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "network.hidden=[8]",
+    "train.total_timesteps=384",
+    "train.tensorboard=false",
+]
+ACTIONS = (
+    "HOLD",
+    "HOLD_TRAIL",
+    "HOLD_NO_TRAIL",
+    "LONG",
+    "LONG_TRAIL",
+    "LONG_NO_TRAIL",
+    "SHORT",
+    "SHORT_TRAIL",
+    "SHORT_NO_TRAIL",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,7 +68,9 @@ def played(registered: None) -> tuple[jaxtrade.TradingEnv, jaxtrade.EnvParams, d
     """Every legal action with the same probability, leaves [steps, N]."""
     config = jaxtrade.load_config("quickstart", OVERRIDES)
     market = jaxtrade.load_market(config)
-    params = jaxtrade.make_params(market, jaxtrade.split_sessions(market, config.split)["train"], config)
+    params = jaxtrade.make_params(
+        market, jaxtrade.split_sessions(market, config.split)["train"], config
+    )
     env = jaxtrade.make_env(config)
     step = jax.vmap(env.step, (None, 0, 0, None))
 
@@ -58,8 +79,14 @@ def played(registered: None) -> tuple[jaxtrade.TradingEnv, jaxtrade.EnvParams, d
         action = jax.random.categorical(key, jnp.where(refs.mask, 0.0, -jnp.inf))
         after, following, outcome = step(key, states, action, params)
         seen = jax.vmap(env.observe, (0, None))(refs, params)
-        return (after, following), {"row": refs.row[:, 0], "seen": seen, "action": action, "outcome": outcome,
-                                    "held": states.position.quantity, "after": outcome.final_ref.legs[:, 0, 0]}
+        return (after, following), {
+            "row": refs.row[:, 0],
+            "seen": seen,
+            "action": action,
+            "outcome": outcome,
+            "held": states.position.quantity,
+            "after": outcome.final_ref.legs[:, 0, 0],
+        }
 
     @jax.jit
     def play(key: jax.Array) -> Any:
@@ -84,7 +111,9 @@ def test_it_acts_by_its_own_table(played: Any) -> None:
 
 
 def test_it_sees_its_own_slots(played: Any) -> None:
-    """The context that the market prepared for it, and its record, which begins again with each episode."""
+    """The context that the market prepared for it, and its record, which begins again with each
+    episode.
+    """
     env, params, steps = played
     assert env.spec.names[-3:] == ("spread[t]", "adx[t]", "entries")
     assert steps["seen"].shape[-1] == env.observation_size == len(env.spec.names)
@@ -106,7 +135,9 @@ def test_its_reward_term_is_paid(played: Any) -> None:
     assert set(info.terms) == {"equity_change", "entries"}
     paid = np.where(info.event.entry_quantity != 0, np.float32(-0.01), np.float32(0))
     np.testing.assert_array_equal(info.terms["entries"], paid)
-    np.testing.assert_array_equal(steps["outcome"].reward, info.terms["entries"] + info.terms["equity_change"])
+    np.testing.assert_array_equal(
+        steps["outcome"].reward, info.terms["entries"] + info.terms["equity_change"]
+    )
     assert (paid < 0).sum() > 10
 
 
@@ -116,7 +147,9 @@ def test_advice_is_understood_by_what_its_actions_open() -> None:
     assert side_after(env, jnp.arange(9), jnp.int32(0)).tolist() == [0, 0, 0, 1, 1, 1, -1, -1, -1]
     assert int(advised_action(env, jnp.int32(1), jnp.int32(0))) == ACTIONS.index("LONG")
     assert int(advised_action(env, jnp.int32(-1), jnp.int32(0))) == ACTIONS.index("SHORT")
-    assert int(advised_action(env, jnp.int32(-1), jnp.int32(1))) == ACTIONS.index("HOLD"), "it cannot close"
+    assert int(advised_action(env, jnp.int32(-1), jnp.int32(1))) == ACTIONS.index("HOLD"), (
+        "it cannot close"
+    )
 
 
 @pytest.mark.slow
@@ -168,13 +201,20 @@ class Unseen(ManageTask):
         return super().slots(config)[:-1]
 
 
-@pytest.mark.parametrize(("task", "text"), [
-    (Unmasked(), "task 'unmasked': `mask` is not one bool for each of `actions`"),
-    (Unseen(), "task 'unseen': `observe` gives another number of values than `slots`")])
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [
+        (Unmasked(), "task 'unmasked': `mask` is not one bool for each of `actions`"),
+        (Unseen(), "task 'unseen': `observe` gives another number of values than `slots`"),
+    ],
+)
 def test_a_task_that_contradicts_itself_is_found_at_once(task: ManageTask, text: str) -> None:
     name = type(task).__name__.lower()
     register_task(name, task)
-    env, params = jaxtrade.make_env(EnvConfig(task=name)), worlds.make_params(worlds.walk_market(0, sessions=2))
+    env, params = (
+        jaxtrade.make_env(EnvConfig(task=name)),
+        worlds.make_params(worlds.walk_market(0, sessions=2)),
+    )
     with pytest.raises(AssertionError, match=text):
         env.observe(env.reset(jax.random.key(0), params)[1], params)
 
@@ -184,7 +224,10 @@ def test_a_term_must_be_one_float32() -> None:
     def held(prev: Any, next: Any, step: Any, params: Any) -> Any:
         return next.position.quantity
 
-    env, params = jaxtrade.make_env(EnvConfig()), worlds.make_params(worlds.walk_market(0, sessions=2))
+    env, params = (
+        jaxtrade.make_env(EnvConfig()),
+        worlds.make_params(worlds.walk_market(0, sessions=2)),
+    )
     params = params.replace(reward_weights={"held": jnp.float32(1)})
     state, _ = env.reset(jax.random.key(0), params)
     with pytest.raises(AssertionError, match="reward term 'held'"):

@@ -1,4 +1,6 @@
-"""`jaxtrade walkforward --nulls`: the same training on each null market, one executable, and going on after a stop."""
+"""`jaxtrade walkforward --nulls`: the same training on each null market, one executable, and going
+on after a stop.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,38 @@ from jaxtrade.runs.walkforward.nulls import RESULT, trained_on, walk_nulls, walk
 from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.storage.null_journal import NULLS
 
-SMALL = ("--market", "NQ", "--train", "2", "--test", "1", "--embargo", "0", "--seeds", "2", "--set",
-         "data.synthetic_sessions=6", "--set", "rollout.num_envs=4", "--set", "rollout.num_steps=16", "--set",
-         "ppo.num_minibatches=2", "--set", "network.hidden=[8]", "--set", "train.total_timesteps=128", "--set",
-         "train.chunk_updates=2", "--set", "train.tensorboard=false", "--set", "monitor.on=false", "--set",
-         "env.features=[close]")
+SMALL = (
+    "--market",
+    "NQ",
+    "--train",
+    "2",
+    "--test",
+    "1",
+    "--embargo",
+    "0",
+    "--seeds",
+    "2",
+    "--set",
+    "data.synthetic_sessions=6",
+    "--set",
+    "rollout.num_envs=4",
+    "--set",
+    "rollout.num_steps=16",
+    "--set",
+    "ppo.num_minibatches=2",
+    "--set",
+    "network.hidden=[8]",
+    "--set",
+    "train.total_timesteps=128",
+    "--set",
+    "train.chunk_updates=2",
+    "--set",
+    "train.tensorboard=false",
+    "--set",
+    "monitor.on=false",
+    "--set",
+    "env.features=[close]",
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +75,9 @@ def test_a_walk_forward_is_tested_against_nulls(walk: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk: Path) -> None:
-    """On the real market itself it gives the run's own days to the bit; and on a null it compiles nothing more."""
+    """On the real market itself it gives the run's own days to the bit; and on a null it compiles
+    nothing more.
+    """
     setup, _ = open_run(walk)
     compiled: list[str] = []
 
@@ -63,11 +94,15 @@ def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk: Path) 
         jax.monitoring.register_event_duration_secs_listener(listen)
         found = walk_statistics(trained_on(setup, market, programs))
         assert compiled == []
-    assert found["policy"] == json.loads((walk / RESULT).read_text())["results"]["policy"]["nulls"][1]
+    assert (
+        found["policy"] == json.loads((walk / RESULT).read_text())["results"]["policy"]["nulls"][1]
+    )
 
 
 @pytest.mark.slow
-def test_a_stopped_test_goes_on_with_the_next_null(walk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stopped_test_goes_on_with_the_next_null(
+    walk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole, document = (walk / NULLS).read_bytes(), (walk / RESULT).read_text()
     (walk / NULLS).write_bytes(whole[:-7])  # killed while the second null was written
     (walk / RESULT).unlink()
@@ -76,12 +111,16 @@ def test_a_stopped_test_goes_on_with_the_next_null(walk: Path, capsys: pytest.Ca
     assert (walk / RESULT).read_text() == document
     assert "null markets sign:2, seed 0" in capsys.readouterr().out
     assert main(["walkforward", "--resume", str(walk), "--nulls", "phase:2"]) == 2
-    assert "holds the null markets of another test (kind: found sign, expected phase)" in capsys.readouterr().err
+    assert (
+        "holds the null markets of another test (kind: found sign, expected phase)"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow
-def test_a_kind_that_cannot_be_made_is_refused_before_anything_is_trained(tmp_path: Path,
-                                                                          capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kind_that_cannot_be_made_is_refused_before_anything_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "nq"
     assert main(["walkforward", "--run-dir", str(path), *SMALL, "--nulls", "sessions:2"]) == 2
     assert "null market 0 of kind sessions" in capsys.readouterr().err

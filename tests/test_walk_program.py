@@ -1,4 +1,6 @@
-"""The program of a walk-forward: folds share keys and market, each as trained alone, in the memory of its share."""
+"""The program of a walk-forward: folds share keys and market, each as trained alone, in the memory
+of its share.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,25 @@ def test_folds_share_keys_and_market(setup: Setup) -> None:
     assert stack.axes is not None
     keys = jax.random.key_data(stack.keys(3))
     np.testing.assert_array_equal(keys[:2], keys[2:])
-    np.testing.assert_array_equal(keys[:2], jax.random.key_data(jnp.stack([jax.random.key(3), jax.random.key(4)])))
+    np.testing.assert_array_equal(
+        keys[:2], jax.random.key_data(jnp.stack([jax.random.key(3), jax.random.key(4)]))
+    )
     axes = stack.axes[0].params
     assert axes.sessions.ids == 0
     assert jax.tree.leaves(axes.replace(sessions=None)) == []  # all other leaves are shared
     assert [row.tolist() for row in np.asarray(setup.trained_params.sessions.ids)[:, :2]] == [
-        [0, 1], [0, 1], [1, 2], [1, 2]]
+        [0, 1],
+        [0, 1],
+        [1, 2],
+        [1, 2],
+    ]
 
 
 @pytest.mark.slow
 def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share() -> None:
-    """After one update: integers exactly, floats within 1e-6. Temporaries are at most 1.05 times those of one agent
-    for each, and no array of the program has both an axis of agents and one of the market's bars.
+    """After one update: integers exactly, floats within 1e-6. Temporaries are at most 1.05 times
+    those of one agent for each, and no array of the program has both an axis of agents and one of
+    the market's bars.
 
     Anchored folds differ in the number of their sessions too.
     """
@@ -50,16 +59,24 @@ def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share() -> None:
     stack, algorithm = setup.stack, setup.algorithm
     assert setup.swept is not None
     assert setup.swept.axes.sessions.count == 0
-    first, program = compiled(stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.trained_params)
+    first, program = compiled(
+        stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.trained_params
+    )
     together = program(first, setup.trained_params, None)[0]
     _, single = compiled(algorithm, jax.random.key(3), setup.swept.rules[0])
     for number in (0, 3):
         rules = setup.swept.rules[number]
-        alone = single(jax.jit(algorithm.init)(jax.random.key(3 + number % 2), rules), rules, None)[0]
+        alone = single(jax.jit(algorithm.init)(jax.random.key(3 + number % 2), rules), rules, None)[
+            0
+        ]
         found = stack.agent(together, number)
-        for (path, a), b in zip(jax.tree_util.tree_flatten_with_path(found)[0], jax.tree.leaves(alone), strict=True):
+        for (path, a), b in zip(
+            jax.tree_util.tree_flatten_with_path(found)[0], jax.tree.leaves(alone), strict=True
+        ):
             if jnp.issubdtype(b.dtype, jnp.floating):
-                np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=jax.tree_util.keystr(path))
+                np.testing.assert_allclose(
+                    a, b, rtol=1e-6, atol=1e-6, err_msg=jax.tree_util.keystr(path)
+                )
             else:
                 assert_same(a, b)
     one, all_of_them = (each.memory_analysis().temp_size_in_bytes for each in (single, program))
@@ -70,12 +87,17 @@ def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share() -> None:
 
 def shapes_of(program: Any, sizes: set[int]) -> set[str]:
     """The shapes in a compiled program that have an axis of one of these sizes."""
-    return {dims for dims in re.findall(r"\[([0-9,]+)\]", program.as_text())
-            if sizes & {int(size) for size in dims.split(",")}}
+    return {
+        dims
+        for dims in re.findall(r"\[([0-9,]+)\]", program.as_text())
+        if sizes & {int(size) for size in dims.split(",")}
+    }
 
 
 def test_a_copied_market_would_be_seen(setup: Setup) -> None:
-    """The same search in a small program that takes a close per agent: once from one market, once from copies."""
+    """The same search in a small program that takes a close per agent: once from one market, once
+    from copies.
+    """
     close, rows = setup.params.market.mid_close, jnp.arange(setup.stack.count)
     count, of_bars = len(rows), {setup.market.num_bars, setup.stack.count * setup.market.num_bars}
 

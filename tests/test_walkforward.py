@@ -40,9 +40,20 @@ from jaxtrade.storage.status import read_status
 from jaxtrade.storage.trials import TRIALS, read_trials
 from tests.rl.test_train import assert_same
 
-SMALL = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]", "env.task=entry",
-         "env.window=4", "env.features=[close, rsi]", "train.total_timesteps=512", "train.chunk_updates=1",
-         "train.checkpoint_every=1", "train.tensorboard=false", "seed=3")
+SMALL = (
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "network.hidden=[8]",
+    "env.task=entry",
+    "env.window=4",
+    "env.features=[close, rsi]",
+    "train.total_timesteps=512",
+    "train.chunk_updates=1",
+    "train.checkpoint_every=1",
+    "train.tensorboard=false",
+    "seed=3",
+)
 WALK = ("walk.on=true", "walk.train=2", "walk.test=1", "walk.seeds=2")
 
 
@@ -53,23 +64,40 @@ def configured(*overrides: str) -> RunConfig:
 # --- before anything is trained --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("overrides", "fragment"), [
-    (["advisor.kind=mock"], r"advisor.kind=mock: all agents of a program share one state of advice"),
-    (["env.task=allocate", "data.markets=[ES, NQ]", "data.source=synthetic"], "env.task=allocate"),
-    (["data.markets=[ES, NQ]", "data.source=synthetic"], "data.markets names 2 symbols"),
-    (["sweep.keys={ppo.gamma: [0.9, 0.99]}"], "sweep: a walk-forward trains the same settings in every fold"),
-    (["evolve.keys={ppo.gamma: [0.9, 0.99]}"], "evolve: a walk-forward"),
-    (["train.num_seeds=2"], r"train.num_seeds=2: .* walk.seeds"),
-    (["shared.on=true", "train.num_seeds=2"], "train.num_seeds=2"),
-    (["rollout.num_envs=auto"], "rollout.num_envs=auto"),
-    (["control.evaluate_every=1", "split.validation_sessions=1"], "control.evaluate_every=1"),
-    (["control.keep=best"], "control.keep=best"),
-    (["parallel.devices=2"], "parallel.devices=2"),
-    (["walk.mode=cpcv", "walk.groups=3", "walk.test_groups=3"], "walk.test_groups=3 tests as many blocks"),
-    (["walk.mode=cpcv", "walk.groups=20", "walk.test_groups=10"], "184,756 folds x 2 seeds"),
-    (["walk.embargo=soon"], "walk.embargo"),
-])
-def test_what_a_walk_forward_cannot_do_is_refused_by_its_key(overrides: list[str], fragment: str) -> None:
+@pytest.mark.parametrize(
+    ("overrides", "fragment"),
+    [
+        (
+            ["advisor.kind=mock"],
+            r"advisor.kind=mock: all agents of a program share one state of advice",
+        ),
+        (
+            ["env.task=allocate", "data.markets=[ES, NQ]", "data.source=synthetic"],
+            "env.task=allocate",
+        ),
+        (["data.markets=[ES, NQ]", "data.source=synthetic"], "data.markets names 2 symbols"),
+        (
+            ["sweep.keys={ppo.gamma: [0.9, 0.99]}"],
+            "sweep: a walk-forward trains the same settings in every fold",
+        ),
+        (["evolve.keys={ppo.gamma: [0.9, 0.99]}"], "evolve: a walk-forward"),
+        (["train.num_seeds=2"], r"train.num_seeds=2: .* walk.seeds"),
+        (["shared.on=true", "train.num_seeds=2"], "train.num_seeds=2"),
+        (["rollout.num_envs=auto"], "rollout.num_envs=auto"),
+        (["control.evaluate_every=1", "split.validation_sessions=1"], "control.evaluate_every=1"),
+        (["control.keep=best"], "control.keep=best"),
+        (["parallel.devices=2"], "parallel.devices=2"),
+        (
+            ["walk.mode=cpcv", "walk.groups=3", "walk.test_groups=3"],
+            "walk.test_groups=3 tests as many blocks",
+        ),
+        (["walk.mode=cpcv", "walk.groups=20", "walk.test_groups=10"], "184,756 folds x 2 seeds"),
+        (["walk.embargo=soon"], "walk.embargo"),
+    ],
+)
+def test_what_a_walk_forward_cannot_do_is_refused_by_its_key(
+    overrides: list[str], fragment: str
+) -> None:
     with pytest.raises(ConfigError, match=fragment):
         configured(*overrides)
 
@@ -80,22 +108,34 @@ def test_one_file_serves_train_and_walkforward() -> None:
 
 
 def test_more_agents_than_a_run_may_have_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"walk.seeds=1024 \(--seeds\): 2 folds x 1024 seeds are more than 1,024"):
+    with pytest.raises(
+        ConfigError, match=r"walk.seeds=1024 \(--seeds\): 2 folds x 1024 seeds are more than 1,024"
+    ):
         prepare(configured("walk.seeds=1024"))
 
 
-@pytest.mark.parametrize(("argv", "fragment"), [
-    (["--train", "60"], "walk.train=60 (--train), walk.test=10 (--test): one fold takes at least 71 sessions, embargo "
-                        "and purge included, and the data have at most 5"),
-    (["--test", "0"], "argument --test: '0' is not a whole number of at least 1"),
-    (["--embargo", "-1"], "argument --embargo: "),
-    (["--mode", "blocked"], "invalid choice: 'blocked'"),
-    (["--set", "walk.mode=blocked"], "walk.mode"),
-    (["--resume", "nowhere", "--train", "3", "--seeds", "2", "--seed", "1"], "drop --train, --seeds, --seed"),
-    (["--resume", "nowhere"], "nowhere: not a run directory"),
-])
-def test_wrong_flags_are_told_before_jax_loads(argv: list[str], fragment: str, capsys: pytest.CaptureFixture[str]
-                                               ) -> None:
+@pytest.mark.parametrize(
+    ("argv", "fragment"),
+    [
+        (
+            ["--train", "60"],
+            "walk.train=60 (--train), walk.test=10 (--test): one fold takes at least 71 sessions, embargo "
+            "and purge included, and the data have at most 5",
+        ),
+        (["--test", "0"], "argument --test: '0' is not a whole number of at least 1"),
+        (["--embargo", "-1"], "argument --embargo: "),
+        (["--mode", "blocked"], "invalid choice: 'blocked'"),
+        (["--set", "walk.mode=blocked"], "walk.mode"),
+        (
+            ["--resume", "nowhere", "--train", "3", "--seeds", "2", "--seed", "1"],
+            "drop --train, --seeds, --seed",
+        ),
+        (["--resume", "nowhere"], "nowhere: not a run directory"),
+    ],
+)
+def test_wrong_flags_are_told_before_jax_loads(
+    argv: list[str], fragment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     try:
         code = main(["walkforward", *argv])
     except SystemExit as end:
@@ -117,10 +157,17 @@ def test_train_refuses_a_walk_forward() -> None:
 def made_days() -> WalkDays:
     """Two seeds; fold 0 tests days 10 and 11, fold 1 days 11 and 12."""
     net = np.array([[1.0, 2.0, 4.0, 6.0], [3.0, 4.0, 8.0, 10.0]])
-    return WalkDays(date=np.array([10, 11, 11, 12]), fold=np.array([0, 0, 1, 1], np.int32), net=net,
-                    day_bars=np.array(["a", "b", "b", "c"]), account_net=net / 2,
-                    baselines=np.array(["flat"]), baseline_net=np.zeros((1, 4)),
-                    in_sample_net=np.array([[5.0, 7.0], [9.0, 11.0]]), seeds=np.array([3, 4]))
+    return WalkDays(
+        date=np.array([10, 11, 11, 12]),
+        fold=np.array([0, 0, 1, 1], np.int32),
+        net=net,
+        day_bars=np.array(["a", "b", "b", "c"]),
+        account_net=net / 2,
+        baselines=np.array(["flat"]),
+        baseline_net=np.zeros((1, 4)),
+        in_sample_net=np.array([[5.0, 7.0], [9.0, 11.0]]),
+        seeds=np.array([3, 4]),
+    )
 
 
 def test_a_day_of_several_folds_has_the_weight_of_one() -> None:
@@ -174,13 +221,17 @@ def test_a_policy_per_fold_and_seed_can_be_opened(walked: WalkResult) -> None:
     for agent in agents:
         loaded = jt.load_policy(walked.path / agent["policy"])
         assert loaded.action_names == ["HOLD", "BUY", "SELL"]
-        weights.append(np.concatenate([np.ravel(x) for x in jax.tree.leaves(loaded.policy.parameters)]))
+        weights.append(
+            np.concatenate([np.ravel(x) for x in jax.tree.leaves(loaded.policy.parameters)])
+        )
     assert len({each.tobytes() for each in weights}) == 4
 
 
 @pytest.mark.slow
 def test_days_are_those_of_the_evaluator(walked: WalkResult) -> None:
-    """Each policy, evaluated by itself on the test days of its fold, and the baselines on the same days."""
+    """Each policy, evaluated by itself on the test days of its fold, and the baselines on the same
+    days.
+    """
     setup, _ = evaluation.open_run(walked.path)
     days = read_walk_days(walked.path / "daily.npz")
     assert days.seeds.tolist() == [3, 4]
@@ -190,15 +241,31 @@ def test_days_are_those_of_the_evaluator(walked: WalkResult) -> None:
     for fold, seed in ((0, 4), (1, 3)):
         policy = jt.load_policy(bundle_path(walked.path, fold, seed)).policy
         sessions = sessions_of(setup.single, setup.folds[fold].test)
-        result = evaluate(setup.env, setup.params, setup.single, sessions, setup.config, algorithm=setup.algorithm,
-                          policy=policy)
+        result = evaluate(
+            setup.env,
+            setup.params,
+            setup.single,
+            sessions,
+            setup.config,
+            algorithm=setup.algorithm,
+            policy=policy,
+        )
         assert result.agents[0].strategy_figures["net_profit"] == days.net[seed - 3, fold]
         assert result.agents[0].account_figures["net_profit"] == days.account_net[seed - 3, fold]
         for number, name in enumerate(days.baselines):
-            assert result.agent(name).strategy_figures["net_profit"] == days.baseline_net[number, fold]
+            assert (
+                result.agent(name).strategy_figures["net_profit"] == days.baseline_net[number, fold]
+            )
         inside = sessions_of(setup.single, setup.folds[fold].train[-1:])
-        shown = evaluate(setup.env, setup.params, setup.single, inside, setup.config, algorithm=setup.algorithm,
-                         policy=policy)
+        shown = evaluate(
+            setup.env,
+            setup.params,
+            setup.single,
+            inside,
+            setup.config,
+            algorithm=setup.algorithm,
+            policy=policy,
+        )
         assert shown.agents[0].strategy_figures["net_profit"] == days.in_sample_net[seed - 3, fold]
 
 
@@ -207,27 +274,45 @@ def test_the_files_have_the_figures(walked: WalkResult) -> None:
     document, days = json.loads((walked.path / "walkforward.json").read_text()), walked.days
     assert days is not None
     assert document == json.loads(json.dumps(walked.document))
-    assert document["data_sha256"] == json.loads((walked.path / "manifest.json").read_text())["data_sha256"]
+    assert (
+        document["data_sha256"]
+        == json.loads((walked.path / "manifest.json").read_text())["data_sha256"]
+    )
     first = document["folds"][0]
     assert first["train"]["runs"] == [["2013-10-07", "2013-10-08"]]
-    assert (first["embargoed"], first["purged"], first["test"]["first"]) == (["2013-10-09"], [], "2013-10-10")
+    assert (first["embargoed"], first["purged"], first["test"]["first"]) == (
+        ["2013-10-09"],
+        [],
+        "2013-10-10",
+    )
     assert first["net_per_day"]["by_seed"] == days.net[:, 0].tolist()
     pooled = document["pooled"]
     assert pooled["independent_days"] == 2
     np.testing.assert_allclose(pooled["net_per_day"]["by_seed"], days.net.mean(axis=1))
     few = "an interval needs 5 days, there are 2"
-    assert pooled["iqm_per_day"] == {"value": pytest.approx(days.net.mean()), "low": None, "high": None, "why": few,
-                                     "level": 0.95}
+    assert pooled["iqm_per_day"] == {
+        "value": pytest.approx(days.net.mean()),
+        "low": None,
+        "high": None,
+        "why": few,
+        "level": 0.95,
+    }
     assert f"95% interval n/a ({few})" in walk_table(document)
     short = "it needs 5 days, there are 2"
-    assert [pooled["spa"]["why"], pooled["psr"]["of_mean"]["why"], pooled["min_trl"]["of_mean"]["why"]] == [short] * 3
+    assert [
+        pooled["spa"]["why"],
+        pooled["psr"]["of_mean"]["why"],
+        pooled["min_trl"]["of_mean"]["why"],
+    ] == [short] * 3
     assert sorted(pooled["improvement"]) == sorted(document["baselines"])
     assert f"(SPA; small is good): n/a ({short})" in walk_table(document)
     with (walked.path / "folds.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["buy_hold_net_per_day"]) for row in rows] == days.baseline_net[2].tolist()
     assert [int(row["train_sessions"]) for row in rows] == [2, 2]
-    assert "rests on 2 independent days, which are too few to tell skill from luck" in walk_table(document)
+    assert "rests on 2 independent days, which are too few to tell skill from luck" in walk_table(
+        document
+    )
     assert json.loads((walked.path / "summary.json").read_text())["updates"] == 4
 
 
@@ -236,13 +321,25 @@ def test_the_tested_days_are_entered_in_the_trial_log_once(walked: WalkResult) -
     days, manifest = walked.days, json.loads((walked.path / "manifest.json").read_text())
     assert days is not None
     [opening] = read_trials(walked.path.parent).openings
-    assert (opening.kind, opening.run, opening.split, opening.agent) == ("walkforward", "walk", "test", "greedy")
+    assert (opening.kind, opening.run, opening.split, opening.agent) == (
+        "walkforward",
+        "walk",
+        "test",
+        "greedy",
+    )
     assert (opening.config, opening.data) == (manifest["config_sha256"], manifest["data_sha256"])
     assert opening.dates == ("2013-10-10", "2013-10-11") == (opening.first, opening.last)
     assert opening.sessions == 2
-    assert opening.net == {str(seed): tuple(np.round(net, 3)) for seed, net in zip((3, 4), days.net, strict=True)}
+    assert opening.net == {
+        str(seed): tuple(np.round(net, 3)) for seed, net in zip((3, 4), days.net, strict=True)
+    }
     trials = json.loads((walked.path / "walkforward.json").read_text())["trials"]
-    assert (trials["opened"], trials["trials"], trials["counted"], trials["whole"]) == (1, 2, True, 2)
+    assert (trials["opened"], trials["trials"], trials["counted"], trials["whole"]) == (
+        1,
+        2,
+        True,
+        2,
+    )
     assert trials["by_seed"]["4"]["dsr"]["why"] == "it needs 5 days, there are 2"
     said = "trials: this test set was opened 1 time (2 distinct trials), this time included"
     assert said in walked.table.splitlines()
@@ -252,7 +349,9 @@ def test_the_tested_days_are_entered_in_the_trial_log_once(walked: WalkResult) -
 
 
 @pytest.mark.slow
-def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(walked: WalkResult, tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(
+    walked: WalkResult, tmp_path: Path
+) -> None:
     path = Path(shutil.copytree(walked.path, tmp_path / "walk"))
     (tmp_path / TRIALS).mkdir()  # a file that cannot be opened, for root too
     label = "not counted: this opening of the test set could not be written to the trial log"
@@ -266,10 +365,20 @@ def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(walked: 
 @pytest.mark.slow
 @pytest.mark.long  # evaluation/test_side_by_side.py
 def test_the_account_pass_steps_sessions_side_by_side_with_the_bits_of_sessions_in_turn(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of 4 sessions, with a floor so near that accounts end and others open within a block."""
-    setup = prepare(configured("data.source=synthetic", "data.synthetic_sessions=10", "walk.test=4", "walk.embargo=0",
-                               "account.drawdown=100"))
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Blocks of 4 sessions, with a floor so near that accounts end and others open within a
+    block.
+    """
+    setup = prepare(
+        configured(
+            "data.source=synthetic",
+            "data.synthetic_sessions=10",
+            "walk.test=4",
+            "walk.embargo=0",
+            "account.drawdown=100",
+        )
+    )
     state = jax.jit(jax.vmap(setup.algorithm.init, (0, None)))(setup.stack.keys(3), setup.params)
     policies = [finished(policy) for policy in policies_of(setup, state)]
     by_scan = []
@@ -285,9 +394,19 @@ def test_the_account_pass_steps_sessions_side_by_side_with_the_bits_of_sessions_
     wanted = []
     for fold, own in zip(setup.folds, (policies[:2], policies[2:]), strict=True):
         sessions = sessions_of(setup.single, fold.test)
-        decisions, params = decision_bars(setup.single.data, sessions), setup.params.replace(sessions=sessions)
-        lanes = [Lane(greedy(setup.algorithm, policy, setup.env), params, decisions,
-                      agent_key(jax.random.key(3), "greedy")) for policy in own]
+        decisions, params = (
+            decision_bars(setup.single.data, sessions),
+            setup.params.replace(sessions=sessions),
+        )
+        lanes = [
+            Lane(
+                greedy(setup.algorithm, policy, setup.env),
+                params,
+                decisions,
+                agent_key(jax.random.key(3), "greedy"),
+            )
+            for policy in own
+        ]
         for which, found in (("account", days.account_net), ("strategy", days.net)):
             records = run_lanes(setup.env, lanes, which)
             net = [evaluating.session_net(record, decisions, which) for record in records]
@@ -298,10 +417,15 @@ def test_the_account_pass_steps_sessions_side_by_side_with_the_bits_of_sessions_
 
 
 @pytest.mark.slow
-def test_other_commands_say_what_the_folder_is(walked: WalkResult, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_commands_say_what_the_folder_is(
+    walked: WalkResult, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = "this is a walk-forward: train it with `jaxtrade walkforward`"
-    for argv in (["evaluate", str(walked.path)], ["replay", str(walked.path), "--session", "2013-10-10"],
-                 ["train", "--resume", str(walked.path)]):
+    for argv in (
+        ["evaluate", str(walked.path)],
+        ["replay", str(walked.path), "--session", "2013-10-10"],
+        ["train", "--resume", str(walked.path)],
+    ):
         assert main(argv) == 2
         assert said in capsys.readouterr().err
     with pytest.raises(ConfigError, match=said):
@@ -317,20 +441,29 @@ def test_the_report_command_makes_a_page_of_it(walked: WalkResult, tmp_path: Pat
     data, document = json.loads((tmp_path / "report.json").read_text()), walked.document
     assert document is not None
     assert data["policy"]["value"] == document["pooled"]["iqm_per_day"]["value"]
-    assert data["evidence"] == json.loads(json.dumps({
-        name: document["pooled"][name] for name in ("spa", "improvement", "psr", "min_trl")}))
+    assert data["evidence"] == json.loads(
+        json.dumps(
+            {name: document["pooled"][name] for name in ("spa", "improvement", "psr", "min_trl")}
+        )
+    )
     assert "walk-forward" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_killed_and_resumed_it_ends_in_the_same_bits(walked: WalkResult, tmp_path: Path) -> None:
-    """`kill -9` after the first checkpoint; state, policies and days are those of the run that never stopped."""
+    """`kill -9` after the first checkpoint; state, policies and days are those of the run that
+    never stopped.
+    """
     path = tmp_path / "killed"
     flags = [flag for override in (*SMALL, *WALK) for flag in ("--set", override)]
     environment = {**os.environ, "NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))}
     with (tmp_path / "output").open("w") as output:
-        process = subprocess.Popen([sys.executable, "-m", "jaxtrade", "walkforward", "--run-dir", str(path), *flags],
-                                   stdout=output, stderr=output, env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jaxtrade", "walkforward", "--run-dir", str(path), *flags],
+            stdout=output,
+            stderr=output,
+            env=environment,
+        )
     while process.poll() is None and not list(path.glob("checkpoints/update-*/manifest.json")):
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
@@ -338,19 +471,26 @@ def test_killed_and_resumed_it_ends_in_the_same_bits(walked: WalkResult, tmp_pat
     assert not (path / "walkforward.json").exists()
     again = resume_walk(path)
     assert len(again.training.history) < 4  # it went on after a checkpoint
-    assert_same(jax.device_get(again.training.state.params), jax.device_get(walked.training.state.params))
+    assert_same(
+        jax.device_get(again.training.state.params), jax.device_get(walked.training.state.params)
+    )
     for name, value in vars(walked.days).items():
         np.testing.assert_array_equal(getattr(read_walk_days(path / "daily.npz"), name), value)
     for fold, seed in ((0, 3), (1, 4)):
-        assert ((bundle_path(path, fold, seed) / "policy.npz").read_bytes()
-                == (bundle_path(walked.path, fold, seed) / "policy.npz").read_bytes())
-    newest = [max(checkpoint.list_checkpoints(each / "checkpoints"))[1] for each in (path, walked.path)]
+        assert (bundle_path(path, fold, seed) / "policy.npz").read_bytes() == (
+            bundle_path(walked.path, fold, seed) / "policy.npz"
+        ).read_bytes()
+    newest = [
+        max(checkpoint.list_checkpoints(each / "checkpoints"))[1] for each in (path, walked.path)
+    ]
     assert (newest[0] / "state.npz").read_bytes() == (newest[1] / "state.npz").read_bytes()
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_wall_clock_that_ends_the_training_opens_no_test_and_a_fault_is_in_the_status(tmp_path: Path) -> None:
+def test_a_wall_clock_that_ends_the_training_opens_no_test_and_a_fault_is_in_the_status(
+    tmp_path: Path,
+) -> None:
     stopped = walk_forward(configured("control.wall_clock=0.001s"), tmp_path / "short")
     assert stopped.days is None
     assert "nothing was tested; continue with: jaxtrade walkforward --resume" in stopped.table
@@ -365,13 +505,22 @@ def test_a_wall_clock_that_ends_the_training_opens_no_test_and_a_fault_is_in_the
     (stopped.path / "walkforward.json").rmdir()
     ended = resume_walk(stopped.path, set=["control.wall_clock=null"])
     assert ended.days is not None
-    assert len(read_trials(stopped.path.parent).openings) == 1, "the failed test had opened these days already"
+    assert len(read_trials(stopped.path.parent).openings) == 1, (
+        "the failed test had opened these days already"
+    )
 
 
 @pytest.mark.slow
 def test_cpcv_tests_every_day_once_per_path(tmp_path: Path) -> None:
-    walk = ("walk.mode=cpcv", "walk.groups=4", "walk.test_groups=2", "walk.embargo=0", "walk.seeds=1",
-            "train.total_timesteps=128", "split.test_sessions=1")
+    walk = (
+        "walk.mode=cpcv",
+        "walk.groups=4",
+        "walk.test_groups=2",
+        "walk.embargo=0",
+        "walk.seeds=1",
+        "train.total_timesteps=128",
+        "split.test_sessions=1",
+    )
     result = walk_forward(configured(*walk), tmp_path / "cpcv")
     document, days = result.document, result.days
     assert document is not None
@@ -384,6 +533,11 @@ def test_cpcv_tests_every_day_once_per_path(tmp_path: Path) -> None:
     assert json.loads((result.path / "manifest.json").read_text())["seed"] == 3
     assert load_config(str(result.path / "config.yaml")).split.automatic
     [opening] = read_trials(tmp_path).openings
-    of_day = [days.net[0, days.date.astype("datetime64[D]") == np.datetime64(day)] for day in opening.dates]
+    of_day = [
+        days.net[0, days.date.astype("datetime64[D]") == np.datetime64(day)]
+        for day in opening.dates
+    ]
     assert [len(each) for each in of_day] == [3] * 5
-    np.testing.assert_allclose(opening.net["3"], [each.mean() for each in of_day], atol=5e-4)  # mills
+    np.testing.assert_allclose(
+        opening.net["3"], [each.mean() for each in of_day], atol=5e-4
+    )  # mills

@@ -1,4 +1,6 @@
-"""Files of the pages: the vendored library is the published one, own scripts keep the rules, colours can be read."""
+"""Files of the pages: the vendored library is the published one, own scripts keep the rules,
+colours can be read.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,28 @@ UPLOT = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
     "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 }
-# What a script of ours must not use: text that becomes HTML or code, handlers in attributes, the network, storage.
-FORBIDDEN = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|"
-                       r"\beval\b|\bFunction\(|set(?:Timeout|Interval)\(\s*['\"`]|\.on[a-z]+\s*=|setAttribute\(\s*['\"`](?:on|style)|"
-                       r"\bfetch\(|XMLHttpRequest|WebSocket|EventSource|sendBeacon|\bimport\b|localStorage|https?:")
-THEMES = {"light": r":root \{([^}]*)\}", "dark": r":root\[data-theme=\"dark\"\] \{([^}]*)\}",
-          "dark of the system": r":root:not\(\[data-theme=\"light\"\]\) \{([^}]*)\}"}
-TEXTS = ("ink", "muted", "link", "gain", "loss", "own", "floor", "s4")  # s4 and floor also name levels in a chart
+# What a script of ours must not use: text that becomes HTML or code, handlers in attributes, the
+# network, storage.
+FORBIDDEN = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|"
+    r"\beval\b|\bFunction\(|set(?:Timeout|Interval)\(\s*['\"`]|\.on[a-z]+\s*=|setAttribute\(\s*['\"`](?:on|style)|"
+    r"\bfetch\(|XMLHttpRequest|WebSocket|EventSource|sendBeacon|\bimport\b|localStorage|https?:"
+)
+THEMES = {
+    "light": r":root \{([^}]*)\}",
+    "dark": r":root\[data-theme=\"dark\"\] \{([^}]*)\}",
+    "dark of the system": r":root:not\(\[data-theme=\"light\"\]\) \{([^}]*)\}",
+}
+TEXTS = (
+    "ink",
+    "muted",
+    "link",
+    "gain",
+    "loss",
+    "own",
+    "floor",
+    "s4",
+)  # s4 and floor also name levels in a chart
 LINES = ("s1", "s2", "s3", "s5", "focus")
 
 
@@ -38,7 +55,9 @@ def own_files(suffix: str) -> list[Path]:
 
 def test_the_vendored_library_is_the_published_one() -> None:
     folder = WEB / "vendor" / "uplot"
-    assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()} == UPLOT
+    assert {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()
+    } == UPLOT
     assert "MIT License" in (folder / "LICENSE").read_text(encoding="utf-8")
     notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
     assert "uPlot 1.6.32" in notice
@@ -49,7 +68,8 @@ def test_every_file_is_loaded_and_packed() -> None:
     """No file is forgotten: the page loads each, and an installed package can read each."""
     loaded = {*assets.STYLES, *assets.SCRIPTS, *assets.LIVE}
     assert loaded == {path.name for suffix in (".css", ".js") for path in own_files(suffix)} | {
-        f"{assets.UPLOT}{name}" for name in UPLOT if name != "LICENSE"}
+        f"{assets.UPLOT}{name}" for name in UPLOT if name != "LICENSE"
+    }
     for name in loaded:
         assert resources.files("jaxtrade.web").joinpath(*name.split("/")).is_file()
         assert assets.text(name)
@@ -58,7 +78,9 @@ def test_every_file_is_loaded_and_packed() -> None:
 def test_files_can_stand_in_an_element() -> None:
     """Nothing in them ends the element that holds them, or begins another state of the parser."""
     for name in (*assets.STYLES, *assets.SCRIPTS):
-        assert not re.search(r"</(script|style)|<!--|<script", assets.text(name), re.IGNORECASE), name
+        assert not re.search(r"</(script|style)|<!--|<script", assets.text(name), re.IGNORECASE), (
+            name
+        )
 
 
 @pytest.mark.parametrize("path", own_files(".js"), ids=lambda path: path.name)
@@ -72,8 +94,18 @@ def test_own_scripts_keep_the_rules(path: Path) -> None:
     assert max(map(len, text.splitlines())) <= 140
 
 
-@pytest.mark.parametrize("line", ["a.innerHTML = b", "eval(b)", "new Function(b)", "e.onclick = f", "fetch(u)",
-                                  "e.setAttribute('style', s)", "setTimeout('f()', 1)"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a.innerHTML = b",
+        "eval(b)",
+        "new Function(b)",
+        "e.onclick = f",
+        "fetch(u)",
+        "e.setAttribute('style', s)",
+        "setTimeout('f()', 1)",
+    ],
+)
 def test_the_rules_are_seen_to_be_broken(line: str) -> None:
     assert FORBIDDEN.search(line)
 
@@ -84,7 +116,9 @@ def test_the_styles_load_nothing() -> None:
 
 
 def test_a_hash_is_that_of_the_specification() -> None:
-    """W3C CSP 3, section 2.3.1 gives no vector; this one is computed by hand from FIPS 180-4's of the empty text."""
+    """W3C CSP 3, section 2.3.1 gives no vector; this one is computed by hand from FIPS 180-4's of
+    the empty text.
+    """
     digest = bytes.fromhex("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
     assert assets.source_hash("") == f"'sha256-{base64.b64encode(digest).decode()}'"
 
@@ -98,8 +132,10 @@ def variables(theme: str) -> dict[str, str]:
 
 def luminance(colour: str) -> float:
     """Relative luminance of WCAG 2.2."""
-    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
@@ -111,7 +147,9 @@ def contrast(one: str, other: str) -> float:
 
 def test_contrast_of_known_pairs() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)  # the pair that fails by a little
+    assert contrast("#777777", "#ffffff") == pytest.approx(
+        4.48, abs=0.005
+    )  # the pair that fails by a little
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -131,24 +169,48 @@ def test_both_ways_to_the_dark_theme_have_the_same_colours() -> None:
 
 
 # Machado, Oliveira and Fernandes (2009), severity 1.0, for linear RGB.
-BLIND = {"protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
-         "deutan": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
-         "tritan": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602),
-                    (0.004733, 0.691367, 0.303900))}
+BLIND = {
+    "protan": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deutan": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritan": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
 
 
 def seen(colour: str, kind: str) -> tuple[float, ...]:
     """Linear RGB of a colour as people with a kind of colour blindness see it."""
-    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return tuple(min(1.0, max(0.0, sum(m * part for m, part in zip(row, linear, strict=True)))) for row in BLIND[kind])
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return tuple(
+        min(1.0, max(0.0, sum(m * part for m, part in zip(row, linear, strict=True))))
+        for row in BLIND[kind]
+    )
 
 
 def lab(linear: tuple[float, ...]) -> tuple[float, ...]:
     """CIE L*a*b* (D65) of linear RGB."""
-    rows = ((0.4124564, 0.3575761, 0.1804375), (0.2126729, 0.7151522, 0.0721750), (0.0193339, 0.1191920, 0.9503041))
-    xyz = [sum(m * part for m, part in zip(row, linear, strict=True)) / white
-           for row, white in zip(rows, (0.95047, 1.0, 1.08883), strict=True)]
+    rows = (
+        (0.4124564, 0.3575761, 0.1804375),
+        (0.2126729, 0.7151522, 0.0721750),
+        (0.0193339, 0.1191920, 0.9503041),
+    )
+    xyz = [
+        sum(m * part for m, part in zip(row, linear, strict=True)) / white
+        for row, white in zip(rows, (0.95047, 1.0, 1.08883), strict=True)
+    ]
     x, y, z = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in xyz)
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
@@ -159,8 +221,11 @@ def test_gain_and_loss_differ_for_every_colour_vision(theme: str, kind: str) -> 
     """And so do equity and its floor. 10 is a difference that is seen at a glance (CIE 1976)."""
     found = variables(theme)
     for one, other in (("gain", "loss"), ("own", "floor")):
-        apart = [a - b for a, b in zip(lab(seen(found[one], kind)), lab(seen(found[other], kind)), strict=True)]
-        assert sum(each ** 2 for each in apart) ** 0.5 > 10, (one, other)
+        apart = [
+            a - b
+            for a, b in zip(lab(seen(found[one], kind)), lab(seen(found[other], kind)), strict=True)
+        ]
+        assert sum(each**2 for each in apart) ** 0.5 > 10, (one, other)
 
 
 def test_the_colours_of_agents_differ() -> None:

@@ -1,4 +1,6 @@
-"""The core never imports torch, even where torch is installed: seconds of start-up, its threads and 500 MB."""
+"""The core never imports torch, even where torch is installed: seconds of start-up, its threads and
+500 MB.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,27 @@ from pathlib import Path
 
 import pytest
 
-# Stands for an installed torch. It says who imports it, and imports like a package without any contents.
+# Stands for an installed torch. It says who imports it, and imports like a package without any
+# contents.
 FAKE = """
 import os, traceback
 with open(os.environ["TORCH_SEEN"], "a") as file:
     file.write("".join(traceback.format_stack(limit=12)))
 """
-TINY = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
-        "train.total_timesteps=256")
+TINY = (
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "network.hidden=[8]",
+    "train.total_timesteps=256",
+)
 
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file in which the fake torch writes who imports it. Child processes find the fake first."""
+    """The file in which the fake torch writes who imports it. Child processes find the fake
+    first.
+    """
     package = tmp_path / "installed" / "torch"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(FAKE)
@@ -33,7 +43,9 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def python(*arguments: str, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode in (0, 1), done.stderr  # 1: so short a run need not have learnt anything
     return done.stdout
 

@@ -1,4 +1,6 @@
-"""Reports without what they say of the trial log: an evaluation that is repeated opens the test sessions once more."""
+"""Reports without what they say of the trial log: an evaluation that is repeated opens the test
+sessions once more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a user writes in a module of their own: a task of nine actions with a record, and a reward term.
+"""What a user writes in a module of their own: a task of nine actions with a record, and a reward
+term.
 
 Importing it registers both.
 """
@@ -34,7 +35,9 @@ def no_entries() -> Array:
     return jnp.int32(0)
 
 
-def count_entries(record: Array, prev: EnvState, next: EnvState, event: Event, contract: ContractParams) -> Array:
+def count_entries(
+    record: Array, prev: EnvState, next: EnvState, event: Event, contract: ContractParams
+) -> Array:
     return record + (event.entry_quantity != 0)
 
 
@@ -44,7 +47,9 @@ def entries_seen(state: EnvState) -> Array:
 
 @dataclass(frozen=True)
 class ProductTask(Task):
-    """A product table: what to open, times what to do about the trail. Shows how often an episode has entered."""
+    """A product table: what to open, times what to do about the trail. Shows how often an episode
+    has entered.
+    """
 
     def actions(self, config: EnvConfig) -> tuple[str, ...]:
         return tuple(side + trail for side in SIDES for trail in TRAILS)
@@ -58,20 +63,38 @@ class ProductTask(Task):
         return jnp.concatenate([holds, jnp.tile(~held & rules.may_open(state, params), 6)])
 
     def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
-        side, trail = action // len(TRAILS), jnp.asarray([*TRAILS.values()], jnp.int32)[action % len(TRAILS)]
+        side, trail = (
+            action // len(TRAILS),
+            jnp.asarray([*TRAILS.values()], jnp.int32)[action % len(TRAILS)],
+        )
         opened = bracket(state, jnp.where(side == 1, config.quantity, -config.quantity), params)
         kept = hold(state)
-        return opened.replace(quantity=jnp.where(side == 0, kept.quantity, opened.quantity), trail=trail)
+        return opened.replace(
+            quantity=jnp.where(side == 0, kept.quantity, opened.quantity), trail=trail
+        )
 
     def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
-        return (*window_slots(config), *position_slots(), *context_slots(self.context), Slot("entries", "count", 0))
+        return (
+            *window_slots(config),
+            *position_slots(),
+            *context_slots(self.context),
+            Slot("entries", "count", 0),
+        )
 
-    def observe(self, config: EnvConfig, ref: ObservationRef, params: EnvParams) -> tuple[Array, ...]:
-        return (window_values(config, ref, params), position_values(config, ref, params),
-                context_values(config, self.context, ref, params), ref.account.astype(jnp.float32)[None])
+    def observe(
+        self, config: EnvConfig, ref: ObservationRef, params: EnvParams
+    ) -> tuple[Array, ...]:
+        return (
+            window_values(config, ref, params),
+            position_values(config, ref, params),
+            context_values(config, self.context, ref, params),
+            ref.account.astype(jnp.float32)[None],
+        )
 
 
-register_task("product", ProductTask(("spread", "adx"), RecordKeeper(no_entries, count_entries, entries_seen)))
+register_task(
+    "product", ProductTask(("spread", "adx"), RecordKeeper(no_entries, count_entries, entries_seen))
+)
 
 
 @register_term

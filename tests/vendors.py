@@ -1,6 +1,7 @@
 """Real bars, written as vendors write them. Each function returns the bytes of a file.
 
-Shared by the tests of reading and of `jaxtrade init`. The layouts follow the vendors' own descriptions, which
+Shared by the tests of reading and of `jaxtrade init`. The layouts follow the vendors' own
+descriptions, which
 `jaxtrade.data.formats.vendors` names.
 """
 
@@ -25,9 +26,18 @@ def rows_of(bars: Bars) -> Iterator[Row]:
     """Bars as text with the market's decimals."""
     tick, places = bars.contract.tick_size, bars.contract.decimals
     for i in range(len(bars)):
-        open_, high, low, close = (f"{int(prices[i]) * tick:.{places}f}" for prices in (
-            bars.open, bars.high, bars.low, bars.close))
-        yield datetime.fromtimestamp(int(bars.time[i]), UTC), open_, high, low, close, int(bars.volume[i])
+        open_, high, low, close = (
+            f"{int(prices[i]) * tick:.{places}f}"
+            for prices in (bars.open, bars.high, bars.low, bars.close)
+        )
+        yield (
+            datetime.fromtimestamp(int(bars.time[i]), UTC),
+            open_,
+            high,
+            low,
+            close,
+            int(bars.volume[i]),
+        )
 
 
 def lines(head: str, rows: Iterator[str], end: str = "\n") -> bytes:
@@ -42,46 +52,86 @@ def server(at: datetime) -> datetime:
 
 def mt5(bars: Bars, real_volume: bool = True) -> bytes:
     head = "<DATE>\t<TIME>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\t<VOL>\t<SPREAD>\n"
-    return lines(head, (f"{server(at):%Y.%m.%d\t%H:%M:%S}\t{o}\t{h}\t{low}\t{c}\t{7 if real_volume else v}\t"
-                        f"{v if real_volume else 0}\t1" for at, o, h, low, c, v in rows_of(bars)), "\r\n")
+    return lines(
+        head,
+        (
+            f"{server(at):%Y.%m.%d\t%H:%M:%S}\t{o}\t{h}\t{low}\t{c}\t{7 if real_volume else v}\t"
+            f"{v if real_volume else 0}\t1"
+            for at, o, h, low, c, v in rows_of(bars)
+        ),
+        "\r\n",
+    )
 
 
 def mt4(bars: Bars) -> bytes:
-    return lines("", (f"{server(at):%Y.%m.%d,%H:%M},{o},{h},{low},{c},{v}" for at, o, h, low, c, v in rows_of(bars)))
+    return lines(
+        "",
+        (
+            f"{server(at):%Y.%m.%d,%H:%M},{o},{h},{low},{c},{v}"
+            for at, o, h, low, c, v in rows_of(bars)
+        ),
+    )
 
 
 def ninjatrader(bars: Bars) -> bytes:
     """NinjaTrader 8's export: UTC, the end of the bar."""
-    return lines("", (f"{at + timedelta(seconds=bars.bar_seconds):%Y%m%d %H%M%S};{o};{h};{low};{c};{v}"
-                      for at, o, h, low, c, v in rows_of(bars)))
+    return lines(
+        "",
+        (
+            f"{at + timedelta(seconds=bars.bar_seconds):%Y%m%d %H%M%S};{o};{h};{low};{c};{v}"
+            for at, o, h, low, c, v in rows_of(bars)
+        ),
+    )
 
 
 def histdata(bars: Bars) -> bytes:
     """The same layout from HistData: EST all year, the bar's open."""
-    return lines("", (f"{at - timedelta(hours=5):%Y%m%d %H%M%S};{o};{h};{low};{c};{v}"
-                      for at, o, h, low, c, v in rows_of(bars)))
+    return lines(
+        "",
+        (
+            f"{at - timedelta(hours=5):%Y%m%d %H%M%S};{o};{h};{low};{c};{v}"
+            for at, o, h, low, c, v in rows_of(bars)
+        ),
+    )
 
 
 def databento(bars: Bars, symbol: str = "ESZ3", pretty: bool = True, header: bool = True) -> bytes:
-    head = "ts_event,rtype,publisher_id,instrument_id,open,high,low,close,volume,symbol\n" if header else ""
+    head = (
+        "ts_event,rtype,publisher_id,instrument_id,open,high,low,close,volume,symbol\n"
+        if header
+        else ""
+    )
 
     def row(at: datetime, prices: tuple[str, ...], volume: int) -> str:
         if pretty:
-            stamp, numbers = f"{at:%Y-%m-%dT%H:%M:%S}.000000000Z", [f"{float(price):.9f}" for price in prices]
+            stamp, numbers = (
+                f"{at:%Y-%m-%dT%H:%M:%S}.000000000Z",
+                [f"{float(price):.9f}" for price in prices],
+            )
         else:
-            stamp, numbers = f"{int(at.timestamp())}000000000", [str(round(float(price) * 1e9)) for price in prices]
+            stamp, numbers = (
+                f"{int(at.timestamp())}000000000",
+                [str(round(float(price) * 1e9)) for price in prices],
+            )
         return ",".join([stamp, "33", "1", "5482", *numbers, str(volume), symbol])
 
     return lines(head, (row(at, (o, h, low, c), v) for at, o, h, low, c, v in rows_of(bars)))
 
 
 def yahoo_frame(bars: Bars, ticker: str = "ES=F", zone: str = "UTC") -> pd.DataFrame:
-    """The frame of `yf.download(ticker)`: two levels of names, an index with a zone. Yahoo sends 32-bit prices."""
+    """The frame of `yf.download(ticker)`: two levels of names, an index with a zone. Yahoo sends
+    32-bit prices.
+    """
     tick = float(bars.contract.tick_size)
     names = {"Close": bars.close, "High": bars.high, "Low": bars.low, "Open": bars.open}
-    columns = {(name, ticker): (ticks * tick).astype(np.float32).astype(np.float64) for name, ticks in names.items()}
-    frame = pd.DataFrame({**columns, ("Volume", ticker): bars.volume.astype(np.int64)},
-                         index=pd.to_datetime(bars.time, unit="s", utc=True).tz_convert(zone).rename("Datetime"))
+    columns = {
+        (name, ticker): (ticks * tick).astype(np.float32).astype(np.float64)
+        for name, ticks in names.items()
+    }
+    frame = pd.DataFrame(
+        {**columns, ("Volume", ticker): bars.volume.astype(np.int64)},
+        index=pd.to_datetime(bars.time, unit="s", utc=True).tz_convert(zone).rename("Datetime"),
+    )
     frame.columns = pd.MultiIndex.from_tuples(list(frame.columns), names=["Price", "Ticker"])
     return frame
 
@@ -91,12 +141,19 @@ def yahoo(bars: Bars, ticker: str = "ES=F") -> bytes:
 
 
 def binance(bars: Bars, header: bool = True, microseconds: bool = False) -> bytes:
-    head = ("open_time,open,high,low,close,volume,close_time,quote_volume,count,taker_buy_volume,"
-            "taker_buy_quote_volume,ignore\n")
+    head = (
+        "open_time,open,high,low,close,volume,close_time,quote_volume,count,taker_buy_volume,"
+        "taker_buy_quote_volume,ignore\n"
+    )
     unit = 10**6 if microseconds else 10**3
-    return lines(head if header else "", (
-        f"{int(at.timestamp()) * unit},{o},{h},{low},{c},{v},{(int(at.timestamp()) + bars.bar_seconds) * unit - 1},"
-        f"1.5,12,0.5,0.7,0" for at, o, h, low, c, v in rows_of(bars)))
+    return lines(
+        head if header else "",
+        (
+            f"{int(at.timestamp()) * unit},{o},{h},{low},{c},{v},{(int(at.timestamp()) + bars.bar_seconds) * unit - 1},"
+            f"1.5,12,0.5,0.7,0"
+            for at, o, h, low, c, v in rows_of(bars)
+        ),
+    )
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
@@ -107,8 +164,12 @@ def zipped(members: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def lean_days(bars: Bars, symbol: str, zone: str = "UTC", scale: int = 1, expiry: str = "") -> dict[str, bytes]:
-    """LEAN's files by name, one per date of the zone: trades, or quotes if the bars have two sides."""
+def lean_days(
+    bars: Bars, symbol: str, zone: str = "UTC", scale: int = 1, expiry: str = ""
+) -> dict[str, bytes]:
+    """LEAN's files by name, one per date of the zone: trades, or quotes if the bars have two
+    sides.
+    """
     ask = list(rows_of(bars.sides[1]))
     days: dict[str, list[str]] = {}
     for i, (at, *bid, volume) in enumerate(rows_of(bars)):
@@ -119,7 +180,10 @@ def lean_days(bars: Bars, symbol: str, zone: str = "UTC", scale: int = 1, expiry
             cells += [_scaled(price, scale) for price in ask[i][1:5]] + ["0"]
         days.setdefault(f"{local:%Y%m%d}", []).append(",".join([str(since), *cells]))
     kind = "trade" if bars.ask is None else "quote"
-    return {f"{day}_{symbol}_minute_{kind}{expiry}.csv": lines("", iter(rows)) for day, rows in days.items()}
+    return {
+        f"{day}_{symbol}_minute_{kind}{expiry}.csv": lines("", iter(rows))
+        for day, rows in days.items()
+    }
 
 
 def _scaled(price: str | int, scale: int) -> str:
@@ -129,18 +193,33 @@ def _scaled(price: str | int, scale: int) -> str:
 def lean_hours(bars: Bars) -> bytes:
     """LEAN's hours of quotes, all in one file."""
     ask = list(rows_of(bars.sides[1]))
-    return lines("", (f"{at:%Y%m%d %H:%M},{o},{h},{low},{c},0,{','.join(map(str, ask[i][1:5]))},0"
-                      for i, (at, o, h, low, c, _) in enumerate(rows_of(bars))))
+    return lines(
+        "",
+        (
+            f"{at:%Y%m%d %H:%M},{o},{h},{low},{c},0,{','.join(map(str, ask[i][1:5]))},0"
+            for i, (at, o, h, low, c, _) in enumerate(rows_of(bars))
+        ),
+    )
 
 
-def fxcm(bars: Bars, header: str = "DateTime,BidOpen,BidHigh,BidLow,BidClose,AskOpen,AskHigh,AskLow,AskClose",
-         stamp: Callable[[datetime], str] = lambda at: f"{at:%m/%d/%Y %H:%M:%S}.000") -> bytes:
+def fxcm(
+    bars: Bars,
+    header: str = "DateTime,BidOpen,BidHigh,BidLow,BidClose,AskOpen,AskHigh,AskLow,AskClose",
+    stamp: Callable[[datetime], str] = lambda at: f"{at:%m/%d/%Y %H:%M:%S}.000",
+) -> bytes:
     ask = list(rows_of(bars.sides[1]))
-    return lines(header + "\n", (f"{stamp(at)},{o},{h},{low},{c},{','.join(map(str, ask[i][1:5]))}"
-                                 for i, (at, o, h, low, c, _) in enumerate(rows_of(bars))))
+    return lines(
+        header + "\n",
+        (
+            f"{stamp(at)},{o},{h},{low},{c},{','.join(map(str, ask[i][1:5]))}"
+            for i, (at, o, h, low, c, _) in enumerate(rows_of(bars))
+        ),
+    )
 
 
 def plain(bars: Bars, head: str, stamp: Callable[[datetime], str]) -> bytes:
     """Any CSV: the stamp (of one or several columns), then prices and volume."""
-    return lines(f"{head},open,high,low,close,volume\n", (
-        f"{stamp(at)},{o},{h},{low},{c},{v}" for at, o, h, low, c, v in rows_of(bars)))
+    return lines(
+        f"{head},open,high,low,close,volume\n",
+        (f"{stamp(at)},{o},{h},{low},{c},{v}" for at, o, h, low, c, v in rows_of(bars)),
+    )

@@ -16,7 +16,9 @@ KEYS = {"down": "\ue015", "tab": "\ue004", "left": "\ue012", "right": "\ue014"}
 
 
 def skip_or_fail() -> None:
-    """Skip the test where a program is missing; fail where the environment says that they must be there."""
+    """Skip the test where a program is missing; fail where the environment says that they must be
+    there.
+    """
     if lacking := [name for name in NEEDED if shutil.which(name) is None]:
         said = f"{', '.join(lacking)} not found (Debian: apt-get install {PACKAGES} poppler-utils)"
         if os.environ.get(REQUIRED):

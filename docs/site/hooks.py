@@ -29,7 +29,11 @@ def on_files(files: Files, *, config: Any) -> Files:
             continue
         for link in LINK.findall(page.content_string):
             target = inside(page.src_uri, link)
-            if target is not None and (root / target).is_file() and files.get_file_from_path(target) is None:
+            if (
+                target is not None
+                and (root / target).is_file()
+                and files.get_file_from_path(target) is None
+            ):
                 files.append(File.generated(config, target, abs_src_path=str(root / target)))
     return files
 

@@ -1,1 +1,3 @@
-"""Measures what an advisor is worth: trains advisors x fusions x seeds side by side and compares them in pairs."""
+"""Measures what an advisor is worth: trains advisors x fusions x seeds side by side and compares
+them in pairs.
+"""

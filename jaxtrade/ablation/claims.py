@@ -1,4 +1,5 @@
-"""Decides whether a real advisor may be said to help: its deflated intervals must lie above its placebo and the rules.
+"""Decides whether a real advisor may be said to help: its deflated intervals must lie above its
+placebo and the rules.
 
 The placebo is the advisor's own answers, moved by whole sessions.
 """
@@ -17,7 +18,8 @@ RULES = "rules"
 class Claim(NamedTuple):
     """A claim about one advisor.
 
-    helps: whether `kind` may be said to help; None where the matrix lacks the kinds or days to decide. found: the two
+    helps: whether `kind` may be said to help; None where the matrix lacks the kinds or days to
+        decide. found: the two
     differences, or what is missing.
     """
 
@@ -27,7 +29,9 @@ class Claim(NamedTuple):
 
 
 def claims(ablation: Ablation, fusion: FusionResult) -> list[Claim]:
-    """One claim for each real advisor of the matrix (recorded answers or a snapshot), for one fusion."""
+    """One claim for each real advisor of the matrix (recorded answers or a snapshot), for one
+    fusion.
+    """
     kinds = [kind for kind in ablation.kinds if is_real(kind) and not is_placebo(kind)]
     return [_claim(ablation, fusion, kind) for kind in kinds]
 
@@ -38,12 +42,18 @@ def _claim(ablation: Ablation, fusion: FusionResult, kind: str) -> Claim:
     if (seeds := len(ablation.seeds)) < MIN_SEEDS:
         return Claim(kind, None, f"needs {MIN_SEEDS} seeds, there are {seeds}")
     own = own_placebo(kind, ablation.kinds)
-    missing = [*([PLACEBO + kind] if own is None else []), *([RULES] if RULES not in ablation.kinds else [])]
+    missing = [
+        *([PLACEBO + kind] if own is None else []),
+        *([RULES] if RULES not in ablation.kinds else []),
+    ]
     if own is None or missing:
         return Claim(kind, None, f"needs {' and '.join(missing)} in the matrix")
     placebo, rules = (ablation.compared(fusion, kind, other) for other in (own, RULES))
-    return Claim(kind, placebo.certain > 0 and rules.certain > 0,
-                 f"less its placebo {shown(placebo)}, less the rules {shown(rules)}")
+    return Claim(
+        kind,
+        placebo.certain > 0 and rules.certain > 0,
+        f"less its placebo {shown(placebo)}, less the rules {shown(rules)}",
+    )
 
 
 def shown(comparison: Comparison) -> str:

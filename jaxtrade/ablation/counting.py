@@ -1,4 +1,6 @@
-"""The held-out days of an ablation in the trial log: each fusion is entered before anybody sees its figures."""
+"""The held-out days of an ablation in the trial log: each fusion is entered before anybody sees its
+figures.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,13 @@ from jaxtrade.text import Tell
 
 
 def counted(ablation: Ablation, folder: Path, market: Market, tell: Tell) -> Ablation:
-    """Enter the newest fusion of an ablation in the trial log beside `folder`, if it shows test days. Returns the
-    ablation with what the log says of these days, and with a label if the log cannot be written.
+    """Enter the newest fusion of an ablation in the trial log beside `folder`, if it shows test
+    days. Returns the ablation with what the log says of these days, and with a label if the log
+    cannot be written.
 
-    A trial is a fusion, an advisor and a seed. Advisors that read the future open the days but are no trials: nobody
-    can choose them, and their profits would raise the bar of the deflated Sharpe ratio for all others. The same opening
-    is entered once, however often the ablation is resumed.
+    A trial is a fusion, an advisor and a seed. Advisors that read the future open the days but are
+    no trials: nobody can choose them, and their profits would raise the bar of the deflated Sharpe
+    ratio for all others. The same opening is entered once, however often the ablation is resumed.
     """
     if ablation.split != "test":
         return ablation
@@ -33,9 +36,25 @@ def counted(ablation: Ablation, folder: Path, market: Market, tell: Tell) -> Abl
 def _opening(ablation: Ablation, folder: Path, market: Market) -> SplitOpening:
     fusion = ablation.fusions[-1]
     scores, home = fusion.scores[ablation.split], trials_folder(folder)
-    net = {f"{fusion.fusion}/{kind}/{seed}": tuple(round(value, 3) for value in scores.net[k, s].tolist())
-           for k, kind in enumerate(ablation.kinds) if not ablation.uses_future[k]
-           for s, seed in enumerate(ablation.seeds)}
-    return SplitOpening("ablate", folder.resolve().relative_to(home).as_posix(), ablation.provenance["config_sha256"],
-                        ablation.provenance["data_sha256"], ablation.split, scores.dates[0], scores.dates[-1],
-                        len(scores.dates), POLICY, scores.dates, net, day_bars(market, scores.dates))
+    net = {
+        f"{fusion.fusion}/{kind}/{seed}": tuple(
+            round(value, 3) for value in scores.net[k, s].tolist()
+        )
+        for k, kind in enumerate(ablation.kinds)
+        if not ablation.uses_future[k]
+        for s, seed in enumerate(ablation.seeds)
+    }
+    return SplitOpening(
+        "ablate",
+        folder.resolve().relative_to(home).as_posix(),
+        ablation.provenance["config_sha256"],
+        ablation.provenance["data_sha256"],
+        ablation.split,
+        scores.dates[0],
+        scores.dates[-1],
+        len(scores.dates),
+        POLICY,
+        scores.dates,
+        net,
+        day_bars(market, scores.dates),
+    )

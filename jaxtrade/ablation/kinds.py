@@ -1,4 +1,5 @@
-"""The kinds of advisors in a matrix: their names, which of them read the future, and which placebo belongs to which.
+"""The kinds of advisors in a matrix: their names, which of them read the future, and which placebo
+belongs to which.
 
 none              no answers
 turn[:Q]          mock:skilled:Q, and from the middle of the run on the answers of mock:adversarial:Q (Q is 0.6 if
@@ -18,10 +19,24 @@ from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 NONE = "none"
 TURN_SKILL = 0.6  # the Q of `turn` without a number; the same default as mock:skilled
-DEFAULT = (NONE, "rules", "mock:random", "mock:persistent:60", "mock:shifted/mock:skilled:0.6", "mock:skilled:0.55",
-           "mock:skilled:0.6", "mock:skilled:0.7", "mock:oracle", "mock:adversarial:0.6",
-           "mock:delayed:30/mock:skilled:0.6", "mock:available:0.25/mock:skilled:0.6",
-           "mock:available:0/mock:skilled:0.6", "mock:constant", "mock:overconfident", "turn")
+DEFAULT = (
+    NONE,
+    "rules",
+    "mock:random",
+    "mock:persistent:60",
+    "mock:shifted/mock:skilled:0.6",
+    "mock:skilled:0.55",
+    "mock:skilled:0.6",
+    "mock:skilled:0.7",
+    "mock:oracle",
+    "mock:adversarial:0.6",
+    "mock:delayed:30/mock:skilled:0.6",
+    "mock:available:0.25/mock:skilled:0.6",
+    "mock:available:0/mock:skilled:0.6",
+    "mock:constant",
+    "mock:overconfident",
+    "turn",
+)
 FUSIONS = ("trust", "slots", "gate", "rules", "none")
 _HEADS = (NONE, "turn", "table", "rules", "mock", "recorded")
 _SLOW = ("http", "https")
@@ -30,17 +45,23 @@ _PLACEBOS = (PLACEBO, "mock:permuted/")  # answers that no longer belong to thei
 
 
 def parse_kinds(text: str | None) -> tuple[str, ...]:
-    """Kinds from a text that separates them by commas, with `none` put first. None gives the default matrix.
+    """Kinds from a text that separates them by commas, with `none` put first. None gives the
+    default matrix.
 
-    Raises ConfigError for an unknown or slow kind, and where there is nothing to compare with `none`.
+    Raises ConfigError for an unknown or slow kind, and where there is nothing to compare with
+    `none`.
     """
     if text is None:
         return DEFAULT
-    kinds = tuple(dict.fromkeys((NONE, *(part.strip() for part in text.split(",") if part.strip()))))
+    kinds = tuple(
+        dict.fromkeys((NONE, *(part.strip() for part in text.split(",") if part.strip())))
+    )
     _check_each(check_kind, kinds)
     if len(kinds) == 1:
-        raise ConfigError(f"--kinds {text!r}: nothing to compare with {NONE!r}; name at least one advisor, as "
-                          "mock:skilled:0.6")
+        raise ConfigError(
+            f"--kinds {text!r}: nothing to compare with {NONE!r}; name at least one advisor, as "
+            "mock:skilled:0.6"
+        )
     return kinds
 
 
@@ -79,8 +100,10 @@ def check_kind(kind: str) -> None:
     """Check a kind. Raises ConfigError where it does not exist or its answers take time."""
     head = innermost(kind).partition(":")[0]
     if head in _SLOW:
-        raise ConfigError(f"--kinds {kind}: its answers take time; ask once with 'jaxtrade advise precompute' and give "
-                          "table:FILE")
+        raise ConfigError(
+            f"--kinds {kind}: its answers take time; ask once with 'jaxtrade advise precompute' and give "
+            "table:FILE"
+        )
     changed = kind.startswith("mock:") and head in (NONE, "turn", "table")
     if head not in _HEADS or (changed and placebo_file(kind) is None):
         raise ConfigError(f"--kinds {kind[:60]}: unknown{nearest(head, _HEADS)}")
@@ -98,7 +121,9 @@ def turn_skill(kind: str) -> str:
         if not 0.0 <= float(number) <= 1.0:
             raise ValueError
     except ValueError:
-        raise ConfigError(f"--kinds {kind}: expected turn:Q with Q from 0 to 1, as turn:0.7") from None
+        raise ConfigError(
+            f"--kinds {kind}: expected turn:Q with Q from 0 to 1, as turn:0.7"
+        ) from None
     return number
 
 
@@ -109,23 +134,35 @@ def innermost(kind: str) -> str:
 
 
 def is_placebo(kind: str) -> bool:
-    """Whether the kind moves its answers to other bars (`shifted`, `permuted`), so that they tell nothing of their own.
+    """Whether the kind moves its answers to other bars (`shifted`, `permuted`), so that they tell
+    nothing of their own.
     """
     return kind.startswith(_PLACEBOS)
 
 
 def placebo_file(kind: str) -> str | None:
-    """The FILE of a snapshot's placebo, `mock:shifted/table:FILE`; None for other kinds. No other mock changes a
-    snapshot."""
-    return next((kind.removeprefix(f"{head}table:") for head in _PLACEBOS if kind.startswith(f"{head}table:")), None)
+    """The FILE of a snapshot's placebo, `mock:shifted/table:FILE`; None for other kinds. No other
+    mock changes a snapshot."""
+    return next(
+        (
+            kind.removeprefix(f"{head}table:")
+            for head in _PLACEBOS
+            if kind.startswith(f"{head}table:")
+        ),
+        None,
+    )
 
 
 def cheats(kind: str) -> bool:
-    """Whether the kind reads the future. Such a mock measures how well training uses advice of a known skill.
+    """Whether the kind reads the future. Such a mock measures how well training uses advice of a
+    known skill.
 
-    A placebo does not count: its answers belong to other bars, so they do not tell the future of their own.
+    A placebo does not count: its answers belong to other bars, so they do not tell the future of
+    their own.
     """
-    return not is_placebo(kind) and (kind.partition(":")[0] == "turn" or "future" in _takes(innermost(kind)))
+    return not is_placebo(kind) and (
+        kind.partition(":")[0] == "turn" or "future" in _takes(innermost(kind))
+    )
 
 
 def _takes(kind: str) -> frozenset[str]:
@@ -133,8 +170,8 @@ def _takes(kind: str) -> frozenset[str]:
 
 
 def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
-    """The placebo that a kind is compared with: its own answers moved by sessions, else its own shuffled answers, else
-    the only placebo among `kinds`.
+    """The placebo that a kind is compared with: its own answers moved by sessions, else its own
+    shuffled answers, else the only placebo among `kinds`.
 
     None for `none` and for placebos, and where none of these exists.
     """
@@ -147,11 +184,14 @@ def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
 
 
 def own_placebo(kind: str, kinds: Sequence[str]) -> str | None:
-    """The kind's own answers on other bars, where `kinds` has them: moved by sessions, else shuffled. Else None."""
+    """The kind's own answers on other bars, where `kinds` has them: moved by sessions, else
+    shuffled. Else None.
+    """
     return next((head + kind for head in _PLACEBOS if head + kind in kinds), None)
 
 
 def is_real(kind: str) -> bool:
-    """Whether the answers may come from a real advisor (a snapshot or recorded answers), not from a mock or the rules.
+    """Whether the answers may come from a real advisor (a snapshot or recorded answers), not from a
+    mock or the rules.
     """
     return innermost(kind).partition(":")[0] in ("table", "recorded")

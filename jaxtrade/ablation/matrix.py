@@ -1,8 +1,9 @@
 """Trains all agents of one fusion, advisors x seeds, in one compiled program.
 
-All agents of a seed start with the same keys, so with the same network and the same episodes, whatever their advisor.
-Any difference at the end comes from the advice. The tables have one batch entry per kind and are shared by the seeds.
-The market is shared by all agents. Advice is part of the state, so a new table needs no new compilation.
+All agents of a seed start with the same keys, so with the same network and the same episodes,
+whatever their advisor. Any difference at the end comes from the advice. The tables have one batch
+entry per kind and are shared by the seeds. The market is shared by all agents. Advice is part of
+the state, so a new table needs no new compilation.
 """
 
 from __future__ import annotations
@@ -40,8 +41,18 @@ from jaxtrade.training.plan import Plan, plan_run
 from jaxtrade.training.population import SEEDS, Axes, Stack
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 
-FIGURES = ("episode_profit", "episode_trades", "advice_share", "agreement", "override", "trust", "hit_rate", "entropy",
-           "approx_kl", "finite")
+FIGURES = (
+    "episode_profit",
+    "episode_trades",
+    "advice_share",
+    "agreement",
+    "override",
+    "trust",
+    "hit_rate",
+    "entropy",
+    "approx_kl",
+    "finite",
+)
 CHECKPOINTS = "checkpoints"
 _TURN = 0x7412  # random stream for the order in which second answers arrive
 
@@ -60,9 +71,11 @@ class FusionTraining(NamedTuple):
 class Trained(NamedTuple):
     """The result of training K kinds x S seeds for U updates.
 
-    state: [K, S, ...], without advice. advice: at the end of training, in the form of `first_advice`. history:
-    float64[U, K, S] per figure, NaN where undefined. turned: first update with second answers, or None. seconds:
-    training time, without compile_seconds. health: check -> (passed, value) of the worst agent over the whole run.
+    state: [K, S, ...], without advice. advice: at the end of training, in the form of
+        `first_advice`. history:
+    float64[U, K, S] per figure, NaN where undefined. turned: first update with second answers, or
+    None. seconds: training time, without compile_seconds. health: check -> (passed, value) of the
+    worst agent over the whole run.
     """
 
     state: PyTree
@@ -75,13 +88,17 @@ class Trained(NamedTuple):
 
 
 def with_fusion(config: RunConfig, fusion: str) -> RunConfig:
-    """The configuration of one fusion. `slots` adds advice to the observation, which changes the network."""
+    """The configuration of one fusion. `slots` adds advice to the observation, which changes the
+    network.
+    """
     advisor = config.advisor.model_copy(update={"kind": "none", "fusion": fusion})
     env = config.env.model_copy(update={"advice": config.env.advice or fusion == "slots"})
     return config.model_copy(update={"advisor": advisor, "env": env})
 
 
-def make_learner(config: RunConfig, fusion: str, market: Market, sessions: SessionSet) -> FusionTraining:
+def make_learner(
+    config: RunConfig, fusion: str, market: Market, sessions: SessionSet
+) -> FusionTraining:
     """The learner of a fusion on the training sessions. Raises ConfigError like `make_params`."""
     config = with_fusion(config, fusion)
     env = TradingEnv(config.env)
@@ -89,15 +106,24 @@ def make_learner(config: RunConfig, fusion: str, market: Market, sessions: Sessi
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     chosen = make_fusion(config.advisor, config.env)
     assert chosen is not None  # None only where the advisor is off, and here it is on
-    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                               fusion=chosen)
+    algorithm = make_algorithm(
+        config,
+        env,
+        plan.total_updates,
+        summarise=summarise,
+        stage=make_stages(config.stages),
+        fusion=chosen,
+    )
     return FusionTraining(config, env, params, plan, chosen, algorithm)
 
 
-def padded(answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version: int, least: int = 1) -> Delta:
+def padded(
+    answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version: int, least: int = 1
+) -> Delta:
     """Answers of K kinds as one NumPy delta with leaves [K, ...].
 
-    It is padded to the longest kind's number of rows, and to at least `least`. bars: T, also the padding bar.
+    It is padded to the longest kind's number of rows, and to at least `least`. bars: T, also the
+    padding bar.
     """
     most = max(least, *(len(found) for found, _ in answers))
     where = np.full((len(answers), most), bars, np.int32)
@@ -105,13 +131,19 @@ def padded(answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version:
     for k, (found, values) in enumerate(answers):
         where[k, : len(found)], rows[k, : len(found)] = found, values
     # A kind without rows gets version 0, which leaves the `newest` of its table as it was.
-    return Delta(where, rows, np.array([version * (len(found) > 0) for found, _ in answers], np.int32))
+    return Delta(
+        where, rows, np.array([version * (len(found) > 0) for found, _ in answers], np.int32)
+    )
 
 
 def kind_axes(advice: AdviceState) -> AdviceState:
-    """`in_axes` for `vmap` over kinds: table and outcomes have a leading axis K, the rest of the advice is shared."""
+    """`in_axes` for `vmap` over kinds: table and outcomes have a leading axis K, the rest of the
+    advice is shared.
+    """
     shared, per_kind = jax.tree.map(lambda _: None, advice), jax.tree.map(lambda _: 0, advice)
-    return shared.replace(view=shared.view.replace(table=per_kind.view.table), outcomes=per_kind.outcomes)
+    return shared.replace(
+        view=shared.view.replace(table=per_kind.view.table), outcomes=per_kind.outcomes
+    )
 
 
 def of_kind(advice: AdviceState, kind: int) -> AdviceState:
@@ -122,42 +154,53 @@ def of_kind(advice: AdviceState, kind: int) -> AdviceState:
 
 @jax.jit
 def with_all_answers(advice: AdviceState, delta: Delta) -> AdviceState:
-    """The advice after each kind has received and scored its own rows of a delta with leaves [K, ...]."""
+    """The advice after each kind has received and scored its own rows of a delta with leaves [K,
+    ...].
+    """
     axes = kind_axes(advice)
     return jax.vmap(with_answers, (axes, 0), axes)(advice, delta)
 
 
-def first_advice(learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray,
-                 askable: np.ndarray) -> AdviceState:
+def first_advice(
+    learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray, askable: np.ndarray
+) -> AdviceState:
     """The advice of all kinds at the start of training.
 
-    Every answer is in its table. Answers about training sessions are scored, in time order. Table and outcomes are
-    [K, ...]; the rest is shared.
+    Every answer is in its table. Answers about training sessions are scored, in time order. Table
+    and outcomes are [K, ...]; the rest is shared.
 
     followed: int8[T], 0 outside the training sessions. askable: bool[T].
     """
     config = learner.config.advisor
     view = view_of(config, learner.params.market.sessions, empty_table(len(followed)), True)
     one = start_advice(view, followed, askable, config)
-    table, outcomes = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(tables), *x.shape)),
-                                   (one.view.table, one.outcomes))
+    table, outcomes = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (len(tables), *x.shape)), (one.view.table, one.outcomes)
+    )
     nothing = one.replace(view=one.view.replace(table=table), outcomes=outcomes)
-    return with_all_answers(nothing, padded([(table.bars, table.rows) for table in tables], len(followed), 1))
+    return with_all_answers(
+        nothing, padded([(table.bars, table.rows) for table in tables], len(followed), 1)
+    )
 
 
-def second_answers(tables: Sequence[KindTable], config: RunConfig, plan: Plan, bars: int,
-                   trained_on: np.ndarray) -> dict[int, Delta]:
-    """Deltas by the update before which they become visible, for kinds whose answers change. Most matrices have none.
+def second_answers(
+    tables: Sequence[KindTable], config: RunConfig, plan: Plan, bars: int, trained_on: np.ndarray
+) -> dict[int, Delta]:
+    """Deltas by the update before which they become visible, for kinds whose answers change. Most
+    matrices have none.
 
-    Second answers about training bars arrive from the middle chunk of the run on, in a random order. As with a live
-    advisor, `advisor.rows` of them arrive per update. Each replaces the first answer and is scored. All deltas have
-    leaves [K, ...] of the same shapes, so they share one compilation. trained_on: int[n] bars.
+    Second answers about training bars arrive from the middle chunk of the run on, in a random
+    order. As with a live advisor, `advisor.rows` of them arrive per update. Each replaces the first
+    answer and is scored. All deltas have leaves [K, ...] of the same shapes, so they share one
+    compilation. trained_on: int[n] bars.
     """
     if all(table.then is None for table in tables):
         return {}
     chunk = config.train.chunk_updates
     most, begin = config.advisor.rows * chunk, chunk * (plan.chunks // 2)
-    order = np.random.default_rng([config.seed, _TURN]).permutation(bars)  # a permutation of bars, shared by all kinds
+    order = np.random.default_rng([config.seed, _TURN]).permutation(
+        bars
+    )  # a permutation of bars, shared by all kinds
     queues = []
     for table in tables:
         found, rows = table.then or (table.bars[:0], table.rows[:0])
@@ -168,26 +211,35 @@ def second_answers(tables: Sequence[KindTable], config: RunConfig, plan: Plan, b
     deltas = {}
     for i, first in enumerate(range(0, longest, most)):
         if begin + i * chunk < plan.total_updates:
-            part = [(found[first:first + most], rows[first:first + most]) for found, rows in queues]
+            part = [
+                (found[first : first + most], rows[first : first + most]) for found, rows in queues
+            ]
             deltas[begin + i * chunk] = padded(part, bars, 2 + i, most)
     return deltas
 
 
 class KnownAdvice:
-    """The `training.hooks.Exchange` of a matrix. The state holds all advice, so the host exchanges nothing."""
+    """The `training.hooks.Exchange` of a matrix. The state holds all advice, so the host exchanges
+    nothing.
+    """
 
     inside = False
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm, changed to learn with the advice in its own state."""
 
-        def update(state: Any, params: EnvParams, inputs: PyTree = None) -> tuple[Any, dict[str, Array]]:
+        def update(
+            state: Any, params: EnvParams, inputs: PyTree = None
+        ) -> tuple[Any, dict[str, Array]]:
             del inputs
             advice = state.advice
             seen = params.replace(advice=advice.view)
             state, metrics = algorithm.update(state.replace(advice=None), seen, advice)
-            # Visits per bar only serve the demand for a live advisor. Here all answers are known, so drop them.
-            return state.replace(advice=advice), {name: metrics[name] for name in metrics if name != "visits"}
+            # Visits per bar only serve the demand for a live advisor. Here all answers are known,
+            # so drop them.
+            return state.replace(advice=advice), {
+                name: metrics[name] for name in metrics if name != "visits"
+            }
 
         return algorithm._replace(update=update)
 
@@ -218,12 +270,16 @@ class SecondAnswers:
 
 
 class _Progress:
-    """A sink that reports the progress of a fusion's training: to a live screen all, else one line after each tenth."""
+    """A sink that reports the progress of a fusion's training: to a live screen all, else one line
+    after each tenth.
+    """
 
     def __init__(self, say: Callable[[str], None], fusion: str, screen: Screen) -> None:
         self._say, self._fusion, self._screen, self._tenths = say, fusion, screen, 0
 
-    def phase(self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str) -> None:
+    def phase(
+        self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str
+    ) -> None:
         """Pass a phase on to the screen."""
         self._screen.phase(name, about, total, now)
 
@@ -244,24 +300,36 @@ class _Progress:
 
 
 def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> Stack:
-    """The stack of K kinds x S seeds. Each kind has its own advice. All kinds share the S keys and the market."""
+    """The stack of K kinds x S seeds. Each kind has its own advice. All kinds share the S keys and
+    the market.
+    """
     axes = kind_axes(advice)
     params = jax.tree.map(lambda _: None, learner.params).replace(advice=axes.view)
     return Stack((advice.view.table.newest.shape[0], seeds), (Axes(None, params, axes), SEEDS))
 
 
-def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray, askable: np.ndarray,
-                 seeds: int, tell: Callable[[str], None] | None = None, folder: Path | None = None,
-                 screen: Screen | None = None) -> Trained:
-    """Train the agents of every kind and of the seeds `config.seed`, `config.seed + 1`, ... in one program.
+def train_matrix(
+    learner: FusionTraining,
+    tables: Sequence[KindTable],
+    followed: np.ndarray,
+    askable: np.ndarray,
+    seeds: int,
+    tell: Callable[[str], None] | None = None,
+    folder: Path | None = None,
+    screen: Screen | None = None,
+) -> Trained:
+    """Train the agents of every kind and of the seeds `config.seed`, `config.seed + 1`, ... in one
+    program.
 
     Args:
         followed: int8[T], 0 outside the training sessions. askable: bool[T].
-        tell: receives a line at the start, one after compilation and one after each tenth of the run.
-        folder: for checkpoints and metrics. Training resumes from what a killed process left there, to the same bits.
-            None writes nothing.
+        tell: receives a line at the start, one after compilation and one after each tenth of the
+            run.
+        folder: for checkpoints and metrics. Training resumes from what a killed process left there,
+            to the same bits. None writes nothing.
         screen: shows phases and, if it is live, rows.
-    Raises like `training.loop.train`, with one exception: a step that is not finite is skipped and does not stop the
+    Raises like `training.loop.train`, with one exception: a step that is not finite is skipped and
+    does not stop the
         run.
     """
     config, plan = learner.config, learner.plan
@@ -274,21 +342,38 @@ def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed:
     shown = Screen() if screen is None else screen
     shown.describe({"action_share": list(learner.env.actions)}, learner.algorithm.progress)
     progress = _Progress(tell or (lambda line: None), config.advisor.fusion, shown)
-    progress.message(f"{len(tables)} kinds x {seeds} seeds, {plan.total_updates} updates of {plan.steps_per_update:,} "
-                     "steps for each agent")
+    progress.message(
+        f"{len(tables)} kinds x {seeds} seeds, {plan.total_updates} updates of {plan.steps_per_update:,} "
+        "steps for each agent"
+    )
     state, sinks, before = _start(learner, stack, advice, folder)
-    trained = train(learner.algorithm, learner.params, state=state, config=config.train, sinks=[progress, *sinks],
-                    checkpoint_dir=None if folder is None else folder / CHECKPOINTS, hooks=[SecondAnswers(later)],
-                    num_seeds=stack, max_rollbacks=None, exchange=KnownAdvice())
+    trained = train(
+        learner.algorithm,
+        learner.params,
+        state=state,
+        config=config.train,
+        sinks=[progress, *sinks],
+        checkpoint_dir=None if folder is None else folder / CHECKPOINTS,
+        hooks=[SecondAnswers(later)],
+        num_seeds=stack,
+        max_rollbacks=None,
+        exchange=KnownAdvice(),
+    )
     for sink in sinks:
         sink.close()
     history = before + trained.history
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
     health = population_health(history, recompiles, stack, learner.algorithm.health)
-    return Trained(trained.state.replace(advice=None), trained.state.advice,
-                   {figure: _figure(stack, history, figure) for figure in FIGURES}, min(later, default=None), seconds,
-                   trained.compile_seconds, health)
+    return Trained(
+        trained.state.replace(advice=None),
+        trained.state.advice,
+        {figure: _figure(stack, history, figure) for figure in FIGURES},
+        min(later, default=None),
+        seconds,
+        trained.compile_seconds,
+        health,
+    )
 
 
 def _figure(stack: Stack, history: Sequence[Any], name: str) -> np.ndarray:
@@ -299,13 +384,18 @@ def _figure(stack: Stack, history: Sequence[Any], name: str) -> np.ndarray:
 
 
 def first_state(learner: FusionTraining, stack: Stack, advice: AdviceState) -> PyTree:
-    """The initial states, [K, S, ...]. For one seed they are equal for all kinds, except for the first advice seen."""
+    """The initial states, [K, S, ...]. For one seed they are equal for all kinds, except for the
+    first advice seen.
+    """
     init = jax.jit(stack.wrap(learner.algorithm).init)
-    return init(stack.keys(learner.config.seed), learner.params.replace(advice=advice.view)).replace(advice=advice)
+    return init(
+        stack.keys(learner.config.seed), learner.params.replace(advice=advice.view)
+    ).replace(advice=advice)
 
 
-def _start(learner: FusionTraining, stack: Stack, advice: AdviceState,
-           folder: Path | None) -> tuple[PyTree, list[JsonlSink], list[dict[str, Any]]]:
+def _start(
+    learner: FusionTraining, stack: Stack, advice: AdviceState, folder: Path | None
+) -> tuple[PyTree, list[JsonlSink], list[dict[str, Any]]]:
     """The state to start from, the sinks for metrics, and the metrics of an earlier process."""
     first = partial(first_state, learner, stack)
     if folder is None:

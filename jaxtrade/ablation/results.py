@@ -15,11 +15,14 @@ from jaxtrade.evaluation.statistics import Comparison, compare
 
 
 class Scores(NamedTuple):
-    """Scores of K kinds x S seeds on the D days of a session set, from the standard evaluator with account rules off.
+    """Scores of K kinds x S seeds on the D days of a session set, from the standard evaluator with
+    account rules off.
 
-    split: the set's name. dates: its days. net: float64[K, S, D], dollars after costs. trades: float64[K, S], entries
-    per day. drawdown: float64[K, S], dollars. agreement: float64[K, S], share of the bars with a direction shown after
-    which the agent held that side; NaN without such bars. skill: of each kind's advice about these days.
+    split: the set's name. dates: its days. net: float64[K, S, D], dollars after costs. trades:
+        float64[K, S], entries
+    per day. drawdown: float64[K, S], dollars. agreement: float64[K, S], share of the bars with a
+    direction shown after which the agent held that side; NaN without such bars. skill: of each
+    kind's advice about these days.
     """
 
     split: str
@@ -34,10 +37,11 @@ class Scores(NamedTuple):
 class FusionResult(NamedTuple):
     """The results of one fusion.
 
-    scores: by split. history: float64[U, K, S] per training figure. trust: float64[K, B], log-odds by range of
-    confidence at the end of training. digests: sha256 of the parameters, [K][S]. turned: first update with second
-    answers, or None. seconds: training time, without compile_seconds. evaluation_seconds: for all splits. health:
-    check -> (passed, value) of the worst agent.
+    scores: by split. history: float64[U, K, S] per training figure. trust: float64[K, B], log-odds
+        by range of
+    confidence at the end of training. digests: sha256 of the parameters, [K][S]. turned: first
+    update with second answers, or None. seconds: training time, without compile_seconds.
+    evaluation_seconds: for all splits. health: check -> (passed, value) of the worst agent.
     """
 
     fusion: str
@@ -55,9 +59,11 @@ class FusionResult(NamedTuple):
 class Ablation(NamedTuple):
     """A whole ablation.
 
-    uses_future: whether each kind reads the future. split: the split that is compared, the held-out one if there is
-    any. settings, provenance: JSON values. labels: warnings to read before any figure. history: what the trial log says
-    of the compared days; None if they were trained on, or nothing is written.
+    uses_future: whether each kind reads the future. split: the split that is compared, the held-out
+        one if there is
+    any. settings, provenance: JSON values. labels: warnings to read before any figure. history:
+    what the trial log says of the compared days; None if they were trained on, or nothing is
+    written.
     """
 
     kinds: tuple[str, ...]
@@ -71,18 +77,30 @@ class Ablation(NamedTuple):
     history: SplitHistory | None = None
 
     def net(self, fusion: FusionResult, kind: str, split: str | None = None) -> np.ndarray:
-        """float64[S, D], dollars of a kind. Raises ValueError where the ablation has no such kind."""
+        """float64[S, D], dollars of a kind. Raises ValueError where the ablation has no such
+        kind.
+        """
         return fusion.scores[split or self.split].net[self.kinds.index(kind)]
 
-    def compared(self, fusion: FusionResult, kind: str, base: str, split: str | None = None) -> Comparison:
+    def compared(
+        self, fusion: FusionResult, kind: str, base: str, split: str | None = None
+    ) -> Comparison:
         """A kind minus `base`. The interval is deflated for all kinds except `none`."""
-        return compare(self.net(fusion, kind, split), self.net(fusion, base, split), len(self.kinds) - 1)
+        return compare(
+            self.net(fusion, kind, split), self.net(fusion, base, split), len(self.kinds) - 1
+        )
 
-    def to_none(self, fusion: FusionResult, kind: str, split: str | None = None) -> Comparison | None:
+    def to_none(
+        self, fusion: FusionResult, kind: str, split: str | None = None
+    ) -> Comparison | None:
         """A kind minus no advice; None for `none` itself."""
         return None if kind == NONE else self.compared(fusion, kind, NONE, split)
 
-    def to_placebo(self, fusion: FusionResult, kind: str, split: str | None = None) -> Comparison | None:
-        """A kind minus its placebo (see `kinds.placebo_of`); None where the matrix has none for it."""
+    def to_placebo(
+        self, fusion: FusionResult, kind: str, split: str | None = None
+    ) -> Comparison | None:
+        """A kind minus its placebo (see `kinds.placebo_of`); None where the matrix has none for
+        it.
+        """
         placebo = placebo_of(kind, self.kinds)
         return None if placebo is None else self.compared(fusion, kind, placebo, split)

@@ -1,4 +1,6 @@
-"""The answers of every kind of a matrix about every bar. All kinds are asked once, before training."""
+"""The answers of every kind of a matrix about every bar. All kinds are asked once, before
+training.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from jaxtrade.data.market import Market
 class KindTable(NamedTuple):
     """The answers of one kind.
 
-    bars: int32[n] ascending. rows: float32[n, 6] by `table.COLUMNS`. then: bars and rows that become visible from the
+    bars: int32[n] ascending. rows: float32[n, 6] by `table.COLUMNS`. then: bars and rows that
+        become visible from the
     middle of the run on, or None. uses_future: whether the kind reads the future.
     """
 
@@ -40,13 +43,17 @@ class KindTable(NamedTuple):
         return self.then or (self.bars, self.rows)
 
 
-def make_tables(kinds: Sequence[str], config: RunConfig, market: Market,
-                tell: Callable[[str], None] | None = None) -> tuple[list[KindTable], np.ndarray, np.ndarray]:
+def make_tables(
+    kinds: Sequence[str],
+    config: RunConfig,
+    market: Market,
+    tell: Callable[[str], None] | None = None,
+) -> tuple[list[KindTable], np.ndarray, np.ndarray]:
     """The tables of `kinds` over a market's bars.
 
     Returns:
-        one table per kind; int8[T], what followed each bar, in every session (`compose.followed_of`); bool[T], the bars
-        that are asked about.
+        one table per kind; int8[T], what followed each bar, in every session
+        (`compose.followed_of`); bool[T], the bars that are asked about.
     Raises ConfigError for a kind that lacks an option, DataError for a snapshot of other bars.
     """
     book, followed = make_book(market, config), followed_of(market, config)
@@ -65,7 +72,9 @@ def make_tables(kinds: Sequence[str], config: RunConfig, market: Market,
             table = KindTable(kind, *of(f"mock:skilled:{skill}"), of(f"mock:adversarial:{skill}"))
         elif head == "table":
             snapshot = load_table(Path(rest), market)
-            table = KindTable(kind, snapshot.bars, snapshot.rows, uses_future=_kept_cheat(snapshot.manifest))
+            table = KindTable(
+                kind, snapshot.bars, snapshot.rows, uses_future=_kept_cheat(snapshot.manifest)
+            )
         elif (file := placebo_file(kind)) is not None:
             table = KindTable(kind, *_moved(kind, file, config, market, book, followed))
         else:
@@ -77,18 +86,29 @@ def make_tables(kinds: Sequence[str], config: RunConfig, market: Market,
 def _kept_cheat(manifest: Mapping[str, Any]) -> bool:
     """Whether a snapshot's answers come from a mock that read the future."""
     return cheats(str(manifest.get("advisor", ""))) or any(
-        name.endswith("future") for name in manifest.get("identity", {}))
+        name.endswith("future") for name in manifest.get("identity", {})
+    )
 
 
-def _asked(kind: str, config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray,
-           tell: Callable[[str], None] | None) -> tuple[np.ndarray, np.ndarray]:
+def _asked(
+    kind: str,
+    config: RunConfig,
+    market: Market,
+    book: QuestionBook,
+    followed: np.ndarray,
+    tell: Callable[[str], None] | None,
+) -> tuple[np.ndarray, np.ndarray]:
     if kind == NONE:
         return np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32)
     book = book.fresh()
-    known = takes(kind)  # advisor.options belong to the configured kind; other kinds get only those that they take
+    known = takes(
+        kind
+    )  # advisor.options belong to the configured kind; other kinds get only those that they take
     options = {name: value for name, value in config.advisor.options.items() if name in known}
     advisor = config.advisor.model_copy(update={"kind": kind, "options": options})
-    backend = backend_of(config.model_copy(update={"advisor": advisor}), market, book, followed, tell)
+    backend = backend_of(
+        config.model_copy(update={"advisor": advisor}), market, book, followed, tell
+    )
     asked = _Numbers(*book) if innermost(kind).startswith("mock:") else book
     try:
         return ask_all(backend, asked, np.flatnonzero(book.askable), tell)
@@ -96,10 +116,20 @@ def _asked(kind: str, config: RunConfig, market: Market, book: QuestionBook, fol
         backend.close()
 
 
-def _moved(kind: str, file: str, config: RunConfig, market: Market, book: QuestionBook,
-           followed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a snapshot on the bars to which its placebo (`mock:shifted/table:FILE`) moves them."""
-    moves = kind.removesuffix(f"table:{file}") + "mock:constant"  # the same moves, of an advisor that needs no file
+def _moved(
+    kind: str,
+    file: str,
+    config: RunConfig,
+    market: Market,
+    book: QuestionBook,
+    followed: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a snapshot on the bars to which its placebo (`mock:shifted/table:FILE`) moves
+    them.
+    """
+    moves = (
+        kind.removesuffix(f"table:{file}") + "mock:constant"
+    )  # the same moves, of an advisor that needs no file
     advisor = config.advisor.model_copy(update={"kind": moves, "options": {}})
     wrapper = backend_of(config.model_copy(update={"advisor": advisor}), market, book, followed)
     assert isinstance(wrapper, Shifted | Permuted)  # what `placebo_file` names
@@ -111,7 +141,9 @@ def _moved(kind: str, file: str, config: RunConfig, market: Market, book: Questi
 
 
 class _Numbers(QuestionBook):
-    """Questions without prompts, for mocks. Mocks read the bar's number only, and building prompts takes time."""
+    """Questions without prompts, for mocks. Mocks read the bar's number only, and building prompts
+    takes time.
+    """
 
     def question(self, bar: int) -> Question:
         return Question(int(bar), self.symbol, "", {}, "", "")
@@ -120,8 +152,10 @@ class _Numbers(QuestionBook):
 class Skill(NamedTuple):
     """The skill of advice on some bars.
 
-    advised: share of the bars with advice. scored: number of bars where the advice has a direction and a direction
-    followed. hit_rate, brier (mean squared error of the confidence): over the scored bars; None where there are none.
+    advised: share of the bars with advice. scored: number of bars where the advice has a direction
+        and a direction
+    followed. hit_rate, brier (mean squared error of the confidence): over the scored bars; None
+    where there are none.
     """
 
     advised: float
@@ -133,7 +167,8 @@ class Skill(NamedTuple):
 def skill(bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, of: np.ndarray) -> Skill:
     """Measure how often advice is right.
 
-    followed: int8[T]. of: int[L], the bars that count. Advice counts at its own bar, even if agents read it later.
+    followed: int8[T]. of: int[L], the bars that count. Advice counts at its own bar, even if agents
+        read it later.
     """
     inside = np.isin(bars, of)
     advised, came = directions(rows[inside]), followed[bars[inside]]

@@ -1,1 +1,3 @@
-"""Advice during training: a table on the device holds opinions about bars, and host threads fill it."""
+"""Advice during training: a table on the device holds opinions about bars, and host threads fill
+it.
+"""

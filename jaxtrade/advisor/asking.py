@@ -1,4 +1,5 @@
-"""Asks about many bars outside training. Backends that answer at once run in this thread; the others use the service.
+"""Asks about many bars outside training. Backends that answer at once run in this thread; the
+others use the service.
 """
 
 from __future__ import annotations
@@ -18,18 +19,23 @@ from jaxtrade.advisor.snapshot import WIDTH
 from jaxtrade.text import Tell
 
 _POLL_S = 0.05
-# How long to wait while the breaker stays open. Longer than the breaker's default longest pause and than a model takes
-# to load.
+# How long to wait while the breaker stays open. Longer than the breaker's default longest pause and
+# than a model takes to load.
 _PATIENCE_S = 900.0
 _MOST_WAITING = 512  # questions in the service's queue
 _AT_ONCE_S = 30.0  # deadline for backends that answer at once
 _REPORT_EVERY = 512  # bars between two progress reports
-_UNSETTLED = ("queued", "in_flight", "dropped", "expired")  # counts of questions without a final result
+_UNSETTLED = (
+    "queued",
+    "in_flight",
+    "dropped",
+    "expired",
+)  # counts of questions without a final result
 
 
 class Asked(NamedTuple):
-    """Progress. settled: bars answered or failed, out of `total`. advised: bars with advice. statistics: the service's,
-    or empty without a service."""
+    """Progress. settled: bars answered or failed, out of `total`. advised: bars with advice.
+    statistics: the service's, or empty without a service."""
 
     total: int
     settled: int
@@ -40,23 +46,33 @@ class Asked(NamedTuple):
 Progress = Callable[[Asked], None]
 
 
-def ask_all(backend: Backend, book: QuestionBook, bars: Iterable[int], tell: Tell | None = None,
-            progress: Progress | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Ask about bars one by one in this thread. For backends that answer at once (mocks, rules, recorded answers).
+def ask_all(
+    backend: Backend,
+    book: QuestionBook,
+    bars: Iterable[int],
+    tell: Tell | None = None,
+    progress: Progress | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ask about bars one by one in this thread. For backends that answer at once (mocks, rules,
+    recorded answers).
 
     Returns:
-        bars int32[n] ascending and rows float32[n, 6] by `table.COLUMNS`, for the bars with advice. Bars whose answer
-        is a failure are left out. `tell` receives one line that counts the failures by kind.
+        bars int32[n] ascending and rows float32[n, 6] by `table.COLUMNS`, for the bars with advice.
+        Bars whose answer is a failure are left out. `tell` receives one line that counts the
+        failures by kind.
     """
     advice, failures = ask_each(backend, book, bars, progress)
     if failures and tell is not None:
-        tell(f"advisor {backend.name}: no advice about {sum(failures.values())} bars "
-             f"({', '.join(f'{count} {kind}' for kind, count in sorted(failures.items()))})")
+        tell(
+            f"advisor {backend.name}: no advice about {sum(failures.values())} bars "
+            f"({', '.join(f'{count} {kind}' for kind, count in sorted(failures.items()))})"
+        )
     return arrays_of(advice)
 
 
-def ask_each(backend: Backend, book: QuestionBook, bars: Iterable[int],
-             progress: Progress | None = None) -> tuple[dict[int, Advice], Counter[str]]:
+def ask_each(
+    backend: Backend, book: QuestionBook, bars: Iterable[int], progress: Progress | None = None
+) -> tuple[dict[int, Advice], Counter[str]]:
     """Like `ask_all`, but returns the advice by bar and the number of failures by kind."""
     advice, failures, wanted = dict[int, Advice](), Counter[str](), [int(bar) for bar in bars]
     for done, bar in enumerate(wanted, 1):
@@ -71,20 +87,26 @@ def ask_each(backend: Backend, book: QuestionBook, bars: Iterable[int],
     return advice, failures
 
 
-def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int], wait_s: float | None = None,
-                progress: Progress | None = None) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Ask about bars through a service and wait for the results. Nothing else may submit to this service.
+def ask_service(
+    service: AdviceService,
+    book: QuestionBook,
+    bars: Iterable[int],
+    wait_s: float | None = None,
+    progress: Progress | None = None,
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Ask about bars through a service and wait for the results. Nothing else may submit to this
+    service.
 
     It ends when one of these is true:
     - every question is answered, has failed or has expired;
     - `wait_s` seconds have passed;
     - the circuit breaker, or the pause after unusable answers, has stayed open for 15 minutes;
     - the cache has been searched and no requests are sent any more. The reason may be a cap, an endpoint that refuses,
-      or an endpoint that never gave a usable answer. An endpoint that timed out may still be loading its model, so it
-      counts as present.
+      or an endpoint that never gave a usable answer. An endpoint that timed out may still be
+      loading its model, so it counts as present.
 
-    Questions are submitted as the queue has room, so that none waits long enough to expire. KeyboardInterrupt passes
-    through; the answers so far are then in the cache only.
+    Questions are submitted as the queue has room, so that none waits long enough to expire.
+    KeyboardInterrupt passes through; the answers so far are then in the cache only.
 
     Returns:
         bars and rows as `ask_all`, and the service's statistics.
@@ -104,10 +126,12 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
         if progress is not None:
             settled = len(wanted) - len(left) - sum(known[place] for place in _UNSETTLED)
             progress(Asked(len(wanted), max(0, settled), len(advice), known))
-        if (wait_s is not None and now - began >= wait_s) or _is_over(known, bool(left), now - moved):
+        if (wait_s is not None and now - began >= wait_s) or _is_over(
+            known, bool(left), now - moved
+        ):
             break
-        # When no requests are sent any more, the queue does not empty. Questions that the cache has already seen then
-        # make room for the rest.
+        # When no requests are sent any more, the queue does not empty. Questions that the cache has
+        # already seen then make room for the rest.
         waiting = known["queued"] if _asks(known) else known["unseen"]
         if left and waiting <= room // 2:
             batch = [left.popleft() for _ in range(min(len(left), room - waiting))]
@@ -115,13 +139,19 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
             service.submit((book.question(bar), priority) for bar in batch)
         else:
             time.sleep(_POLL_S)
-    advice |= {bar: found for bar, found in service.take(service.options.ready_rows) if bar in asked}
+    advice |= {
+        bar: found for bar, found in service.take(service.options.ready_rows) if bar in asked
+    }
     return *arrays_of(advice), dict(known)
 
 
 def _asks(statistics: Mapping[str, Any]) -> bool:
-    """Whether the service still sends requests to an endpoint that gives, or may give, usable answers."""
-    absent = statistics["breaker"] != "closed" and Failure.TIMEOUT.value not in statistics["failures"]
+    """Whether the service still sends requests to an endpoint that gives, or may give, usable
+    answers.
+    """
+    absent = (
+        statistics["breaker"] != "closed" and Failure.TIMEOUT.value not in statistics["failures"]
+    )
     useless = statistics["unusable_state"] != "closed"
     away = (absent or useless) and not statistics["done"]
     return str(statistics["mode"]).startswith("asking") and not away
@@ -133,7 +163,8 @@ def _pauses(statistics: Mapping[str, Any]) -> bool:
 
 
 def _is_over(statistics: Mapping[str, Any], left: bool, quiet_s: float) -> bool:
-    """Whether no more results will come. left: some questions are not submitted yet. quiet_s: seconds without progress.
+    """Whether no more results will come. left: some questions are not submitted yet. quiet_s:
+    seconds without progress.
     """
     if statistics["in_flight"]:
         return False

@@ -1,7 +1,8 @@
 """Builds the advisor of a run from its configuration.
 
-The parts, in this order: the labels (what followed each bar), the backend, the service, and what journals and
-snapshots record. Questions, snapshots and the asking functions come from their own modules and are re-exported here.
+The parts, in this order: the labels (what followed each bar), the backend, the service, and what
+journals and snapshots record. Questions, snapshots and the asking functions come from their own
+modules and are re-exported here.
 """
 
 from __future__ import annotations
@@ -58,20 +59,48 @@ __all__ = [
     "table_reads_future",
 ]
 
-CACHE, LEDGER, JOURNAL = "advice_cache.sqlite", "advice_ledger.sqlite", "advice.jsonl"  # in a run's folder
-# Keys of `advisor` that the first journals' digests cover. A later key counts only where it is not its default, so that
-# the journals of earlier versions stay valid.
-_FIRST_KEYS = frozenset(("fusion", "transport", "horizon", "latency", "latency_seed", "max_age", "bins", "memory",
-                         "prior", "abstain", "cap", "weight", "gate_cost", "veto", "drop_episode", "drop_bar", "demand",
-                         "rows", "template", "evaluation_wait_s"))
+CACHE, LEDGER, JOURNAL = (
+    "advice_cache.sqlite",
+    "advice_ledger.sqlite",
+    "advice.jsonl",
+)  # in a run's folder
+# Keys of `advisor` that the first journals' digests cover. A later key counts only where it is not
+# its default, so that the journals of earlier versions stay valid.
+_FIRST_KEYS = frozenset(
+    (
+        "fusion",
+        "transport",
+        "horizon",
+        "latency",
+        "latency_seed",
+        "max_age",
+        "bins",
+        "memory",
+        "prior",
+        "abstain",
+        "cap",
+        "weight",
+        "gate_cost",
+        "veto",
+        "drop_episode",
+        "drop_bar",
+        "demand",
+        "rows",
+        "template",
+        "evaluation_wait_s",
+    )
+)
 # Later keys whose default is not what earlier versions did: what they did.
 _BEFORE = {"evidence": "answers"}
-# These may differ between a recording and its replay: `demand_per` decides only what is asked. Files of the context
-# enter by their content.
+# These may differ between a recording and its replay: `demand_per` decides only what is asked.
+# Files of the context enter by their content.
 _FREE_KEYS = frozenset(("kind", "options", "service", "demand_per", "context"))
 _NOBODY = ("none", "off")
 _WRITTEN = ("table", "replay")  # the advice already exists, so no backend is needed
-_SERVED = ("http", "https")  # requests are slow and may cost money: they go through the service, answers are cached
+_SERVED = (
+    "http",
+    "https",
+)  # requests are slow and may cost money: they go through the service, answers are cached
 
 
 # --- labels: what followed each bar ----------------------------------------------------------------------------------
@@ -87,13 +116,18 @@ def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarr
 
 def reads_future(kind: str) -> bool:
     """Whether an advisor of this kind reads the future (a mock of known skill, wrapped or not)."""
-    return any("future" in MOCKS[name].takes for part in _chain(kind) if (name := part.partition(":")[0]) in MOCKS)
+    return any(
+        "future" in MOCKS[name].takes
+        for part in _chain(kind)
+        if (name := part.partition(":")[0]) in MOCKS
+    )
 
 
 def table_reads_future(manifest: Mapping[str, Any]) -> bool:
     """Whether the advisor that a snapshot or a journal names in its manifest read the future."""
     return reads_future(str(manifest.get("advisor", ""))) or any(
-        name.rpartition(".")[2] == "future" for name in manifest.get("identity", {}))
+        name.rpartition(".")[2] == "future" for name in manifest.get("identity", {})
+    )
 
 
 def is_slow(kind: str) -> bool:
@@ -101,67 +135,101 @@ def is_slow(kind: str) -> bool:
     return _innermost(kind) in _SERVED or any(part.startswith("slow") for part in _chain(kind)[:-1])
 
 
-def backend_of(config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray,
-               tell: Tell | None = None) -> Backend:
-    """The backend that `advisor.kind` names. `advisor.options` override the defaults that the run supplies.
+def backend_of(
+    config: RunConfig,
+    market: Market,
+    book: QuestionBook,
+    followed: np.ndarray,
+    tell: Tell | None = None,
+) -> Backend:
+    """The backend that `advisor.kind` names. `advisor.options` override the defaults that the run
+    supplies.
 
     Args:
-        followed: int8[T], the labels that mocks of known skill read. tell: receives one line that counts the askable
-            bars with a recorded answer, for a `recorded` backend.
-    Raises ConfigError: the kind has no backend (none, off, table, replay), the kind or an option is unknown, or a
+        followed: int8[T], the labels that mocks of known skill read. tell: receives one line that
+            counts the askable bars with a recorded answer, for a `recorded` backend.
+    Raises ConfigError: the kind has no backend (none, off, table, replay), the kind or an option is
+    unknown, or a
         required option is missing.
     """
     kind = config.advisor.kind
     if (head := kind.partition(":")[0]) in (*_NOBODY, *_WRITTEN):
-        raise ConfigError(f"advisor.kind = {kind} (--advisor) answers no question; choose rules, mock:KIND, "
-                          f"recorded:FILE, ollama:NAME or the "
-                          f"URL of a server{'' if head in _NOBODY else ' to ask'}")
+        raise ConfigError(
+            f"advisor.kind = {kind} (--advisor) answers no question; choose rules, mock:KIND, "
+            f"recorded:FILE, ollama:NAME or the "
+            f"URL of a server{'' if head in _NOBODY else ' to ask'}"
+        )
     if _innermost(kind) == "rules" and not market.has_volume:
-        raise ConfigError(f"advisor.kind = {kind}: the rules look at the distance from VWAP, and the bars of "
-                          f"{market.contract.symbol} have no volume; choose a mock, or a model with "
-                          "advisor.template=no_volume")
+        raise ConfigError(
+            f"advisor.kind = {kind}: the rules look at the distance from VWAP, and the bars of "
+            f"{market.contract.symbol} have no volume; choose a mock, or a model with "
+            "advisor.template=no_volume"
+        )
     backend = _backend(kind, dict(config.advisor.options), config, market, book, followed)
     if isinstance(backend, RecordedBackend) and tell is not None:
         askable = np.flatnonzero(book.askable)
-        tell(f"advisor {kind}: {np.isin(askable, backend.bars).sum()} of {len(askable)} askable bars are recorded")
+        tell(
+            f"advisor {kind}: {np.isin(askable, backend.bars).sum()} of {len(askable)} askable bars are recorded"
+        )
     return backend
 
 
-def _backend(kind: str, options: dict[str, Any], config: RunConfig, market: Market, book: QuestionBook,
-             followed: np.ndarray) -> Backend:
-    """A backend, built recursively for wrappers. A wrapper keeps its own options and passes the others to the backend
-    that it wraps. `seed` goes to both."""
+def _backend(
+    kind: str,
+    options: dict[str, Any],
+    config: RunConfig,
+    market: Market,
+    book: QuestionBook,
+    followed: np.ndarray,
+) -> Backend:
+    """A backend, built recursively for wrappers. A wrapper keeps its own options and passes the
+    others to the backend that it wraps. `seed` goes to both."""
     own, other = _split(kind)
     names = takes(own)
-    known = {name: value for name, value in _defaults(own, kind, config, market, book, followed).items()
-             if name in names}
+    known = {
+        name: value
+        for name, value in _defaults(own, kind, config, market, book, followed).items()
+        if name in names
+    }
     if "inner" in options:
-        raise ConfigError(f"advisor.options.inner = {options['inner']}: write it into advisor.kind, as "
-                          f"{own}/{options['inner']}")
+        raise ConfigError(
+            f"advisor.options.inner = {options['inner']}: write it into advisor.kind, as "
+            f"{own}/{options['inner']}"
+        )
     if "then" in options and "then" in names:
         options["then"] = _turned(str(options["then"]), config, market, book, followed)
     if not other:
         return make_backend(own, {**known, **_agreed(options, own, config)})
     own_options = {name: value for name, value in options.items() if name in names}
     rest = {name: value for name, value in options.items() if name not in names or name == "seed"}
-    return make_backend(own, {**known, **own_options, "inner": _backend(other, rest, config, market, book, followed)})
+    return make_backend(
+        own,
+        {**known, **own_options, "inner": _backend(other, rest, config, market, book, followed)},
+    )
 
 
-def _turned(kind: str, config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray) -> Backend:
-    """The backend that `mock:turning` switches to. Raises ConfigError for one whose answers take time.
+def _turned(
+    kind: str, config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray
+) -> Backend:
+    """The backend that `mock:turning` switches to. Raises ConfigError for one whose answers take
+    time.
 
     `is_slow` reads only the kind and does not see `advisor.options.then`, so a slow backend here would block training.
     """
     if is_slow(kind):
-        raise ConfigError(f"advisor.options.then = {kind}: takes time; expected a mock or rules, as mock:skilled:0.4")
+        raise ConfigError(
+            f"advisor.options.then = {kind}: takes time; expected a mock or rules, as mock:skilled:0.4"
+        )
     return _backend(kind, {}, config, market, book, followed)
 
 
-def _defaults(own: str, kind: str, config: RunConfig, market: Market, book: QuestionBook,
-              followed: np.ndarray) -> dict[str, Any]:
+def _defaults(
+    own: str, kind: str, config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray
+) -> dict[str, Any]:
     """Options that a run supplies to a backend, by name.
 
-    A server gets no `seed` here: its option of that name controls the server's sampling and is the user's choice.
+    A server gets no `seed` here: its option of that name controls the server's sampling and is the
+    user's choice.
     """
     inputs: dict[str, Any] = {"future": followed.tolist(), "horizon": config.advisor.horizon}
     if own.startswith("mock:"):
@@ -169,23 +237,34 @@ def _defaults(own: str, kind: str, config: RunConfig, market: Market, book: Ques
         if own.startswith("mock:permuted"):
             inputs["bars"] = np.flatnonzero(book.askable).tolist()
         if own.startswith("mock:shifted"):
-            inputs |= {"sessions": session_places(book, market.data.sessions), "least": config.advisor.horizon}
-        if not _innermost(kind).startswith("mock"):  # mocks read only the bar's number, so they need no question
+            inputs |= {
+                "sessions": session_places(book, market.data.sessions),
+                "least": config.advisor.horizon,
+            }
+        if not _innermost(kind).startswith(
+            "mock"
+        ):  # mocks read only the bar's number, so they need no question
             inputs["question_of"] = book.question_or_none
     if _innermost(own) in _SERVED:
-        inputs |= {"max_tokens": config.advisor.service.completion_tokens, "answer": book.template.answer}
+        inputs |= {
+            "max_tokens": config.advisor.service.completion_tokens,
+            "answer": book.template.answer,
+        }
     return inputs | {"answer_format": book.template.answer}
 
 
 def _agreed(options: dict[str, Any], own: str, config: RunConfig) -> dict[str, Any]:
     """The options, after a check that `max_tokens` equals `advisor.service.completion_tokens`.
 
-    The caps reserve `completion_tokens` per request. A larger `max_tokens` could spend more than was reserved.
+    The caps reserve `completion_tokens` per request. A larger `max_tokens` could spend more than
+    was reserved.
     """
     most = config.advisor.service.completion_tokens
     if "max_tokens" in takes(own) and options.get("max_tokens", most) != most:
-        raise ConfigError(f"advisor.options.max_tokens = {options['max_tokens']}: the caps count on "
-                          f"advisor.service.completion_tokens = {most}; set that one, it is used for both")
+        raise ConfigError(
+            f"advisor.options.max_tokens = {options['max_tokens']}: the caps count on "
+            f"advisor.service.completion_tokens = {most}; set that one, it is used for both"
+        )
     return options
 
 
@@ -196,11 +275,15 @@ def _split(kind: str) -> tuple[str, str]:
 
 
 def _chain(kind: str) -> list[str]:
-    """Names of the backends in a kind, outermost first. A mock's entry is its name and number, as `skilled:0.6`; any
-    other entry is the text before the colon."""
+    """Names of the backends in a kind, outermost first. A mock's entry is its name and number, as
+    `skilled:0.6`; any other entry is the text before the colon."""
     own, other = _split(kind)
     name = own.removeprefix("mock:")
-    return [name, *_chain(other)] if other else [name if own.startswith("mock:") else own.partition(":")[0]]
+    return (
+        [name, *_chain(other)]
+        if other
+        else [name if own.startswith("mock:") else own.partition(":")[0]]
+    )
 
 
 def _innermost(kind: str) -> str:
@@ -216,7 +299,9 @@ def identity_of(config: RunConfig, backend: Backend | None) -> dict[str, str]:
 # --- the service -----------------------------------------------------------------------------------------------------
 
 
-def service_options(config: AdvisorConfig, cache: Path | None = None, ledger: Path | None = None) -> ServiceOptions:
+def service_options(
+    config: AdvisorConfig, cache: Path | None = None, ledger: Path | None = None
+) -> ServiceOptions:
     """`advisor.service` with default files filled in where it names none.
 
     `cache` is used for servers only. `ledger` is used only where calls, tokens or cost are capped.
@@ -224,15 +309,23 @@ def service_options(config: AdvisorConfig, cache: Path | None = None, ledger: Pa
     options, given = config.service, {}
     if options.cache is None and cache is not None and _innermost(config.kind) in _SERVED:
         given["cache"] = str(cache)
-    capped = any(cap is not None for cap in (options.max_calls, options.max_tokens, options.max_cost))
+    capped = any(
+        cap is not None for cap in (options.max_calls, options.max_tokens, options.max_cost)
+    )
     if options.ledger is None and ledger is not None and capped:
         given["ledger"] = str(ledger)
     return options.model_copy(update=given)
 
 
-def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None,
-               tell: Tell | None = None, use: Use = TRAINING) -> AdviceService:
-    """The service of a run. Its cache and ledger are files in the run's folder, or in memory without a folder.
+def service_of(
+    config: RunConfig,
+    backend: Backend,
+    run_path: Path | None = None,
+    tell: Tell | None = None,
+    use: Use = TRAINING,
+) -> AdviceService:
+    """The service of a run. Its cache and ledger are files in the run's folder, or in memory
+    without a folder.
 
     use: what the answers are for.
     Raises StorageError where the ledger cannot be read.
@@ -243,60 +336,102 @@ def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None
 
 # --- journals and snapshots ------------------------------------------------------------------------------------------
 
-# What earlier versions did not have. With its default a run is as theirs was, and their recordings belong to it.
-_LATER = {"data": ("markets", "folder", "per_market"), "network": ("normalise_per_symbol",), "control": ("wall_clock",),
-          "compute": ("eager",)}
-_LATER_SECTIONS = ("sampler", "dqn", "pqn", "allocate", "parallel", "shared", "actor",
-                   "evolve", "sweep", "walk")
+# What earlier versions did not have. With its default a run is as theirs was, and their recordings
+# belong to it.
+_LATER = {
+    "data": ("markets", "folder", "per_market"),
+    "network": ("normalise_per_symbol",),
+    "control": ("wall_clock",),
+    "compute": ("eager",),
+}
+_LATER_SECTIONS = (
+    "sampler",
+    "dqn",
+    "pqn",
+    "allocate",
+    "parallel",
+    "shared",
+    "actor",
+    "evolve",
+    "sweep",
+    "walk",
+)
 
 
 def _as_before(values: dict[str, Any]) -> dict[str, Any]:
     """The values of a configuration without later keys and sections that have their defaults."""
     usual = RunConfig().model_dump(mode="json")
-    kept = {section: part for section, part in values.items()
-            if section not in _LATER_SECTIONS or part != usual[section]}
+    kept = {
+        section: part
+        for section, part in values.items()
+        if section not in _LATER_SECTIONS or part != usual[section]
+    }
     for section, names in _LATER.items():
-        kept[section] = {name: value for name, value in kept[section].items()
-                         if name not in names or value != usual[section][name]}
+        kept[section] = {
+            name: value
+            for name, value in kept[section].items()
+            if name not in names or value != usual[section][name]
+        }
     return kept
 
 
 def config_digest(config: RunConfig) -> str:
     """sha256 (hex) of the configuration fields in which a recording and its replay must agree.
 
-    The kinds, options and service of advisors, the TensorBoard switch, the monitor and the places of files may differ,
-    so they are left out: a journal names the bars by their content. The transport is included: it decides at which
-    updates advice becomes visible. Of a panel, the number of members and the content of snapshots are included.
+    The kinds, options and service of advisors, the TensorBoard switch, the monitor and the places
+    of files may differ, so they are left out: a journal names the bars by their content. The
+    transport is included: it decides at which updates advice becomes visible. Of a panel, the
+    number of members and the content of snapshots are included.
 
     Raises DataError where a snapshot of a panel cannot be read.
     """
-    settled = with_control(with_split(config, 0), 0, 0)  # earlier versions had numbers where None stands today
-    values = _as_before(settled.model_dump(mode="json", exclude={"data": set(PLACES), "monitor": True}))
+    settled = with_control(
+        with_split(config, 0), 0, 0
+    )  # earlier versions had numbers where None stands today
+    values = _as_before(
+        settled.model_dump(mode="json", exclude={"data": set(PLACES), "monitor": True})
+    )
     if values["control"]["keep"] == "last":
         del values["control"]["keep"]
     before = AdvisorConfig().model_dump(mode="json") | _BEFORE
-    values["advisor"] = {name: value for name, value in values["advisor"].items() if name not in _FREE_KEYS and (
-        name in _FIRST_KEYS or value != before[name])} | digest_values(config.advisor)
+    values["advisor"] = {
+        name: value
+        for name, value in values["advisor"].items()
+        if name not in _FREE_KEYS and (name in _FIRST_KEYS or value != before[name])
+    } | digest_values(config.advisor)
     if config.advisor.panel:
-        files = [Path(rest) if head == "table" else None for head, _, rest in
-                 (member.kind.partition(":") for member in config.advisor.panel)]
-        values["advisor"]["panel"] = ["live" if file is None else read_snapshot(file).manifest["sha256"]
-                                      for file in files]
+        files = [
+            Path(rest) if head == "table" else None
+            for head, _, rest in (member.kind.partition(":") for member in config.advisor.panel)
+        ]
+        values["advisor"]["panel"] = [
+            "live" if file is None else read_snapshot(file).manifest["sha256"] for file in files
+        ]
     for name in ("tensorboard", "tracker", "tracker_online"):
         del values["train"][name]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def journal_header(config: RunConfig, book: QuestionBook, identity: Mapping[str, str],
-                   run: str | None = None) -> dict[str, Any]:
-    """The header of a journal: run id, configuration digest, schema, prompt version, identity and library versions.
+def journal_header(
+    config: RunConfig, book: QuestionBook, identity: Mapping[str, str], run: str | None = None
+) -> dict[str, Any]:
+    """The header of a journal: run id, configuration digest, schema, prompt version, identity and
+    library versions.
 
     run: the run's id; a new random one by default.
     """
-    return {"run": run or secrets.token_hex(8), "config": config_digest(config), "schema": SCHEMA_HASH,
-            "prompt_version": book.template.version, "identity": dict(identity),
-            "versions": {"jaxtrade": __version__, "python": platform.python_version(),
-                         **{name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}}}
+    return {
+        "run": run or secrets.token_hex(8),
+        "config": config_digest(config),
+        "schema": SCHEMA_HASH,
+        "prompt_version": book.template.version,
+        "identity": dict(identity),
+        "versions": {
+            "jaxtrade": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")},
+        },
+    }
 
 
 def table_of(bars: np.ndarray, rows: np.ndarray, size: int) -> AdviceTable:

@@ -1,9 +1,10 @@
 """Scores of advice: outcomes per range of confidence, and the trust that follows from them.
 
-A hit is advice whose direction equals sign(close[t + h] - open[t + 1]), both prices from the bar's own session. Moves
-within the cost of a round turn are not scored, and neither is advice to hold. Each (bar, version) is scored once, when
-it becomes visible, however many environments act on it. Scoring reads the bar's future, so only training sessions are
-scored. An evaluation uses the trust that training ended with.
+A hit is advice whose direction equals sign(close[t + h] - open[t + 1]), both prices from the bar's
+own session. Moves within the cost of a round turn are not scored, and neither is advice to hold.
+Each (bar, version) is scored once, when it becomes visible, however many environments act on it.
+Scoring reads the bar's future, so only training sessions are scored. An evaluation uses the trust
+that training ended with.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from jaxtrade.types import Array
 class Outcomes(struct.PyTreeNode):
     """Running scores by range of confidence, float32[B] each. Older rows count exponentially less.
 
-    count: rows scored. hits: rows whose direction was right. brier: sum of squared differences between confidence and
-    hit (1 or 0). seen: int32[], all rows ever scored, without decay. blocks: float32[N, B, 5] by `evidence.SUMS`, the
-    same rows summed over blocks of `block` bars (static), for `advisor.evidence=blocks`; None for `answers`.
+    count: rows scored. hits: rows whose direction was right. brier: sum of squared differences
+        between confidence and
+    hit (1 or 0). seen: int32[], all rows ever scored, without decay. blocks: float32[N, B, 5] by
+    `evidence.SUMS`, the same rows summed over blocks of `block` bars (static), for
+    `advisor.evidence=blocks`; None for `answers`.
     """
 
     count: Array
@@ -45,15 +48,24 @@ def no_outcomes(config: AdvisorConfig, bars: int) -> Outcomes:
     return Outcomes(zero, zero, zero, jnp.int32(0), blocks, block)
 
 
-def what_followed(open_: np.ndarray, close: np.ndarray, first: np.ndarray, last: np.ndarray, horizon: int,
-                  cost: int) -> np.ndarray:
-    """int8[T]: +1 where the price rose by more than `cost` ticks over a bar's horizon, -1 where it fell, else 0.
+def what_followed(
+    open_: np.ndarray,
+    close: np.ndarray,
+    first: np.ndarray,
+    last: np.ndarray,
+    horizon: int,
+    cost: int,
+) -> np.ndarray:
+    """int8[T]: +1 where the price rose by more than `cost` ticks over a bar's horizon, -1 where it
+    fell, else 0.
 
     Args:
-        open_, close: int32[T] ticks. first, last: int[N], the first and last decision bar of each session; the flat
-            bar `last + 1` is the session's last bar. horizon: bars h >= 1. cost: ticks of a round turn.
+        open_, close: int32[T] ticks. first, last: int[N], the first and last decision bar of each
+            session; the flat bar `last + 1` is the session's last bar. horizon: bars h >= 1. cost:
+            ticks of a round turn.
     Returns:
-        sign(close[t + h] - open[t + 1]) where t is a decision bar, t + h is in the same session and the move exceeds
+        sign(close[t + h] - open[t + 1]) where t is a decision bar, t + h is in the same session and
+        the move exceeds
         `cost`; 0 elsewhere.
     """
     signs = np.zeros(len(close), np.int8)
@@ -73,7 +85,8 @@ def bin_of(confidence: Array, bins: int) -> Array:
 def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | float) -> Outcomes:
     """The outcomes after a delta's rows have been scored.
 
-    followed: int8[T] from `what_followed`, 0 outside the training sessions. memory: rows that the decay remembers; each
+    followed: int8[T] from `what_followed`, 0 outside the training sessions. memory: rows that the
+        decay remembers; each
     scored row multiplies all earlier ones by 1 - 1 / memory.
     """
     bins, bars = outcomes.count.shape[0], delta.bars
@@ -82,9 +95,12 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     counts = (advised != 0) & (came != 0)
     confidence = jnp.asarray(delta.rows)[:, 3]
     hit = counts & (advised == came)
-    later = jnp.cumsum(counts[::-1])[::-1] - counts  # scored rows of this delta that come after each row
+    later = (
+        jnp.cumsum(counts[::-1])[::-1] - counts
+    )  # scored rows of this delta that come after each row
     keep = jnp.exp(jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * later)
-    # Within a delta, each row decays by the scored rows after it, as if the rows had been scored one by one.
+    # Within a delta, each row decays by the scored rows after it, as if the rows had been scored
+    # one by one.
     weight = jnp.where(counts, keep, 0.0)
     one_hot = jax.nn.one_hot(bin_of(confidence, bins), bins, dtype=jnp.float32)
     number = counts.sum(dtype=jnp.int32)
@@ -94,14 +110,22 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     def add(total: Array, values: Array) -> Array:
         return total * fade + (one_hot * (weight * values)[:, None]).sum(axis=0)
 
-    found = Outcomes(add(outcomes.count, jnp.ones_like(weight)), add(outcomes.hits, hit.astype(jnp.float32)),
-                     add(outcomes.brier, error), outcomes.seen + number)
+    found = Outcomes(
+        add(outcomes.count, jnp.ones_like(weight)),
+        add(outcomes.hits, hit.astype(jnp.float32)),
+        add(outcomes.brier, error),
+        outcomes.seen + number,
+    )
     if outcomes.blocks is None:
         return found
-    values = jnp.stack([jnp.ones_like(weight), weight, advised, came, advised * came], axis=-1)  # by `SUMS`
+    values = jnp.stack(
+        [jnp.ones_like(weight), weight, advised, came, advised * came], axis=-1
+    )  # by `SUMS`
     part = one_hot[:, :, None] * (weight[:, None] * values)[:, None, :]
     fades = jnp.stack([fade, fade**2, fade, fade, fade])
-    blocks = (outcomes.blocks * fades).at[jnp.asarray(bars) // outcomes.block].add(part, mode="drop")
+    blocks = (
+        (outcomes.blocks * fades).at[jnp.asarray(bars) // outcomes.block].add(part, mode="drop")
+    )
     return found.replace(blocks=blocks, block=outcomes.block)
 
 
@@ -111,20 +135,27 @@ def hit_rate(outcomes: Outcomes) -> Array:
 
 
 def independent(outcomes: Outcomes) -> Array:
-    """float32[]: the number of independent outcomes that the scored rows are worth, over all ranges. With
+    """float32[]: the number of independent outcomes that the scored rows are worth, over all
+    ranges. With
     `advisor.evidence=answers` every row counts as independent."""
-    return outcomes.count.sum() if outcomes.blocks is None else skill_of(outcomes.blocks).effective.sum()
+    return (
+        outcomes.count.sum()
+        if outcomes.blocks is None
+        else skill_of(outcomes.blocks).effective.sum()
+    )
 
 
 def log_odds(outcomes: Outcomes, prior: float, abstain: float, cap: float) -> Array:
-    """float32[B]: the trust, log-odds of the measured skill, clipped to [-cap, cap]; 0 where no skill is shown.
+    """float32[B]: the trust, log-odds of the measured skill, clipped to [-cap, cap]; 0 where no
+    skill is shown.
 
-    With blocks, the skill is the balanced hit rate q of n independent outcomes (`evidence.skill_of`). It is drawn
-    towards one half by `prior` imagined outcomes: 1/2 + (q - 1/2) n / (n + prior). `evidence.is_evidence` says whether
-    it counts.
+    With blocks, the skill is the balanced hit rate q of n independent outcomes
+    (`evidence.skill_of`). It is drawn towards one half by `prior` imagined outcomes: 1/2 + (q -
+    1/2) n / (n + prior). `evidence.is_evidence` says whether it counts.
 
-    Without blocks (`advisor.evidence=answers`, the rule of earlier versions), every row counts as independent: the rate
-    is (hits + prior / 2) / (count + prior). It counts beyond `abstain` * 0.5 / sqrt(count + prior) from one half.
+    Without blocks (`advisor.evidence=answers`, the rule of earlier versions), every row counts as
+    independent: the rate is (hits + prior / 2) / (count + prior). It counts beyond `abstain` * 0.5
+    / sqrt(count + prior) from one half.
     """
     if outcomes.blocks is None:
         count = outcomes.count + prior

@@ -1,4 +1,6 @@
-"""The largest cost of asking about bars beforehand, and the offer to do so that a training run begins with."""
+"""The largest cost of asking about bars beforehand, and the offer to do so that a training run
+begins with.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ _MOST_BARS = 4000  # bars whose prompts an offer measures; the rest of a larger 
 class AskPlan(NamedTuple):
     """What the command will ask.
 
-    bars: number of bars to ask about. hits: those whose answer is in the cache. hopeless: those that the cache knows to
+    bars: number of bars to ask about. hits: those whose answer is in the cache. hopeless: those
+        that the cache knows to
     fail. most: the largest cost of the others, if each is asked once.
     """
 
@@ -31,13 +34,16 @@ class AskPlan(NamedTuple):
     most: Spend
 
 
-def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions,
-              tell: Tell) -> AskPlan:
+def make_plan(
+    backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions, tell: Tell
+) -> AskPlan:
     """The largest cost of asking about the bars, given the cache. Creates no cache file.
 
     bars: int[n]. tell: prints one line about a cache that cannot be read.
     """
-    path = Path(options.cache) if options.cache is not None and Path(options.cache).exists() else None
+    path = (
+        Path(options.cache) if options.cache is not None and Path(options.cache).exists() else None
+    )
     cache = AdviceCache(path, tell)
     cache.open()
     identity, prices = backend.identity(), Prices(options.price_prompt, options.price_completion)
@@ -48,10 +54,14 @@ def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: S
             question = book.preview(bar)
             known = cache.get(cache.key(identity, question))
             hits += known is not None and known.advice is not None
-            if known is not None and (known.advice is not None or known.attempts >= options.poison_after):
+            if known is not None and (
+                known.advice is not None or known.attempts >= options.poison_after
+            ):
                 hopeless += known.advice is None
                 continue
-            spend = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
+            spend = at_most(
+                question.prompt, options.overhead_tokens, options.completion_tokens, prices
+            )
             most = [total + calls * more for total, more in zip(most, spend, strict=True)]
     finally:
         cache.close()
@@ -64,8 +74,15 @@ def cost_text(most: Spend, options: ServiceOptions) -> str:
     return f"cost at most {most.cost / MICRO:.2f}" if priced else "cost unknown (no prices set)"
 
 
-def offer(backend: Backend, book: QuestionBook, training: np.ndarray, options: ServiceOptions, ask: str,
-          then: str, tell: Tell) -> None:
+def offer(
+    backend: Backend,
+    book: QuestionBook,
+    training: np.ndarray,
+    options: ServiceOptions,
+    ask: str,
+    then: str,
+    tell: Tell,
+) -> None:
     """Offer to ask about all bars before training: tell its largest cost and the commands.
 
     Args:
@@ -78,9 +95,11 @@ def offer(backend: Backend, book: QuestionBook, training: np.ndarray, options: S
     scale = len(bars) / plan.bars
     most = Spend(*(round(scale * part) for part in plan.most))
     about = "about " if step > 1 else ""
-    tell(f"note: this advisor answers while the run trains, so the first updates lack its advice. The training "
-         f"split has {int(training.sum()):,} bars to ask about, all splits have {len(bars):,}. To ask about all of "
-         f"these beforehand takes at most {about}{most.calls:,} calls and {most.tokens:,} tokens, "
-         f"{cost_text(most, options)}:")
+    tell(
+        f"note: this advisor answers while the run trains, so the first updates lack its advice. The training "
+        f"split has {int(training.sum()):,} bars to ask about, all splits have {len(bars):,}. To ask about all of "
+        f"these beforehand takes at most {about}{most.calls:,} calls and {most.tokens:,} tokens, "
+        f"{cost_text(most, options)}:"
+    )
     tell(f"      {ask}")
     tell(f"      {then}")

@@ -1,9 +1,10 @@
-"""The questions about a market: raw values of every bar by name, its time stamp, blocks of text about what came before,
-and which bars may be asked about.
+"""The questions about a market: raw values of every bar by name, its time stamp, blocks of text
+about what came before, and which bars may be asked about.
 
-The values are computed from the bars by the code of the market's features, over the same feature windows, and converted
-to raw units. The normalised table is not read. A value depends only on its own bar and earlier ones, so a question does
-too. With a record (`desk`), it depends also on the answers about earlier bars that existed when it was first built.
+The values are computed from the bars by the code of the market's features, over the same feature
+windows, and converted to raw units. The normalised table is not read. A value depends only on its
+own bar and earlier ones, so a question does too. With a record (`desk`), it depends also on the
+answers about earlier bars that existed when it was first built.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ _SHOWN = 64  # values of a column that are checked in addition to its extremes
 class QuestionBook(NamedTuple):
     """The questions about a market's T bars.
 
-    columns: float64[T] by slot name, in raw units; NaN in the warm-up. closes: int64[T], UTC seconds of each bar's
-    close. zone: the exchange's time zone, used for time stamps. askable: bool[T], decision bars of any session at which
-    every value is known. blocks: by name, what makes a block's text about a bar. record: of the advisor's answers;
-    None where the template shows none.
+    columns: float64[T] by slot name, in raw units; NaN in the warm-up. closes: int64[T], UTC
+        seconds of each bar's
+    close. zone: the exchange's time zone, used for time stamps. askable: bool[T], decision bars of
+    any session at which every value is known. blocks: by name, what makes a block's text about a
+    bar. record: of the advisor's answers; None where the template shows none.
     """
 
     symbol: str
@@ -69,7 +71,9 @@ class QuestionBook(NamedTuple):
         return self._question(int(bar), self.blocks)
 
     def preview(self, bar: int) -> Question:
-        """The question about a bar without asking it: in place of the record, the longest text that it may have."""
+        """The question about a bar without asking it: in place of the record, the longest text that
+        it may have.
+        """
         if self.record is None:
             return self.question(bar)
         longest = self.record.longest()
@@ -88,63 +92,101 @@ class QuestionBook(NamedTuple):
         return self._replace(record=record, blocks={**self.blocks, "record": record.text})
 
     def _question(self, bar: int, blocks: Mapping[str, Callable[[int], str]]) -> Question:
-        return make_question(bar, self.symbol, stamp(int(self.closes[bar]), self.zone),
-                             {name: float(values[bar]) for name, values in self.columns.items()}, self.template,
-                             {name: blocks[name](bar) for name in self.template.blocks})
+        return make_question(
+            bar,
+            self.symbol,
+            stamp(int(self.closes[bar]), self.zone),
+            {name: float(values[bar]) for name, values in self.columns.items()},
+            self.template,
+            {name: blocks[name](bar) for name in self.template.blocks},
+        )
 
     def question_or_none(self, bar: int) -> Question | None:
-        """The question about a bar; None where the bar does not exist or one of its values is unknown."""
-        if not 0 <= bar < len(self.closes) or not all(np.isfinite(values[bar]) for values in self.columns.values()):
+        """The question about a bar; None where the bar does not exist or one of its values is
+        unknown.
+        """
+        if not 0 <= bar < len(self.closes) or not all(
+            np.isfinite(values[bar]) for values in self.columns.values()
+        ):
             return None
         return self.question(bar)
 
 
 def make_book(market: Market, config: RunConfig) -> QuestionBook:
-    """The questions about a market with the template `advisor.template` and the context `advisor.context`.
+    """The questions about a market with the template `advisor.template` and the context
+    `advisor.context`.
 
     Raises:
-        ConfigError: the template is unknown, shows values that need volume and the bars have none, or does not show a
-            feed that is given.
-        DataError: values outside their possible range, a symbol that prompts do not allow, no bar with all values, or a
-            feed that cannot be read.
+        ConfigError: the template is unknown, shows values that need volume and the bars have none,
+            or does not show a feed that is given.
+        DataError: values outside their possible range, a symbol that prompts do not allow, no bar
+            with all values, or a feed that cannot be read.
     """
     chosen = choose(config.advisor, market.has_volume)
     template = chosen.template
     if not market.has_volume and (absent := NEEDS_VOLUME & {*template.slots}):
         others = [name for name, other in TEMPLATES.items() if not NEEDS_VOLUME & {*other.slots}]
-        raise ConfigError(f"advisor.template = {config.advisor.template}: shows {', '.join(sorted(absent))}, and the "
-                          f"bars of {market.contract.symbol} have no volume; set advisor.template="
-                          f"{' or '.join((*others, *CONTEXT_NAMES))}")
+        raise ConfigError(
+            f"advisor.template = {config.advisor.template}: shows {', '.join(sorted(absent))}, and the "
+            f"bars of {market.contract.symbol} have no volume; set advisor.template="
+            f"{' or '.join((*others, *CONTEXT_NAMES))}"
+        )
     ruled = [name for name in RULE_SLOTS if market.has_volume or name not in NEEDS_VOLUME]
     columns = raw_columns(market, config, tuple(dict.fromkeys((*template.slots, *ruled))))
     check_columns({name: _telling(values) for name, values in columns.items()})
-    askable = in_sessions(market) & np.logical_and.reduce([np.isfinite(values) for values in columns.values()])
+    askable = in_sessions(market) & np.logical_and.reduce(
+        [np.isfinite(values) for values in columns.values()]
+    )
     if not askable.any():
-        raise DataError(f"{market.bars.source}: no decision bar has all of {', '.join(columns)}; give more bars")
+        raise DataError(
+            f"{market.bars.source}: no decision bar has all of {', '.join(columns)}; give more bars"
+        )
     closes = market.bars.time + market.bars.bar_seconds
     record = _record(market, config, closes) if "record" in template.blocks else None
-    book = QuestionBook(market.contract.symbol, template, columns, closes, market.contract.zone, askable,
-                        _blocks(market, config, chosen, record), record)
-    book.preview(int(askable.argmax()))  # raises now, before anything runs, where the symbol is not allowed
+    book = QuestionBook(
+        market.contract.symbol,
+        template,
+        columns,
+        closes,
+        market.contract.zone,
+        askable,
+        _blocks(market, config, chosen, record),
+        record,
+    )
+    book.preview(
+        int(askable.argmax())
+    )  # raises now, before anything runs, where the symbol is not allowed
     return book
 
 
-def _blocks(market: Market, config: RunConfig, chosen: Chosen, record: Record | None
-            ) -> Mapping[str, Callable[[int], str]]:
+def _blocks(
+    market: Market, config: RunConfig, chosen: Chosen, record: Record | None
+) -> Mapping[str, Callable[[int], str]]:
     """What makes each block of the template, by name."""
     if not chosen.template.blocks:
         return {}
     earlier, context = earlier_of(market, config), config.advisor.context
-    rules, symbol, zone = account_rules(market, config), market.contract.symbol, market.contract.zone
+    rules, symbol, zone = (
+        account_rules(market, config),
+        market.contract.symbol,
+        market.contract.zone,
+    )
     found: dict[str, Callable[[int], str]] = {
-        "window": earlier.window, "higher": earlier.higher, "levels": earlier.levels,
-        "account": lambda bar: account_block(rules, earlier.left(bar, earlier.days.flat))}
+        "window": earlier.window,
+        "higher": earlier.higher,
+        "levels": earlier.levels,
+        "account": lambda bar: account_block(rules, earlier.left(bar, earlier.days.flat)),
+    }
     if record is not None:
         found["record"] = record.text
     if (news := chosen.news) is not None:
-        found["news"] = lambda bar: news_block(news, symbol, int(earlier.closes[bar]), zone, context, NONE)
+        found["news"] = lambda bar: news_block(
+            news, symbol, int(earlier.closes[bar]), zone, context, NONE
+        )
     if (events := chosen.events) is not None:
-        found["calendar"] = lambda bar: events_block(events, int(earlier.closes[bar]), zone, context, NONE)
+        found["calendar"] = lambda bar: events_block(
+            events, int(earlier.closes[bar]), zone, context, NONE
+        )
     return found
 
 
@@ -154,53 +196,75 @@ def _record(market: Market, config: RunConfig, closes: np.ndarray) -> Record:
     splits = split_sessions(market, config.split)
     for number, name in enumerate(name for name in splits if name != "all"):
         parts[in_sessions(market, splits[name])] = number
-    return Record(followed_of(market, config), parts, closes, chosen.horizon, chosen.bins, chosen.context.record,
-                  market.contract.zone)
+    return Record(
+        followed_of(market, config),
+        parts,
+        closes,
+        chosen.horizon,
+        chosen.bins,
+        chosen.context.record,
+        market.contract.zone,
+    )
 
 
 def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """float64[T] of each named slot in its raw unit (`slots.RAW_SLOTS`), prices in the quote unit; NaN in the warm-up.
+    """float64[T] of each named slot in its raw unit (`slots.RAW_SLOTS`), prices in the quote unit;
+    NaN in the warm-up.
 
-    Two-sided bars enter by their mid price, as in the market's features. Raises ConfigError for an unknown name.
+    Two-sided bars enter by their mid price, as in the market's features. Raises ConfigError for an
+    unknown name.
     """
     for name in names:
         known_slot(name)
     bars = market.bars
     dates = trade_dates(bars.time, bars.contract)
-    schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
-    table = compute_features(feature_input(bars, dates), names, feature_windows(bars, schedule, dates, config))
+    schedule = schedule_for(
+        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
+    )
+    table = compute_features(
+        feature_input(bars, dates), names, feature_windows(bars, schedule, dates, config)
+    )
     tick = float(bars.contract.tick_size)
-    return {name: _within(name, values * tick if name in PRICES else values)
-            for name, values in zip(names, table.T, strict=True)}
+    return {
+        name: _within(name, values * tick if name in PRICES else values)
+        for name, values in zip(names, table.T, strict=True)
+    }
 
 
 def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarray:
     """bool[T]: the decision bars of `sessions`; by default those of all the market's sessions."""
     table, found = market.data.sessions, np.zeros(len(market.bars), bool)
-    chosen = slice(None) if sessions is None else np.asarray(sessions.ids)[:int(sessions.count)]
-    for first, last in zip(np.asarray(table.first)[chosen], np.asarray(table.last)[chosen], strict=True):
-        found[first:last + 1] = True
+    chosen = slice(None) if sessions is None else np.asarray(sessions.ids)[: int(sessions.count)]
+    for first, last in zip(
+        np.asarray(table.first)[chosen], np.asarray(table.last)[chosen], strict=True
+    ):
+        found[first : last + 1] = True
     return found
 
 
 def stamp(seconds: int, zone: str) -> str:
-    """UTC seconds as an ISO time stamp in `zone` with its UTC offset, as 2013-10-07T09:31:00-04:00."""
+    """UTC seconds as an ISO time stamp in `zone` with its UTC offset, as
+    2013-10-07T09:31:00-04:00.
+    """
     return datetime.datetime.fromtimestamp(seconds, ZoneInfo(zone)).isoformat()
 
 
 def _within(name: str, values: np.ndarray) -> np.ndarray:
     """The values, clipped to the slot's upper bound where only rounding exceeds it.
 
-    For example, a mean of 14 values of 100 may exceed 100 in the last bits. Larger excesses stay for `check_columns`.
+    For example, a mean of 14 values of 100 may exceed 100 in the last bits. Larger excesses stay
+    for `check_columns`.
     """
     high = RAW_SLOTS[name].high
     return np.where((values > high) & (values < high * (1 + 1e-9)), high, values)
 
 
 def _telling(values: np.ndarray) -> np.ndarray:
-    """A small sample of a column that `check_columns` rejects exactly when it would reject the whole column.
+    """A small sample of a column that `check_columns` rejects exactly when it would reject the
+    whole column.
 
-    The extremes decide the range check. The first values bring the sample above the 30 that a check of shares needs.
+    The extremes decide the range check. The first values bring the sample above the 30 that a check
+    of shares needs.
     """
     known = values[~np.isnan(values)]
     return np.concatenate([known[:_SHOWN], [known.min(), known.max()]]) if len(known) else known

@@ -1,7 +1,8 @@
 """Snapshots of advice: a `.npz` file of bars, rows and a manifest. Using one needs no advisor.
 
-A snapshot belongs to a set of bars, because its rows refer to positions on their time axis. It serves every task and
-scaling over the same bars and is refused for other bars. One digest covers all its content, the manifest included.
+A snapshot belongs to a set of bars, because its rows refer to positions on their time axis. It
+serves every task and scaling over the same bars and is refused for other bars. One digest covers
+all its content, the manifest included.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _ARRAYS = {"bars": (np.int32, 1), "rows": (np.float32, 2)}
 
 
 class Snapshot(NamedTuple):
-    """A snapshot. bars: int32[n] ascending. rows: float32[n, 6] by `table.COLUMNS`. manifest: JSON values."""
+    """A snapshot. bars: int32[n] ascending. rows: float32[n, 6] by `table.COLUMNS`. manifest: JSON
+    values.
+    """
 
     bars: np.ndarray
     rows: np.ndarray
@@ -36,13 +39,18 @@ class Snapshot(NamedTuple):
 
 
 def bars_digest(bars: Bars) -> str:
-    """sha256 (hex) of the bars: time stamps, prices of all sides, volume, symbol, tick size and bar length.
+    """sha256 (hex) of the bars: time stamps, prices of all sides, volume, symbol, tick size and bar
+    length.
 
     Costs and features are left out, so a snapshot stays valid when they change.
     """
-    digest = hashlib.sha256(f"{bars.contract.symbol}|{bars.contract.tick_size}|{bars.bar_seconds}".encode())
-    sides = [{name: getattr(bars, name) for name in ("time", *PRICES, "volume")},
-             {} if bars.ask is None else bars.ask._asdict()]
+    digest = hashlib.sha256(
+        f"{bars.contract.symbol}|{bars.contract.tick_size}|{bars.bar_seconds}".encode()
+    )
+    sides = [
+        {name: getattr(bars, name) for name in ("time", *PRICES, "volume")},
+        {} if bars.ask is None else bars.ask._asdict(),
+    ]
     for name, values in (pair for side in sides for pair in side.items()):
         values = np.ascontiguousarray(values)
         digest.update(f"{name}:{values.dtype.str}:{values.shape};".encode())
@@ -52,13 +60,18 @@ def bars_digest(bars: Bars) -> str:
 
 def market_entries(market: Market) -> dict[str, Any]:
     """The manifest entries that identify the bars. `load_table` compares them."""
-    return {"symbol": market.contract.symbol, "bars": len(market.bars), "bars_sha256": bars_digest(market.bars)}
+    return {
+        "symbol": market.contract.symbol,
+        "bars": len(market.bars),
+        "bars_sha256": bars_digest(market.bars),
+    }
 
 
 def save_table(path: Path, bars: np.ndarray, rows: np.ndarray, manifest: Mapping[str, Any]) -> None:
     """Write a snapshot atomically: a reader never sees a partial file.
 
-    bars: int[n], each once, in any order. rows: float[n, 6]. manifest: JSON values that include `market_entries`; this
+    bars: int[n], each once, in any order. rows: float[n, 6]. manifest: JSON values that include
+        `market_entries`; this
     function adds `format`, `rows` and `sha256`.
 
     Raises ValueError where bars or rows are not valid.
@@ -72,31 +85,46 @@ def save_table(path: Path, bars: np.ndarray, rows: np.ndarray, manifest: Mapping
     whole["sha256"] = _digest(bars, rows, whole)
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, bars=bars, rows=rows,
-                 manifest=np.array(json.dumps(whole, sort_keys=True, allow_nan=False)))
+        np.savez(
+            file,
+            allow_pickle=False,
+            bars=bars,
+            rows=rows,
+            manifest=np.array(json.dumps(whole, sort_keys=True, allow_nan=False)),
+        )
     temporary.replace(path)
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """Read and check a snapshot of any market. Raises DataError that says what is wrong with the file."""
+    """Read and check a snapshot of any market. Raises DataError that says what is wrong with the
+    file.
+    """
     try:
         found = read_arrays(path)
         bars, rows, text = found["bars"], found["rows"], str(found["manifest"])
         manifest = json.loads(text)
         expected = manifest["sha256"]
     except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file; make it with 'jaxtrade advise precompute'") from None
+        raise DataError(
+            f"{path}: there is no such file; make it with 'jaxtrade advise precompute'"
+        ) from None
     except FAULTS as error:
-        raise DataError(f"{path}: not a snapshot of advice ({str(error)[:120]}); make one with 'jaxtrade advise "
-                        "precompute'") from None
+        raise DataError(
+            f"{path}: not a snapshot of advice ({str(error)[:120]}); make one with 'jaxtrade advise "
+            "precompute'"
+        ) from None
     for name, values in (("bars", bars), ("rows", rows)):
         dtype, rank = _ARRAYS[name]
         if values.dtype != dtype or values.ndim != rank:
-            raise DataError(f"{path}: '{name}' is {values.dtype} of rank {values.ndim}, expected {dtype.__name__} of "
-                            f"rank {rank}; the file was edited")
+            raise DataError(
+                f"{path}: '{name}' is {values.dtype} of rank {values.ndim}, expected {dtype.__name__} of "
+                f"rank {rank}; the file was edited"
+            )
     if expected != _digest(bars, rows, manifest):
-        raise DataError(f"{path}: damaged or edited (its digest does not follow from its bars, rows and manifest); "
-                        "restore it, or make it anew with 'jaxtrade advise precompute'")
+        raise DataError(
+            f"{path}: damaged or edited (its digest does not follow from its bars, rows and manifest); "
+            "restore it, or make it anew with 'jaxtrade advise precompute'"
+        )
     if manifest.get("format") != FORMAT:
         raise DataError(f"{path}: format {manifest.get('format')}, this version reads {FORMAT}")
     if fault := _fault(bars, rows):
@@ -107,18 +135,28 @@ def read_snapshot(path: Path) -> Snapshot:
 def load_table(path: Path, market: Market) -> Snapshot:
     """Read a snapshot and check that it belongs to a market's bars.
 
-    Raises DataError where the file is not a snapshot, is damaged or edited, or belongs to other bars; the message names
-    what differs.
+    Raises DataError where the file is not a snapshot, is damaged or edited, or belongs to other
+    bars; the message names what differs.
     """
     snapshot = read_snapshot(path)
     for name, found in market_entries(market).items():
         if (saved := snapshot.manifest.get(name)) != found:
-            what = {"symbol": "market", "bars": "number of bars", "bars_sha256": "content of the bars"}[name]
-            raise DataError(f"{path}: its {what} differs: {_short(saved)} there, {_short(found)} here "
-                            f"({market.bars.source}); give the bars it was made for, or make one for these")
-    advisors = int(snapshot.manifest.get("advisors", 1))  # of a panel, each has as many rows as there are bars
+            what = {
+                "symbol": "market",
+                "bars": "number of bars",
+                "bars_sha256": "content of the bars",
+            }[name]
+            raise DataError(
+                f"{path}: its {what} differs: {_short(saved)} there, {_short(found)} here "
+                f"({market.bars.source}); give the bars it was made for, or make one for these"
+            )
+    advisors = int(
+        snapshot.manifest.get("advisors", 1)
+    )  # of a panel, each has as many rows as there are bars
     if len(snapshot.bars) and int(snapshot.bars[-1]) >= advisors * len(market.bars):
-        raise DataError(f"{path}: bar {int(snapshot.bars[-1])} lies outside the {len(market.bars)} bars")
+        raise DataError(
+            f"{path}: bar {int(snapshot.bars[-1])} lies outside the {len(market.bars)} bars"
+        )
     return snapshot
 
 

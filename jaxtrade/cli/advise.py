@@ -1,4 +1,6 @@
-"""`jaxtrade advise`: the flags of its actions, and where each is handled. Imports no heavy library at load time."""
+"""`jaxtrade advise`: the flags of its actions, and where each is handled. Imports no heavy library
+at load time.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,18 @@ from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import run_all
 from jaxtrade.text import show
 
-ASKED = ("the advisor, instead of advisor.kind: rules, mock:KIND[:NUMBER], recorded:FILE, ollama:NAME, openai:NAME, "
-         "vllm:URL, or the URL of a server (with --set advisor.options.model=NAME if it has several models)")
+ASKED = (
+    "the advisor, instead of advisor.kind: rules, mock:KIND[:NUMBER], recorded:FILE, ollama:NAME, openai:NAME, "
+    "vllm:URL, or the URL of a server (with --set advisor.options.model=NAME if it has several models)"
+)
 
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `advise`."""
-    advise = commands.add_parser("advise", help="ask an advisor about one bar or many, look at what was answered, or "
-                                 "replay a run")
+    advise = commands.add_parser(
+        "advise",
+        help="ask an advisor about one bar or many, look at what was answered, or replay a run",
+    )
     actions = advise.add_subparsers(dest="action", required=True, metavar="ACTION")
     for add in (_add_models, _add_ask, _add_precompute, _add_inspect, _add_log, _add_replay):
         add(actions)
@@ -27,72 +33,140 @@ def add_parser(commands: Any) -> None:
 
 def _add_models(actions: Any) -> None:
     models = actions.add_parser("models", help="list the models that a server offers")
-    models.add_argument("server", metavar="URL", help="the server's base URL, such as http://127.0.0.1:8080/v1, or "
-                        "ollama, openai, vllm:URL")
-    models.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
+    models.add_argument(
+        "server",
+        metavar="URL",
+        help="the server's base URL, such as http://127.0.0.1:8080/v1, or ollama, openai, vllm:URL",
+    )
+    models.add_argument(
+        "--key-env", metavar="NAME", help="environment variable that holds the server's key"
+    )
     models.add_argument("--key-file", metavar="FILE", help="file that holds the key (mode 0600)")
-    models.add_argument("--ca-file", metavar="FILE", help="PEM file of certificates to trust instead of the system's")
+    models.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        help="PEM file of certificates to trust instead of the system's",
+    )
 
 
 def _add_ask(actions: Any) -> None:
-    ask = actions.add_parser("ask", help="ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
-                             "the answer is no advice")
-    ask.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: advised)")
+    ask = actions.add_parser(
+        "ask",
+        help="ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
+        "the answer is no advice",
+    )
+    ask.add_argument(
+        "config", nargs="?", help="a YAML file or a shipped configuration (default: advised)"
+    )
     data_options(ask)
     ask.add_argument("--advisor", metavar="KIND|URL", help=ASKED)
-    ask.add_argument("--at", metavar="TIME", help="the bar: an ISO time, in the exchange's zone if it names none (the "
-                     "last bar closed then), or a bar's index (default: the last one in training that may be asked "
-                     "about)")
-    ask.add_argument("--repeat", type=int, default=1, metavar="N", help="ask the same question N times (default: 1)")
+    ask.add_argument(
+        "--at",
+        metavar="TIME",
+        help="the bar: an ISO time, in the exchange's zone if it names none (the "
+        "last bar closed then), or a bar's index (default: the last one in training that may be asked "
+        "about)",
+    )
+    ask.add_argument(
+        "--repeat",
+        type=int,
+        default=1,
+        metavar="N",
+        help="ask the same question N times (default: 1)",
+    )
     ask.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _add_precompute(actions: Any) -> None:
-    precompute = actions.add_parser("precompute", help="ask about every bar of a split and write a snapshot, usable "
-                                    "with advisor.kind=table:FILE")
-    precompute.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
+    precompute = actions.add_parser(
+        "precompute",
+        help="ask about every bar of a split and write a snapshot, usable "
+        "with advisor.kind=table:FILE",
+    )
+    precompute.add_argument(
+        "config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)"
+    )
     data_options(precompute)
     precompute.add_argument("--advisor", metavar="KIND|URL", help=ASKED)
-    precompute.add_argument("--out", required=True, type=Path, metavar="FILE.npz", help="the snapshot; a server's "
-                            "answers are kept beside it, and running again goes on from them")
-    precompute.add_argument("--split", choices=("train", "validation", "test", "all"), default="all",
-                            help="sessions whose bars are asked about (default: all)")
-    precompute.add_argument("--every", type=int, default=1, metavar="N", help="every N-th of those bars (default: 1)")
-    precompute.add_argument("--plan", action="store_true", help="print what it would ask and cost at most, and stop")
-    precompute.add_argument("--yes", action="store_true", help="confirm the plan's cost; required if prices are set")
+    precompute.add_argument(
+        "--out",
+        required=True,
+        type=Path,
+        metavar="FILE.npz",
+        help="the snapshot; a server's "
+        "answers are kept beside it, and running again goes on from them",
+    )
+    precompute.add_argument(
+        "--split",
+        choices=("train", "validation", "test", "all"),
+        default="all",
+        help="sessions whose bars are asked about (default: all)",
+    )
+    precompute.add_argument(
+        "--every", type=int, default=1, metavar="N", help="every N-th of those bars (default: 1)"
+    )
+    precompute.add_argument(
+        "--plan", action="store_true", help="print what it would ask and cost at most, and stop"
+    )
+    precompute.add_argument(
+        "--yes", action="store_true", help="confirm the plan's cost; required if prices are set"
+    )
 
 
 def _add_inspect(actions: Any) -> None:
-    inspect = actions.add_parser("inspect", help="rows, directions and confidence of a snapshot, a journal or a run")
-    inspect.add_argument("path", type=Path, metavar="PATH", help="a snapshot (.npz), a journal (.jsonl) or a run")
-    inspect.add_argument("config", nargs="?", help="configuration of the snapshot's market, to print hit rates too "
-                         "(or name the market by the flags)")
+    inspect = actions.add_parser(
+        "inspect", help="rows, directions and confidence of a snapshot, a journal or a run"
+    )
+    inspect.add_argument(
+        "path", type=Path, metavar="PATH", help="a snapshot (.npz), a journal (.jsonl) or a run"
+    )
+    inspect.add_argument(
+        "config",
+        nargs="?",
+        help="configuration of the snapshot's market, to print hit rates too "
+        "(or name the market by the flags)",
+    )
     data_options(inspect)
     inspect.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
 def _add_log(actions: Any) -> None:
-    log = actions.add_parser("log", help="one line per answered bar of a run: direction, confidence, reason, and what "
-                             "followed")
+    log = actions.add_parser(
+        "log",
+        help="one line per answered bar of a run: direction, confidence, reason, and what followed",
+    )
     log.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     trust_option(log)
     log.add_argument("--last", type=int, metavar="N", help="only the last N lines (default: all)")
-    log.add_argument("--data", type=Path, metavar="FILE", help="the run's own bars at another place")
+    log.add_argument(
+        "--data", type=Path, metavar="FILE", help="the run's own bars at another place"
+    )
     log.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _add_replay(actions: Any) -> None:
-    replay = actions.add_parser("replay", help="train a run again from its journal, without an advisor; exit 1 if "
-                                "any bit of the last state or any figure of the report differs")
+    replay = actions.add_parser(
+        "replay",
+        help="train a run again from its journal, without an advisor; exit 1 if "
+        "any bit of the last state or any figure of the report differs",
+    )
     replay.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     trust_option(replay)
-    replay.add_argument("--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)")
+    replay.add_argument(
+        "--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Handle `advise`. Returns the exit code."""
-    actions = {"models": _models, "ask": _ask, "precompute": _precompute, "inspect": _inspect, "log": _log,
-               "replay": _replay}
+    actions = {
+        "models": _models,
+        "ask": _ask,
+        "precompute": _precompute,
+        "inspect": _inspect,
+        "log": _log,
+        "replay": _replay,
+    }
     return actions[args.action](args)
 
 

@@ -1,4 +1,6 @@
-"""`jaxtrade advise ask`: ask an advisor about one bar, and show the prompt, the raw answer and the verdict."""
+"""`jaxtrade advise ask`: ask an advisor about one bar, and show the prompt, the raw answer and the
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,12 @@ from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError
 
-_KEPT = {"table": "its advice is written already; jaxtrade advise inspect FILE shows it",
-         "replay": "its advice is recorded already; jaxtrade advise log RUN and advise inspect RUN show it",
-         "none": "there is nobody to ask", "off": "there is nobody to ask"}
+_KEPT = {
+    "table": "its advice is written already; jaxtrade advise inspect FILE shows it",
+    "replay": "its advice is recorded already; jaxtrade advise log RUN and advise inspect RUN show it",
+    "none": "there is nobody to ask",
+    "off": "there is nobody to ask",
+}
 _TEXT = "  | "  # before each line of a prompt or an answer, which may look like anything
 
 
@@ -46,8 +51,8 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """One answer. used: what it spent; cost is None without prices. reason: of the advice, or "". asked: False where a
-    cap stopped the request."""
+    """One answer. used: what it spent; cost is None without prices. reason: of the advice, or "".
+    asked: False where a cap stopped the request."""
 
     answer: Answer
     used: Spend
@@ -57,9 +62,11 @@ class Reply(NamedTuple):
 
 
 def ask(config: RunConfig, request: Request) -> int:
-    """Handle the command. Returns 0, or 1 if an answer is a failure. Every member of a panel is asked.
+    """Handle the command. Returns 0, or 1 if an answer is a failure. Every member of a panel is
+    asked.
 
-    Raises ConfigError (flags, a kind that answers no question, a server without its only model), DataError.
+    Raises ConfigError (flags, a kind that answers no question, a server without its only model),
+    DataError.
     """
     members = members_of(config)
     for member in members:
@@ -67,15 +74,27 @@ def ask(config: RunConfig, request: Request) -> int:
     market = load_market(config)
     documents = [_document_of(with_model(member, say), market, request) for member in members]
     if request.as_json:
-        print(json.dumps(documents if len(documents) > 1 else documents[0], indent=2, allow_nan=False))
+        print(
+            json.dumps(documents if len(documents) > 1 else documents[0], indent=2, allow_nan=False)
+        )
     else:
         print("\n\n".join("\n".join(_lines(document)) for document in documents))
-    return 0 if all(answer["advice"] is not None for document in documents for answer in document["answers"]) else 1
+    return (
+        0
+        if all(
+            answer["advice"] is not None for document in documents for answer in document["answers"]
+        )
+        else 1
+    )
 
 
 def _document_of(config: RunConfig, market: Market, request: Request) -> dict[str, Any]:
     """Ask one advisor, and return all that is shown, as JSON values."""
-    book, splits, labels = make_book(market, config), split_sessions(market, config.split), labels_of(market, config)
+    book, splits, labels = (
+        make_book(market, config),
+        split_sessions(market, config.split),
+        labels_of(market, config),
+    )
     inside = {name: in_sessions(market, splits[name]) for name in ("train", "validation", "test")}
     scored = inside["train"] & labels.room  # what followed the usual bar can then be shown
     bar = bar_at(book, scored if (scored & book.askable).any() else inside["train"], request.at)
@@ -86,8 +105,11 @@ def _document_of(config: RunConfig, market: Market, request: Request) -> dict[st
     finally:
         backend.close()
     split = next((name for name, bars in inside.items() if bars[bar]), "none")
-    followed = [explained(side_of(reply.answer.advice), bar, labels) for reply in replies
-                if reply.answer.advice is not None and split == "train"]
+    followed = [
+        explained(side_of(reply.answer.advice), bar, labels)
+        for reply in replies
+        if reply.answer.advice is not None and split == "train"
+    ]
     document = _document(config, question, split, replies, followed, backend.identity())
     document["last_of_training"] = request.at is None
     return document
@@ -97,21 +119,30 @@ def _check_kind(kind: str) -> None:
     """Raises ConfigError for a kind that answers no question."""
     head = kind.partition(":")[0]
     if head in _KEPT:
-        raise ConfigError(f"advisor.kind = {kind}: {_KEPT[head]}; to ask, give --advisor rules, mock:KIND, "
-                          "recorded:FILE, ollama:NAME or the URL of a server")
+        raise ConfigError(
+            f"advisor.kind = {kind}: {_KEPT[head]}; to ask, give --advisor rules, mock:KIND, "
+            "recorded:FILE, ollama:NAME or the URL of a server"
+        )
 
 
-def ask_times(backend: Backend, question: Question, config: RunConfig, form: str, times: int) -> list[Reply]:
-    """Ask the same question `times` times, one after the other, within the caps of `advisor.service`.
+def ask_times(
+    backend: Backend, question: Question, config: RunConfig, form: str, times: int
+) -> list[Reply]:
+    """Ask the same question `times` times, one after the other, within the caps of
+    `advisor.service`.
 
-    form: of the answer, `json` or `pipe`. Requests are counted in the ledger that the configuration names, or for this
+    form: of the answer, `json` or `pipe`. Requests are counted in the ledger that the configuration
+        names, or for this
     command alone. After a request that a cap stops, no more are tried.
     """
     if not is_slow(config.advisor.kind):
         return [_reply(backend, question, config, form) for _ in range(times)]
     options, replies = config.advisor.service, list[Reply]()
     cost = None if options.max_cost is None else int(options.max_cost * MICRO)
-    ledger = Ledger(Path(options.ledger) if options.ledger else None, Caps(options.max_calls, options.max_tokens, cost))
+    ledger = Ledger(
+        Path(options.ledger) if options.ledger else None,
+        Caps(options.max_calls, options.max_tokens, cost),
+    )
     prices, calls = Prices(options.price_prompt, options.price_completion), calls_of(backend)
     share = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
     reserved = Spend(*(calls * part for part in share))
@@ -120,14 +151,19 @@ def ask_times(backend: Backend, question: Question, config: RunConfig, form: str
         while left and tries:
             tries -= 1
             if why := ledger.reserve(reserved):
-                stopped = Answer(None, Failure.STOPPED, f"not asked: {why}; one more request may need "
-                                 f"{reserved.tokens} tokens")
+                stopped = Answer(
+                    None,
+                    Failure.STOPPED,
+                    f"not asked: {why}; one more request may need {reserved.tokens} tokens",
+                )
                 return [*replies, Reply(stopped, Spend(), 0.0, "", asked=False)]
             reply = _reply(backend, question, config, form)
             spent = [_spent(part, share, prices) for part in reply.answer.parts or (reply.answer,)]
             ledger.settle(reserved, Spend(*(sum(column) for column in zip(*spent, strict=True))))
             if reply.answer.failure is Failure.UNSUPPORTED and tries:
-                say(f"note: {printable(reply.answer.detail)}")  # the backend's next request has the next weaker form
+                say(
+                    f"note: {printable(reply.answer.detail)}"
+                )  # the backend's next request has the next weaker form
                 continue
             replies.append(reply)
             left -= 1
@@ -151,18 +187,26 @@ def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -
 
 
 def _spent(answer: Answer, reserved: Spend, prices: Prices) -> Spend:
-    """What a request counts as: its reported usage; all that was reserved where the server may have answered and
-    reports none."""
+    """What a request counts as: its reported usage; all that was reserved where the server may have
+    answered and reports none."""
     if used := answer.prompt_tokens + answer.completion_tokens:
         return Spend(1, used, prices.cost(answer.prompt_tokens, answer.completion_tokens))
     return Spend(1) if verdict_of(answer).unbilled else reserved
 
 
 def side_of(advice: Advice | None) -> int:
-    """+1 for advice to buy, -1 to sell, 0 to hold, for no advice, and where two logits are equally high."""
+    """+1 for advice to buy, -1 to sell, 0 to hold, for no advice, and where two logits are equally
+    high.
+    """
     if advice is None:
         return 0
-    return 1 if advice.buy > max(advice.hold, advice.sell) else -1 if advice.sell > max(advice.hold, advice.buy) else 0
+    return (
+        1
+        if advice.buy > max(advice.hold, advice.sell)
+        else -1
+        if advice.sell > max(advice.hold, advice.buy)
+        else 0
+    )
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------
@@ -187,54 +231,104 @@ def remedy(answer: Answer, options: ServiceOptions, identity: Mapping[str, str])
             return "see the server's own messages"
 
 
-def _document(config: RunConfig, question: Question, split: str, replies: Sequence[Reply], followed: Sequence[str],
-              identity: Mapping[str, str]) -> dict[str, Any]:
+def _document(
+    config: RunConfig,
+    question: Question,
+    split: str,
+    replies: Sequence[Reply],
+    followed: Sequence[str],
+    identity: Mapping[str, str],
+) -> dict[str, Any]:
     options = config.advisor.service
     later = iter(followed)
     answers = []
     for reply in replies:
         answer, advice = reply.answer, reply.answer.advice
-        answers.append({
-            "raw": answer.raw, "model": answer.model,
-            "advice": None if advice is None else {
-                "direction": DIRECTIONS[side_of(advice)], "confidence": advice.confidence, "risk": advice.risk,
-                "horizon_bars": advice.horizon, "reason": reply.reason},
-            "failure": None if answer.failure is None else answer.failure.value, "detail": answer.detail,
-            "remedy": None if answer.failure is None else remedy(answer, options, identity), "asked": reply.asked,
-            "prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens,
-            "milliseconds": 1000 * answer.latency, "cost": reply.cost,
-            "followed": next(later, None) if advice is not None else None})
-    return {"bar": question.bar, "symbol": question.symbol, "time": question.time, "split": split,
-            "advisor": config.advisor.kind, "model": config.advisor.options.get("model"),
-            "template": question.prompt_version, "prompt": question.prompt, "answers": answers,
-            "served": is_slow(config.advisor.kind)}
+        answers.append(
+            {
+                "raw": answer.raw,
+                "model": answer.model,
+                "advice": None
+                if advice is None
+                else {
+                    "direction": DIRECTIONS[side_of(advice)],
+                    "confidence": advice.confidence,
+                    "risk": advice.risk,
+                    "horizon_bars": advice.horizon,
+                    "reason": reply.reason,
+                },
+                "failure": None if answer.failure is None else answer.failure.value,
+                "detail": answer.detail,
+                "remedy": None if answer.failure is None else remedy(answer, options, identity),
+                "asked": reply.asked,
+                "prompt_tokens": answer.prompt_tokens,
+                "completion_tokens": answer.completion_tokens,
+                "milliseconds": 1000 * answer.latency,
+                "cost": reply.cost,
+                "followed": next(later, None) if advice is not None else None,
+            }
+        )
+    return {
+        "bar": question.bar,
+        "symbol": question.symbol,
+        "time": question.time,
+        "split": split,
+        "advisor": config.advisor.kind,
+        "model": config.advisor.options.get("model"),
+        "template": question.prompt_version,
+        "prompt": question.prompt,
+        "answers": answers,
+        "served": is_slow(config.advisor.kind),
+    }
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
     """The document as text."""
     where = {"train": "a training session", "none": "a session of no split"}.get(
-        document["split"], f"a {document['split']} session")
+        document["split"], f"a {document['split']} session"
+    )
     last = ", the last whose horizon ends in its session" if document["last_of_training"] else ""
     named = f", model {document['model']}" if document["model"] else ""
-    lines = [f"bar {document['bar']} of {document['symbol']}, close {document['time']}, in {where}{last}",
-             f"advisor {document['advisor']}{named}, template {document['template']}", "",
-             f"prompt ({len(document['prompt']):,} characters)" + (
-                 "" if document["served"] else ": what a language model would be shown; this kind does not read it"),
-             *_block(document["prompt"])]
+    lines = [
+        f"bar {document['bar']} of {document['symbol']}, close {document['time']}, in {where}{last}",
+        f"advisor {document['advisor']}{named}, template {document['template']}",
+        "",
+        f"prompt ({len(document['prompt']):,} characters)"
+        + (
+            ""
+            if document["served"]
+            else ": what a language model would be shown; this kind does not read it"
+        ),
+        *_block(document["prompt"]),
+    ]
     answers = document["answers"]
     for number, answer in enumerate(answers, 1):
-        lines += ["", *_answer_lines(answer, document, f" {number} of {len(answers)}" if len(answers) > 1 else "")]
+        lines += [
+            "",
+            *_answer_lines(
+                answer, document, f" {number} of {len(answers)}" if len(answers) > 1 else ""
+            ),
+        ]
     return [*lines, *_summary(answers)]
 
 
 def _answer_lines(answer: dict[str, Any], document: dict[str, Any], number: str) -> list[str]:
-    raw = _block(answer["raw"]) if answer["raw"] else [f"{_TEXT}(no text)" if document["served"] else
-                                                       f"{_TEXT}(this kind answers with values, not with text)"]
+    raw = (
+        _block(answer["raw"])
+        if answer["raw"]
+        else [
+            f"{_TEXT}(no text)"
+            if document["served"]
+            else f"{_TEXT}(this kind answers with values, not with text)"
+        ]
+    )
     lines = [f"raw answer{number}", *raw, ""] if answer["asked"] else []
     if (advice := answer["advice"]) is not None:
-        lines.append(f"verdict: {advice['direction']}, confidence {advice['confidence']:.2f}, risk "
-                     f"{advice['risk']:.2f}, horizon {advice['horizon_bars']} bars"
-                     + (f" ({answer['detail']})" if answer["detail"] else ""))
+        lines.append(
+            f"verdict: {advice['direction']}, confidence {advice['confidence']:.2f}, risk "
+            f"{advice['risk']:.2f}, horizon {advice['horizon_bars']} bars"
+            + (f" ({answer['detail']})" if answer["detail"] else "")
+        )
         lines += [f"reason: {printable(advice['reason'])}"] if advice["reason"] else []
     else:
         detail = f": {printable(answer['detail'])}" if answer["detail"] else ""
@@ -251,10 +345,17 @@ def _answer_lines(answer: dict[str, Any], document: dict[str, Any], number: str)
 def _spent_line(answer: dict[str, Any], served: bool) -> str:
     if not served:
         return f"took {answer['milliseconds']:.3g} ms, answered here: no tokens, no cost"
-    tokens = (f"{answer['prompt_tokens']:,} tokens of the prompt, {answer['completion_tokens']:,} of the answer"
-              if answer["prompt_tokens"] + answer["completion_tokens"] else "tokens not reported")
+    tokens = (
+        f"{answer['prompt_tokens']:,} tokens of the prompt, {answer['completion_tokens']:,} of the answer"
+        if answer["prompt_tokens"] + answer["completion_tokens"]
+        else "tokens not reported"
+    )
     cost = "unknown" if answer["cost"] is None else f"{answer['cost']:.6f}"
-    why = " without prices (advisor.service.price_prompt, price_completion)" if cost == "unknown" else ""
+    why = (
+        " without prices (advisor.service.price_prompt, price_completion)"
+        if cost == "unknown"
+        else ""
+    )
     return f"took {answer['milliseconds']:,.0f} ms; {tokens}; cost {cost}{why}"
 
 
@@ -266,8 +367,12 @@ def _summary(answers: Sequence[dict[str, Any]]) -> list[str]:
     counts = {name: sum(advice["direction"] == name for advice in given) for name in DIRECTIONS}
     confidence = [advice["confidence"] for advice in given]
     spread = f"; confidence {min(confidence):.2f} to {max(confidence):.2f}" if given else ""
-    return ["", f"{len(answers)} answers: " + ", ".join(f"{count} {name}" for name, count in counts.items())
-            + f", {len(answers) - len(given)} without advice{spread}"]
+    return [
+        "",
+        f"{len(answers)} answers: "
+        + ", ".join(f"{count} {name}" for name, count in counts.items())
+        + f", {len(answers) - len(given)} without advice{spread}",
+    ]
 
 
 def _block(text: str) -> list[str]:

@@ -15,8 +15,10 @@ TRIES = 3
 class Question(NamedTuple):
     """One thing that a command cannot know.
 
-    text: the question. flag: how to answer it on the command line. hints: lines printed before it. usual: the answer
-    to an empty line; None if there is none. check: raises ConfigError for an answer that is not allowed.
+    text: the question. flag: how to answer it on the command line. hints: lines printed before it.
+        usual: the answer
+    to an empty line; None if there is none. check: raises ConfigError for an answer that is not
+    allowed.
     """
 
     text: str
@@ -32,7 +34,9 @@ def may_ask(refused: bool) -> bool:
 
 
 def ask(question: Question) -> str:
-    """The answer, as typed. Raises ConfigError after three answers that are not allowed, or at the end of input."""
+    """The answer, as typed. Raises ConfigError after three answers that are not allowed, or at the
+    end of input.
+    """
     for hint in question.hints:
         show(f"  {hint}")
     usual = "" if question.usual is None else f" [{question.usual}]"
@@ -52,6 +56,7 @@ def ask(question: Question) -> str:
 
 def one_of(*allowed: str) -> Callable[[str], None]:
     """A check for one of some words."""
+
     def check(given: str) -> None:
         if given not in allowed:
             raise ConfigError(f"expected {', '.join(allowed)}; found '{given}'")
@@ -61,12 +66,17 @@ def one_of(*allowed: str) -> Callable[[str], None]:
 
 def number(least: float, whole: bool = False) -> Callable[[str], None]:
     """A check for a number above `least` (whole: not below it)."""
+
     def check(given: str) -> None:
         try:
             value = int(given) if whole else float(given)
         except ValueError:
-            raise ConfigError(f"expected a {'whole ' if whole else ''}number; found '{given}'") from None
+            raise ConfigError(
+                f"expected a {'whole ' if whole else ''}number; found '{given}'"
+            ) from None
         if not (value >= least if whole else value > least):
-            raise ConfigError(f"expected {'at least' if whole else 'more than'} {least:g}; found '{given}'")
+            raise ConfigError(
+                f"expected {'at least' if whole else 'more than'} {least:g}; found '{given}'"
+            )
 
     return check

@@ -13,25 +13,47 @@ from jaxtrade.text import show
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `compare`."""
-    compare = commands.add_parser("compare", help="runs against each other, paired by held-out day: differences with "
-                                  "intervals")
-    compare.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs or walk-forwards; the others are "
-                         "compared with the first")
-    compare.add_argument("--split", choices=("test", "validation", "train", "all"), default="test",
-                         help="whose days (default: test); each run must have been evaluated on it")
-    compare.add_argument("--shared-days", action="store_true", help="compare on the days that all have, although some "
-                         "have others too, as a run and a walk-forward")
+    compare = commands.add_parser(
+        "compare",
+        help="runs against each other, paired by held-out day: differences with intervals",
+    )
+    compare.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="folders of runs or walk-forwards; the others are compared with the first",
+    )
+    compare.add_argument(
+        "--split",
+        choices=("test", "validation", "train", "all"),
+        default="test",
+        help="whose days (default: test); each run must have been evaluated on it",
+    )
+    compare.add_argument(
+        "--shared-days",
+        action="store_true",
+        help="compare on the days that all have, although some "
+        "have others too, as a run and a walk-forward",
+    )
     compare.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Handle `compare`. Returns the exit code. Raises ConfigError and DataError for runs that cannot be compared."""
+    """Handle `compare`. Returns the exit code. Raises ConfigError and DataError for runs that
+    cannot be compared.
+    """
     if len(args.runs) < 2:
-        raise ConfigError(f"compare: one run ({args.runs[0]}) has nothing to be compared with; name two or more")
+        raise ConfigError(
+            f"compare: one run ({args.runs[0]}) has nothing to be compared with; name two or more"
+        )
     from jaxtrade.evaluation.comparing import compared, table, to_json
     from jaxtrade.evaluation.run_days import on_shared_days, read_run_days
 
     runs = [read_run_days(Path(each), args.split) for each in args.runs]
     found = compared(on_shared_days(runs, args.shared_days))
-    show(json.dumps(to_json(found), indent=2, allow_nan=False) if args.json else "\n".join(table(found)))
+    show(
+        json.dumps(to_json(found), indent=2, allow_nan=False)
+        if args.json
+        else "\n".join(table(found))
+    )
     return 0

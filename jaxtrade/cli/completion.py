@@ -1,7 +1,7 @@
 """`jaxtrade completion SHELL`: prints a script that completes commands, flags and names in a shell.
 
-shtab makes the script from the parser. The script holds all words, so completing starts no Python. Imports shtab only
-when the command runs; nothing heavy.
+shtab makes the script from the parser. The script holds all words, so completing starts no Python.
+Imports shtab only when the command runs; nothing heavy.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ complete -o bashdefault -F _jaxtrade_complete jaxtrade
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `completion`."""
-    completion = commands.add_parser("completion", help="print a script that completes commands, flags and keys in a "
-                                     "shell")
-    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
+    completion = commands.add_parser(
+        "completion", help="print a script that completes commands, flags and keys in a shell"
+    )
+    completion.add_argument(
+        "shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}"
+    )
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:
@@ -44,10 +47,14 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
     Raises ConfigError if shtab is not installed.
     """
     try:
-        shtab: Any = importlib.import_module("shtab")  # of an extra: not every check of types has it
+        shtab: Any = importlib.import_module(
+            "shtab"
+        )  # of an extra: not every check of types has it
     except ImportError:
-        raise ConfigError("the package shtab, which makes the script, is not installed: pip install shtab (or pip "
-                          "install 'jaxtrade[completion]')") from None
+        raise ConfigError(
+            "the package shtab, which makes the script, is not installed: pip install shtab (or pip "
+            "install 'jaxtrade[completion]')"
+        ) from None
     for each in _parsers(parser):
         for action in each._actions:
             if (words := _words(each.prog, action)) is not None:
@@ -69,7 +76,9 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParse
 
 
 def _words(prog: str, action: argparse.Action) -> Mapping[str, Any] | None:
-    """How shells complete an action that takes names; None for other actions. prog: its command, "jaxtrade train"."""
+    """How shells complete an action that takes names; None for other actions. prog: its command,
+    "jaxtrade train".
+    """
     match action.dest:
         case "overrides":
             return words_of("keys", [f"{name}=" for name in all_keys()])
@@ -89,26 +98,35 @@ def _words(prog: str, action: argparse.Action) -> Mapping[str, Any] | None:
 
 
 def words_of(name: str, words: Iterable[str]) -> dict[str, Any]:
-    """How each shell completes one of some words. name: of the function in the script. A word that ends in `=` is
-    followed by no space."""
+    """How each shell completes one of some words. name: of the function in the script. A word that
+    ends in `=` is followed by no space."""
     return _function(f"_jaxtrade_{name}", list(words), bash=(), zsh=(), fish=())
 
 
 def words_and_files(name: str, words: Iterable[str]) -> dict[str, Any]:
     """How each shell completes one of some words, or a YAML file."""
     # shtab lets bash treat the results of a function whose name has `_file` as paths.
-    return _function(f"_jaxtrade_{name}_or_file", list(words),
-                     bash=('compgen -f -X "!*.y*ml" -- "$1"', 'compgen -d -- "$1"'),
-                     zsh=("_files -g '*.(yaml|yml)'",), fish=("__fish_complete_suffix .yaml",))
+    return _function(
+        f"_jaxtrade_{name}_or_file",
+        list(words),
+        bash=('compgen -f -X "!*.y*ml" -- "$1"', 'compgen -d -- "$1"'),
+        zsh=("_files -g '*.(yaml|yml)'",),
+        fish=("__fish_complete_suffix .yaml",),
+    )
 
 
-def _function(name: str, words: list[str], bash: Iterable[str], zsh: Iterable[str],
-              fish: Iterable[str]) -> dict[str, Any]:
-    """shtab's description of a completion, with its function for each shell: the words, then further lines."""
+def _function(
+    name: str, words: list[str], bash: Iterable[str], zsh: Iterable[str], fish: Iterable[str]
+) -> dict[str, Any]:
+    """shtab's description of a completion, with its function for each shell: the words, then
+    further lines.
+    """
     joined, lines = " ".join(words), "\\n".join(words)
     suffix = "-S '' " if any(word.endswith("=") for word in words) else ""
     return {
-        "bash": name, "zsh": name, "fish": f"({name})",
+        "bash": name,
+        "zsh": name,
+        "fish": f"({name})",
         "preamble": {
             "bash": "\n  ".join((f"{name}() {{", f'compgen -W "{joined}" -- "$1"', *bash)) + "\n}",
             "zsh": "\n  ".join((f"{name}() {{", f"compadd {suffix}-- {joined}", *zsh)) + "\n}",

@@ -25,52 +25,116 @@ from jaxtrade.text import aligned
 
 DEFAULT, FILE, SET = "default", "file", "--set"
 # Keys that `resolve` sets without an override: flag -> keys.
-_PATHS = {"data": ("data.file",), "seconds": ("data.seconds",), "quotes": ("data.quotes",),
-          "contract": ("data.contract", "data.market")}
+_PATHS = {
+    "data": ("data.file",),
+    "seconds": ("data.seconds",),
+    "quotes": ("data.quotes",),
+    "contract": ("data.contract", "data.market"),
+}
 PAGES = {  # the longest beginning of a key counts
-    "seed": "docs/training.md", "imports": "docs/architecture.md", "algorithm": "docs/training.md",
-    "data": "docs/data.md", "data.synthetic": "docs/synthetic.md", "sampler": "docs/symbols.md",
-    "data.markets": "docs/symbols.md", "data.folder": "docs/symbols.md", "data.per_market": "docs/symbols.md",
+    "seed": "docs/training.md",
+    "imports": "docs/architecture.md",
+    "algorithm": "docs/training.md",
+    "data": "docs/data.md",
+    "data.synthetic": "docs/synthetic.md",
+    "sampler": "docs/symbols.md",
+    "data.markets": "docs/symbols.md",
+    "data.folder": "docs/symbols.md",
+    "data.per_market": "docs/symbols.md",
     "session": "docs/semantics.md",
-    "split": "docs/training.md", "env": "docs/semantics.md", "env.features": "docs/features.md",
-    "account": "docs/accounts.md", "allocate": "docs/allocate.md", "costs": "docs/semantics.md",
+    "split": "docs/training.md",
+    "env": "docs/semantics.md",
+    "env.features": "docs/features.md",
+    "account": "docs/accounts.md",
+    "allocate": "docs/allocate.md",
+    "costs": "docs/semantics.md",
     "brackets": "docs/semantics.md",
-    "episode": "docs/semantics.md", "reward": "docs/rewards.md", "network": "docs/training.md",
-    "rollout": "docs/training.md", "actor": "docs/learners.md", "ppo": "docs/training.md",
-    "pqn": "docs/learners.md", "dqn": "docs/learners.md", "evolve": "docs/populations.md",
-    "compute": "docs/training.md", "parallel": "docs/devices.md", "monitor": "docs/training.md",
-    "shared": "docs/shared_market.md", "stages": "docs/stages.md", "train": "docs/training.md",
-    "sweep": "docs/agents.md", "walk": "docs/walkforward.md", "advisor": "docs/advisor.md",
-    "transfer": "docs/transfer.md", "control": "docs/training.md", "evaluation": "docs/training.md"}
+    "episode": "docs/semantics.md",
+    "reward": "docs/rewards.md",
+    "network": "docs/training.md",
+    "rollout": "docs/training.md",
+    "actor": "docs/learners.md",
+    "ppo": "docs/training.md",
+    "pqn": "docs/learners.md",
+    "dqn": "docs/learners.md",
+    "evolve": "docs/populations.md",
+    "compute": "docs/training.md",
+    "parallel": "docs/devices.md",
+    "monitor": "docs/training.md",
+    "shared": "docs/shared_market.md",
+    "stages": "docs/stages.md",
+    "train": "docs/training.md",
+    "sweep": "docs/agents.md",
+    "walk": "docs/walkforward.md",
+    "advisor": "docs/advisor.md",
+    "transfer": "docs/transfer.md",
+    "control": "docs/training.md",
+    "evaluation": "docs/training.md",
+}
 # Keys whose values are names of parts -> what `jaxtrade list` calls them.
-LISTS = {"data.market": "markets", "data.contract": "contracts", "account.preset": "accounts",
-         "reward.preset": "rewards", "reward.weights": "rewards", "env.features": "features", "env.task": "tasks",
-         "network.kind": "networks", "algorithm": "learners", "advisor.kind": "advisors"}
+LISTS = {
+    "data.market": "markets",
+    "data.contract": "contracts",
+    "account.preset": "accounts",
+    "reward.preset": "rewards",
+    "reward.weights": "rewards",
+    "env.features": "features",
+    "env.task": "tasks",
+    "network.kind": "networks",
+    "algorithm": "learners",
+    "advisor.kind": "advisors",
+}
 
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `config`."""
-    config = commands.add_parser("config", help="show a resolved configuration, explain a key, list all keys")
+    config = commands.add_parser(
+        "config", help="show a resolved configuration, explain a key, list all keys"
+    )
     actions = config.add_subparsers(dest="action", required=True, metavar="ACTION")
-    show = actions.add_parser("show", help="the resolved configuration as YAML; a comment says where each value is "
-                              "from")
-    show.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
+    show = actions.add_parser(
+        "show", help="the resolved configuration as YAML; a comment says where each value is from"
+    )
+    show.add_argument(
+        "config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)"
+    )
     data_options(show)
     flags.key_options(show)
     show.add_argument("--test", action="store_true", help="as train --test resolves it")
     show.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR)
-    show.add_argument("--changed", action="store_true", help="leave out the keys that have their default")
-    explain = actions.add_parser("explain", help="type, range, default, meaning and an example of a key, or the keys "
-                                 "of a section")
-    explain.add_argument("key", metavar="KEY", help="section.key, a section, or a key's own name if only one section "
-                         "has it")
+    show.add_argument(
+        "--changed", action="store_true", help="leave out the keys that have their default"
+    )
+    explain = actions.add_parser(
+        "explain",
+        help="type, range, default, meaning and an example of a key, or the keys of a section",
+    )
+    explain.add_argument(
+        "key",
+        metavar="KEY",
+        help="section.key, a section, or a key's own name if only one section has it",
+    )
     keys = actions.add_parser("keys", help="a table of all keys")
-    foreign = actions.add_parser("import", help="turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
-                                 "one of ours; stderr says what became of each key")
+    foreign = actions.add_parser(
+        "import",
+        help="turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
+        "one of ours; stderr says what became of each key",
+    )
     foreign.add_argument("file", type=Path, metavar="FILE", help="its YAML file")
-    foreign.add_argument("-o", "--out", type=Path, metavar="FILE", help="write ours there instead of to stdout; it "
-                         "must not exist")
-    keys.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="a section, or the beginning of a key")
+    foreign.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write ours there instead of to stdout; it must not exist",
+    )
+    keys.add_argument(
+        "prefix",
+        nargs="?",
+        default="",
+        metavar="PREFIX",
+        help="a section, or the beginning of a key",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,7 +153,8 @@ def run(args: argparse.Namespace) -> int:
 def import_file(file: Path, out: Path | None) -> None:
     """Print or write our YAML for a foreign file, and say on stderr what became of each key.
 
-    Raises ConfigError: no such file, an unknown key or value, values that do not fit together, or `out` exists.
+    Raises ConfigError: no such file, an unknown key or value, values that do not fit together, or
+    `out` exists.
     """
     if not file.is_file():
         raise ConfigError(f"{file}: there is no such file")
@@ -120,8 +185,10 @@ def show(args: argparse.Namespace) -> str:
     path = config_path(given.config or "quickstart")
     values = read_values(path)
     if "phases" in values:
-        raise ConfigError(f"{shown(path)}: a curriculum, which has one configuration per phase; give the file of one "
-                          "run")
+        raise ConfigError(
+            f"{shown(path)}: a curriculum, which has one configuration per phase; give the file of one "
+            "run"
+        )
     config = resolve(args)
     layers = [*flag_overrides(given), *((SET, override) for override in given.overrides)]
     origins = origins_of(values, layers)
@@ -159,9 +226,9 @@ def rendered(config: RunConfig, origins: Mapping[str, str], changed: bool) -> li
             continue
         *path, last = name.split(".")
         for depth in range(len(path)):
-            if opened[:depth + 1] != path[:depth + 1]:
+            if opened[: depth + 1] != path[: depth + 1]:
                 lines.append((f"{'  ' * depth}{path[depth]}:", ""))
-                opened = path[:depth + 1]
+                opened = path[: depth + 1]
         opened = path
         lines.append((f"{'  ' * len(path)}{last}: {written(lookup(values, name)[1])}", origin))
     column = min(48, max((len(text) for text, _ in lines), default=0))
@@ -169,7 +236,9 @@ def rendered(config: RunConfig, origins: Mapping[str, str], changed: bool) -> li
 
 
 def shipped_values(key: str) -> dict[str, str]:
-    """Name of a shipped configuration -> the value that it gives a key, as in YAML, of those that give one."""
+    """Name of a shipped configuration -> the value that it gives a key, as in YAML, of those that
+    give one.
+    """
     found = {}
     for path in shipped("."):
         values = read_values(path)
@@ -194,14 +263,17 @@ def explain(name: str) -> list[str]:
     rows += [("documented", page_of(key.name)), ("example", f"jaxtrade train {' '.join(example)}")]
     *path, last = key.name.split(".")
     value = examples.overrides_of(key)[0].partition("=")[2]
-    nested = [*(f"{'  ' * depth}{part}:" for depth, part in enumerate(path)), f"{'  ' * len(path)}{last}: {value}"]
+    nested = [
+        *(f"{'  ' * depth}{part}:" for depth, part in enumerate(path)),
+        f"{'  ' * len(path)}{last}: {value}",
+    ]
     rows += [("in a file" if not i else "", line) for i, line in enumerate(nested)]
     return [key.name, f"  {key.description}", *(f"  {line}" for line in aligned(rows, (0, 1)))]
 
 
 def find_key(name: str) -> Key:
-    """A key by its dotted name, or by its last part if no other key has it. A key that several learners have is that
-    of the first one.
+    """A key by its dotted name, or by its last part if no other key has it. A key that several
+    learners have is that of the first one.
 
     Raises ConfigError for an unknown or ambiguous name, with the keys that it may mean.
     """
@@ -209,18 +281,40 @@ def find_key(name: str) -> Key:
     if name in known:
         return known[name]
     if name in MOVED:
-        raise ConfigError(f"key '{name}' is {MOVED[name]} now: jaxtrade config explain {MOVED[name]}")
+        raise ConfigError(
+            f"key '{name}' is {MOVED[name]} now: jaxtrade config explain {MOVED[name]}"
+        )
     same = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
-    of_learners = all(known[key].section in SECTIONS for key in same)  # the first of them is the default learner's
+    of_learners = all(
+        known[key].section in SECTIONS for key in same
+    )  # the first of them is the default learner's
     if same and "." not in name and (len(same) == 1 or of_learners):
         return known[same[0]]
     begun = [key for key in known if key.rpartition(".")[2].startswith(f"{name}_")]
     if name in NO_KEYS:
-        raise ConfigError(f"no key is called '{name}': {NO_KEYS[name]} (jaxtrade config explain account.preset)")
-    own = [key for key in known if key.partition(".")[0] == name.partition(".")[0]]  # of the section that is named
-    theirs = [key for learner in learners_of(name, SECTIONS[0]) if (key := foreign(name, learner)) in known]
-    near = theirs or same or begun or alike(name, own, 3) or alike(name, known, 3) or [
-        key for key in known if difflib.get_close_matches(name, [key.rpartition(".")[2]], cutoff=0.7)]
+        raise ConfigError(
+            f"no key is called '{name}': {NO_KEYS[name]} (jaxtrade config explain account.preset)"
+        )
+    own = [
+        key for key in known if key.partition(".")[0] == name.partition(".")[0]
+    ]  # of the section that is named
+    theirs = [
+        key
+        for learner in learners_of(name, SECTIONS[0])
+        if (key := foreign(name, learner)) in known
+    ]
+    near = (
+        theirs
+        or same
+        or begun
+        or alike(name, own, 3)
+        or alike(name, known, 3)
+        or [
+            key
+            for key in known
+            if difflib.get_close_matches(name, [key.rpartition(".")[2]], cutoff=0.7)
+        ]
+    )
     hint = f"; did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
     raise ConfigError(f"no key is called '{name}'{hint} (all keys: jaxtrade config keys)")
 
@@ -236,11 +330,18 @@ def chosen_keys(prefix: str) -> list[Key]:
     if not found:
         near = difflib.get_close_matches(prefix, [*sections(), *all_keys()], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"no key begins with '{prefix}'{hint} (sections: {', '.join(sections())})")
+        raise ConfigError(
+            f"no key begins with '{prefix}'{hint} (sections: {', '.join(sections())})"
+        )
     return found
 
 
 def key_table(keys: list[Key], wide: int | None) -> list[str]:
     """Keys as a table: name, default, description. wide: as in `tables.table`."""
-    return table([("key", "default", "meaning"), *((key.name, written(key.default), key.description) for key in keys)],
-                 wide)
+    return table(
+        [
+            ("key", "default", "meaning"),
+            *((key.name, written(key.default), key.description) for key in keys),
+        ],
+        wide,
+    )

@@ -1,15 +1,27 @@
-"""One line about each built-in part that does not describe itself without JAX. A test asks for a line for every one."""
+"""One line about each built-in part that does not describe itself without JAX. A test asks for a
+line for every one.
+"""
 
 from __future__ import annotations
 
 MARKETS = {
-    "NQ": "E-mini Nasdaq-100 future", "ES": "E-mini S&P 500 future", "YM": "E-mini Dow future",
-    "RTY": "E-mini Russell 2000 future", "MNQ": "Micro E-mini Nasdaq-100 future", "MES": "Micro E-mini S&P 500 future",
-    "M2K": "Micro E-mini Russell 2000 future", "MYM": "Micro E-mini Dow future", "GC": "gold future, 100 troy ounces",
-    "CL": "crude oil future, 1,000 barrels", "MGC": "micro gold future, 10 troy ounces",
-    "MCL": "micro crude oil future, 100 barrels", "6E": "euro future, 125,000 EUR",
-    "EURUSD": "euro against dollar, a lot of 100,000 EUR", "GBPUSD": "pound against dollar, a lot of 100,000 GBP",
-    "USDJPY": "dollar against yen, a lot of 100,000 USD", "USDCHF": "dollar against Swiss franc, a lot of 100,000 USD",
+    "NQ": "E-mini Nasdaq-100 future",
+    "ES": "E-mini S&P 500 future",
+    "YM": "E-mini Dow future",
+    "RTY": "E-mini Russell 2000 future",
+    "MNQ": "Micro E-mini Nasdaq-100 future",
+    "MES": "Micro E-mini S&P 500 future",
+    "M2K": "Micro E-mini Russell 2000 future",
+    "MYM": "Micro E-mini Dow future",
+    "GC": "gold future, 100 troy ounces",
+    "CL": "crude oil future, 1,000 barrels",
+    "MGC": "micro gold future, 10 troy ounces",
+    "MCL": "micro crude oil future, 100 barrels",
+    "6E": "euro future, 125,000 EUR",
+    "EURUSD": "euro against dollar, a lot of 100,000 EUR",
+    "GBPUSD": "pound against dollar, a lot of 100,000 GBP",
+    "USDJPY": "dollar against yen, a lot of 100,000 USD",
+    "USDCHF": "dollar against Swiss franc, a lot of 100,000 USD",
 }
 REWARDS = {
     "equity_change": "the change of equity in units of the account's risk; the default",
@@ -98,7 +110,8 @@ ADVISORS = {
     "mock:failing": "always fails",
 }
 TEMPLATES = {
-    "v1": "one bar's indicators; the default", "bar": "another name of v1",
+    "v1": "one bar's indicators; the default",
+    "bar": "another name of v1",
     "no_volume": "the same without VWAP, for bars without volume",
     "anonymous": "indicators alone, without date and price level",
     "pipe": "RL-Trainer's form of answer: ACTION | confidence | reason",
@@ -106,6 +119,8 @@ TEMPLATES = {
     "desk": "adds to window the account's rules and costs, and the advisor's own scored record",
 }
 PARAMETRIC = {
-    "sma_N": "mean of the last N closes", "ema_N": "exponential mean of the closes, started with the mean of N",
-    "rsi_N": "Wilder's RSI over N bars", "atr_N": "Wilder's ATR over N bars",
+    "sma_N": "mean of the last N closes",
+    "ema_N": "exponential mean of the closes, started with the mean of N",
+    "rsi_N": "Wilder's RSI over N bars",
+    "atr_N": "Wilder's ATR over N bars",
 }

@@ -21,24 +21,54 @@ ENGINES = "SLURM, Open MPI, Kubernetes, Kubeflow Trainer and SkyPilot"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name the processes of a run."""
-    parser.add_argument("--auto-resume", action="store_true", help="continue the run in --run-dir if there is one, "
-                        "else start it; the same command again and again is right")
+    parser.add_argument(
+        "--auto-resume",
+        action="store_true",
+        help="continue the run in --run-dir if there is one, "
+        "else start it; the same command again and again is right",
+    )
     group = process_options(parser, JOIN_S)
-    group.add_argument("--heartbeat-seconds", type=count, metavar="S", default=HEARTBEAT_S, help="silence after which "
-                       f"a process counts as dead, and the others end (default: {HEARTBEAT_S})")
+    group.add_argument(
+        "--heartbeat-seconds",
+        type=count,
+        metavar="S",
+        default=HEARTBEAT_S,
+        help="silence after which "
+        f"a process counts as dead, and the others end (default: {HEARTBEAT_S})",
+    )
 
 
 def process_options(parser: argparse.ArgumentParser, join_seconds: int) -> Any:
-    """Add the flags that name the processes -> their group. join_seconds: how long they wait for each other."""
+    """Add the flags that name the processes -> their group. join_seconds: how long they wait for
+    each other.
+    """
     group = parser.add_argument_group("several processes (docs/distributed.md)")
-    group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens, for runs of several "
-                       f"processes (found by itself on {ENGINES})")
-    group.add_argument("--num-processes", type=count, metavar="N", help="how many processes train this run together; "
-                       "1: this one alone, whatever the environment says")
-    group.add_argument("--process-id", type=whole, metavar="I", help="the number of this process, from 0; process 0 "
-                       "writes the run's folder")
-    group.add_argument("--join-seconds", type=count, metavar="S", default=join_seconds, help="how long processes wait "
-                       f"for each other at the start (default: {join_seconds})")
+    group.add_argument(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="where process 0 listens, for runs of several "
+        f"processes (found by itself on {ENGINES})",
+    )
+    group.add_argument(
+        "--num-processes",
+        type=count,
+        metavar="N",
+        help="how many processes train this run together; "
+        "1: this one alone, whatever the environment says",
+    )
+    group.add_argument(
+        "--process-id",
+        type=whole,
+        metavar="I",
+        help="the number of this process, from 0; process 0 writes the run's folder",
+    )
+    group.add_argument(
+        "--join-seconds",
+        type=count,
+        metavar="S",
+        default=join_seconds,
+        help=f"how long processes wait for each other at the start (default: {join_seconds})",
+    )
     return group
 
 
@@ -48,15 +78,17 @@ def given(args: argparse.Namespace) -> Given:
 
 
 def layout(args: argparse.Namespace, config: RunConfig) -> Layout:
-    """The processes that train a run. Raises ConfigError if flags or environment contradict each other, or if several
-    processes cannot train this configuration."""
+    """The processes that train a run. Raises ConfigError if flags or environment contradict each
+    other, or if several processes cannot train this configuration."""
     found = layout_of(given(args), os.environ)
     check_config(config, found)
     return found
 
 
 def explained(processes: Layout) -> AbstractContextManager[None]:
-    """Turn an exception that says that another process is gone into ProcessLostError, if there are others."""
+    """Turn an exception that says that another process is gone into ProcessLostError, if there are
+    others.
+    """
     if processes.alone:
         return nullcontext()
     from jaxtrade.runs import joining
@@ -79,11 +111,16 @@ def join(args: argparse.Namespace, processes: Layout, screen: Screen) -> None:
 
 
 def _results_alone() -> None:
-    """Keep standard output for results: what a library writes to its file (gloo prints which processes it has met)
-    goes to standard error from now on."""
+    """Keep standard output for results: what a library writes to its file (gloo prints which
+    processes it has met) goes to standard error from now on."""
     if sys.stdout is not sys.__stdout__:  # inside another program, which looks after its output
         return
     sys.stdout.flush()
-    sys.stdout = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1, encoding=sys.stdout.encoding,
-                           errors=sys.stdout.errors)
+    sys.stdout = os.fdopen(
+        os.dup(sys.stdout.fileno()),
+        "w",
+        buffering=1,
+        encoding=sys.stdout.encoding,
+        errors=sys.stdout.errors,
+    )
     os.dup2(sys.stderr.fileno(), 1)

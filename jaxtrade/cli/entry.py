@@ -1,4 +1,6 @@
-"""The `jaxtrade` command. Parsing imports neither JAX nor pandas, so help and configuration errors appear at once."""
+"""The `jaxtrade` command. Parsing imports neither JAX nor pandas, so help and configuration errors
+appear at once.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,13 @@ from jaxtrade.cli import (
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
 from jaxtrade.data.nulls.spec import parse_null_spec
-from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
+from jaxtrade.errors import (
+    ConfigError,
+    DataError,
+    InterruptedRunError,
+    JaxtradeError,
+    OutOfMemoryError,
+)
 from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of
@@ -44,19 +52,45 @@ from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
 FULL, CLOSED = "free some space", "change its rights"
-DISK_FAULTS = {errno.ENOSPC: FULL, errno.EDQUOT: FULL, errno.EROFS: "it is read-only", errno.EACCES: CLOSED,
-               errno.EPERM: CLOSED, errno.EIO: "the disk has a fault"}
+DISK_FAULTS = {
+    errno.ENOSPC: FULL,
+    errno.EDQUOT: FULL,
+    errno.EROFS: "it is read-only",
+    errno.EACCES: CLOSED,
+    errno.EPERM: CLOSED,
+    errno.EIO: "the disk has a fault",
+}
 # Command -> the flag that names where it writes. The others write beside what they read.
-PLACES = {"train": "--run-dir", "curriculum": "--run-dir", "walkforward": "--run-dir", "bench": "--out",
-          "advise": "--out", "ablate": "--out", "report": "--out", "init": "--out"}
+PLACES = {
+    "train": "--run-dir",
+    "curriculum": "--run-dir",
+    "walkforward": "--run-dir",
+    "bench": "--out",
+    "advise": "--out",
+    "ablate": "--out",
+    "report": "--out",
+    "init": "--out",
+}
 
 
 def _evaluate(args: argparse.Namespace) -> int:
     studies = studying.wanted(args)
     spec = None if args.nulls is None else parse_null_spec(args.nulls)
     if spec is not None:
-        refuse(args, ("intrabar_grid", "cost_grid", "latency_grid", "attribution", "pass_probability", "breakdown",
-                      "advisor", "overrides"), f"--nulls {spec}: tests the run as it is")
+        refuse(
+            args,
+            (
+                "intrabar_grid",
+                "cost_grid",
+                "latency_grid",
+                "attribution",
+                "pass_probability",
+                "breakdown",
+                "advisor",
+                "overrides",
+            ),
+            f"--nulls {spec}: tests the run as it is",
+        )
     rundir.read_run(Path(args.run))
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
@@ -67,14 +101,45 @@ def _evaluate(args: argparse.Namespace) -> int:
         if studies:
             text = studying.run(args, screen)
         elif spec is not None:
-            text = nulls_run(Path(args.run), spec, args.split, args.json, args.seed, args.data, screen, args.agent)
+            text = nulls_run(
+                Path(args.run),
+                spec,
+                args.split,
+                args.json,
+                args.seed,
+                args.data,
+                screen,
+                args.agent,
+            )
         elif args.intrabar_grid or args.cost_grid or args.latency_grid or args.attribution:
-            text = grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
-                            args.seed, args.advisor, args.overrides, args.data, screen, args.agent,
-                            args.latency_grid, args.attribution)
+            text = grid_run(
+                Path(args.run),
+                args.split,
+                args.intrabar_grid,
+                args.cost_grid,
+                args.json,
+                args.seed,
+                args.advisor,
+                args.overrides,
+                args.data,
+                screen,
+                args.agent,
+                args.latency_grid,
+                args.attribution,
+            )
         else:
-            text = evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
-                                overrides=args.overrides, store=store, data=args.data, screen=screen, agent=args.agent)
+            text = evaluate_run(
+                Path(args.run),
+                args.split,
+                as_json=args.json,
+                seed=args.seed,
+                advisor=args.advisor,
+                overrides=args.overrides,
+                store=store,
+                data=args.data,
+                screen=screen,
+                agent=args.agent,
+            )
     print_result(text, screen)
     return 0
 
@@ -96,7 +161,9 @@ def _data(args: argparse.Namespace) -> int:
     from jaxtrade.data.market import load_market
     from jaxtrade.data.members import member_configs
 
-    show("\n\n".join(describe_text(load_market(member), member) for member in member_configs(config)))
+    show(
+        "\n\n".join(describe_text(load_market(member), member) for member in member_configs(config))
+    )
     return 0
 
 
@@ -105,7 +172,9 @@ def _replay(args: argparse.Namespace) -> int:
     keep_programs(args)
     from jaxtrade.runs.evaluate import replay_run
 
-    for line in replay_run(Path(args.run), args.session, args.seed, args.data, args.symbol, args.agent):
+    for line in replay_run(
+        Path(args.run), args.session, args.seed, args.data, args.symbol, args.agent
+    ):
         show(line)
     return 0
 
@@ -115,7 +184,11 @@ def _doctor(args: argparse.Namespace) -> int:
         from jaxtrade.doctor.distributed import report
 
         return report(layout_of(distributed.given(args), os.environ), args.join_seconds, args.json)
-    refuse(args, ("coordinator", "num_processes", "process_id"), "these name the processes of --distributed")
+    refuse(
+        args,
+        ("coordinator", "num_processes", "process_id"),
+        "these name the processes of --distributed",
+    )
     from jaxtrade.doctor import main as examine
 
     return examine([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
@@ -123,9 +196,23 @@ def _doctor(args: argparse.Namespace) -> int:
 
 def _bench(args: argparse.Namespace) -> int:
     command = bench_module("command")
-    return command.run(command.request(args.names, args.quick, args.repeats, args.out, args.compare, args.purejaxrl,
-                                       args.force, args.target, args.shape, args.install, args.code, args.part,
-                                       args.again))
+    return command.run(
+        command.request(
+            args.names,
+            args.quick,
+            args.repeats,
+            args.out,
+            args.compare,
+            args.purejaxrl,
+            args.force,
+            args.target,
+            args.shape,
+            args.install,
+            args.code,
+            args.part,
+            args.again,
+        )
+    )
 
 
 def _launch(args: argparse.Namespace) -> int:
@@ -138,7 +225,8 @@ def _completion(args: argparse.Namespace) -> int:
 
 
 def bench_module(name: str) -> ModuleType:
-    """Import a benchmark module, from the installed package or from `bench/` at the top of the source checkout.
+    """Import a benchmark module, from the installed package or from `bench/` at the top of the
+    source checkout.
 
     Raises ConfigError if this installation has neither.
     """
@@ -147,18 +235,37 @@ def bench_module(name: str) -> ModuleType:
         return importlib.import_module(f"jaxtrade.bench.{name}")
     root = package.parent
     if not (root / "bench" / "catalogue.py").is_file():
-        raise ConfigError(f"the benches are missing: there is neither {package / 'bench'} nor {root / 'bench'}; "
-                          "reinstall jaxtrade")
+        raise ConfigError(
+            f"the benches are missing: there is neither {package / 'bench'} nor {root / 'bench'}; "
+            "reinstall jaxtrade"
+        )
     if str(root) not in sys.path:  # an editable install does not put this folder on the path
         sys.path.insert(0, str(root))
     return importlib.import_module(f"bench.{name}")
 
 
-COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
-            "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run, "advise": advise.run,
-            "ablate": ablate.run, "config": config_command.run, "list": listing.run, "menu": menu.run,
-            "completion": _completion, "launch": _launch, "report": report.run, "runs": runs.run,
-            "compare": compare.run, "watch": watch.run, "walkforward": walkforward.run}
+COMMANDS = {
+    "train": training.train,
+    "curriculum": training.curriculum,
+    "evaluate": _evaluate,
+    "data": _data,
+    "replay": _replay,
+    "bench": _bench,
+    "doctor": _doctor,
+    "init": init.run,
+    "advise": advise.run,
+    "ablate": ablate.run,
+    "config": config_command.run,
+    "list": listing.run,
+    "menu": menu.run,
+    "completion": _completion,
+    "launch": _launch,
+    "report": report.run,
+    "runs": runs.run,
+    "compare": compare.run,
+    "watch": watch.run,
+    "walkforward": walkforward.run,
+}
 # Commands that keep programs or markets.
 KEEPING = ("train", "walkforward", "curriculum", "evaluate", "replay", "data", "advise")
 
@@ -166,8 +273,9 @@ KEEPING = ("train", "walkforward", "curriculum", "evaluate", "replay", "data", "
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code. argv: default: the process's own command line.
 
-    0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run locked, 74 disk error,
-    69 another process of the run was lost, 71 out of memory, 75 preempted, 76 diverged, 130 Ctrl-C.
+    0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run
+    locked, 74 disk error, 69 another process of the run was lost, 71 out of memory, 75 preempted,
+    76 diverged, 130 Ctrl-C.
     """
     if argv is None and len(sys.argv) == 1 and menu.opens_by_itself():
         argv = ["menu"]
@@ -176,7 +284,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     trust.allow_all(getattr(args, "trust_imports", False))
     trust.allow(getattr(args, "modules", ()))
-    # Only for the process's own command line: code that calls this function may have changed any part of this package.
+    # Only for the process's own command line: code that calls this function may have changed any
+    # part of this package.
     args.source_files = read_source() if argv is None and args.command in KEEPING else None
     declare(args.source_files)
     return _left(_run(args))
@@ -204,15 +313,17 @@ def _run(args: argparse.Namespace) -> int:
         interrupt.say(interrupt.line())
         return interrupt.EXIT_CODE
     except Exception as error:
-        if interrupt.received():  # XLA, for example, turns the KeyboardInterrupt of a callback into an error of its own
+        if (
+            interrupt.received()
+        ):  # XLA, for example, turns the KeyboardInterrupt of a callback into an error of its own
             interrupt.say(interrupt.line())
             return interrupt.EXIT_CODE
         return _failed(error, args.command)
 
 
 def _failed(error: Exception, command: str) -> int:
-    """Print an error -> the exit code. A `JaxtradeError` is the user's to mend; any other exception is a bug, so its
-    traceback is shown."""
+    """Print an error -> the exit code. A `JaxtradeError` is the user's to mend; any other exception
+    is a bug, so its traceback is shown."""
     match error:
         case JaxtradeError():
             joining, line = _joining(), printable(f"error: {error}")
@@ -227,9 +338,14 @@ def _failed(error: Exception, command: str) -> int:
             print(printable(f"error: {error}; {DISK_FAULTS[error.errno]}{other}"), file=sys.stderr)
             return DISK_ERROR
         case _ if is_exhausted(error):
-            print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller "
-                  "(rollout.num_envs, train.num_seeds, fewer settings of a sweep, less data)", file=sys.stderr)
+            print(
+                f"error: memory ran out ({first_line(error)}); free some, or make the work smaller "
+                "(rollout.num_envs, train.num_seeds, fewer settings of a sweep, less data)",
+                file=sys.stderr,
+            )
             return OutOfMemoryError.exit_code
     traceback.print_exception(error)
-    print(f"this is a bug in jaxtrade {__version__}; please report the lines above", file=sys.stderr)
+    print(
+        f"this is a bug in jaxtrade {__version__}; please report the lines above", file=sys.stderr
+    )
     return INTERNAL_ERROR

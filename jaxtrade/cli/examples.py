@@ -1,4 +1,6 @@
-"""An example for every configuration key: flags of `jaxtrade train` that set it, and that a test checks."""
+"""An example for every configuration key: flags of `jaxtrade train` that set it, and that a test
+checks.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from jaxtrade.config.keys import Key, all_keys, written
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import ALGORITHM
 
-# Overrides of keys for which the default, or another of the key's own values, is no example. The first one sets the
-# key; more follow where the key asks for another one.
+# Overrides of keys for which the default, or another of the key's own values, is no example. The
+# first one sets the key; more follow where the key asks for another one.
 _GIVEN: dict[str, tuple[str, ...]] = {
     "data.contract": ("data.contract=SPY",),
     "data.file": ("data.file=bars.csv", "data.source=file"),
@@ -37,14 +39,28 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "costs.slippage": ("costs.slippage=1",),
     "brackets.min_stop_ticks": ("brackets.min_stop_ticks=8",),
     "brackets.be_ticks": ("brackets.be_ticks=1",),
-    **{f"allocate.{name}": (f"allocate.{name}={value}",) for name, value in (
-        ("actions", "increment"), ("size", "[2]"), ("max_units", 2), ("max_total", 2), ("cooldown", 5),
-        ("trades_per_day", 50), ("gate", 5), ("cost_bp", 0.5), ("impact_bp", 1.5), ("impact_base", 50_000.0),
-        ("fee", 1.0))},
+    **{
+        f"allocate.{name}": (f"allocate.{name}={value}",)
+        for name, value in (
+            ("actions", "increment"),
+            ("size", "[2]"),
+            ("max_units", 2),
+            ("max_total", 2),
+            ("cooldown", 5),
+            ("trades_per_day", 50),
+            ("gate", 5),
+            ("cost_bp", 0.5),
+            ("impact_bp", 1.5),
+            ("impact_base", 50_000.0),
+            ("fee", 1.0),
+        )
+    },
     "allocate.preset": ("allocate.preset=full",),
     "shared.on": ("shared.on=true", "train.num_seeds=8"),
-    **{f"shared.{name}": (f"shared.{name}={value}", "shared.on=true", "train.num_seeds=8") for name, value in (
-        ("kappa", 500), ("eta", 1000), ("decay", 0.95))},
+    **{
+        f"shared.{name}": (f"shared.{name}={value}", "shared.on=true", "train.num_seeds=8")
+        for name, value in (("kappa", 500), ("eta", 1000), ("decay", 0.95))
+    },
     "reward.weights": ("reward.weights={equity_change: 1.0, loss: -0.1}",),
     "network.hidden": ("network.hidden=[256, 128]",),
     "rollout.num_envs": ("rollout.num_envs=512",),
@@ -65,8 +81,11 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "advisor.service.tokens_per_minute": ("advisor.service.tokens_per_minute=100_000",),
     "advisor.service.max_calls": ("advisor.service.max_calls=10_000",),
     "advisor.service.max_tokens": ("advisor.service.max_tokens=5_000_000",),
-    "advisor.service.max_cost": ("advisor.service.max_cost=5", "advisor.service.price_prompt=0.15",
-                                 "advisor.service.price_completion=0.60"),
+    "advisor.service.max_cost": (
+        "advisor.service.max_cost=5",
+        "advisor.service.price_prompt=0.15",
+        "advisor.service.price_completion=0.60",
+    ),
     "advisor.service.price_prompt": ("advisor.service.price_prompt=0.15",),
     "advisor.service.price_completion": ("advisor.service.price_completion=0.60",),
     "advisor.service.cache": ("advisor.service.cache=answers.sqlite",),
@@ -75,37 +94,65 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "advisor.context.calendar": ("advisor.context.calendar=events.csv", "advisor.template=window"),
     "advisor.template": ("advisor.template=window",),
     "control.evaluate_every": ("control.evaluate_every=5", "split.validation_sessions=1"),
-    "control.patience": ("control.patience=8", "control.evaluate_every=5", "split.validation_sessions=1"),
-    "control.plateau_patience": ("control.plateau_patience=4", "control.evaluate_every=5",
-                                 "split.validation_sessions=1"),
+    "control.patience": (
+        "control.patience=8",
+        "control.evaluate_every=5",
+        "split.validation_sessions=1",
+    ),
+    "control.plateau_patience": (
+        "control.plateau_patience=4",
+        "control.evaluate_every=5",
+        "split.validation_sessions=1",
+    ),
     "evolve.keys": ("evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}", "train.num_seeds=8"),
-    "evolve.every": ("evolve.every=5", "evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}", "train.num_seeds=8",
-                     "split.validation_sessions=1"),
-    **{f"evolve.{name}": (f"evolve.{name}={value}", "evolve.every=5", "evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}",
-                          "train.num_seeds=8", "split.validation_sessions=1")
-       for name, value in (("truncation", 0.5), ("perturb", 1.5), ("resample", 0.0))},
+    "evolve.every": (
+        "evolve.every=5",
+        "evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}",
+        "train.num_seeds=8",
+        "split.validation_sessions=1",
+    ),
+    **{
+        f"evolve.{name}": (
+            f"evolve.{name}={value}",
+            "evolve.every=5",
+            "evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}",
+            "train.num_seeds=8",
+            "split.validation_sessions=1",
+        )
+        for name, value in (("truncation", 0.5), ("perturb", 1.5), ("resample", 0.0))
+    },
     "control.wall_clock": ("control.wall_clock=2h",),
     "sweep.keys": ("sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}",),
     "sweep.settings": ("sweep.settings=[{ppo.learning_rate: 1e-3}, {ppo.learning_rate: 3e-4}]",),
     "sweep.random": ("sweep.random=4", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}"),
     "sweep.seeds": ("sweep.seeds=2", "sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}"),
-    "sweep.optuna": ("sweep.optuna=32", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}", "train.num_seeds=8"),
+    "sweep.optuna": (
+        "sweep.optuna=32",
+        "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}",
+        "train.num_seeds=8",
+    ),
     "imports": ("imports=[my_module]",),
 }
 
 
 def overrides_of(key: Key) -> tuple[str, ...]:
-    """The overrides of a key's example. For a key of few values it is one that is not the default."""
+    """The overrides of a key's example. For a key of few values it is one that is not the
+    default.
+    """
     if key.name in _GIVEN:
         return _GIVEN[key.name]
     others = [choice for choice in key.choices if choice not in (key.default, None)]
     own = f"{key.name}={written(others[0] if others else key.default)}"
-    chosen = key.section in SECTIONS and key.section != key_default(ALGORITHM)  # a key of a learner needs this learner
+    chosen = key.section in SECTIONS and key.section != key_default(
+        ALGORITHM
+    )  # a key of a learner needs this learner
     return (own, f"{ALGORITHM}={key.section}") if chosen else (own,)
 
 
 def configuration_of(key: Key) -> str | None:
-    """The configuration that a key's example starts from. None: that of `jaxtrade train` without a name."""
+    """The configuration that a key's example starts from. None: that of `jaxtrade train` without a
+    name.
+    """
     return "fx_allocate" if key.section == "allocate" else None
 
 
@@ -115,8 +162,8 @@ def key_default(name: str) -> object:
 
 
 def of(key: Key) -> list[str]:
-    """The example as words of a command line, quoted for a shell: --set KEY=VALUE, and what else it needs. The name of
-    its configuration, if it needs one, is the first."""
+    """The example as words of a command line, quoted for a shell: --set KEY=VALUE, and what else it
+    needs. The name of its configuration, if it needs one, is the first."""
     first = configuration_of(key)
     words = [word for override in overrides_of(key) for word in ("--set", shlex.quote(override))]
     return words if first is None else [first, *words]

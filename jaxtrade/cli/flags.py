@@ -1,7 +1,9 @@
-"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, --algorithm, --devices, those of
-agents (--population, --sweep, --seeds, --random, --optuna), and --name for the run's folder.
+"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, --algorithm,
+--devices, those of agents (--population, --sweep, --seeds, --random, --optuna), and --name for the
+run's folder.
 
-Each but --name is short for one key. Later sources override earlier ones: the file, `--test`, the flags, then
+Each but --name is short for one key. Later sources override earlier ones: the file, `--test`, the
+flags, then
 `--set`. Imports no heavy library at load time.
 """
 
@@ -46,14 +48,17 @@ NAMES = (*(each.flag for each in KEY_FLAGS if each is not DEVICES), "name", "swe
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1, for argparse: `1000000`, `1_000_000`, `1,000,000`, `1M`, `250k`, `1.5M`, `1e6`.
+    """A whole number of at least 1, for argparse: `1000000`, `1_000_000`, `1,000,000`, `1M`,
+    `250k`, `1.5M`, `1e6`.
 
     Raises ArgumentTypeError for any other text.
     """
     found = _COUNT.fullmatch(text) if len(text) <= MOST_DIGITS else None
     if found is None:
-        raise argparse.ArgumentTypeError(f"{_SHORT.repr(text)} is not a whole number of at least 1, such as 8, "
-                                         "1000000, 1M, 250k or 1e6")
+        raise argparse.ArgumentTypeError(
+            f"{_SHORT.repr(text)} is not a whole number of at least 1, such as 8, "
+            "1000000, 1M, 250k or 1e6"
+        )
     digits, power, suffix = found.groups()
     whole, _, share = digits.replace("_", "").replace(",", "").partition(".")
     # Integers throughout: a float would round large counts.
@@ -86,38 +91,83 @@ def whole(text: str) -> int:
     return int(text)
 
 
-def key_options(parser: argparse.ArgumentParser, what: str | None = None, seed: bool = True) -> None:
+def key_options(
+    parser: argparse.ArgumentParser, what: str | None = None, seed: bool = True
+) -> None:
     """Add the flags of this module.
 
-    what: the thing whose folder `--name` names, for the help; None: the command has no `--name`. seed: whether it has
+    what: the thing whose folder `--name` names, for the help; None: the command has no `--name`.
+        seed: whether it has
     `--seed`.
     """
     if seed:
-        parser.add_argument("--seed", type=whole, metavar="N", help="seed of everything random (key seed)")
-    parser.add_argument("--timesteps", type=count, metavar="N", help="environment steps to train, e.g. 250k, 1M, 1e6 "
-                        "(key train.total_timesteps)")
-    parser.add_argument("--envs", type=count_or_auto, metavar="N", help="environments in parallel, or auto: as many as "
-                        "train fastest here, measured first (key rollout.num_envs)")
-    parser.add_argument("--account", metavar="PRESET", help="account rules; `jaxtrade list accounts` shows them (key "
-                        "account.preset)")
-    parser.add_argument("--algorithm", metavar="NAME", help="the learner; `jaxtrade list learners` shows them (key "
-                        "algorithm)")
+        parser.add_argument(
+            "--seed", type=whole, metavar="N", help="seed of everything random (key seed)"
+        )
+    parser.add_argument(
+        "--timesteps",
+        type=count,
+        metavar="N",
+        help="environment steps to train, e.g. 250k, 1M, 1e6 (key train.total_timesteps)",
+    )
+    parser.add_argument(
+        "--envs",
+        type=count_or_auto,
+        metavar="N",
+        help="environments in parallel, or auto: as many as "
+        "train fastest here, measured first (key rollout.num_envs)",
+    )
+    parser.add_argument(
+        "--account",
+        metavar="PRESET",
+        help="account rules; `jaxtrade list accounts` shows them (key account.preset)",
+    )
+    parser.add_argument(
+        "--algorithm",
+        metavar="NAME",
+        help="the learner; `jaxtrade list learners` shows them (key algorithm)",
+    )
     if what is not None:
-        parser.add_argument("--name", metavar="NAME", help=f"folder of the {what}: runs/NAME, which must not exist")
+        parser.add_argument(
+            "--name", metavar="NAME", help=f"folder of the {what}: runs/NAME, which must not exist"
+        )
 
 
 def agent_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say which agents a run trains side by side."""
-    parser.add_argument("--population", type=count, metavar="N", help="agents trained side by side, from seed, seed+1, "
-                        "... (key train.num_seeds); with --optuna: agents of a batch")
-    parser.add_argument("--sweep", action="append", default=[], metavar="KEY=V1,V2", help="agents with different "
-                        "values of a key, e.g. --sweep ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key "
-                        "sweep.keys)")
-    parser.add_argument("--seeds", type=count, metavar="N", help="of a sweep: agents per setting (key sweep.seeds)")
-    parser.add_argument("--random", type=count, metavar="N", help="of a sweep: draw N settings at random; --sweep then "
-                        "also takes ranges, KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)")
-    parser.add_argument("--optuna", type=count, metavar="N", help="of a sweep: N settings proposed by Optuna, in "
-                        "batches of --population agents (key sweep.optuna)")
+    parser.add_argument(
+        "--population",
+        type=count,
+        metavar="N",
+        help="agents trained side by side, from seed, seed+1, "
+        "... (key train.num_seeds); with --optuna: agents of a batch",
+    )
+    parser.add_argument(
+        "--sweep",
+        action="append",
+        default=[],
+        metavar="KEY=V1,V2",
+        help="agents with different "
+        "values of a key, e.g. --sweep ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key "
+        "sweep.keys)",
+    )
+    parser.add_argument(
+        "--seeds", type=count, metavar="N", help="of a sweep: agents per setting (key sweep.seeds)"
+    )
+    parser.add_argument(
+        "--random",
+        type=count,
+        metavar="N",
+        help="of a sweep: draw N settings at random; --sweep then "
+        "also takes ranges, KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)",
+    )
+    parser.add_argument(
+        "--optuna",
+        type=count,
+        metavar="N",
+        help="of a sweep: N settings proposed by Optuna, in "
+        "batches of --population agents (key sweep.optuna)",
+    )
 
 
 def sweep_flags(written: Sequence[str]) -> list[tuple[str, str]]:
@@ -130,22 +180,35 @@ def sweep_flags(written: Sequence[str]) -> list[tuple[str, str]]:
         key, sign, values = text.partition("=")
         key = key.strip()
         if not sign or not key or not values.strip():
-            raise ConfigError(f"--sweep {text}: expected --sweep KEY=V1,V2, such as ppo.learning_rate=1e-3,3e-4")
+            raise ConfigError(
+                f"--sweep {text}: expected --sweep KEY=V1,V2, such as ppo.learning_rate=1e-3,3e-4"
+            )
         if key in keys:
-            raise ConfigError(f"--sweep {text}: '{key}' is given twice; list all its values in one flag")
+            raise ConfigError(
+                f"--sweep {text}: '{key}' is given twice; list all its values in one flag"
+            )
         keys[key] = parse_yaml(f"[{values}]", f"--sweep {text}")
     return [("--sweep", f"sweep.keys={json.dumps(keys)}")] if keys else []
 
 
 def key_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """(flag, override) for each of these flags that was given. Flags that the command lacks count as absent."""
+    """(flag, override) for each of these flags that was given. Flags that the command lacks count
+    as absent.
+    """
     given = [(each, getattr(args, each.flag, None)) for each in KEY_FLAGS]
-    return [*((f"--{each.flag}", f"{each.key}={json.dumps(value)}") for each, value in given if value is not None),
-            *sweep_flags(getattr(args, "sweep", None) or ())]
+    return [
+        *(
+            (f"--{each.flag}", f"{each.key}={json.dumps(value)}")
+            for each, value in given
+            if value is not None
+        ),
+        *sweep_flags(getattr(args, "sweep", None) or ()),
+    ]
 
 
 def chosen_folder(args: argparse.Namespace, flag: str = "run_dir") -> Path | None:
-    """The folder that `--name` or the flag of the attribute `flag` names; None if neither was given.
+    """The folder that `--name` or the flag of the attribute `flag` names; None if neither was
+    given.
 
     Raises ConfigError if both were given, or for a name that is no name of a folder.
     """
@@ -153,10 +216,14 @@ def chosen_folder(args: argparse.Namespace, flag: str = "run_dir") -> Path | Non
     if args.name is None:
         return Path(given) if given else None
     if given:
-        raise ConfigError(f"--name {args.name} and {written} {given}: both name the folder; give one")
+        raise ConfigError(
+            f"--name {args.name} and {written} {given}: both name the folder; give one"
+        )
     if not rundir.NAME.fullmatch(args.name):
-        raise ConfigError(f"--name {args.name}: expected letters, digits, '.', '_' or '-' (at most 100), the first a "
-                          f"letter or digit; for another folder than runs/NAME use {written}")
+        raise ConfigError(
+            f"--name {args.name}: expected letters, digits, '.', '_' or '-' (at most 100), the first a "
+            f"letter or digit; for another folder than runs/NAME use {written}"
+        )
     return Path("runs") / args.name
 
 
@@ -167,7 +234,8 @@ def require_unused(args: argparse.Namespace, folder: Path) -> None:
 
 
 def new_folder(args: argparse.Namespace, market: str, kind: str) -> Path:
-    """The folder of a new run: of `--name`, of `--run-dir`, or one named after the market, `kind` and the time.
+    """The folder of a new run: of `--name`, of `--run-dir`, or one named after the market, `kind`
+    and the time.
 
     Raises ConfigError as `chosen_folder`, or if the folder cannot be a new run.
     """

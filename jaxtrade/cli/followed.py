@@ -16,8 +16,10 @@ HIT, MISS, SMALL, UNSCORED = "hit", "miss", "too small", "not scored"
 class Labels(NamedTuple):
     """What followed the bars of a market.
 
-    came: int8[T], +1 where a buy would have paid, -1 where a sale would have paid, else 0. room: bool[T], bars whose
-    horizon ends in their own session. horizon: bars. cost: ticks of a round turn. Both arrays read the future.
+    came: int8[T], +1 where a buy would have paid, -1 where a sale would have paid, else 0. room:
+        bool[T], bars whose
+    horizon ends in their own session. horizon: bars. cost: ticks of a round turn. Both arrays read
+    the future.
     """
 
     came: np.ndarray
@@ -29,15 +31,18 @@ class Labels(NamedTuple):
 def labels_of(market: Market, config: RunConfig) -> Labels:
     """The labels of a market's bars, with the horizon `advisor.horizon`."""
     horizon = config.advisor.horizon
-    return Labels(followed_of(market, config), room_of(market, horizon), horizon, round_turn(market, config))
+    return Labels(
+        followed_of(market, config), room_of(market, horizon), horizon, round_turn(market, config)
+    )
 
 
 def room_of(market: Market, horizon: int) -> np.ndarray:
     """bool[T]: decision bars after which `horizon` bars of the same session follow."""
     sessions, room = market.data.sessions, np.zeros(len(market.bars), bool)
     for first, last in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True):
-        # A session's last bar is `last + 1`, its flat bar; advice at `last` itself needs a horizon of one bar.
-        room[first:max(int(first), min(int(last) + 2 - horizon, int(last) + 1))] = True
+        # A session's last bar is `last + 1`, its flat bar; advice at `last` itself needs a horizon
+        # of one bar.
+        room[first : max(int(first), min(int(last) + 2 - horizon, int(last) + 1))] = True
     return room
 
 
@@ -53,10 +58,15 @@ def explained(side: int, bar: int, labels: Labels) -> str:
     """`outcome`, with its reason, as a sentence."""
     found = outcome(side, bar, labels)
     if found == UNSCORED:
-        return f"{found}: " + ("advice to hold says no direction" if side == 0 else
-                               f"the session ends within the horizon of {labels.horizon} bars")
+        return f"{found}: " + (
+            "advice to hold says no direction"
+            if side == 0
+            else f"the session ends within the horizon of {labels.horizon} bars"
+        )
     if found == SMALL:
-        return (f"{found}: over {labels.horizon} bars the price moved by no more than the {labels.cost} ticks of a "
-                "round turn, so this is not scored")
+        return (
+            f"{found}: over {labels.horizon} bars the price moved by no more than the {labels.cost} ticks of a "
+            "round turn, so this is not scored"
+        )
     way = "rose" if int(labels.came[bar]) > 0 else "fell"
     return f"{found}: over {labels.horizon} bars the price {way} by more than the {labels.cost} ticks of a round turn"

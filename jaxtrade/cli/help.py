@@ -31,7 +31,9 @@ class GroupedHelp(argparse.RawDescriptionHelpFormatter):
         known = {choice.dest: choice for choice in action._get_subactions()}
         blocks = []
         self._indent()
-        self._action_max_length += self._indent_increment  # computed for commands that are not indented
+        self._action_max_length += (
+            self._indent_increment
+        )  # computed for commands that are not indented
         for heading, names in grouped(known).items():
             lines = "".join(super(GroupedHelp, self)._format_action(known[name]) for name in names)
             blocks.append(f"  {heading}\n{lines}")
@@ -40,7 +42,9 @@ class GroupedHelp(argparse.RawDescriptionHelpFormatter):
 
 
 def grouped(names: Iterable[str]) -> dict[str, list[str]]:
-    """Heading -> the commands of that group, in the order of `GROUPS`. Groups without a command are left out."""
+    """Heading -> the commands of that group, in the order of `GROUPS`. Groups without a command are
+    left out.
+    """
     left = list(names)
     found = {heading: [name for name in group if name in left] for heading, group in GROUPS.items()}
     placed = [name for group in found.values() for name in group]

@@ -1,4 +1,5 @@
-"""`jaxtrade init FILE`: look at a file of bars, ask what it does not say, and write a configuration that reads it.
+"""`jaxtrade init FILE`: look at a file of bars, ask what it does not say, and write a configuration
+that reads it.
 
 Imports no heavy library at load time.
 """
@@ -24,33 +25,59 @@ if TYPE_CHECKING:
     from jaxtrade.data.read.bars import Bars
     from jaxtrade.data.whole import CutShort
 
-# One session in so many is held out for validation, and as many for the test, where the default protocol
-# (`config.protocol`) would hold out one day alone.
+# One session in so many is held out for validation, and as many for the test, where the default
+# protocol (`config.protocol`) would hold out one day alone.
 HELD_OUT = 10
 SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
 
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `init`."""
-    init = commands.add_parser("init", help="look at your file of bars and write a configuration that reads it")
-    init.add_argument("file", type=Path, metavar="FILE", help="CSV, CSV.gz, zip or Parquet, or a folder of LEAN's "
-                      "daily zips")
+    init = commands.add_parser(
+        "init", help="look at your file of bars and write a configuration that reads it"
+    )
+    init.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips",
+    )
     init.add_argument("--market", help="contract symbol, e.g. ES")
-    init.add_argument("--contract", metavar="FILE", help="your own contract instead of --market, or a shipped one such "
-                      "as SPY")
-    init.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-                      help="what you know, e.g. --set data.time_zone=UTC --set data.stamp=open; any other key is "
-                      "written too (repeatable)")
-    init.add_argument("--out", type=Path, metavar="YAML", help="the configuration (default: the file's name with "
-                      ".yaml, in this folder); an existing file is never overwritten")
-    init.add_argument("--non-interactive", action="store_true", help="never ask; say which flags are missing instead")
+    init.add_argument(
+        "--contract",
+        metavar="FILE",
+        help="your own contract instead of --market, or a shipped one such as SPY",
+    )
+    init.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="overrides",
+        help="what you know, e.g. --set data.time_zone=UTC --set data.stamp=open; any other key is "
+        "written too (repeatable)",
+    )
+    init.add_argument(
+        "--out",
+        type=Path,
+        metavar="YAML",
+        help="the configuration (default: the file's name with "
+        ".yaml, in this folder); an existing file is never overwritten",
+    )
+    init.add_argument(
+        "--non-interactive",
+        action="store_true",
+        help="never ask; say which flags are missing instead",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Handle `init`. Returns the exit code. Raises ConfigError and DataError."""
     if args.market is not None and args.contract is not None:
-        raise ConfigError(f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
-                          "market; give one")
+        raise ConfigError(
+            f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
+            "market; give one"
+        )
     out = args.out or Path(f"{_stem(args.file)}.yaml")
     _require_new(out)
     values = overridden(read_values(config_path("quickstart")) | {"data": {}}, args.overrides)
@@ -60,17 +87,29 @@ def run(args: argparse.Namespace) -> int:
         _refuse_set(args.file)
     file = _one_file(args.file, out) if args.file.is_dir() else args.file
     data["file"] = str(file.resolve())
-    stated = make_config(values, "quickstart and --set").data  # before anything slow: wrong keys and values
+    stated = make_config(
+        values, "quickstart and --set"
+    ).data  # before anything slow: wrong keys and values
     from jaxtrade.cli.initial import contract_for, describe, settle
     from jaxtrade.data.examine import examine
     from jaxtrade.data.formats.recognise import Stated
 
-    seen = examine(file, Stated(stated.columns, stated.time_zone, stated.stamp, stated.price_scale, stated.date_order),
-                   stated.expiry)
+    seen = examine(
+        file,
+        Stated(
+            stated.columns, stated.time_zone, stated.stamp, stated.price_scale, stated.date_order
+        ),
+        stated.expiry,
+    )
     show("\n".join(describe(seen)))
     interactive = may_ask(args.non_interactive)
-    contract, named = contract_for(seen, args.market or data.get("market"), args.contract or data.get("contract"),
-                                   interactive, out.parent)
+    contract, named = contract_for(
+        seen,
+        args.market or data.get("market"),
+        args.contract or data.get("contract"),
+        interactive,
+        out.parent,
+    )
     questions = settle(seen, contract, stated)
     if not interactive:
         _require_answers(seen, contract, questions)
@@ -92,25 +131,35 @@ def _stem(file: Path) -> str:
 
 def _require_new(path: Path) -> None:
     if path.exists():
-        raise ConfigError(f"{path}: exists already, and is not overwritten; give another name with --out, or remove it")
+        raise ConfigError(
+            f"{path}: exists already, and is not overwritten; give another name with --out, or remove it"
+        )
     if not path.parent.is_dir():
-        raise ConfigError(f"{path}: there is no folder {path.parent}; make it, or give another --out")
+        raise ConfigError(
+            f"{path}: there is no folder {path.parent}; make it, or give another --out"
+        )
 
 
 def _refuse_set(folder: Path) -> None:
-    """Raise ConfigError, with the keys for a set, if a folder has files that are named after symbols."""
+    """Raise ConfigError, with the keys for a set, if a folder has files that are named after
+    symbols.
+    """
     from jaxtrade.data.contracts import CONTRACTS
     from jaxtrade.data.members import bars_in, is_of
 
-    named = {symbol: path for symbol in CONTRACTS for path in bars_in(folder) if is_of(symbol, path)}
+    named = {
+        symbol: path for symbol in CONTRACTS for path in bars_in(folder) if is_of(symbol, path)
+    }
     if not named:
         return
     sets = ("data.source=file", f"data.folder={folder}", f"data.markets=[{','.join(named)}]")
     words = shlex.join([word for each in sets for word in ("--set", each)])
-    raise ConfigError(f"{folder}: a folder with files of {', '.join(named)}, and init looks at one file: jaxtrade init "
-                      f"{shlex.quote(str(next(iter(named.values()))))}. It writes how such a file is read (data.stamp, "
-                      f"data.time_zone, ...); with those keys all of them are one set: jaxtrade train {words} "
-                      "(docs/symbols.md)")
+    raise ConfigError(
+        f"{folder}: a folder with files of {', '.join(named)}, and init looks at one file: jaxtrade init "
+        f"{shlex.quote(str(next(iter(named.values()))))}. It writes how such a file is read (data.stamp, "
+        f"data.time_zone, ...); with those keys all of them are one set: jaxtrade train {words} "
+        "(docs/symbols.md)"
+    )
 
 
 def _one_file(folder: Path, out: Path) -> Path:
@@ -120,14 +169,18 @@ def _one_file(folder: Path, out: Path) -> Path:
     path = out.with_name(f"{_stem(folder)}_days.zip")
     content, count = joined_days(folder)
     if path.exists() and path.read_bytes() != content:
-        raise ConfigError(f"{path}: exists already with other days, and is not overwritten; remove it, or give another "
-                          "--out")
+        raise ConfigError(
+            f"{path}: exists already with other days, and is not overwritten; remove it, or give another "
+            "--out"
+        )
     path.write_bytes(content)
     show(f"{folder}: {count} daily files of LEAN, joined in {path}")
     return path
 
 
-def _require_answers(seen: Examined, contract: Contract | None, questions: list[tuple[str, Question]]) -> None:
+def _require_answers(
+    seen: Examined, contract: Contract | None, questions: list[tuple[str, Question]]
+) -> None:
     """Raise ConfigError naming every flag that is missing, if any is."""
     from jaxtrade.cli.initial import market_question
 
@@ -135,7 +188,9 @@ def _require_answers(seen: Examined, contract: Contract | None, questions: list[
     missing += [question for _, question in questions]
     if not missing:
         return
-    lines = [f"{seen.file}: {len(missing)} thing{'s' if len(missing) > 1 else ''} that the file does not say; give:"]
+    lines = [
+        f"{seen.file}: {len(missing)} thing{'s' if len(missing) > 1 else ''} that the file does not say; give:"
+    ]
     for question in missing:
         lines.append(f"  {question.flag}")
         lines += [f"      {hint}" for hint in question.hints]
@@ -143,7 +198,9 @@ def _require_answers(seen: Examined, contract: Contract | None, questions: list[
 
 
 def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: Path) -> int:
-    """Check that the configuration reads the file, and write it. split: the section as the user gave it."""
+    """Check that the configuration reads the file, and write it. split: the section as the user
+    gave it.
+    """
     config = make_config(values, "the new configuration")
     check_names(config, own_files=True)
     from jaxtrade.data.conversion import load_rates, tick_values
@@ -155,16 +212,25 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
         values["data"]["end"] = str(left_out.before)
         config = make_config(values, "the new configuration")
     checked = check_text(bars, config)
-    tick_values(bars, load_rates(config.data, bars.contract))  # rates of other years would fail only when training
+    tick_values(
+        bars, load_rates(config.data, bars.contract)
+    )  # rates of other years would fail only when training
     if left_out is not None:
-        show(f"left out: {left_out.date}, the last session, is cut short: {left_out.bars} "
-              f"(data.end={left_out.before})")
+        show(
+            f"left out: {left_out.date}, the last session, is cut short: {left_out.bars} "
+            f"(data.end={left_out.before})"
+        )
     show(checked)
     if split or sessions < ENOUGH:
-        values["split"] = {"validation_sessions": sessions // HELD_OUT, "test_sessions": max(1, sessions // HELD_OUT),
-                           **split}
-    text = (f"# Written by jaxtrade init from {seen.file}, read as {seen.title}: {sessions} sessions.\n"
-            + dump_yaml(values))
+        values["split"] = {
+            "validation_sessions": sessions // HELD_OUT,
+            "test_sessions": max(1, sessions // HELD_OUT),
+            **split,
+        }
+    text = (
+        f"# Written by jaxtrade init from {seen.file}, read as {seen.title}: {sessions} sessions.\n"
+        + dump_yaml(values)
+    )
     with out.open("x", encoding="utf-8") as file:
         file.write(text)
     named = shlex.quote(str(out))
@@ -173,16 +239,19 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
 
 
 def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort | None]:
-    """(the bars, their sessions with decisions, the last session if it is cut short and was therefore left out).
+    """(the bars, their sessions with decisions, the last session if it is cut short and was
+    therefore left out).
 
-    It stays if the user states data.end, if no other session could be the test, or if it has no decisions: a longer
-    export of the same name then needs no change.
+    It stays if the user states data.end, if no other session could be the test, or if it has no
+    decisions: a longer export of the same name then needs no change.
     """
     from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
     from jaxtrade.data.market import decision_sessions
     from jaxtrade.data.whole import cut_short
 
-    schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
+    schedule = schedule_for(
+        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
+    )
 
     def sessions(of: Bars) -> int:
         return len(decision_sessions(of, schedule, trade_dates(of.time, of.contract), config).date)

@@ -32,42 +32,70 @@ from jaxtrade.text import show
 
 SHOWN = 5
 SYMBOL = re.compile(r"[A-Z0-9][A-Z0-9._]{0,15}")
-PLAIN = (Usual("UTC", "UTC"), Usual("the exchange's clock of US markets", "America/New_York"),
-         Usual("Chicago", "America/Chicago"), Usual("most FX brokers' servers", "America/New_York+7h"))
+PLAIN = (
+    Usual("UTC", "UTC"),
+    Usual("the exchange's clock of US markets", "America/New_York"),
+    Usual("Chicago", "America/Chicago"),
+    Usual("most FX brokers' servers", "America/New_York+7h"),
+)
 # Usual figures of a contract of each kind: commission, slippage and minimum stop in ticks.
 USUAL: dict[Kind, tuple[str, str, str]] = {
-    "future": ("2.30", "1", "10"), "fx": ("3.00", "4", "50"), "equity": ("0.50", "1", "10")}
+    "future": ("2.30", "1", "10"),
+    "fx": ("3.00", "4", "50"),
+    "equity": ("0.50", "1", "10"),
+}
 
 
 def describe(seen: Examined) -> list[str]:
     """The lines that say what was recognised."""
-    clock = "as written; the file does not say the time zone" if seen.naive and seen.keys.time_zone is None else (
-        f"in {seen.keys.time_zone}" if seen.naive else "UTC")
+    clock = (
+        "as written; the file does not say the time zone"
+        if seen.naive and seen.keys.time_zone is None
+        else (f"in {seen.keys.time_zone}" if seen.naive else "UTC")
+    )
     spans = [" ".join(re.split(r"[\t,;| ]+", text)) for text in seen.text]
     first, last = spans if seen.naive else (iso(int(seen.wall[0])), iso(int(seen.wall[-1])))
-    low, high = min(low for low, _ in seen.years.values()), max(high for _, high in seen.years.values())
-    found = [f"{candidate.symbol} ({', '.join(candidate.why)})" for candidate in candidates(seen)[:SHOWN]]
-    lines = [f"{seen.file}: read as {seen.title}",
-             "  columns   " + ", ".join(f"{field} = {name}" for field, name in seen.columns.items()),
-             f"  bars      {seen.rows:,} rows, usually {seen.bar_seconds} s apart",
-             f"  first     {first} ({clock})", f"  last      {last}",
-             f"  prices    {low:.{seen.decimals}f} .. {high:.{seen.decimals}f}, smallest step "
-             f"{seen.step:.{seen.decimals}f}; {'bid and ask' if seen.sides == 2 else 'one side'}"]
+    low, high = (
+        min(low for low, _ in seen.years.values()),
+        max(high for _, high in seen.years.values()),
+    )
+    found = [
+        f"{candidate.symbol} ({', '.join(candidate.why)})" for candidate in candidates(seen)[:SHOWN]
+    ]
+    lines = [
+        f"{seen.file}: read as {seen.title}",
+        "  columns   " + ", ".join(f"{field} = {name}" for field, name in seen.columns.items()),
+        f"  bars      {seen.rows:,} rows, usually {seen.bar_seconds} s apart",
+        f"  first     {first} ({clock})",
+        f"  last      {last}",
+        f"  prices    {low:.{seen.decimals}f} .. {high:.{seen.decimals}f}, smallest step "
+        f"{seen.step:.{seen.decimals}f}; {'bid and ask' if seen.sides == 2 else 'one side'}",
+    ]
     if len(seen.contracts) > 1:
         listed = ", ".join(f"{code} ({rows:,})" for code, rows in seen.contracts[:SHOWN])
-        lines.append(f"  contracts {len(seen.contracts)}: {listed}{' ...' if len(seen.contracts) > SHOWN else ''}")
-    lines.append("  market    perhaps " + (", ".join(found) if found else "none that jaxtrade knows"))
-    return [*lines, *(f"  note: {note}" for note in seen.notes if not note.startswith(f"read as {seen.title}"))]
+        lines.append(
+            f"  contracts {len(seen.contracts)}: {listed}{' ...' if len(seen.contracts) > SHOWN else ''}"
+        )
+    lines.append(
+        "  market    perhaps " + (", ".join(found) if found else "none that jaxtrade knows")
+    )
+    return [
+        *lines,
+        *(f"  note: {note}" for note in seen.notes if not note.startswith(f"read as {seen.title}")),
+    ]
 
 
 # --- the market ------------------------------------------------------------------------------------------------------
 
 
-def contract_for(seen: Examined, market: str | None, contract: str | None, interactive: bool, folder: Path
-                 ) -> tuple[Contract | None, dict[str, str]]:
-    """(the contract, the keys of `data` that name it). The contract is None if it is not known and nobody can be asked.
+def contract_for(
+    seen: Examined, market: str | None, contract: str | None, interactive: bool, folder: Path
+) -> tuple[Contract | None, dict[str, str]]:
+    """(the contract, the keys of `data` that name it). The contract is None if it is not known and
+    nobody can be asked.
 
-    market, contract: as stated. The file's own name for its instrument is taken, unless its prices contradict it.
+    market, contract: as stated. The file's own name for its instrument is taken, unless its prices
+        contradict it.
     folder: where a new contract file goes. Raises ConfigError.
     """
     if contract is not None:
@@ -92,17 +120,29 @@ def contract_for(seen: Examined, market: str | None, contract: str | None, inter
 
 
 def _keys(contract: Contract) -> dict[str, str]:
-    return {"market": contract.symbol} | ({} if contract.symbol in CONTRACTS else {"contract": contract.symbol})
+    return {"market": contract.symbol} | (
+        {} if contract.symbol in CONTRACTS else {"contract": contract.symbol}
+    )
 
 
 def market_question(seen: Examined) -> Question:
     """Which market the file is of."""
     found = candidates(seen)
-    micros = all(candidate.symbol in CONTRACTS and CONTRACTS[candidate.symbol].micro for candidate in found[1:])
+    micros = all(
+        candidate.symbol in CONTRACTS and CONTRACTS[candidate.symbol].micro
+        for candidate in found[1:]
+    )
     usual = found[0].symbol if found and (len(found[0].why) > 1 or micros) else None
-    hints = tuple(f"{candidate.symbol}: by {' and '.join(candidate.why)}" for candidate in found[:SHOWN])
-    return Question("Which market is it (a symbol; a new one begins a contract file)?",
-                    f"--market {usual or 'SYMBOL'} (or --contract FILE)", _symbol, hints, usual)
+    hints = tuple(
+        f"{candidate.symbol}: by {' and '.join(candidate.why)}" for candidate in found[:SHOWN]
+    )
+    return Question(
+        "Which market is it (a symbol; a new one begins a contract file)?",
+        f"--market {usual or 'SYMBOL'} (or --contract FILE)",
+        _symbol,
+        hints,
+        usual,
+    )
 
 
 def _symbol(given: str) -> None:
@@ -111,29 +151,54 @@ def _symbol(given: str) -> None:
 
 
 def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, dict[str, str]]:
-    """Ask for the figures of a contract, write its file, and return it with the keys of `data` that name it."""
+    """Ask for the figures of a contract, write its file, and return it with the keys of `data` that
+    name it.
+    """
     path = folder / f"{symbol}.contract.yaml"
     if path.exists():
-        raise ConfigError(f"{path}: exists already, and is not overwritten; give it with --contract {path}")
-    show(f"  jaxtrade does not know {symbol}. Its figures go into {path}; they are in its broker's specification.")
+        raise ConfigError(
+            f"{path}: exists already, and is not overwritten; give it with --contract {path}"
+        )
+    show(
+        f"  jaxtrade does not know {symbol}. Its figures go into {path}; they are in its broker's specification."
+    )
 
     def figure(text: str, check: Callable[[str], object], usual: str | None = None) -> str:
-        return ask(Question(f"  {text}", "--contract FILE (docs/data.md, Markets)", check, (), usual))
+        return ask(
+            Question(f"  {text}", "--contract FILE (docs/data.md, Markets)", check, (), usual)
+        )
 
     kind: Kind = figure("Kind (future, fx, equity)", one_of("future", "fx", "equity"))  # type: ignore[assignment]
     currency = figure("Currency of its prices", _currency, "USD")
     tick = figure("Tick: the smallest price step", number(0), f"{seen.step:.{seen.decimals}f}")
     units = {"future": None, "fx": 100_000, "equity": 100}[kind]
-    worth = figure(f"Value of one tick of one contract, in {currency}", number(0),
-                   None if units is None else f"{units * float(tick):g}")
+    worth = figure(
+        f"Value of one tick of one contract, in {currency}",
+        number(0),
+        None if units is None else f"{units * float(tick):g}",
+    )
     commission, slippage, stop = USUAL[kind]
     values: dict[str, Any] = {
-        "symbol": symbol, "kind": kind, "currency": currency, "tick_size": float(tick), "tick_value": float(worth),
-        "commission": float(figure("Commission in dollars per side and contract", number(-1e-9), commission)),
-        "slippage": int(figure("Slippage in ticks per market or stop fill", number(0, whole=True), slippage)),
-        "min_stop_ticks": int(figure("Smallest stop distance in ticks", number(1, whole=True), stop)),
-        "calendar": figure(f"Trading hours ({', '.join(CALENDARS[kind])})", one_of(*CALENDARS[kind]),
-                           CALENDARS[kind][0])}
+        "symbol": symbol,
+        "kind": kind,
+        "currency": currency,
+        "tick_size": float(tick),
+        "tick_value": float(worth),
+        "commission": float(
+            figure("Commission in dollars per side and contract", number(-1e-9), commission)
+        ),
+        "slippage": int(
+            figure("Slippage in ticks per market or stop fill", number(0, whole=True), slippage)
+        ),
+        "min_stop_ticks": int(
+            figure("Smallest stop distance in ticks", number(1, whole=True), stop)
+        ),
+        "calendar": figure(
+            f"Trading hours ({', '.join(CALENDARS[kind])})",
+            one_of(*CALENDARS[kind]),
+            CALENDARS[kind][0],
+        ),
+    }
     with path.open("x", encoding="utf-8") as file:
         file.write(f"# Written by jaxtrade init for {Path(seen.file).name}.\n" + dump_yaml(values))
     show(f"  written: {path}")
@@ -148,7 +213,9 @@ def _currency(given: str) -> None:
 # --- how it is read --------------------------------------------------------------------------------------------------
 
 
-def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> list[tuple[str, Question]]:
+def settle(
+    seen: Examined, contract: Contract | None, stated: DataConfig
+) -> list[tuple[str, Question]]:
     """(key of `data`, question) for everything that neither the file nor the user says.
 
     contract: None if it is not known yet; the market that the file is likely of then stands for it.
@@ -159,24 +226,58 @@ def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> lis
     if contract is not None and seen.keys.price_scale == 1.0 and not fits(seen, contract):
         unit = price_unit(seen, contract)
         if unit is not None and contradicts(seen, contract):
-            asked.append(("price_scale", Question(
-                "Points per unit of the file's prices?", f"--set data.price_scale={unit:g}", number(0),
-                (f"{contract.symbol} traded elsewhere; times {unit:g} the prices fit",), f"{unit:g}")))
+            asked.append(
+                (
+                    "price_scale",
+                    Question(
+                        "Points per unit of the file's prices?",
+                        f"--set data.price_scale={unit:g}",
+                        number(0),
+                        (f"{contract.symbol} traded elsewhere; times {unit:g} the prices fit",),
+                        f"{unit:g}",
+                    ),
+                )
+            )
     if not seen.ordered:
-        asked.append(("date_order", Question(
-            f"Is {seen.text[0]} written with the month first (mdy) or the day first (dmy)?",
-            "--set data.date_order=mdy (or dmy)", one_of("mdy", "dmy"))))
+        asked.append(
+            (
+                "date_order",
+                Question(
+                    f"Is {seen.text[0]} written with the month first (mdy) or the day first (dmy)?",
+                    "--set data.date_order=mdy (or dmy)",
+                    one_of("mdy", "dmy"),
+                ),
+            )
+        )
     if len(seen.contracts) > 1 and stated.expiry is None and stated.roll == "off":
         codes = [code for code, _ in seen.contracts]
-        asked.append(("expiry", Question("Which contract?", f"--set data.expiry={codes[0]} (or data.roll=..., see "
-                                         "docs/data.md)", one_of(*codes), (), codes[0])))
+        asked.append(
+            (
+                "expiry",
+                Question(
+                    "Which contract?",
+                    f"--set data.expiry={codes[0]} (or data.roll=..., see docs/data.md)",
+                    one_of(*codes),
+                    (),
+                    codes[0],
+                ),
+            )
+        )
     if contract is not None and stated.conversion is None and needs_rates(contract):
         rate = rate_contract(contract.currency)
         if rate is not None:
-            asked.append(("conversion", Question(
-                f"Profits arise in {contract.currency}. Which file of bars of {rate.symbol} converts them to dollars?",
-                "--set data.conversion=FILE", _file,
-                (f"bars of {rate.symbol} of the same time, stamped as these bars",))))
+            asked.append(
+                (
+                    "conversion",
+                    Question(
+                        f"Profits arise in {contract.currency}. Which file of bars of "
+                        f"{rate.symbol} converts them to dollars?",
+                        "--set data.conversion=FILE",
+                        _file,
+                        (f"bars of {rate.symbol} of the same time, stamped as these bars",),
+                    ),
+                )
+            )
     return asked + _clock_questions(seen, contract)
 
 
@@ -186,24 +287,60 @@ def _file(given: str) -> None:
 
 
 def _clock_questions(seen: Examined, contract: Contract | None) -> list[tuple[str, Question]]:
-    """Time zone and stamp side, with what is usual for the layout and what the market's hours say."""
-    missing = [key for key, absent in (("time_zone", seen.naive and seen.keys.time_zone is None),
-                                       ("stamp", seen.keys.stamp is None)) if absent]
+    """Time zone and stamp side, with what is usual for the layout and what the market's hours
+    say.
+    """
+    missing = [
+        key
+        for key, absent in (
+            ("time_zone", seen.naive and seen.keys.time_zone is None),
+            ("stamp", seen.keys.stamp is None),
+        )
+        if absent
+    ]
     found = clocks(seen, contract) if contract is not None and missing else []
     best = clear_winner(found)
-    evidence = () if contract is None else tuple(
-        f"by the hours of {contract.symbol}: {clock.time_zone} with {clock.stamp} stamps puts "
-        f"{100 * clock.closed:.2f} % of the bars into closed hours" for clock in found[:SHOWN])
+    evidence = (
+        ()
+        if contract is None
+        else tuple(
+            f"by the hours of {contract.symbol}: {clock.time_zone} with {clock.stamp} stamps puts "
+            f"{100 * clock.closed:.2f} % of the bars into closed hours"
+            for clock in found[:SHOWN]
+        )
+    )
     usual = () if seen.layout is None else seen.layout.usual
     questions = []
     for key in missing:
-        told = [f"{item.whose}: {getattr(item, key)}" for item in usual or PLAIN if getattr(item, key)]
+        told = [
+            f"{item.whose}: {getattr(item, key)}" for item in usual or PLAIN if getattr(item, key)
+        ]
         value = None if best is None else str(getattr(best, key))
         hints = (*(f"usual for {line}" for line in told), *(evidence if key == missing[0] else ()))
         if key == "time_zone":
-            questions.append((key, Question("Time zone of the stamps (an IANA name, perhaps with +7h)?",
-                                            f"--set data.time_zone={value or 'ZONE'}", known_zone, hints, value)))
+            questions.append(
+                (
+                    key,
+                    Question(
+                        "Time zone of the stamps (an IANA name, perhaps with +7h)?",
+                        f"--set data.time_zone={value or 'ZONE'}",
+                        known_zone,
+                        hints,
+                        value,
+                    ),
+                )
+            )
         else:
-            questions.append((key, Question("Does a stamp name its bar's open or its close?", "--set data.stamp="
-                                            f"{value or 'open (or close)'}", one_of("open", "close"), hints, value)))
+            questions.append(
+                (
+                    key,
+                    Question(
+                        "Does a stamp name its bar's open or its close?",
+                        f"--set data.stamp={value or 'open (or close)'}",
+                        one_of("open", "close"),
+                        hints,
+                        value,
+                    ),
+                )
+            )
     return questions

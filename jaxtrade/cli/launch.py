@@ -1,4 +1,6 @@
-"""`jaxtrade launch`: a training in several processes, here or on an engine that exists. Imports no heavy library."""
+"""`jaxtrade launch`: a training in several processes, here or on an engine that exists. Imports no
+heavy library.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,22 @@ WORDS = "the training, after '--': train CONFIG --run-dir DIR ..."
 
 def add_parser(commands: Any) -> None:
     """Add `launch` with its engines."""
-    launch = commands.add_parser("launch", help="train in several processes: here, or by a manifest for an engine")
+    launch = commands.add_parser(
+        "launch", help="train in several processes: here, or by a manifest for an engine"
+    )
     engines = launch.add_subparsers(dest="engine", required=True, metavar="ENGINE")
-    here = engines.add_parser("local", help="start the processes on this machine, and stop all when one fails")
-    here.add_argument("-n", "--processes", type=count, metavar="N", default=2, help="how many (default: 2)")
-    here.add_argument("--devices-per-process", type=count, metavar="K", help="devices of each: its own GPUs, or host "
-                      "devices on a CPU (default: 1)")
+    here = engines.add_parser(
+        "local", help="start the processes on this machine, and stop all when one fails"
+    )
+    here.add_argument(
+        "-n", "--processes", type=count, metavar="N", default=2, help="how many (default: 2)"
+    )
+    here.add_argument(
+        "--devices-per-process",
+        type=count,
+        metavar="K",
+        help="devices of each: its own GPUs, or host devices on a CPU (default: 1)",
+    )
     here.add_argument("words", nargs="*", metavar="WORD", help=WORDS)
     for name, (_, said) in ENGINES.items():
         _add_engine(engines.add_parser(name, help=said), name)
@@ -36,27 +48,62 @@ def add_parser(commands: Any) -> None:
 
 def _add_engine(parser: argparse.ArgumentParser, name: str) -> None:
     """The flags of an engine whose manifest is printed."""
-    parser.add_argument("--print", action="store_true", required=True, dest="printed",
-                        help="print the manifest; starting it is left to the engine's own tools")
+    parser.add_argument(
+        "--print",
+        action="store_true",
+        required=True,
+        dest="printed",
+        help="print the manifest; starting it is left to the engine's own tools",
+    )
     parser.add_argument("--name", default="jaxtrade", help="of the job (default: jaxtrade)")
     parser.add_argument("--nodes", type=count, metavar="N", default=1, help="machines (default: 1)")
-    parser.add_argument("--gpus-per-node", type=whole, metavar="N", default=1, help="GPUs of each machine; 0 trains on "
-                        "CPUs (default: 1)")
+    parser.add_argument(
+        "--gpus-per-node",
+        type=whole,
+        metavar="N",
+        default=1,
+        help="GPUs of each machine; 0 trains on CPUs (default: 1)",
+    )
     if name == "slurm":
-        parser.add_argument("--time", default="24:00:00", metavar="HH:MM:SS", help="limit of each start; the job then "
-                            "goes on by itself (default: 24:00:00)")
-        parser.add_argument("--partition", metavar="NAME", help="partition of the cluster (default: the cluster's)")
+        parser.add_argument(
+            "--time",
+            default="24:00:00",
+            metavar="HH:MM:SS",
+            help="limit of each start; the job then goes on by itself (default: 24:00:00)",
+        )
+        parser.add_argument(
+            "--partition", metavar="NAME", help="partition of the cluster (default: the cluster's)"
+        )
     else:
         parser.add_argument("--image", metavar="NAME", help="container image that holds jaxtrade")
-        parser.add_argument("--claim", metavar="NAME", help="the bucket for the runs, such as s3://my-runs" if
-                            name == "sky" else "volume claim for the runs, which all pods share")
-        parser.add_argument("--mount", metavar="DIR", default="/runs", help="where it is mounted; --run-dir must be "
-                            "below it (default: /runs)")
+        parser.add_argument(
+            "--claim",
+            metavar="NAME",
+            help="the bucket for the runs, such as s3://my-runs"
+            if name == "sky"
+            else "volume claim for the runs, which all pods share",
+        )
+        parser.add_argument(
+            "--mount",
+            metavar="DIR",
+            default="/runs",
+            help="where it is mounted; --run-dir must be below it (default: /runs)",
+        )
     if name == "sky":
-        parser.add_argument("--gpu-kind", metavar="NAME", default="H100", help="as SkyPilot calls it (default: H100)")
+        parser.add_argument(
+            "--gpu-kind",
+            metavar="NAME",
+            default="H100",
+            help="as SkyPilot calls it (default: H100)",
+        )
     if name in ("slurm", "sky"):
-        parser.add_argument("--setup", action="append", default=[], metavar="LINE", help="a shell line that comes "
-                            "first, e.g. 'source ~/venv/bin/activate' (repeatable)")
+        parser.add_argument(
+            "--setup",
+            action="append",
+            default=[],
+            metavar="LINE",
+            help="a shell line that comes first, e.g. 'source ~/venv/bin/activate' (repeatable)",
+        )
     parser.add_argument("words", nargs="*", metavar="WORD", help=WORDS)
 
 
@@ -68,8 +115,10 @@ def run(args: argparse.Namespace, parse: Callable[[tuple[str, ...]], object]) ->
     words = tuple(args.words)
     if args.engine == "local":
         if not words:
-            raise ConfigError("nothing to launch; write the command after '--', as in: jaxtrade launch local -n 2 -- "
-                              "train quickstart")
+            raise ConfigError(
+                "nothing to launch; write the command after '--', as in: jaxtrade launch local -n 2 -- "
+                "train quickstart"
+            )
         parse(words)
         return local.launch(words, args.processes, args.devices_per_process)
     make, _ = ENGINES[args.engine]
@@ -80,9 +129,17 @@ def run(args: argparse.Namespace, parse: Callable[[tuple[str, ...]], object]) ->
 
 
 def job_of(args: argparse.Namespace, command: tuple[str, ...]) -> Job:
-    """The job that the flags of an engine describe. Flags that the engine lacks keep their defaults."""
+    """The job that the flags of an engine describe. Flags that the engine lacks keep their
+    defaults.
+    """
     given = vars(args)
-    named = {"name": args.name, "nodes": args.nodes, "gpus": args.gpus_per_node,
-             "setup": tuple(given.get("setup", ()))}
+    named = {
+        "name": args.name,
+        "nodes": args.nodes,
+        "gpus": args.gpus_per_node,
+        "setup": tuple(given.get("setup", ())),
+    }
     others = ("image", "time", "partition", "claim", "mount", "gpu_kind")
-    return Job(command, **named, **{name: given[name] for name in others if given.get(name) is not None})
+    return Job(
+        command, **named, **{name: given[name] for name in others if given.get(name) is not None}
+    )

@@ -28,18 +28,34 @@ OWN = "your own"
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `list`."""
-    listing = commands.add_parser("list", help="the known markets, accounts, features, rewards, presets, ...")
-    listing.add_argument("what", nargs="?", choices=tuple(LISTS), metavar="WHAT", help=f"one of {', '.join(LISTS)}; "
-                         "without it, what can be listed")
-    listing.add_argument("--import", action="append", default=[], metavar="MODULE", dest="modules",
-                         help="import a module that registers parts of your own, to list them too (repeatable)")
+    listing = commands.add_parser(
+        "list", help="the known markets, accounts, features, rewards, presets, ..."
+    )
+    listing.add_argument(
+        "what",
+        nargs="?",
+        choices=tuple(LISTS),
+        metavar="WHAT",
+        help=f"one of {', '.join(LISTS)}; without it, what can be listed",
+    )
+    listing.add_argument(
+        "--import",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        dest="modules",
+        help="import a module that registers parts of your own, to list them too (repeatable)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Handle `list`. Returns the exit code. Raises ConfigError for a module that does not exist."""
     import_parts(args.modules)
     if args.what is None:
-        rows = [("list", "how to use a name of it"), *((what, use) for what, (_, use) in LISTS.items())]
+        rows = [
+            ("list", "how to use a name of it"),
+            *((what, use) for what, (_, use) in LISTS.items()),
+        ]
         print("\n".join([*table(rows, columns()), "", "See one: jaxtrade list markets"]))
         return 0
     print("\n\n".join("\n".join(block) for block in blocks(args.what, columns())))
@@ -47,33 +63,64 @@ def run(args: argparse.Namespace) -> int:
 
 
 def blocks(what: str, wide: int | None) -> list[list[str]]:
-    """What `list` prints: one or more tables, and last how to use a name. wide: as in `tables.table`."""
+    """What `list` prints: one or more tables, and last how to use a name. wide: as in
+    `tables.table`.
+    """
     made, use = LISTS[what]
     tables = made()
     return [*(table(rows, wide, figures) for rows, figures in tables), [use]]
 
 
 def _markets() -> list[tuple[Rows, tuple[int, ...]]]:
-    rows = [(symbol, descriptions.MARKETS[symbol], *_figures(contract),
-             "real, bundled" if symbol in BUNDLED else "synthetic") for symbol, contract in CONTRACTS.items()]
-    return [([("market", "what it is", "tick", "tick value", "commission", "bars without --data"), *rows], (2, 3, 4))]
+    rows = [
+        (
+            symbol,
+            descriptions.MARKETS[symbol],
+            *_figures(contract),
+            "real, bundled" if symbol in BUNDLED else "synthetic",
+        )
+        for symbol, contract in CONTRACTS.items()
+    ]
+    return [
+        (
+            [
+                ("market", "what it is", "tick", "tick value", "commission", "bars without --data"),
+                *rows,
+            ],
+            (2, 3, 4),
+        )
+    ]
 
 
 def _figures(contract: Contract) -> tuple[str, str, str]:
     """Tick in points, value of a tick with its currency, commission per side in dollars."""
-    return (f"{contract.tick_size:f}", f"{contract.tick_mills / 1000:g} {contract.currency}",
-            f"${contract.commission_mills / 1000:.2f}")
+    return (
+        f"{contract.tick_size:f}",
+        f"{contract.tick_mills / 1000:g} {contract.currency}",
+        f"${contract.commission_mills / 1000:.2f}",
+    )
 
 
 def _contracts() -> list[tuple[Rows, tuple[int, ...]]]:
     from jaxtrade.data.contract_file import load_contract
 
-    rows = [(path.stem, first_sentence(path), *_figures(load_contract(str(path)))) for path in shipped("contracts")]
+    rows = [
+        (path.stem, first_sentence(path), *_figures(load_contract(str(path))))
+        for path in shipped("contracts")
+    ]
     return [([("contract", "what it is", "tick", "tick value", "commission"), *rows], (2, 3, 4))]
 
 
 def _presets() -> list[tuple[Rows, tuple[int, ...]]]:
-    return [([("configuration", "what it does"), *((path.stem, first_sentence(path)) for path in shipped("."))], ())]
+    return [
+        (
+            [
+                ("configuration", "what it does"),
+                *((path.stem, first_sentence(path)) for path in shipped(".")),
+            ],
+            (),
+        )
+    ]
 
 
 def first_sentence(path: Path) -> str:
@@ -88,9 +135,18 @@ def first_sentence(path: Path) -> str:
 
 
 def _accounts() -> list[tuple[Rows, tuple[int, ...]]]:
-    rows = [(name, f"{preset.start_balance:,.0f}", _dollars(preset.profit_target), _dollars(preset.drawdown),
-             _dollars(preset.daily_loss), f"{preset.max_contracts:,}", _rules(preset))
-            for name, preset in PRESETS.items()]
+    rows = [
+        (
+            name,
+            f"{preset.start_balance:,.0f}",
+            _dollars(preset.profit_target),
+            _dollars(preset.drawdown),
+            _dollars(preset.daily_loss),
+            f"{preset.max_contracts:,}",
+            _rules(preset),
+        )
+        for name, preset in PRESETS.items()
+    ]
     head = ("account", "balance", "target", "drawdown", "daily loss", "contracts", "rules")
     return [([head, *rows], (1, 2, 3, 4, 5))]
 
@@ -103,12 +159,24 @@ def _rules(preset: AccountPreset) -> str:
     """The rules of an account that have no figure, in words."""
     if preset.drawdown is None:
         return "no limits"
-    floor = {"intraday": "the floor trails live equity", "end_of_day": "the floor trails the closing equity of a day",
-             "static": "the floor never moves"}[preset.trailing]
-    stops = {"never": "", "at_start_plus_100": ", up to the start balance + $100",
-             "at_target": ", up to target - drawdown"}[preset.freeze]
-    daily = {"lock_until_next_session": "; the daily loss locks it until the next session",
-             "fail": "; the daily loss ends it"}[preset.on_daily_loss] if preset.daily_loss else ""
+    floor = {
+        "intraday": "the floor trails live equity",
+        "end_of_day": "the floor trails the closing equity of a day",
+        "static": "the floor never moves",
+    }[preset.trailing]
+    stops = {
+        "never": "",
+        "at_start_plus_100": ", up to the start balance + $100",
+        "at_target": ", up to target - drawdown",
+    }[preset.freeze]
+    daily = (
+        {
+            "lock_until_next_session": "; the daily loss locks it until the next session",
+            "fail": "; the daily loss ends it",
+        }[preset.on_daily_loss]
+        if preset.daily_loss
+        else ""
+    )
     return f"{floor}{stops}{daily}"
 
 
@@ -125,14 +193,23 @@ def _features() -> list[tuple[Rows, tuple[int, ...]]]:
 
 
 def _rewards() -> list[tuple[Rows, tuple[int, ...]]]:
-    presets = [(name, descriptions.REWARDS[name], ", ".join(f"{term} {weight:g}" for term, weight in weights.items()))
-               for name, weights in REWARDS.items()]
-    return [([("preset", "what it is", "terms and weights"), *presets], ()),
-            *_registered("term", "what it pays for", REWARD_TERMS, descriptions.TERMS)]
+    presets = [
+        (
+            name,
+            descriptions.REWARDS[name],
+            ", ".join(f"{term} {weight:g}" for term, weight in weights.items()),
+        )
+        for name, weights in REWARDS.items()
+    ]
+    return [
+        ([("preset", "what it is", "terms and weights"), *presets], ()),
+        *_registered("term", "what it pays for", REWARD_TERMS, descriptions.TERMS),
+    ]
 
 
-def _registered(head: str, about: str, registry: Registry[Any],
-                known: Mapping[str, str]) -> list[tuple[Rows, tuple[int, ...]]]:
+def _registered(
+    head: str, about: str, registry: Registry[Any], known: Mapping[str, str]
+) -> list[tuple[Rows, tuple[int, ...]]]:
     """The built-in parts of a kind, and those that modules have registered."""
     names = dict.fromkeys((*known, *registry.names))
     rows = [(name, known[name] if name in known else described(registry[name])) for name in names]
@@ -140,12 +217,21 @@ def _registered(head: str, about: str, registry: Registry[Any],
 
 
 def described(part: Any) -> str:
-    """The first line of a part's own documentation, or of its class; `OWN` where neither says anything."""
-    for owner in (part if inspect.isroutine(part) or inspect.isclass(part) else None, getattr(part, "make", None),
-                  type(part)):
+    """The first line of a part's own documentation, or of its class; `OWN` where neither says
+    anything.
+    """
+    for owner in (
+        part if inspect.isroutine(part) or inspect.isclass(part) else None,
+        getattr(part, "make", None),
+        type(part),
+    ):
         text = inspect.getdoc(owner) if owner is not None else None
         # Classes of Python and NamedTuples without a text have one that says nothing of the part.
-        if text and getattr(owner, "__module__", "builtins") != "builtins" and not text.startswith(f"{_name(owner)}("):
+        if (
+            text
+            and getattr(owner, "__module__", "builtins") != "builtins"
+            and not text.startswith(f"{_name(owner)}(")
+        ):
             return f"{OWN}: {text.splitlines()[0].rstrip('.')}"
     return OWN
 
@@ -160,29 +246,60 @@ def _templates() -> list[tuple[Rows, tuple[int, ...]]]:
     blocks = [(f"{{{name}}}", block.about) for name, block in BLOCKS.items()]
     named = [("{symbol}", "the market"), ("{time}", "the bar's close, ISO with UTC offset")]
     form = ("{answer_format}", "how to answer; it stands for the built-in words")
-    return [([("template", "what it shows"), *rows], ()),
-            ([("field", "what it is, at a bar's close"), *named, *raw, *blocks, form], ())]
+    return [
+        ([("template", "what it shows"), *rows], ()),
+        ([("field", "what it is, at a bar's close"), *named, *raw, *blocks, form], ()),
+    ]
 
 
 LISTS = {
-    "markets": (_markets, "Use one: jaxtrade train --market NAME. A market of your own: jaxtrade list contracts."),
-    "contracts": (_contracts, "Use one: jaxtrade train --contract NAME --data FILE. The same keys in a file of your "
-                  "own describe another market (docs/data.md)."),
-    "accounts": (_accounts, "Use one: jaxtrade train --account NAME. Change a rule: --set account.drawdown=2000 "
-                 "(docs/accounts.md)."),
-    "features": (_features, "Choose them: --set 'env.features=[close, volume, rsi]' (docs/features.md)."),
-    "rewards": (_rewards, "Choose a preset: --set reward.preset=NAME. Weigh a term: --set reward.weights.NAME=1 "
-                "(docs/rewards.md)."),
-    "presets": (_presets, "Use one: jaxtrade train NAME (curriculum: jaxtrade curriculum; advisor_ablation: jaxtrade "
-                "ablate advisor). See its keys: jaxtrade config show NAME."),
-    "tasks": (lambda: _registered("task", "what the agent does", TASKS, descriptions.TASKS),
-              "Choose one: --set env.task=NAME (docs/semantics.md)."),
-    "networks": (lambda: _registered("network", "what it is", NETWORKS, descriptions.NETWORKS),
-                 "Choose one: --set network.kind=NAME (docs/training.md)."),
-    "learners": (lambda: _registered("learner", "what it is", LEARNERS, descriptions.LEARNERS),
-                 "Choose one: --set algorithm=NAME (docs/training.md)."),
-    "advisors": (lambda: _registered("advisor", "what it is", ADVISORS, descriptions.ADVISORS),
-                 "Choose one: jaxtrade train advised --advisor NAME (docs/advisor.md)."),
-    "templates": (_templates, "Choose one: --set advisor.template=NAME. A text file of your own with such fields: "
-                  "--set advisor.template=FILE.txt (docs/advisor.md)."),
+    "markets": (
+        _markets,
+        "Use one: jaxtrade train --market NAME. A market of your own: jaxtrade list contracts.",
+    ),
+    "contracts": (
+        _contracts,
+        "Use one: jaxtrade train --contract NAME --data FILE. The same keys in a file of your "
+        "own describe another market (docs/data.md).",
+    ),
+    "accounts": (
+        _accounts,
+        "Use one: jaxtrade train --account NAME. Change a rule: --set account.drawdown=2000 "
+        "(docs/accounts.md).",
+    ),
+    "features": (
+        _features,
+        "Choose them: --set 'env.features=[close, volume, rsi]' (docs/features.md).",
+    ),
+    "rewards": (
+        _rewards,
+        "Choose a preset: --set reward.preset=NAME. Weigh a term: --set reward.weights.NAME=1 "
+        "(docs/rewards.md).",
+    ),
+    "presets": (
+        _presets,
+        "Use one: jaxtrade train NAME (curriculum: jaxtrade curriculum; advisor_ablation: jaxtrade "
+        "ablate advisor). See its keys: jaxtrade config show NAME.",
+    ),
+    "tasks": (
+        lambda: _registered("task", "what the agent does", TASKS, descriptions.TASKS),
+        "Choose one: --set env.task=NAME (docs/semantics.md).",
+    ),
+    "networks": (
+        lambda: _registered("network", "what it is", NETWORKS, descriptions.NETWORKS),
+        "Choose one: --set network.kind=NAME (docs/training.md).",
+    ),
+    "learners": (
+        lambda: _registered("learner", "what it is", LEARNERS, descriptions.LEARNERS),
+        "Choose one: --set algorithm=NAME (docs/training.md).",
+    ),
+    "advisors": (
+        lambda: _registered("advisor", "what it is", ADVISORS, descriptions.ADVISORS),
+        "Choose one: jaxtrade train advised --advisor NAME (docs/advisor.md).",
+    ),
+    "templates": (
+        _templates,
+        "Choose one: --set advisor.template=NAME. A text file of your own with such fields: "
+        "--set advisor.template=FILE.txt (docs/advisor.md).",
+    ),
 }

@@ -9,7 +9,8 @@ from jaxtrade.text import aligned, show
 
 
 def models(server: str, key_env: str | None, key_file: str | None, ca_file: str | None) -> int:
-    """Handle the command. server: a URL, or a short name such as `ollama`. Returns 0, or 1 if there is no model.
+    """Handle the command. server: a URL, or a short name such as `ollama`. Returns 0, or 1 if there
+    is no model.
 
     Raises ConfigError where the server cannot be asked.
     """

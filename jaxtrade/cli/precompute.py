@@ -1,7 +1,9 @@
-"""`jaxtrade advise precompute`: ask an advisor about all bars of a split in advance, and write a snapshot.
+"""`jaxtrade advise precompute`: ask an advisor about all bars of a split in advance, and write a
+snapshot.
 
-The command first prints a plan with its cost. It keeps a server's answers in a cache beside the snapshot and has no
-other state. If it is run again, it asks only about bars that are missing from the cache.
+The command first prints a plan with its cost. It keeps a server's answers in a cache beside the
+snapshot and has no other state. If it is run again, it asks only about bars that are missing from
+the cache.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ import numpy as np
 
 from jaxtrade import interrupt
 from jaxtrade.advisor.asking import Asked, arrays_of, ask_each, ask_service
-from jaxtrade.advisor.compose import backend_of, followed_of, identity_of, is_slow, service_of, service_options
+from jaxtrade.advisor.compose import (
+    backend_of,
+    followed_of,
+    identity_of,
+    is_slow,
+    service_of,
+    service_options,
+)
 from jaxtrade.advisor.host.gates import Use
 from jaxtrade.advisor.host.ledger import MICRO, Spend
 from jaxtrade.advisor.host.models import with_model
@@ -48,7 +57,9 @@ class Request(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """The answers. unsettled: number of bars without a final answer or failure. why: what stopped the asking."""
+    """The answers. unsettled: number of bars without a final answer or failure. why: what stopped
+    the asking.
+    """
 
     bars: np.ndarray
     rows: np.ndarray
@@ -58,13 +69,16 @@ class _Result(NamedTuple):
 
 
 def precompute(config: RunConfig, request: Request) -> int:
-    """Handle the command. Returns 0, or 1 if it stopped before every bar had an answer or a failure.
+    """Handle the command. Returns 0, or 1 if it stopped before every bar had an answer or a
+    failure.
 
     Raises ConfigError (flags, or a cost without --yes), DataError (no advice at all).
     """
     if config.advisor.kind == PANEL:
-        raise ConfigError("advisor.kind = panel: a snapshot holds one advisor; precompute each member by itself "
-                          "(--advisor KIND --set 'advisor.panel=[]'), and put table:FILE into advisor.panel")
+        raise ConfigError(
+            "advisor.kind = panel: a snapshot holds one advisor; precompute each member by itself "
+            "(--advisor KIND --set 'advisor.panel=[]'), and put table:FILE into advisor.panel"
+        )
     config = with_model(config, say)
     market = load_market(config)
     book = make_book(market, config)
@@ -73,33 +87,53 @@ def precompute(config: RunConfig, request: Request) -> int:
     backend = backend_of(config, market, book, followed_of(market, config), say)
     try:
         options, slow = config.advisor.service, is_slow(config.advisor.kind)
-        plan = make_plan(backend, book, bars, options, say) if slow else AskPlan(len(bars), 0, 0, Spend())
+        plan = (
+            make_plan(backend, book, bars, options, say)
+            if slow
+            else AskPlan(len(bars), 0, 0, Spend())
+        )
         show("\n".join(plan_lines(plan, config, slow)))
         if request.plan:
             return 0
         if plan.most.cost and not request.yes:
-            raise ConfigError(f"--yes: missing, and this may cost up to {plan.most.cost / MICRO:.2f} (see above). Give "
-                              "--yes to spend it, or --plan to only see it; advisor.service.max_cost caps it")
-        found = _through_service(config, backend, book, bars) if slow else _directly(backend, book, bars)
+            raise ConfigError(
+                f"--yes: missing, and this may cost up to {plan.most.cost / MICRO:.2f} (see above). Give "
+                "--yes to spend it, or --plan to only see it; advisor.service.max_cost caps it"
+            )
+        found = (
+            _through_service(config, backend, book, bars)
+            if slow
+            else _directly(backend, book, bars)
+        )
     finally:
         backend.close()
     return _written(found, config, request, market, book, backend, len(bars))
 
 
-def chosen_bars(market: Market, book: QuestionBook, config: RunConfig, request: Request) -> np.ndarray:
-    """Every N-th askable bar of the split's sessions, int64[n]. Raises ConfigError if there is none."""
+def chosen_bars(
+    market: Market, book: QuestionBook, config: RunConfig, request: Request
+) -> np.ndarray:
+    """Every N-th askable bar of the split's sessions, int64[n]. Raises ConfigError if there is
+    none.
+    """
     inside = in_sessions(market, split_sessions(market, config.split)[request.split])
-    bars = np.flatnonzero(inside & book.askable)[::request.every]
+    bars = np.flatnonzero(inside & book.askable)[:: request.every]
     if not len(bars):
-        raise ConfigError(f"--split {request.split}: holds no bar that may be asked about; choose another split, or "
-                          "hold sessions out (split.test_sessions, split.validation_sessions)")
+        raise ConfigError(
+            f"--split {request.split}: holds no bar that may be asked about; choose another split, or "
+            "hold sessions out (split.test_sessions, split.validation_sessions)"
+        )
     return bars
 
 
 def _with_files(config: RunConfig, out: Path) -> RunConfig:
     """The configuration with cache and ledger beside the snapshot, if it names none."""
-    service = service_options(config.advisor, out.with_suffix(".cache.sqlite"), out.with_suffix(".ledger.sqlite"))
-    return config.model_copy(update={"advisor": config.advisor.model_copy(update={"service": service})})
+    service = service_options(
+        config.advisor, out.with_suffix(".cache.sqlite"), out.with_suffix(".ledger.sqlite")
+    )
+    return config.model_copy(
+        update={"advisor": config.advisor.model_copy(update={"service": service})}
+    )
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -110,14 +144,25 @@ def plan_lines(plan: AskPlan, config: RunConfig, slow: bool) -> list[str]:
     kind, options = config.advisor.kind, config.advisor.service
     if not slow:
         return [f"plan: {plan.bars} bars, answered here by {kind}: no calls, no cost"]
-    known = f"{plan.hits} of them answered in {options.cache}" if plan.hits else "none of them answered yet"
-    lines = [f"plan: {plan.bars} bars, {known}" + (f", {plan.hopeless} known to fail" if plan.hopeless else "")]
-    lines.append(f"      {plan.most.calls} calls, {plan.most.tokens:,} tokens at most, "
-                 f"{cost_text(plan.most, options)}; retries add "
-                 f"{options.retry_share:.0%} at most")
-    for name, cap, most in (("max_calls", options.max_calls, plan.most.calls),
-                            ("max_tokens", options.max_tokens, plan.most.tokens),
-                            ("max_cost", options.max_cost, plan.most.cost / MICRO)):
+    known = (
+        f"{plan.hits} of them answered in {options.cache}"
+        if plan.hits
+        else "none of them answered yet"
+    )
+    lines = [
+        f"plan: {plan.bars} bars, {known}"
+        + (f", {plan.hopeless} known to fail" if plan.hopeless else "")
+    ]
+    lines.append(
+        f"      {plan.most.calls} calls, {plan.most.tokens:,} tokens at most, "
+        f"{cost_text(plan.most, options)}; retries add "
+        f"{options.retry_share:.0%} at most"
+    )
+    for name, cap, most in (
+        ("max_calls", options.max_calls, plan.most.calls),
+        ("max_tokens", options.max_tokens, plan.most.tokens),
+        ("max_cost", options.max_cost, plan.most.cost / MICRO),
+    ):
         if cap is not None:
             enough = "enough" if most <= cap else "it may stop before the end"
             lines.append(f"      advisor.service.{name} = {cap:g}: {enough}")
@@ -133,7 +178,9 @@ def _directly(backend: Backend, book: QuestionBook, bars: np.ndarray) -> _Result
     return _Result(*arrays_of(advice), failures, 0, "")
 
 
-def _through_service(config: RunConfig, backend: Backend, book: QuestionBook, bars: np.ndarray) -> _Result:
+def _through_service(
+    config: RunConfig, backend: Backend, book: QuestionBook, bars: np.ndarray
+) -> _Result:
     last, report = Asked(len(bars), 0, 0, {}), _reporter()
 
     def progress(asked: Asked) -> None:
@@ -144,10 +191,18 @@ def _through_service(config: RunConfig, backend: Backend, book: QuestionBook, ba
     cache = config.advisor.service.cache
 
     def kept() -> str:
-        return "nothing was written" if cache is None else (
-            f"at least {last.advised} answers are kept in {cache}; the same command goes on from there")
+        return (
+            "nothing was written"
+            if cache is None
+            else (
+                f"at least {last.advised} answers are kept in {cache}; the same command goes on from there"
+            )
+        )
 
-    with interrupt.hint(kept), service_of(config, backend, tell=say, use=Use(goes_on=False)) as service:
+    with (
+        interrupt.hint(kept),
+        service_of(config, backend, tell=say, use=Use(goes_on=False)) as service,
+    ):
         found, rows, statistics = ask_service(service, book, bars, progress=progress)
     for line in unusable_lines(statistics):
         say(line)
@@ -172,13 +227,18 @@ def _reporter() -> Callable[[Asked], None]:
 
 def progress_line(asked: Asked, seconds: float) -> str:
     """One line about the progress after `seconds`."""
-    parts = [f"{asked.settled} of {asked.total} bars ({asked.settled / asked.total:.0%})", f"{asked.advised} advised"]
+    parts = [
+        f"{asked.settled} of {asked.total} bars ({asked.settled / asked.total:.0%})",
+        f"{asked.advised} advised",
+    ]
     if asked.settled:
         left = round((asked.total - asked.settled) * seconds / asked.settled)
         parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
     known = asked.statistics
     if known:
-        parts.append(f"{known['asked']} calls, {known['prompt_tokens'] + known['completion_tokens']:,} tokens")
+        parts.append(
+            f"{known['asked']} calls, {known['prompt_tokens'] + known['completion_tokens']:,} tokens"
+        )
         if known["unusable"]:
             parts.append(f"unusable: {reasons_text(known['unusable'])}")
         if known["cost"] is not None:
@@ -188,20 +248,51 @@ def progress_line(asked: Asked, seconds: float) -> str:
     return "  ".join(parts)
 
 
-def _written(found: _Result, config: RunConfig, request: Request, market: Market, book: QuestionBook,
-             backend: Backend, asked: int) -> int:
+def _written(
+    found: _Result,
+    config: RunConfig,
+    request: Request,
+    market: Market,
+    book: QuestionBook,
+    backend: Backend,
+    asked: int,
+) -> int:
     """Write the snapshot and print what it contains. Returns the exit code."""
-    failed = ", ".join(f"{count} {kind}" for kind, count in sorted(found.failures.items())) or "none"
+    failed = (
+        ", ".join(f"{count} {kind}" for kind, count in sorted(found.failures.items())) or "none"
+    )
     if not len(found.bars):
-        raise DataError(f"{config.advisor.kind}: no advice about any of {asked} bars (failures: {failed}"
-                        f"{'; ' + found.why if found.why else ''}); nothing was written")
-    save_table(request.out, found.bars, found.rows, {
-        **market_entries(market), "market_sha256": market.fingerprint, "prompt_version": book.template.version,
-        "identity": identity_of(config, backend), "asked": asked, "split": request.split, "every": request.every,
-        "horizon": config.advisor.horizon, "versions": {"jaxtrade": __version__, "python": platform.python_version()}})
-    show(f"{request.out}: {len(found.bars)} of {asked} bars have advice ({len(found.bars) / asked:.1%})")
-    again = "; run again, it asks about those bars once more" if found.failures and is_slow(config.advisor.kind) else ""
+        raise DataError(
+            f"{config.advisor.kind}: no advice about any of {asked} bars (failures: {failed}"
+            f"{'; ' + found.why if found.why else ''}); nothing was written"
+        )
+    save_table(
+        request.out,
+        found.bars,
+        found.rows,
+        {
+            **market_entries(market),
+            "market_sha256": market.fingerprint,
+            "prompt_version": book.template.version,
+            "identity": identity_of(config, backend),
+            "asked": asked,
+            "split": request.split,
+            "every": request.every,
+            "horizon": config.advisor.horizon,
+            "versions": {"jaxtrade": __version__, "python": platform.python_version()},
+        },
+    )
+    show(
+        f"{request.out}: {len(found.bars)} of {asked} bars have advice ({len(found.bars) / asked:.1%})"
+    )
+    again = (
+        "; run again, it asks about those bars once more"
+        if found.failures and is_slow(config.advisor.kind)
+        else ""
+    )
     show(f"failed attempts by kind: {failed}{again}")
     if found.unsettled:
-        show(f"{found.unsettled} bars were not asked to the end ({found.why}); run the same command again to go on")
+        show(
+            f"{found.unsettled} bars were not asked to the end ({found.why}); run the same command again to go on"
+        )
     return 1 if found.unsettled else 0

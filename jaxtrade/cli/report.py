@@ -11,17 +11,37 @@ from jaxtrade.text import show
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    report = commands.add_parser("report", help="make one HTML page of a run's results, and the same figures as JSON")
+    report = commands.add_parser(
+        "report", help="make one HTML page of a run's results, and the same figures as JSON"
+    )
     report.add_argument("run", metavar="RUN", help="the folder of a run or of a walk-forward")
-    report.add_argument("--split", choices=("test", "validation", "train", "all"), default="test",
-                        help="sessions that the page is about (default: test); they must have been evaluated")
-    report.add_argument("--seed", type=int, help="one seed of a run with several (default: the first)")
-    report.add_argument("--agent", type=int, metavar="N", help="one agent of a run with several, by its number in "
-                        "agents.json")
+    report.add_argument(
+        "--split",
+        choices=("test", "validation", "train", "all"),
+        default="test",
+        help="sessions that the page is about (default: test); they must have been evaluated",
+    )
+    report.add_argument(
+        "--seed", type=int, help="one seed of a run with several (default: the first)"
+    )
+    report.add_argument(
+        "--agent",
+        type=int,
+        metavar="N",
+        help="one agent of a run with several, by its number in agents.json",
+    )
     report.add_argument("--symbol", help="one symbol of a run with several")
-    report.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the files (default: RUN/report)")
-    report.add_argument("--max-mb", type=float, default=3.0, metavar="MB", help="largest size of the page; the oldest "
-                        "bars are left out beyond it, and the page says so (default: 3)")
+    report.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="folder of the files (default: RUN/report)"
+    )
+    report.add_argument(
+        "--max-mb",
+        type=float,
+        default=3.0,
+        metavar="MB",
+        help="largest size of the page; the oldest "
+        "bars are left out beyond it, and the page says so (default: 3)",
+    )
     report.add_argument("--open", action="store_true", help="show the page in the browser")
 
 
@@ -52,13 +72,19 @@ def _of_run(args: argparse.Namespace) -> dict[str, Path]:
 
 
 def _of_walk(args: argparse.Namespace) -> dict[str, Path]:
-    """Raises ConfigError for flags that choose one of several: the page of a walk-forward shows all."""
+    """Raises ConfigError for flags that choose one of several: the page of a walk-forward shows
+    all.
+    """
     from jaxtrade.errors import ConfigError
     from jaxtrade.reporting.walk import collect, make
 
     given = [f"--{name}" for name in ("seed", "agent", "symbol") if getattr(args, name) is not None]
     given += ["--split"] if args.split != "test" else []
     if given:
-        raise ConfigError(f"{args.run}: the page of a walk-forward shows all seeds on the test days of all folds: drop "
-                          f"{', '.join(given)}")
-    return make.write(collect.collect(Path(args.run)), args.out or Path(args.run) / "report", args.max_mb)
+        raise ConfigError(
+            f"{args.run}: the page of a walk-forward shows all seeds on the test days of all folds: drop "
+            f"{', '.join(given)}"
+        )
+    return make.write(
+        collect.collect(Path(args.run)), args.out or Path(args.run) / "report", args.max_mb
+    )

@@ -20,18 +20,38 @@ FIGURES = (5, 6, 7, 8)  # columns that are aligned to the right
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `runs`."""
-    runs = commands.add_parser("runs", help="the runs in a folder, one line each: status, steps, held-out figures, age")
-    runs.add_argument("folder", nargs="?", default="runs", metavar="FOLDER", help="the folder that holds the runs, or "
-                      "one run (default: runs)")
-    runs.add_argument("--sort", choices=ORDERS, default="age", metavar="BY", help=f"one of {', '.join(ORDERS)} "
-                      "(default: age, the latest sign of life first; net, days and steps: the largest first)")
-    runs.add_argument("--reverse", action="store_true", help="the other way round; what has no such figure stays last")
+    runs = commands.add_parser(
+        "runs", help="the runs in a folder, one line each: status, steps, held-out figures, age"
+    )
+    runs.add_argument(
+        "folder",
+        nargs="?",
+        default="runs",
+        metavar="FOLDER",
+        help="the folder that holds the runs, or one run (default: runs)",
+    )
+    runs.add_argument(
+        "--sort",
+        choices=ORDERS,
+        default="age",
+        metavar="BY",
+        help=f"one of {', '.join(ORDERS)} "
+        "(default: age, the latest sign of life first; net, days and steps: the largest first)",
+    )
+    runs.add_argument(
+        "--reverse",
+        action="store_true",
+        help="the other way round; what has no such figure stays last",
+    )
     runs.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Handle `runs`. Returns the exit code. Raises ConfigError if there is no such folder."""
-    from jaxtrade.runs.inventory import entries_in, ordered  # loads NumPy, which the parser needs no more than JAX
+    from jaxtrade.runs.inventory import (
+        entries_in,
+        ordered,
+    )  # loads NumPy, which the parser needs no more than JAX
 
     found = ordered(entries_in(Path(args.folder)), args.sort, args.reverse)
     if args.json:
@@ -45,14 +65,29 @@ def lines(entries: list[RunEntry], folder: str, wide: int | None) -> list[str]:
     """The table, then one line for each run that needs a word more. wide: as in `tables.table`."""
     if not entries:
         return [printable(f"{folder}: no runs")]
-    told = [printable(f"{entry.name}: {entry.fault}") for entry in entries if entry.fault is not None]
+    told = [
+        printable(f"{entry.name}: {entry.fault}") for entry in entries if entry.fault is not None
+    ]
     return [*table([HEAD, *map(_cells, entries)], wide, FIGURES), *([""] if told else []), *told]
 
 
 def _cells(entry: RunEntry) -> list[str]:
-    days = "-" if entry.days is None else str(entry.days) + ("" if entry.split == "test" else f" {entry.split}")
-    return [entry.name, entry.status, entry.market or "-", entry.learner or "-", entry.task or "-", _steps(entry),
-            "-" if entry.net_per_day is None else f"{entry.net_per_day:,.2f}", days, _age(entry.age)]
+    days = (
+        "-"
+        if entry.days is None
+        else str(entry.days) + ("" if entry.split == "test" else f" {entry.split}")
+    )
+    return [
+        entry.name,
+        entry.status,
+        entry.market or "-",
+        entry.learner or "-",
+        entry.task or "-",
+        _steps(entry),
+        "-" if entry.net_per_day is None else f"{entry.net_per_day:,.2f}",
+        days,
+        _age(entry.age),
+    ]
 
 
 def _steps(entry: RunEntry) -> str:

@@ -27,10 +27,19 @@ if TYPE_CHECKING:
     from jaxtrade.storage.kept import Store
 
 TOLERANCES = ("seconds_tolerance", "quotes_tolerance")
-MARKET = ("market", "contract", "data", "seconds", "quotes", *TOLERANCES)  # flags that choose the bars
-ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
-           "advisor.options.model=NAME if it has several models), ollama:NAME, openai:NAME, "
-           "vllm:URL, table:FILE, none, ... (docs/advisor.md)")
+MARKET = (
+    "market",
+    "contract",
+    "data",
+    "seconds",
+    "quotes",
+    *TOLERANCES,
+)  # flags that choose the bars
+ADVISOR = (
+    "the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
+    "advisor.options.model=NAME if it has several models), ollama:NAME, openai:NAME, "
+    "vllm:URL, table:FILE, none, ... (docs/advisor.md)"
+)
 # `--test` takes about a minute on two cores, with compilation.
 TEST_OVERRIDES = (
     "data.synthetic_sessions=10",
@@ -41,61 +50,126 @@ TEST_OVERRIDES = (
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )
-# Without jit an update takes seconds to minutes: each is a chunk, and a checkpoint, so that little is lost by Ctrl-C.
+# Without jit an update takes seconds to minutes: each is a chunk, and a checkpoint, so that little
+# is lost by Ctrl-C.
 EAGER_OVERRIDES = ("compute.eager=true", "train.chunk_updates=1", "train.checkpoint_every=1")
 FATAL_ONLY = "3"  # of XLA's messages
-_ABSENT = {"config": None, "overrides": (), **dict.fromkeys((*MARKET, *flags.NAMES)), "test": False, "advisor": None,
-           "modules": (), "eager": False}
-_WRITTEN = {"config": "CONFIG", "overrides": "--set", "source": "--from", "onward": "--continue", "modules": "--import"}
+_ABSENT = {
+    "config": None,
+    "overrides": (),
+    **dict.fromkeys((*MARKET, *flags.NAMES)),
+    "test": False,
+    "advisor": None,
+    "modules": (),
+    "eager": False,
+}
+_WRITTEN = {
+    "config": "CONFIG",
+    "overrides": "--set",
+    "source": "--from",
+    "onward": "--continue",
+    "modules": "--import",
+}
 
 
 def data_options(parser: argparse.ArgumentParser) -> None:
     """Add `--set` and the flags that name a market."""
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-                        help="set a configuration key, e.g. --set rollout.num_envs=1024 (repeatable)")
-    parser.add_argument("--import", action="append", default=[], metavar="MODULE", dest="modules",
-                        help="import a module that registers parts of your own (a task, a reward term, a feature, a "
-                        "network, ...) before the configuration is read (repeatable); the run remembers it")
-    parser.add_argument("--market", help="contract symbol, e.g. NQ; bars are bundled for "
-                        f"{', '.join(BUNDLED)}, synthetic for others unless --data is given")
-    parser.add_argument("--contract", metavar="FILE", help="your own contract instead of --market: a YAML file of its "
-                        "figures, or a shipped one such as SPY")
-    parser.add_argument("--data", metavar="FILE", help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "
-                        "--set data.stamp=open (or close), and data.time_zone where stamps carry no offset")
-    parser.add_argument("--seconds", metavar="FILE", help="second bars of the same instrument, read with the same keys "
-                        "as --data: they must rebuild its bars, and allow --set env.intrabar=path")
-    parser.add_argument("--quotes", metavar="FILE", help="bid and ask bars of the same instrument, read with the same "
-                        "keys as --data: fills take the quotes, volume stays that of --data")
-    parser.add_argument("--seconds-tolerance", metavar="FRACTION", help="largest share of bars that their seconds may "
-                        "fail to rebuild (default 0.001); these bars are resolved stop_first, and counted")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="overrides",
+        help="set a configuration key, e.g. --set rollout.num_envs=1024 (repeatable)",
+    )
+    parser.add_argument(
+        "--import",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        dest="modules",
+        help="import a module that registers parts of your own (a task, a reward term, a feature, a "
+        "network, ...) before the configuration is read (repeatable); the run remembers it",
+    )
+    parser.add_argument(
+        "--market",
+        help="contract symbol, e.g. NQ; bars are bundled for "
+        f"{', '.join(BUNDLED)}, synthetic for others unless --data is given",
+    )
+    parser.add_argument(
+        "--contract",
+        metavar="FILE",
+        help="your own contract instead of --market: a YAML file of its "
+        "figures, or a shipped one such as SPY",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "
+        "--set data.stamp=open (or close), and data.time_zone where stamps carry no offset",
+    )
+    parser.add_argument(
+        "--seconds",
+        metavar="FILE",
+        help="second bars of the same instrument, read with the same keys "
+        "as --data: they must rebuild its bars, and allow --set env.intrabar=path",
+    )
+    parser.add_argument(
+        "--quotes",
+        metavar="FILE",
+        help="bid and ask bars of the same instrument, read with the same "
+        "keys as --data: fills take the quotes, volume stays that of --data",
+    )
+    parser.add_argument(
+        "--seconds-tolerance",
+        metavar="FRACTION",
+        help="largest share of bars that their seconds may "
+        "fail to rebuild (default 0.001); these bars are resolved stop_first, and counted",
+    )
     tolerance_option(parser)
 
 
 def tolerance_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--quotes-tolerance`, which applies to a file with bid and ask as well as to `--quotes`."""
-    parser.add_argument("--quotes-tolerance", metavar="FRACTION", help="largest share of bars that may lack a bid or "
-                        "an ask (default 0.01); these bars are left out, and counted")
+    """Add `--quotes-tolerance`, which applies to a file with bid and ask as well as to
+    `--quotes`.
+    """
+    parser.add_argument(
+        "--quotes-tolerance",
+        metavar="FRACTION",
+        help="largest share of bars that may lack a bid or "
+        "an ask (default 0.01); these bars are left out, and counted",
+    )
 
 
 def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
-    """Raise ConfigError if any of some flags was given. names: their attributes in `args`, which may lack some."""
+    """Raise ConfigError if any of some flags was given. names: their attributes in `args`, which
+    may lack some.
+    """
     # A flag that was not given is None, False or an empty list; 0 is a value.
-    present = [name for name in names if (value := getattr(args, name, None)) is not None and value is not False
-               and value != []]
+    present = [
+        name
+        for name in names
+        if (value := getattr(args, name, None)) is not None and value is not False and value != []
+    ]
     if given := [_WRITTEN.get(name, f"--{name.replace('_', '-')}") for name in present]:
         raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")
 
 
-def resolve(args: argparse.Namespace, own_files: bool = False, training: bool = True, **instead: Any) -> RunConfig:
+def resolve(
+    args: argparse.Namespace, own_files: bool = False, training: bool = True, **instead: Any
+) -> RunConfig:
     """The configuration of a command.
 
-    Later sources override earlier ones: the file, then `--test`, then the other flags, then `--set`.
+    Later sources override earlier ones: the file, then `--test`, then the other flags, then
+    `--set`.
 
     Args:
         args: flags that the command does not have count as absent.
-        own_files: whether the command reads its own files instead of the bars that the configuration names.
+        own_files: whether the command reads its own files instead of the bars that the
+            configuration names.
         training: whether the command needs an account and held-out sessions that fit together.
-        instead: values that replace those of flags. values: the nested values of a run folder, instead of a file.
+        instead: values that replace those of flags. values: the nested values of a run folder,
+            instead of a file.
     Raises:
         ConfigError, DataError: every fault at once.
     """
@@ -112,7 +186,9 @@ def resolve(args: argparse.Namespace, own_files: bool = False, training: bool = 
 
 @contextmanager
 def named_too(args: argparse.Namespace, own_files: bool = False) -> Iterator[None]:
-    """Add unknown names (markets, presets, features, files) to the faults of a configuration that is read inside."""
+    """Add unknown names (markets, presets, features, files) to the faults of a configuration that
+    is read inside.
+    """
     try:
         yield
     except ConfigFaultsError as error:
@@ -120,8 +196,12 @@ def named_too(args: argparse.Namespace, own_files: bool = False) -> Iterator[Non
         raise ConfigFaultsError([*error.faults, *others], error.rest) from None
 
 
-def _faults_of_names(rest: Mapping[str, Any], args: argparse.Namespace, own_files: bool) -> list[tuple[str, str]]:
-    """The unknown names among values that have no fault of their own; none if these make no configuration."""
+def _faults_of_names(
+    rest: Mapping[str, Any], args: argparse.Namespace, own_files: bool
+) -> list[tuple[str, str]]:
+    """The unknown names among values that have no fault of their own; none if these make no
+    configuration.
+    """
     try:
         check_names(_with_paths(RunConfig.model_validate(dict(rest)), args), own_files)
     except ConfigFaultsError as error:
@@ -143,11 +223,17 @@ def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
 
     Raises ConfigError if `--contract` and a market are both given.
     """
-    return [*(("--test", override) for override in (TEST_OVERRIDES if args.test else ())),
-            *(("--import", override) for override in import_flags(args.modules)),
-            *data_flags(args), *flags.key_flags(args),
-            *(("--eager", override) for override in (EAGER_OVERRIDES if getattr(args, "eager", False) else ())),
-            *(("--advisor", override) for override in advisor_flags(args.advisor))]
+    return [
+        *(("--test", override) for override in (TEST_OVERRIDES if args.test else ())),
+        *(("--import", override) for override in import_flags(args.modules)),
+        *data_flags(args),
+        *flags.key_flags(args),
+        *(
+            ("--eager", override)
+            for override in (EAGER_OVERRIDES if getattr(args, "eager", False) else ())
+        ),
+        *(("--advisor", override) for override in advisor_flags(args.advisor)),
+    ]
 
 
 def data_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -157,8 +243,10 @@ def data_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
     """
     given = []
     if args.market is not None and args.contract is not None:
-        raise ConfigError(f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
-                          "market; give one")
+        raise ConfigError(
+            f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
+            "market; give one"
+        )
     if args.market is not None:
         symbol = args.market.upper()
         given.append(("--market", f"data.market={symbol}"))
@@ -181,9 +269,12 @@ def advisor_flags(advisor: str | None) -> list[str]:
     return [] if advisor is None else [f"advisor.kind={json.dumps(advisor)}"]
 
 
-def completed(chosen: RunConfig, args: argparse.Namespace, own_files: bool = False, training: bool = True
-              ) -> RunConfig:
-    """The configuration with the paths from flags, after all checks that need no JAX. Raises ConfigError, DataError."""
+def completed(
+    chosen: RunConfig, args: argparse.Namespace, own_files: bool = False, training: bool = True
+) -> RunConfig:
+    """The configuration with the paths from flags, after all checks that need no JAX. Raises
+    ConfigError, DataError.
+    """
     chosen = _with_paths(chosen, args)
     if own_files:
         check_names(chosen, own_files)
@@ -193,10 +284,25 @@ def completed(chosen: RunConfig, args: argparse.Namespace, own_files: bool = Fal
 
 
 def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
-    """The configuration with the paths from flags. Raises ConfigError if a file is needed and none is given."""
-    paths = {"file": args.data, "seconds": args.seconds, "quotes": args.quotes, "contract": args.contract}
-    _check_set(chosen, {"market": args.market, "data": args.data, "seconds": args.seconds, "quotes": args.quotes,
-                        "contract": args.contract})
+    """The configuration with the paths from flags. Raises ConfigError if a file is needed and none
+    is given.
+    """
+    paths = {
+        "file": args.data,
+        "seconds": args.seconds,
+        "quotes": args.quotes,
+        "contract": args.contract,
+    }
+    _check_set(
+        chosen,
+        {
+            "market": args.market,
+            "data": args.data,
+            "seconds": args.seconds,
+            "quotes": args.quotes,
+            "contract": args.contract,
+        },
+    )
     # Paths are set directly and not as overrides, because YAML could misread them.
     chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
     _check_market(chosen, args)
@@ -207,7 +313,9 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     if chosen.data.source == "file" and chosen.data.file is None and not chosen.data.markets:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
     if chosen.env.intrabar == "path" and chosen.data.seconds is None and not chosen.data.markets:
-        raise ConfigError("env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds")
+        raise ConfigError(
+            "env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds"
+        )
     return chosen
 
 
@@ -216,24 +324,30 @@ def _check_set(chosen: RunConfig, flags: Mapping[str, object]) -> None:
     symbols = chosen.data.markets
     given = [f"--{name}" for name, value in flags.items() if value is not None]
     if symbols and given:
-        raise ConfigError(f"{', '.join(given)}: the configuration names the symbols {', '.join(symbols)} "
-                          "(data.markets); drop the flag, or give --set data.markets=[] too for one symbol")
+        raise ConfigError(
+            f"{', '.join(given)}: the configuration names the symbols {', '.join(symbols)} "
+            "(data.markets); drop the flag, or give --set data.markets=[] too for one symbol"
+        )
 
 
 def _check_market(chosen: RunConfig, args: argparse.Namespace) -> None:
-    """Raise ConfigError if `--market` meets a configuration that names its bars or its contract itself. The flag alone
-    means bundled or synthetic bars, so it is not clear what is wanted."""
+    """Raise ConfigError if `--market` meets a configuration that names its bars or its contract
+    itself. The flag alone means bundled or synthetic bars, so it is not clear what is wanted."""
     data, market = chosen.data, args.market
     if market is None:
         return
     if data.contract is not None:
-        raise ConfigError(f"--market {market}: the configuration has data.contract = {data.contract}, whose symbol is "
-                          f"the market; drop --market, or give --set data.contract=null too")
+        raise ConfigError(
+            f"--market {market}: the configuration has data.contract = {data.contract}, whose symbol is "
+            f"the market; drop --market, or give --set data.contract=null too"
+        )
     if data.file is not None and data.source != "file":
-        raise ConfigError(f"--market {market}: the configuration reads bars of its own (data.file = '{data.file}'); to "
-                          f"read them as {market.upper()}, give --set data.market={market.upper()} instead; for bars "
-                          f"of {market.upper()}, add --data FILE; for those of the package, use a configuration "
-                          "without data.file")
+        raise ConfigError(
+            f"--market {market}: the configuration reads bars of its own (data.file = '{data.file}'); to "
+            f"read them as {market.upper()}, give --set data.market={market.upper()} instead; for bars "
+            f"of {market.upper()}, add --data FILE; for those of the package, use a configuration "
+            "without data.file"
+        )
 
 
 def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
@@ -242,22 +356,32 @@ def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
 
 def trust_option(parser: argparse.ArgumentParser) -> None:
     """Add `--trust-imports` to a command that reads runs."""
-    parser.add_argument("--trust-imports", action="store_true", help="import the modules that a run's configuration "
-                        "names, although they are not known to be yours: they are code (docs/run_folder.md)")
+    parser.add_argument(
+        "--trust-imports",
+        action="store_true",
+        help="import the modules that a run's configuration "
+        "names, although they are not known to be yours: they are code (docs/run_folder.md)",
+    )
 
 
 def quiet_option(parser: argparse.ArgumentParser) -> None:
     """Add `--quiet`."""
-    parser.add_argument("--quiet", action="store_true", help="show no progress, only warnings, errors and the result")
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="show no progress, only warnings, errors and the result",
+    )
 
 
 def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
-    """Where a command shows its progress: on standard error. Call this once the flags are known to be right.
+    """Where a command shows its progress: on standard error. Call this once the flags are known to
+    be right.
 
     silent: show nothing, because another process of the run does.
 
-    XLA's own messages are switched off, unless TF_CPP_MIN_LOG_LEVEL is set: its errors are raised as exceptions too,
-    and its warnings (a compilation of two minutes is "very slow") would break the panel. A fatal error is still shown.
+    XLA's own messages are switched off, unless TF_CPP_MIN_LOG_LEVEL is set: its errors are raised
+    as exceptions too, and its warnings (a compilation of two minutes is "very slow") would break
+    the panel. A fatal error is still shown.
     """
     from jaxtrade.progress.choose import open_screen
     from jaxtrade.progress.screen import Screen
@@ -276,11 +400,12 @@ def print_result(text: str, screen: Screen) -> None:
 
 
 def keep_programs(args: argparse.Namespace) -> Store | None:
-    """Keep compiled programs for the next run. Prints a note on stderr if that is impossible, and one for each part of
-    JAX or XLA that this process has to go without (`internals.lost`).
+    """Keep compiled programs for the next run. Prints a note on stderr if that is impossible, and
+    one for each part of JAX or XLA that this process has to go without (`internals.lost`).
 
-    Returns the store of whole programs. None without `args.source_files`, the source files as they were when the
-    process began: its caller may have changed any part of this package. Such a process still uses JAX's cache.
+    Returns the store of whole programs. None without `args.source_files`, the source files as they
+    were when the process began: its caller may have changed any part of this package. Such a
+    process still uses JAX's cache.
     """
     from jaxtrade.storage import internals
     from jaxtrade.storage.programs import kept_programs, use_cache

@@ -14,30 +14,60 @@ OTHER_TABLES = ("intrabar_grid", "cost_grid", "latency_grid", "attribution", "nu
 
 def add_options(evaluate: argparse.ArgumentParser) -> None:
     """Add the flags to the parser of `evaluate`."""
-    evaluate.add_argument("--pass-probability", action="store_true",
-                          help="print the probability to pass the run's account, with its errors, instead of the table")
-    evaluate.add_argument("--horizon", type=int, metavar="SESSIONS", help="with --pass-probability: sessions after "
-                          f"which an account is out of time (default: {HORIZON})")
-    evaluate.add_argument("--draws", type=int, metavar="N", help="with --pass-probability: how often the sessions "
-                          f"themselves are drawn anew (default: {DRAWS})")
-    evaluate.add_argument("--accounts", type=int, metavar="N", help="with --pass-probability: simulated accounts for "
-                          f"each of these draws (default: {ACCOUNTS})")
-    evaluate.add_argument("--breakdown", action="store_true", help="print the profit by half hour, weekday, volatility "
-                          "and exit reason, instead of the table")
+    evaluate.add_argument(
+        "--pass-probability",
+        action="store_true",
+        help="print the probability to pass the run's account, with its errors, instead of the table",
+    )
+    evaluate.add_argument(
+        "--horizon",
+        type=int,
+        metavar="SESSIONS",
+        help="with --pass-probability: sessions after "
+        f"which an account is out of time (default: {HORIZON})",
+    )
+    evaluate.add_argument(
+        "--draws",
+        type=int,
+        metavar="N",
+        help="with --pass-probability: how often the sessions "
+        f"themselves are drawn anew (default: {DRAWS})",
+    )
+    evaluate.add_argument(
+        "--accounts",
+        type=int,
+        metavar="N",
+        help="with --pass-probability: simulated accounts for "
+        f"each of these draws (default: {ACCOUNTS})",
+    )
+    evaluate.add_argument(
+        "--breakdown",
+        action="store_true",
+        help="print the profit by half hour, weekday, volatility "
+        "and exit reason, instead of the table",
+    )
 
 
 def wanted(args: argparse.Namespace) -> bool:
-    """Whether a study is asked for. Raises ConfigError (flags that do not go together, a number that is too small)."""
-    given = [f"--{name}" for name in ("horizon", "draws", "accounts") if getattr(args, name) is not None]
+    """Whether a study is asked for. Raises ConfigError (flags that do not go together, a number
+    that is too small).
+    """
+    given = [
+        f"--{name}" for name in ("horizon", "draws", "accounts") if getattr(args, name) is not None
+    ]
     if given and not args.pass_probability:
-        raise ConfigError(f"{', '.join(given)}: belongs to --pass-probability; add it, or leave this out")
+        raise ConfigError(
+            f"{', '.join(given)}: belongs to --pass-probability; add it, or leave this out"
+        )
     if not (args.pass_probability or args.breakdown):
         return False
     check_draws(_draws(args))
     grids = [f"--{name.replace('_', '-')}" for name in OTHER_TABLES if getattr(args, name)]
     if grids:
         asked = "--pass-probability" if args.pass_probability else "--breakdown"
-        raise ConfigError(f"{asked} with {', '.join(grids)}: these are different tables; ask for them one by one")
+        raise ConfigError(
+            f"{asked} with {', '.join(grids)}: these are different tables; ask for them one by one"
+        )
     return True
 
 
@@ -45,10 +75,29 @@ def run(args: argparse.Namespace, screen: Screen) -> str:
     """The studies as text or JSON. Raises as `runs.studies.study_run`."""
     from jaxtrade.runs.studies import study_run
 
-    return study_run(Path(args.run), args.split, _draws(args) if args.pass_probability else None, args.breakdown,
-                     args.json, args.seed, args.advisor, args.overrides, args.data, screen, args.agent)
+    return study_run(
+        Path(args.run),
+        args.split,
+        _draws(args) if args.pass_probability else None,
+        args.breakdown,
+        args.json,
+        args.seed,
+        args.advisor,
+        args.overrides,
+        args.data,
+        screen,
+        args.agent,
+    )
 
 
 def _draws(args: argparse.Namespace) -> AccountDraws:
-    return AccountDraws(*(default if value is None else value for value, default in (
-        (args.horizon, HORIZON), (args.draws, DRAWS), (args.accounts, ACCOUNTS))))
+    return AccountDraws(
+        *(
+            default if value is None else value
+            for value, default in (
+                (args.horizon, HORIZON),
+                (args.draws, DRAWS),
+                (args.accounts, ACCOUNTS),
+            )
+        )
+    )

@@ -1,4 +1,6 @@
-"""An argument parser that suggests the command or flag that was probably meant. Imports no heavy library."""
+"""An argument parser that suggests the command or flag that was probably meant. Imports no heavy
+library.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
 
 
 def key_of_flag(flag: str) -> str:
-    """The end of a message about an unknown flag: the configuration key that has its name, or nothing.
+    """The end of a message about an unknown flag: the configuration key that has its name, or
+    nothing.
 
     A key that several learners have is named `learner.KEY`, which is that of the chosen learner.
     """
@@ -29,18 +32,25 @@ def key_of_flag(flag: str) -> str:
 
     name = flag.removeprefix("--").replace("-", "_")
     theirs = [key for learner in SECTIONS if (key := foreign(name, learner)) is not None]
-    found = list(dict.fromkeys([*(key for key in all_keys() if key.rpartition(".")[2] == name), *theirs]))
+    found = list(
+        dict.fromkeys([*(key for key in all_keys() if key.rpartition(".")[2] == name), *theirs])
+    )
     last = {key.rpartition(".")[2] for key in found}
-    if len(found) > 1 and len(last) == 1 and all(key.partition(".")[0] in SECTIONS for key in found):
+    if (
+        len(found) > 1
+        and len(last) == 1
+        and all(key.partition(".")[0] in SECTIONS for key in found)
+    ):
         found = [f"{LEARNER}.{last.pop()}"]
     return f"; set the key: --set {'=VALUE or --set '.join(found)}=VALUE" if found else ""
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors about a mistyped command or flag name the nearest one. Exit code 2, as usual.
+    """An ArgumentParser whose errors about a mistyped command or flag name the nearest one. Exit
+    code 2, as usual.
 
-    An error is one line: the usage of a command with many flags would hide it. A flag is not completed: `--timestep` is
-    a mistake and not `--timesteps`.
+    An error is one line: the usage of a command with many flags would hide it. A flag is not
+    completed: `--timestep` is a mistake and not `--timesteps`.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -56,12 +66,18 @@ class Parser(argparse.ArgumentParser):
             message += f" (see {self.prog} --help)"
         self.exit(2, f"error: {message}\n")
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As ArgumentParser does, but a command refuses unknown flags itself: it knows which ones it has."""
+    def parse_known_args(
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """As ArgumentParser does, but a command refuses unknown flags itself: it knows which ones
+        it has.
+        """
         known, others = super().parse_known_args(args, namespace)
         flags = [word.partition("=")[0] for word in others if word.startswith("-")]
         if flags and self._subparsers is None:
             hint = key_of_flag(flags[0]) if {"overrides", "algorithm"} <= vars(known).keys() else ""
-            hint = hint or nearest_word(flags[0], (name for name in self._option_string_actions if name[:2] == "--"))
+            hint = hint or nearest_word(
+                flags[0], (name for name in self._option_string_actions if name[:2] == "--")
+            )
             self.error(f"there is no flag {', '.join(flags)}{hint}")
         return known, others

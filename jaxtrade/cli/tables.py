@@ -12,15 +12,21 @@ _CUT = "..."
 
 
 def columns() -> int | None:
-    """Columns of the terminal; None if the output is no terminal, where lines may have any length."""
+    """Columns of the terminal; None if the output is no terminal, where lines may have any
+    length.
+    """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def table(rows: Sequence[Sequence[str]], wide: int | None, figures: Collection[int] = ()) -> list[str]:
+def table(
+    rows: Sequence[Sequence[str]], wide: int | None, figures: Collection[int] = ()
+) -> list[str]:
     """Rows of cells as lines; the first row is the heading.
 
     wide: lines are cut at this length; None: never. figures: columns that are aligned to the right.
     """
     left = [i for i in range(len(rows[0])) if i not in figures]
-    return [line if wide is None or len(line) <= wide else f"{line[:wide - len(_CUT)]}{_CUT}"
-            for line in aligned(rows, left)]
+    return [
+        line if wide is None or len(line) <= wide else f"{line[: wide - len(_CUT)]}{_CUT}"
+        for line in aligned(rows, left)
+    ]

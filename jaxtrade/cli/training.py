@@ -32,7 +32,14 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import groups_of
 from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.resuming import FREE, Start, changes_bits, how_to_start, require_own, resumed_config
+from jaxtrade.runs.resuming import (
+    FREE,
+    Start,
+    changes_bits,
+    how_to_start,
+    require_own,
+    resumed_config,
+)
 from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
 from jaxtrade.text import show
 from jaxtrade.training.together import from_main, is_main
@@ -43,13 +50,26 @@ if TYPE_CHECKING:
     from jaxtrade.runs.processes import Layout
     from jaxtrade.runs.result import RunResult
 
-# Flags that --resume refuses, because the folder holds these settings, and those that --continue takes from its source.
-_KEPT = ("config", "overrides", "modules", *MARKET, *flags.NAMES, "test", "run_dir", "source", "advisor")
+# Flags that --resume refuses, because the folder holds these settings, and those that --continue
+# takes from its source.
+_KEPT = (
+    "config",
+    "overrides",
+    "modules",
+    *MARKET,
+    *flags.NAMES,
+    "test",
+    "run_dir",
+    "source",
+    "advisor",
+)
 _INHERITED = ("config", "source", "market", "contract", "test")
 
 
 def train(args: argparse.Namespace) -> int:
-    """Handle `train`. Returns the exit code. Raises ConfigError, DataError, and the errors of `runs.train.run`."""
+    """Handle `train`. Returns the exit code. Raises ConfigError, DataError, and the errors of
+    `runs.train.run`.
+    """
     if args.auto_resume:
         return _auto_resume(args)
     if args.resume:
@@ -64,10 +84,16 @@ def train(args: argparse.Namespace) -> int:
 
 def _auto_resume(args: argparse.Namespace) -> int:
     """Continue the run in the folder that the command names, or start it there."""
-    refuse(args, ("resume", "onward"), "--auto-resume: starts the run, or continues the one in --run-dir")
+    refuse(
+        args,
+        ("resume", "onward"),
+        "--auto-resume: starts the run, or continues the one in --run-dir",
+    )
     path = chosen_folder(args)
     if path is None:
-        raise ConfigError("--auto-resume: the folder of the run is missing; add --run-dir DIR, the same each time")
+        raise ConfigError(
+            "--auto-resume: the folder of the run is missing; add --run-dir DIR, the same each time"
+        )
     config = resolve(args)
     processes = distributed.layout(args, config)
     start = how_to_start(path)
@@ -76,11 +102,16 @@ def _auto_resume(args: argparse.Namespace) -> int:
     elif args.source:
         rundir.read_run(Path(args.source))
     if processes.alone and start is not Start.DONE:
-        return _begin(args, config, args.source, path) if start is Start.NEW else _go_on(
-            args, path, processes, _limit(config))
+        return (
+            _begin(args, config, args.source, path)
+            if start is Start.NEW
+            else _go_on(args, path, processes, _limit(config))
+        )
     with screen_of(args, processes.process_id > 0) as screen:
         distributed.join(args, processes, screen)
-        start = Start(from_main(lambda: str(start)))  # another one may see the folder later, or earlier
+        start = Start(
+            from_main(lambda: str(start))
+        )  # another one may see the folder later, or earlier
     if start is Start.DONE:
         if is_main():
             show(f"{path}: this run has finished; nothing is left to do")
@@ -92,22 +123,32 @@ def _auto_resume(args: argparse.Namespace) -> int:
 
 def _limit(config: RunConfig) -> list[str]:
     """The limit of time and the devices of a configuration, as what a resumed run may be given."""
-    return [f"control.wall_clock={json.dumps(config.control.wall_clock)}",
-            f"parallel.devices={config.parallel.devices}"]
+    return [
+        f"control.wall_clock={json.dumps(config.control.wall_clock)}",
+        f"parallel.devices={config.parallel.devices}",
+    ]
 
 
-def _begin(args: argparse.Namespace, config: RunConfig, source: str | None, path: Path | None = None) -> int:
-    """Train a new run. source: the path of its source run, if any. path: of its folder, where it need not be new."""
+def _begin(
+    args: argparse.Namespace, config: RunConfig, source: str | None, path: Path | None = None
+) -> int:
+    """Train a new run. source: the path of its source run, if any. path: of its folder, where it
+    need not be new.
+    """
     groups = groups_of(config)
     check_memory([group.config for group in groups])
     processes = distributed.layout(args, config)
     if processes.process_id == 0:  # the others are told
         if path is None:
-            path = new_folder(args, set_name(symbols_of(config)), config.env.task if len(groups) == 1 else "sweep")
+            path = new_folder(
+                args, set_name(symbols_of(config)), config.env.task if len(groups) == 1 else "sweep"
+            )
         else:
             rundir.check_new(path)
     with screen_of(args, processes.process_id > 0) as screen:
-        config = with_model(config, screen.message)  # a server that does not answer is said before JAX loads
+        config = with_model(
+            config, screen.message
+        )  # a server that does not answer is said before JAX loads
         screen.phase("loading", "JAX")
         store = _programs(args, processes)
         distributed.join(args, processes, screen)
@@ -115,7 +156,9 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None, path
         from jaxtrade.runs.source import load_source, require_same
         from jaxtrade.runs.train import run
 
-        settle([group.config for group in groups])  # must precede JAX, which loading a source starts
+        settle(
+            [group.config for group in groups]
+        )  # must precede JAX, which loading a source starts
         loaded = load_source(Path(source)) if source else None
         if loaded is not None and args.onward:
             require_same(loaded, config)
@@ -148,9 +191,17 @@ def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
 
 def _resume(args: argparse.Namespace) -> int:
     refused = changes_bits(args.overrides)
-    kept = [name for name in (*_KEPT, "onward", "eager") if name != "data" and (refused or name != "overrides")]
-    refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration"
-           f"{', except ' + ', '.join(FREE) if refused else ''}")
+    kept = [
+        name
+        for name in (*_KEPT, "onward", "eager")
+        if name != "data" and (refused or name != "overrides")
+    ]
+    refuse(
+        args,
+        kept,
+        f"--resume {args.resume}: a resumed run keeps its configuration"
+        f"{', except ' + ', '.join(FREE) if refused else ''}",
+    )
     path = Path(args.resume)
     config = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
     if args.devices is not None:
@@ -159,7 +210,9 @@ def _resume(args: argparse.Namespace) -> int:
     return _go_on(args, path, distributed.layout(args, config), args.overrides)
 
 
-def _go_on(args: argparse.Namespace, path: Path, processes: Layout, overrides: Sequence[str]) -> int:
+def _go_on(
+    args: argparse.Namespace, path: Path, processes: Layout, overrides: Sequence[str]
+) -> int:
     """Continue the run at `path`. overrides: what it may be given anew."""
     data = Path(args.data) if args.resume and args.data is not None else None
     with screen_of(args, processes.process_id > 0) as screen:
@@ -174,15 +227,28 @@ def _go_on(args: argparse.Namespace, path: Path, processes: Layout, overrides: S
 
 
 def _continue(args: argparse.Namespace) -> int:
-    """Train a new run that continues another one, with its configuration, slots, actions and optimiser moments."""
-    refuse(args, _INHERITED, f"--continue {args.onward}: goes on with that run's configuration",
-           " (change single keys by --set)")
+    """Train a new run that continues another one, with its configuration, slots, actions and
+    optimiser moments.
+    """
+    refuse(
+        args,
+        _INHERITED,
+        f"--continue {args.onward}: goes on with that run's configuration",
+        " (change single keys by --set)",
+    )
     source = Path(args.onward)
     located = files.values(rundir.read_run(source)[0])
-    overrides = [f"{key}={json.dumps(value)}" for key, value in located.items()
-                 if key != "advisor.kind" or args.advisor is None]
-    config = resolve(args, config=str(source / "config.yaml"), values=rundir.written_values(source),
-                     overrides=[*overrides, "transfer.moments=true", *args.overrides])
+    overrides = [
+        f"{key}={json.dumps(value)}"
+        for key, value in located.items()
+        if key != "advisor.kind" or args.advisor is None
+    ]
+    config = resolve(
+        args,
+        config=str(source / "config.yaml"),
+        values=rundir.written_values(source),
+        overrides=[*overrides, "transfer.moments=true", *args.overrides],
+    )
     return _begin(args, config, args.onward)
 
 
@@ -194,9 +260,15 @@ def curriculum(args: argparse.Namespace) -> int:
     from jaxtrade.curriculum.config import load_curriculum
 
     own = ["enforce_gates=false"] if args.test else []
-    given = [override for flag, override in flag_overrides(args) if flag != "--advisor"]  # not of every phase
-    course = load_curriculum(args.config or "curriculum", [*own, *args.overrides], given,
-                             lambda sections, where: _phase(sections, where, args))
+    given = [
+        override for flag, override in flag_overrides(args) if flag != "--advisor"
+    ]  # not of every phase
+    course = load_curriculum(
+        args.config or "curriculum",
+        [*own, *args.overrides],
+        given,
+        lambda sections, where: _phase(sections, where, args),
+    )
     if args.source:
         rundir.read_run(Path(args.source))
     check_memory([phase.config for phase in course.phases])
@@ -206,17 +278,29 @@ def curriculum(args: argparse.Namespace) -> int:
         store = keep_programs(args)
         from jaxtrade.curriculum.phases import run_curriculum
 
-        result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase, store, screen,
-                                optional=not names_advisor(args))
+        result = run_curriculum(
+            course,
+            path,
+            Path(args.source) if args.source else None,
+            args.phase,
+            store,
+            screen,
+            optional=not names_advisor(args),
+        )
     print_result(result.report, screen)
     return result.exit_code
 
 
 def names_advisor(args: argparse.Namespace) -> bool:
-    """Whether the user chose the advisor of a curriculum: by a flag, a key, or a file of their own."""
+    """Whether the user chose the advisor of a curriculum: by a flag, a key, or a file of their
+    own.
+    """
     keys = (override.partition("=")[0] for override in args.overrides)
-    return (args.advisor is not None or any(key.endswith("advisor.kind") for key in keys)
-            or args.config not in (None, "curriculum"))
+    return (
+        args.advisor is not None
+        or any(key.endswith("advisor.kind") for key in keys)
+        or args.config not in (None, "curriculum")
+    )
 
 
 def market_of(course: Curriculum) -> str:
@@ -225,7 +309,11 @@ def market_of(course: Curriculum) -> str:
 
 
 def _resume_curriculum(args: argparse.Namespace) -> int:
-    refuse(args, (*_KEPT, "phase"), f"--resume {args.resume}: a resumed curriculum keeps its configuration")
+    refuse(
+        args,
+        (*_KEPT, "phase"),
+        f"--resume {args.resume}: a resumed curriculum keeps its configuration",
+    )
     from jaxtrade.curriculum.config import read_curriculum
 
     read_curriculum(Path(args.resume))
@@ -249,4 +337,8 @@ def _phase(sections: Mapping[str, Any], where: str, args: argparse.Namespace) ->
 def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> RunConfig:
     """The configuration of a phase. `--advisor` applies to the phases whose task is `advised`."""
     config = make_config(sections, where)
-    return config if config.env.task != "advised" else make_config(overridden(sections, advisor_flags(advisor)), where)
+    return (
+        config
+        if config.env.task != "advised"
+        else make_config(overridden(sections, advisor_flags(advisor)), where)
+    )

@@ -25,54 +25,118 @@ from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.resuming import FREE, changes_bits, resumed_config
 
-KEYS = ("mode", "train", "test", "embargo", "groups", "test_groups", "seeds")  # flags for keys of the section `walk`
+KEYS = (
+    "mode",
+    "train",
+    "test",
+    "embargo",
+    "groups",
+    "test_groups",
+    "seeds",
+)  # flags for keys of the section `walk`
 
 
 def embargo(text: str) -> int | str:
-    """A whole number of at least 0, or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
+    """A whole number of at least 0, or `auto`, for argparse. Raises ArgumentTypeError for any other
+    text.
+    """
     return text if text == "auto" else whole(text)
 
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `walkforward`."""
-    walk = commands.add_parser("walkforward", help="train folds x seeds as one program, each fold tested on days that "
-                               "it has not seen")
-    walk.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
-    walk.add_argument("--mode", choices=("rolling", "anchored", "cpcv"), help="rolling: a training block of fixed "
-                      "length before each test block; anchored: all sessions before it; cpcv: combinatorial purged "
-                      "cross-validation (default: rolling; key walk.mode)")
-    walk.add_argument("--train", type=count, metavar="N", help="training sessions of a fold; of "
-                      "anchored the least (default: 60; key walk.train)")
-    walk.add_argument("--test", type=count, metavar="N", help="test sessions of a fold (default: "
-                      "10; key walk.test)")
-    walk.add_argument("--embargo", type=embargo, metavar="N", help="sessions left out between training and test, "
-                      "beside those that are purged; or auto (key walk.embargo)")
-    walk.add_argument("--groups", type=count, metavar="N", help="of cpcv: blocks that the sessions form (default: 6; "
-                      "key walk.groups)")
-    walk.add_argument("--test-groups", type=count, metavar="K", help="of cpcv: blocks that a fold "
-                      "tests (default: 2; key walk.test_groups)")
-    walk.add_argument("--seeds", type=count, metavar="N", help="agents per fold, the same seeds in "
-                      "every fold (default: 10; key walk.seeds)")
+    walk = commands.add_parser(
+        "walkforward",
+        help="train folds x seeds as one program, each fold tested on days that it has not seen",
+    )
+    walk.add_argument(
+        "config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)"
+    )
+    walk.add_argument(
+        "--mode",
+        choices=("rolling", "anchored", "cpcv"),
+        help="rolling: a training block of fixed "
+        "length before each test block; anchored: all sessions before it; cpcv: combinatorial purged "
+        "cross-validation (default: rolling; key walk.mode)",
+    )
+    walk.add_argument(
+        "--train",
+        type=count,
+        metavar="N",
+        help="training sessions of a fold; of anchored the least (default: 60; key walk.train)",
+    )
+    walk.add_argument(
+        "--test",
+        type=count,
+        metavar="N",
+        help="test sessions of a fold (default: 10; key walk.test)",
+    )
+    walk.add_argument(
+        "--embargo",
+        type=embargo,
+        metavar="N",
+        help="sessions left out between training and test, "
+        "beside those that are purged; or auto (key walk.embargo)",
+    )
+    walk.add_argument(
+        "--groups",
+        type=count,
+        metavar="N",
+        help="of cpcv: blocks that the sessions form (default: 6; key walk.groups)",
+    )
+    walk.add_argument(
+        "--test-groups",
+        type=count,
+        metavar="K",
+        help="of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)",
+    )
+    walk.add_argument(
+        "--seeds",
+        type=count,
+        metavar="N",
+        help="agents per fold, the same seeds in every fold (default: 10; key walk.seeds)",
+    )
     data_options(walk)
     flags.key_options(walk, "walk-forward")
-    walk.add_argument("--non-interactive", action="store_true",
-                      help="has no effect; accepted for scripts (the command never asks)")
+    walk.add_argument(
+        "--non-interactive",
+        action="store_true",
+        help="has no effect; accepted for scripts (the command never asks)",
+    )
     quiet_option(walk)
-    walk.add_argument("--run-dir", metavar="DIR", help="folder of the new walk-forward (default: "
-                      "runs/<market-walkforward-utc-id>)")
-    walk.add_argument("--nulls", metavar="KIND:DRAWS", help="then train and test all of it again on null markets, and "
-                      "print p-values: sign:19 (docs/nulls.md); give it again with --resume")
-    walk.add_argument("--resume", metavar="PATH", help="continue a walk-forward from its newest good checkpoint; of "
-                      f"the keys, --set takes {FREE[0]} alone")
+    walk.add_argument(
+        "--run-dir",
+        metavar="DIR",
+        help="folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)",
+    )
+    walk.add_argument(
+        "--nulls",
+        metavar="KIND:DRAWS",
+        help="then train and test all of it again on null markets, and "
+        "print p-values: sign:19 (docs/nulls.md); give it again with --resume",
+    )
+    walk.add_argument(
+        "--resume",
+        metavar="PATH",
+        help="continue a walk-forward from its newest good checkpoint; of "
+        f"the keys, --set takes {FREE[0]} alone",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Handle `walkforward`. Returns the exit code. Raises ConfigError, DataError, and the errors of `walk_forward`."""
+    """Handle `walkforward`. Returns the exit code. Raises ConfigError, DataError, and the errors of
+    `walk_forward`.
+    """
     nulls = None if args.nulls is None else parse_null_spec(args.nulls, TRAINED_DRAWS)
     if args.resume:
         return _resume(args, nulls)
     # Of `train`, --test and --seeds mean something else, so `resolve` must not see them.
-    config = resolve(args, overrides=["walk.on=true", *walk_overrides(args), *args.overrides], test=False, seeds=None)
+    config = resolve(
+        args,
+        overrides=["walk.on=true", *walk_overrides(args), *args.overrides],
+        test=False,
+        seeds=None,
+    )
     check_memory([config])
     path = new_folder(args, set_name(symbols_of(config)), args.command)
     with screen_of(args) as screen:
@@ -87,23 +151,40 @@ def run(args: argparse.Namespace) -> int:
 
 def walk_overrides(args: argparse.Namespace) -> list[str]:
     """The flags of the section `walk` as overrides."""
-    return [f"walk.{name}={json.dumps(value)}" for name in KEYS if (value := getattr(args, name)) is not None]
+    return [
+        f"walk.{name}={json.dumps(value)}"
+        for name in KEYS
+        if (value := getattr(args, name)) is not None
+    ]
 
 
 def _resume(args: argparse.Namespace, nulls: NullSpec | None) -> int:
     refused = changes_bits(args.overrides)
-    kept = dict.fromkeys(("config", "overrides", "modules", *MARKET, *KEYS, *flags.NAMES, "run_dir"))
-    refuse(args, [name for name in kept if name != "data" and (refused or name != "overrides")],
-           f"--resume {args.resume}: a resumed walk-forward keeps its configuration"
-           f"{', except ' + ', '.join(FREE) if refused else ''}")
+    kept = dict.fromkeys(
+        ("config", "overrides", "modules", *MARKET, *KEYS, *flags.NAMES, "run_dir")
+    )
+    refuse(
+        args,
+        [name for name in kept if name != "data" and (refused or name != "overrides")],
+        f"--resume {args.resume}: a resumed walk-forward keeps its configuration"
+        f"{', except ' + ', '.join(FREE) if refused else ''}",
+    )
     path = Path(args.resume)
-    resumed_config(rundir.read_run(path)[0], args.overrides)  # a wrong value is told before JAX loads
+    resumed_config(
+        rundir.read_run(path)[0], args.overrides
+    )  # a wrong value is told before JAX loads
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         store = keep_programs(args)
         from jaxtrade.runs.walkforward.run import resume_walk
 
-        result = resume_walk(path, store, None if args.data is None else Path(args.data), screen, args.overrides,
-                             nulls)
+        result = resume_walk(
+            path,
+            store,
+            None if args.data is None else Path(args.data),
+            screen,
+            args.overrides,
+            nulls,
+        )
     print_result(result.table, screen)
     return result.exit_code

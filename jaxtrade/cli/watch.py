@@ -1,4 +1,6 @@
-"""`jaxtrade watch`: a live page about a run that trains, or about all runs of a folder. Imports no heavy library."""
+"""`jaxtrade watch`: a live page about a run that trains, or about all runs of a folder. Imports no
+heavy library.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,31 @@ from jaxtrade.errors import ConfigError
 
 def add_parser(commands: Any) -> None:
     """Add `watch`."""
-    watch = commands.add_parser("watch", help="open a live page about runs while they train, for this machine alone")
-    watch.add_argument("folder", nargs="?", default="runs", metavar="RUN|DIR", help="a run's folder, or a folder of "
-                       "runs (default: runs)")
-    watch.add_argument("--port", type=whole, default=0, metavar="N", help="port to listen on (default: a free one)")
-    watch.add_argument("--open", action="store_true", dest="browse", help="also open the page in a browser")
+    watch = commands.add_parser(
+        "watch", help="open a live page about runs while they train, for this machine alone"
+    )
+    watch.add_argument(
+        "folder",
+        nargs="?",
+        default="runs",
+        metavar="RUN|DIR",
+        help="a run's folder, or a folder of runs (default: runs)",
+    )
+    watch.add_argument(
+        "--port", type=whole, default=0, metavar="N", help="port to listen on (default: a free one)"
+    )
+    watch.add_argument(
+        "--open", action="store_true", dest="browse", help="also open the page in a browser"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C. Raises ConfigError if there is no such folder, or the port is taken."""
     folder = Path(args.folder)
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: there is no such folder; name a run's folder, or the folder of your runs")
+        raise ConfigError(
+            f"{folder}: there is no such folder; name a run's folder, or the folder of your runs"
+        )
     from jaxtrade.watching import guard
     from jaxtrade.watching.reader import Reader
     from jaxtrade.watching.server import Server
@@ -43,8 +58,10 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, OverflowError) as error:
         reader.close()
         taken = getattr(error, "errno", None) == errno.EADDRINUSE
-        raise ConfigError(f"--port {args.port}: {'another program listens on it' if taken else error}; leave --port "
-                          "out for a free one") from None
+        raise ConfigError(
+            f"--port {args.port}: {'another program listens on it' if taken else error}; leave --port "
+            "out for a free one"
+        ) from None
     for line in lines_of(server.address, server.port):
         print(line, flush=True)
     with ExitStack() as stack:
@@ -53,8 +70,12 @@ def run(args: argparse.Namespace) -> int:
         if args.browse:
             import webbrowser
 
-            if not webbrowser.open(stack.enter_context(page_that_leads_to(server.address)).as_uri()):
-                print("note: no browser could be opened; open the address yourself", file=sys.stderr)
+            if not webbrowser.open(
+                stack.enter_context(page_that_leads_to(server.address)).as_uri()
+            ):
+                print(
+                    "note: no browser could be opened; open the address yourself", file=sys.stderr
+                )
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
@@ -64,26 +85,39 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def page_that_leads_to(address: str) -> Iterator[Path]:
-    """A page that only this user can read, and that leads to an address: on a browser's command line every user of the
-    machine could read the secret in it."""
+    """A page that only this user can read, and that leads to an address: on a browser's command
+    line every user of the machine could read the secret in it."""
     with tempfile.TemporaryDirectory(prefix="jaxtrade-watch-") as folder:  # mode 0700
         page = Path(folder) / "open.html"
-        page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">'
-                        f'<a href="{html.escape(address)}">open</a>\n', encoding="utf-8")
+        page.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">'
+            f'<a href="{html.escape(address)}">open</a>\n',
+            encoding="utf-8",
+        )
         yield page
 
 
 def lines_of(address: str, port: int) -> list[str]:
     """What the command prints: the address, and how to see the page from another machine."""
     host, user = platform.node() or "THIS_MACHINE", _user()
-    return [f"open {address}", "The address holds a secret: whoever has it, on this machine, sees your runs.",
-            "From another machine, first:", f"  ssh -L {port}:127.0.0.1:{port} {user}@{host}",
-            "then open the same address there. Ctrl-C ends the page; runs go on."]
+    return [
+        f"open {address}",
+        "The address holds a secret: whoever has it, on this machine, sees your runs.",
+        "From another machine, first:",
+        f"  ssh -L {port}:127.0.0.1:{port} {user}@{host}",
+        "then open the same address there. Ctrl-C ends the page; runs go on.",
+    ]
 
 
 def _user() -> str:
-    """The name of the user; YOU where the system knows none, as in a container that runs under a number."""
+    """The name of the user; YOU where the system knows none, as in a container that runs under a
+    number.
+    """
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # Python before 3.13 lets KeyError through, on Windows ImportError
+    except (
+        OSError,
+        KeyError,
+        ImportError,
+    ):  # Python before 3.13 lets KeyError through, on Windows ImportError
         return "YOU"

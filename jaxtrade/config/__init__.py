@@ -1,4 +1,6 @@
-"""The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX nor pandas."""
+"""The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX
+nor pandas.
+"""
 
 from jaxtrade.config.actor import ActorConfig
 from jaxtrade.config.allocate import AllocateConfig

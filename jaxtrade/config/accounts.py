@@ -1,8 +1,10 @@
-"""Account presets: versioned rule sets in the style of prop-firm evaluations. No affiliation with any firm.
+"""Account presets: versioned rule sets in the style of prop-firm evaluations. No affiliation with
+any firm.
 
-Such rules change, and descriptions of them conflict. The name of a preset therefore holds a version, and every figure
-can be overridden. docs/accounts.md lists the presets with their sources and the conflicts. Money is in dollars.
-Contract caps count minis: 10 micros count as one mini, and so does one standard FX lot.
+Such rules change, and descriptions of them conflict. The name of a preset therefore holds a
+version, and every figure can be overridden. docs/accounts.md lists the presets with their sources
+and the conflicts. Money is in dollars. Contract caps count minis: 10 micros count as one mini, and
+so does one standard FX lot.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ LIMITS = ("drawdown", "daily_loss", "profit_target")  # keys in dollars, each of
 class AccountPreset:
     """Rules of one account in dollars. None switches a limit off.
 
-    trailing: when the high-water mark, which the drawdown floor follows, may rise. intraday: with live equity;
+    trailing: when the high-water mark, which the drawdown floor follows, may rise. intraday: with
+        live equity;
     end_of_day: at the end of a session, to its closing equity; static: never.
-    freeze: where the floor stops rising. never; at_start_plus_100: at the start balance + $100; at_target: at start
+    freeze: where the floor stops rising. never; at_start_plus_100: at the start balance + $100;
+        at_target: at start
     balance + profit target - drawdown.
     """
 
@@ -40,10 +44,10 @@ class AccountPreset:
     trailing: str = "intraday"
 
 
-# Size: profit target, drawdown, contract cap. The drawdowns are those of RL-Trainer. Most descriptions
-# agree on the targets and caps of 25k, 50k and 100k. Uncertain, with one source or conflicting ones: the targets of 75k
-# (4,250 or 4,000), 150k (9,000 or 8,000), 250k (15,000 or 12,500) and 300k (20,000 or 15,000), and the caps of 75k and
-# of 150k and above.
+# Size: profit target, drawdown, contract cap. The drawdowns are those of RL-Trainer. Most
+# descriptions agree on the targets and caps of 25k, 50k and 100k. Uncertain, with one source or
+# conflicting ones: the targets of 75k (4,250 or 4,000), 150k (9,000 or 8,000), 250k (15,000 or
+# 12,500) and 300k (20,000 or 15,000), and the caps of 75k and of 150k and above.
 SIZES: dict[str, tuple[float, float, int]] = {
     "25k": (1_500, 1_500, 4),
     "50k": (3_000, 2_500, 10),
@@ -56,23 +60,37 @@ SIZES: dict[str, tuple[float, float, int]] = {
 
 
 def _evaluation(size: str) -> AccountPreset:
-    """An evaluation as of 2025: the drawdown trails live equity and freezes at the target; no daily loss limit."""
+    """An evaluation as of 2025: the drawdown trails live equity and freezes at the target; no daily
+    loss limit.
+    """
     target, drawdown, contracts = SIZES[size]
-    return AccountPreset(start_balance=1_000 * float(size.removesuffix("k")), drawdown=drawdown, daily_loss=None,
-                         profit_target=target, max_contracts=contracts)
+    return AccountPreset(
+        start_balance=1_000 * float(size.removesuffix("k")),
+        drawdown=drawdown,
+        daily_loss=None,
+        profit_target=target,
+        max_contracts=contracts,
+    )
 
 
 _50K = _evaluation("50k")
 
 PRESETS: dict[str, AccountPreset] = {
     **{f"apex_like_{size}_2025": _evaluation(size) for size in SIZES},
-    # Since March 2026 an evaluation trails intraday or end of day. Our sources do not give the figures of end-of-day
-    # accounts, so these are the ones of 2025. The sources mention a daily pause but not its amount: set
-    # account.daily_loss.
-    **{f"apex_like_{size}_eod_2026": replace(_evaluation(size), trailing="end_of_day") for size in SIZES},
-    # 100k with a floor that never moves. Its target and its cap are from memory; we have no source for them.
-    "apex_like_100k_static_2025": AccountPreset(100_000, 625, None, 2_000, 2, freeze="never", trailing="static"),
-    # A funded account has no target, and its floor stops at start + $100. On some platforms evaluations never freeze.
+    # Since March 2026 an evaluation trails intraday or end of day. Our sources do not give the
+    # figures of end-of-day accounts, so these are the ones of 2025. The sources mention a daily
+    # pause but not its amount: set account.daily_loss.
+    **{
+        f"apex_like_{size}_eod_2026": replace(_evaluation(size), trailing="end_of_day")
+        for size in SIZES
+    },
+    # 100k with a floor that never moves. Its target and its cap are from memory; we have no source
+    # for them.
+    "apex_like_100k_static_2025": AccountPreset(
+        100_000, 625, None, 2_000, 2, freeze="never", trailing="static"
+    ),
+    # A funded account has no target, and its floor stops at start + $100. On some platforms
+    # evaluations never freeze.
     "apex_like_50k_funded_2025": replace(_50K, profit_target=None, freeze="at_start_plus_100"),
     "apex_like_50k_no_freeze_2025": replace(_50K, freeze="never"),
     # The daily limit of RL-Trainer ($1,000, switched off there), with each of the two consequences.
@@ -85,42 +103,60 @@ PRESETS: dict[str, AccountPreset] = {
 def resolve_account(config: AccountConfig) -> AccountPreset:
     """The preset with the user's changes.
 
-    Raises ConfigError for an unknown preset, a limit that is not positive, or a rule about a limit that is off.
+    Raises ConfigError for an unknown preset, a limit that is not positive, or a rule about a limit
+    that is off.
     """
     if config.preset not in PRESETS:
         near = difflib.get_close_matches(config.preset, PRESETS, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"account.preset: unknown preset '{config.preset}' (known: {', '.join(PRESETS)}){hint}")
+        raise ConfigError(
+            f"account.preset: unknown preset '{config.preset}' (known: {', '.join(PRESETS)}){hint}"
+        )
     changes = _changes(config)
-    faults = [f"account.{key} = {value}: expected a positive amount of dollars, or 'off'" for key in LIMITS
-              if (value := changes.get(key)) is not None and value <= 0]
+    faults = [
+        f"account.{key} = {value}: expected a positive amount of dollars, or 'off'"
+        for key in LIMITS
+        if (value := changes.get(key)) is not None and value <= 0
+    ]
     preset = replace(PRESETS[config.preset], **changes)
     if preset.freeze == "at_target" and (preset.profit_target is None or preset.drawdown is None):
         if "freeze" in changes:
-            faults.append("account.freeze = 'at_target': needs both a profit target and a drawdown; set them, or "
-                          "account.freeze=never")
-        preset = replace(preset, freeze="never")  # without target or drawdown there is no freeze point
+            faults.append(
+                "account.freeze = 'at_target': needs both a profit target and a drawdown; set them, or "
+                "account.freeze=never"
+            )
+        preset = replace(
+            preset, freeze="never"
+        )  # without target or drawdown there is no freeze point
     if "trailing" in changes and preset.drawdown is None:
-        faults.append(f"account.trailing = '{preset.trailing}': this account has no drawdown that could trail; set "
-                      "account.drawdown")
+        faults.append(
+            f"account.trailing = '{preset.trailing}': this account has no drawdown that could trail; set "
+            "account.drawdown"
+        )
     if faults:
         raise ConfigFaultsError([("", fault) for fault in faults])
     return preset
 
 
 def _changes(config: AccountConfig) -> dict[str, Any]:
-    """What the user changes of the preset, under the names of `AccountPreset`. None switches a limit off."""
+    """What the user changes of the preset, under the names of `AccountPreset`. None switches a
+    limit off.
+    """
     given = config.model_dump(exclude={"preset"}, exclude_none=True)
     return {key: None if value == "off" else value for key, value in given.items()}
 
 
 def check_account(config: AccountConfig) -> AccountPreset:
-    """`resolve_account` for a new run: it also refuses rules that contradict each other, all of them at once.
+    """`resolve_account` for a new run: it also refuses rules that contradict each other, all of
+    them at once.
 
     Runs of earlier versions may hold such rules, and are read as they are. Raises ConfigError.
     """
     preset, changes = resolve_account(config), _changes(config)
-    faults = [*_limits_apart(preset, config.preset, changes), *_rules_without_effect(preset, changes)]
+    faults = [
+        *_limits_apart(preset, config.preset, changes),
+        *_rules_without_effect(preset, changes),
+    ]
     if faults:
         raise ConfigFaultsError([("", fault) for fault in faults])
     return preset
@@ -130,37 +166,57 @@ def _limits_apart(preset: AccountPreset, name: str, changes: Mapping[str, object
     """Limits that can never apply, because another one always comes first."""
 
     def found(key: str) -> str:
-        return f"account.{key} = {getattr(preset, key):,g}" + ("" if key in changes else f" (of {name})")
+        return f"account.{key} = {getattr(preset, key):,g}" + (
+            "" if key in changes else f" (of {name})"
+        )
 
     for key in ("drawdown", "daily_loss"):
         value = getattr(preset, key)
         if value is not None and value > preset.start_balance:
-            yield (f"{found(key)} is above the start balance of {preset.start_balance:,g} (of {name}): an account "
-                   f"cannot lose more than it has; lower account.{key}, switch it off, or choose a larger "
-                   "account.preset")
-    if preset.daily_loss is not None and preset.drawdown is not None and preset.daily_loss > preset.drawdown:
-        yield (f"{found('daily_loss')} is above {found('drawdown')}: the drawdown would end the account first; lower "
-               "account.daily_loss, raise account.drawdown, or switch one off")
+            yield (
+                f"{found(key)} is above the start balance of {preset.start_balance:,g} (of {name}): an account "
+                f"cannot lose more than it has; lower account.{key}, switch it off, or choose a larger "
+                "account.preset"
+            )
+    if (
+        preset.daily_loss is not None
+        and preset.drawdown is not None
+        and preset.daily_loss > preset.drawdown
+    ):
+        yield (
+            f"{found('daily_loss')} is above {found('drawdown')}: the drawdown would end the account first; lower "
+            "account.daily_loss, raise account.drawdown, or switch one off"
+        )
 
 
 def _rules_without_effect(preset: AccountPreset, changes: Mapping[str, object]) -> Iterator[str]:
-    """Rules that the user gives about a limit that is off, or that another rule leaves without effect."""
+    """Rules that the user gives about a limit that is off, or that another rule leaves without
+    effect.
+    """
     if preset.profit_target is None:
         for key in ("min_days", "on_target"):
             if changes.get(key):
-                yield (f"account.{key} = {changes[key]}: it is a rule about the profit target, and this account has "
-                       f"none; set account.profit_target, or drop account.{key}")
+                yield (
+                    f"account.{key} = {changes[key]}: it is a rule about the profit target, and this account has "
+                    f"none; set account.profit_target, or drop account.{key}"
+                )
     if preset.daily_loss is None and "on_daily_loss" in changes:
-        yield (f"account.on_daily_loss = '{preset.on_daily_loss}': this account has no daily loss limit; set "
-               "account.daily_loss, or drop account.on_daily_loss")
+        yield (
+            f"account.on_daily_loss = '{preset.on_daily_loss}': this account has no daily loss limit; set "
+            "account.daily_loss, or drop account.on_daily_loss"
+        )
     if changes.get("freeze", "never") == "never":
         return
     if preset.drawdown is None:
-        yield (f"account.freeze = '{preset.freeze}': this account has no drawdown whose floor could freeze; set "
-               "account.drawdown, or account.freeze=never")
+        yield (
+            f"account.freeze = '{preset.freeze}': this account has no drawdown whose floor could freeze; set "
+            "account.drawdown, or account.freeze=never"
+        )
     elif preset.trailing == "static":
-        yield (f"account.freeze = '{preset.freeze}': with account.trailing = 'static' the floor never rises, so there "
-               "is nothing to freeze; set account.freeze=never, or another account.trailing")
+        yield (
+            f"account.freeze = '{preset.freeze}': with account.trailing = 'static' the floor never rises, so there "
+            "is nothing to freeze; set account.freeze=never, or another account.trailing"
+        )
 
 
 def room_warning(config: AccountConfig, cost: float) -> str | None:
@@ -169,13 +225,17 @@ def room_warning(config: AccountConfig, cost: float) -> str | None:
     cost: dollars of a round turn with all contracts of an entry.
     """
     rules = resolve_account(config)
-    small = [f"account.{name} = ${limit:g}" for name, limit in (("drawdown", rules.drawdown),
-                                                                ("daily_loss", rules.daily_loss))
-             if limit is not None and limit < cost]
+    small = [
+        f"account.{name} = ${limit:g}"
+        for name, limit in (("drawdown", rules.drawdown), ("daily_loss", rules.daily_loss))
+        if limit is not None and limit < cost
+    ]
     if not small:
         return None
-    return (f"WARNING: {' and '.join(small)}: less than a round turn costs (${cost:.2f}), so the first trade breaks "
-            "the rule; give the account more room")
+    return (
+        f"WARNING: {' and '.join(small)}: less than a round turn costs (${cost:.2f}), so the first trade breaks "
+        "the rule; give the account more room"
+    )
 
 
 def contract_cap(preset: AccountPreset, micro: bool) -> int:
@@ -183,10 +243,20 @@ def contract_cap(preset: AccountPreset, micro: bool) -> int:
     return preset.max_contracts * (10 if micro else 1)
 
 
-def check_quantity(quantity: int, preset: AccountPreset, name: str, symbol: str, micro: bool) -> None:
-    """Raises ConfigError if an order of `quantity` contracts (`env.quantity`) is above the account's cap."""
+def check_quantity(
+    quantity: int, preset: AccountPreset, name: str, symbol: str, micro: bool
+) -> None:
+    """Raises ConfigError if an order of `quantity` contracts (`env.quantity`) is above the
+    account's cap.
+    """
     cap = contract_cap(preset, micro)
     if quantity > cap:
-        minis = f" (account.max_contracts = {preset.max_contracts}, ten micros count as one)" if micro else ""
-        raise ConfigError(f"env.quantity = {quantity}: account '{name}' allows {cap} {symbol}{minis}; lower it or set "
-                          "account.max_contracts")
+        minis = (
+            f" (account.max_contracts = {preset.max_contracts}, ten micros count as one)"
+            if micro
+            else ""
+        )
+        raise ConfigError(
+            f"env.quantity = {quantity}: account '{name}' allows {cap} {symbol}{minis}; lower it or set "
+            "account.max_contracts"
+        )

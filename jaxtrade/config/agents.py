@@ -12,7 +12,9 @@ from jaxtrade.errors import ConfigError
 
 
 class Agent(NamedTuple):
-    """One agent of a run. index: its place in the run. setting: the number of its setting. overrides: key -> value."""
+    """One agent of a run. index: its place in the run. setting: the number of its setting.
+    overrides: key -> value.
+    """
 
     index: int
     seed: int
@@ -22,7 +24,12 @@ class Agent(NamedTuple):
     @property
     def text(self) -> str:
         """What the agent has of its own, for people: "ppo.learning_rate=0.001, seed 3"."""
-        return ", ".join([*(f"{key}={shown(value)}" for key, value in self.overrides.items()), f"seed {self.seed}"])
+        return ", ".join(
+            [
+                *(f"{key}={shown(value)}" for key, value in self.overrides.items()),
+                f"seed {self.seed}",
+            ]
+        )
 
 
 def shown(value: Any) -> str:
@@ -31,25 +38,37 @@ def shown(value: Any) -> str:
 
 
 def agents_of(config: RunConfig) -> tuple[Agent, ...]:
-    """The agents of a run, in the order of their indices: all seeds of the first setting, then of the second, ...
+    """The agents of a run, in the order of their indices: all seeds of the first setting, then of
+    the second, ...
 
-    Agent i of a sweep has the seed `config.seed + i mod sweep.seeds`, so settings are compared with the same random
-    numbers. Without a sweep agent i has the seed `config.seed + i`.
+    Agent i of a sweep has the seed `config.seed + i mod sweep.seeds`, so settings are compared with
+    the same random numbers. Without a sweep agent i has the seed `config.seed + i`.
     """
     seeds = config.sweep.seeds if config.sweep.on else config.train.num_seeds
     settings = settings_of(config.sweep, config.seed)
-    return tuple(Agent(number * seeds + i, config.seed + i, number, setting)
-                 for number, setting in enumerate(settings) for i in range(seeds))
+    return tuple(
+        Agent(number * seeds + i, config.seed + i, number, setting)
+        for number, setting in enumerate(settings)
+        for i in range(seeds)
+    )
 
 
 def config_of(config: RunConfig, agent: Agent) -> RunConfig:
-    """The configuration of an agent alone. Raises ConfigError for a key or a value that does not exist."""
-    alone = config.model_copy(update={"seed": agent.seed, "sweep": SweepConfig(),
-                                      "train": config.train.model_copy(update={"num_seeds": 1})})
+    """The configuration of an agent alone. Raises ConfigError for a key or a value that does not
+    exist.
+    """
+    alone = config.model_copy(
+        update={
+            "seed": agent.seed,
+            "sweep": SweepConfig(),
+            "train": config.train.model_copy(update={"num_seeds": 1}),
+        }
+    )
     if not agent.overrides:
         return alone
     try:
         return changed_config(alone, agent.overrides)
     except ConfigError as error:
-        raise ConfigError(f"sweep, setting {agent.setting} ({agent.text}): "
-                          f"{str(error).removeprefix('set: ')}") from None
+        raise ConfigError(
+            f"sweep, setting {agent.setting} ({agent.text}): {str(error).removeprefix('set: ')}"
+        ) from None

@@ -1,4 +1,6 @@
-"""The base class of all sections of a configuration, and the types of keys that people write in more than one way."""
+"""The base class of all sections of a configuration, and the types of keys that people write in
+more than one way.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ OLD_ATRS = 1000  # runs of earlier versions hold up to so many
 
 
 def counted(value: Any) -> Any:
-    """A count written with a unit as an int: 250k is 250,000 and 1.5M is 1,500,000. Anything else is left as it is.
+    """A count written with a unit as an int: 250k is 250,000 and 1.5M is 1,500,000. Anything else
+    is left as it is.
 
     Raises ValueError if the count is not whole.
     """
@@ -34,7 +37,8 @@ def counted(value: Any) -> Any:
 
 
 def listed(item: Callable[[str], Any]) -> BeforeValidator:
-    """A validator that also takes a list written without brackets: `256,256`, or `256` for a list of one.
+    """A validator that also takes a list written without brackets: `256,256`, or `256` for a list
+    of one.
 
     item: what makes an item of its text.
     """
@@ -65,7 +69,8 @@ def _auto_count(value: Any) -> Any:
 
 
 def _seconds(value: Any) -> Any:
-    """A time written with a unit, `90s`, `15m`, `2h` or `1d`, in seconds. Anything else is left as it is.
+    """A time written with a unit, `90s`, `15m`, `2h` or `1d`, in seconds. Anything else is left as
+    it is.
 
     Raises ValueError for other text and for a time that is not above 0.
     """
@@ -80,32 +85,60 @@ def _seconds(value: Any) -> Any:
 
 
 def _atrs(value: Any) -> Any:
-    """Refuse thousandths of an ATR, and more decimals than the market's whole thousandths can hold."""
+    """Refuse thousandths of an ATR, and more decimals than the market's whole thousandths can
+    hold.
+    """
     if type(value) is int and value > MOST_ATRS:
         meant = Decimal(value) / 1000
         hint = f"write {meant.normalize():f}" if meant <= MOST_ATRS else "lower it"
-        raise ValueError(f"the unit is ATRs (at most {MOST_ATRS}), no longer thousandths of an ATR; {hint}")
+        raise ValueError(
+            f"the unit is ATRs (at most {MOST_ATRS}), no longer thousandths of an ATR; {hint}"
+        )
     if type(value) is float and OLD_ATRS < value < math.inf:
         raise ValueError(f"expected at most {MOST_ATRS} ATRs")
-    if type(value) is float and Decimal(repr(value)).is_finite() and Decimal(repr(value)) * 1000 % 1:
+    if (
+        type(value) is float
+        and Decimal(repr(value)).is_finite()
+        and Decimal(repr(value)) * 1000 % 1
+    ):
         raise ValueError(f"at most three decimals; write {value:.3f}")
     return value
 
 
-Count = Annotated[int, BeforeValidator(counted)]  # a number of things; it may be written as 250k or 1M
-AutoCount = Annotated[int, BeforeValidator(_auto_count),
-                      PlainSerializer(lambda count: "auto" if count == AUTO else count),
-                      WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]})]
-Seconds = Annotated[float | None, BeforeValidator(_seconds),
-                    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0},
-                                              {"type": "string", "description": "15m"}, {"type": "null"}]})]
+Count = Annotated[
+    int, BeforeValidator(counted)
+]  # a number of things; it may be written as 250k or 1M
+AutoCount = Annotated[
+    int,
+    BeforeValidator(_auto_count),
+    PlainSerializer(lambda count: "auto" if count == AUTO else count),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}),
+]
+Seconds = Annotated[
+    float | None,
+    BeforeValidator(_seconds),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "description": "15m"},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
 Names = Annotated[tuple[str, ...], Field(strict=False), listed(str)]
 Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), listed(whole)]
-# A multiple of the average true range, in whole thousandths. What people read of its limit is the one for new values.
-Atrs = Annotated[float, Field(ge=0.001, json_schema_extra={"maximum": MOST_ATRS}), BeforeValidator(_atrs)]
+# A multiple of the average true range, in whole thousandths. What people read of its limit is the
+# one for new values.
+Atrs = Annotated[
+    float, Field(ge=0.001, json_schema_extra={"maximum": MOST_ATRS}), BeforeValidator(_atrs)
+]
 
 
 class Section(BaseModel, frozen=True):
-    """A frozen and hashable section. It refuses unknown keys, values of another type, NaN and infinity."""
+    """A frozen and hashable section. It refuses unknown keys, values of another type, NaN and
+    infinity.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)

@@ -12,7 +12,9 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from jaxtrade.config.base import Section
 
-MOST_SHARES = 1000  # on either side of a ratio: keeps the exact arithmetic of `data.read.adjust` inside int64
+MOST_SHARES = (
+    1000  # on either side of a ratio: keeps the exact arithmetic of `data.read.adjust` inside int64
+)
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _SHAPE = "expected the new shares for one old share (4, or 1.5), or NEW:OLD as text (3:2; a reverse split 1:10)"
 
@@ -29,7 +31,9 @@ def _date(text: str) -> str:
 
 
 def _ratio(value: object) -> str:
-    """A ratio in lowest terms as NEW:OLD. Raises ValueError unless it is a positive ratio of small numbers, not 1."""
+    """A ratio in lowest terms as NEW:OLD. Raises ValueError unless it is a positive ratio of small
+    numbers, not 1.
+    """
     text = str(value).replace(" ", "") if type(value) in (int, float, str) else ""
     if not re.fullmatch(rf"{_NUMBER}(?::{_NUMBER})?", text):
         raise ValueError(f"'{value}' is not a ratio; {_SHAPE}")
@@ -40,16 +44,22 @@ def _ratio(value: object) -> str:
     if ratio == 1:
         raise ValueError(f"'{value}' changes nothing; {_SHAPE}")
     if max(ratio.numerator, ratio.denominator) > MOST_SHARES:
-        raise ValueError(f"'{value}' is {ratio.numerator}:{ratio.denominator} in whole shares, more than "
-                         f"{MOST_SHARES}; {_SHAPE}")
+        raise ValueError(
+            f"'{value}' is {ratio.numerator}:{ratio.denominator} in whole shares, more than "
+            f"{MOST_SHARES}; {_SHAPE}"
+        )
     return f"{ratio.numerator}:{ratio.denominator}"
 
 
 class ShareSplit(Section, frozen=True):
     """One split. Prices of trade dates before `date` are divided by the ratio."""
 
-    date: Annotated[str, AfterValidator(_date)] = Field(description="the first trade date at the new price")
-    ratio: Annotated[str, PlainValidator(_ratio)] = Field(description="new shares for old ones: 4, or 3:2")
+    date: Annotated[str, AfterValidator(_date)] = Field(
+        description="the first trade date at the new price"
+    )
+    ratio: Annotated[str, PlainValidator(_ratio)] = Field(
+        description="new shares for old ones: 4, or 3:2"
+    )
 
     @property
     def fraction(self) -> Fraction:

@@ -1,4 +1,6 @@
-"""What is wrong with the values of a configuration: pydantic's findings as lines for people, each with its key."""
+"""What is wrong with the values of a configuration: pydantic's findings as lines for people, each
+with its key.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,39 @@ _SHORT.maxlevel = 2
 
 # pydantic's kinds of faults about the type of a value, in the words of a configuration's reader.
 EXPECTED = {
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(
+        ("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"
+    ),
     "finite_number": "a finite number",
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    "string_type": "text", "list_type": "a list, such as [a, b]", "tuple_type": "a list, such as [a, b]",
+    "string_type": "text",
+    "list_type": "a list, such as [a, b]",
+    "tuple_type": "a list, such as [a, b]",
 }
-# The names that pydantic gives to the members of a union. It appends the one that it tried to the path of a fault.
+# The names that pydantic gives to the members of a union. It appends the one that it tried to the
+# path of a fault.
 MEMBER = re.compile(r"float|constrained-\w+|(literal|function-[a-z]+)\[.*\]", re.DOTALL)
 # Keys that people look for and that do not exist: what to use.
-NO_KEYS = {f"account.{name}": "the start balance comes with account.preset"
-           for name in ("balance", "initial_balance", "start_balance", "starting_balance", "start", "size", "capital")}
+NO_KEYS = {
+    f"account.{name}": "the start balance comes with account.preset"
+    for name in (
+        "balance",
+        "initial_balance",
+        "start_balance",
+        "starting_balance",
+        "start",
+        "size",
+        "capital",
+    )
+}
 SECTION = ("model_type", "model_attributes_type", "dict_type")
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """All dotted keys of a model. `*` stands for a name that the user chooses, as in `phases.*.gate.min_trades`."""
+    """All dotted keys of a model. `*` stands for a name that the user chooses, as in
+    `phases.*.gate.min_trades`.
+    """
     keys = []
     for name, field in model.model_fields.items():
         inner, named = field.annotation, get_args(field.annotation)[1:]
@@ -55,7 +74,10 @@ def _chosen(known: Iterable[str], key: str) -> list[str]:
     parts = key.split(".")
 
     def filled(own: str) -> str:
-        return ".".join(parts[i] if part == "*" and i < len(parts) else part for i, part in enumerate(own.split(".")))
+        return ".".join(
+            parts[i] if part == "*" and i < len(parts) else part
+            for i, part in enumerate(own.split("."))
+        )
 
     return [filled(own) for own in known]
 
@@ -66,10 +88,14 @@ def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     return location[:-1] if member else location
 
 
-def _unknown(item: ErrorDetails, key: str, known: list[str], model: type[BaseModel], algorithm: Any) -> tuple[str, str]:
+def _unknown(
+    item: ErrorDetails, key: str, known: list[str], model: type[BaseModel], algorithm: Any
+) -> tuple[str, str]:
     """(key, line) of an unknown key. algorithm: as in `faults_of`."""
     if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
-        key = f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
+        key = (
+            f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
+        )
     if key in MOVED:
         return key, f"unknown key '{key}': it is {MOVED[key]} now"
     if key in NO_KEYS:
@@ -78,8 +104,12 @@ def _unknown(item: ErrorDetails, key: str, known: list[str], model: type[BaseMod
     said = hint(key, known, algorithm, model)
     if "did you mean" in said:
         return key, f"unknown key '{key}'{said}"
-    section = algorithm if said else section  # the keys of a learner that is not chosen would be refused
-    siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
+    section = (
+        algorithm if said else section
+    )  # the keys of a learner that is not chosen would be refused
+    siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(
+        model.model_fields
+    )
     return key, f"unknown key '{key}'{said}; expected one of: {', '.join(siblings)}"
 
 
@@ -97,20 +127,30 @@ def _said(item: ErrorDetails) -> str:
 
 
 def _place(item: ErrorDetails, key: str) -> tuple[str, str]:
-    """(key, start of the line) of a fault of a value. A rule about several keys names them itself."""
+    """(key, start of the line) of a fault of a value. A rule about several keys names them
+    itself.
+    """
     value = item["input"]
     if not key:
         return "", ""
-    if (item["type"] in EXPECTED or item["type"] == "literal_error") and isinstance(value, Mapping) and value:
+    if (
+        (item["type"] in EXPECTED or item["type"] == "literal_error")
+        and isinstance(value, Mapping)
+        and value
+    ):
         inner = f"{key}.{next(iter(value))}"  # as --set names it
         return inner, f"unknown key '{inner}': '{key}' is one value, it has no keys: "
     return key, f"'{key}': " if isinstance(value, Mapping) else f"'{key}' = {_SHORT.repr(value)}: "
 
 
-def faults_of(error: ValidationError, model: type[BaseModel], algorithm: Any = None) -> list[tuple[str, str]]:
-    """(key, one line about it) of every fault. The key of a rule about several keys is that of their section, or "".
+def faults_of(
+    error: ValidationError, model: type[BaseModel], algorithm: Any = None
+) -> list[tuple[str, str]]:
+    """(key, one line about it) of every fault. The key of a rule about several keys is that of
+    their section, or "".
 
-    algorithm: the chosen learner of a run's configuration, whose keys are suggested; None for other models.
+    algorithm: the chosen learner of a run's configuration, whose keys are suggested; None for other
+        models.
     """
     unknown: list[tuple[str, str]] = []
     others: dict[tuple[str, str], list[str]] = {}
@@ -145,7 +185,9 @@ def of_bars(path: Path) -> str:
 
 
 def of_folder(path: Path) -> str:
-    """The end of a message about a folder that was given as a file: what to do with it if it is a run's."""
+    """The end of a message about a folder that was given as a file: what to do with it if it is a
+    run's.
+    """
     if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
         return ""
     run = shlex.quote(str(path))

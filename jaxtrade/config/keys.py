@@ -1,4 +1,6 @@
-"""Every configuration key with its type, range, default and description, read from the models that declare it."""
+"""Every configuration key with its type, range, default and description, read from the models that
+declare it.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,19 @@ from pydantic import BaseModel
 from jaxtrade.config.run import RunConfig
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 
-_WORDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
-_LIMITS = (("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"),
-           ("exclusiveMaximum", "below"))
+_WORDS = {
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+    "null": "null",
+}
+_LIMITS = (
+    ("minimum", "at least"),
+    ("exclusiveMinimum", "above"),
+    ("maximum", "at most"),
+    ("exclusiveMaximum", "below"),
+)
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _SHAPES = {  # pydantic knows no type of these
     "data.roll": "off, volume, or a mapping expiry: first trade date",
@@ -27,8 +39,8 @@ _SHAPES = {  # pydantic knows no type of these
 
 
 class Key(NamedTuple):
-    """One key. kind: its type and range in words. default: the value, as plain data. choices: the only values that it
-    may have; empty if there are others."""
+    """One key. kind: its type and range in words. default: the value, as plain data. choices: the
+    only values that it may have; empty if there are others."""
 
     name: str
     kind: str
@@ -85,8 +97,12 @@ def lookup(values: Mapping[str, Any], name: str) -> tuple[bool, Any]:
     return True, node
 
 
-def _leaves(part: Mapping[str, Any], schema: Mapping[str, Any], defaults: Mapping[str, Any],
-            prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any], Any]]:
+def _leaves(
+    part: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    prefix: str = "",
+) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     """(dotted key, its JSON schema, its default) of every key below a section's schema."""
     for name, child in part["properties"].items():
         inner = _inner(child, schema)
@@ -103,7 +119,9 @@ def _inner(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, A
 
 
 def _choices(part: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The values of an enumeration, null among them where it is allowed; nothing for other types."""
+    """The values of an enumeration, null among them where it is allowed; nothing for other
+    types.
+    """
     if "enum" in part:
         return tuple(part["enum"])
     if "const" in part:
@@ -113,7 +131,9 @@ def _choices(part: Mapping[str, Any]) -> tuple[Any, ...]:
     if part.get("type") == "null":
         return (None,)
     members = [_choices(member) for member in part.get("anyOf", ())]
-    return tuple(value for member in members for value in member) if members and all(members) else ()
+    return (
+        tuple(value for member in members for value in member) if members and all(members) else ()
+    )
 
 
 def _kind(part: Mapping[str, Any], schema: Mapping[str, Any]) -> str:

@@ -17,7 +17,11 @@ from jaxtrade.errors import ConfigError
 def sections_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """Name -> model of the sections in a model."""
     inner = {name: field.annotation for name, field in model.model_fields.items()}
-    return {name: kind for name, kind in inner.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+    return {
+        name: kind
+        for name, kind in inner.items()
+        if isinstance(kind, type) and issubclass(kind, BaseModel)
+    }
 
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -28,18 +32,21 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
     return keys
 
 
-def placed(settings: Mapping[str, Any], model: type[BaseModel], algorithm: Any = SECTIONS[0]) -> dict[str, Any]:
+def placed(
+    settings: Mapping[str, Any], model: type[BaseModel], algorithm: Any = SECTIONS[0]
+) -> dict[str, Any]:
     """Settings by their dotted keys.
 
     Args:
-        settings: name -> value. A name is a key without its section where only one section has it (`gamma`), a dotted
-            key (`ppo.gamma`), or a section with a mapping of its keys. A section that has a `preset` also takes the
-            name of one (`account="..."`), and `data` takes a file.
-        model: the configuration. algorithm: the learner of this configuration. A key that only sections of learners
-            have is that of its section.
+        settings: name -> value. A name is a key without its section where only one section has it
+            (`gamma`), a dotted key (`ppo.gamma`), or a section with a mapping of its keys. A
+            section that has a `preset` also takes the name of one (`account="..."`), and `data`
+            takes a file.
+        model: the configuration. algorithm: the learner of this configuration. A key that only
+            sections of learners have is that of its section.
     Raises:
-        ConfigError: a name is unknown (with a suggestion), belongs to several sections, or a key is given twice. The
-            message has one line for each fault.
+        ConfigError: a name is unknown (with a suggestion), belongs to several sections, or a key is
+            given twice. The message has one line for each fault.
     """
     found: dict[str, Any] = {}
     faults: list[str] = []
@@ -56,7 +63,9 @@ def placed(settings: Mapping[str, Any], model: type[BaseModel], algorithm: Any =
     return found
 
 
-def _keys_and_values(name: str, value: Any, model: type[BaseModel], algorithm: Any) -> Iterator[tuple[str, Any]]:
+def _keys_and_values(
+    name: str, value: Any, model: type[BaseModel], algorithm: Any
+) -> Iterator[tuple[str, Any]]:
     sections = sections_of(model)
     if name in sections:
         yield from _of_section(name, value, sections[name])
@@ -80,8 +89,10 @@ def _of_section(name: str, value: Any, section: type[BaseModel]) -> Iterator[tup
         yield f"{name}.preset", value
     else:
         keys = ", ".join(list(section.model_fields)[:4])
-        raise ConfigError(f"{name}={_kind(value)}: '{name}' is a section of the configuration; give a dict of its keys "
-                          f"({keys}, ...)")
+        raise ConfigError(
+            f"{name}={_kind(value)}: '{name}' is a section of the configuration; give a dict of its keys "
+            f"({keys}, ...)"
+        )
 
 
 def _kind(value: Any) -> str:
@@ -99,16 +110,24 @@ def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
     if same:
         *most, last = (key.rpartition(".")[0] for key in same)
         section = most[0]
-        raise ConfigError(f"{name}=...: several sections have the key '{name}': {', '.join(most)} and {last}; name "
-                          f"one, e.g. {section}={{'{name}': ...}} or set=['{section}.{name}=...']")
+        raise ConfigError(
+            f"{name}=...: several sections have the key '{name}': {', '.join(most)} and {last}; name "
+            f"one, e.g. {section}={{'{name}': ...}} or set=['{section}.{name}=...']"
+        )
     own = accepted(known, algorithm)
     found = foreign(name, algorithm) if algorithm in SECTIONS else None
     if found in own:
-        raise ConfigError(f"{name}=...: unknown key '{name}'; did you mean '{found.rpartition('.')[2]}' ({found}: "
-                          f"{described(found, model)})?")
+        raise ConfigError(
+            f"{name}=...: unknown key '{name}'; did you mean '{found.rpartition('.')[2]}' ({found}: "
+            f"{described(found, model)})?"
+        )
     names = list(dict.fromkeys(key.rpartition(".")[2] for key in own))
     near = difflib.get_close_matches(name, names, n=1)
     if not near:
-        raise ConfigError(f"{name}=...: unknown key '{name}'; `jaxtrade config keys` lists the keys")
+        raise ConfigError(
+            f"{name}=...: unknown key '{name}'; `jaxtrade config keys` lists the keys"
+        )
     where = [key for key in own if key.rpartition(".")[2] == near[0]]
-    raise ConfigError(f"{name}=...: unknown key '{name}'; did you mean '{near[0]}' ({' or '.join(where)})?")
+    raise ConfigError(
+        f"{name}=...: unknown key '{name}'; did you mean '{near[0]}' ({' or '.join(where)})?"
+    )

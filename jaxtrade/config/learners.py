@@ -13,21 +13,37 @@ from pydantic import BaseModel
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import Q_NETWORKS
 
-SECTIONS = ("ppo", "dqn", "pqn")  # sections of the built-in learners, each of the name that `algorithm` chooses
+SECTIONS = (
+    "ppo",
+    "dqn",
+    "pqn",
+)  # sections of the built-in learners, each of the name that `algorithm` chooses
 Q_LEARNERS = ("dqn", "pqn")
 Q_FUSIONS = ("slots", "none")  # the fusions that need no distribution to tilt
 LEARNER = "learner"  # stands for the chosen learner's section in `--set learner.KEY=VALUE`
 _STEPS = ("learning_rate", "learning_rate_end", "gamma", "max_grad_norm")
 _EPSILON = ("epsilon", "epsilon_end", "epsilon_until")
-# Keys of each learner's section that are floats of its state (`HParams`): agents of one program may differ in them. A
-# test compares this table with the states.
+# Keys of each learner's section that are floats of its state (`HParams`): agents of one program may
+# differ in them. A test compares this table with the states.
 TUNABLE = {
-    "ppo": (*_STEPS, "gae_lambda", "clip_eps", "vf_clip_eps", "ent_coef", "ent_coef_end", "vf_coef", "target_kl",
-            "adapter_freeze"),
+    "ppo": (
+        *_STEPS,
+        "gae_lambda",
+        "clip_eps",
+        "vf_clip_eps",
+        "ent_coef",
+        "ent_coef_end",
+        "vf_coef",
+        "target_kl",
+        "adapter_freeze",
+    ),
     "dqn": (*_STEPS, *_EPSILON, "tau", "priority_alpha", "priority_beta", "priority_beta_end"),
     "pqn": (*_STEPS, *_EPSILON, "q_lambda"),
 }
-AUTO_ROWS, AUTO_MOST = 512, 32  # of `num_minibatches: auto`: rows of a minibatch, and how many there may be
+AUTO_ROWS, AUTO_MOST = (
+    512,
+    32,
+)  # of `num_minibatches: auto`: rows of a minibatch, and how many there may be
 
 
 def check(config: Any) -> None:
@@ -42,14 +58,16 @@ def check(config: Any) -> None:
 
 
 def _only_its_own_keys(config: Any) -> None:
-    """A key of a learner that is not chosen has no effect, so it may only have its default. A learner of the user's own
-    may read any section."""
+    """A key of a learner that is not chosen has no effect, so it may only have its default. A
+    learner of the user's own may read any section."""
     if config.algorithm not in SECTIONS:
         return
     for name in SECTIONS:
         if name != config.algorithm and (changed := next(_changed(getattr(config, name)), None)):
-            raise ValueError(f"{name}.{changed} is a key of {name}, and algorithm is {config.algorithm}: leave it out, "
-                             f"set algorithm={name}, or use the key of section {config.algorithm}")
+            raise ValueError(
+                f"{name}.{changed} is a key of {name}, and algorithm is {config.algorithm}: leave it out, "
+                f"set algorithm={name}, or use the key of section {config.algorithm}"
+            )
 
 
 def _changed(section: BaseModel) -> Iterator[str]:
@@ -64,49 +82,65 @@ def _minibatches_fit(config: Any) -> None:
         return
     envs = rollout.num_envs // rollout.shards
     if envs * rollout.num_steps % count:
-        raise ValueError(f"rollout.num_envs/rollout.num_shards*rollout.num_steps ({envs * rollout.num_steps}) must "
-                         f"be a multiple of {config.algorithm}.num_minibatches ({count})")
+        raise ValueError(
+            f"rollout.num_envs/rollout.num_shards*rollout.num_steps ({envs * rollout.num_steps}) must "
+            f"be a multiple of {config.algorithm}.num_minibatches ({count})"
+        )
     if config.network.kind == "gru" and envs % count:
-        raise ValueError(f"network.kind=gru: rollout.num_envs/rollout.num_shards ({envs}) must be a multiple of "
-                         f"{config.algorithm}.num_minibatches ({count}), because a minibatch holds whole rollouts of "
-                         "some envs")
+        raise ValueError(
+            f"network.kind=gru: rollout.num_envs/rollout.num_shards ({envs}) must be a multiple of "
+            f"{config.algorithm}.num_minibatches ({count}), because a minibatch holds whole rollouts of "
+            "some envs"
+        )
 
 
 def _fits_q_learner(config: Any) -> None:
     advisor, algorithm = config.advisor, config.algorithm
     if advisor.on and advisor.fusion not in Q_FUSIONS:
-        raise ValueError(f"advisor.fusion={advisor.fusion} changes a distribution over actions, and {algorithm} has "
-                         "none: set advisor.fusion=slots (advice in the observation) or none, or algorithm=ppo")
+        raise ValueError(
+            f"advisor.fusion={advisor.fusion} changes a distribution over actions, and {algorithm} has "
+            "none: set advisor.fusion=slots (advice in the observation) or none, or algorithm=ppo"
+        )
     try:
         Q_NETWORKS.check(config.network.kind)
     except ConfigError as error:
-        raise ValueError(f"network.kind={config.network.kind} with algorithm={algorithm}: {error}") from None
+        raise ValueError(
+            f"network.kind={config.network.kind} with algorithm={algorithm}: {error}"
+        ) from None
 
 
 def _fits_dqn(config: Any) -> None:
     if config.network.kind == "gru":
-        raise ValueError("network.kind=gru has a memory, and the samples of DQN's replay are too short to rebuild it: "
-                         "set algorithm=pqn, which learns from whole rollouts, or network.kind=mlp")
+        raise ValueError(
+            "network.kind=gru has a memory, and the samples of DQN's replay are too short to rebuild it: "
+            "set algorithm=pqn, which learns from whole rollouts, or network.kind=mlp"
+        )
     config.dqn.check_priorities()
     if not config.rollout.auto:  # the counts are checked once they are known
         config.dqn.check(config.rollout)
 
 
 def minibatches(config: Any) -> int:
-    """Minibatches per epoch. For `auto`, the most that have `AUTO_ROWS` rows or more, at most `AUTO_MOST`; a network
-    with a memory keeps whole rollouts together, so it may get fewer. 1 for a learner without minibatches."""
+    """Minibatches per epoch. For `auto`, the most that have `AUTO_ROWS` rows or more, at most
+    `AUTO_MOST`; a network with a memory keeps whole rollouts together, so it may get fewer. 1 for a
+    learner without minibatches."""
     section: Any = config.learner or config.ppo  # a learner of the user's own may read `ppo`
     count = getattr(section, "num_minibatches", 1)
     if count != "auto":
         return count
     rollout = config.rollout
-    sequences = rollout.num_envs // rollout.shards * (rollout.num_steps if config.network.kind == "mlp" else 1)
+    sequences = (
+        rollout.num_envs
+        // rollout.shards
+        * (rollout.num_steps if config.network.kind == "mlp" else 1)
+    )
     wanted = min(max(rollout.num_envs * rollout.num_steps // AUTO_ROWS, 1), AUTO_MOST)
     return next(count for count in range(wanted, 0, -1) if sequences % count == 0)
 
 
 def tunable_floats(config: Any) -> dict[str, float]:
-    """The floats with which the chosen learner begins, by name; empty for a learner of the user's own.
+    """The floats with which the chosen learner begins, by name; empty for a learner of the user's
+    own.
 
     An entropy bonus without an end (`ppo.ent_coef_end: null`) ends where it begins.
     """
@@ -117,7 +151,8 @@ def tunable_floats(config: Any) -> dict[str, float]:
 
 
 def chosen_key(key: str, algorithm: Any) -> str:
-    """`key` with the section `learner` replaced by that of the chosen learner; other keys as they are.
+    """`key` with the section `learner` replaced by that of the chosen learner; other keys as they
+    are.
 
     Raises ConfigError if the learner is not a built-in one.
     """
@@ -125,6 +160,8 @@ def chosen_key(key: str, algorithm: Any) -> str:
     if section != LEARNER or not dot:
         return key
     if algorithm not in SECTIONS:
-        raise ConfigError(f"{key}: '{LEARNER}' stands for the section of the chosen learner, and algorithm is "
-                          f"{algorithm}, which has none; expected one of {', '.join(SECTIONS)}")
+        raise ConfigError(
+            f"{key}: '{LEARNER}' stands for the section of the chosen learner, and algorithm is "
+            f"{algorithm}, which has none; expected one of {', '.join(SECTIONS)}"
+        )
     return f"{algorithm}.{name}"

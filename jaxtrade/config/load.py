@@ -1,8 +1,8 @@
 """Typed configuration: YAML file, then `--set key=value`, into frozen models.
 
-Every key is declared once, in this package. An unknown key is an error that names the nearest known key. The models
-are hashable, so static sections can be arguments of jit. This module imports neither JAX nor pandas, so configuration
-errors appear at once.
+Every key is declared once, in this package. An unknown key is an error that names the nearest known
+key. The models are hashable, so static sections can be arguments of jit. This module imports
+neither JAX nor pandas, so configuration errors appear at once.
 """
 
 from __future__ import annotations
@@ -36,11 +36,15 @@ SET = "--set"  # where a value came from, in messages, if it is no file
 def _read(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a configuration has at most {MAX_BYTES:,}; "
-                              f"if it is a file of bars, {of_bars(path)}")
+            raise ConfigError(
+                f"{path}: {path.stat().st_size:,} bytes; a configuration has at most {MAX_BYTES:,}; "
+                f"if it is a file of bars, {of_bars(path)}"
+            )
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        raise ConfigError(
+            f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -58,7 +62,8 @@ def shipped(folder: str) -> list[Path]:
 
 
 def config_path(name: str) -> Path:
-    """The file of a configuration. name: a path, or the name of a shipped configuration such as `quickstart`.
+    """The file of a configuration. name: a path, or the name of a shipped configuration such as
+    `quickstart`.
 
     Raises ConfigError naming the places that were searched.
     """
@@ -68,13 +73,16 @@ def config_path(name: str) -> Path:
 def find_file(name: str, folder: str, what: str) -> Path:
     """The path `name` if it exists, else the shipped YAML file `name` in a folder of `configs/`.
 
-    what: the kind of file, for messages. Raises ConfigError naming the places that were searched, or saying that the
+    what: the kind of file, for messages. Raises ConfigError naming the places that were searched,
+        or saying that the
     name is one of a file of bars.
     """
     given = Path(name)
     if given.is_file():
         if given.suffix.lower() in BARS:
-            raise ConfigError(f"{given}: a file of bars, and a {what} is expected; {of_bars(given)}")
+            raise ConfigError(
+                f"{given}: a file of bars, and a {what} is expected; {of_bars(given)}"
+            )
         return given
     packed = _shipped_configs() / folder / f"{given.stem}.yaml"
     if given.parent == Path(".") and given.suffix in ("", ".yaml") and packed.is_file():
@@ -82,8 +90,10 @@ def find_file(name: str, folder: str, what: str) -> Path:
     if given.is_dir():
         raise ConfigError(f"{given}: a folder, and a {what} is expected{of_folder(given)}")
     known = [path.stem for path in shipped(folder)]
-    raise ConfigError(f"{what} '{name}': no such file, and no shipped {what} of that name "
-                      f"(shipped: {', '.join(known)}){suggest(name, known)}")
+    raise ConfigError(
+        f"{what} '{name}': no such file, and no shipped {what} of that name "
+        f"(shipped: {', '.join(known)}){suggest(name, known)}"
+    )
 
 
 def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
@@ -102,11 +112,16 @@ def origins_of(overrides: Iterable[str]) -> dict[str, str]:
     return {override.partition("=")[0].strip(): SET for override in overrides}
 
 
-def validated(model: type[ModelT], values: Mapping[str, Any], name: str, origins: Mapping[str, str] | None = None
-              ) -> ModelT:
+def validated(
+    model: type[ModelT],
+    values: Mapping[str, Any],
+    name: str,
+    origins: Mapping[str, str] | None = None,
+) -> ModelT:
     """Validate nested `values` as a model.
 
-    name: the source, for messages. origins: dotted key -> where its value came from, if it is not of that source.
+    name: the source, for messages. origins: dotted key -> where its value came from, if it is not
+        of that source.
     Raises ConfigFaultsError with every fault.
     """
     try:
@@ -114,55 +129,80 @@ def validated(model: type[ModelT], values: Mapping[str, Any], name: str, origins
     except ValidationError as error:
         algorithm = values.get(ALGORITHM, DEFAULT) if ALGORITHM in model.model_fields else None
         faults = faults_of(error, model, algorithm)
-        raise ConfigFaultsError([(_origin(key, name, origins), text) for key, text in faults],
-                                without(values, error)) from None
+        raise ConfigFaultsError(
+            [(_origin(key, name, origins), text) for key, text in faults], without(values, error)
+        ) from None
 
 
 def _origin(key: str, name: str, origins: Mapping[str, str] | None) -> str:
     """Where a key's value came from."""
-    return next((of for own, of in (origins or {}).items() if f"{key}.".startswith(f"{own}.")), name)
+    return next(
+        (of for own, of in (origins or {}).items() if f"{key}.".startswith(f"{own}.")), name
+    )
 
 
-def make_config(values: Mapping[str, Any], name: str = "configuration", origins: Mapping[str, str] | None = None,
-                stored: bool = False) -> RunConfig:
+def make_config(
+    values: Mapping[str, Any],
+    name: str = "configuration",
+    origins: Mapping[str, str] | None = None,
+    stored: bool = False,
+) -> RunConfig:
     """Validate nested `values` (section -> key -> value) as the configuration of a run.
 
-    The modules in `imports` are loaded first, so that they can register their parts. origins: as in `validated`.
-    stored: whether a run has it already, so that the bounds of new ones (`config.bounds`) do not apply. Raises
+    The modules in `imports` are loaded first, so that they can register their parts. origins: as in
+    `validated`.
+    stored: whether a run has it already, so that the bounds of new ones (`config.bounds`) do not
+        apply. Raises
     ConfigFaultsError with every fault.
     """
     if "phases" in values and not any(key.partition(".")[0] == "phases" for key in origins or ()):
-        raise ConfigError(f"{name}: has 'phases', so it is a curriculum: jaxtrade curriculum {shlex.quote(name)}")
+        raise ConfigError(
+            f"{name}: has 'phases', so it is a curriculum: jaxtrade curriculum {shlex.quote(name)}"
+        )
     import_parts(module_names(values))
     config = validated(RunConfig, values, name, origins)
-    if not stored and (faults := [(_origin(key, name, origins), text) for key, text in beyond(config)]):
+    if not stored and (
+        faults := [(_origin(key, name, origins), text) for key, text in beyond(config)]
+    ):
         raise ConfigFaultsError(faults, values)
     return config
 
 
 def module_names(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The modules in `imports` of a configuration's values; none if the value is wrong, which validation tells."""
+    """The modules in `imports` of a configuration's values; none if the value is wrong, which
+    validation tells.
+    """
     modules = values.get("imports", ())
     if isinstance(modules, str):
         return tuple(module.strip() for module in modules.split(","))
-    listed = isinstance(modules, list | tuple) and all(isinstance(module, str) for module in modules)
+    listed = isinstance(modules, list | tuple) and all(
+        isinstance(module, str) for module in modules
+    )
     return tuple(modules) if listed else ()
 
 
 def shown(path: Path) -> str:
-    """How messages name a configuration's file: `quickstart` for a shipped one, the path for another."""
+    """How messages name a configuration's file: `quickstart` for a shipped one, the path for
+    another.
+    """
     return path.stem if path.is_relative_to(_shipped_configs()) else str(path)
 
 
 def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
-    """The keys of a YAML file. exact: as in `parse_yaml`. Raises ConfigError if it cannot be read or is empty."""
+    """The keys of a YAML file. exact: as in `parse_yaml`. Raises ConfigError if it cannot be read
+    or is empty.
+    """
     loaded = parse_yaml(_read(path), shown(path), exact)
     if loaded is None or loaded == {}:
-        raise ConfigError(f"{shown(path)}: is empty; expected sections of 'key: value', such as 'seed: 0' (for the "
-                          "defaults alone, name no file)")
+        raise ConfigError(
+            f"{shown(path)}: is empty; expected sections of 'key: value', such as 'seed: 0' (for the "
+            "defaults alone, name no file)"
+        )
     if not isinstance(loaded, dict):
-        raise ConfigError(f"{shown(path)}: expected sections of 'key: value', found {type(loaded).__name__}; if it is "
-                          f"a file of bars, {of_bars(path)}")
+        raise ConfigError(
+            f"{shown(path)}: expected sections of 'key: value', found {type(loaded).__name__}; if it is "
+            f"a file of bars, {of_bars(path)}"
+        )
     return loaded
 
 
@@ -173,12 +213,14 @@ def load_config(name: str | Path | None = None, set: Changes = (), **settings: A
 
     Args:
         name: a file, the name of a shipped configuration, or None for the defaults.
-        set: strings `section.key=value`, whose values are read as YAML, or a mapping from dotted keys to values.
-        settings: keys by name: one that only one section has (`gamma=0.99`), a section with a mapping of its keys
-            (`network={"kind": "gru"}`), or a section's preset (`account="apex_like_50k_2025"`).
+        set: strings `section.key=value`, whose values are read as YAML, or a mapping from dotted
+            keys to values.
+        settings: keys by name: one that only one section has (`gamma=0.99`), a section with a
+            mapping of its keys (`network={"kind": "gru"}`), or a section's preset
+            (`account="apex_like_50k_2025"`).
     Raises:
-        ConfigError: unknown key (with a suggestion), a key that several sections have, wrong type or range, duplicate
-            key, no such file, an empty file.
+        ConfigError: unknown key (with a suggestion), a key that several sections have, wrong type
+            or range, duplicate key, no such file, an empty file.
     """
     if name is None:
         return _changed({}, "defaults", set, settings)
@@ -186,13 +228,22 @@ def load_config(name: str | Path | None = None, set: Changes = (), **settings: A
     return _changed(read_values(path), shown(path), set, settings)
 
 
-def changed_config(config: RunConfig, set: Changes = (), stored: bool = False, **settings: Any) -> RunConfig:
-    """`config` with keys changed, as in `load_config`. stored: as in `make_config`. Raises ConfigError."""
+def changed_config(
+    config: RunConfig, set: Changes = (), stored: bool = False, **settings: Any
+) -> RunConfig:
+    """`config` with keys changed, as in `load_config`. stored: as in `make_config`. Raises
+    ConfigError.
+    """
     return _changed(config.model_dump(mode="json"), "configuration", set, settings, stored)
 
 
-def _changed(values: Mapping[str, Any], origin: str, changes: Changes, settings: Mapping[str, Any],
-             stored: bool = False) -> RunConfig:
+def _changed(
+    values: Mapping[str, Any],
+    origin: str,
+    changes: Changes,
+    settings: Mapping[str, Any],
+    stored: bool = False,
+) -> RunConfig:
     if isinstance(changes, str):
         raise ConfigError(f"set={changes!r}: give a list, set=[{changes!r}], or a dict")
     if isinstance(changes, Mapping):
@@ -211,8 +262,9 @@ def _changed(values: Mapping[str, Any], origin: str, changes: Changes, settings:
 
 
 def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. `learner.KEY` is the key of the
-    learner that is chosen in the end. Raises ConfigError, with every override that cannot be read."""
+    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. `learner.KEY`
+    is the key of the learner that is chosen in the end. Raises ConfigError, with every override
+    that cannot be read."""
     merged, faults = copy.deepcopy(dict(values)), list[tuple[str, str]]()
     overrides = list(overrides)
     algorithm = _algorithm(merged, overrides)
@@ -221,8 +273,12 @@ def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str,
         try:
             if not sign or not key.strip():
                 raise ConfigError(f"{SET} {override}: expected {SET} section.key=value")
-            _merge(merged, chosen_key(key.strip(), algorithm), parse_yaml(text, f"{SET} {override}"),
-                   f"{SET} {override}")
+            _merge(
+                merged,
+                chosen_key(key.strip(), algorithm),
+                parse_yaml(text, f"{SET} {override}"),
+                f"{SET} {override}",
+            )
         except ConfigError as error:
             faults.append(("", str(error)))
     if faults:
@@ -231,7 +287,9 @@ def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str,
 
 
 def _algorithm(values: Mapping[str, Any], overrides: Iterable[str]) -> Any:
-    """The learner that is chosen once the overrides are applied. One that cannot be read counts as absent."""
+    """The learner that is chosen once the overrides are applied. One that cannot be read counts as
+    absent.
+    """
     chosen = values.get(ALGORITHM, DEFAULT)
     for key, _, text in (each.partition("=") for each in overrides):
         if key.strip() == ALGORITHM:

@@ -1,6 +1,8 @@
-"""Which key an unknown name means: one that is spelt alike, or the key that Stable-Baselines3's name stands for.
+"""Which key an unknown name means: one that is spelt alike, or the key that Stable-Baselines3's
+name stands for.
 
-A suggestion is always accepted: keys of a learner that is not chosen are suggested only together with `algorithm`.
+A suggestion is always accepted: keys of a learner that is not chosen are suggested only together
+with `algorithm`.
 """
 
 from __future__ import annotations
@@ -14,34 +16,72 @@ from pydantic import BaseModel
 from jaxtrade.config.learners import SECTIONS
 
 LIKE = 0.6  # least likeness of a suggestion
-# Parameters of Stable-Baselines3, by learner -> the key of the learner's section that takes the same value.
+# Parameters of Stable-Baselines3, by learner -> the key of the learner's section that takes the
+# same value.
 PARAMETERS: Mapping[str, Mapping[str, str]] = {
-    "dqn": {"gamma": "gamma", "batch_size": "batch_size", "buffer_size": "buffer_size",
-            "learning_starts": "learning_starts", "target_update_interval": "target_every", "n_steps": "n_steps",
-            "exploration_fraction": "epsilon_until", "exploration_initial_eps": "epsilon",
-            "exploration_final_eps": "epsilon_end", "max_grad_norm": "max_grad_norm",
-            "prioritized_replay_alpha": "priority_alpha", "prioritized_replay_beta0": "priority_beta"},
-    "pqn": {"gamma": "gamma", "exploration_fraction": "epsilon_until", "exploration_initial_eps": "epsilon",
-            "exploration_final_eps": "epsilon_end", "max_grad_norm": "max_grad_norm", "n_epochs": "num_epochs"},
-    "ppo": {"gamma": "gamma", "n_epochs": "num_epochs", "gae_lambda": "gae_lambda", "clip_range": "clip_eps",
-            "ent_coef": "ent_coef", "vf_coef": "vf_coef", "max_grad_norm": "max_grad_norm", "target_kl": "target_kl"},
+    "dqn": {
+        "gamma": "gamma",
+        "batch_size": "batch_size",
+        "buffer_size": "buffer_size",
+        "learning_starts": "learning_starts",
+        "target_update_interval": "target_every",
+        "n_steps": "n_steps",
+        "exploration_fraction": "epsilon_until",
+        "exploration_initial_eps": "epsilon",
+        "exploration_final_eps": "epsilon_end",
+        "max_grad_norm": "max_grad_norm",
+        "prioritized_replay_alpha": "priority_alpha",
+        "prioritized_replay_beta0": "priority_beta",
+    },
+    "pqn": {
+        "gamma": "gamma",
+        "exploration_fraction": "epsilon_until",
+        "exploration_initial_eps": "epsilon",
+        "exploration_final_eps": "epsilon_end",
+        "max_grad_norm": "max_grad_norm",
+        "n_epochs": "num_epochs",
+    },
+    "ppo": {
+        "gamma": "gamma",
+        "n_epochs": "num_epochs",
+        "gae_lambda": "gae_lambda",
+        "clip_range": "clip_eps",
+        "ent_coef": "ent_coef",
+        "vf_coef": "vf_coef",
+        "max_grad_norm": "max_grad_norm",
+        "target_kl": "target_kl",
+    },
 }
 # Names whose key is in another section, or takes a value of another meaning.
 RELATED: Mapping[str, Mapping[str, str]] = {
-    "dqn": {"train_freq": "dqn.replay_ratio", "gradient_steps": "dqn.replay_ratio",
-            "prioritized_replay": "dqn.replay"},
-    "pqn": {"n_steps": "rollout.num_steps", "train_freq": "rollout.num_steps", "batch_size": "pqn.num_minibatches",
-            "gradient_steps": "pqn.num_epochs"},
-    "ppo": {"n_steps": "rollout.num_steps", "batch_size": "ppo.num_minibatches", "clip_range_vf": "ppo.vf_clip_eps",
-            "normalize_advantage": "ppo.normalise_advantages"},
+    "dqn": {
+        "train_freq": "dqn.replay_ratio",
+        "gradient_steps": "dqn.replay_ratio",
+        "prioritized_replay": "dqn.replay",
+    },
+    "pqn": {
+        "n_steps": "rollout.num_steps",
+        "train_freq": "rollout.num_steps",
+        "batch_size": "pqn.num_minibatches",
+        "gradient_steps": "pqn.num_epochs",
+    },
+    "ppo": {
+        "n_steps": "rollout.num_steps",
+        "batch_size": "ppo.num_minibatches",
+        "clip_range_vf": "ppo.vf_clip_eps",
+        "normalize_advantage": "ppo.normalise_advantages",
+    },
 }
-ANY_LEARNER: Mapping[str, str] = {"n_envs": "rollout.num_envs", "net_arch": "network.hidden",
-                                  "activation_fn": "network.activation"}
+ANY_LEARNER: Mapping[str, str] = {
+    "n_envs": "rollout.num_envs",
+    "net_arch": "network.hidden",
+    "activation_fn": "network.activation",
+}
 
 
 class Meant(NamedTuple):
-    """The key that is meant. algorithm: the learner that must be chosen for it; None: any, or the chosen one. foreign:
-    whether the name is one that only Stable-Baselines3 has."""
+    """The key that is meant. algorithm: the learner that must be chosen for it; None: any, or the
+    chosen one. foreign: whether the name is one that only Stable-Baselines3 has."""
 
     key: str
     algorithm: str | None = None
@@ -49,19 +89,26 @@ class Meant(NamedTuple):
 
 
 def alike(word: str, known: Iterable[str], most: int = 5) -> list[str]:
-    """The known words that `word` resembles, the nearest first. Capital letters count as small ones.
+    """The known words that `word` resembles, the nearest first. Capital letters count as small
+    ones.
 
-    Of dotted keys the last parts must resemble each other too: the same section alone is no likeness.
+    Of dotted keys the last parts must resemble each other too: the same section alone is no
+    likeness.
     """
     names = {name.lower(): name for name in reversed(list(known))}
     word = word.lower()
     own = word.rpartition(".")[2]
-    return [names[name] for name in difflib.get_close_matches(word, list(names), n=most, cutoff=LIKE)
-            if difflib.SequenceMatcher(None, name.rpartition(".")[2], own).ratio() >= LIKE]
+    return [
+        names[name]
+        for name in difflib.get_close_matches(word, list(names), n=most, cutoff=LIKE)
+        if difflib.SequenceMatcher(None, name.rpartition(".")[2], own).ratio() >= LIKE
+    ]
 
 
 def same_name(word: str, known: Iterable[str]) -> str | None:
-    """The known key whose last part is that of `word`: the first one, or for a word without a section the only one."""
+    """The known key whose last part is that of `word`: the first one, or for a word without a
+    section the only one.
+    """
     same = [name for name in known if name.rpartition(".")[2] == word.rpartition(".")[2]]
     return same[0] if len(same) == 1 or (same and "." in word) else None
 
@@ -76,13 +123,16 @@ def suggest(word: str, known: Iterable[str]) -> str:
 def meant(key: str, known: Iterable[str], algorithm: str) -> Meant | None:
     """The known key that an unknown one means; None if none is like it.
 
-    known: dotted keys. algorithm: the chosen learner, a built-in one. A key without a section may be of any learner.
+    known: dotted keys. algorithm: the chosen learner, a built-in one. A key without a section may
+        be of any learner.
     """
     known, learners = list(known), learners_of(key, algorithm)
     own = {learner: accepted(known, learner) for learner in learners}
     for learner, names in own.items():
         if (found := foreign(key, learner)) in names:
-            return Meant(found, _needed(found, algorithm), found.rpartition(".")[2] != key.rpartition(".")[2])
+            return Meant(
+                found, _needed(found, algorithm), found.rpartition(".")[2] != key.rpartition(".")[2]
+            )
         if (found := same_name(key, names)) is not None:
             return Meant(found, _needed(found, algorithm))
     owners = owners_of(key, known)
@@ -93,20 +143,26 @@ def meant(key: str, known: Iterable[str], algorithm: str) -> Meant | None:
 
 
 def accepted(known: Iterable[str], algorithm: Any) -> list[str]:
-    """The known keys without those of learners that are not chosen. All where no built-in learner is chosen."""
+    """The known keys without those of learners that are not chosen. All where no built-in learner
+    is chosen.
+    """
     others = set(SECTIONS) - {algorithm} if algorithm in SECTIONS else set()
     return [name for name in known if name.partition(".")[0] not in others]
 
 
 def learners_of(key: str, algorithm: str) -> list[str]:
-    """The learners whose keys an unknown key may mean: that of its section, else the chosen one before the others."""
+    """The learners whose keys an unknown key may mean: that of its section, else the chosen one
+    before the others.
+    """
     section = key.partition(".")[0].lower()
     others = [name for name in SECTIONS if name != algorithm and "." not in key]
     return [section] if section in SECTIONS else [algorithm, *others]
 
 
 def foreign(key: str, learner: str) -> str | None:
-    """Our key for Stable-Baselines3's name of a learner's parameter (the last part of `key`); None for other names."""
+    """Our key for Stable-Baselines3's name of a learner's parameter (the last part of `key`); None
+    for other names.
+    """
     name = key.rpartition(".")[2]
     if own := PARAMETERS[learner].get(name):
         return f"{learner}.{own}"
@@ -114,14 +170,20 @@ def foreign(key: str, learner: str) -> str | None:
 
 
 def hint(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel]) -> str:
-    """The end of a message about an unknown key: what is meant, or nothing. model: what declares the known keys."""
+    """The end of a message about an unknown key: what is meant, or nothing. model: what declares
+    the known keys.
+    """
     known = list(known)
     if algorithm not in SECTIONS:  # keys of all learners are accepted
         return suggest(key, known)
     found = meant(key, known, algorithm)
     if found is None:
         owners = owners_of(key, known)
-        return f": it is a key of {' and '.join(owners)}, and algorithm is {algorithm}" if owners else ""
+        return (
+            f": it is a key of {' and '.join(owners)}, and algorithm is {algorithm}"
+            if owners
+            else ""
+        )
     means = f" ({described(found.key, model)})" if found.foreign else ""
     needs = f" with algorithm={found.algorithm}" if found.algorithm else ""
     return f"; did you mean '{found.key}'{means}{needs}?"

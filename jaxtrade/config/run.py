@@ -57,8 +57,12 @@ _SHORT.maxstring = _SHORT.maxother = 80
 class RunConfig(Section, frozen=True):
     """The whole configuration of a run."""
 
-    seed: int = Field(default=0, ge=0, lt=2**31, description="seed of everything random: first parameters, "
-                      "episode starts, drawn actions")
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**31,
+        description="seed of everything random: first parameters, episode starts, drawn actions",
+    )
     data: DataConfig = DataConfig()
     sampler: SamplerConfig = SamplerConfig()
     session: SessionConfig = SessionConfig()
@@ -90,15 +94,20 @@ class RunConfig(Section, frozen=True):
     evolve: EvolveConfig = EvolveConfig()
     walk: WalkConfig = WalkConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-    imports: Names = Field(default=(), description="modules that register parts of your own (--import): tasks, reward "
-                           "terms, features, networks, learners, advisors, report sections")
+    imports: Names = Field(
+        default=(),
+        description="modules that register parts of your own (--import): tasks, reward "
+        "terms, features, networks, learners, advisors, report sections",
+    )
 
     @model_validator(mode="after")
     def _validated_somewhere(self) -> RunConfig:
         why = self.split.without_validation
         if self.control.evaluate_every and why:
-            raise ValueError(f"control.evaluate_every ({self.control.evaluate_every}) evaluates on the validation "
-                             f"sessions, and {why}: hold some out, e.g. split.validation_sessions=1")
+            raise ValueError(
+                f"control.evaluate_every ({self.control.evaluate_every}) evaluates on the validation "
+                f"sessions, and {why}: hold some out, e.g. split.validation_sessions=1"
+            )
         return self
 
     @model_validator(mode="after")
@@ -115,11 +124,15 @@ class RunConfig(Section, frozen=True):
     def _advice_is_seen(self) -> RunConfig:
         chosen = self.advisor
         if chosen.on and chosen.fusion == "slots" and not self.env.advice:
-            raise ValueError("advisor.fusion=slots shows advice in the observation: set env.task=advised and "
-                             "env.advice=true, or choose advisor.fusion=trust")
+            raise ValueError(
+                "advisor.fusion=slots shows advice in the observation: set env.task=advised and "
+                "env.advice=true, or choose advisor.fusion=trust"
+            )
         if chosen.on and chosen.transport == "callback" and self.agents > 1:
-            raise ValueError(f"advisor.transport=callback serves one agent, and this run has {self.agents} "
-                             "(train.num_seeds, sweep): set advisor.transport=exchange")
+            raise ValueError(
+                f"advisor.transport=callback serves one agent, and this run has {self.agents} "
+                "(train.num_seeds, sweep): set advisor.transport=exchange"
+            )
         return self
 
     @model_validator(mode="after")
@@ -130,8 +143,10 @@ class RunConfig(Section, frozen=True):
     @model_validator(mode="after")
     def _set_without_advisor(self) -> RunConfig:
         if self.advisor.on and len(self.data.markets) > 1:
-            raise ValueError(f"advisor.kind={self.advisor.kind[:60]} advises on one symbol, and data.markets names "
-                             f"{len(self.data.markets)}: set advisor.kind=off, or train on one symbol (data.market)")
+            raise ValueError(
+                f"advisor.kind={self.advisor.kind[:60]} advises on one symbol, and data.markets names "
+                f"{len(self.data.markets)}: set advisor.kind=off, or train on one symbol (data.market)"
+            )
         return self
 
     @model_validator(mode="after")
@@ -155,15 +170,18 @@ class RunConfig(Section, frozen=True):
 
     @property
     def agents(self) -> int:
-        """How many agents the run trains side by side: of a sweep settings times seeds, of Optuna those of a batch,
-        of a walk-forward those of one fold (the number of folds follows from the data)."""
+        """How many agents the run trains side by side: of a sweep settings times seeds, of Optuna
+        those of a batch, of a walk-forward those of one fold (the number of folds follows from the
+        data)."""
         if self.walk.on:
             return self.walk.seeds
         return self.sweep.count * self.sweep.seeds if self.lists_agents else self.train.num_seeds
 
     @property
     def lists_agents(self) -> bool:
-        """Whether the section `sweep` says which agents there are. Without it `train.num_seeds` does."""
+        """Whether the section `sweep` says which agents there are. Without it `train.num_seeds`
+        does.
+        """
         return self.sweep.on and not self.sweep.optuna
 
     @property
@@ -193,6 +211,6 @@ def _unusual(section: BaseModel, default: BaseModel, prefix: str = "") -> Iterat
 
 
 def digest_of(values: Mapping[str, Any]) -> str:
-    """sha256 (hex) of nested plain values, such as those of a run's `config.yaml`. The order of keys does not
-    matter."""
+    """sha256 (hex) of nested plain values, such as those of a run's `config.yaml`. The order of
+    keys does not matter."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,5 @@
-"""The section `sweep`: which settings the agents of a run have, as a grid, drawn at random, or written out.
+"""The section `sweep`: which settings the agents of a run have, as a grid, drawn at random, or
+written out.
 
 A pure function of the configuration says what they are: `settings_of`. Imports no heavy library.
 """
@@ -21,11 +22,17 @@ DIGITS = 4  # significant digits of a drawn number, so that a table can show it 
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _RANGE = re.compile(rf"(log:)?\s*({_NUMBER})\s*\.\.\s*({_NUMBER})")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-REFUSED = ("seed", "imports", "train.num_seeds")  # keys that decide the agents themselves, or are read before them
+REFUSED = (
+    "seed",
+    "imports",
+    "train.num_seeds",
+)  # keys that decide the agents themselves, or are read before them
 
 
 class Range(NamedTuple):
-    """An interval of numbers. log: drawn evenly in the logarithm. whole: only whole numbers, both ends included."""
+    """An interval of numbers. log: drawn evenly in the logarithm. whole: only whole numbers, both
+    ends included.
+    """
 
     low: float
     high: float
@@ -36,8 +43,11 @@ class Range(NamedTuple):
         """A number of the interval, with at most `DIGITS` significant digits unless it is whole."""
         if self.whole and not self.log:
             return source.randint(int(self.low), int(self.high))
-        found = math.exp(source.uniform(math.log(self.low), math.log(self.high))) if self.log else (
-            source.uniform(self.low, self.high))
+        found = (
+            math.exp(source.uniform(math.log(self.low), math.log(self.high)))
+            if self.log
+            else (source.uniform(self.low, self.high))
+        )
         return self.within(found)
 
     def within(self, number: float) -> float | int:
@@ -48,7 +58,8 @@ class Range(NamedTuple):
 
 
 def range_of(value: object) -> Range | None:
-    """The range that a text such as `1e-4..1e-2`, `log:1e-4..1e-2` or `2..8` writes; None for any other value.
+    """The range that a text such as `1e-4..1e-2`, `log:1e-4..1e-2` or `2..8` writes; None for any
+    other value.
 
     Raises ValueError for a range that is empty, or logarithmic and not above 0.
     """
@@ -72,15 +83,22 @@ def _flat(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _listed(keys: Any) -> Any:
-    """Dotted key -> list of values. Keys may be nested as in a file of keys; a value alone is a list of one."""
+    """Dotted key -> list of values. Keys may be nested as in a file of keys; a value alone is a
+    list of one.
+    """
     if not isinstance(keys, Mapping):
         return keys
-    return {key: list(value) if isinstance(value, list | tuple) else [value] for key, value in _flat(keys)}
+    return {
+        key: list(value) if isinstance(value, list | tuple) else [value]
+        for key, value in _flat(keys)
+    }
 
 
 def _dotted(settings: Any) -> Any:
     """Each setting with dotted keys."""
-    if not isinstance(settings, list | tuple) or not all(isinstance(each, Mapping) for each in settings):
+    if not isinstance(settings, list | tuple) or not all(
+        isinstance(each, Mapping) for each in settings
+    ):
         return settings
     return [dict(_flat(each)) for each in settings]
 
@@ -89,22 +107,41 @@ Values = Annotated[list[Any], Field(min_length=1)]
 
 
 class SweepConfig(Section, frozen=True):
-    """Agents with different settings of some keys, trained side by side as one program where their keys allow it.
+    """Agents with different settings of some keys, trained side by side as one program where their
+    keys allow it.
 
     Off unless `keys` or `settings` has something in it.
     """
 
     keys: Annotated[dict[str, Values], BeforeValidator(_listed)] = Field(
-        default_factory=dict, description="key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every "
-        "combination is a setting. With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)")
-    settings: Annotated[tuple[dict[str, Any], ...], Field(strict=False), BeforeValidator(_dotted)] = Field(
-        default=(), description="instead of keys: the settings themselves, a list of {key: value}")
-    random: int = Field(default=0, ge=0, le=MOST_AGENTS, description="settings drawn at random from keys; 0: every "
-                        "combination")
-    seeds: int = Field(default=1, ge=1, le=MOST_AGENTS, description="agents per setting, from seed, seed+1, ...; all "
-                       "settings have the same seeds")
-    optuna: int = Field(default=0, ge=0, le=1_000_000, description="settings that Optuna proposes from keys, in "
-                        "batches of train.num_seeds agents; 0: none (needs the extra jaxtrade[optuna])")
+        default_factory=dict,
+        description="key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every "
+        "combination is a setting. With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)",
+    )
+    settings: Annotated[
+        tuple[dict[str, Any], ...], Field(strict=False), BeforeValidator(_dotted)
+    ] = Field(
+        default=(), description="instead of keys: the settings themselves, a list of {key: value}"
+    )
+    random: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_AGENTS,
+        description="settings drawn at random from keys; 0: every combination",
+    )
+    seeds: int = Field(
+        default=1,
+        ge=1,
+        le=MOST_AGENTS,
+        description="agents per setting, from seed, seed+1, ...; all settings have the same seeds",
+    )
+    optuna: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="settings that Optuna proposes from keys, in "
+        "batches of train.num_seeds agents; 0: none (needs the extra jaxtrade[optuna])",
+    )
 
     @property
     def on(self) -> bool:
@@ -120,53 +157,82 @@ class SweepConfig(Section, frozen=True):
 
 
 def check_sweep(sweep: SweepConfig, num_seeds: int) -> None:
-    """Raises ValueError where the keys of the section contradict each other. num_seeds: `train.num_seeds`."""
+    """Raises ValueError where the keys of the section contradict each other. num_seeds:
+    `train.num_seeds`.
+    """
     if not sweep.on:
         for name in ("random", "seeds", "optuna"):
             if (value := getattr(sweep, name)) > (name == "seeds"):
-                raise ValueError(f"sweep.{name} ({value}) needs keys to set: give sweep.keys (--sweep KEY=V1,V2)"
-                                 + (", or for agents that differ by their seeds alone train.num_seeds (--population)"
-                                    if name == "seeds" else ""))
+                raise ValueError(
+                    f"sweep.{name} ({value}) needs keys to set: give sweep.keys (--sweep KEY=V1,V2)"
+                    + (
+                        ", or for agents that differ by their seeds alone train.num_seeds (--population)"
+                        if name == "seeds"
+                        else ""
+                    )
+                )
         return
     if sweep.keys and sweep.settings:
         raise ValueError("sweep.keys and sweep.settings are both given: keep one")
     if sweep.settings and (sweep.random or sweep.optuna):
-        raise ValueError("sweep.settings lists all settings: drop sweep.random and sweep.optuna, or give sweep.keys")
+        raise ValueError(
+            "sweep.settings lists all settings: drop sweep.random and sweep.optuna, or give sweep.keys"
+        )
     names = [*sweep.keys, *itertools.chain.from_iterable(sweep.settings)]
     if refused := [name for name in names if name in REFUSED or name.startswith("sweep.")]:
-        raise ValueError(f"sweep: '{refused[0]}' cannot differ between the agents of a sweep (for seeds: sweep.seeds)")
+        raise ValueError(
+            f"sweep: '{refused[0]}' cannot differ between the agents of a sweep (for seeds: sweep.seeds)"
+        )
     _check_ranges(sweep)
     if sweep.optuna:
         if sweep.random or sweep.seeds > 1:
-            raise ValueError("sweep.optuna proposes the settings itself, one agent for each: drop sweep.random and "
-                             "sweep.seeds")
+            raise ValueError(
+                "sweep.optuna proposes the settings itself, one agent for each: drop sweep.random and "
+                "sweep.seeds"
+            )
         return
     if num_seeds != 1:
-        raise ValueError(f"train.num_seeds (--population) is {num_seeds}, and a sweep counts its own agents: give "
-                         "sweep.seeds (--seeds) for several agents per setting")
+        raise ValueError(
+            f"train.num_seeds (--population) is {num_seeds}, and a sweep counts its own agents: give "
+            "sweep.seeds (--seeds) for several agents per setting"
+        )
     if sweep.count * sweep.seeds > MOST_AGENTS:
-        raise ValueError(f"sweep: {sweep.count:,} settings x {sweep.seeds} seeds are more than {MOST_AGENTS:,} agents: "
-                         "give fewer values, or draw some of them (sweep.random)")
+        raise ValueError(
+            f"sweep: {sweep.count:,} settings x {sweep.seeds} seeds are more than {MOST_AGENTS:,} agents: "
+            "give fewer values, or draw some of them (sweep.random)"
+        )
 
 
 def _check_ranges(sweep: SweepConfig) -> None:
-    """Raises ValueError for a range where values are expected, or fewer combinations than are to be drawn."""
-    ranged = [(key, value) for key, values in sweep.keys.items() for value in values if range_of(value) is not None]
+    """Raises ValueError for a range where values are expected, or fewer combinations than are to be
+    drawn.
+    """
+    ranged = [
+        (key, value)
+        for key, values in sweep.keys.items()
+        for value in values
+        if range_of(value) is not None
+    ]
     if ranged and not (sweep.random or sweep.optuna):
         key, value = ranged[0]
-        raise ValueError(f"sweep.keys: {key}={value} is a range: say how many settings to draw from it (sweep.random, "
-                         "--random N), or list values")
+        raise ValueError(
+            f"sweep.keys: {key}={value} is a range: say how many settings to draw from it (sweep.random, "
+            "--random N), or list values"
+        )
     most = math.prod(len(values) for values in sweep.keys.values())
     if sweep.random and not ranged and sweep.random > most:
-        raise ValueError(f"sweep.random ({sweep.random}) is more than the {most} combinations of sweep.keys: lower it, "
-                         "or leave it out")
+        raise ValueError(
+            f"sweep.random ({sweep.random}) is more than the {most} combinations of sweep.keys: lower it, "
+            "or leave it out"
+        )
 
 
 def settings_of(sweep: SweepConfig, seed: int) -> tuple[dict[str, Any], ...]:
-    """The settings of a sweep, each a mapping of dotted key -> value, in order. One empty setting if it is off.
+    """The settings of a sweep, each a mapping of dotted key -> value, in order. One empty setting
+    if it is off.
 
-    A grid counts like an odometer: the last key changes fastest. Random settings depend on `seed` and the section
-    alone; combinations of listed values are drawn without repetition.
+    A grid counts like an odometer: the last key changes fastest. Random settings depend on `seed`
+    and the section alone; combinations of listed values are drawn without repetition.
     """
     if sweep.settings or not sweep.keys:
         return sweep.settings or ({},)
@@ -175,8 +241,13 @@ def settings_of(sweep: SweepConfig, seed: int) -> tuple[dict[str, Any], ...]:
         return tuple(_combination(sweep.keys, number) for number in range(most))
     source = random.Random(f"sweep {seed}")
     if not any(range_of(value) for values in sweep.keys.values() for value in values):
-        return tuple(_combination(sweep.keys, number) for number in source.sample(range(most), sweep.random))
-    return tuple({key: _drawn(values, source) for key, values in sweep.keys.items()} for _ in range(sweep.random))
+        return tuple(
+            _combination(sweep.keys, number) for number in source.sample(range(most), sweep.random)
+        )
+    return tuple(
+        {key: _drawn(values, source) for key, values in sweep.keys.items()}
+        for _ in range(sweep.random)
+    )
 
 
 def _combination(keys: Mapping[str, Sequence[Any]], number: int) -> dict[str, Any]:
@@ -195,12 +266,19 @@ def _drawn(values: Sequence[Any], source: random.Random) -> Any:
 
 
 def examples_of(sweep: SweepConfig) -> tuple[dict[str, Any], ...]:
-    """Settings that together hold every listed value and both ends of every range, to check them before a run."""
+    """Settings that together hold every listed value and both ends of every range, to check them
+    before a run.
+    """
     if not sweep.keys:
         return sweep.settings
-    listed = {key: [end for value in values for end in _ends(value)] for key, values in sweep.keys.items()}
+    listed = {
+        key: [end for value in values for end in _ends(value)] for key, values in sweep.keys.items()
+    }
     most = max(len(values) for values in listed.values())
-    return tuple({key: values[min(i, len(values) - 1)] for key, values in listed.items()} for i in range(most))
+    return tuple(
+        {key: values[min(i, len(values) - 1)] for key, values in listed.items()}
+        for i in range(most)
+    )
 
 
 def _ends(value: Any) -> tuple[Any, ...]:

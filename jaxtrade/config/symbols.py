@@ -1,4 +1,6 @@
-"""What the keys of a symbol set (`data.markets`, `data.folder`, `data.per_market`) may say together."""
+"""What the keys of a symbol set (`data.markets`, `data.folder`, `data.per_market`) may say
+together.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from typing import Any
 from jaxtrade.config.meant import suggest
 
 MOST = 127  # symbols are numbered in int8
-# Keys that name the files or the contract of one symbol. With several symbols they stand in `data.per_market`.
+# Keys that name the files or the contract of one symbol. With several symbols they stand in
+# `data.per_market`.
 OF_ONE = ("contract", "file", "seconds", "quotes", "conversion")
 EXAMPLE = "data.per_market: {USDJPY: {price_scale: 0.001}}"
 OF_THE_SET = ("market", "markets", "folder", "per_market")
@@ -25,16 +28,22 @@ def capital_keys(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_symbols(given: Any) -> Any:
-    """`data.per_market` as given. Raises ValueError, which pydantic expects, if its first keys are no symbols."""
+    """`data.per_market` as given. Raises ValueError, which pydantic expects, if its first keys are
+    no symbols.
+    """
     if not isinstance(given, Mapping):
         return given
     for name, values in given.items():
         if str(name).lower() in OF_THE_SET:
-            raise ValueError(f"'{name}' is no symbol; the symbols stand in data.per_market directly, without "
-                             f"'{name}' around them, e.g. {EXAMPLE}")
+            raise ValueError(
+                f"'{name}' is no symbol; the symbols stand in data.per_market directly, without "
+                f"'{name}' around them, e.g. {EXAMPLE}"
+            )
         if not isinstance(values, Mapping):
-            raise ValueError(f"'{name}' stands where a symbol is expected, and its value is no section of keys; write "
-                             f"symbol, key and value, e.g. {EXAMPLE}")
+            raise ValueError(
+                f"'{name}' stands where a symbol is expected, and its value is no section of keys; write "
+                f"symbol, key and value, e.g. {EXAMPLE}"
+            )
     return given
 
 
@@ -46,36 +55,54 @@ def check_set(data: Any) -> None:
     if not data.markets:
         for key in ("folder", "per_market"):
             if getattr(data, key):
-                raise ValueError(f"data.{key} is given and data.markets is empty; name the symbols in data.markets, "
-                                 f"or drop data.{key}")
+                raise ValueError(
+                    f"data.{key} is given and data.markets is empty; name the symbols in data.markets, "
+                    f"or drop data.{key}"
+                )
         return
     if data.market != type(data)().market and data.market not in data.markets:
-        raise ValueError(f"data.market = {data.market} has no effect beside data.markets ({', '.join(data.markets)}): "
-                         "drop it, or add it to data.markets")
+        raise ValueError(
+            f"data.market = {data.market} has no effect beside data.markets ({', '.join(data.markets)}): "
+            "drop it, or add it to data.markets"
+        )
     twice = sorted({symbol for symbol in data.markets if data.markets.count(symbol) > 1})
     if twice:
-        raise ValueError(f"data.markets names {', '.join(twice)} more than once; name each symbol once")
+        raise ValueError(
+            f"data.markets names {', '.join(twice)} more than once; name each symbol once"
+        )
     if len(data.markets) > MOST:
-        raise ValueError(f"data.markets names {len(data.markets)} symbols; a set has at most {MOST}")
+        raise ValueError(
+            f"data.markets names {len(data.markets)} symbols; a set has at most {MOST}"
+        )
     for key in OF_ONE:
         if getattr(data, key) is not None:
-            raise ValueError(f"data.{key} belongs to one symbol, and data.markets names {len(data.markets)}: give it "
-                             f"in data.per_market, e.g. {{{data.markets[0]}: {{{key}: ...}}}}"
-                             f"{', or all files in data.folder' if key == 'file' else ''}")
+            raise ValueError(
+                f"data.{key} belongs to one symbol, and data.markets names {len(data.markets)}: give it "
+                f"in data.per_market, e.g. {{{data.markets[0]}: {{{key}: ...}}}}"
+                f"{', or all files in data.folder' if key == 'file' else ''}"
+            )
     if data.folder is not None and data.source != "file":
-        raise ValueError(f"data.folder = '{data.folder}' is given but data.source = {data.source}; set "
-                         "data.source=file, or drop data.folder")
+        raise ValueError(
+            f"data.folder = '{data.folder}' is given but data.source = {data.source}; set "
+            "data.source=file, or drop data.folder"
+        )
     _check_keys(data, {name for name in type(data).model_fields if name not in OF_THE_SET})
 
 
 def _check_keys(data: Any, known: Collection[str]) -> None:
     for symbol, keys in data.per_market.items():
         if symbol not in data.markets:
-            raise ValueError(f"data.per_market.{symbol}: {symbol} is not in data.markets ({', '.join(data.markets)})"
-                             f"{suggest(symbol, data.markets)}")
+            raise ValueError(
+                f"data.per_market.{symbol}: {symbol} is not in data.markets ({', '.join(data.markets)})"
+                f"{suggest(symbol, data.markets)}"
+            )
         for key in keys:
             if key in OF_THE_SET:
-                raise ValueError(f"data.per_market.{symbol}.{key}: {key} is a key of the whole set; drop it here")
+                raise ValueError(
+                    f"data.per_market.{symbol}.{key}: {key} is a key of the whole set; drop it here"
+                )
             if key not in known:
-                raise ValueError(f"data.per_market.{symbol}.{key}: the section data has no such key"
-                                 f"{suggest(key, known)}")
+                raise ValueError(
+                    f"data.per_market.{symbol}.{key}: the section data has no such key"
+                    f"{suggest(key, known)}"
+                )

@@ -1,4 +1,6 @@
-"""Convert YAML text to plain values and back, by the rules of YAML 1.2. No Python objects are constructed."""
+"""Convert YAML text to plain values and back, by the rules of YAML 1.2. No Python objects are
+constructed.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,23 @@ MOST_DIGITS = 40  # of a whole number; the largest that any key takes has 19
 class _Loader(yaml.SafeLoader):
     """A SafeLoader that refuses duplicate keys and reads plain scalars as YAML 1.2 does.
 
-    PyYAML follows YAML 1.1, where `off` is False, 2013-10-07 a date object, 12:30 the number 750 and 1e-3 a string.
+    PyYAML follows YAML 1.1, where `off` is False, 2013-10-07 a date object, 12:30 the number 750
+    and 1e-3 a string.
     """
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
 class _Dumper(yaml.SafeDumper):
-    """A SafeDumper that also quotes strings that only `_Loader` would read as a number, such as '1e3'."""
+    """A SafeDumper that also quotes strings that only `_Loader` would read as a number, such as
+    '1e3'.
+    """
 
 
 _EXPONENT = r"[eE][-+]?[0-9]+"
-_DECIMAL = rf"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*(?:{_EXPONENT})?|{_EXPONENT})|\.[0-9]+(?:{_EXPONENT})?)"
+_DECIMAL = (
+    rf"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*(?:{_EXPONENT})?|{_EXPONENT})|\.[0-9]+(?:{_EXPONENT})?)"
+)
 for _kind, _pattern, _starts in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -34,7 +41,9 @@ for _kind, _pattern, _starts in (
     ("float", rf"{_DECIMAL}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", list("-+0123456789.")),
 ):
     for _side in (_Loader, _Dumper):
-        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _starts)
+        _side.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _starts
+        )
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
@@ -46,8 +55,10 @@ def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
 def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
     digits = len(node.value)
     if digits > MOST_DIGITS:  # Python refuses to read some thousand digits at all
-        raise ConfigError(f"{node.start_mark.name}, line {node.start_mark.line + 1}: a number of {digits} digits; "
-                          f"expected at most {MOST_DIGITS}")
+        raise ConfigError(
+            f"{node.start_mark.name}, line {node.start_mark.line + 1}: a number of {digits} digits; "
+            f"expected at most {MOST_DIGITS}"
+        )
     return loader.construct_yaml_int(node)
 
 
@@ -56,7 +67,9 @@ def _unique_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     for key_node, value_node in node.value:
         where = f"{key_node.start_mark.name}, line {key_node.start_mark.line + 1}"
         if not isinstance(key_node, yaml.ScalarNode):
-            raise ConfigError(f"{where}: a list or mapping stands where a key is expected; write 'key: value'")
+            raise ConfigError(
+                f"{where}: a list or mapping stands where a key is expected; write 'key: value'"
+            )
         key = loader.construct_object(key_node, deep=True)
         if key in mapping:
             raise ConfigError(f"{where}: key '{key}' appears twice; keep one")
@@ -79,8 +92,10 @@ _Exact.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 def parse_yaml(text: str, name: str, exact: bool = False) -> Any:
     """Parse YAML text into plain values.
 
-    name: the source, for messages. exact: keep whole floats (`1.0`) as floats; by default they become ints. Raises
-    ConfigError if the text is not YAML, has a duplicate key or a number of too many digits, or is nested too deeply.
+    name: the source, for messages. exact: keep whole floats (`1.0`) as floats; by default they
+        become ints. Raises
+    ConfigError if the text is not YAML, has a duplicate key or a number of too many digits, or is
+    nested too deeply.
     """
     try:
         loader = (_Exact if exact else _Loader)(text)
@@ -89,7 +104,9 @@ def parse_yaml(text: str, name: str, exact: bool = False) -> Any:
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: not valid YAML: {error}") from None
     except RecursionError:
-        raise ConfigError(f"{name}: nested too deeply; a configuration has sections of 'key: value'") from None
+        raise ConfigError(
+            f"{name}: nested too deeply; a configuration has sections of 'key: value'"
+        ) from None
 
 
 def dump_yaml(values: Any, flow: bool = False) -> str:
@@ -98,5 +115,7 @@ def dump_yaml(values: Any, flow: bool = False) -> str:
     flow: on one line, with brackets and braces.
     """
     if flow:
-        return yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=True, width=float("inf"))
+        return yaml.dump(
+            values, Dumper=_Dumper, sort_keys=False, default_flow_style=True, width=float("inf")
+        )
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False)

@@ -14,10 +14,11 @@ OFF = "off"
 
 
 def with_possible_advisors(phases: Sequence[Phase], tell: Tell) -> tuple[Phase, ...]:
-    """The phases, without each advisor that cannot serve the phase's bars (`rules` need a volume, for example).
+    """The phases, without each advisor that cannot serve the phase's bars (`rules` need a volume,
+    for example).
 
-    Meant for advisors that nobody asked for. `tell` receives one line, with the reason, for each that is left out.
-    Raises as `prepare`.
+    Meant for advisors that nobody asked for. `tell` receives one line, with the reason, for each
+    that is left out. Raises as `prepare`.
     """
     return tuple(_possible(phase, tell) for phase in phases)
 
@@ -32,5 +33,7 @@ def _possible(phase: Phase, tell: Tell) -> Phase:
     except (ConfigError, DataError) as error:
         tell(f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}")
         without = advisor.model_copy(update={"kind": OFF})
-        return phase.model_copy(update={"config": phase.config.model_copy(update={"advisor": without})})
+        return phase.model_copy(
+            update={"config": phase.config.model_copy(update={"advisor": without})}
+        )
     return phase

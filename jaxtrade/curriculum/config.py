@@ -1,4 +1,6 @@
-"""Typed configuration of a curriculum: keys for every phase, then the phases in order, each with its keys and gate."""
+"""Typed configuration of a curriculum: keys for every phase, then the phases in order, each with
+its keys and gate.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from jaxtrade.config import RunConfig, config_path, make_config, origins_of, overridden, read_values, shown, validated
+from jaxtrade.config import (
+    RunConfig,
+    config_path,
+    make_config,
+    origins_of,
+    overridden,
+    read_values,
+    shown,
+    validated,
+)
 from jaxtrade.config.base import Section
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.legacy import migrated
@@ -25,15 +36,26 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
 
 class GateConfig(Section, frozen=True):
-    """Conditions that a phase's greedy policy must meet on the validation sessions before the next phase begins."""
+    """Conditions that a phase's greedy policy must meet on the validation sessions before the next
+    phase begins.
+    """
 
-    min_reward: float | None = Field(default=None, description="mean reward per session, account rules on; None: "
-                                     "not asked")
+    min_reward: float | None = Field(
+        default=None, description="mean reward per session, account rules on; None: not asked"
+    )
     min_trades: int = Field(default=1, ge=0, description="round turns over all validation sessions")
-    max_breach_share: float | None = Field(default=None, ge=0, le=1, description="accounts that ended at a loss limit "
-                                           "over all accounts opened; None: not asked")
-    min_kl: float = Field(default=0.0, ge=0, description="the mean KL of the run's last tenth must be above it; of "
-                          "a Q-learner the mean change of Q")
+    max_breach_share: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="accounts that ended at a loss limit over all accounts opened; None: not asked",
+    )
+    min_kl: float = Field(
+        default=0.0,
+        ge=0,
+        description="the mean KL of the run's last tenth must be above it; of "
+        "a Q-learner the mean change of Q",
+    )
 
 
 class PhaseConfig(Section, frozen=True):
@@ -46,7 +68,8 @@ class PhaseConfig(Section, frozen=True):
 class CurriculumConfig(Section, frozen=True):
     """The file of a curriculum.
 
-    base: sections for every phase. phases: name -> phase, in order. enforce_gates: whether the curriculum stops at a
+    base: sections for every phase. phases: name -> phase, in order. enforce_gates: whether the
+        curriculum stops at a
     failed gate; if not, the gate is only reported.
     """
 
@@ -60,7 +83,11 @@ def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         inner = merged.get(key)
-        merged[key] = _deep(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = (
+            _deep(inner, value)
+            if isinstance(inner, Mapping) and isinstance(value, Mapping)
+            else value
+        )
     return merged
 
 
@@ -83,32 +110,51 @@ class Curriculum(BaseModel, frozen=True):
         return _digest(self.model_dump(mode="json"))
 
 
-Resolve = Callable[[Mapping[str, Any], str], RunConfig]  # (sections, name for messages) -> a run's configuration
+Resolve = Callable[
+    [Mapping[str, Any], str], RunConfig
+]  # (sections, name for messages) -> a run's configuration
 
 
-def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], resolve: Resolve) -> Curriculum:
+def load_curriculum(
+    name: str, overrides: Sequence[str], base: Sequence[str], resolve: Resolve
+) -> Curriculum:
     """Read a curriculum file.
 
     Args:
         name: a file, or the name of a shipped one.
         overrides: `phases.NAME.run.section.key=value`, `phases.NAME.gate.key=value` or `enforce_gates=...`; or
             `section.key=value` for every phase.
-        base: `section.key=value` for every phase. All `overrides` take precedence; of these the last one wins.
+        base: `section.key=value` for every phase. All `overrides` take precedence; of these the
+            last one wins.
         resolve: makes a phase's configuration from its sections.
     Raises:
-        ConfigError: as `load_config`; also if there are no phases, or if a gate needs validation sessions and there are
-            none. All faults of the file and its phases are reported at once.
+        ConfigError: as `load_config`; also if there are no phases, or if a gate needs validation
+            sessions and there are none. All faults of the file and its phases are reported at once.
     """
     path = config_path(name)
     return _resolved(shown(path), name, read_values(path), overrides, base, resolve)
 
 
-def _resolved(file: str, name: str, values: Mapping[str, Any], overrides: Sequence[str], base: Sequence[str],
-              resolve: Resolve) -> Curriculum:
-    """The curriculum that the `values` of a file describe; as `load_curriculum`. file: its name for messages."""
+def _resolved(
+    file: str,
+    name: str,
+    values: Mapping[str, Any],
+    overrides: Sequence[str],
+    base: Sequence[str],
+    resolve: Resolve,
+) -> Curriculum:
+    """The curriculum that the `values` of a file describe; as `load_curriculum`. file: its name for
+    messages.
+    """
     if "phases" not in values:
-        raise ConfigError(f"{file}: no 'phases'; this is no curriculum (for a single run: jaxtrade train {name})")
-    own = [text for text in overrides if text.partition("=")[0].split(".")[0] in CurriculumConfig.model_fields]
+        raise ConfigError(
+            f"{file}: no 'phases'; this is no curriculum (for a single run: jaxtrade train {name})"
+        )
+    own = [
+        text
+        for text in overrides
+        if text.partition("=")[0].split(".")[0] in CurriculumConfig.model_fields
+    ]
     faults, phases = list[tuple[str, str]](), list[Phase]()
     values = overridden(values, own)
     try:
@@ -130,16 +176,22 @@ def _resolved(file: str, name: str, values: Mapping[str, Any], overrides: Sequen
         except (ConfigError, DataError) as error:
             faults.append((where, str(error).removeprefix(f"{where}: ")))
     if faults:
-        raise ConfigFaultsError(_together(faults, [f"{file}, phase {label}" for label in raw.phases], file))
+        raise ConfigFaultsError(
+            _together(faults, [f"{file}, phase {label}" for label in raw.phases], file)
+        )
     return Curriculum(phases=tuple(phases), enforce_gates=raw.enforce_gates)
 
 
 def _readable(values: Mapping[str, Any]) -> CurriculumConfig:
-    """A curriculum of the values that have no fault of their own. It has no phases if they make none."""
+    """A curriculum of the values that have no fault of their own. It has no phases if they make
+    none.
+    """
     try:
         return CurriculumConfig.model_validate(dict(values))
     except ValidationError:
-        return CurriculumConfig(phases={})  # the faults that were found first are reported; these follow from them
+        return CurriculumConfig(
+            phases={}
+        )  # the faults that were found first are reported; these follow from them
 
 
 def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
@@ -149,28 +201,47 @@ def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
     if config.sweep.on:
         yield "sweep: a curriculum trains one policy at a time; sweep a single run"
     elif config.agents != 1:
-        yield (f"train.num_seeds={config.train.num_seeds}: a curriculum trains one policy at a time; start one per "
-               "seed")
+        yield (
+            f"train.num_seeds={config.train.num_seeds}: a curriculum trains one policy at a time; start one per "
+            "seed"
+        )
     if config.algorithm not in SECTIONS:
-        yield (f"algorithm={config.algorithm}: this learner does not carry its learning into the next phase; set "
-               f"algorithm to one of {', '.join(SECTIONS)}")
+        yield (
+            f"algorithm={config.algorithm}: this learner does not carry its learning into the next phase; set "
+            f"algorithm to one of {', '.join(SECTIONS)}"
+        )
     if len(config.data.markets) > 1:
         yield "data.markets: a curriculum trains on one symbol; set data.market instead, and data.markets=[]"
     if why := config.split.without_validation:
         yield f"its gate cannot be evaluated: {why}; hold out at least one session"
 
 
-def _together(faults: Sequence[tuple[str, str]], phases: Sequence[str], file: str) -> list[tuple[str, str]]:
+def _together(
+    faults: Sequence[tuple[str, str]], phases: Sequence[str], file: str
+) -> list[tuple[str, str]]:
     """The faults, where one that all of several phases share is named once."""
-    shared = {what for where, what in faults if len(phases) > 1 and all((phase, what) in faults for phase in phases)}
-    return [(f"{file}, every phase" if what in shared and where in phases else where, what) for where, what in faults]
+    shared = {
+        what
+        for where, what in faults
+        if len(phases) > 1 and all((phase, what) in faults for phase in phases)
+    }
+    return [
+        (f"{file}, every phase" if what in shared and where in phases else where, what)
+        for where, what in faults
+    ]
 
 
 def _of_phase(label: str, overrides: Sequence[str]) -> list[str]:
-    """The overrides of one phase's run, in order, as `section.key=value`: those of every phase, and its own."""
+    """The overrides of one phase's run, in order, as `section.key=value`: those of every phase, and
+    its own.
+    """
     own = f"phases.{label}.run."
-    return [text.removeprefix(own) for text in overrides
-            if text.startswith(own) or text.partition("=")[0].split(".")[0] not in CurriculumConfig.model_fields]
+    return [
+        text.removeprefix(own)
+        for text in overrides
+        if text.startswith(own)
+        or text.partition("=")[0].split(".")[0] not in CurriculumConfig.model_fields
+    ]
 
 
 def _digest(values: Mapping[str, Any]) -> str:
@@ -179,20 +250,34 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 def dump_curriculum(curriculum: Curriculum) -> str:
     """Every key of every phase as YAML, which `load_curriculum` can read."""
-    return dump_yaml({"enforce_gates": curriculum.enforce_gates, "base": {}, "phases": {
-        phase.name: {"run": phase.config.model_dump(mode="json"), "gate": phase.gate.model_dump(mode="json")}
-        for phase in curriculum.phases}})
+    return dump_yaml(
+        {
+            "enforce_gates": curriculum.enforce_gates,
+            "base": {},
+            "phases": {
+                phase.name: {
+                    "run": phase.config.model_dump(mode="json"),
+                    "gate": phase.gate.model_dump(mode="json"),
+                }
+                for phase in curriculum.phases
+            },
+        }
+    )
 
 
 def read_curriculum(folder: Path) -> Curriculum:
-    """The curriculum of a folder that `jaxtrade curriculum` created, by this version or an earlier one.
+    """The curriculum of a folder that `jaxtrade curriculum` created, by this version or an earlier
+    one.
 
     Raises ConfigError if it is not such a folder.
     """
     path = folder / CURRICULUM
     if not path.is_file():
-        raise ConfigError(f"{folder} (--resume): no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
-                          "(a single run is resumed by jaxtrade train --resume)")
+        raise ConfigError(
+            f"{folder} (--resume): no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
+            "(a single run is resumed by jaxtrade train --resume)"
+        )
+
     def make(sections: Mapping[str, Any], where: str) -> RunConfig:
         trust.require(module_names(sections), folder)
         return make_config(migrated(sections), where, stored=True)
@@ -201,10 +286,16 @@ def read_curriculum(folder: Path) -> Curriculum:
 
 
 def written_digest(folder: Path) -> str:
-    """The digest of what the folder's file says. Equal to `Curriculum.digest` of the version that wrote the file; keys
-    that were renamed or added later do not change it."""
+    """The digest of what the folder's file says. Equal to `Curriculum.digest` of the version that
+    wrote the file; keys that were renamed or added later do not change it."""
     values = read_values(folder / CURRICULUM, exact=True)
     # A key that was taken out gives another digest, which says that the file has changed.
-    return _digest({"enforce_gates": values.get("enforce_gates"), "phases": [
-        {"name": name, "config": phase.get("run"), "gate": phase.get("gate")}
-        for name, phase in values["phases"].items()]})
+    return _digest(
+        {
+            "enforce_gates": values.get("enforce_gates"),
+            "phases": [
+                {"name": name, "config": phase.get("run"), "gate": phase.get("gate")}
+                for name, phase in values["phases"].items()
+            ],
+        }
+    )

@@ -1,7 +1,9 @@
-"""Run a curriculum. Each phase is an ordinary run that begins from the previous phase, once that has passed its gate.
+"""Run a curriculum. Each phase is an ordinary run that begins from the previous phase, once that
+has passed its gate.
 
-The files in the folder say what is finished (a run's `summary.json`, a phase's `gate.json`). A curriculum that was
-killed therefore continues in the same phase, from that phase's newest good checkpoint.
+The files in the folder say what is finished (a run's `summary.json`, a phase's `gate.json`). A
+curriculum that was killed therefore continues in the same phase, from that phase's newest good
+checkpoint.
 """
 
 from __future__ import annotations
@@ -42,7 +44,15 @@ from jaxtrade.runs.closing import closing_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import params_shown, prepare
-from jaxtrade.runs.source import Source, adopt, check_alone, fit, layout_of, load_source, require_carried
+from jaxtrade.runs.source import (
+    Source,
+    adopt,
+    check_alone,
+    fit,
+    layout_of,
+    load_source,
+    require_carried,
+)
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import digests
 from jaxtrade.storage.kept import Store
@@ -53,7 +63,8 @@ BEGIN = "begin.json"
 class CurriculumResult(NamedTuple):
     """The outcome of a curriculum.
 
-    report: text. document: the same content as plain data. exit_code: 0, or 1 if a gate or a learning-health check
+    report: text. document: the same content as plain data. exit_code: 0, or 1 if a gate or a
+        learning-health check
     failed.
     """
 
@@ -71,43 +82,61 @@ def read_json(path: Path) -> dict[str, Any]:
 def first_phase(curriculum: Curriculum, source: Source | None, name: str | None) -> int:
     """Index of the phase at which a curriculum begins.
 
-    It is the phase called `name`, if given; else the phase after the one that has the source's task; else the first.
-    Raises ConfigError for an unknown name, a later phase without a source, or a source with the last phase's task.
+    It is the phase called `name`, if given; else the phase after the one that has the source's
+    task; else the first. Raises ConfigError for an unknown name, a later phase without a source, or
+    a source with the last phase's task.
     """
     names = [phase.name for phase in curriculum.phases]
     if name is not None:
         if name not in names:
-            raise ConfigError(f"phase {name} (--phase): no such phase (there are: {', '.join(names)})")
+            raise ConfigError(
+                f"phase {name} (--phase): no such phase (there are: {', '.join(names)})"
+            )
         if names.index(name) and source is None:
-            raise ConfigError(f"phase {name} (--phase): a later phase begins with another run; name its source "
-                              "(--from RUN)")
+            raise ConfigError(
+                f"phase {name} (--phase): a later phase begins with another run; name its source "
+                "(--from RUN)"
+            )
         return names.index(name)
     if source is None:
         return 0
     tasks = [phase.config.env.task for phase in curriculum.phases]
     task = source.config.env.task
     if task not in tasks:
-        raise ConfigError(f"source {source.path} (--from): its task {task} is in no phase; name the first one "
-                          "(--phase NAME)")
+        raise ConfigError(
+            f"source {source.path} (--from): its task {task} is in no phase; name the first one "
+            "(--phase NAME)"
+        )
     if tasks.index(task) + 1 == len(tasks):
-        raise ConfigError(f"source {source.path} (--from): its task {task} is that of the last phase, {names[-1]}; "
-                          "name the first one (--phase NAME)")
+        raise ConfigError(
+            f"source {source.path} (--from): its task {task} is that of the last phase, {names[-1]}; "
+            "name the first one (--phase NAME)"
+        )
     return tasks.index(task) + 1
 
 
-def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = None,
-                   phase: str | None = None, store: Store | None = None, screen: Screen | None = None,
-                   optional: bool = False) -> CurriculumResult:
+def run_curriculum(
+    curriculum: Curriculum,
+    path: Path,
+    source: Path | None = None,
+    phase: str | None = None,
+    store: Store | None = None,
+    screen: Screen | None = None,
+    optional: bool = False,
+) -> CurriculumResult:
     """Train all phases, from the first or from the one after `source`, in a new folder.
 
-    store, screen: as in `runs.train.run`. optional: whether a phase whose advisor cannot serve its bars trains without
+    store, screen: as in `runs.train.run`. optional: whether a phase whose advisor cannot serve its
+        bars trains without
     it, with a message, instead of being refused.
 
     Raises ConfigError or DataError before anything is written, and the errors of `runs.train.run`.
     """
     shown = Plain() if screen is None else screen
     shown.phase("loading", "the markets of all phases")
-    settle([phase.config for phase in curriculum.phases])  # must precede JAX, which loading a source starts
+    settle(
+        [phase.config for phase in curriculum.phases]
+    )  # must precede JAX, which loading a source starts
     loaded = None if source is None else load_source(source)
     first = first_phase(curriculum, loaded, phase)
     rundir.check_new(path)
@@ -121,10 +150,17 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
     (new / CURRICULUM).write_text(dump_curriculum(curriculum), encoding="utf-8")
-    rundir.write_json(new / BEGIN, {"digest": curriculum.digest(), "first": first, "nproc": os.environ["NPROC"],
-                             "from": None if source is None else str(source.resolve()),
-                             "files": {phase.name: files.record(phase.config, path) for phase in curriculum.phases},
-                             "xla_flags": os.environ.get("XLA_FLAGS", "")})
+    rundir.write_json(
+        new / BEGIN,
+        {
+            "digest": curriculum.digest(),
+            "first": first,
+            "nproc": os.environ["NPROC"],
+            "from": None if source is None else str(source.resolve()),
+            "files": {phase.name: files.record(phase.config, path) for phase in curriculum.phases},
+            "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        },
+    )
     if path.exists():  # the check above has shown that it is empty
         path.rmdir()
     new.rename(path)
@@ -133,14 +169,22 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
 
 
 def _with_models(curriculum: Curriculum, first: int, screen: Screen) -> Curriculum:
-    """The curriculum in which each phase from `first` on names the model of its server. Raises ConfigError."""
-    phases = [phase if number < first else phase.model_copy(
-        update={"config": with_model(phase.config, screen.message)}) for number, phase in enumerate(curriculum.phases)]
+    """The curriculum in which each phase from `first` on names the model of its server. Raises
+    ConfigError.
+    """
+    phases = [
+        phase
+        if number < first
+        else phase.model_copy(update={"config": with_model(phase.config, screen.message)})
+        for number, phase in enumerate(curriculum.phases)
+    ]
     return curriculum.model_copy(update={"phases": tuple(phases)})
 
 
 def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
-    """Check that every phase can run, before the first one is trained. Raises ConfigError, DataError."""
+    """Check that every phase can run, before the first one is trained. Raises ConfigError,
+    DataError.
+    """
     before = None if source is None else (source.config, f"source {source.path} (--from)")
     for phase in phases:
         config = phase.config
@@ -157,17 +201,25 @@ def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
         before = config, f"phase {phase.name}"
 
 
-def resume_curriculum(path: Path, store: Store | None = None, screen: Screen | None = None) -> CurriculumResult:
-    """Continue the curriculum in a folder from where it stopped. store, screen: as in `runs.train.run`.
+def resume_curriculum(
+    path: Path, store: Store | None = None, screen: Screen | None = None
+) -> CurriculumResult:
+    """Continue the curriculum in a folder from where it stopped. store, screen: as in
+    `runs.train.run`.
 
     Raises ConfigError (no curriculum there, or it has changed), RunLockedError.
     """
     begin = read_json(path / BEGIN)
     if (path / CURRICULUM).is_file() and written_digest(path) != begin["digest"]:
-        raise ConfigError(f"{path / CURRICULUM}: has changed since the curriculum began; restore it, or start "
-                          "a new one with the change")
+        raise ConfigError(
+            f"{path / CURRICULUM}: has changed since the curriculum began; restore it, or start "
+            "a new one with the change"
+        )
     curriculum = _located(read_curriculum(path), begin.get("files", {}), path)
-    os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # must be set before JAX starts
+    os.environ["NPROC"], os.environ["XLA_FLAGS"] = (
+        begin["nproc"],
+        begin["xla_flags"],
+    )  # must be set before JAX starts
     with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, store, Plain() if screen is None else screen)
 
@@ -188,7 +240,9 @@ def how_to_continue(path: Path) -> str:
     return f"continue with: jaxtrade curriculum --resume {path}"
 
 
-def _run_phases(curriculum: Curriculum, path: Path, store: Store | None, screen: Screen) -> CurriculumResult:
+def _run_phases(
+    curriculum: Curriculum, path: Path, store: Store | None, screen: Screen
+) -> CurriculumResult:
     begin = read_json(path / BEGIN)
     source = None if begin["from"] is None else Path(begin["from"])
     rows: list[dict[str, Any]] = []
@@ -198,7 +252,9 @@ def _run_phases(curriculum: Curriculum, path: Path, store: Store | None, screen:
             continue
         folder = path / "phases" / f"{number}-{phase.name}"
         if not (folder / "gate.json").is_file():
-            screen.chapter(f"phase {phase.name}" + ("" if source is None else f", beginning with {source}"))
+            screen.chapter(
+                f"phase {phase.name}" + ("" if source is None else f", beginning with {source}")
+            )
             _train_phase(phase, folder, source, store, screen)
             screen.phase("gate", "the policy on the validation sessions")
             rundir.write_json(folder / "gate.json", _outcome(phase, folder, source))
@@ -209,20 +265,30 @@ def _run_phases(curriculum: Curriculum, path: Path, store: Store | None, screen:
         screen.message(f"phase {phase.name}: {'; '.join(checks)}")
         if not row["passed"] and curriculum.enforce_gates and number < len(curriculum.phases):
             failed = ", ".join(check["name"] for check in row["gate"] if not check["passed"])
-            stopped = (f"stopped after phase {phase.name}: its gate failed ({failed}); train that phase longer or "
-                       f"otherwise and go on with --from {folder}, or lower phases.{phase.name}.gate")
+            stopped = (
+                f"stopped after phase {phase.name}: its gate failed ({failed}); train that phase longer or "
+                f"otherwise and go on with --from {folder}, or lower phases.{phase.name}.gate"
+            )
             break
         source = folder
-    document = {"phases": rows, "stopped": stopped, "enforced": curriculum.enforce_gates,
-                "digest": begin["digest"]}
+    document = {
+        "phases": rows,
+        "stopped": stopped,
+        "enforced": curriculum.enforce_gates,
+        "digest": begin["digest"],
+    }
     rundir.write_json(path / "curriculum.json", document)
     text = report_text(document)
     (path / "curriculum.txt").write_text(text + "\n", encoding="utf-8")
     gate_failed = curriculum.enforce_gates and not all(row["passed"] for row in rows)
-    return CurriculumResult(path, text, document, 1 if gate_failed or not all(row["healthy"] for row in rows) else 0)
+    return CurriculumResult(
+        path, text, document, 1 if gate_failed or not all(row["healthy"] for row in rows) else 0
+    )
 
 
-def _train_phase(phase: Phase, folder: Path, source: Path | None, store: Store | None, screen: Screen) -> None:
+def _train_phase(
+    phase: Phase, folder: Path, source: Path | None, store: Store | None, screen: Screen
+) -> None:
     """Train a phase's run to its end: start it, resume it, or do nothing if it is finished."""
     if (folder / "summary.json").is_file():
         return
@@ -234,13 +300,18 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, store: Store |
         setup = prepare(config)
         begun = transferred(setup, loaded)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        rundir.write_json(start, start_check(loaded, setup, begun)
-                          | {"transfer": coverage_json(begun.coverage), "coverage": percent(begun.coverage)})
+        rundir.write_json(
+            start,
+            start_check(loaded, setup, begun)
+            | {"transfer": coverage_json(begun.coverage), "coverage": percent(begun.coverage)},
+        )
     if start.is_file():
         screen.message(start_line(read_json(start)))
     try:
         if not (folder / "manifest.json").is_file():
-            shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed early; it holds no results
+            shutil.rmtree(
+                folder, ignore_errors=True
+            )  # left by a process that was killed early; it holds no results
             run(phase.config, folder, loaded, store, screen)
         else:
             resume(folder, store, screen=screen)
@@ -255,30 +326,49 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     setup = prepare(trained.config)
     policy = load_policy(folder).policy
     params, _ = params_shown(setup, "validation", folder)
-    result = evaluate(setup.env, params, setup.single, setup.splits["validation"], trained.config,
-                      agents=[greedy(setup.algorithm, policy, setup.env)])
+    result = evaluate(
+        setup.env,
+        params,
+        setup.single,
+        setup.splits["validation"],
+        trained.config,
+        agents=[greedy(setup.algorithm, policy, setup.env)],
+    )
     reward = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm, [policy])
     checks = gates.check_gate(phase.gate, result, reward, history(folder))
     summary = read_json(folder / "summary.json")
     start = folder.with_name(folder.name + ".start.json")
     found: dict[str, Any] = {
-        "task": trained.config.env.task, "slots": len(trained.layout.slots), "actions": len(trained.layout.actions),
-        "steps": summary["steps"], "updates": summary["updates"],
+        "task": trained.config.env.task,
+        "slots": len(trained.layout.slots),
+        "actions": len(trained.layout.actions),
+        "steps": summary["steps"],
+        "updates": summary["updates"],
         "healthy": all(check["passed"] for check in summary["health"].values())
         and not (start.is_file() and read_json(start)["equal"] is False),
-        "gate": [check._asdict() for check in checks], "passed": all(check.passed for check in checks),
-        "validation": result.agents[0].strategy_figures, "start": read_json(start) if start.is_file() else None,
+        "gate": [check._asdict() for check in checks],
+        "passed": all(check.passed for check in checks),
+        "validation": result.agents[0].strategy_figures,
+        "start": read_json(start) if start.is_file() else None,
     }
     tested = folder / "evaluation" / setup.evaluation_split() / "evaluation.json"
     document = read_json(tested)
-    found["test"] = {"split": setup.evaluation_split(), "sessions": document["settings"]["sessions"],
-                     "coverage": document["settings"]["coverage"], **document["agents"]["greedy"]["strategy"]}
+    found["test"] = {
+        "split": setup.evaluation_split(),
+        "sessions": document["settings"]["sessions"],
+        "coverage": document["settings"]["coverage"],
+        **document["agents"]["greedy"]["strategy"],
+    }
     if (advice := closing_of(folder, trained.config.advisor.kind, history(folder))) is not None:
         found["advice"] = advice
     if source is not None:
         begun = transferred(setup, load_source(source))
-        moved = movement(begun.state.params, trained.params, layout_of(trained.config), trained.normaliser)
-        found["movement"] = {"moved": len(moved["moved"]), "still": moved["still"], "constant": moved["constant"]}
+        moved = movement(
+            begun.state.params, trained.params, layout_of(trained.config), trained.normaliser
+        )
+        found["movement"] = {
+            "moved": len(moved["moved"]),
+            "still": moved["still"],
+            "constant": moved["constant"],
+        }
     return found
-
-

@@ -1,4 +1,6 @@
-"""A user's own contract, from a YAML file or from one of the examples shipped in `configs/contracts`."""
+"""A user's own contract, from a YAML file or from one of the examples shipped in
+`configs/contracts`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from jaxtrade.data.contracts import (
 from jaxtrade.errors import ConfigError
 
 CALENDARS: dict[Kind, tuple[Calendar, ...]] = {
-    "future": ("cme_equity", "cme_metal_energy", "cme_fx"), "fx": ("fx",), "equity": ("us_equity",)}
+    "future": ("cme_equity", "cme_metal_energy", "cme_fx"),
+    "fx": ("fx",),
+    "equity": ("us_equity",),
+}
 TURN_HOUR: dict[Kind, int] = {"future": 18, "fx": 17, "equity": 0}
 Year = Annotated[int, Field(ge=1990, le=2100)]
 Price = Annotated[float, Field(gt=0)]
@@ -44,16 +49,21 @@ class ContractFile(BaseModel, frozen=True):
     calendar: Calendar
     micro: bool = Field(default=False, description="ten of them count as one mini in contract caps")
     price_ranges: dict[Year, Annotated[tuple[Price, Price], Field(strict=False)]] = Field(
-        default_factory=dict, description="year -> [low, high] in points; bars outside are refused")
+        default_factory=dict, description="year -> [low, high] in points; bars outside are refused"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> ContractFile:
         if self.calendar not in CALENDARS[self.kind]:
-            raise ValueError(f"calendar = {self.calendar} is not one of a market of kind {self.kind} "
-                             f"(expected {', '.join(CALENDARS[self.kind])})")
+            raise ValueError(
+                f"calendar = {self.calendar} is not one of a market of kind {self.kind} "
+                f"(expected {', '.join(CALENDARS[self.kind])})"
+            )
         for year, (low, high) in self.price_ranges.items():
             if low >= high:
-                raise ValueError(f"price_ranges.{year} = [{low}, {high}]: the low must be below the high")
+                raise ValueError(
+                    f"price_ranges.{year} = [{low}, {high}]: the low must be below the high"
+                )
         return self
 
 
@@ -65,29 +75,42 @@ def load_contract(name: str) -> Contract:
     path = find_file(name, "contracts", "contract")
     given = validated(ContractFile, read_values(path), shown(path))
     return Contract(
-        symbol=given.symbol, kind=given.kind, tick_size=Decimal(str(given.tick_size)),
-        tick_mills=_tick_mills(given.tick_value, path), currency=given.currency,
-        commission_mills=whole_mills(given.commission, f"{shown(path)}: commission"), slippage_ticks=given.slippage,
-        min_stop_ticks=given.min_stop_ticks, micro=given.micro, turn_hour=TURN_HOUR[given.kind],
+        symbol=given.symbol,
+        kind=given.kind,
+        tick_size=Decimal(str(given.tick_size)),
+        tick_mills=_tick_mills(given.tick_value, path),
+        currency=given.currency,
+        commission_mills=whole_mills(given.commission, f"{shown(path)}: commission"),
+        slippage_ticks=given.slippage,
+        min_stop_ticks=given.min_stop_ticks,
+        micro=given.micro,
+        turn_hour=TURN_HOUR[given.kind],
         calendar=given.calendar,
-        price_ranges=tuple((year, low, high) for year, (low, high) in sorted(given.price_ranges.items())))
+        price_ranges=tuple(
+            (year, low, high) for year, (low, high) in sorted(given.price_ranges.items())
+        ),
+    )
 
 
 def _tick_mills(value: float, path: Path) -> int:
     mills = whole_mills(value, f"{shown(path)}: tick_value")
     if mills == 0:
-        raise ConfigError(f"{shown(path)}: tick_value = {value}: a tick is worth at least one mill (0.001)")
+        raise ConfigError(
+            f"{shown(path)}: tick_value = {value}: a tick is worth at least one mill (0.001)"
+        )
     return mills
 
 
 def contract_of(data: DataConfig) -> Contract:
-    """The contract of `data.contract` if that is given, else the known contract of `data.market`."""
+    """The contract of `data.contract` if that is given, else the known contract of
+    `data.market`.
+    """
     return get_contract(data.market) if data.contract is None else load_contract(data.contract)
 
 
 def contract_named(given: Contract | str) -> Contract:
-    """A contract as it is, or the one that a name means: a market (`ES`), a shipped contract (`SPY`) or a contract
-    file.
+    """A contract as it is, or the one that a name means: a market (`ES`), a shipped contract
+    (`SPY`) or a contract file.
 
     Raises ConfigError with the known names, and with the way to state a contract of one's own.
     """
@@ -100,7 +123,9 @@ def contract_named(given: Contract | str) -> Contract:
     if Path(given).is_file():
         return load_contract(given)
     near = suggest(given.upper(), [*CONTRACTS, *shipped_contracts()])
-    raise ConfigError(f"contract '{given}': not one that jaxtrade knows (markets: {', '.join(CONTRACTS)}; shipped "
-                      f"contracts: {', '.join(shipped_contracts())}), and no such file{near}. For another market, "
-                      "write its figures into a YAML file (docs/data.md, Markets) and give the file's name, or a "
-                      "jaxtrade.Contract")
+    raise ConfigError(
+        f"contract '{given}': not one that jaxtrade knows (markets: {', '.join(CONTRACTS)}; shipped "
+        f"contracts: {', '.join(shipped_contracts())}), and no such file{near}. For another market, "
+        "write its figures into a YAML file (docs/data.md, Markets) and give the file's name, or a "
+        "jaxtrade.Contract"
+    )

@@ -1,4 +1,6 @@
-"""Describe a market before trading it: sessions, gaps, stops compared with costs, ambiguous bars."""
+"""Describe a market before trading it: sessions, gaps, stops compared with costs, ambiguous
+bars.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,28 @@ def decision_rows(market: Market) -> np.ndarray:
 
 
 def decision_hours(market: Market, flat: np.ndarray) -> dict[str, str | None]:
-    """The usual decision hours in the market's own time zone, HH:MM: each is the most common one of all sessions.
+    """The usual decision hours in the market's own time zone, HH:MM: each is the most common one of
+    all sessions.
 
-    first: the open of the first bar at which the agent may open a position. last: the same of the last bar; None if it
-    may open in no session. flat: when it must be flat. zone: the IANA name. flat (argument): UTC seconds, int64[N].
+    first: the open of the first bar at which the agent may open a position. last: the same of the
+        last bar; None if it
+    may open in no session. flat: when it must be flat. zone: the IANA name. flat (argument): UTC
+    seconds, int64[N].
     """
     time, left = np.asarray(market.bars.time), np.asarray(market.data.bars_to_flat)
     begin, end = np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last)
     # An entry fills at the next open, and the bar that opens then must close by the flat time.
-    opening = [rows[-1] for a, b in zip(begin, end, strict=True) if len(rows := a + np.flatnonzero(left[a:b + 1] >= 2))]
-    return {"first": _usual_clock(time[begin], market),
-            "last": _usual_clock(time[opening], market) if opening else None,
-            "flat": _usual_clock(flat, market), "zone": market.contract.zone}
+    opening = [
+        rows[-1]
+        for a, b in zip(begin, end, strict=True)
+        if len(rows := a + np.flatnonzero(left[a : b + 1] >= 2))
+    ]
+    return {
+        "first": _usual_clock(time[begin], market),
+        "last": _usual_clock(time[opening], market) if opening else None,
+        "flat": _usual_clock(flat, market),
+        "zone": market.contract.zone,
+    }
 
 
 def _usual_clock(stamps: np.ndarray, market: Market) -> str:
@@ -60,30 +72,37 @@ def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarra
 
 
 def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> float:
-    """Share of decisions after which the next bar touches both stop and target of a new long or short bracket.
+    """Share of decisions after which the next bar touches both stop and target of a new long or
+    short bracket.
 
-    Such a bar does not say which came first, so `env.intrabar` decides. The bracket lies around the next bar's open
-    (the ask for a long, the bid for a short). The position is closed on the other side of the market.
+    Such a bar does not say which came first, so `env.intrabar` decides. The bracket lies around the
+    next bar's open (the ask for a long, the bid for a short). The position is closed on the other
+    side of the market.
     """
     stop = stop_ticks(market, config, rows)
     target = config.brackets.target_multiple * stop
-    bid, ask = ({name: getattr(side, name)[rows + 1].astype(np.int64) for name in ("open", "high", "low")}
-                for side in market.bars.sides)
+    bid, ask = (
+        {name: getattr(side, name)[rows + 1].astype(np.int64) for name in ("open", "high", "low")}
+        for side in market.bars.sides
+    )
     long = (ask["open"] - bid["low"] >= stop) & (bid["high"] - ask["open"] >= target)
     short = (ask["high"] - bid["open"] >= stop) & (bid["open"] - ask["low"] >= target)
     return float((long | short).mean())
 
 
 def mean_spread(market: Market, rows: np.ndarray) -> float:
-    """Mean of ask minus bid in ticks at the opens after `rows`, where entries fill. 0 for one-sided bars."""
+    """Mean of ask minus bid in ticks at the opens after `rows`, where entries fill. 0 for one-sided
+    bars.
+    """
     bid, ask = (side.open[rows + 1].astype(np.int64) for side in market.bars.sides)
     return float((ask - bid).mean())
 
 
 class RoundTurn(NamedTuple):
-    """Dollars per contract over the decision bars. cost: commission, mean spread (two-sided bars only) and slippage,
-    with a market or stop order on both sides. risk: the money between entry and the median stop. tick: the value of a
-    tick; if profits are converted, the median. spread, stop: ticks, the mean and the median."""
+    """Dollars per contract over the decision bars. cost: commission, mean spread (two-sided bars
+    only) and slippage, with a market or stop order on both sides. risk: the money between entry and
+    the median stop. tick: the value of a tick; if profits are converted, the median. spread, stop:
+    ticks, the mean and the median."""
 
     cost: float
     risk: float
@@ -96,33 +115,44 @@ def round_turn(market: Market, config: RunConfig) -> RoundTurn:
     """What a round turn costs, and what it risks."""
     rows, contract = decision_rows(market), market.contract.under(config)
     stop = float(np.median(stop_ticks(market, config, rows)))
-    spread, tick = mean_spread(market, rows), dollars_per_tick(contract, market.data.tick_value, rows)
+    spread, tick = (
+        mean_spread(market, rows),
+        dollars_per_tick(contract, market.data.tick_value, rows),
+    )
     cost = 2 * contract.commission_mills / 1000 + (2 * contract.slippage_ticks + spread) * tick
     return RoundTurn(cost, stop * tick, tick, spread, stop)
 
 
 def cost_warning(cost: float, risk: float) -> str | None:
-    """A warning if a round turn costs more than a quarter of the money at risk; None otherwise. Dollars, as in
+    """A warning if a round turn costs more than a quarter of the money at risk; None otherwise.
+    Dollars, as in
     `RoundTurn`."""
     if cost <= COST_WARNING * risk:
         return None
-    return (f"WARNING: a round turn costs {100 * cost / risk:.0f} % of the median stop, which is more than "
-            f"{100 * COST_WARNING:.0f} %; most trades must lose. Widen the stop (brackets.stop_atr, "
-            "brackets.min_stop_ticks) or check the costs")
+    return (
+        f"WARNING: a round turn costs {100 * cost / risk:.0f} % of the median stop, which is more than "
+        f"{100 * COST_WARNING:.0f} %; most trades must lose. Widen the stop (brackets.stop_atr, "
+        "brackets.min_stop_ticks) or check the costs"
+    )
 
 
 def describe(market: Market, config: RunConfig) -> dict[str, Any]:
     """Figures of a market under a configuration. Money is in dollars, shares are fractions.
 
-    `tick_value`: if profits are converted, the median over the decision bars. `cost_over_stop`: the cost of a round
-    turn divided by the money at risk at the median stop (`RoundTurn`). `calendar_verified_to`: the last trade date of
-    the shipped calendar that exchange notices have verified; None for a calendar file or inferred hours.
-    `projected_sessions`: the number of sessions after that date. `decision_hours`: see `decision_hours`.
+    `tick_value`: if profits are converted, the median over the decision bars. `cost_over_stop`: the
+        cost of a round
+    turn divided by the money at risk at the median stop (`RoundTurn`). `calendar_verified_to`: the
+    last trade date of the shipped calendar that exchange notices have verified; None for a calendar
+    file or inferred hours.
+    `projected_sessions`: the number of sessions after that date. `decision_hours`: see
+        `decision_hours`.
     """
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
     turn = round_turn(market, config)
-    schedule = schedule_for(config.data.calendar, contract, market.bars.time, market.bars.bar_seconds)
+    schedule = schedule_for(
+        config.data.calendar, contract, market.bars.time, market.bars.bar_seconds
+    )
     at = schedule.find(market.trade_dates)
     halts = np.clip(schedule.halts[at], None, schedule.flat[at][:, None])
     first = np.asarray(market.bars.time)[np.asarray(sessions.first)]
@@ -191,23 +221,30 @@ def describe_text(market: Market, config: RunConfig) -> str:
 def _hours(hours: dict[str, str | None]) -> str:
     if hours["last"] is None:
         return f"none: no bar leaves time for a position before the flat time, {hours['flat']} {hours['zone']}"
-    return (f"usually at bars that open {hours['first']} .. {hours['last']}, flat by {hours['flat']} "
-            f"({hours['zone']})")
+    return (
+        f"usually at bars that open {hours['first']} .. {hours['last']}, flat by {hours['flat']} "
+        f"({hours['zone']})"
+    )
 
 
 def _costs(facts: dict[str, Any]) -> str:
     """Commission, slippage and a round turn, money first."""
     ticks, each = facts["slippage_ticks"], facts["tick_value"]
     size = several(ticks, "tick") + ("" if ticks == 1 else f", {in_mills(each)} per tick")
-    return (f"commission {in_mills(facts['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per side "
-            f"({size}): {in_mills(facts['round_turn_cost'])} per round turn and contract")
+    return (
+        f"commission {in_mills(facts['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per side "
+        f"({size}): {in_mills(facts['round_turn_cost'])} per round turn and contract"
+    )
 
 
 def _calendar(facts: dict[str, Any]) -> str:
     if facts["calendar_verified_to"] is None:
         return facts["calendar"]
-    kind = f"{facts['projected_sessions']} of {facts['sessions']} sessions projected by rule" \
-        if facts["projected_sessions"] else "every session verified"
+    kind = (
+        f"{facts['projected_sessions']} of {facts['sessions']} sessions projected by rule"
+        if facts["projected_sessions"]
+        else "every session verified"
+    )
     return f"{facts['calendar']}, verified until {facts['calendar_verified_to']}: {kind}"
 
 
@@ -218,7 +255,10 @@ def _sides(facts: dict[str, Any]) -> str:
 
 
 def _notes(notes: list[str]) -> list[str]:
-    lines = [f"  {note}" if note.startswith("WARNING: ") else f"  note: {note}" for note in notes[:NOTES_SHOWN]]
+    lines = [
+        f"  {note}" if note.startswith("WARNING: ") else f"  note: {note}"
+        for note in notes[:NOTES_SHOWN]
+    ]
     if len(notes) > NOTES_SHOWN:
         lines.append(f"  note: ... and {len(notes) - NOTES_SHOWN} more")
     return lines
@@ -236,9 +276,11 @@ def check(file: str, config: RunConfig) -> str:
 
 
 def check_text(bars: Bars, config: RunConfig) -> str:
-    """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the calendar, or for a
-    likely share split that is not stated."""
-    schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
+    """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the
+    calendar, or for a likely share split that is not stated."""
+    schedule = schedule_for(
+        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
+    )
     check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
     row_dates = trade_dates(bars.time, bars.contract)
@@ -246,7 +288,9 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     suspect = require_stated(bars, schedule, row_dates, config.data)
     cut = [each.text() for each in cut_short(bars, schedule, row_dates, config)]
     warnings = sum(line.startswith("WARNING: ") for line in (*suspect, *cut))
-    low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max()))
+    low, high = (
+        int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max())
+    )
     lines = [
         f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, "
         f"{_counted(warnings)}",
@@ -256,7 +300,9 @@ def check_text(bars: Bars, config: RunConfig) -> str:
         f"  calendar       {schedule.name}: {len(found)} findings",
     ]
     if not len(decision_sessions(bars, schedule, row_dates, config).date):
-        lines.append(f"  too few to train on: {history_needed(config)} bars of history are needed before a decision")
+        lines.append(
+            f"  too few to train on: {history_needed(config)} bars of history are needed before a decision"
+        )
     return "\n".join(lines + _notes([*suspect, *cut, *bars.notes, *schedule.notes, *found]))
 
 

@@ -11,14 +11,27 @@ from jaxtrade.types import MarketData, MarketView, Quotes, SessionTable
 
 def host_data(host: HostMarket, view: MarketView) -> MarketData:
     """The market as a pytree with NumPy leaves."""
-    arrays = {name: value for name, value in host.arrays.items()
-              if "." not in name and name not in ("table", "symbol")}
-    sessions = SessionTable(**{name: arrays.pop(name)  # type: ignore[arg-type]  # host leaves
-                               for name in ("start", "end", "first", "last", "date", "complete")})
+    arrays = {
+        name: value
+        for name, value in host.arrays.items()
+        if "." not in name and name not in ("table", "symbol")
+    }
+    sessions = SessionTable(
+        **{
+            name: arrays.pop(name)  # type: ignore[arg-type]  # host leaves
+            for name in ("start", "end", "first", "last", "date", "complete")
+        }
+    )
     ask = {name: host.arrays[f"ask.{name}"] for name in PRICES if f"ask.{name}" in host.arrays}
-    return MarketData(**arrays, sessions=sessions, view=view,  # type: ignore[arg-type]
-                      fingerprint=words_of(host.fingerprint), path=host.path,  # type: ignore[arg-type]
-                      ask=Quotes(**ask) if ask else None, tick_value=host.tick_value)  # type: ignore[arg-type]
+    return MarketData(
+        **arrays,
+        sessions=sessions,
+        view=view,  # type: ignore[arg-type]
+        fingerprint=words_of(host.fingerprint),
+        path=host.path,  # type: ignore[arg-type]
+        ask=Quotes(**ask) if ask else None,
+        tick_value=host.tick_value,
+    )  # type: ignore[arg-type]
 
 
 def words_of(digest: str) -> np.ndarray:
@@ -32,5 +45,7 @@ def to_device(data: MarketData) -> MarketData:
 
     # Nobody else holds the view's arrays, so JAX may use their memory as it is.
     view = jax.tree.map(jax.device_put, data.view)
-    rest = jax.tree.map(lambda array: jax.device_put(array, may_alias=False), data.replace(view=None))
+    rest = jax.tree.map(
+        lambda array: jax.device_put(array, may_alias=False), data.replace(view=None)
+    )
     return rest.replace(view=view)

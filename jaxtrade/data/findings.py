@@ -1,11 +1,14 @@
-"""What looks wrong in bars that are formally right: splits, bad prints, stale or copied bars, gaps, a wrong time zone.
+"""What looks wrong in bars that are formally right: splits, bad prints, stale or copied bars, gaps,
+a wrong time zone.
 
-Nothing is repaired. A finding names the first bar, the number of bars, the size, the likely cause and the fix. A likely
-share split refuses the market until it is stated; every other finding is a warning.
+Nothing is repaired. A finding names the first bar, the number of bars, the size, the likely cause
+and the fix. A likely share split refuses the market until it is stated; every other finding is a
+warning.
 
-Thresholds are multiples of the series' own robust scale (`scale_of`), so that quiet and wild markets, and bars of any
-length, are judged alike. The constants below say what each multiple separates, as found in 2.5 million real bars of
-ES, EURUSD, GBPUSD, USDJPY, USDCHF, SPY, AAPL and GOOG. All checks are array operations on integer ticks.
+Thresholds are multiples of the series' own robust scale (`scale_of`), so that quiet and wild
+markets, and bars of any length, are judged alike. The constants below say what each multiple
+separates, as found in 2.5 million real bars of ES, EURUSD, GBPUSD, USDJPY, USDCHF, SPY, AAPL and
+GOOG. All checks are array operations on integer ticks.
 """
 
 from __future__ import annotations
@@ -26,19 +29,40 @@ from jaxtrade.data.scale import Scale, scale_of
 from jaxtrade.data.weekend import weekend_bars
 from jaxtrade.errors import DataError
 
-# A bad print stands off both neighbours by 60 usual bar moves and by 4 usual daily moves, and leaves no trace: the
-# next bar opens within 15 % of the excursion from the last close. Real prints after a halt reach 3 daily moves (ES,
-# 2013-12-18). Real shocks leave a trace: 23 % in GBPUSD's fall of 2016-10-07, the largest in the data.
+# A bad print stands off both neighbours by 60 usual bar moves and by 4 usual daily moves, and
+# leaves no trace: the next bar opens within 15 % of the excursion from the last close. Real prints
+# after a halt reach 3 daily moves (ES, 2013-12-18). Real shocks leave a trace: 23 % in GBPUSD's
+# fall of 2016-10-07, the largest in the data.
 SPIKE_BAR, SPIKE_DAY, TRACE = 60.0, 4.0, 0.15
-# A split moves the level by 10 usual daily moves and by a factor of 1.4 (3:2 is the smallest common one) from one trade
-# date to the next. It lies near a simple ratio: within 4 daily moves, at least 3 % (AAPL opened 2.2 % off 4:1 in 2020),
-# at most 8 %, because some ratios are 13 % apart.
+# A split moves the level by 10 usual daily moves and by a factor of 1.4 (3:2 is the smallest common
+# one) from one trade date to the next. It lies near a simple ratio: within 4 daily moves, at least
+# 3 % (AAPL opened 2.2 % off 4:1 in 2020), at most 8 %, because some ratios are 13 % apart.
 SPLIT_DAY, SPLIT_LEAST, NEAR_DAY, NEAR = 10.0, np.log(1.4), 4.0, (0.03, 0.08)
-RATIOS = (1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 100.0)
+RATIOS = (
+    1.5,
+    2.0,
+    2.5,
+    3.0,
+    4.0,
+    5.0,
+    6.0,
+    7.0,
+    8.0,
+    10.0,
+    12.0,
+    15.0,
+    20.0,
+    25.0,
+    30.0,
+    40.0,
+    50.0,
+    100.0,
+)
 LEVEL_BARS = 15  # at the end of a date and at the start of the next; their medians are the levels
 MOST_SESSIONS = 5  # across a longer hole, prices may have moved that far by themselves
-# A run of identical bars is stale from 90 bars on (in bars of an hour: from a day on), and from 5 times the usual
-# longest run of a date. Quotes of ES before the opening reach 64 bars, quotes of SPY by the second 92 with 20 a date.
+# A run of identical bars is stale from 90 bars on (in bars of an hour: from a day on), and from 5
+# times the usual longest run of a date. Quotes of ES before the opening reach 64 bars, quotes of
+# SPY by the second 92 with 20 a date.
 STALE_BARS, STALE_LEAST, STALE_TIMES = 90, 20, 5
 ERODED = 16  # shorter runs are not measured
 
@@ -47,9 +71,11 @@ ERODED = 16  # shorter runs are not measured
 class BarFinding:
     """One thing that looks wrong.
 
-    kind: split, jump, spike, levels, stale, copy, no_volume, gaps or zone. row: the first bar; None for the whole
-    series. where: file and line of that bar, and its stamp. bars: how many bars it concerns. size: how large it is, in
-    words. ratio: of a split as NEW:OLD; refuses training until the split is stated. date: of that split.
+    kind: split, jump, spike, levels, stale, copy, no_volume, gaps or zone. row: the first bar; None
+        for the whole
+    series. where: file and line of that bar, and its stamp. bars: how many bars it concerns. size:
+    how large it is, in words. ratio: of a split as NEW:OLD; refuses training until the split is
+    stated. date: of that split.
     """
 
     kind: str
@@ -73,11 +99,18 @@ class BarFinding:
         return f"WARNING: {self.where}: {self.size}; likely {self.cause}. Fix: {fix}"
 
 
-def bar_findings(bars: Bars, schedule: Schedule, dates: np.ndarray, splits: tuple[ShareSplit, ...] = (),
-                 zone: str | None = None) -> tuple[BarFinding, ...]:
-    """The findings of a series. Two-sided bars are judged by their mid price. Generated bars have none.
+def bar_findings(
+    bars: Bars,
+    schedule: Schedule,
+    dates: np.ndarray,
+    splits: tuple[ShareSplit, ...] = (),
+    zone: str | None = None,
+) -> tuple[BarFinding, ...]:
+    """The findings of a series. Two-sided bars are judged by their mid price. Generated bars have
+    none.
 
-    dates: datetime64[D][T], the trade date of each bar. splits: those for which the bars are adjusted already. zone:
+    dates: datetime64[D][T], the trade date of each bar. splits: those for which the bars are
+        adjusted already. zone:
     the zone in which the stamps were read (`data.time_zone`).
     """
     if bars.synthetic or len(bars) < 3:
@@ -87,18 +120,31 @@ def bar_findings(bars: Bars, schedule: Schedule, dates: np.ndarray, splits: tupl
     found: list[BarFinding | None] = []
     scale = scale_of(bars, starts)
     if scale is not None:
-        found += [*_level_changes(bars, schedule, dates, starts, scale, splits), _spikes(bars, scale)]
-    found += [_levels(bars, starts), _stale(bars, starts), _copied(bars), _without_volume(bars), _gaps(bars),
-              _shifted(bars, schedule, dates, starts, zone)]
+        found += [
+            *_level_changes(bars, schedule, dates, starts, scale, splits),
+            _spikes(bars, scale),
+        ]
+    found += [
+        _levels(bars, starts),
+        _stale(bars, starts),
+        _copied(bars),
+        _without_volume(bars),
+        _gaps(bars),
+        _shifted(bars, schedule, dates, starts, zone),
+    ]
     return tuple(each for each in found if each is not None)
 
 
-def require_stated(bars: Bars, schedule: Schedule, dates: np.ndarray, data: DataConfig) -> tuple[str, ...]:
+def require_stated(
+    bars: Bars, schedule: Schedule, dates: np.ndarray, data: DataConfig
+) -> tuple[str, ...]:
     """The findings as warnings, one line each.
 
     Raises DataError for likely splits that neither `data.splits` nor `data.allow_jumps` allows for.
     """
-    own = any(note.startswith(OWN_OFFSET) for note in bars.notes)  # data.time_zone has no effect then
+    own = any(
+        note.startswith(OWN_OFFSET) for note in bars.notes
+    )  # data.time_zone has no effect then
     found = bar_findings(bars, schedule, dates, data.splits, None if own else data.time_zone)
     if not data.allow_jumps and (problem := refusal(found, data.splits)):
         raise DataError(problem)
@@ -117,12 +163,21 @@ def _price(bars: Bars, ticks: float) -> str:
 
 # --- levels -----------------------------------------------------------------------------------------------------------
 
-def _level_changes(bars: Bars, schedule: Schedule, dates: np.ndarray, starts: np.ndarray, scale: Scale,
-                   splits: tuple[ShareSplit, ...]) -> list[BarFinding]:
+
+def _level_changes(
+    bars: Bars,
+    schedule: Schedule,
+    dates: np.ndarray,
+    starts: np.ndarray,
+    scale: Scale,
+    splits: tuple[ShareSplit, ...],
+) -> list[BarFinding]:
     """Splits and other changes of the price level between neighbouring trade dates."""
     days, ends = dates[starts], np.append(starts[1:], len(bars))
     back = np.arange(LEVEL_BARS)
-    before = np.median(bars.close[np.maximum(ends[:-1, None] - 1 - back, starts[:-1, None])], axis=1)
+    before = np.median(
+        bars.close[np.maximum(ends[:-1, None] - 1 - back, starts[:-1, None])], axis=1
+    )
     after = np.median(bars.close[np.minimum(starts[1:, None] + back, ends[1:, None] - 1)], axis=1)
     gap = np.log(after / before)
     hole = np.diff(np.searchsorted(schedule.dates, days))
@@ -130,50 +185,93 @@ def _level_changes(bars: Bars, schedule: Schedule, dates: np.ndarray, starts: np
     spliced = np.diff(np.searchsorted(splice_dates(bars.legs), days, side="right")) > 0
     found = []
     for i in np.flatnonzero(far & ~spliced):
-        whole = [float(np.median(bars.close[starts[k]:ends[k]])) for k in (i, i + 1)]
+        whole = [float(np.median(bars.close[starts[k] : ends[k]])) for k in (i, i + 1)]
         if abs(np.log(whole[1] / whole[0]) - gap[i]) > 0.5 * abs(gap[i]):
             continue  # the level does not stay: no split
-        found.append(_level_change(bars, int(starts[i + 1]), str(days[i + 1]), (before[i], after[i]), scale, splits))
+        found.append(
+            _level_change(
+                bars, int(starts[i + 1]), str(days[i + 1]), (before[i], after[i]), scale, splits
+            )
+        )
     return found
 
 
-def _level_change(bars: Bars, row: int, day: str, levels: tuple[float, float], scale: Scale,
-                  splits: tuple[ShareSplit, ...]) -> BarFinding:
+def _level_change(
+    bars: Bars,
+    row: int,
+    day: str,
+    levels: tuple[float, float],
+    scale: Scale,
+    splits: tuple[ShareSplit, ...],
+) -> BarFinding:
     gap = np.log(levels[0] / levels[1])
     nearest = min(RATIOS, key=lambda ratio: abs(abs(gap) - np.log(ratio)))
     rest = abs(abs(gap) - np.log(nearest))
     moved = f"prices go from {_price(bars, levels[0])} to {_price(bars, levels[1])} and stay"
     if any(split.date == day for split in splits):
-        return BarFinding("split", row, _where(bars, row), 1, f"after data.splits, {moved}",
-                          "a file that is adjusted already, or a wrong ratio", f"correct or drop {day} in data.splits "
-                          "(ratio: new shares for one old share)", day, "1:1")
+        return BarFinding(
+            "split",
+            row,
+            _where(bars, row),
+            1,
+            f"after data.splits, {moved}",
+            "a file that is adjusted already, or a wrong ratio",
+            f"correct or drop {day} in data.splits (ratio: new shares for one old share)",
+            day,
+            "1:1",
+        )
     if rest > np.clip(NEAR_DAY * scale.day, *NEAR):
-        return BarFinding("jump", row, _where(bars, row), 1, f"{moved} (a factor of {np.exp(abs(gap)):.2f}, "
-                          f"{abs(gap) / scale.day:.0f} times a usual daily move)",
-                          "another instrument, another price scale, or news",
-                          "check the file on both sides of that date; set data.start or data.end if it is wrong")
+        return BarFinding(
+            "jump",
+            row,
+            _where(bars, row),
+            1,
+            f"{moved} (a factor of {np.exp(abs(gap)):.2f}, "
+            f"{abs(gap) / scale.day:.0f} times a usual daily move)",
+            "another instrument, another price scale, or news",
+            "check the file on both sides of that date; set data.start or data.end if it is wrong",
+        )
     whole = f"{nearest:g}:1" if nearest % 1 == 0 else f"{2 * nearest:g}:2"
     ratio = whole if gap > 0 else ":".join(reversed(whole.split(":")))
     cause = f"a share split {ratio} that the prices are not adjusted for"
     if bars.contract.kind != "equity":
         cause = f"two price scales in one file ({ratio})"
-    return BarFinding("split", row, _where(bars, row), 1,
-                      f"{moved} (within {100 * rest:.1f} % of {ratio})", cause, "", day, ratio)
+    return BarFinding(
+        "split",
+        row,
+        _where(bars, row),
+        1,
+        f"{moved} (within {100 * rest:.1f} % of {ratio})",
+        cause,
+        "",
+        day,
+        ratio,
+    )
 
 
 def refusal(found: tuple[BarFinding, ...], splits: tuple[ShareSplit, ...]) -> str | None:
-    """The error for splits that are not stated, with the keys that state or accept them. None if there are none."""
+    """The error for splits that are not stated, with the keys that state or accept them. None if
+    there are none.
+    """
     refused = [each for each in found if each.refuses]
     if not refused:
         return None
-    lines = [f"{each.where}: {each.size}; likely {each.cause}" + (f". Fix: {each.fix}" if each.fix else "")
-             for each in refused]
+    lines = [
+        f"{each.where}: {each.size}; likely {each.cause}"
+        + (f". Fix: {each.fix}" if each.fix else "")
+        for each in refused
+    ]
     unstated = {each.date: each.ratio for each in refused if each.ratio != "1:1"}
     if unstated:
         stated = {split.date: split.ratio for split in splits} | unstated
-        listed = ", ".join(f"{{date: {day}, ratio: {_short(str(stated[day]))}}}" for day in sorted(map(str, stated)))
-        lines.append(f"Fix: --set 'data.splits=[{listed}]' divides the prices before each date by its ratio; or, if "
-                     "the jump is real, accept it with --set data.allow_jumps=true")
+        listed = ", ".join(
+            f"{{date: {day}, ratio: {_short(str(stated[day]))}}}"
+            for day in sorted(map(str, stated))
+        )
+        lines.append(
+            f"Fix: --set 'data.splits=[{listed}]' divides the prices before each date by its ratio; or, if "
+            "the jump is real, accept it with --set data.allow_jumps=true"
+        )
     else:
         lines.append("Or, if the jump is real, accept it with --set data.allow_jumps=true")
     return "\n".join(lines)
@@ -185,13 +283,18 @@ def _short(ratio: str) -> str:
 
 # --- single bars ------------------------------------------------------------------------------------------------------
 
+
 def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
-    """Bars that stand far off both neighbours and leave no trace. The first and the last bar are not judged."""
+    """Bars that stand far off both neighbours and leave no trace. The first and the last bar are
+    not judged.
+    """
     least = max(SPIKE_BAR * scale.bar, SPIKE_DAY * scale.day)
     high, low = bars.high, bars.low
     top, bottom = np.maximum(high[:-2], high[2:]), np.minimum(low[:-2], low[2:])
     up, down = high[1:-1] - top, bottom - low[1:-1]
-    coarse = least * float(low.min())  # no larger than the exact threshold, which is computed for few bars only
+    coarse = least * float(
+        low.min()
+    )  # no larger than the exact threshold, which is computed for few bars only
     at = np.flatnonzero((up > coarse) | (down > coarse))
     above, below = up[at] / top[at], down[at] / low[at + 1]
     size = np.maximum(above, below)
@@ -201,15 +304,28 @@ def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
         return None
     rows, size = at[bad] + 1, np.where(above >= below, above, -(down[at] / bottom[at]))[bad]
     first, worst = int(rows[0]), int(np.argmax(np.abs(size)))
-    more = "" if len(rows) == 1 else (f" ({len(rows)} such bars; the largest {100 * size[worst]:+.1f} % at "
-                                      f"{iso(bars.time[int(rows[worst])])})")
-    return BarFinding("spike", first, _where(bars, first), len(rows),
-                      f"stands {100 * size[0]:+.1f} % off the bars before and after it, and no trace remains{more}",
-                      "a bad print", "correct or remove the row; such a bar fills stops and targets that no market "
-                      "would have filled")
+    more = (
+        ""
+        if len(rows) == 1
+        else (
+            f" ({len(rows)} such bars; the largest {100 * size[worst]:+.1f} % at "
+            f"{iso(bars.time[int(rows[worst])])})"
+        )
+    )
+    return BarFinding(
+        "spike",
+        first,
+        _where(bars, first),
+        len(rows),
+        f"stands {100 * size[0]:+.1f} % off the bars before and after it, and no trace remains{more}",
+        "a bad print",
+        "correct or remove the row; such a bar fills stops and targets that no market "
+        "would have filled",
+    )
 
 
 # --- runs of bars -----------------------------------------------------------------------------------------------------
+
 
 def _stale(bars: Bars, starts: np.ndarray) -> BarFinding | None:
     """Runs of identical bars, far longer than the longest run of a usual date."""
@@ -234,32 +350,56 @@ def _stale(bars: Bars, starts: np.ndarray) -> BarFinding | None:
     if not bad.any():
         return None
     first, count = int(begins[bad][0]), int(lengths[bad].sum())
-    runs = "" if bad.sum() == 1 else f" (in {int(bad.sum())} runs; the longest {int(lengths.max())})"
-    return BarFinding("stale", first, _where(bars, first), count, f"{count} bars repeat one price, open to close{runs}",
-                      "a feed that stood still, or filled gaps", "remove those rows, or give bars of another source")
+    runs = (
+        "" if bad.sum() == 1 else f" (in {int(bad.sum())} runs; the longest {int(lengths.max())})"
+    )
+    return BarFinding(
+        "stale",
+        first,
+        _where(bars, first),
+        count,
+        f"{count} bars repeat one price, open to close{runs}",
+        "a feed that stood still, or filled gaps",
+        "remove those rows, or give bars of another source",
+    )
 
 
 def _levels(bars: Bars, starts: np.ndarray) -> BarFinding | None:
-    """Two price levels inside one trade date: bars that turn between them, or a change that stays."""
+    """Two price levels inside one trade date: bars that turn between them, or a change that
+    stays.
+    """
     found = two_levels(bars, starts)
     if found is not None:
         row, count, size = found
-        return BarFinding("levels", row, _where(bars, row), count, size,
-                          "rows of two contracts or symbols, or bid and ask, in one file", "give the rows of one of "
-                          "them (around a roll: one contract, or data.roll with an expiry column); no market traded "
-                          "between the levels")
+        return BarFinding(
+            "levels",
+            row,
+            _where(bars, row),
+            count,
+            size,
+            "rows of two contracts or symbols, or bid and ask, in one file",
+            "give the rows of one of "
+            "them (around a roll: one contract, or data.roll with an expiry column); no market traded "
+            "between the levels",
+        )
     ends = np.append(starts[1:], len(bars))
     for row in np.flatnonzero(np.abs(np.log(bars.open[1:] / bars.close[:-1])) >= SPLIT_LEAST) + 1:
         date = int(np.searchsorted(starts, row, side="right")) - 1
-        sides = bars.close[starts[date]:row], bars.close[row:ends[date]]
+        sides = bars.close[starts[date] : row], bars.close[row : ends[date]]
         if min(map(len, sides)) < LEVEL_BARS:
             continue
         before, after = (float(np.median(side)) for side in sides)
         if abs(np.log(after / before)) >= SPLIT_LEAST:
-            return BarFinding("levels", int(row), _where(bars, int(row)), len(sides[1]),
-                              f"inside one trade date, prices go from {_price(bars, before)} to {_price(bars, after)} "
-                              "and stay", "another instrument, another price scale, or prices adjusted in one part "
-                              "only", "check the file on both sides of that bar; set data.start or data.end")
+            return BarFinding(
+                "levels",
+                int(row),
+                _where(bars, int(row)),
+                len(sides[1]),
+                f"inside one trade date, prices go from {_price(bars, before)} to {_price(bars, after)} "
+                "and stay",
+                "another instrument, another price scale, or prices adjusted in one part only",
+                "check the file on both sides of that bar; set data.start or data.end",
+            )
     return None
 
 
@@ -268,19 +408,32 @@ def _copied(bars: Bars) -> BarFinding | None:
     if block is None:
         return None
     first, source, length = block
-    return BarFinding("copy", first, _where(bars, first), length,
-                      f"{length} bars repeat those from {iso(bars.time[source])} on, price by price",
-                      "a block that was copied", "export those dates again, or leave them out (data.start, data.end)")
+    return BarFinding(
+        "copy",
+        first,
+        _where(bars, first),
+        length,
+        f"{length} bars repeat those from {iso(bars.time[source])} on, price by price",
+        "a block that was copied",
+        "export those dates again, or leave them out (data.start, data.end)",
+    )
 
 
 # --- the whole series -------------------------------------------------------------------------------------------------
 
+
 def _without_volume(bars: Bars) -> BarFinding | None:
     if NO_VOLUME_COLUMN in bars.notes or bars.volume.any():
         return None
-    return BarFinding("no_volume", None, bars.source, len(bars), "the volume column holds 0 in every bar",
-                      "an export without volume", "map the right column (data.columns={volume: NAME}), or choose "
-                      "env.features without volume")
+    return BarFinding(
+        "no_volume",
+        None,
+        bars.source,
+        len(bars),
+        "the volume column holds 0 in every bar",
+        "an export without volume",
+        "map the right column (data.columns={volume: NAME}), or choose env.features without volume",
+    )
 
 
 def _gaps(bars: Bars) -> BarFinding | None:
@@ -288,19 +441,41 @@ def _gaps(bars: Bars) -> BarFinding | None:
     if found is None:
         return None
     row, count, size = found
-    return BarFinding("gaps", row, _where(bars, row), count, size, "rows that were dropped at regular places",
-                      "export the bars again, without a filter; or resample them to a length that the file holds whole")
+    return BarFinding(
+        "gaps",
+        row,
+        _where(bars, row),
+        count,
+        size,
+        "rows that were dropped at regular places",
+        "export the bars again, without a filter; or resample them to a length that the file holds whole",
+    )
 
 
-def _shifted(bars: Bars, schedule: Schedule, dates: np.ndarray, starts: np.ndarray, zone: str | None
-             ) -> BarFinding | None:
+def _shifted(
+    bars: Bars, schedule: Schedule, dates: np.ndarray, starts: np.ndarray, zone: str | None
+) -> BarFinding | None:
     found = wrong_hours(bars, starts)
     if found is not None:
         row, count, size, likely = found
-        return BarFinding("zone", row, _where(bars, row), count, size, "a wrong data.time_zone",
-                          f"set data.time_zone to the zone of the file's stamps{likely}")
+        return BarFinding(
+            "zone",
+            row,
+            _where(bars, row),
+            count,
+            size,
+            "a wrong data.time_zone",
+            f"set data.time_zone to the zone of the file's stamps{likely}",
+        )
     weekend = weekend_bars(bars, schedule, dates, zone)
     if weekend is None:
         return None
-    return BarFinding("zone", weekend.row, _where(bars, weekend.row), weekend.count, weekend.size, weekend.cause,
-                      weekend.fix)
+    return BarFinding(
+        "zone",
+        weekend.row,
+        _where(bars, weekend.row),
+        weekend.count,
+        weekend.size,
+        weekend.cause,
+        weekend.fix,
+    )

@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.schedule import Schedule, check_stamps, findings, local_seconds, schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import (
+    Schedule,
+    check_stamps,
+    findings,
+    local_seconds,
+    schedule_for,
+    trade_dates,
+)
 from jaxtrade.data.calendar.sessions import (
     SessionRows,
     bars_to_flat,
@@ -57,11 +64,14 @@ INT32 = 1 << 31
 class Market:
     """One market on the device, with the host arrays it was made from. T bars, N sessions.
 
-    data: the device pytree. contract: the contract's figures. bars: the host bars; row i is row i of `data`.
-    trade_dates: `datetime64[D][N]`, one per session. table: float32[T, C], the features and clocks that `data.view` was
-    made from, with its close relative to `data.view.base`. columns: names of its C columns. fingerprint: sha256 (hex)
-    of the table, the other device arrays and the contract's figures. synthetic: whether the bars are generated. notes:
-    what was assumed or found while reading. has_volume: whether any bar has volume.
+    data: the device pytree. contract: the contract's figures. bars: the host bars; row i is row i
+        of `data`.
+    trade_dates: `datetime64[D][N]`, one per session. table: float32[T, C], the features and clocks
+        that `data.view` was
+    made from, with its close relative to `data.view.base`. columns: names of its C columns.
+    fingerprint: sha256 (hex) of the table, the other device arrays and the contract's figures.
+    synthetic: whether the bars are generated. notes: what was assumed or found while reading.
+    has_volume: whether any bar has volume.
     """
 
     data: MarketData
@@ -77,10 +87,16 @@ class Market:
 
     def __repr__(self) -> str:
         dates = [str(self.trade_dates[i]) for i in (0, -1) if self.num_sessions]
-        return short_repr("Market", self.contract.symbol, several(len(self.bars), "bar"),
-                          f"{several(self.num_sessions, 'session')} {' .. '.join(dates)}",
-                          "synthetic" if self.synthetic else "real", several(len(self.columns), "feature column"),
-                          several(len(self.notes), "note"), f"sha256 {self.fingerprint[:12]}")
+        return short_repr(
+            "Market",
+            self.contract.symbol,
+            several(len(self.bars), "bar"),
+            f"{several(self.num_sessions, 'session')} {' .. '.join(dates)}",
+            "synthetic" if self.synthetic else "real",
+            several(len(self.columns), "feature column"),
+            several(len(self.notes), "note"),
+            f"sha256 {self.fingerprint[:12]}",
+        )
 
     @property
     def num_sessions(self) -> int:
@@ -104,21 +120,27 @@ class Market:
 
 
 def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
-    """Load the market of a run onto the device, from its files or from what an earlier start prepared of them.
+    """Load the market of a run onto the device, from its files or from what an earlier start
+    prepared of them.
 
-    tell: receives a line if a prepared market is damaged or cannot be kept; by default it is printed on stderr. Raises
+    tell: receives a line if a prepared market is damaged or cannot be kept; by default it is
+        printed on stderr. Raises
     ConfigError (also for a set of symbols, see `market_set.load_markets`) or DataError.
     """
     configs = member_configs(config)
     if len(configs) != 1:
-        raise ConfigError(f"data.markets names {len(configs)} symbols ({', '.join(config.data.markets)}), and only one "
-                          "is read here; name one of them (data.markets=[], data.market=SYMBOL; in Python, "
-                          "load_markets reads them all)")
+        raise ConfigError(
+            f"data.markets names {len(configs)} symbols ({', '.join(config.data.markets)}), and only one "
+            "is read here; name one of them (data.markets=[], data.market=SYMBOL; in Python, "
+            "load_markets reads them all)"
+        )
     return market_of(load_host(configs[0], tell), configs[0])
 
 
 def load_host(config: RunConfig, tell: Tell | None = None) -> HostMarket:
-    """The part of `load_market` for one symbol (`members.member_configs`) that does not need the device."""
+    """The part of `load_market` for one symbol (`members.member_configs`) that does not need the
+    device.
+    """
     tell = tell or _print_note
     require_seconds(config, config.data.seconds is not None)
     contract = contract_of(config.data)
@@ -126,7 +148,9 @@ def load_host(config: RunConfig, tell: Tell | None = None) -> HostMarket:
     host = None if shelf is None else restored(shelf, contract, tell)
     if host is None:
         bars = bars_of(config)
-        host = host_market(bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract))
+        host = host_market(
+            bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract)
+        )
         if shelf is not None:
             keep(shelf, host, config, tell)
     return host
@@ -137,49 +161,72 @@ def _print_note(line: str) -> None:
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:
-    """Raises ConfigError if the intrabar order is `path` but there are no second bars. known: whether there are."""
+    """Raises ConfigError if the intrabar order is `path` but there are no second bars. known:
+    whether there are.
+    """
     if config.env.intrabar == "path" and not known:
-        raise ConfigError("env.intrabar = path needs second bars, and none are given; set data.seconds "
-                          "(--seconds FILE), or set env.intrabar to stop_first or nearer_extreme")
+        raise ConfigError(
+            "env.intrabar = path needs second bars, and none are given; set data.seconds "
+            "(--seconds FILE), or set env.intrabar to stop_first or nearer_extreme"
+        )
 
 
-def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None) -> Market:
+def build_market(
+    bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None
+) -> Market:
     """Compute features, session table and device arrays from validated bars.
 
     Args:
-        seconds: finer bars of the same instrument and sides. They become the market's intrabar paths.
-        rates: bars of the exchange rate to the dollar. Needed if profits arise in another currency, unless the
-            market's own price is that rate.
+        seconds: finer bars of the same instrument and sides. They become the market's intrabar
+            paths.
+        rates: bars of the exchange rate to the dollar. Needed if profits arise in another currency,
+            unless the market's own price is that rate.
     Raises:
-        DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it,
-            seconds that do not rebuild the bars, rates that do not cover them, or a likely share split that is not
-            stated (`data.splits`, `data.allow_jumps`).
-        ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path` without seconds, or
-            missing rates, or rates that are not needed.
+        DataError: too few bars for one decision, dates outside the calendar, stamps that look
+            shifted against it, seconds that do not rebuild the bars, rates that do not cover them,
+            or a likely share split that is not stated (`data.splits`, `data.allow_jumps`).
+        ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path`
+            without seconds, or missing rates, or rates that are not needed.
     """
     return market_of(host_market(bars, config, seconds, rates), config)
 
 
-def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None,
-                path: IntrabarPath | None = None) -> HostMarket:
+def host_market(
+    bars: Bars,
+    config: RunConfig,
+    seconds: Bars | None = None,
+    rates: Bars | None = None,
+    path: IntrabarPath | None = None,
+) -> HostMarket:
     """The part of `build_market` that does not need the device, with the same arguments and errors.
 
-    path: intrabar paths of the bars, with NumPy leaves, where they are known without seconds (`data.nulls`).
+    path: intrabar paths of the bars, with NumPy leaves, where they are known without seconds
+        (`data.nulls`).
     """
     require_seconds(config, seconds is not None or path is not None)
     release_memory()  # what reading the files left
-    passages = None if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
+    passages = (
+        None if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
+    )
     contract, value = bars.contract, tick_values(bars, rates)
     context = context_features(config.env.task)
-    table_columns(config.env.features, context)  # raises for an unknown feature, before anything is computed
-    schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
+    table_columns(
+        config.env.features, context
+    )  # raises for an unknown feature, before anything is computed
+    schedule = schedule_for(
+        config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source
+    )
     check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
     dates = trade_dates(bars.time, contract)
     found = require_stated(bars, schedule, dates, config.data)
     ids = feature_windows(bars, schedule, dates, config)
     host = feature_input(bars, dates)
-    tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r]).astype(np.int32)
-                             for r in features.window_slices(ids)])
+    tr_sum = np.concatenate(
+        [
+            features.true_range_sum(host.high[r], host.low[r], host.close[r]).astype(np.int32)
+            for r in features.window_slices(ids)
+        ]
+    )
     _check_ranges(tr_sum, config, contract.under(config))
     rows = decision_sessions(bars, schedule, dates, config)
     if not len(rows.date):
@@ -188,13 +235,22 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     table = float_table(host, bars, ids, tr_sum, dates, schedule, config, _base(bars))
     del host
     arrays = {
-        "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
-        "tr_sum": tr_sum, "bars_to_flat": bars_to_flat(bars, schedule, dates),
-        "start": rows.start, "end": rows.end, "first": rows.first, "last": rows.last,
-        # No code reads this column, but its bytes are part of the fingerprints that earlier runs recorded.
+        "open": bars.open,
+        "high": bars.high,
+        "low": bars.low,
+        "close": bars.close,
+        "tr_sum": tr_sum,
+        "bars_to_flat": bars_to_flat(bars, schedule, dates),
+        "start": rows.start,
+        "end": rows.end,
+        "first": rows.first,
+        "last": rows.last,
+        # No code reads this column, but its bytes are part of the fingerprints that earlier runs
+        # recorded.
         "symbol": np.zeros(len(rows.date), np.int32),
         "date": rows.date.astype(np.int64).astype(np.int32),
-        "complete": rows.complete, "table": table,
+        "complete": rows.complete,
+        "table": table,
     }
     if bars.ask is not None:
         arrays |= {f"ask.{name}": prices for name, prices in bars.ask._asdict().items()}
@@ -206,11 +262,16 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     rule = describe_conversion(contract)
     digest = fingerprint(arrays, contract)
     cut = (each.text() for each in cut_short(bars, schedule, dates, config))
-    notes = (*found, *cut, *bars.notes, *([] if rule is None else [rule]),
-             *(note for found in passages or () for note in found.notes),
-             *schedule.notes,
-             *findings(schedule, bars.time, bars.bar_seconds, contract),
-             *_session_notes(rows, ids, dates, bars, config))
+    notes = (
+        *found,
+        *cut,
+        *bars.notes,
+        *([] if rule is None else [rule]),
+        *(note for found in passages or () for note in found.notes),
+        *schedule.notes,
+        *findings(schedule, bars.time, bars.bar_seconds, contract),
+        *_session_notes(rows, ids, dates, bars, config),
+    )
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features((*config.env.features, *context)):
         notes += (NO_VOLUME,)
@@ -220,34 +281,60 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
 def market_of(host: HostMarket, config: RunConfig, on_device: bool = True) -> Market:
     """A prepared market on the device, with the view that the configuration's observations read.
 
-    on_device: if False, the leaves of `data` stay NumPy arrays, and the view has no tables of windows.
+    on_device: if False, the leaves of `data` stay NumPy arrays, and the view has no tables of
+        windows.
 
     Raises ConfigError as `build_market` does for figures that could overflow int32.
     """
-    contract, table, context = host.bars.contract, host.arrays["table"], context_features(config.env.task)
+    contract, table, context = (
+        host.bars.contract,
+        host.arrays["table"],
+        context_features(config.env.task),
+    )
     _check_ranges(host.arrays["tr_sum"], config, contract.under(config))
     release_memory()
-    view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context,
-                     _base(host.bars))
+    view = host_view(
+        table,
+        config.env.features,
+        config.env.scaling,
+        float(contract.tick_size),
+        context,
+        _base(host.bars),
+    )
     data = host_data(host, view)
     if on_device:
         data = to_device(data)
     if on_device and wants_tables(config):
         data = data.replace(view=with_tables(data.view, config.env.window))
-    return Market(data=data, contract=contract,
-                  bars=host.bars, trade_dates=host.arrays["date"].astype("datetime64[D]"), table=table,
-                  columns=table_columns(config.env.features, context), fingerprint=host.fingerprint,
-                  synthetic=host.bars.synthetic, notes=host.notes, has_volume=host.has_volume)
+    return Market(
+        data=data,
+        contract=contract,
+        bars=host.bars,
+        trade_dates=host.arrays["date"].astype("datetime64[D]"),
+        table=table,
+        columns=table_columns(config.env.features, context),
+        fingerprint=host.fingerprint,
+        synthetic=host.bars.synthetic,
+        notes=host.notes,
+        has_volume=host.has_volume,
+    )
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
-    """The bars as features read them: mid prices in int64 ticks, trade dates in days, minutes of the exchange day."""
+    """The bars as features read them: mid prices in int64 ticks, trade dates in days, minutes of
+    the exchange day.
+    """
     bars = bars.mid
     return features.Window(
-        open=bars.open.astype(np.int64), high=bars.high.astype(np.int64), low=bars.low.astype(np.int64),
-        close=bars.close.astype(np.int64), volume=bars.volume, date=dates.astype(np.int64),
+        open=bars.open.astype(np.int64),
+        high=bars.high.astype(np.int64),
+        low=bars.low.astype(np.int64),
+        close=bars.close.astype(np.int64),
+        volume=bars.volume,
+        date=dates.astype(np.int64),
         minute=local_seconds(bars.time, bars.contract.zone) % 86_400 // 60,
-        tick_size=float(bars.contract.tick_size))
+        tick_size=float(bars.contract.tick_size),
+    )
 
 
 def _base(bars: Bars) -> int:
@@ -263,34 +350,51 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
         value = np.ascontiguousarray(value)
         digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
         digest.update(value.reshape(-1).view(np.uint8).data)
-    # Costs of a known contract are configuration, not data, so they stay out of the fingerprint. A user's contract
-    # file may change after a run, so all of its figures are included.
+    # Costs of a known contract are configuration, not data, so they stay out of the fingerprint. A
+    # user's contract file may change after a run, so all of its figures are included.
     figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)
     if CONTRACTS.get(contract.symbol) != contract:
-        figures += (contract.kind, contract.calendar, contract.commission_mills, contract.slippage_ticks,
-                    contract.min_stop_ticks, contract.micro)
+        figures += (
+            contract.kind,
+            contract.calendar,
+            contract.commission_mills,
+            contract.slippage_ticks,
+            contract.min_stop_ticks,
+            contract.micro,
+        )
     digest.update("|".join(map(str, figures)).encode())
     return digest.hexdigest()
 
 
 def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
-    """Check that the products of ranges and multiples, which the device computes in int32, cannot overflow.
+    """Check that the products of ranges and multiples, which the device computes in int32, cannot
+    overflow.
 
-    tr_sum: int64[T], sum of the last 14 true ranges in ticks. Raises ConfigError naming the key that is too large.
+    tr_sum: int64[T], sum of the last 14 true ranges in ticks. Raises ConfigError naming the key
+        that is too large.
     """
     worst, brackets = int(tr_sum.max(initial=0)), config.brackets
-    for key, multiple in (("stop_atr", brackets.stop_thousandths), ("trail_atr", brackets.trail_thousandths)):
+    for key, multiple in (
+        ("stop_atr", brackets.stop_thousandths),
+        ("trail_atr", brackets.trail_thousandths),
+    ):
         if multiple * worst + 14_000 >= INT32:
-            raise ConfigError(f"brackets.{key} = {multiple / 1000:g} ATRs: times the largest 14-bar range ({worst} "
-                              "ticks) passes int32; lower it, give shorter bars, or use a coarser tick_size in the "
-                              "contract file")
+            raise ConfigError(
+                f"brackets.{key} = {multiple / 1000:g} ATRs: times the largest 14-bar range ({worst} "
+                "ticks) passes int32; lower it, give shorter bars, or use a coarser tick_size in the "
+                "contract file"
+            )
     stop = max(contract.min_stop_ticks, -(-brackets.stop_thousandths * worst // 14_000))
     if brackets.target_multiple * stop >= 1 << 24:
-        raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "
-                          f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr")
+        raise ConfigError(
+            f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "
+            f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr"
+        )
 
 
-def feature_windows(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> np.ndarray:
+def feature_windows(
+    bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig
+) -> np.ndarray:
     """Feature window of each row, int32[T]; see `window_ids`."""
     return window_ids(dates, schedule, config.data.window_reset, splice_dates(bars.legs))
 
@@ -298,44 +402,66 @@ def feature_windows(bars: Bars, schedule: Schedule, dates: np.ndarray, config: R
 def history_needed(config: RunConfig) -> int:
     """Number of bars that a feature window must contain up to and including its first decision bar.
 
-    The observation's window ends before the decision bar, and its first bar needs the features' warm-up before it. A
-    task's context features are read at the decision bar itself.
+    The observation's window ends before the decision bar, and its first bar needs the features'
+    warm-up before it. A task's context features are read at the decision bar itself.
     """
-    return max(config.env.window + longest_warm_up(config.env.features),
-               longest_warm_up(context_features(config.env.task)), TRUE_RANGES + 1, VOLUME_BARS)
+    return max(
+        config.env.window + longest_warm_up(config.env.features),
+        longest_warm_up(context_features(config.env.task)),
+        TRUE_RANGES + 1,
+        VOLUME_BARS,
+    )
 
 
-def decision_sessions(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> SessionRows:
-    """The sessions that have decision bars; none if there are too few bars. dates: datetime64[D][T], the trade date of
-    each row."""
+def decision_sessions(
+    bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig
+) -> SessionRows:
+    """The sessions that have decision bars; none if there are too few bars. dates:
+    datetime64[D][T], the trade date of each row."""
     ages = window_ages(feature_windows(bars, schedule, dates, config))
-    return session_rows(bars, schedule, dates, ages + 1 >= history_needed(config), config.session.overnight)
+    return session_rows(
+        bars, schedule, dates, ages + 1 >= history_needed(config), config.session.overnight
+    )
 
 
 def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> str:
     sessions = int((schedule.find(np.unique(dates)) >= 0).sum())
-    where = "inside each session (data.window_reset=session)" if config.data.window_reset == "session" else (
-        "before a session's decision window")
-    slowest, shorten = "env.window plus the longest feature warm-up", "shorten env.window or env.features"
+    where = (
+        "inside each session (data.window_reset=session)"
+        if config.data.window_reset == "session"
+        else ("before a session's decision window")
+    )
+    slowest, shorten = (
+        "env.window plus the longest feature warm-up",
+        "shorten env.window or env.features",
+    )
     if longest_warm_up(context_features(config.env.task)) == history_needed(config):
         slowest = f"the warm-up of the context that env.task={config.env.task} shows"
         shorten = "choose another env.task"
-    return (f"{bars.source}: too few bars for one decision: {history_needed(config)} bars of history are needed "
-            f"{where} ({slowest}) and at least 2 bars inside it; the data have {len(bars)} bars over {sessions} "
-            f"scheduled sessions. Fix: give more bars, or {shorten}")
+    return (
+        f"{bars.source}: too few bars for one decision: {history_needed(config)} bars of history are needed "
+        f"{where} ({slowest}) and at least 2 bars inside it; the data have {len(bars)} bars over {sessions} "
+        f"scheduled sessions. Fix: give more bars, or {shorten}"
+    )
 
 
-def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray, bars: Bars,
-                   config: RunConfig) -> tuple[str, ...]:
-    notes = [f"{rows.date[i]}: the data end before the flat bar; the session is cut short"
-             for i in np.flatnonzero(~rows.complete)]
+def _session_notes(
+    rows: SessionRows, ids: np.ndarray, dates: np.ndarray, bars: Bars, config: RunConfig
+) -> tuple[str, ...]:
+    notes = [
+        f"{rows.date[i]}: the data end before the flat bar; the session is cut short"
+        for i in np.flatnonzero(~rows.complete)
+    ]
     if config.data.window_reset == "session":
         return (*notes, "feature windows restart with every trade date (data.window_reset=session)")
     starts = np.flatnonzero(np.diff(ids)) + 1
-    # A feature window also restarts at a roll. `roll_notes` reports those, so they are not repeated here.
+    # A feature window also restarts at a roll. `roll_notes` reports those, so they are not repeated
+    # here.
     spliced = np.diff(np.searchsorted(splice_dates(bars.legs), dates, side="right")) > 0
     starts = starts[~spliced[starts - 1]]
     if len(starts):
-        notes.append(f"feature windows restart on {', '.join(str(d) for d in dates[starts][:10])}"
-                     f"{' ...' if len(starts) > 10 else ''} (more than one session missing before)")
+        notes.append(
+            f"feature windows restart on {', '.join(str(d) for d in dates[starts][:10])}"
+            f"{' ...' if len(starts) > 10 else ''} (more than one session missing before)"
+        )
     return tuple(notes)

@@ -1,7 +1,8 @@
-"""A set of symbols as one market: the bars of one symbol after the other, without padding, and a symbol per bar.
+"""A set of symbols as one market: the bars of one symbol after the other, without padding, and a
+symbol per bar.
 
-Each environment trades one symbol of the set. An observation window never reaches into another symbol, because the
-first decision of each symbol has a whole window of its own bars before it.
+Each environment trades one symbol of the set. An observation window never reaches into another
+symbol, because the first decision of each symbol has a whole window of its own bars before it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ INT32 = 1 << 31
 class MarketSet:
     """M symbols in one device pytree. Row i of symbol m is row `offsets[m] + i` of `data`.
 
-    members: the markets, in the order of `data.markets`. The leaves of their `data` are NumPy arrays. data: the device
-    pytree of all. fingerprint: sha256 (hex) over those of the members. offsets, session_offsets: int64[M + 1], the
-    first bar and the first session of each symbol; the last numbers are all bars and all sessions.
+    members: the markets, in the order of `data.markets`. The leaves of their `data` are NumPy
+        arrays. data: the device
+    pytree of all. fingerprint: sha256 (hex) over those of the members. offsets, session_offsets:
+    int64[M + 1], the first bar and the first session of each symbol; the last numbers are all bars
+    and all sessions.
     """
 
     members: tuple[Market, ...]
@@ -44,9 +47,15 @@ class MarketSet:
     session_offsets: np.ndarray
 
     def __repr__(self) -> str:
-        return short_repr("MarketSet", *(f"{member.contract.symbol}: {several(len(member.bars), 'bar')}, "
-                                         f"{several(member.num_sessions, 'session')}" for member in self.members),
-                          f"sha256 {self.fingerprint[:12]}")
+        return short_repr(
+            "MarketSet",
+            *(
+                f"{member.contract.symbol}: {several(len(member.bars), 'bar')}, "
+                f"{several(member.num_sessions, 'session')}"
+                for member in self.members
+            ),
+            f"sha256 {self.fingerprint[:12]}",
+        )
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -70,7 +79,9 @@ class MarketSet:
 
     @property
     def trade_dates(self) -> np.ndarray:
-        """`datetime64[D][N]`, one per row of the session table. They increase inside each symbol only."""
+        """`datetime64[D][N]`, one per row of the session table. They increase inside each symbol
+        only.
+        """
         return np.concatenate([member.trade_dates for member in self.members])
 
     @property
@@ -91,44 +102,64 @@ class MarketSet:
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes of all members, each with its symbol."""
-        return tuple(f"{member.contract.symbol}: {note}" for member in self.members for note in member.notes)
+        return tuple(
+            f"{member.contract.symbol}: {note}" for member in self.members for note in member.notes
+        )
 
 
 def load_markets(config: RunConfig, tell: Tell | None = None) -> Market | MarketSet:
-    """The market of a run, or the set of `data.markets`. One symbol is a `Market`, however it is named.
+    """The market of a run, or the set of `data.markets`. One symbol is a `Market`, however it is
+    named.
 
     tell: as in `load_market`. Raises ConfigError or DataError, as `load_market` and `join` do.
     """
     configs = member_configs(config)
     if len(configs) == 1:
         return market_of(load_host(configs[0], tell), configs[0])
-    return join([market_of(load_host(each, tell), each, on_device=False) for each in configs], config)
+    return join(
+        [market_of(load_host(each, tell), each, on_device=False) for each in configs], config
+    )
 
 
 def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
     """Put markets into one set.
 
-    If any member has two-sided bars, the ask of the others is their bid. If the profits of any member are converted,
-    all get a value of a tick in each bar; for dollars it is a whole number, so the same integers result.
+    If any member has two-sided bars, the ask of the others is their bid. If the profits of any
+    member are converted, all get a value of a tick in each bar; for dollars it is a whole number,
+    so the same integers result.
 
     Raises:
-        ConfigError: too many symbols, one symbol twice, or some members with second bars and some without.
+        ConfigError: too many symbols, one symbol twice, or some members with second bars and some
+            without.
         DataError: more bars than int32 can index.
     """
     symbols = [member.contract.symbol for member in members]
     if len(set(symbols)) < len(symbols) or not 1 < len(symbols) <= MOST:
-        raise ConfigError(f"a set of symbols has 2 to {MOST} different ones, found {', '.join(symbols)}")
-    offsets, session_offsets = (np.concatenate([[0], np.cumsum(counts)]) for counts in (
-        [len(member.bars) for member in members], [member.num_sessions for member in members]))
+        raise ConfigError(
+            f"a set of symbols has 2 to {MOST} different ones, found {', '.join(symbols)}"
+        )
+    offsets, session_offsets = (
+        np.concatenate([[0], np.cumsum(counts)])
+        for counts in (
+            [len(member.bars) for member in members],
+            [member.num_sessions for member in members],
+        )
+    )
     _check_size(members, int(offsets[-1]))
     digest = hashlib.sha256("|".join(member.fingerprint for member in members).encode()).hexdigest()
     parts = [member.data for member in members]
-    data = to_device(MarketData(
-        **{name: _rows(parts, name) for name in (*PRICES, "tr_sum", "bars_to_flat")},
-        sessions=_sessions(parts, offsets), view=_view([part.view for part in parts]),
-        fingerprint=words_of(digest), path=_path(members), tick_value=_tick_value(members),  # type: ignore[arg-type]
-        ask=_ask(parts), symbol=np.repeat(np.arange(len(members), dtype=np.int8),
-                                          np.diff(offsets))))  # type: ignore[arg-type]  # host leaves
+    data = to_device(
+        MarketData(
+            **{name: _rows(parts, name) for name in (*PRICES, "tr_sum", "bars_to_flat")},
+            sessions=_sessions(parts, offsets),
+            view=_view([part.view for part in parts]),
+            fingerprint=words_of(digest),
+            path=_path(members),
+            tick_value=_tick_value(members),  # type: ignore[arg-type]
+            ask=_ask(parts),
+            symbol=np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets)),
+        )
+    )  # type: ignore[arg-type]  # host leaves
     if wants_tables(config):
         data = data.replace(view=with_tables(data.view, config.env.window))
     return MarketSet(tuple(members), data, digest, offsets, session_offsets)
@@ -137,9 +168,11 @@ def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
 def _check_size(members: Sequence[Market], bars: int) -> None:
     width = members[0].data.view.value.shape[-1]
     if bars * width >= INT32:
-        raise DataError(f"{', '.join(member.contract.symbol for member in members)}: {bars:,} bars of {width} columns "
-                        f"are {bars * width:,} numbers, more than int32 can index ({INT32:,}). Fix: fewer symbols, "
-                        "fewer features (env.features), or fewer years (data.start, data.end)")
+        raise DataError(
+            f"{', '.join(member.contract.symbol for member in members)}: {bars:,} bars of {width} columns "
+            f"are {bars * width:,} numbers, more than int32 can index ({INT32:,}). Fix: fewer symbols, "
+            "fewer features (env.features), or fewer years (data.start, data.end)"
+        )
 
 
 def _rows(parts: Sequence[Any], name: str) -> Any:
@@ -150,22 +183,43 @@ def _rows(parts: Sequence[Any], name: str) -> Any:
 def _sessions(parts: Sequence[MarketData], offsets: np.ndarray) -> SessionTable:
     tables = [part.sessions for part in parts]
     moved: dict[str, Any] = {
-        name: np.concatenate([np.asarray(getattr(table, name)) + np.int32(offset)
-                              for table, offset in zip(tables, offsets, strict=False)])
-        for name in ("start", "end", "first", "last")}
+        name: np.concatenate(
+            [
+                np.asarray(getattr(table, name)) + np.int32(offset)
+                for table, offset in zip(tables, offsets, strict=False)
+            ]
+        )
+        for name in ("start", "end", "first", "last")
+    }
     return SessionTable(**moved, date=_rows(tables, "date"), complete=_rows(tables, "complete"))
 
 
 def _view(views: Sequence[MarketView]) -> MarketView:
-    """The views one after the other. A base that any symbol needs becomes int32[M], 0 for the others."""
+    """The views one after the other. A base that any symbol needs becomes int32[M], 0 for the
+    others.
+    """
     levels = [view.level for view in views]
-    level = None if all(part is None for part in levels) else np.concatenate(
-        [np.zeros_like(view.value) if part is None else np.asarray(part)
-         for part, view in zip(levels, views, strict=True)])
+    level = (
+        None
+        if all(part is None for part in levels)
+        else np.concatenate(
+            [
+                np.zeros_like(view.value) if part is None else np.asarray(part)
+                for part, view in zip(levels, views, strict=True)
+            ]
+        )
+    )
     bases = [0 if view.base is None else int(view.base) for view in views]
     context = None if views[0].context is None else _rows(views, "context")
-    return views[0].replace(value=_rows(views, "value"), level=level, now=_rows(views, "now"), context=context,
-                            windows=None, level_windows=None, base=np.array(bases, np.int32) if any(bases) else None)
+    return views[0].replace(
+        value=_rows(views, "value"),
+        level=level,
+        now=_rows(views, "now"),
+        context=context,
+        windows=None,
+        level_windows=None,
+        base=np.array(bases, np.int32) if any(bases) else None,
+    )
 
 
 def _ask(parts: Sequence[MarketData]) -> Quotes | None:
@@ -178,7 +232,10 @@ def _ask(parts: Sequence[MarketData]) -> Quotes | None:
 def _tick_value(members: Sequence[Market]) -> TickValue | None:
     if all(member.data.tick_value is None for member in members):
         return None
-    values = [_dollars(member) if member.data.tick_value is None else member.data.tick_value for member in members]
+    values = [
+        _dollars(member) if member.data.tick_value is None else member.data.tick_value
+        for member in members
+    ]
     return TickValue(_rows(values, "times"), _rows(values, "over"))
 
 
@@ -196,8 +253,13 @@ def _path(members: Sequence[Market]) -> IntrabarPath | None:
         return None
     if len(known) < len(paths):
         without = [member.contract.symbol for member in members if member.data.path is None]
-        raise ConfigError(f"data.markets: {', '.join(without)} has no second bars and other symbols have some; give "
-                          "seconds for all of them (data.per_market.SYMBOL.seconds), or for none")
+        raise ConfigError(
+            f"data.markets: {', '.join(without)} has no second bars and other symbols have some; give "
+            "seconds for all of them (data.per_market.SYMBOL.seconds), or for none"
+        )
     most = max(path.falls.shape[-1] for path in known)
-    falls = [np.pad(np.asarray(path.falls), [(0, 0)] * 3 + [(0, most - path.falls.shape[-1])]) for path in known]
+    falls = [
+        np.pad(np.asarray(path.falls), [(0, 0)] * 3 + [(0, most - path.falls.shape[-1])])
+        for path in known
+    ]
     return IntrabarPath(np.concatenate(falls), _rows(known, "ambiguous"))  # type: ignore[arg-type]  # host leaves

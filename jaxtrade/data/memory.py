@@ -7,10 +7,12 @@ import sys
 
 
 def release_memory() -> None:
-    """Return freed memory that the C library and pyarrow keep for later. Does nothing where they offer no way.
+    """Return freed memory that the C library and pyarrow keep for later. Does nothing where they
+    offer no way.
 
-    While a large market is read and built, arrays of tens of megabytes come and go. Linux' C library keeps such memory
-    by default, which would add a quarter to the largest size of the process.
+    While a large market is read and built, arrays of tens of megabytes come and go. Linux' C
+    library keeps such memory by default, which would add a quarter to the largest size of the
+    process.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,4 +1,6 @@
-"""Patterns in rows of bars that real markets do not make: copied blocks, regular gaps, hours of another zone."""
+"""Patterns in rows of bars that real markets do not make: copied blocks, regular gaps, hours of
+another zone.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +11,50 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.scale import sampled
 
-# Copied blocks. A window of 16 bars is remembered where the prices of its first bar, mixed, fall on one value in 8, so
-# a copy is remembered where its original is. Of 60 copied bars, a window is remembered with a chance of 99.7 %.
-# Blocks of 60 equal bars do not occur by chance, unless prices stand still: those are left to `findings._stale`.
-WINDOW, ONE_IN_8, LEAST_BLOCK, LEAST_MOVES = 16, np.uint32(29), 60, 5  # ONE_IN_8: 0 after a shift by 29 of 32 bits
+# Copied blocks. A window of 16 bars is remembered where the prices of its first bar, mixed, fall on
+# one value in 8, so a copy is remembered where its original is. Of 60 copied bars, a window is
+# remembered with a chance of 99.7 %. Blocks of 60 equal bars do not occur by chance, unless prices
+# stand still: those are left to `findings._stale`.
+WINDOW, ONE_IN_8, LEAST_BLOCK, LEAST_MOVES = (
+    16,
+    np.uint32(29),
+    60,
+    5,
+)  # ONE_IN_8: 0 after a shift by 29 of 32 bits
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 LOOKS = range(0, WINDOW, 3)  # bars of a window that are compared first
 MIXERS = np.array([2_654_435_761, 2_246_822_519, 3_266_489_917], np.uint32)  # odd, with mixed bits
 MOST_LOOKS = 2000  # equal windows that are compared bar by bar, to bound the time
-# Regular gaps. 33 steps of the same size, longer than a bar, do not occur by chance (a thin market has such a step with
-# a chance of a third). A minute of the hour is missing if it has less than 5 % of the bars of a usual minute.
+# Regular gaps. 33 steps of the same size, longer than a bar, do not occur by chance (a thin market
+# has such a step with a chance of a third). A minute of the hour is missing if it has less than 5 %
+# of the bars of a usual minute.
 LEAST_STEPS, EMPTY, LEAST_PER_SLOT = 32, 0.05, 20
-# Bars of 2 minutes and more open where the last one closed: their gaps are 0 to 5 % of their bodies in real bars. If
-# every second bar is dropped, the gap is the body of the bar between, so the two are alike.
+# Bars of 2 minutes and more open where the last one closed: their gaps are 0 to 5 % of their bodies
+# in real bars. If every second bar is dropped, the gap is the body of the bar between, so the two
+# are alike.
 HALVED, LEAST_LENGTH = 0.75, 120
-# Two levels in one date. Turns are jumps from one bar to the next by 4 usual ranges of a bar and by a quarter of a
-# usual daily move, and back by about as much. Real liquid minutes have at most 3 a date; a thin contract (ES of March,
-# in October) turns in 4 % of its bars, one of June with 40 bars a date 5 times on one date.
+# Two levels in one date. Turns are jumps from one bar to the next by 4 usual ranges of a bar and by
+# a quarter of a usual daily move, and back by about as much. Real liquid minutes have at most 3 a
+# date; a thin contract (ES of March, in October) turns in 4 % of its bars, one of June with 40 bars
+# a date 5 times on one date.
 LEAST_LEVEL, LEVEL_DAY, LEAST_TURNS, LEAST_SHARE = 4.0, 0.25, 20, 0.1
-# Regular hours of the US cash market (New York, seconds), and their lengths until 16:00, 16:15 and 17:00.
+# Regular hours of the US cash market (New York, seconds), and their lengths until 16:00, 16:15 and
+# 17:00.
 OPENING, LENGTHS, SLACK, HALF_HOUR = 34_200, (23_400, 24_300, 27_000), 300, 1800
 LEAST_DATES = 3
 ZONES = {-1: "America/Chicago", -4: "America/New_York", -5: "America/New_York", 4: "UTC", 5: "UTC"}
 
 
 def copied_block(bars: Bars) -> tuple[int, int, int] | None:
-    """(first row of the copy, first row of the original, bars) of the first long block that occurs twice."""
+    """(first row of the copy, first row of the original, bars) of the first long block that occurs
+    twice.
+    """
     if len(bars) < 2 * LEAST_BLOCK:
         return None
     mixed = bars.open.astype(np.uint32) * MIXERS[0]
     mixed ^= bars.close.astype(np.uint32) * MIXERS[1]
     mixed += bars.high.astype(np.uint32) * MIXERS[2]
-    at = np.flatnonzero(mixed[:len(bars) - WINDOW] >> ONE_IN_8 == 0)
+    at = np.flatnonzero(mixed[: len(bars) - WINDOW] >> ONE_IN_8 == 0)
     moves, key = np.zeros(len(at), np.int32), np.zeros(len(at), np.uint64)
     last = bars.close[at]
     for k in LOOKS:
@@ -70,14 +84,19 @@ def _extended(bars: Bars, later: int, earlier: int) -> tuple[int, int, int]:
 
     lag = later - earlier
     before = min(lag, earlier)
-    ahead = equal(slice(later, min(later + lag, len(bars))), slice(earlier, min(earlier + lag, len(bars) - lag)))
+    ahead = equal(
+        slice(later, min(later + lag, len(bars))),
+        slice(earlier, min(earlier + lag, len(bars) - lag)),
+    )
     behind = equal(slice(later - before, later), slice(earlier - before, earlier))[::-1]
     back = int(np.argmin(np.append(behind, False)))
     return later - back, earlier - back, back + int(np.argmin(np.append(ahead, False)))
 
 
 def regular_gaps(bars: Bars) -> tuple[int, int, str] | None:
-    """(first row, bars around the gaps, size in words) where bars are missing in a regular pattern."""
+    """(first row, bars around the gaps, size in words) where bars are missing in a regular
+    pattern.
+    """
     step = np.diff(bars.time)
     eroded, length = (step[1:] == step[:-1]) & (step[1:] > bars.bar_seconds), 1
     while length < LEAST_STEPS and len(eroded) > length:
@@ -85,8 +104,14 @@ def regular_gaps(bars: Bars) -> tuple[int, int, str] | None:
     if length >= LEAST_STEPS and eroded.any():
         first, count = int(np.argmax(eroded)), int(eroded.sum()) + LEAST_STEPS
         each = int(step[first + 1])
-        return first, count, (f"from here on, {count} bars follow each other in steps of {each} s, in a file of "
-                              f"{bars.bar_seconds} s bars")
+        return (
+            first,
+            count,
+            (
+                f"from here on, {count} bars follow each other in steps of {each} s, in a file of "
+                f"{bars.bar_seconds} s bars"
+            ),
+        )
     return _empty_slots(bars)
 
 
@@ -101,15 +126,25 @@ def _empty_slots(bars: Bars) -> tuple[int, int, str] | None:
     if usual < LEAST_PER_SLOT or not empty.any():
         return None
     full = np.flatnonzero(~empty)
-    if np.diff(np.append(full, full[0] + slots)).max() - 1 > slots // 4:  # the market is closed there
+    if (
+        np.diff(np.append(full, full[0] + slots)).max() - 1 > slots // 4
+    ):  # the market is closed there
         return None
     named = ", ".join(f":{int(k) * bars.bar_seconds // 60:02d}" for k in np.flatnonzero(empty)[:6])
-    return 0, len(bars), (f"{int(empty.sum())} of {slots} places in the hour have no bars: {named}"
-                          f"{' ...' if empty.sum() > 6 else ''}")
+    return (
+        0,
+        len(bars),
+        (
+            f"{int(empty.sum())} of {slots} places in the hour have no bars: {named}"
+            f"{' ...' if empty.sum() > 6 else ''}"
+        ),
+    )
 
 
 def halved_bars(bars: Bars) -> tuple[int, int, str] | None:
-    """Long bars that do not open where the one before closed, as if every second bar had been dropped."""
+    """Long bars that do not open where the one before closed, as if every second bar had been
+    dropped.
+    """
     if bars.bar_seconds < LEAST_LENGTH or len(bars) < 100:
         return None
     rows = sampled(len(bars) - 1)
@@ -122,43 +157,73 @@ def halved_bars(bars: Bars) -> tuple[int, int, str] | None:
     share = float(gap / np.minimum(body, most).mean()) if most else 0.0
     if share < HALVED:
         return None
-    return 0, len(bars), (f"bars of {bars.bar_seconds} s open {share:.1f} times their usual body away from the close "
-                          f"before; they look like every second bar of {bars.bar_seconds // 2} s")
+    return (
+        0,
+        len(bars),
+        (
+            f"bars of {bars.bar_seconds} s open {share:.1f} times their usual body away from the close "
+            f"before; they look like every second bar of {bars.bar_seconds // 2} s"
+        ),
+    )
 
 
 def two_levels(bars: Bars, starts: np.ndarray) -> tuple[int, int, str] | None:
-    """(first row, turns, size in words) where bars of one date stand now on one price level and now on another, as if
-    rows of two contracts, sides or symbols were mixed. starts: the first row of each trade date."""
+    """(first row, turns, size in words) where bars of one date stand now on one price level and now
+    on another, as if rows of two contracts, sides or symbols were mixed. starts: the first row of
+    each trade date."""
     extent = (bars.high - bars.low).astype(np.float64)
     extent = extent[extent > 0]
     if not len(extent):
         return None
-    usual, per_date = float(np.median(extent)), float(np.median(np.diff(np.append(starts, len(bars)))))
-    up, down = bars.low[1:] - bars.high[:-1], bars.low[:-1] - bars.high[1:]  # ticks between bars that do not meet
-    least = usual * max(LEAST_LEVEL, LEVEL_DAY * per_date ** 0.5)
+    usual, per_date = (
+        float(np.median(extent)),
+        float(np.median(np.diff(np.append(starts, len(bars))))),
+    )
+    up, down = (
+        bars.low[1:] - bars.high[:-1],
+        bars.low[:-1] - bars.high[1:],
+    )  # ticks between bars that do not meet
+    least = usual * max(LEAST_LEVEL, LEVEL_DAY * per_date**0.5)
     rows = np.flatnonzero(np.maximum(up, down) > least) + 1
     rows = rows[~np.isin(rows, starts)]
     size = np.where(up[rows - 1] > 0, up[rows - 1], -down[rows - 1]).astype(np.float64)
     date = np.searchsorted(starts, rows, side="right")
     ratio = np.abs(size[1:]) / np.abs(size[:-1])
-    turns = (np.sign(size[1:]) != np.sign(size[:-1])) & (date[1:] == date[:-1]) & (ratio > 0.5) & (ratio < 2.0)
+    turns = (
+        (np.sign(size[1:]) != np.sign(size[:-1]))
+        & (date[1:] == date[:-1])
+        & (ratio > 0.5)
+        & (ratio < 2.0)
+    )
     counts = np.bincount(date[1:][turns], minlength=len(starts) + 1)
-    bars_of = np.bincount(np.searchsorted(starts, np.arange(len(bars)), side="right"), minlength=len(starts) + 1)
+    bars_of = np.bincount(
+        np.searchsorted(starts, np.arange(len(bars)), side="right"), minlength=len(starts) + 1
+    )
     dates = np.flatnonzero((counts >= LEAST_SHARE * bars_of) & (counts > 0))
     mine = turns & np.isin(date[1:], dates)
     if mine.sum() < LEAST_TURNS:
         return None
     at = rows[1:][mine]
-    apart = float(np.median(np.abs(bars.close[at] - bars.close[at - 1]))) * float(bars.contract.tick_size)
+    apart = float(np.median(np.abs(bars.close[at] - bars.close[at - 1]))) * float(
+        bars.contract.tick_size
+    )
     first = int(at[0])
-    return first, int(mine.sum()), (f"bars of one date turn {int(mine.sum())} times between two price levels, about "
-                                    f"{apart:.{bars.contract.decimals}f} apart, on {len(dates)} dates")
+    return (
+        first,
+        int(mine.sum()),
+        (
+            f"bars of one date turn {int(mine.sum())} times between two price levels, about "
+            f"{apart:.{bars.contract.decimals}f} apart, on {len(dates)} dates"
+        ),
+    )
 
 
 def wrong_hours(bars: Bars, starts: np.ndarray) -> tuple[int, int, str, str] | None:
-    """(first row, bars, size in words, the likely zone) where regular hours stand at another time of the day.
+    """(first row, bars, size in words, the likely zone) where regular hours stand at another time
+    of the day.
 
-    Only for the markets that have the hours of the US cash market. starts: the first row of each trade date.
+    Only for the markets that have the hours of the US cash market. starts: the first row of each
+    trade date.
     """
     if bars.contract.calendar not in ("cme_equity", "us_equity") or bars.bar_seconds > HALF_HOUR:
         return None
@@ -170,14 +235,23 @@ def wrong_hours(bars: Bars, starts: np.ndarray) -> tuple[int, int, str, str] | N
         return None
     first = local_seconds(bars.time[starts], bars.contract.zone) % DAY
     shift = np.where(shaped, first - OPENING, 0)
-    moved = (np.abs(shift) >= HALF_HOUR) & (np.abs(shift - np.round(shift / HALF_HOUR) * HALF_HOUR) <= SLACK)
+    moved = (np.abs(shift) >= HALF_HOUR) & (
+        np.abs(shift - np.round(shift / HALF_HOUR) * HALF_HOUR) <= SLACK
+    )
     if 2 * moved.sum() <= len(starts):
         return None
     row = int(np.argmax(moved))
     hours = round(float(np.median(shift[moved])) / HALF_HOUR) / 2
-    begin, end = (f"{int(x) // 3600:02d}:{int(x) % 3600 // 60:02d}" for x in (first[row], first[row] + length[row]))
+    begin, end = (
+        f"{int(x) // 3600:02d}:{int(x) % 3600 // 60:02d}"
+        for x in (first[row], first[row] + length[row])
+    )
     zone = ZONES.get(int(hours)) if hours == int(hours) else None
-    return (int(starts[row]), int((ends - starts)[moved].sum()),
-            f"bars stand at {begin}-{end} exchange time on {int(moved.sum())} of {len(starts)} trade dates, and have "
-            f"the length of regular hours, which begin at 09:30: they look {abs(hours):g} h "
-            f"{'early' if hours < 0 else 'late'}", f" (perhaps {zone})" if zone else "")
+    return (
+        int(starts[row]),
+        int((ends - starts)[moved].sum()),
+        f"bars stand at {begin}-{end} exchange time on {int(moved.sum())} of {len(starts)} trade dates, and have "
+        f"the length of regular hours, which begin at 09:30: they look {abs(hours):g} h "
+        f"{'early' if hours < 0 else 'late'}",
+        f" (perhaps {zone})" if zone else "",
+    )

@@ -1,9 +1,10 @@
 """A market on the host, between its files and the device, and how it is kept for the next start.
 
-The prepared market of large files is kept in a cache (`storage.markets`). Its key covers everything that it depends on:
-the contents of the files, the keys with which they are read, the names in its notes, the contract, the features, the
-code of this package, and the versions of the libraries that compute. So an entry is either right or not found. What a
-configuration only checks, and the view of the observation, are computed at every start.
+The prepared market of large files is kept in a cache (`storage.markets`). Its key covers everything
+that it depends on: the contents of the files, the keys with which they are read, the names in its
+notes, the contract, the features, the code of this package, and the versions of the libraries that
+compute. So an entry is either right or not found. What a configuration only checks, and the view of
+the observation, are computed at every start.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ Tell = Callable[[str], None]
 class HostMarket:
     """A market before it goes to the device. T bars, N sessions.
 
-    bars: the bars. arrays: the arrays of the fingerprint by name, in its order: columns of T bars and of N sessions,
+    bars: the bars. arrays: the arrays of the fingerprint by name, in its order: columns of T bars
+        and of N sessions,
     `table`, and those of a second side (`ask.*`), of seconds (`path.*`) and of a currency (`tick_value.*`).
     fingerprint, notes, has_volume: as in `market.Market`.
     """
@@ -73,15 +75,19 @@ class HostMarket:
         return TickValue(**found) if found else None  # type: ignore[arg-type]  # host leaves
 
     def _part(self, prefix: str) -> dict[str, np.ndarray]:
-        return {name.removeprefix(f"{prefix}."): array for name, array in self.arrays.items()
-                if name.startswith(f"{prefix}.")}
+        return {
+            name.removeprefix(f"{prefix}."): array
+            for name, array in self.arrays.items()
+            if name.startswith(f"{prefix}.")
+        }
 
 
 @dataclass(frozen=True)
 class Shelf:
     """The place of one configuration's market in the cache.
 
-    key: names the entry. limit: bytes of the whole cache. digests: sha256 of each file when the key was made. source:
+    key: names the entry. limit: bytes of the whole cache. digests: sha256 of each file when the key
+        was made. source:
     the source files that this process runs.
     """
 
@@ -93,9 +99,10 @@ class Shelf:
 
 
 def shelf_of(config: RunConfig, contract: Contract) -> Shelf | None:
-    """Where the market of a configuration is kept. None if it is not kept: the cache is off, the bars are bundled,
-    synthetic or few, a file is missing, or code of the user's own takes part: in a process that is not one of
-    jaxtrade's commands, with modules that the configuration imports, or with a feature of the user's own.
+    """Where the market of a configuration is kept. None if it is not kept: the cache is off, the
+    bars are bundled, synthetic or few, a file is missing, or code of the user's own takes part: in
+    a process that is not one of jaxtrade's commands, with modules that the configuration imports,
+    or with a feature of the user's own.
 
     Raises ConfigError if the cache's limit is not a number.
     """
@@ -105,19 +112,37 @@ def shelf_of(config: RunConfig, contract: Contract) -> Shelf | None:
     own = config.imports or any(name in FEATURES for name in names)
     if source is None or not limit or own or config.data.source != "file":
         return None
-    if not all(Path(path).is_file() for path in files.values()) or sum(
-            Path(path).stat().st_size for path in files.values()) < LEAST_BYTES:
+    if (
+        not all(Path(path).is_file() for path in files.values())
+        or sum(Path(path).stat().st_size for path in files.values()) < LEAST_BYTES
+    ):
         return None
     try:
         digests, folder = digests_of(files), markets_folder()
-    except (OSError, RuntimeError):  # a file that cannot be read is named where it is read; or there is no home folder
+    except (
+        OSError,
+        RuntimeError,
+    ):  # a file that cannot be read is named where it is read; or there is no home folder
         return None
-    parts = {"data": config.data.model_dump(mode="json"), "overnight": config.session.overnight,
-             "window": config.env.window, "names": names, "contract": repr(contract), "files": digests,
-             "code": source.digest, "python": sys.version, "machine": [platform.machine(), sys.byteorder],
-             "libraries": {name: version(name) for name in ("jaxtrade", "numpy", "pandas", "tzdata")}}
-    return Shelf(folder, hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest(), limit, digests,
-                 source)
+    parts = {
+        "data": config.data.model_dump(mode="json"),
+        "overnight": config.session.overnight,
+        "window": config.env.window,
+        "names": names,
+        "contract": repr(contract),
+        "files": digests,
+        "code": source.digest,
+        "python": sys.version,
+        "machine": [platform.machine(), sys.byteorder],
+        "libraries": {name: version(name) for name in ("jaxtrade", "numpy", "pandas", "tzdata")},
+    }
+    return Shelf(
+        folder,
+        hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest(),
+        limit,
+        digests,
+        source,
+    )
 
 
 def digests_of(files: dict[str, str]) -> dict[str, str]:
@@ -133,8 +158,8 @@ def digests_of(files: dict[str, str]) -> dict[str, str]:
 
 
 def restored(shelf: Shelf, contract: Contract, tell: Tell) -> HostMarket | None:
-    """The market that an earlier start prepared; None if there is none, or if the source files have changed since this
-    process began. `tell` gets a line about a damaged entry."""
+    """The market that an earlier start prepared; None if there is none, or if the source files have
+    changed since this process began. `tell` gets a line about a damaged entry."""
     if not unchanged(shelf.source):
         return None
     path = entry_path(shelf.folder, shelf.key)
@@ -147,8 +172,8 @@ def restored(shelf: Shelf, contract: Contract, tell: Tell) -> HostMarket | None:
 
 
 def keep(shelf: Shelf, host: HostMarket, config: RunConfig, tell: Tell) -> None:
-    """Keep a prepared market for the next start, unless a file has changed since the key was made, or a source file
-    since this process began.
+    """Keep a prepared market for the next start, unless a file has changed since the key was made,
+    or a source file since this process began.
 
     `tell` gets a line if the market cannot be written.
     """
@@ -156,15 +181,24 @@ def keep(shelf: Shelf, host: HostMarket, config: RunConfig, tell: Tell) -> None:
         if digests_of(config.data.files) == shelf.digests and unchanged(shelf.source):
             write_entry(shelf.folder, shelf.key, _packed(host), shelf.limit)
     except OSError as error:
-        tell(f"the prepared market is not kept for the next run ({error}); free some space, or set "
-             f"{VARIABLE}=0 to keep none")
+        tell(
+            f"the prepared market is not kept for the next run ({error}); free some space, or set "
+            f"{VARIABLE}=0 to keep none"
+        )
 
 
 def _packed(host: HostMarket) -> Entry:
     bars = host.bars
-    facts = {"bar_seconds": bars.bar_seconds, "slippage_ticks": bars.contract.slippage_ticks, "source": bars.source,
-             "bars_notes": bars.notes, "legs": [astuple(leg) for leg in bars.legs], "fingerprint": host.fingerprint,
-             "notes": host.notes, "has_volume": host.has_volume}
+    facts = {
+        "bar_seconds": bars.bar_seconds,
+        "slippage_ticks": bars.contract.slippage_ticks,
+        "source": bars.source,
+        "bars_notes": bars.notes,
+        "legs": [astuple(leg) for leg in bars.legs],
+        "fingerprint": host.fingerprint,
+        "notes": host.notes,
+        "has_volume": host.has_volume,
+    }
     return Entry({**{name: getattr(bars, name) for name in OF_BARS}, **host.arrays}, facts)
 
 
@@ -173,9 +207,20 @@ def _unpacked(entry: Entry, contract: Contract) -> HostMarket:
     time, volume = (arrays.pop(name) for name in OF_BARS)
     ask = [arrays[f"ask.{name}"] for name in PRICES if f"ask.{name}" in arrays]
     open_, high, low, close = (arrays[name] for name in PRICES)
-    bars = Bars(time, open_, high, low, close, volume, bar_seconds=facts["bar_seconds"],
-                contract=replace(contract, slippage_ticks=facts["slippage_ticks"]), source=facts["source"],
-                notes=tuple(facts["bars_notes"]), ask=Side(*ask) if ask else None,
-                legs=tuple(Leg(*fields) for fields in facts["legs"]))
-    return HostMarket(bars, arrays, facts["fingerprint"], tuple(facts["notes"]), facts["has_volume"])
-
+    bars = Bars(
+        time,
+        open_,
+        high,
+        low,
+        close,
+        volume,
+        bar_seconds=facts["bar_seconds"],
+        contract=replace(contract, slippage_ticks=facts["slippage_ticks"]),
+        source=facts["source"],
+        notes=tuple(facts["bars_notes"]),
+        ask=Side(*ask) if ask else None,
+        legs=tuple(Leg(*fields) for fields in facts["legs"]),
+    )
+    return HostMarket(
+        bars, arrays, facts["fingerprint"], tuple(facts["notes"]), facts["has_volume"]
+    )

@@ -1,4 +1,6 @@
-"""The bars that a configuration names: bundled, synthetic or from files, with quotes and seconds."""
+"""The bars that a configuration names: bundled, synthetic or from files, with quotes and
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ from jaxtrade.errors import ConfigError
 def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
     """Keyword arguments with which `load_bars` reads a file of this configuration.
 
-    quotes: whether the file is `data.quotes`, or has its columns. like: bars that the file accompanies. It must follow
-    their roll dates, and any number of its rows may lack a side: what that means for the bars is counted later.
+    quotes: whether the file is `data.quotes`, or has its columns. like: bars that the file
+        accompanies. It must follow
+    their roll dates, and any number of its rows may lack a side: what that means for the bars is
+    counted later.
 
     `data.columns` may name columns of two files: trade bars and quotes. Price and volume columns of the trade bars are
     left out for the quotes, and quote columns are left out for the trade bars.
@@ -30,15 +34,25 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
     if data.quotes is not None:
         others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
     roll = data.roll if like is None else explicit(like.legs, trade_dates(like.time, like.contract))
-    return {"columns": {field: name for field, name in data.columns.items() if field not in others},
-            "time_zone": data.time_zone, "stamp": data.stamp, "date_order": data.date_order,
-            "price_scale": data.price_scale, "expiry": data.expiry, "roll": roll,
-            "start": data.start, "end": data.end, "follows": None if like is None else like.source,
-            "missing": data.quotes_tolerance if like is None else 1.0, "splits": data.splits}
+    return {
+        "columns": {field: name for field, name in data.columns.items() if field not in others},
+        "time_zone": data.time_zone,
+        "stamp": data.stamp,
+        "date_order": data.date_order,
+        "price_scale": data.price_scale,
+        "expiry": data.expiry,
+        "roll": roll,
+        "start": data.start,
+        "end": data.end,
+        "follows": None if like is None else like.source,
+        "missing": data.quotes_tolerance if like is None else 1.0,
+        "splits": data.splits,
+    }
 
 
 def bars_of(config: RunConfig) -> Bars:
-    """The bars that `config.data` names: bundled, synthetic or from a file, with the quotes of `data.quotes`.
+    """The bars that `config.data` names: bundled, synthetic or from a file, with the quotes of
+    `data.quotes`.
 
     Raises ConfigError (unknown market, contradictory keys) or DataError (faults in the files).
     """
@@ -46,28 +60,42 @@ def bars_of(config: RunConfig) -> Bars:
     if data.quotes is None:
         return bars
     if data.source == "synthetic":
-        raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
-                          "bars: give them in data.file (--data FILE), or drop data.quotes (--quotes)")
-    # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts those cases.
-    return attach(bars, load_bars(data.quotes, contract_of(data), **read_keys(config, True, bars)),
-                  data.quotes_tolerance)
+        raise ConfigError(
+            f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
+            "bars: give them in data.file (--data FILE), or drop data.quotes (--quotes)"
+        )
+    # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts
+    # those cases.
+    return attach(
+        bars,
+        load_bars(data.quotes, contract_of(data), **read_keys(config, True, bars)),
+        data.quotes_tolerance,
+    )
 
 
 def _bars_alone(config: RunConfig) -> Bars:
     data = config.data
     contract = contract_of(data)
     if data.source != "file" and data.file is not None:
-        raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
+        raise ConfigError(
+            f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file"
+        )
     if data.source != "file" and data.splits:
-        raise ConfigError(f"data.splits is given but data.source = {data.source}, whose prices need no adjustment; "
-                          "drop it, or give your bars in data.file (--data FILE)")
+        raise ConfigError(
+            f"data.splits is given but data.source = {data.source}, whose prices need no adjustment; "
+            "drop it, or give your bars in data.file (--data FILE)"
+        )
     if data.source == "synthetic":
         if data.roll != "off":
-            raise ConfigError("data.roll splices the contracts of a file, and data.source = synthetic has one; drop it")
+            raise ConfigError(
+                "data.roll splices the contracts of a file, and data.source = synthetic has one; drop it"
+            )
         return bars_of_kind(contract, data)
     if data.synthetic != "nq_like":
-        raise ConfigError(f"data.synthetic = {data.synthetic} is given but data.source = {data.source}; set "
-                          "data.source=synthetic")
+        raise ConfigError(
+            f"data.synthetic = {data.synthetic} is given but data.source = {data.source}; set "
+            "data.source=synthetic"
+        )
     if data.source == "bundled":
         return bundled(contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
     if data.file is None:
@@ -78,14 +106,18 @@ def _bars_alone(config: RunConfig) -> Bars:
 def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
     """The second bars that `data.seconds` names, or None if it names none.
 
-    They are read with the keys of `data.file` (of `data.quotes` if that is given) and rolled on the same dates as
+    They are read with the keys of `data.file` (of `data.quotes` if that is given) and rolled on the
+    same dates as
     `bars`. Raises ConfigError (seconds with synthetic bars) or DataError (faults in the file).
     """
     data = config.data
     if data.seconds is None:
         return None
     if data.source == "synthetic":
-        raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
-                          "the bars: give them in data.file (--data FILE), or drop data.seconds (--seconds)")
-    # A second that lacks a side is left out. If that changes a bar, `first_passages` finds that the bar is not rebuilt.
+        raise ConfigError(
+            f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
+            "the bars: give them in data.file (--data FILE), or drop data.seconds (--seconds)"
+        )
+    # A second that lacks a side is left out. If that changes a bar, `first_passages` finds that the
+    # bar is not rebuilt.
     return load_bars(data.seconds, contract_of(data), **read_keys(config, True, bars))

@@ -1,13 +1,15 @@
-"""The folds of a walk-forward: which sessions each fold trains on, and which it is tested on. Pure NumPy.
+"""The folds of a walk-forward: which sessions each fold trains on, and which it is tested on. Pure
+NumPy.
 
-A fold may train on a session only if nothing that the session uses or decides reaches into a test session: the bars
-that its observations look back on, its own bars, and the bars to which its last episode or label runs. Sessions that
-reach into one are purged (Lopez de Prado 2018, "Advances in Financial Machine Learning", section 7.4.1); next to them
-an embargo leaves out further sessions (section 7.4.2). Both are counted in bars of the data, not in days, so they hold
-for any bar length and across holes.
+A fold may train on a session only if nothing that the session uses or decides reaches into a test
+session: the bars that its observations look back on, its own bars, and the bars to which its last
+episode or label runs. Sessions that reach into one are purged (Lopez de Prado 2018, "Advances in
+Financial Machine Learning", section 7.4.1); next to them an embargo leaves out further sessions
+(section 7.4.2). Both are counted in bars of the data, not in days, so they hold for any bar length
+and across holes.
 
-What purging does not forbid: a test session's own observations look back on training sessions. They are the past that a
-trader has on that day.
+What purging does not forbid: a test session's own observations look back on training sessions. They
+are the past that a trader has on that day.
 """
 
 from __future__ import annotations
@@ -28,9 +30,12 @@ from jaxtrade.errors import ConfigError
 class Fold(NamedTuple):
     """The sessions of one fold, as rows of the session table, int64 and increasing.
 
-    train: trained on. test: evaluated. purged: left out because they reach into a test session. embargoed: left out
-    beside those. groups: of cpcv the tested blocks; empty otherwise. Sessions that are in none of these were never
-    candidates: those after the test of a forward fold, and those before the training block of a rolling one.
+    train: trained on. test: evaluated. purged: left out because they reach into a test session.
+        embargoed: left out
+    beside those. groups: of cpcv the tested blocks; empty otherwise. Sessions that are in none of
+    these were never
+    candidates: those after the test of a forward fold, and those before the training block of a
+        rolling one.
     """
 
     train: np.ndarray
@@ -43,11 +48,13 @@ class Fold(NamedTuple):
 class Reach(NamedTuple):
     """How far a decision reaches.
 
-    look_back: bars before the decision bar that its observation uses, one number; or int64[N], one for each session
-    (`in_rows`). look_ahead: bars after the decision bar to which a label of it runs; at least 1, the bar in which the
-    order is filled. episode: sessions of an episode; a decision of its first session is rewarded by what happens until
-    the end of its last one. date_back: the observation also uses the trade date of the bar so many bars before the
-    decision bar, from its first bar on (vwap); None without such a feature.
+    look_back: bars before the decision bar that its observation uses, one number; or int64[N], one
+        for each session
+    (`in_rows`). look_ahead: bars after the decision bar to which a label of it runs; at least 1,
+    the bar in which the order is filled. episode: sessions of an episode; a decision of its first
+    session is rewarded by what happens until the end of its last one. date_back: the observation
+    also uses the trade date of the bar so many bars before the decision bar, from its first bar on
+    (vwap); None without such a feature.
     """
 
     look_back: int | np.ndarray
@@ -59,19 +66,31 @@ class Reach(NamedTuple):
 def reach_of(config: RunConfig) -> Reach:
     """The reach of the decisions of a configuration.
 
-    look_back is the window and the longest reach of a feature (`features.reach`): its warm-up or, where it smooths
-    exponentially, the bars that hold all but a billionth of its weight. A feature of the user's own counts with its
-    warm-up. look_ahead is `advisor.horizon` if an advisor's answers are scored.
+    look_back is the window and the longest reach of a feature (`features.reach`): its warm-up or,
+    where it smooths exponentially, the bars that hold all but a billionth of its weight. A feature
+    of the user's own counts with its warm-up. look_ahead is `advisor.horizon` if an advisor's
+    answers are scored.
     """
-    window, shown, context = config.env.window, config.env.features, context_features(config.env.task)
-    needed = max(history_needed(config), *(window + reach_bars(name) for name in shown), *map(reach_bars, context))
-    dated = [back for names, back in ((shown, window), (context, 0)) if any(map(reaches_date, names))]
+    window, shown, context = (
+        config.env.window,
+        config.env.features,
+        context_features(config.env.task),
+    )
+    needed = max(
+        history_needed(config),
+        *(window + reach_bars(name) for name in shown),
+        *map(reach_bars, context),
+    )
+    dated = [
+        back for names, back in ((shown, window), (context, 0)) if any(map(reaches_date, names))
+    ]
     ahead = max(1, config.advisor.horizon) if config.advisor.on else 1
     return Reach(needed - 1, ahead, config.episode.sessions, max(dated, default=None))
 
 
 def in_rows(reach: Reach, first: np.ndarray, opens: np.ndarray) -> Reach:
-    """The reach with a look-back for each session, which includes the trade dates that features begin with.
+    """The reach with a look-back for each session, which includes the trade dates that features
+    begin with.
 
     first: as in `touches`. opens: int[T], for each bar the row of the first bar of its trade date.
     """
@@ -82,10 +101,11 @@ def in_rows(reach: Reach, first: np.ndarray, opens: np.ndarray) -> Reach:
 
 
 def touches(first: np.ndarray, last: np.ndarray, test: np.ndarray, reach: Reach) -> np.ndarray:
-    """bool[N]: the sessions of which some decision, from its look-back to its look-ahead or the end of its episode,
-    lies in a test session. Test sessions touch themselves.
+    """bool[N]: the sessions of which some decision, from its look-back to its look-ahead or the end
+    of its episode, lies in a test session. Test sessions touch themselves.
 
-    first, last: int[N], rows of the first and last decision bar of each session, in time order. The bar after the last
+    first, last: int[N], rows of the first and last decision bar of each session, in time order. The
+        bar after the last
     one closes a session's positions, so it belongs to the session. test: ids of the test sessions.
     """
     count = len(first)
@@ -94,11 +114,20 @@ def touches(first: np.ndarray, last: np.ndarray, test: np.ndarray, reach: Reach)
     return np.any((begins[:, None] <= last[test] + 1) & (ends[:, None] >= first[test]), axis=1)
 
 
-def fold_of(first: np.ndarray, last: np.ndarray, candidates: np.ndarray, test: np.ndarray, reach: Reach,
-            embargo: int, groups: tuple[int, ...] = ()) -> Fold:
-    """The fold that tests `test` and trains on what purge and embargo leave of `candidates` (ids, increasing).
+def fold_of(
+    first: np.ndarray,
+    last: np.ndarray,
+    candidates: np.ndarray,
+    test: np.ndarray,
+    reach: Reach,
+    embargo: int,
+    groups: tuple[int, ...] = (),
+) -> Fold:
+    """The fold that tests `test` and trains on what purge and embargo leave of `candidates` (ids,
+    increasing).
 
-    first, last: as in `touches`. embargo: sessions left out on each side of a run of purged and tested ones, as far as
+    first, last: as in `touches`. embargo: sessions left out on each side of a run of purged and
+        tested ones, as far as
     they are candidates.
     """
     ids, closed = np.arange(len(first)), touches(first, last, test, reach)
@@ -107,86 +136,120 @@ def fold_of(first: np.ndarray, last: np.ndarray, candidates: np.ndarray, test: n
         near[:-shift] |= closed[shift:]
         near[shift:] |= closed[:-shift]
     asked, tested = np.isin(ids, candidates), np.isin(ids, test)
-    return Fold(np.flatnonzero(asked & ~near), test, np.flatnonzero(asked & closed & ~tested),
-                np.flatnonzero(asked & near & ~closed & ~tested), groups)
+    return Fold(
+        np.flatnonzero(asked & ~near),
+        test,
+        np.flatnonzero(asked & closed & ~tested),
+        np.flatnonzero(asked & near & ~closed & ~tested),
+        groups,
+    )
 
 
 def walk_folds(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach) -> list[Fold]:
     """The folds of a walk, in time order of their test sessions.
 
-    rolling: test blocks of `walk.test` sessions, counted from the end of the data so that the newest are tested; before
-    each the last `walk.train` sessions that purge and embargo leave. Blocks with fewer before them are left out.
-    anchored: the same blocks; each fold trains on all sessions before its block that purge and embargo leave.
-    cpcv: combinatorial purged cross-validation (Lopez de Prado 2018, chapter 12). The sessions form `walk.groups`
-    blocks of equal length (the first ones have one more where it does not divide), and each choice of
+    rolling: test blocks of `walk.test` sessions, counted from the end of the data so that the
+        newest are tested; before
+    each the last `walk.train` sessions that purge and embargo leave. Blocks with fewer before them
+    are left out.
+    anchored: the same blocks; each fold trains on all sessions before its block that purge and
+        embargo leave.
+    cpcv: combinatorial purged cross-validation (Lopez de Prado 2018, chapter 12). The sessions form
+        `walk.groups`
+    blocks of equal length (the first ones have one more where it does not divide), and each choice
+    of
     `walk.test_groups` of them is the test of a fold.
 
     first, last: as in `touches`. Raises ConfigError if there are too few sessions.
     """
     embargo = walk.embargo_of(len(first))
-    found = _combined(first, last, walk, reach, embargo) if walk.mode == "cpcv" else list(
-        _forward(first, last, walk, reach, embargo))
+    found = (
+        _combined(first, last, walk, reach, embargo)
+        if walk.mode == "cpcv"
+        else list(_forward(first, last, walk, reach, embargo))
+    )
     if not found:
-        raise ConfigError(f"walk.train={walk.train} (--train), walk.test={walk.test} (--test): one fold takes "
-                          f"{_needed(first, last, walk, reach, embargo)}, and the data have {len(first)} sessions: "
-                          "lower them, or give more data")
+        raise ConfigError(
+            f"walk.train={walk.train} (--train), walk.test={walk.test} (--test): one fold takes "
+            f"{_needed(first, last, walk, reach, embargo)}, and the data have {len(first)} sessions: "
+            "lower them, or give more data"
+        )
     return found
 
 
-def _forward(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int) -> list[Fold]:
+def _forward(
+    first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int
+) -> list[Fold]:
     folds = []
     for end in range(len(first), walk.test, -walk.test):
         test = np.arange(end - walk.test, end)
         fold = fold_of(first, last, np.arange(test[0]), test, reach, embargo)
         if len(fold.train) < walk.train:
             break  # every earlier block has fewer sessions before it
-        folds.append(fold if walk.mode == "anchored" else fold._replace(train=fold.train[-walk.train:]))
+        folds.append(
+            fold if walk.mode == "anchored" else fold._replace(train=fold.train[-walk.train :])
+        )
     return folds[::-1]
 
 
-def _needed(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int) -> str:
+def _needed(
+    first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int
+) -> str:
     """The sessions that the newest fold would take, in words."""
-    ids, test = np.arange(len(first)), np.arange(len(first))[-walk.test:]
-    lost = fold_of(first, last, ids[:test[0]], test, reach, embargo)
+    ids, test = np.arange(len(first)), np.arange(len(first))[-walk.test :]
+    lost = fold_of(first, last, ids[: test[0]], test, reach, embargo)
     purged, left_out = len(lost.purged), len(lost.embargoed)
-    return (f"{walk.train + purged + left_out + walk.test} sessions (purge {purged} and embargo {left_out} among them)")
+    return f"{walk.train + purged + left_out + walk.test} sessions (purge {purged} and embargo {left_out} among them)"
 
 
 def blocks(sessions: int, groups: int) -> list[np.ndarray]:
-    """The blocks of cpcv: session ids in `groups` parts of equal length, the first ones with one more if need be."""
+    """The blocks of cpcv: session ids in `groups` parts of equal length, the first ones with one
+    more if need be.
+    """
     return np.array_split(np.arange(sessions), groups)
 
 
-def _combined(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int) -> list[Fold]:
+def _combined(
+    first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int
+) -> list[Fold]:
     count = len(first)
     if count < walk.groups:
-        raise ConfigError(f"walk.groups={walk.groups} (--groups): more blocks than the data have sessions ({count}): "
-                          "lower it, or give more data")
+        raise ConfigError(
+            f"walk.groups={walk.groups} (--groups): more blocks than the data have sessions ({count}): "
+            "lower it, or give more data"
+        )
     parts, ids, folds = blocks(count, walk.groups), np.arange(count), []
     for chosen in combinations(range(walk.groups), walk.test_groups):
         test = np.concatenate([parts[group] for group in chosen])
         fold = fold_of(first, last, ids, test, reach, embargo, chosen)
         if not len(fold.train):
-            raise ConfigError(f"walk.groups={walk.groups}, walk.test_groups={walk.test_groups}: the fold that tests "
-                              f"the blocks {', '.join(map(str, chosen))} has no training session left (purged "
-                              f"{len(fold.purged)}, embargoed {len(fold.embargoed)}, of {count}): lower "
-                              "walk.test_groups or walk.embargo, shorten env.window or the features' look-back, or "
-                              "give more data")
+            raise ConfigError(
+                f"walk.groups={walk.groups}, walk.test_groups={walk.test_groups}: the fold that tests "
+                f"the blocks {', '.join(map(str, chosen))} has no training session left (purged "
+                f"{len(fold.purged)}, embargoed {len(fold.embargoed)}, of {count}): lower "
+                "walk.test_groups or walk.embargo, shorten env.window or the features' look-back, or "
+                "give more data"
+            )
         folds.append(fold)
     return folds
 
 
 def paths_of(folds: list[Fold], groups: int) -> np.ndarray:
-    """int[P, groups]: the fold whose test of a block belongs to a path; each path tests every block once.
+    """int[P, groups]: the fold whose test of a block belongs to a path; each path tests every block
+    once.
 
-    With N blocks of which k are tested there are P = C(N - 1, k - 1) paths (Lopez de Prado 2018, section 12.4). Path p
-    takes, of each block, the p-th fold that tests it.
+    With N blocks of which k are tested there are P = C(N - 1, k - 1) paths (Lopez de Prado 2018,
+    section 12.4). Path p takes, of each block, the p-th fold that tests it.
     """
-    return np.array([[i for i, fold in enumerate(folds) if group in fold.groups] for group in range(groups)]).T
+    return np.array(
+        [[i for i, fold in enumerate(folds) if group in fold.groups] for group in range(groups)]
+    ).T
 
 
 def reach_on(market: Market, config: RunConfig) -> Reach:
-    """`reach_of` on a market: with a look-back for each session where a feature begins with its trade date."""
+    """`reach_of` on a market: with a look-back for each session where a feature begins with its
+    trade date.
+    """
     dates = trade_dates(market.bars.time, market.contract)
     opens = np.searchsorted(dates, dates)  # dates never decrease, so this is the first bar of each
     return in_rows(reach_of(config), np.asarray(market.data.sessions.first, np.int64), opens)

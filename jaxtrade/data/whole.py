@@ -1,6 +1,8 @@
-"""Whether the first and the last session of a file are whole. Exports often begin or end in the middle of a day.
+"""Whether the first and the last session of a file are whole. Exports often begin or end in the
+middle of a day.
 
-A cut last session matters most: sessions are held out from the end of the data, so it is a test day.
+A cut last session matters most: sessions are held out from the end of the data, so it is a test
+day.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.calendar.sessions import window_openings
 from jaxtrade.data.read.bars import Bars
 
-# A boundary session is cut short if it lacks 5 % of its window more than its neighbours do at that end. Calendar
-# findings use the same share. Neighbours: the hours of a file may change over the years. 90 %: a session among them may
-# itself have a hole there.
+# A boundary session is cut short if it lacks 5 % of its window more than its neighbours do at that
+# end. Calendar findings use the same share. Neighbours: the hours of a file may change over the
+# years. 90 %: a session among them may itself have a hole there.
 SHARE, NEIGHBOURS, USUAL = 0.05, 20, 0.9
 
 
@@ -27,9 +29,11 @@ SHARE, NEIGHBOURS, USUAL = 0.05, 20, 0.9
 class CutShort:
     """A first or last session of which bars are missing at the outer end.
 
-    date: the trade date. last: whether it is the last session, else it is the first. before: the trade date before it
-    that has a session; None if there is none. found: bars in the trading window, which ends at the flat time. due: bars
-    that its neighbours have there. edge: the window's first or last bar, exchange time HH:MM; None without bars.
+    date: the trade date. last: whether it is the last session, else it is the first. before: the
+        trade date before it
+    that has a session; None if there is none. found: bars in the trading window, which ends at the
+    flat time. due: bars that its neighbours have there. edge: the window's first or last bar,
+    exchange time HH:MM; None without bars.
     """
 
     date: np.datetime64
@@ -44,27 +48,38 @@ class CutShort:
         """How much is there, in words."""
         if self.edge is None:
             return f"0 of {self.due} bars in the trading window"
-        return (f"{self.found} of {self.due} bars in the trading window, the {'last' if self.last else 'first'} at "
-                f"{self.edge} exchange time")
+        return (
+            f"{self.found} of {self.due} bars in the trading window, the {'last' if self.last else 'first'} at "
+            f"{self.edge} exchange time"
+        )
 
     def text(self) -> str:
         """A note for `data check`, `data describe` and training."""
         if not self.last:
-            return (f"{self.date}: the first session is cut short: {self.bars}; what is there is history, and is "
-                    "traded in training")
+            return (
+                f"{self.date}: the first session is cut short: {self.bars}; what is there is history, and is "
+                "traded in training"
+            )
         if self.found < 2:  # a decision needs a bar after it
             return f"{self.date}: the last session is cut short: {self.bars}; no decision is taken in it"
-        fix = ("" if self.before is None else
-               f". Fix: leave it out with data.end={self.before} (--set), or export the day again when it is over")
-        return (f"WARNING: {self.date}: the last session is cut short: {self.bars}; sessions are held out from the "
-                f"end, so a test day is no whole day{fix}")
+        fix = (
+            ""
+            if self.before is None
+            else f". Fix: leave it out with data.end={self.before} (--set), or export the day again when it is over"
+        )
+        return (
+            f"WARNING: {self.date}: the last session is cut short: {self.bars}; sessions are held out from the "
+            f"end, so a test day is no whole day{fix}"
+        )
 
 
-def cut_short(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> tuple[CutShort, ...]:
+def cut_short(
+    bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig
+) -> tuple[CutShort, ...]:
     """The boundary sessions that are cut short, in order.
 
-    Early closes of the calendar are whole sessions. Without a second session nothing shows what is usual, so nothing is
-    found. dates: datetime64[D][T], the trade date of each bar.
+    Early closes of the calendar are whole sessions. Without a second session nothing shows what is
+    usual, so nothing is found. dates: datetime64[D][T], the trade date of each bar.
     """
     days = dates[run_starts(dates)]
     at = schedule.find(days)
@@ -72,13 +87,16 @@ def cut_short(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConf
     if bars.synthetic or len(days) < 2:
         return ()
     ends = [slice(0, NEIGHBOURS + 1), slice(-NEIGHBOURS - 1, None)]
-    cut = [_cut(bars, schedule, days[end], at[end], config.session.overnight, last)
-           for last, end in enumerate(ends)]
+    cut = [
+        _cut(bars, schedule, days[end], at[end], config.session.overnight, last)
+        for last, end in enumerate(ends)
+    ]
     return tuple(each for each in cut if each is not None)
 
 
-def _cut(bars: Bars, schedule: Schedule, days: np.ndarray, at: np.ndarray, overnight: bool, last: int
-         ) -> CutShort | None:
+def _cut(
+    bars: Bars, schedule: Schedule, days: np.ndarray, at: np.ndarray, overnight: bool, last: int
+) -> CutShort | None:
     """The first (last: 0) or last (1) of some neighbouring sessions, if it is cut short."""
     opens = np.maximum(window_openings(days, bars.contract, overnight), schedule.open[at])
     flat = schedule.flat[at]
@@ -94,5 +112,11 @@ def _cut(bars: Bars, schedule: Schedule, days: np.ndarray, at: np.ndarray, overn
         return None
     stamp = datetime.fromtimestamp(int(bars.time[edge[own]]), ZoneInfo(bars.contract.zone))
     scheduled = int(length[own] // bars.bar_seconds)
-    return CutShort(days[own], bool(last), days[-2] if last else None, int(found[own]),
-                    min(int(np.median(found[others])), scheduled), f"{stamp:%H:%M}" if found[own] else None)
+    return CutShort(
+        days[own],
+        bool(last),
+        days[-2] if last else None,
+        int(found[own]),
+        min(int(np.median(found[others])), scheduled),
+        f"{stamp:%H:%M}" if found[own] else None,
+    )

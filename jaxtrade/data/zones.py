@@ -14,15 +14,15 @@ HOUR = 3600
 
 
 def utc_offsets(utc: np.ndarray, zone: str) -> np.ndarray:
-    """Seconds by which a zone (perhaps shifted, as America/New_York+7h) is ahead of UTC at these UTC seconds,
-    int64[T]. Raises ConfigError for an unknown zone."""
+    """Seconds by which a zone (perhaps shifted, as America/New_York+7h) is ahead of UTC at these
+    UTC seconds, int64[T]. Raises ConfigError for an unknown zone."""
     name, hours = known_zone(zone)
     return local_seconds(utc, name) - utc + HOUR * hours
 
 
 def keeping(utc: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
-    """The zones that are `offsets` seconds ahead of UTC at most of these times; more than one where the times do not
-    tell them apart, none where no usual zone and no fixed number of hours fits.
+    """The zones that are `offsets` seconds ahead of UTC at most of these times; more than one where
+    the times do not tell them apart, none where no usual zone and no fixed number of hours fits.
 
     utc: int64[T], UTC seconds. offsets: int64[T].
     """

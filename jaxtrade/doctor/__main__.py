@@ -1,4 +1,6 @@
-"""`python -m jaxtrade.doctor`. It works even if the `jaxtrade` command cannot start, for example without pydantic."""
+"""`python -m jaxtrade.doctor`. It works even if the `jaxtrade` command cannot start, for example
+without pydantic.
+"""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""What this process would join for a run of several processes, and whether that works: `doctor --distributed`.
+"""What this process would join for a run of several processes, and whether that works: `doctor
+--distributed`.
 
 The processes meet in child processes, so a failure of JAX, which ends a process, becomes a finding.
 """
@@ -41,7 +42,8 @@ print(json.dumps(found))
 
 
 def diagnose(layout: Layout, seconds: int) -> list[Finding]:
-    """The findings about a layout: where it comes from, whether process 0 answers, the devices, and a sum over them.
+    """The findings about a layout: where it comes from, whether process 0 answers, the devices, and
+    a sum over them.
 
     seconds: how long processes wait for each other.
     """
@@ -59,8 +61,14 @@ def _together(result: ChildResult) -> list[Finding]:
     if result.end != "ok":
         said = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
         cause = said[-1].removeprefix("error: ") if said else result.cause
-        return [fail("joining", cause, "start all processes with the same number and coordinator, and look at the "
-                     "output of the others (docs/distributed.md)")]
+        return [
+            fail(
+                "joining",
+                cause,
+                "start all processes with the same number and coordinator, and look at the "
+                "output of the others (docs/distributed.md)",
+            )
+        ]
     found = result.values
     devices, total = found["devices"], sum(found["devices"])
     counts = ", ".join(f"{i}: {count}" for i, count in enumerate(devices))
@@ -69,14 +77,23 @@ def _together(result: ChildResult) -> list[Finding]:
     if len(set(devices)) > 1:
         named = fail("devices", f"by process {counts}", "give every process equally many devices")
     processes = "1 process" if found["processes"] == 1 else f"{found['processes']} processes"
-    summed = ok("sum", f"{found['sum']} over {several(total, 'device')} of {processes} ({result.seconds:.1f} s)")
+    summed = ok(
+        "sum",
+        f"{found['sum']} over {several(total, 'device')} of {processes} ({result.seconds:.1f} s)",
+    )
     if found["sum"] != expected:
-        summed = fail("sum", f"{found['sum']}, expected {expected}", "update JAX and the driver; a collective is wrong")
+        summed = fail(
+            "sum",
+            f"{found['sum']}, expected {expected}",
+            "update JAX and the driver; a collective is wrong",
+        )
     return [named, summed]
 
 
 def _answers(address: str, seconds: float) -> Finding:
-    """Whether something answers at `host:port` within some seconds: process 0 may start a little later."""
+    """Whether something answers at `host:port` within some seconds: process 0 may start a little
+    later.
+    """
     host, _, port = address.rpartition(":")
     begun, said = time.monotonic(), ""
     while time.monotonic() - begun < seconds:
@@ -86,8 +103,11 @@ def _answers(address: str, seconds: float) -> Finding:
         except OSError as error:
             said = str(error)
         time.sleep(0.2)
-    return fail("coordinator", f"nothing answers at {address} within {seconds:.0f} s ({said})",
-                "start process 0, and check its address, its port and the firewall")
+    return fail(
+        "coordinator",
+        f"nothing answers at {address} within {seconds:.0f} s ({said})",
+        "start process 0, and check its address, its port and the firewall",
+    )
 
 
 def report(layout: Layout, seconds: int, as_json: bool) -> int:

@@ -18,7 +18,8 @@ class Status(enum.StrEnum):
 class Finding:
     """The result of one check.
 
-    measured: what was found. fix: what the user should do. Raises ValueError if `fix` is empty and the verdict is not
+    measured: what was found. fix: what the user should do. Raises ValueError if `fix` is empty and
+        the verdict is not
     OK.
     """
 

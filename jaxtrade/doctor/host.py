@@ -1,4 +1,6 @@
-"""The machine as plain data. POSIX-only calls are used only if the platform has them; each has an alternative."""
+"""The machine as plain data. POSIX-only calls are used only if the platform has them; each has an
+alternative.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from jaxtrade.runs.limits import MachineLimits, Read, cgroup_limits, read_text, 
 
 @dataclass(frozen=True)
 class Machine:
-    """The data that the checks use. `here` fills them from this machine; tests replace fields. Sizes are in bytes."""
+    """The data that the checks use. `here` fills them from this machine; tests replace fields.
+    Sizes are in bytes.
+    """
 
     system: str
     release: str
@@ -36,7 +40,9 @@ class Machine:
 
 
 def usable_cpus() -> int:
-    """Number of CPUs that this process may use: those of its affinity mask if the system has one (Linux), else all."""
+    """Number of CPUs that this process may use: those of its affinity mask if the system has one
+    (Linux), else all.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -78,10 +84,25 @@ def installed_versions() -> dict[str, str]:
 def here(run_folder: Path) -> Machine:
     """Describe this machine. Loads no native library."""
     system = platform.system()
-    seen = (shutil.which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
-            or Path("/dev/dxg").exists())  # /dev/dxg is the GPU under WSL2
-    return Machine(system=system, release=platform.release(), machine=platform.machine(),
-                python=(sys.version_info[0], sys.version_info[1], sys.version_info[2]), env=dict(os.environ),
-                cpus=usable_cpus(), cpu_flags=cpu_flags(), memory=total_memory(system), limits=cgroup_limits(),
-                max_processes=rlimit("RLIMIT_NPROC"), max_files=rlimit("RLIMIT_NOFILE"),
-                versions=installed_versions(), gpu_seen=seen, run_folder=run_folder, read=read_text)
+    seen = (
+        shutil.which("nvidia-smi") is not None
+        or Path("/dev/nvidiactl").exists()
+        or Path("/dev/dxg").exists()
+    )  # /dev/dxg is the GPU under WSL2
+    return Machine(
+        system=system,
+        release=platform.release(),
+        machine=platform.machine(),
+        python=(sys.version_info[0], sys.version_info[1], sys.version_info[2]),
+        env=dict(os.environ),
+        cpus=usable_cpus(),
+        cpu_flags=cpu_flags(),
+        memory=total_memory(system),
+        limits=cgroup_limits(),
+        max_processes=rlimit("RLIMIT_NPROC"),
+        max_files=rlimit("RLIMIT_NOFILE"),
+        versions=installed_versions(),
+        gpu_seen=seen,
+        run_folder=run_folder,
+        read=read_text,
+    )

@@ -1,4 +1,6 @@
-"""Native layers, lowest first. Each is loaded in its own child process; the first one that fails is the cause."""
+"""Native layers, lowest first. Each is loaded in its own child process; the first one that fails is
+the cause.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ np.linalg.solve(a + 300 * np.eye(256), a)
 blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
 print(json.dumps({"numpy": np.__version__, "blas": f"{blas['name']} {blas['version']}"}))
 """
-# This program ends without teardown. pyarrow 26 aborts some processes that exit right after their first Parquet file,
-# while its threads are still starting ("terminate called without an active exception"). A real run lives longer, so
-# this is not a fault of the machine. The program has printed its result by then.
+# This program ends without teardown. pyarrow 26 aborts some processes that exit right after their
+# first Parquet file, while its threads are still starting ("terminate called without an active
+# exception"). A real run lives longer, so this is not a fault of the machine. The program has
+# printed its result by then.
 PANDAS = """
 import io, json, os, pandas as pd
 frame = pd.read_csv(io.StringIO("time,close\\n2013-10-07T13:30:00Z,1676.75\\n2013-10-07T13:31:00Z,1677.25\\n"))
@@ -74,7 +77,9 @@ BAD_FLAGS = "unset XLA_FLAGS, JAX_* variables and LD_PRELOAD, then reinstall: "
 
 @dataclass(frozen=True)
 class Layer:
-    """A child program, its extra environment variables, when it applies, and what to do if it fails."""
+    """A child program, its extra environment variables, when it applies, and what to do if it
+    fails.
+    """
 
     name: str
     program: str
@@ -90,30 +95,53 @@ def has_plugin(host: Machine) -> bool:
 
 # The order matters: a failure of a lower layer explains failures of the layers above it.
 LAYERS = (
-    Layer("numpy-blas", NUMPY, "python -m pip install --force-reinstall numpy; if it still fails set "
-                               "OPENBLAS_CORETYPE=Haswell (the kernel chosen for this CPU is at fault)"),
+    Layer(
+        "numpy-blas",
+        NUMPY,
+        "python -m pip install --force-reinstall numpy; if it still fails set "
+        "OPENBLAS_CORETYPE=Haswell (the kernel chosen for this CPU is at fault)",
+    ),
     Layer("pandas", PANDAS, "python -m pip install --force-reinstall pandas pyarrow"),
-    Layer("jax-cpu", JAX.replace("PLATFORM", '"cpu"'),
-          BAD_FLAGS + "python -m pip install --force-reinstall jax jaxlib; under WSL also: wsl --update",
-          {"JAX_PLATFORMS": "cpu"}),
-    Layer("network-cpu", NETWORK, BAD_FLAGS + "python -m pip install --force-reinstall flax optax",
-          {"JAX_PLATFORMS": "cpu"}),
-    Layer("jax-gpu", JAX.replace("PLATFORM", '"gpu"'),
-          "look at nvidia-smi (driver, free memory, other jobs); update the driver; train on the CPU meanwhile with "
-          "JAX_PLATFORMS=cpu",
-          {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_PLATFORMS": ""}, has_plugin),
+    Layer(
+        "jax-cpu",
+        JAX.replace("PLATFORM", '"cpu"'),
+        BAD_FLAGS
+        + "python -m pip install --force-reinstall jax jaxlib; under WSL also: wsl --update",
+        {"JAX_PLATFORMS": "cpu"},
+    ),
+    Layer(
+        "network-cpu",
+        NETWORK,
+        BAD_FLAGS + "python -m pip install --force-reinstall flax optax",
+        {"JAX_PLATFORMS": "cpu"},
+    ),
+    Layer(
+        "jax-gpu",
+        JAX.replace("PLATFORM", '"gpu"'),
+        "look at nvidia-smi (driver, free memory, other jobs); update the driver; train on the CPU meanwhile with "
+        "JAX_PLATFORMS=cpu",
+        {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_PLATFORMS": ""},
+        has_plugin,
+    ),
 )
 
 
 def finding_of(layer: Layer, result: ChildResult) -> Finding:
-    """Turn a child's end into a finding. For a crash, it has the signal's name and faulthandler's innermost frame."""
+    """Turn a child's end into a finding. For a crash, it has the signal's name and faulthandler's
+    innermost frame.
+    """
     if result.end == "ok":
         values = ", ".join(f"{key} {value}" for key, value in result.values.items())
         return ok(layer.name, f"{values} ({result.seconds:.1f} s)")
     if result.end == "crash":
         where = crashed_in(result.stderr)
-        return fail(layer.name, f"died by {result.cause}" + (f" in {where}" if where else ""), layer.fix)
+        return fail(
+            layer.name, f"died by {result.cause}" + (f" in {where}" if where else ""), layer.fix
+        )
     if result.end == "hang":
-        return fail(layer.name, f"hangs: {result.cause}",
-                    "if the machine is busy, repeat when it is idle; otherwise " + layer.fix)
+        return fail(
+            layer.name,
+            f"hangs: {result.cause}",
+            "if the machine is busy, repeat when it is idle; otherwise " + layer.fix,
+        )
     return fail(layer.name, result.cause, layer.fix)

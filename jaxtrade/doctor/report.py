@@ -21,19 +21,22 @@ BUDGET = 18.0  # seconds for all checks, below the documented 20 seconds
 Runner = Callable[[str, float, Mapping[str, str]], ChildResult]
 
 
-def diagnose(host: Machine, layers: Sequence[Layer] = LAYERS, run: Runner = run_child,
-             budget: float = BUDGET) -> list[Finding]:
+def diagnose(
+    host: Machine, layers: Sequence[Layer] = LAYERS, run: Runner = run_child, budget: float = BUDGET
+) -> list[Finding]:
     """Run all checks. The findings have a fixed order: facts, storage, native layers.
 
-    The children share `budget` seconds. Two run at a time, and each may use the seconds that are left, so a child that
-    hangs does not block the others.
+    The children share `budget` seconds. Two run at a time, and each may use the seconds that are
+    left, so a child that hangs does not block the others.
     """
     deadline = time.monotonic() + budget
 
     def examine(layer: Layer) -> Finding:
         left = deadline - time.monotonic()
         if left < 0.5:
-            return finding_of(layer, ChildResult("hang", 0.0, {}, f"not reached within {budget:.0f} s"))
+            return finding_of(
+                layer, ChildResult("hang", 0.0, {}, f"not reached within {budget:.0f} s")
+            )
         return finding_of(layer, run(layer.program, left, layer.env))
 
     with ThreadPoolExecutor(max_workers=2) as pool:
@@ -49,13 +52,23 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 def to_json(findings: Sequence[Finding]) -> str:
     """All findings as a JSON document."""
-    return json.dumps({
-        "format": 1,
-        "jaxtrade": __version__,
-        "exit_code": exit_code(findings),
-        "findings": [{"name": finding.name, "verdict": str(finding.verdict), "measured": finding.measured,
-                      "fix": finding.fix} for finding in findings],
-    }, indent=2)
+    return json.dumps(
+        {
+            "format": 1,
+            "jaxtrade": __version__,
+            "exit_code": exit_code(findings),
+            "findings": [
+                {
+                    "name": finding.name,
+                    "verdict": str(finding.verdict),
+                    "measured": finding.measured,
+                    "fix": finding.fix,
+                }
+                for finding in findings
+            ],
+        },
+        indent=2,
+    )
 
 
 def to_text(findings: Sequence[Finding]) -> str:
@@ -65,17 +78,22 @@ def to_text(findings: Sequence[Finding]) -> str:
         lines.append(f"{finding.verdict:<4}  {finding.name:<14} {finding.measured}")
         if finding.fix:
             lines.append(f"      {'':<14} fix: {finding.fix}")
-    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Status}
+    counts = {
+        verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Status
+    }
     lines.append(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return "\n".join(lines)
 
 
 def main(argv: Sequence[str]) -> int:
     """Entry point of `python -m jaxtrade.doctor`. Returns 0, or 1 if a check failed."""
-    parser = argparse.ArgumentParser(prog="jaxtrade doctor", description="Examine this machine; every problem comes "
-                                     "with a fix")
+    parser = argparse.ArgumentParser(
+        prog="jaxtrade doctor", description="Examine this machine; every problem comes with a fix"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")
+    parser.add_argument(
+        "--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)"
+    )
     args = parser.parse_args(argv)
     findings = diagnose(here(Path(os.path.expanduser(args.run_dir))))
     print(to_json(findings) if args.json else to_text(findings))

@@ -26,7 +26,8 @@ def nearest_existing(path: Path) -> Path:
 
 
 def try_folder(folder: Path) -> float:
-    """Do what a checkpoint does in a folder: lock, write, fsync, rename, remove. Returns the seconds it took.
+    """Do what a checkpoint does in a folder: lock, write, fsync, rename, remove. Returns the
+    seconds it took.
 
     Raises OSError if a step fails.
     """
@@ -42,57 +43,94 @@ def try_folder(folder: Path) -> float:
     return time.monotonic() - start
 
 
-def check_run_folder(host: Machine, attempt: Callable[[Path], float] = try_folder,
-                     usage: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free) -> Finding:
+def check_run_folder(
+    host: Machine,
+    attempt: Callable[[Path], float] = try_folder,
+    usage: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
+) -> Finding:
     """Check that runs can be written, locked and synced, and that there is space."""
     folder = nearest_existing(host.run_folder)
     if not folder.is_dir():
-        return fail("run-folder", f"{folder} is a file", "move it away, or train with --run-dir in another folder")
+        return fail(
+            "run-folder",
+            f"{folder} is a file",
+            "move it away, or train with --run-dir in another folder",
+        )
     try:
         seconds = attempt(folder)
-    except ImportError as error:  # the lock is code of this package, whose dependencies may be missing
-        return fail("run-folder", f"not examined: {error}", "install what 'packages' names, then run the doctor again")
+    except (
+        ImportError
+    ) as error:  # the lock is code of this package, whose dependencies may be missing
+        return fail(
+            "run-folder",
+            f"not examined: {error}",
+            "install what 'packages' names, then run the doctor again",
+        )
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return fail("run-folder", f"{folder}: {error.strerror}, {gib(usage(folder))} free",
-                        f"free some space under {folder}, or train with --run-dir on another disk")
+            return fail(
+                "run-folder",
+                f"{folder}: {error.strerror}, {gib(usage(folder))} free",
+                f"free some space under {folder}, or train with --run-dir on another disk",
+            )
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return fail("run-folder", f"{folder}: {error.strerror}",
-                        f"make {folder} writable for this user, or train with --run-dir in a folder that is")
+            return fail(
+                "run-folder",
+                f"{folder}: {error.strerror}",
+                f"make {folder} writable for this user, or train with --run-dir in a folder that is",
+            )
         return fail("run-folder", f"{folder}: {error}", "train with --run-dir on a local disk")
     free = usage(folder)
     text = f"{folder}: {gib(free)} free, lock + 1 MiB + fsync + rename in {seconds * 1000:.0f} ms"
     if free < GIB:
-        return warn("run-folder", text, "free some space (1 GiB is ample), or train with --run-dir on another disk")
+        return warn(
+            "run-folder",
+            text,
+            "free some space (1 GiB is ample), or train with --run-dir on another disk",
+        )
     if seconds > 2:
         return warn("run-folder", text, "checkpoints will be slow here: use a local disk for runs")
     return ok("run-folder", text)
 
 
 def check_cache(host: Machine) -> Finding:
-    """Check who can write to the cache. Its programs are run unchecked, so a writer can run code as this user."""
+    """Check who can write to the cache. Its programs are run unchecked, so a writer can run code as
+    this user.
+    """
     if "://" in (name := host.env.get(VARIABLE, "")):
-        return warn("compile-cache", f"{name} is remote", "use a local folder that only you can write")
+        return warn(
+            "compile-cache", f"{name} is remote", "use a local folder that only you can write"
+        )
     try:
         folder = cache_folder(host.env, host.system)
     except RuntimeError as error:
-        return warn("compile-cache", f"no folder ({error}): every run compiles again",
-                    f"set {VARIABLE} to a folder of your own")
+        return warn(
+            "compile-cache",
+            f"no folder ({error}): every run compiles again",
+            f"set {VARIABLE} to a folder of your own",
+        )
     if not folder.exists():
         return ok("compile-cache", f"{folder}: not made yet")
     if not folder.is_dir():
         return fail("compile-cache", f"{folder} is not a folder", f"point {VARIABLE} to a folder")
     found = folder.stat()
-    # Mode bits mean nothing on Windows, where only the user can access the folders of the user's profile.
+    # Mode bits mean nothing on Windows, where only the user can access the folders of the user's
+    # profile.
     if host.system == "Windows":
         return ok("compile-cache", f"{folder} (keep it inside your user profile)")
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o022:
-        return fail("compile-cache", f"{folder}: mode {mode:04o}, others can write it",
-                    f"chmod 700 {folder}; and empty it, if others had access")
+        return fail(
+            "compile-cache",
+            f"{folder}: mode {mode:04o}, others can write it",
+            f"chmod 700 {folder}; and empty it, if others had access",
+        )
     if hasattr(os, "getuid") and found.st_uid not in (os.getuid(), 0):
-        return fail("compile-cache", f"{folder} belongs to user {found.st_uid}",
-                    f"set {VARIABLE} to a folder of your own")
+        return fail(
+            "compile-cache",
+            f"{folder} belongs to user {found.st_uid}",
+            f"set {VARIABLE} to a folder of your own",
+        )
     return ok("compile-cache", f"{folder}: mode {mode:04o}")
 
 

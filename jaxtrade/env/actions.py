@@ -13,7 +13,9 @@ from jaxtrade.types import Array
 
 
 class Action(enum.IntEnum):
-    """Ids are stable; each built-in task uses a prefix of them. A user's task has its own names and ids."""
+    """Ids are stable; each built-in task uses a prefix of them. A user's task has its own names and
+    ids.
+    """
 
     HOLD = 0
     BUY = 1
@@ -24,7 +26,11 @@ class Action(enum.IntEnum):
     CLOSE = 6
 
 
-SIDES = {Action.BUY.name: 1, Action.SELL.name: -1, Action.CLOSE.name: 0}  # side after the action; others keep the side
+SIDES = {
+    Action.BUY.name: 1,
+    Action.SELL.name: -1,
+    Action.CLOSE.name: 0,
+}  # side after the action; others keep the side
 
 
 def breakeven_stop(state: EnvState, params: EnvParams) -> Array:
@@ -36,10 +42,11 @@ def breakeven_stop(state: EnvState, params: EnvParams) -> Array:
 def legal_actions(state: EnvState, params: EnvParams) -> dict[str, Array]:
     """Legality by name, bool[] each, at the close of `state.row`. It depends on no future bar.
 
-    HOLD is always legal. BUY and SELL need a flat account and `rules.may_open`. MOVE_STOP_TO_BREAKEVEN must tighten the
-    stop, and leave it at least one tick on the losing side of the close (with two-sided bars, of the side at which the
-    position would be closed). ENABLE_TRAIL needs the trail off, the stop at or beyond the entry fill, and an open
-    profit (a rule of RL-Trainer). DISABLE_TRAIL needs the trail on. CLOSE needs a position.
+    HOLD is always legal. BUY and SELL need a flat account and `rules.may_open`.
+    MOVE_STOP_TO_BREAKEVEN must tighten the stop, and leave it at least one tick on the losing side
+    of the close (with two-sided bars, of the side at which the position would be closed).
+    ENABLE_TRAIL needs the trail off, the stop at or beyond the entry fill, and an open profit (a
+    rule of RL-Trainer). DISABLE_TRAIL needs the trail on. CLOSE needs a position.
     """
     position = state.position
     side = jnp.sign(position.quantity)

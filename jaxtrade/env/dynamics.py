@@ -1,4 +1,6 @@
-"""The environment: `transition` advances one bar, `step` adds decoding, ends and a fused auto-reset."""
+"""The environment: `transition` advances one bar, `step` adds decoding, ends and a fused
+auto-reset.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,14 @@ from jaxtrade.text import short_repr
 from jaxtrade.types import Array, Outcome, PyTree
 
 
-def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvParams, impact: Array | None = None
-               ) -> tuple[EnvState, Event]:
-    """Advance one bar, from the close of `state.row` to the close of the next row, without session jump or reset.
+def transition(
+    config: EnvConfig, state: EnvState, order: Order, params: EnvParams, impact: Array | None = None
+) -> tuple[EnvState, Event]:
+    """Advance one bar, from the close of `state.row` to the close of the next row, without session
+    jump or reset.
 
-    First the leg is filled (`execution.fill_leg`), then the account is settled (`settle.settle`). `state.row` must be a
-    decision bar. impact: as in `LegBar`.
+    First the leg is filled (`execution.fill_leg`), then the account is settled (`settle.settle`).
+    `state.row` must be a decision bar. impact: as in `LegBar`.
     """
     row = state.row + 1
     params = params.replace(contract=rules.contract_at(params, row))
@@ -48,19 +52,29 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
     bar = leg_bar(config, state, params, impact)
     leg = fill_leg(config, state.position, order, bar, params.contract, stop_level)
     position, event = leg.position, leg.event
-    filled = (event.order_exit_quantity != 0) | (event.entry_quantity != 0) | (event.exit_quantity != 0)
+    filled = (
+        (event.order_exit_quantity != 0) | (event.entry_quantity != 0) | (event.exit_quantity != 0)
+    )
     account, breach = settle(state.account, leg.cash, leg.marks, filled, params.account)
     event = event.replace(floor=rules.drawdown_floor(account, params.account), breach=breach)
     stats = count_fills(state.stats, event, state.position.entry, params.contract)
-    after = state.replace(row=row, time=state.time + 1, position=position, account=account, stats=stats)
+    after = state.replace(
+        row=row, time=state.time + 1, position=position, account=account, stats=stats
+    )
     keeper = task_of(config).record
     if keeper is not None:
-        after = after.replace(record=keeper.add_bar(state.record, state, after, event, params.contract))
+        after = after.replace(
+            record=keeper.add_bar(state.record, state, after, event, params.contract)
+        )
     return after, event
 
 
-def leg_bar(config: EnvConfig, state: EnvState, params: EnvParams, impact: Array | None = None) -> LegBar:
-    """The data of the bar after `state.row` for the leg. params: with the contract of that bar alone."""
+def leg_bar(
+    config: EnvConfig, state: EnvState, params: EnvParams, impact: Array | None = None
+) -> LegBar:
+    """The data of the bar after `state.row` for the leg. params: with the contract of that bar
+    alone.
+    """
     market, row = params.market, state.row + 1
     session = params.sessions.ids[state.slot]
     reason = jnp.where(market.sessions.complete[session], ExitReason.FLAT, ExitReason.END_OF_DATA)
@@ -70,7 +84,9 @@ def leg_bar(config: EnvConfig, state: EnvState, params: EnvParams, impact: Array
         quote=quote_at(market, row),
         decided=quote_at(market, state.row) if config.fill == "close" else None,
         may_open=rules.may_open(state, params),
-        largest=params.account.max_contracts if params.contract.cap is None else params.contract.cap,
+        largest=params.account.max_contracts
+        if params.contract.cap is None
+        else params.contract.cap,
         forced=jnp.where(at_flat_bar, reason, ExitReason.NONE).astype(jnp.int32),
         trail=trail_distance(market.tr_sum[row], params),
         path=market.path,
@@ -79,7 +95,9 @@ def leg_bar(config: EnvConfig, state: EnvState, params: EnvParams, impact: Array
 
 
 def next_session(state: EnvState, params: EnvParams) -> EnvState:
-    """The state at the first decision bar of the next session of the split. The account is carried over."""
+    """The state at the first decision bar of the next session of the split. The account is carried
+    over.
+    """
     slot = jnp.minimum(state.slot + 1, params.sessions.count - 1)
     return state.replace(
         row=params.market.sessions.first[params.sessions.ids[slot]],
@@ -89,14 +107,18 @@ def next_session(state: EnvState, params: EnvParams) -> EnvState:
     )
 
 
-def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params: EnvParams) -> EnvState:
-    """Start a new episode with a forced entry, with the given probability and if an entry is legal (`forced_side`).
+def forced_entry(
+    config: EnvConfig, state: EnvState, probability: Array, params: EnvParams
+) -> EnvState:
+    """Start a new episode with a forced entry, with the given probability and if an entry is legal
+    (`forced_side`).
 
-    The entry is that of BUY or SELL: a market order for `quantity` contracts at the next open, with the normal bracket,
-    slippage and commission. The episode then starts one bar later than `state`. Its first observation is in position,
-    or flat again if the bar has closed the position. Costs and profit of this bar are in the account and in `stats`,
-    but in no reward. No policy chose the entry, so it is not a step: `time` and `stats.length` stay 0. If the bar would
-    end the episode, the episode starts at `state` instead, without an entry.
+    The entry is that of BUY or SELL: a market order for `quantity` contracts at the next open, with
+    the normal bracket, slippage and commission. The episode then starts one bar later than `state`.
+    Its first observation is in position, or flat again if the bar has closed the position. Costs
+    and profit of this bar are in the account and in `stats`, but in no reward. No policy chose the
+    entry, so it is not a step: `time` and `stats.length` stay 0. If the bar would end the episode,
+    the episode starts at `state` instead, without an entry.
     """
     side = forced_side(state, probability, params)
     moved, _ = transition(config, state, bracket(state, side * config.quantity, params), params)
@@ -109,19 +131,26 @@ def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params:
 class TradingEnv:
     """The trading environment: minute bars, one symbol, and an account with rules.
 
-    It is static and hashable; `params` holds all data. Actions: those of the task (`actions`). Observation: float32[D],
-    described by `spec`. Reward: by default the change of equity in risk units of the account. `terminated`: bust, daily
-    loss (if it fails the account), target, or the end of the episode's last session. `truncated`: step limit or end of
-    data. An illegal action is executed as action 0 (HOLD) and counted.
+    It is static and hashable; `params` holds all data. Actions: those of the task (`actions`).
+    Observation: float32[D], described by `spec`. Reward: by default the change of equity in risk
+    units of the account. `terminated`: bust, daily loss (if it fails the account), target, or the
+    end of the episode's last session. `truncated`: step limit or end of data. An illegal action is
+    executed as action 0 (HOLD) and counted.
     """
 
     config: EnvConfig
     sampler: str = "uniform"
 
     def __repr__(self) -> str:
-        return short_repr("TradingEnv", f"task={self.config.task}", f"{self.observation_size} observations",
-                          f"actions: {', '.join(self.actions)}", f"fill={self.config.fill}",
-                          f"intrabar={self.config.intrabar}", f"window={self.config.window}")
+        return short_repr(
+            "TradingEnv",
+            f"task={self.config.task}",
+            f"{self.observation_size} observations",
+            f"actions: {', '.join(self.actions)}",
+            f"fill={self.config.fill}",
+            f"intrabar={self.config.intrabar}",
+            f"window={self.config.window}",
+        )
 
     @property
     def task(self) -> Task:
@@ -149,7 +178,9 @@ class TradingEnv:
         return self.spec.size
 
     def reset(self, key: Array, params: EnvParams) -> tuple[EnvState, ObservationRef]:
-        """Start the first episode -> (state, ref). The starts of all later episodes depend on `key` alone."""
+        """Start the first episode -> (state, ref). The starts of all later episodes depend on `key`
+        alone.
+        """
         state = self._begin(jax.random.bits(key), jnp.int32(0), params)
         return state, self.ref(state, params)
 
@@ -159,29 +190,43 @@ class TradingEnv:
         return None if keeper is None else keeper.new()
 
     def reset_at(
-        self, params: EnvParams, slot: Array | int, row: Array | int, seed: int = 0, episode: int = 0
+        self,
+        params: EnvParams,
+        slot: Array | int,
+        row: Array | int,
+        seed: int = 0,
+        episode: int = 0,
     ) -> EnvState:
-        """A new account at the close of market row `row`, which lies in session `slot` of the split."""
+        """A new account at the close of market row `row`, which lies in session `slot` of the
+        split.
+        """
         state = start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode))
         return state.replace(record=self.new_record())
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
         """bool[A]: the legal actions at `state`."""
         mask = self.task.mask(self.config, state, rules.of_symbol(params, state.row))
-        chex.assert_shape(mask, (self.num_actions,),
-                          custom_message=f"task '{self.config.task}': `mask` is not one bool for each of `actions`")
+        chex.assert_shape(
+            mask,
+            (self.num_actions,),
+            custom_message=f"task '{self.config.task}': `mask` is not one bool for each of `actions`",
+        )
         return mask
 
     def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
         """The order of a legal action (int32[]) at `state`."""
         return self.task.decode(self.config, action, state, rules.of_symbol(params, state.row))
 
-    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
+    def transition(
+        self, state: EnvState, order: Order, params: EnvParams
+    ) -> tuple[EnvState, Event]:
         """One bar; see `dynamics.transition`."""
         return transition(self.config, state, order, params)
 
     def ref(self, state: EnvState, params: EnvParams) -> ObservationRef:
-        """The stored form of the observation at `state`: 25 bytes, 51 for `advised`, and 28 more with an advisor."""
+        """The stored form of the observation at `state`: 25 bytes, 51 for `advised`, and 28 more
+        with an advisor.
+        """
         return observation.make_ref(self.config, state, self.mask(state, params), params)
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
@@ -189,7 +234,8 @@ class TradingEnv:
         return observation.observe(self.config, ref, rules.of_symbol(params, ref.row[0]))
 
     def groups(self, params: EnvParams) -> int:
-        """Number of symbols of the market, as learners keep observation statistics for each (`rl.observing.Grouped`).
+        """Number of symbols of the market, as learners keep observation statistics for each
+        (`rl.observing.Grouped`).
         """
         if params.market.symbol is None:
             return 1
@@ -197,7 +243,9 @@ class TradingEnv:
         return commission.shape[0] if offsets is None else offsets.shape[0] - 1
 
     def group(self, ref: ObservationRef, params: EnvParams) -> Array:
-        """int32[]: the symbol of a reference, as its place in the set; 0 on a market of one symbol."""
+        """int32[]: the symbol of a reference, as its place in the set; 0 on a market of one
+        symbol.
+        """
         symbol = params.market.symbol
         return jnp.int32(0) if symbol is None else symbol[ref.row[0]].astype(jnp.int32)
 
@@ -208,7 +256,8 @@ class TradingEnv:
     def advance(
         self, state: EnvState, action: Array, params: EnvParams
     ) -> tuple[EnvState, Outcome[ObservationRef]]:
-        """Decode an action and advance one bar, without auto-reset. At the end of a session it jumps to the next one.
+        """Decode an action and advance one bar, without auto-reset. At the end of a session it
+        jumps to the next one.
 
         Args:
             action: int32[], an id of `actions`.
@@ -218,13 +267,17 @@ class TradingEnv:
         params = rules.of_symbol(params, state.row)
         # Comparisons instead of a look-up, which would be a program of its own on a device.
         mask = self.mask(state, params)
-        legal = functools.reduce(jnp.logical_or, [mask[i] & (action == i) for i in range(self.num_actions)])
+        legal = functools.reduce(
+            jnp.logical_or, [mask[i] & (action == i) for i in range(self.num_actions)]
+        )
         order = self.decode(jnp.where(legal, action, HOLD), state, params)
         moved, event = self.transition(state, order, params)
         end = end_reason(moved, params)
         terms = weighted_terms(state, moved, StepEvent(action, ~legal, event, self.actions), params)
         stats = count_step(moved.stats, moved.account.equity, terms, ~legal)
-        moved = moved.replace(stats=count_change(stats, moved.account.equity - state.account.equity))
+        moved = moved.replace(
+            stats=count_change(stats, moved.account.equity - state.account.equity)
+        )
 
         done = end != EndReason.NONE
         session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
@@ -247,7 +300,9 @@ class TradingEnv:
         state = state.replace(record=self.new_record())
         if params.forced_start is None:
             return state
-        return forced_entry(self.config, state, params.forced_start, rules.of_symbol(params, state.row))
+        return forced_entry(
+            self.config, state, params.forced_start, rules.of_symbol(params, state.row)
+        )
 
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams
@@ -261,7 +316,9 @@ class TradingEnv:
         done = outcome.info.end != EndReason.NONE
         fresh = self.next_episode(state, params)
         if params.forced_start is not None:
-            forced = done & (fresh.stats.sides != 0)  # only a forced entry can fill anything before the first step
+            forced = done & (
+                fresh.stats.sides != 0
+            )  # only a forced entry can fill anything before the first step
             outcome = outcome.replace(info=outcome.info.replace(forced=forced))
         state = select(done, fresh, going_on)
         return state, self.ref(state, params), outcome

@@ -25,31 +25,54 @@ from jaxtrade.types import Array
 
 
 def new_stats(params: EnvParams) -> EpisodeStats:
-    """Statistics at the start of an episode: all 0, with one sum for each reward term of `params`."""
+    """Statistics at the start of an episode: all 0, with one sum for each reward term of
+    `params`.
+    """
     zero = jnp.int32(0)
-    return EpisodeStats(jnp.float32(0), zero, zero, zero, zero, zero, zero, zero, zero, zero,
-                        {name: jnp.float32(0) for name in params.reward_weights},
-                        monitor.start() if params.monitor else None)
+    return EpisodeStats(
+        jnp.float32(0),
+        zero,
+        zero,
+        zero,
+        zero,
+        zero,
+        zero,
+        zero,
+        zero,
+        zero,
+        {name: jnp.float32(0) for name in params.reward_weights},
+        monitor.start() if params.monitor else None,
+    )
 
 
-def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: ContractParams) -> EpisodeStats:
-    """Add the fills of one bar. entry: fill price of the position that was carried into the bar (ticks).
+def count_fills(
+    stats: EpisodeStats, event: Event, entry: Array, contract: ContractParams
+) -> EpisodeStats:
+    """Add the fills of one bar. entry: fill price of the position that was carried into the bar
+    (ticks).
 
     A win is a round turn whose profit exceeds its two commissions.
     """
     ordered, left = closes(event, entry, contract)
-    quantity = jnp.abs(event.order_exit_quantity) + jnp.abs(event.exit_quantity) + jnp.abs(event.entry_quantity)
+    quantity = (
+        jnp.abs(event.order_exit_quantity)
+        + jnp.abs(event.exit_quantity)
+        + jnp.abs(event.entry_quantity)
+    )
     return stats.replace(
         trades=stats.trades + ordered.closed.astype(jnp.int32) + left.closed.astype(jnp.int32),
         wins=stats.wins + ordered.won.astype(jnp.int32) + left.won.astype(jnp.int32),
         sides=stats.sides + quantity,
         commission=stats.commission + event.commission,
         breaches=stats.breaches + event.breach.astype(jnp.int32),
-        monitor=stats.monitor and monitor.add_traded(stats.monitor, monitor.notional(event, contract)),
+        monitor=stats.monitor
+        and monitor.add_traded(stats.monitor, monitor.notional(event, contract)),
     )
 
 
-def count_step(stats: EpisodeStats, equity: Array, terms: dict[str, Array], illegal: Array) -> EpisodeStats:
+def count_step(
+    stats: EpisodeStats, equity: Array, terms: dict[str, Array], illegal: Array
+) -> EpisodeStats:
     """Add the reward terms, the equity and the legality of one step."""
     return count_close(stats, equity).replace(
         reward=stats.reward + total(terms),
@@ -60,7 +83,9 @@ def count_step(stats: EpisodeStats, equity: Array, terms: dict[str, Array], ille
 
 
 def count_change(stats: EpisodeStats, change: Array) -> EpisodeStats:
-    """Add the change of equity in a step (mills) that `count_step` has counted. Nothing without the monitor."""
+    """Add the change of equity in a step (mills) that `count_step` has counted. Nothing without the
+    monitor.
+    """
     if stats.monitor is None:
         return stats
     return stats.replace(monitor=monitor.add_change(stats.monitor, change, stats.length))
@@ -75,7 +100,8 @@ def count_close(stats: EpisodeStats, equity: Array) -> EpisodeStats:
 class CalendarEnd(NamedTuple):
     """What the calendar says after a bar, bool[] each.
 
-    session: the session is over. last: it was the last one of the episode. incomplete: its data ended too early.
+    session: the session is over. last: it was the last one of the episode. incomplete: its data
+        ended too early.
     """
 
     session: Array
@@ -84,7 +110,9 @@ class CalendarEnd(NamedTuple):
 
 
 def calendar_end(state: EnvState, params: EnvParams) -> CalendarEnd:
-    """Which ends the calendar alone brings after a bar, before any session jump. It reads no account."""
+    """Which ends the calendar alone brings after a bar, before any session jump. It reads no
+    account.
+    """
     sessions, session = params.market.sessions, params.sessions.ids[state.slot]
     over = state.row > sessions.last[session]
     last_session = (state.sessions_left == 0) | (state.slot + 1 >= _end_of_symbol(state, params))
@@ -94,13 +122,15 @@ def calendar_end(state: EnvState, params: EnvParams) -> CalendarEnd:
 def end_reason(state: EnvState, params: EnvParams) -> Array:
     """int32[] EndReason after a bar, before any session jump. NONE if the episode goes on.
 
-    If several reasons apply, the first of these counts: bust, daily loss, target, end of data, end of the last session,
-    step limit.
+    If several reasons apply, the first of these counts: bust, daily loss, target, end of data, end
+    of the last session, step limit.
     """
     account, calendar = state.account, calendar_end(state, params)
     bust = rules.at_drawdown_floor(account, params.account)
     daily = params.account.fail_on_daily_loss & rules.at_daily_floor(account, params.account)
-    target = params.account.stop_at_target & rules.target_reached(state.position, account, params.account)
+    target = params.account.stop_at_target & rules.target_reached(
+        state.position, account, params.account
+    )
     limit = (params.max_steps > 0) & (state.time >= params.max_steps)
     reason = jnp.where(limit, EndReason.STEP_LIMIT, EndReason.NONE)
     reason = jnp.where(calendar.last, EndReason.SESSION_END, reason)
@@ -119,12 +149,16 @@ def _end_of_symbol(state: EnvState, params: EnvParams) -> Array:
 
 
 def is_truncation(reason: Array) -> Array:
-    """bool[]: True for the step limit and the end of data. All other reasons except NONE terminate."""
+    """bool[]: True for the step limit and the end of data. All other reasons except NONE
+    terminate.
+    """
     return (reason == EndReason.STEP_LIMIT) | (reason == EndReason.END_OF_DATA)
 
 
 def mix(value: Array) -> Array:
-    """uint32 -> uint32 bijective avalanche hash: `lowbias32` of C. Wellons, "Prospecting for hash functions" (2018)."""
+    """uint32 -> uint32 bijective avalanche hash: `lowbias32` of C. Wellons, "Prospecting for hash
+    functions" (2018).
+    """
     value = value ^ (value >> 16)
     value = value * jnp.uint32(0x7FEB352D)
     value = value ^ (value >> 15)
@@ -135,18 +169,25 @@ def mix(value: Array) -> Array:
 def draw(seed: Array, counter: Array, stream: int) -> Array:
     """uint32[]: random word number `counter` of a stream.
 
-    It is a hash of the seed instead of a JAX key. With keys, auto-reset would need a key split in every step.
+    It is a hash of the seed instead of a JAX key. With keys, auto-reset would need a key split in
+    every step.
     """
-    return mix(mix(seed ^ jnp.uint32(stream * 0x9E3779B9 & 0xFFFFFFFF)) + counter.astype(jnp.uint32))
+    return mix(
+        mix(seed ^ jnp.uint32(stream * 0x9E3779B9 & 0xFFFFFFFF)) + counter.astype(jnp.uint32)
+    )
 
 
 def below(word: Array, bound: Array) -> Array:
-    """int32[] in [0, bound): `word` modulo `bound`. The bias of each value is below bound / 2^32."""
+    """int32[] in [0, bound): `word` modulo `bound`. The bias of each value is below bound /
+    2^32.
+    """
     return (word % bound.astype(jnp.uint32)).astype(jnp.int32)
 
 
 def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Array) -> EnvState:
-    """A state with a new account, flat, at the close of `row` in session number `slot` of the split."""
+    """A state with a new account, flat, at the close of `row` in session number `slot` of the
+    split.
+    """
     return EnvState(
         row=jnp.int32(row),
         slot=jnp.int32(slot),
@@ -160,9 +201,11 @@ def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Arra
     )
 
 
-def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool,
-                sampler: str = "uniform") -> EnvState:
-    """The start of episode number `episode`: a session of the split that the sampler draws (`env.sampler`).
+def start_drawn(
+    params: EnvParams, seed: Array, episode: Array, random_row: bool, sampler: str = "uniform"
+) -> EnvState:
+    """The start of episode number `episode`: a session of the split that the sampler draws
+    (`env.sampler`).
 
     The row is a random decision bar of the session if `random_row`, else its first one.
     """
@@ -176,10 +219,11 @@ def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool
 
 
 def forced_side(state: EnvState, probability: Array, params: EnvParams) -> Array:
-    """int32[]: the side of the forced entry of a new episode at `state`, 1 or -1 with equal probability; 0 for none.
+    """int32[]: the side of the forced entry of a new episode at `state`, 1 or -1 with equal
+    probability; 0 for none.
 
-    It is 0 if `rules.may_open` forbids an entry. It is also 0 if the next bar is the flat bar of the session: with
-    missing bars, the flat bar can come earlier than the calendar says.
+    It is 0 if `rules.may_open` forbids an entry. It is also 0 if the next bar is the flat bar of
+    the session: with missing bars, the flat bar can come earlier than the calendar says.
     """
     # In [0, 1), so that probability 0 never forces an entry and probability 1 always does.
     chance = (draw(state.seed, state.episode, 3) >> 8).astype(jnp.float32) * 2.0**-24

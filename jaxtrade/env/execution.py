@@ -1,7 +1,9 @@
-"""Fills of one leg in one bar: order at the open, opening print, stop and target inside the bar, forced exit.
+"""Fills of one leg in one bar: order at the open, opening print, stop and target inside the bar,
+forced exit.
 
-A leg is the position in one symbol. These functions neither read nor write the account, so several legs can be filled
-by `jax.vmap(fill_leg)`. `env.settle` enters their results in the account. Conventions: docs/semantics.md.
+A leg is the position in one symbol. These functions neither read nor write the account, so several
+legs can be filled by `jax.vmap(fill_leg)`. `env.settle` enters their results in the account.
+Conventions: docs/semantics.md.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ if TYPE_CHECKING:
 class Fall(NamedTuple):
     """Part of a bar in which the price falls from a running high.
 
-    All are int32[] ticks from the open, positive on the winning side of the position. before: running high before this
-    part. high: running high including this part. end: the lowest price of the fall, at its end.
+    All are int32[] ticks from the open, positive on the winning side of the position. before:
+    running high before this part. high: running high including this part. end: the lowest price of
+    the fall, at its end.
     """
 
     before: Array
@@ -58,7 +61,9 @@ def trail_distance(tr_sum: Array, params: EnvParams) -> Array:
 
 
 def _close(leg: LegInBar, when: Array, price: Array, contract: ContractParams) -> LegInBar:
-    """Close the whole position at `price` if `when`. It adds the commission to the event, but not the fill itself."""
+    """Close the whole position at `price` if `when`. It adds the commission to the event, but not
+    the fill itself.
+    """
     position = leg.position
     commission = jnp.where(when, jnp.abs(position.quantity) * contract.commission, 0)
     profit = jnp.where(when, unrealised(position, price, contract), 0)
@@ -69,16 +74,20 @@ def _close(leg: LegInBar, when: Array, price: Array, contract: ContractParams) -
     )
 
 
-def _exit(leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams) -> LegInBar:
+def _exit(
+    leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams
+) -> LegInBar:
     """Exit by stop, target, liquidation or force, if `when` and if there is a position."""
     quantity = leg.position.quantity
     when = when & (quantity != 0)
     leg = _close(leg, when, price, contract)
-    return leg._replace(event=leg.event.replace(
-        exit_quantity=jnp.where(when, quantity, leg.event.exit_quantity),
-        exit_price=jnp.where(when, price, leg.event.exit_price),
-        exit_reason=jnp.where(when, reason, leg.event.exit_reason),
-    ))
+    return leg._replace(
+        event=leg.event.replace(
+            exit_quantity=jnp.where(when, quantity, leg.event.exit_quantity),
+            exit_price=jnp.where(when, price, leg.event.exit_price),
+            exit_reason=jnp.where(when, reason, leg.event.exit_reason),
+        )
+    )
 
 
 def exit_by_order(leg: LegInBar, order: Order, price: Array, contract: ContractParams) -> LegInBar:
@@ -88,17 +97,21 @@ def exit_by_order(leg: LegInBar, order: Order, price: Array, contract: ContractP
     when = (quantity != 0) & (jnp.sign(order.quantity) != side)
     fill = price - side * contract.slippage
     leg = _close(leg, when, fill, contract)
-    return leg._replace(event=leg.event.replace(
-        order_exit_quantity=jnp.where(when, quantity, 0),
-        order_exit_price=jnp.where(when, fill, 0),
-    ))
+    return leg._replace(
+        event=leg.event.replace(
+            order_exit_quantity=jnp.where(when, quantity, 0),
+            order_exit_price=jnp.where(when, fill, 0),
+        )
+    )
 
 
-def enter(leg: LegInBar, order: Order, bar: LegBar, price: Array, contract: ContractParams) -> LegInBar:
+def enter(
+    leg: LegInBar, order: Order, bar: LegBar, price: Array, contract: ContractParams
+) -> LegInBar:
     """Open a position if the leg is flat and an entry is permitted.
 
-    The fill includes slippage and impact; the bracket is around `price` without them. The entry pays its commission
-    here.
+    The fill includes slippage and impact; the bracket is around `price` without them. The entry
+    pays its commission here.
     """
     side = jnp.sign(order.quantity)
     size = jnp.minimum(jnp.abs(order.quantity), bar.largest)
@@ -107,14 +120,18 @@ def enter(leg: LegInBar, order: Order, bar: LegBar, price: Array, contract: Cont
     stop = jnp.where(order.stop_ticks > 0, price - side * order.stop_ticks, -side * NO_LEVEL)
     target = jnp.where(order.target_ticks > 0, price + side * order.target_ticks, side * NO_LEVEL)
     trailing = (order.trail == 1).astype(jnp.int32)
-    opened = Position(side * size, fill, stop, target, jnp.int32(StopKind.INITIAL), trailing, bar.row)
+    opened = Position(
+        side * size, fill, stop, target, jnp.int32(StopKind.INITIAL), trailing, bar.row
+    )
     commission = jnp.where(when, size * contract.commission, 0)
     event = leg.event.replace(
         entry_quantity=jnp.where(when, side * size, 0),
         entry_price=jnp.where(when, fill, 0),
         commission=leg.event.commission + commission,
     )
-    return leg._replace(position=select(when, opened, leg.position), cash=leg.cash - commission, event=event)
+    return leg._replace(
+        position=select(when, opened, leg.position), cash=leg.cash - commission, event=event
+    )
 
 
 def amend(position: Position, order: Order) -> Position:
@@ -132,8 +149,12 @@ def _stop_reason(position: Position) -> Array:
     return jnp.int32(ExitReason.STOP) + position.stop_kind
 
 
-def _nearest_stop(leg: LegInBar, stop_level: StopLevel | None, contract: ContractParams) -> tuple[Array, Array]:
-    """(price, exit reason) of the stop or the liquidation level, whichever is nearer the market. A tie liquidates."""
+def _nearest_stop(
+    leg: LegInBar, stop_level: StopLevel | None, contract: ContractParams
+) -> tuple[Array, Array]:
+    """(price, exit reason) of the stop or the liquidation level, whichever is nearer the market. A
+    tie liquidates.
+    """
     position = leg.position
     if stop_level is None:
         return position.stop, _stop_reason(position)
@@ -144,11 +165,13 @@ def _nearest_stop(leg: LegInBar, stop_level: StopLevel | None, contract: Contrac
     return price, jnp.where(nearer, jnp.int32(ExitReason.LIQUIDATION), _stop_reason(position))
 
 
-def opening_print(leg: LegInBar, price: Array, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
+def opening_print(
+    leg: LegInBar, price: Array, contract: ContractParams, stop_level: StopLevel | None
+) -> LegInBar:
     """Exits at the open of the bar.
 
-    A bar that opens at or beyond the stop fills at the open less slippage. A bar that opens at or beyond the target
-    fills at the open without slippage.
+    A bar that opens at or beyond the stop fills at the open less slippage. A bar that opens at or
+    beyond the target fills at the open without slippage.
     """
     side = jnp.sign(leg.position.quantity)
     level, reason = _nearest_stop(leg, stop_level, contract)
@@ -158,11 +181,17 @@ def opening_print(leg: LegInBar, price: Array, contract: ContractParams, stop_le
     return _exit(leg, hit, price, jnp.int32(ExitReason.TARGET), contract)
 
 
-def stop_first(leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
-    """Intrabar order `stop_first`: mark at the favourable extreme, then the stop, then the target."""
+def stop_first(
+    leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: StopLevel | None
+) -> LegInBar:
+    """Intrabar order `stop_first`: mark at the favourable extreme, then the stop, then the
+    target.
+    """
     position = leg.position
     side = jnp.sign(position.quantity)
-    best = jnp.where(side > 0, jnp.minimum(bar.high, position.target), jnp.maximum(bar.low, position.target))
+    best = jnp.where(
+        side > 0, jnp.minimum(bar.high, position.target), jnp.maximum(bar.low, position.target)
+    )
     worst = jnp.where(side > 0, bar.low, bar.high)
     leg = leg.marked(best, contract)
     level, reason = _nearest_stop(leg, stop_level, contract)
@@ -173,21 +202,30 @@ def stop_first(leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: St
         favourable=jnp.where(held, best, leg.event.favourable),
         adverse=jnp.where(held, jnp.where(stopped, trigger, worst), leg.event.adverse),
     )
-    leg = _exit(leg._replace(event=event), stopped, trigger - side * contract.slippage, reason, contract)
+    leg = _exit(
+        leg._replace(event=event), stopped, trigger - side * contract.slippage, reason, contract
+    )
     hit = side * (best - leg.position.target) >= 0
     return _exit(leg, hit, position.target, jnp.int32(ExitReason.TARGET), contract)
 
 
-def walk(leg: LegInBar, bar: Bar, falls: Sequence[Fall], whole: Array, contract: ContractParams,
-         stop_level: StopLevel | None) -> LegInBar:
+def walk(
+    leg: LegInBar,
+    bar: Bar,
+    falls: Sequence[Fall],
+    whole: Array,
+    contract: ContractParams,
+    stop_level: StopLevel | None,
+) -> LegInBar:
     """Intrabar order by falls, in the order in which they were traded.
 
-    Each fall first marks the leg at its running high, but at most at the target. It then tests the stop, and the
-    liquidation level that follows from this mark, unless the target was reached before the fall. The first fall that
-    reaches one of them decides, and no later price counts. Running highs only rise, so the first such fall is the one
-    with the lowest running high.
+    Each fall first marks the leg at its running high, but at most at the target. It then tests the
+    stop, and the liquidation level that follows from this mark, unless the target was reached
+    before the fall. The first fall that reaches one of them decides, and no later price counts.
+    Running highs only rise, so the first such fall is the one with the lowest running high.
 
-    whole: bool[], True if the only fall goes from extreme to extreme of the bar. Its high may raise the liquidation
+    whole: bool[], True if the only fall goes from extreme to extreme of the bar. Its high may raise
+        the liquidation
     level above the open; the fill is then at the open.
     """
     position = leg.position
@@ -195,12 +233,18 @@ def walk(leg: LegInBar, bar: Bar, falls: Sequence[Fall], whole: Array, contract:
     target, stop = side * (position.target - bar.open), side * (position.stop - bar.open)
     best = jnp.where(side > 0, bar.high - bar.open, bar.open - bar.low)
     reached, worst, stopped = jnp.minimum(best, target), jnp.int32(0), jnp.bool_(False)
-    for before, high, end in falls:  # a Python loop, because XLA fuses these lines only without an axis of falls
+    for (
+        before,
+        high,
+        end,
+    ) in falls:  # a Python loop, because XLA fuses these lines only without an axis of falls
         turn = jnp.minimum(high, target)
         live = before < target
         meets = end <= stop
         if stop_level is not None:
-            meets |= stop_level.reached(leg.marked(bar.open + side * turn, contract), bar.open + side * end, contract)
+            meets |= stop_level.reached(
+                leg.marked(bar.open + side * turn, contract), bar.open + side * end, contract
+            )
         ends = live & meets
         reached = jnp.where(ends, jnp.minimum(reached, turn), reached)
         worst = jnp.where(live, jnp.minimum(worst, end), worst)
@@ -219,8 +263,11 @@ def walk(leg: LegInBar, bar: Bar, falls: Sequence[Fall], whole: Array, contract:
     return _exit(leg._replace(event=event), stopped | (best >= target), fill, reason, contract)
 
 
-def nearer_extreme(leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
-    """Intrabar order `nearer_extreme`: open, the extreme nearer to the open, the other extreme, close.
+def nearer_extreme(
+    leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: StopLevel | None
+) -> LegInBar:
+    """Intrabar order `nearer_extreme`: open, the extreme nearer to the open, the other extreme,
+    close.
 
     If both extremes are equally near, the adverse one comes first.
     """
@@ -232,24 +279,39 @@ def nearer_extreme(leg: LegInBar, bar: Bar, contract: ContractParams, stop_level
     return walk(leg, bar, falls, jnp.bool_(False), contract, stop_level)
 
 
-def traded_path(leg: LegInBar, bar: Bar, path: IntrabarPath, row: Array, contract: ContractParams,
-                stop_level: StopLevel | None) -> LegInBar:
+def traded_path(
+    leg: LegInBar,
+    bar: Bar,
+    path: IntrabarPath,
+    row: Array,
+    contract: ContractParams,
+    stop_level: StopLevel | None,
+) -> LegInBar:
     """Intrabar order `path`: the falls of bar `row`, as known from second bars.
 
-    An ambiguous bar counts as one fall from its favourable to its adverse extreme. This equals `stop_first`.
+    An ambiguous bar counts as one fall from its favourable to its adverse extreme. This equals
+    `stop_first`.
     """
     short = (leg.position.quantity < 0).astype(jnp.int32)
     up, down = bar.high - bar.open, bar.open - bar.low
     ambiguous = path.ambiguous[row, short]
     count = path.falls.shape[-1]
-    known = jax.lax.dynamic_slice_in_dim(path.falls.reshape(-1), (2 * row + short) * 3 * count, 3 * count)
+    known = jax.lax.dynamic_slice_in_dim(
+        path.falls.reshape(-1), (2 * row + short) * 3 * count, 3 * count
+    )
     one = Fall(jnp.int32(0), jnp.where(short, down, up), -jnp.where(short, up, down))
     falls = [select(ambiguous, one, Fall(*known[k::count])) for k in range(count)]
     return walk(leg, bar, falls, ambiguous, contract, stop_level)
 
 
-def resolve(leg: LegInBar, prices: Bar, bar: LegBar, intrabar: str, contract: ContractParams,
-            stop_level: StopLevel | None) -> LegInBar:
+def resolve(
+    leg: LegInBar,
+    prices: Bar,
+    bar: LegBar,
+    intrabar: str,
+    contract: ContractParams,
+    stop_level: StopLevel | None,
+) -> LegInBar:
     """Stop, target and liquidation inside the bar, by the intrabar order `intrabar`.
 
     Raises ConfigError if the order is `path` and the market has no second bars.
@@ -259,18 +321,27 @@ def resolve(leg: LegInBar, prices: Bar, bar: LegBar, intrabar: str, contract: Co
     if intrabar == "nearer_extreme":
         return nearer_extreme(leg, prices, contract, stop_level)
     if bar.path is None:
-        raise ConfigError("env.intrabar=path: this market has no second bars; set data.seconds (--seconds FILE)")
+        raise ConfigError(
+            "env.intrabar=path: this market has no second bars; set data.seconds (--seconds FILE)"
+        )
     return traded_path(leg, prices, bar.path, bar.row, contract, stop_level)
 
 
-def force_exit(leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams) -> LegInBar:
-    """Exit at `price` less slippage: at the flat bar, at the end of the data, or on a breach at a close mark."""
+def force_exit(
+    leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams
+) -> LegInBar:
+    """Exit at `price` less slippage: at the flat bar, at the end of the data, or on a breach at a
+    close mark.
+    """
     side = jnp.sign(leg.position.quantity)
     return _exit(leg, when, price - side * contract.slippage, reason, contract)
 
 
-def close_mark(leg: LegInBar, close: Array, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
-    """The mark of `mark=close`: the close is the only mark of the bar, and the only price that is tested for a floor.
+def close_mark(
+    leg: LegInBar, close: Array, contract: ContractParams, stop_level: StopLevel | None
+) -> LegInBar:
+    """The mark of `mark=close`: the close is the only mark of the bar, and the only price that is
+    tested for a floor.
     """
     leg = leg._replace(high=leg.worth(close, contract))
     if stop_level is None:
@@ -280,7 +351,9 @@ def close_mark(leg: LegInBar, close: Array, contract: ContractParams, stop_level
 
 
 def ratchet(position: Position, close: Array, distance: Array) -> Position:
-    """Tighten a trailing stop to close -/+ distance (ticks). It never loosens, and works from the next bar on."""
+    """Tighten a trailing stop to close -/+ distance (ticks). It never loosens, and works from the
+    next bar on.
+    """
     side = jnp.sign(position.quantity)
     level = close - side * distance
     tighter = (position.trailing == 1) & (side * (level - position.stop) > 0)
@@ -290,18 +363,27 @@ def ratchet(position: Position, close: Array, distance: Array) -> Position:
     )
 
 
-def fill_leg(config: EnvConfig, position: Position, order: Order, bar: LegBar, contract: ContractParams,
-             stop_level: StopLevel | None = None) -> LegFill:
-    """Fill one leg in one bar: order exit, amended stop, entry, opening print, inside of the bar, forced exit, trail.
+def fill_leg(
+    config: EnvConfig,
+    position: Position,
+    order: Order,
+    bar: LegBar,
+    contract: ContractParams,
+    stop_level: StopLevel | None = None,
+) -> LegFill:
+    """Fill one leg in one bar: order exit, amended stop, entry, opening print, inside of the bar,
+    forced exit, trail.
 
-    With two-sided bars, a leg is marked and closed on one side of the market (a long at the bid) and opened on the
-    other.
+    With two-sided bars, a leg is marked and closed on one side of the market (a long at the bid)
+    and opened on the other.
 
     Args:
         config: static; only `fill`, `mark` and `intrabar` are read.
-        position, order, bar: those of the leg, with scalar leaves. contract: that of the bar (`rules.contract_at`).
-        stop_level: gives the price at which the account reaches its floor, as a second stop. This requires that the
-            account holds this leg alone. None (static) with several legs: there is then no such price in one symbol.
+        position, order, bar: those of the leg, with scalar leaves. contract: that of the bar
+            (`rules.contract_at`).
+        stop_level: gives the price at which the account reaches its floor, as a second stop. This
+            requires that the account holds this leg alone. None (static) with several legs: there
+            is then no such price in one symbol.
     """
     chex.assert_rank([position.quantity, order.quantity, bar.row], 0)
     live_marks = config.mark == "extreme"
@@ -310,14 +392,19 @@ def fill_leg(config: EnvConfig, position: Position, order: Order, bar: LegBar, c
     if bar.decided is None:
         exit_price, entry_price = prices.open, bar.quote.entering(wanted).open
     else:
-        exit_price, entry_price = bar.decided.leaving(carried).close, bar.decided.entering(wanted).close
+        exit_price, entry_price = (
+            bar.decided.leaving(carried).close,
+            bar.decided.entering(wanted).close,
+        )
 
     opening = unrealised(position, prices.open, contract) if live_marks else None
     leg = LegInBar(position, jnp.int32(0), opening, empty_event(prices.open))
     leg = exit_by_order(leg, order, bar.moved(exit_price), contract)
     leg = leg._replace(position=amend(leg.position, order))
     leg = enter(leg, order, bar, entry_price, contract)
-    prices = bar.quote.leaving(jnp.sign(leg.position.quantity))  # prices for the position after the order
+    prices = bar.quote.leaving(
+        jnp.sign(leg.position.quantity)
+    )  # prices for the position after the order
     leg = leg._replace(event=leg.event.replace(favourable=prices.open, adverse=prices.open))
     inside = stop_level if live_marks else None
     leg = opening_print(leg, prices.open, contract, inside)

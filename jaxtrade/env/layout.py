@@ -31,17 +31,21 @@ def actions_of(config: RunConfig) -> tuple[str, ...]:
     return action_names(config.env, config.allocate, symbols_of(config))
 
 
-def make_spec(env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
-              ) -> ObservationSpec:
+def make_spec(
+    env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
+) -> ObservationSpec:
     """The slots of the observation. allocate, symbols: needed by that task alone."""
     if env.task != TASK:
         return observation.make_spec(env)
     return joint.make_spec(env, AllocateConfig() if allocate is None else allocate, symbols)
 
 
-def action_names(env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
-                 ) -> tuple[str, ...]:
-    """Names of the actions, in the order of their ids. allocate, symbols: needed by that task alone."""
+def action_names(
+    env: EnvConfig, allocate: AllocateConfig | None = None, symbols: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Names of the actions, in the order of their ids. allocate, symbols: needed by that task
+    alone.
+    """
     if env.task != TASK:
         return base.action_names(env)
     return table.names(AllocateConfig() if allocate is None else allocate, symbols)

@@ -1,13 +1,15 @@
-"""The episode monitor on the device: what an episode counts besides `EpisodeStats`, and figures from it.
+"""The episode monitor on the device: what an episode counts besides `EpisodeStats`, and figures
+from it.
 
-The functions know neither positions nor tasks. An environment gives them the notional of its fills and the change of
-its equity in each step, so one with several legs can use them too.
+The functions know neither positions nor tasks. An environment gives them the notional of its fills
+and the change of its equity in each step, so one with several legs can use them too.
 
-Equity is int32 mills, so its changes are exact. Each change is rounded once to float32 (exact below 2^24 mills, about
-$16,777). Their mean and squared differences are updated by Welford's method in float32 (B. P. Welford, "Note on a
-method for calculating corrected sums of squares and products", Technometrics 4(3), 1962, eq. I). Against NumPy in
-float64 the Sharpe ratio differs by at most 1e-4 of itself plus 1e-5 over 2,000 steps (`tests/env/test_monitor.py`).
-Changes that are all equal have a variance of exactly zero.
+Equity is int32 mills, so its changes are exact. Each change is rounded once to float32 (exact below
+2^24 mills, about $16,777). Their mean and squared differences are updated by Welford's method in
+float32 (B. P. Welford, "Note on a method for calculating corrected sums of squares and products",
+Technometrics 4(3), 1962, eq. I). Against NumPy in float64 the Sharpe ratio differs by at most 1e-4
+of itself plus 1e-5 over 2,000 steps (`tests/env/test_monitor.py`). Changes that are all equal have
+a variance of exactly zero.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ def start() -> EpisodeMonitor:
 def notional_of(quantity: Array, price: Array, contract: ContractParams) -> Array:
     """float32[...] mills: value of |quantity| contracts at a price.
 
-    quantity, price: int32[...]; the price in ticks. contract: that of the bar, so converted money has its rate.
+    quantity, price: int32[...]; the price in ticks. contract: that of the bar, so converted money
+        has its rate.
     """
     value = tick_mills(contract).astype(jnp.float32)
     if contract.tick_over is not None:
@@ -38,8 +41,11 @@ def notional_of(quantity: Array, price: Array, contract: ContractParams) -> Arra
 
 def notional(event: Event, contract: ContractParams) -> Array:
     """float32[] mills: notional of all fills of a bar."""
-    fills = ((event.order_exit_quantity, event.order_exit_price), (event.entry_quantity, event.entry_price),
-             (event.exit_quantity, event.exit_price))
+    fills = (
+        (event.order_exit_quantity, event.order_exit_price),
+        (event.entry_quantity, event.entry_price),
+        (event.exit_quantity, event.exit_price),
+    )
     first, second, third = (notional_of(quantity, price, contract) for quantity, price in fills)
     return first + second + third
 
@@ -50,7 +56,9 @@ def add_traded(monitor: EpisodeMonitor, traded: Array) -> EpisodeMonitor:
 
 
 def add_change(monitor: EpisodeMonitor, change: Array, steps: Array) -> EpisodeMonitor:
-    """Add the change of equity in a step. change: int32[] mills. steps: int32[], this step included (>= 1)."""
+    """Add the change of equity in a step. change: int32[] mills. steps: int32[], this step included
+    (>= 1).
+    """
     value = change.astype(jnp.float32)
     away = value - monitor.mean
     mean = monitor.mean + away / steps.astype(jnp.float32)
@@ -58,9 +66,11 @@ def add_change(monitor: EpisodeMonitor, change: Array, steps: Array) -> EpisodeM
 
 
 def sharpe(monitor: EpisodeMonitor, steps: Array) -> Array:
-    """float32[...]: mean change of equity per step over its standard deviation (ddof 1), not annualised.
+    """float32[...]: mean change of equity per step over its standard deviation (ddof 1), not
+    annualised.
 
-    NaN with fewer than two steps, and where the changes do not vary. steps: int32[...] of the episode so far.
+    NaN with fewer than two steps, and where the changes do not vary. steps: int32[...] of the
+    episode so far.
     """
     variance = monitor.squares / jnp.maximum(steps - 1, 1).astype(jnp.float32)
     defined = (steps >= 2) & (variance > 0)

@@ -1,8 +1,9 @@
-"""The episodes that end in a rollout: one row each, in a buffer of fixed size, and means over all of them.
+"""The episodes that end in a rollout: one row each, in a buffer of fixed size, and means over all
+of them.
 
-A rollout keeps six numbers of each step (`keep`), as of an episode that ends there; after the rollout `close` picks
-those of the steps that ended one. Nothing is scattered inside the rollout's loop, where a device would start a program
-of its own for it.
+A rollout keeps six numbers of each step (`keep`), as of an episode that ends there; after the
+rollout `close` picks those of the steps that ended one. Nothing is scattered inside the rollout's
+loop, where a device would start a program of its own for it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,22 @@ from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.storage.monitor import COLUMNS, LOST, ROWS
 from jaxtrade.types import Array, Summary, Transition
 
-FIGURES = ("return", "length", "drawdown", "turnover", "sharpe", "max_drawdown")  # in the order of COLUMNS
+FIGURES = (
+    "return",
+    "length",
+    "drawdown",
+    "turnover",
+    "sharpe",
+    "max_drawdown",
+)  # in the order of COLUMNS
 PREFIX = "monitor/"
 
 
 class Kept(NamedTuple):
     """Figures of each step's episode up to this step, all [...].
 
-    reward: float32, undiscounted. length: int32 steps. drawdown, max_drawdown: int32 mills below the peak, now and at
+    reward: float32, undiscounted. length: int32 steps. drawdown, max_drawdown: int32 mills below
+        the peak, now and at
     most. notional: float32 mills. sharpe: float32, NaN where undefined.
     """
 
@@ -45,9 +54,17 @@ def kept(stats: EpisodeStats, equity: Array) -> Kept:
     Raises ValueError if the statistics lack the monitor's part: `EnvParams.monitor` was off.
     """
     if stats.monitor is None:
-        raise ValueError("the episode monitor needs parameters with monitor=True: params.replace(monitor=True)")
-    return Kept(stats.reward, stats.length, stats.peak - equity, stats.monitor.notional,
-                monitor.sharpe(stats.monitor, stats.length), stats.max_drawdown)
+        raise ValueError(
+            "the episode monitor needs parameters with monitor=True: params.replace(monitor=True)"
+        )
+    return Kept(
+        stats.reward,
+        stats.length,
+        stats.peak - equity,
+        stats.monitor.notional,
+        monitor.sharpe(stats.monitor, stats.length),
+        stats.max_drawdown,
+    )
 
 
 def keep(seen: Transition) -> Kept:
@@ -56,16 +73,29 @@ def keep(seen: Transition) -> Kept:
 
 
 def figures_of(kept: Kept, start_balance: Array) -> Array:
-    """float32[..., 6] in the order of `FIGURES`; drawdowns and turnover as shares of the start balance (mills)."""
+    """float32[..., 6] in the order of `FIGURES`; drawdowns and turnover as shares of the start
+    balance (mills).
+    """
+
     def share(mills: Array) -> Array:
         return mills.astype(jnp.float32) / start_balance
 
-    return jnp.stack([kept.reward, kept.length.astype(jnp.float32), share(kept.drawdown), share(kept.notional),
-                      kept.sharpe, share(kept.max_drawdown)], axis=-1)
+    return jnp.stack(
+        [
+            kept.reward,
+            kept.length.astype(jnp.float32),
+            share(kept.drawdown),
+            share(kept.notional),
+            kept.sharpe,
+            share(kept.max_drawdown),
+        ],
+        axis=-1,
+    )
 
 
 def means(figures: Array, chosen: Array, prefix: str, reduce: Reduce = LOCAL) -> dict[str, Array]:
-    """Means over the chosen episodes by name, float32[]. An undefined Sharpe ratio does not count; NaN if none is left.
+    """Means over the chosen episodes by name, float32[]. An undefined Sharpe ratio does not count;
+    NaN if none is left.
 
     figures: float32[..., 6]. chosen: bool[...].
     """
@@ -79,20 +109,26 @@ def means(figures: Array, chosen: Array, prefix: str, reduce: Reduce = LOCAL) ->
 
 
 def picked(ended: Array, size: int) -> Array:
-    """int32[size]: places of the first `size` True entries of bool[T, N] in its flat order, T N where there is none.
+    """int32[size]: places of the first `size` True entries of bool[T, N] in its flat order, T N
+    where there is none.
 
-    Two cumulative sums, of each step's environments and of the steps, are several times as fast as one over all.
+    Two cumulative sums, of each step's environments and of the steps, are several times as fast as
+    one over all.
     """
     chex.assert_rank(ended, 2)
     within = jnp.cumsum(ended.astype(jnp.int32), axis=1)
     before = jnp.cumsum(within[:, -1]) - within[:, -1]
-    return jnp.searchsorted((within + before[:, None]).reshape(-1), jnp.arange(1, size + 1)).astype(jnp.int32)
+    return jnp.searchsorted((within + before[:, None]).reshape(-1), jnp.arange(1, size + 1)).astype(
+        jnp.int32
+    )
 
 
 def rows_of(figures: Array, symbol: Array | None, ended: Array, size: int) -> Array:
-    """float32[size, 7]: one row for each ended episode, in the order of the steps: COLUMNS, then the symbol's number.
+    """float32[size, 7]: one row for each ended episode, in the order of the steps: COLUMNS, then
+    the symbol's number.
 
-    Unused rows are 0, so their length is 0. figures: float32[T, N, 6]. symbol: integer[T, N]; None: number 0.
+    Unused rows are 0, so their length is 0. figures: float32[T, N, 6]. symbol: integer[T, N]; None:
+    number 0.
     """
     places = picked(ended, size)
     used = places < ended.size
@@ -102,13 +138,16 @@ def rows_of(figures: Array, symbol: Array | None, ended: Array, size: int) -> Ar
     return jnp.where(used[:, None], rows, 0.0)
 
 
-def close(rows: int, symbols: Sequence[str], seen: Transition, params: EnvParams, reduce: Reduce = LOCAL
-          ) -> dict[str, Array]:
-    """`Summary.close`: means over all ended episodes (with several symbols of each one too), and their rows.
+def close(
+    rows: int, symbols: Sequence[str], seen: Transition, params: EnvParams, reduce: Reduce = LOCAL
+) -> dict[str, Array]:
+    """`Summary.close`: means over all ended episodes (with several symbols of each one too), and
+    their rows.
 
     Args:
         rows: size of the buffer; 0 for none. Several parts share it evenly.
-        symbols: names, by the number in `params.market.symbol`. One name: the market has one symbol.
+        symbols: names, by the number in `params.market.symbol`. One name: the market has one
+            symbol.
     Returns:
         `monitor/FIGURE` and `monitor/SYMBOL/FIGURE` (float32[]), and with a buffer ROWS float32[rows, 7] and LOST
         int32[], the number of episodes for which it had no room.
@@ -130,5 +169,7 @@ def close(rows: int, symbols: Sequence[str], seen: Transition, params: EnvParams
 
 
 def monitored(summary: Summary, rows: int, symbols: Sequence[str]) -> Summary:
-    """`summary` with the episode monitor. rows, symbols: as in `close`. Its environment needs `EnvParams.monitor`."""
+    """`summary` with the episode monitor. rows, symbols: as in `close`. Its environment needs
+    `EnvParams.monitor`.
+    """
     return summary._replace(keep=keep, close=partial(close, rows, tuple(symbols)))

@@ -1,6 +1,7 @@
 """Observation: named slots, a small stored reference, and the vector that is rebuilt from it.
 
-A task chooses from the blocks of this module and may add its own. Each block is a `*_slots` and a `*_values` function.
+A task chooses from the blocks of this module and may add its own. Each block is a `*_slots` and a
+`*_values` function.
 
 The slots have two scalings. `seed` reproduces the raw values of RL-Trainer, for comparison with it.
 `relative` is stationary by construction: prices in ATRs from the last close, log volume ratios, and time as fractions
@@ -42,7 +43,9 @@ class ObservationSpec:
     scaling: str
 
     def __repr__(self) -> str:
-        return short_repr("ObservationSpec", f"{self.size} slots", f"scaling={self.scaling}", *self.names)
+        return short_repr(
+            "ObservationSpec", f"{self.size} slots", f"scaling={self.scaling}", *self.names
+        )
 
     @property
     def size(self) -> int:
@@ -67,33 +70,47 @@ def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams)
     position, keeper = state.position, task_of(config).record
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
-    return ObservationRef(row=state.row[None], legs=leg[None], account=None if keeper is None else keeper.seen(state),
-                          legal=bits_of(mask), aux=advice_seen(state, params), num_actions=mask.shape[-1])
+    return ObservationRef(
+        row=state.row[None],
+        legs=leg[None],
+        account=None if keeper is None else keeper.seen(state),
+        legal=bits_of(mask),
+        aux=advice_seen(state, params),
+        num_actions=mask.shape[-1],
+    )
 
 
 def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
     """float32[D]: the values of the task's slots, then those of advice.
 
-    It reads only the reference, the float `MarketView` at rows <= t, and constant units of the account's rules. Later
-    bars can therefore not leak into it. Raises ConfigError if the market was built for another configuration.
+    It reads only the reference, the float `MarketView` at rows <= t, and constant units of the
+    account's rules. Later bars can therefore not leak into it. Raises ConfigError if the market was
+    built for another configuration.
     """
     chex.assert_rank([ref.row, ref.legs], [1, 2])
     view = params.market.view
     if (view.scaling, view.features) != (config.scaling, config.features):
-        raise ConfigError(f"the market was made for env.scaling={view.scaling} and features {list(view.features)}, the "
-                          f"environment for {config.scaling} and {list(config.features)}; make both from one "
-                          "configuration")
+        raise ConfigError(
+            f"the market was made for env.scaling={view.scaling} and features {list(view.features)}, the "
+            f"environment for {config.scaling} and {list(config.features)}; make both from one "
+            "configuration"
+        )
     parts = [*task_of(config).observe(config, ref, params)]
     if config.advice:
         parts.append(advice_slots(ref.aux))
     values = jnp.concatenate(parts)
-    chex.assert_shape(values, (make_spec(config).size,),
-                      custom_message=f"task '{config.task}': `observe` gives another number of values than `slots`")
+    chex.assert_shape(
+        values,
+        (make_spec(config).size,),
+        custom_message=f"task '{config.task}': `observe` gives another number of values than `slots`",
+    )
     return values
 
 
 def _now(ref: ObservationRef, params: EnvParams) -> dict[str, Array]:
-    """The figures `NOW` of the decision bar by name, float32[] each. They scale the window and the position."""
+    """The figures `NOW` of the decision bar by name, float32[] each. They scale the window and the
+    position.
+    """
     return dict(zip(NOW, params.market.view.now[ref.row[0]], strict=True))
 
 
@@ -101,24 +118,32 @@ def _now(ref: ObservationRef, params: EnvParams) -> dict[str, Array]:
 
 
 def window_slots(config: EnvConfig) -> tuple[Slot, ...]:
-    """W (F + 3) slots for a window of W bars: for each bar, oldest first, its F features and three time values."""
+    """W (F + 3) slots for a window of W bars: for each bar, oldest first, its F features and three
+    time values.
+    """
     slots = []
     for back in range(config.window, 0, -1):
-        slots += [Slot(f"{name}[t-{back}]", feature_spec(name).unit, feature_spec(name).warm_up)
-                  for name in config.features]
+        slots += [
+            Slot(f"{name}[t-{back}]", feature_spec(name).unit, feature_spec(name).warm_up)
+            for name in config.features
+        ]
         slots += [Slot(f"{name}[t-{back}]", "fraction", 0) for name in TIME_NAMES]
     return tuple(slots)
 
 
 def _pattern(config: EnvConfig) -> np.ndarray:
-    """float32[4, W * (F + 3)]: the `Shape` (scaling) of every window slot, as constants of the program."""
+    """float32[4, W * (F + 3)]: the `Shape` (scaling) of every window slot, as constants of the
+    program.
+    """
     columns = [shape_of(feature_spec(name).unit, config.scaling) for name in config.features]
     columns += [Shape()] * len(TIME_NAMES)
     return np.tile(np.array(columns, np.float32).T, config.window)
 
 
 def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[W * (F + 3)] of bars [t - window, t - 1], oldest first. The formula: `jaxtrade.data.features.view`."""
+    """float32[W * (F + 3)] of bars [t - window, t - 1], oldest first. The formula:
+    `jaxtrade.data.features.view`.
+    """
     view, row, now = params.market.view, ref.row[0], _now(ref, params)
     level, per_atr, log_per_atr, log_per_volume = _pattern(config)
     width = len(config.features) + len(TIME_NAMES)
@@ -127,16 +152,21 @@ def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> 
         if table is not None:
             return table[row]
         # Rows are contiguous in memory, so the window is a single slice.
-        return jax.lax.dynamic_slice_in_dim(column.reshape(-1), (row - config.window) * width, config.window * width)
+        return jax.lax.dynamic_slice_in_dim(
+            column.reshape(-1), (row - config.window) * width, config.window * width
+        )
 
     if view.windows is not None and view.windows.shape[-1] != config.window * width:
-        raise ConfigError(f"the market has tables of windows of {view.windows.shape[-1] // width} bars, the "
-                          f"environment env.window={config.window}; make both from one configuration")
+        raise ConfigError(
+            f"the market has tables of windows of {view.windows.shape[-1] // width} bars, the "
+            f"environment env.window={config.window}; make both from one configuration"
+        )
     x = window(view.value, view.windows)
     if view.level is not None:
         x = (window(view.level, view.level_windows) - level * now["close"]) + x
-    return (x * (per_atr * now["per_atr"] + (1.0 - per_atr))
-            + (log_per_atr * now["log_per_atr"] + log_per_volume * now["log_per_volume"]))
+    return x * (per_atr * now["per_atr"] + (1.0 - per_atr)) + (
+        log_per_atr * now["log_per_atr"] + log_per_volume * now["log_per_volume"]
+    )
 
 
 # --- the position -----------------------------------------------------------------------------------------------------
@@ -148,7 +178,9 @@ def position_slots() -> tuple[Slot, ...]:
 
 
 def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[5]: side, entry relative to the close, stop and target distance in ATRs (0 for none), holding time."""
+    """float32[5]: side, entry relative to the close, stop and target distance in ATRs (0 for none),
+    holding time.
+    """
     quantity, entry, stop, target, bars = ref.legs[0]
     now = _now(ref, params)
     side = jnp.sign(quantity).astype(jnp.float32)
@@ -164,14 +196,20 @@ def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -
 
     price = relative(entry)
     if config.scaling == "seed":
-        against = jnp.where(held, price / close if base is None else (price + base) / (close + base), 1.0)
+        against = jnp.where(
+            held, price / close if base is None else (price + base) / (close + base), 1.0
+        )
     else:
         against = jnp.where(held, side * (close - price) * per_atr, 0.0)
-    return jnp.stack([side, against, distance(stop), distance(target), bars.astype(jnp.float32) / BARS_PER_DAY])
+    return jnp.stack(
+        [side, against, distance(stop), distance(target), bars.astype(jnp.float32) / BARS_PER_DAY]
+    )
 
 
 def _base(ref: ObservationRef, params: EnvParams) -> Array | None:
-    """int32[] ticks that the view's prices are relative to, for the symbol of the decision bar; None for 0."""
+    """int32[] ticks that the view's prices are relative to, for the symbol of the decision bar;
+    None for 0.
+    """
     base, symbol = params.market.view.base, params.market.symbol
     if base is None or symbol is None:
         return base
@@ -184,7 +222,8 @@ def flag_slots() -> tuple[Slot, ...]:
 
 
 def flag_values(ref: ObservationRef) -> Array:
-    """float32[3]: an entry is legal; a position may be managed; a position is held. The last two are always equal.
+    """float32[3]: an entry is legal; a position may be managed; a position is held. The last two
+    are always equal.
 
     Only for tasks whose action BUY has the id of `Action.BUY`.
     """
@@ -197,10 +236,14 @@ def flag_values(ref: ObservationRef) -> Array:
 
 def context_slots(features: tuple[str, ...]) -> tuple[Slot, ...]:
     """One slot for each context feature of the decision bar. features: `Task.context`."""
-    return tuple(Slot(f"{name}[t]", feature_spec(name).unit, feature_spec(name).warm_up) for name in features)
+    return tuple(
+        Slot(f"{name}[t]", feature_spec(name).unit, feature_spec(name).warm_up) for name in features
+    )
 
 
-def context_values(config: EnvConfig, features: tuple[str, ...], ref: ObservationRef, params: EnvParams) -> Array:
+def context_values(
+    config: EnvConfig, features: tuple[str, ...], ref: ObservationRef, params: EnvParams
+) -> Array:
     """float32[len(features)]: values of the context slots.
 
     Raises ConfigError if the market was built for a task with another number of context features.
@@ -208,6 +251,8 @@ def context_values(config: EnvConfig, features: tuple[str, ...], ref: Observatio
     context = params.market.view.context
     found = 0 if context is None else context.shape[-1]
     if context is None or found != len(features):
-        raise ConfigError(f"the market was made for a task with {found or 'no'} features of context, the environment "
-                          f"for env.task={config.task}, which has {len(features)}; make both from one configuration")
+        raise ConfigError(
+            f"the market was made for a task with {found or 'no'} features of context, the environment "
+            f"for env.task={config.task}, which has {len(features)}; make both from one configuration"
+        )
     return context[ref.row[0]]

@@ -21,5 +21,10 @@ def bracket(state: EnvState, quantity: Array, params: EnvParams) -> Order:
     The stop is a multiple of the ATR, and the target is a multiple of the stop.
     """
     stop_ticks = stop_distance(params.market.tr_sum[state.row], params)
-    return Order(quantity, stop_ticks, params.brackets.target_multiple * stop_ticks, jnp.int32(KEEP_STOP),
-                 jnp.int32(-1))
+    return Order(
+        quantity,
+        stop_ticks,
+        params.brackets.target_multiple * stop_ticks,
+        jnp.int32(KEEP_STOP),
+        jnp.int32(-1),
+    )

@@ -1,4 +1,6 @@
-"""`make_params`: build the traced `EnvParams` from a market, a split and a configuration, and check all limits."""
+"""`make_params`: build the traced `EnvParams` from a market, a split and a configuration, and check
+all limits.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from jaxtrade.config.shared import largest_move
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.env.reward_presets import one_symbol_weights
-from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
+from jaxtrade.env.state import (
+    OFF,
+    AccountParams,
+    BracketParams,
+    ContractParams,
+    EnvParams,
+    Trailing,
+)
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import SessionSet
 
@@ -32,13 +41,16 @@ def _limit(dollars: float | None, key: str) -> int:
 
 
 def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
-    """The rules of a preset in mills. micro: True for a micro contract, of which the cap allows ten times as many.
+    """The rules of a preset in mills. micro: True for a micro contract, of which the cap allows ten
+    times as many.
 
     `risk_unit` is the drawdown, or 1 % of the start balance without a drawdown. Without a drawdown no rule uses the
     high-water mark, and it simply follows live equity.
     """
     drawdown = _limit(preset.drawdown, "account.drawdown")
-    trailing = Trailing[preset.trailing.upper()] if preset.drawdown is not None else Trailing.INTRADAY
+    trailing = (
+        Trailing[preset.trailing.upper()] if preset.drawdown is not None else Trailing.INTRADAY
+    )
     start = whole_mills(preset.start_balance, "account.start_balance")
     target = _limit(preset.profit_target, "account.profit_target")
     caps = {"never": OFF, "at_start_plus_100": 100_000, "at_target": target - drawdown}
@@ -59,7 +71,9 @@ def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
 
 
 def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
-    """`brackets.be_ticks` if set, else 1 tick. With `scaling=seed` a future has 0.25 points, rounded up to ticks."""
+    """`brackets.be_ticks` if set, else 1 tick. With `scaling=seed` a future has 0.25 points,
+    rounded up to ticks.
+    """
     if config.brackets.be_ticks is not None:
         return config.brackets.be_ticks
     if config.env.scaling == "seed" and contract.kind == "future":
@@ -70,7 +84,8 @@ def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
 def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
     """The figures of the contract, with the costs of the configuration in place of its own.
 
-    If profits are converted, `tick_mills` is None, because the market's `tick_value` holds the value of a tick.
+    If profits are converted, `tick_mills` is None, because the market's `tick_value` holds the
+    value of a tick.
     """
     chosen = contract.under(config)
     return ContractParams(
@@ -86,8 +101,10 @@ def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
 def _largest_ranges(market: Market) -> tuple[int, int]:
     """Two upper limits in ticks, for the check of int32 money.
 
-    widest: the largest difference between the highest and the lowest price of a session. No position can move further.
-    busiest: the largest sum of gaps and ranges over the bars of a session. No sequence of one entry per bar can gain or
+    widest: the largest difference between the highest and the lowest price of a session. No
+        position can move further.
+    busiest: the largest sum of gaps and ranges over the bars of a session. No sequence of one entry
+        per bar can gain or
     lose more. The range of a two-sided bar is from the low of the bid to the high of the ask.
     """
     sessions, (bid, ask) = market.data.sessions, market.bars.sides
@@ -112,32 +129,46 @@ def _largest_tick(market: Market) -> int:
     return int((-(-times // over)).max())
 
 
-def _check_money(market: Market, account: AccountParams, contract: ContractParams, config: RunConfig) -> int:
-    """The largest quantity whose position int32 mills can hold. Raises ConfigError if an episode could overflow int32.
+def _check_money(
+    market: Market, account: AccountParams, contract: ContractParams, config: RunConfig
+) -> int:
+    """The largest quantity whose position int32 mills can hold. Raises ConfigError if an episode
+    could overflow int32.
 
-    If the account ends at its drawdown and at its target, these limits and one position bound its money. Otherwise the
-    bound is the most that the bars of its sessions could gain or lose.
+    If the account ends at its drawdown and at its target, these limits and one position bound its
+    money. Otherwise the bound is the most that the bars of its sessions could gain or lose.
     """
     tick = _largest_tick(market)
     side_cost = int(contract.commission) + int(contract.slippage) * tick
     widest, busiest = _largest_ranges(market)
-    bars = int(np.max(np.asarray(market.data.sessions.last) - np.asarray(market.data.sessions.first))) + 1
+    bars = (
+        int(np.max(np.asarray(market.data.sessions.last) - np.asarray(market.data.sessions.first)))
+        + 1
+    )
     widest, busiest = widest + largest_move(config), busiest + largest_move(config) * bars
     one_position = widest * tick + 3 * side_cost
     if config.env.quantity * one_position >= OFF:
-        raise ConfigError(f"env.quantity = {config.env.quantity}: a position of it could gain or lose more than "
-                          f"${OFF // 1000:,} in one session of this data, costs included (int32 mills); lower it")
-    ends = int(account.drawdown) < OFF and int(account.target) < OFF and bool(account.stop_at_target)
-    if ends and int(account.min_days) <= 1:  # before its minimum days an account may pass its target
+        raise ConfigError(
+            f"env.quantity = {config.env.quantity}: a position of it could gain or lose more than "
+            f"${OFF // 1000:,} in one session of this data, costs included (int32 mills); lower it"
+        )
+    ends = (
+        int(account.drawdown) < OFF and int(account.target) < OFF and bool(account.stop_at_target)
+    )
+    if (
+        ends and int(account.min_days) <= 1
+    ):  # before its minimum days an account may pass its target
         worst = max(int(account.drawdown), int(account.target)) + config.env.quantity * one_position
     else:
         session = config.env.quantity * (busiest * tick + 3 * bars * side_cost)
         worst = session * min(config.episode.sessions, len(market.data.sessions.first))
     if worst >= OFF:
-        raise ConfigError(f"episode.sessions = {config.episode.sessions}: an episode of this account could gain or "
-                          f"lose ${worst // 1000:,}, more than int32 mills hold (${OFF // 1000:,}); lower it or "
-                          "env.quantity, or let the account end (account.drawdown, account.profit_target, "
-                          "account.on_target)")
+        raise ConfigError(
+            f"episode.sessions = {config.episode.sessions}: an episode of this account could gain or "
+            f"lose ${worst // 1000:,}, more than int32 mills hold (${OFF // 1000:,}); lower it or "
+            "env.quantity, or let the account end (account.drawdown, account.profit_target, "
+            "account.on_target)"
+        )
     return (OFF - 1) // one_position
 
 
@@ -152,26 +183,38 @@ class _OfSymbol(NamedTuple):
 def _of_symbol(market: Market, config: RunConfig) -> _OfSymbol:
     """The checked figures of one symbol. Raises ConfigError as `make_params` does."""
     if config.env.task == TASK:
-        raise ConfigError(f"env.task={TASK} holds several symbols in one account, and these are the parameters of one "
-                          "symbol at a time: train it with jaxtrade.run or jaxtrade.Trainer (or see "
-                          "jaxtrade.env.portfolio.params.make_portfolio_params)")
+        raise ConfigError(
+            f"env.task={TASK} holds several symbols in one account, and these are the parameters of one "
+            "symbol at a time: train it with jaxtrade.run or jaxtrade.Trainer (or see "
+            "jaxtrade.env.portfolio.params.make_portfolio_params)"
+        )
     if config.env.intrabar == "path" and market.data.path is None:
-        raise ConfigError("env.intrabar = path needs second bars, which this market does not have; set data.seconds "
-                          "(--seconds FILE), or build_market(bars, config, seconds)")
+        raise ConfigError(
+            "env.intrabar = path needs second bars, which this market does not have; set data.seconds "
+            "(--seconds FILE), or build_market(bars, config, seconds)"
+        )
     preset = resolve_account(config.account)
     if (market.contract.currency != ACCOUNT) != (market.data.tick_value is not None):
-        raise ConfigError(f"data.market = {market.contract.symbol}: profits arise in {market.contract.currency}, and "
-                          "this market's data were built for another currency; build it with build_market")
+        raise ConfigError(
+            f"data.market = {market.contract.symbol}: profits arise in {market.contract.currency}, and "
+            "this market's data were built for another currency; build it with build_market"
+        )
     account = account_params(preset, market.contract.micro)
     contract = contract_params(market.contract, config)
-    check_quantity(config.env.quantity, preset, config.account.preset, market.contract.symbol, market.contract.micro)
+    check_quantity(
+        config.env.quantity,
+        preset,
+        config.account.preset,
+        market.contract.symbol,
+        market.contract.micro,
+    )
     largest = _check_money(market, account, contract, config)
     return _OfSymbol(contract, account, min(int(account.max_contracts), largest))
 
 
 def _stacked(symbols: Sequence[_OfSymbol], converted: bool) -> ContractParams:
-    """The contracts of a set, each leaf with a leading axis of symbols. converted: whether the market has the value of
-    a tick in each bar."""
+    """The contracts of a set, each leaf with a leading axis of symbols. converted: whether the
+    market has the value of a tick in each bar."""
     contracts = [each.contract.replace(cap=jnp.int32(each.cap)) for each in symbols]
     if converted:
         contracts = [contract.replace(tick_mills=None) for contract in contracts]
@@ -181,24 +224,30 @@ def _stacked(symbols: Sequence[_OfSymbol], converted: bool) -> ContractParams:
 def make_params(market: Market | MarketSet, sessions: SessionSet, config: RunConfig) -> EnvParams:
     """Build the traced parameters of an environment, over one symbol or a set of them.
 
-    Larger orders are filled only up to the account's cap, and up to the quantity that int32 mills can hold; in a set
-    each symbol has a cap of its own. Raises ConfigError if `env.quantity` exceeds the account's cap, the market data
-    lack the currency conversion, money could overflow int32 mills, or the intrabar order needs second bars that the
-    market does not have.
+    Larger orders are filled only up to the account's cap, and up to the quantity that int32 mills
+    can hold; in a set each symbol has a cap of its own. Raises ConfigError if `env.quantity`
+    exceeds the account's cap, the market data lack the currency conversion, money could overflow
+    int32 mills, or the intrabar order needs second bars that the market does not have.
     """
     symbols = [_of_symbol(member, config) for member in market.members]
     one = len(symbols) == 1
     return EnvParams(
         market=market.data,
         sessions=sessions,
-        contract=symbols[0].contract if one else _stacked(symbols, market.data.tick_value is not None),
-        account=symbols[0].account.replace(max_contracts=jnp.int32(max(each.cap for each in symbols))),
+        contract=symbols[0].contract
+        if one
+        else _stacked(symbols, market.data.tick_value is not None),
+        account=symbols[0].account.replace(
+            max_contracts=jnp.int32(max(each.cap for each in symbols))
+        ),
         brackets=BracketParams(
             stop_atr=jnp.int32(config.brackets.stop_thousandths),
             target_multiple=jnp.int32(config.brackets.target_multiple),
             trail_atr=jnp.int32(config.brackets.trail_thousandths),
         ),
-        reward_weights={name: jnp.float32(weight) for name, weight in one_symbol_weights(config.reward).items()},
+        reward_weights={
+            name: jnp.float32(weight) for name, weight in one_symbol_weights(config.reward).items()
+        },
         episode_sessions=jnp.int32(config.episode.sessions),
         max_steps=jnp.int32(config.episode.max_steps),
     )
@@ -207,7 +256,10 @@ def make_params(market: Market | MarketSet, sessions: SessionSet, config: RunCon
 def params_of_symbol(params: EnvParams, number: int) -> EnvParams:
     """The parameters of a set with the contract of one symbol alone: every leaf of it is a scalar.
 
-    Rows, sessions and slots stay those of the set. Whoever uses the result must stay on rows of this symbol.
+    Rows, sessions and slots stay those of the set. Whoever uses the result must stay on rows of
+    this symbol.
     """
     contract = jax.tree.map(lambda leaf: leaf[number], params.contract)
-    return params.replace(contract=contract, account=params.account.replace(max_contracts=contract.cap))
+    return params.replace(
+        contract=contract, account=params.account.replace(max_contracts=contract.cap)
+    )

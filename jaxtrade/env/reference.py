@@ -1,4 +1,6 @@
-"""What a rollout stores of an observation, and the names of its slots. Tasks and observations are built on both."""
+"""What a rollout stores of an observation, and the names of its slots. Tasks and observations are
+built on both.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from jaxtrade.types import Array
 class ObservationRef(struct.PyTreeNode):
     """The form in which a rollout stores an observation.
 
-    row: int32[S] market row. legs: int32[S, 5] quantity, entry, stop, target, bars in position. legal:
-    uint8[ceil(A / 8)], bits of the mask. account: the visible part of the task's record (an `AccountSeen` for
+    row: int32[S] market row. legs: int32[S, 5] quantity, entry, stop, target, bars in position.
+        legal:
+    uint8[ceil(A / 8)], bits of the mask. account: the visible part of the task's record (an
+    `AccountSeen` for
     `advised`), None (static) without a record. aux: the visible advice (`AdviceSeen`), None (static) without an
     advisor. num_actions: A (static).
     """
@@ -40,8 +44,12 @@ class ObservationRef(struct.PyTreeNode):
 
 def bits_of(mask: Array) -> Array:
     """Pack a mask bool[..., A] into uint8[..., ceil(A / 8)]. Action 8 i + j is bit j of byte i."""
+
     def byte(first: int) -> Array:
-        bits = [mask[..., i].astype(jnp.uint8) << (i - first) for i in range(first, min(first + 8, mask.shape[-1]))]
+        bits = [
+            mask[..., i].astype(jnp.uint8) << (i - first)
+            for i in range(first, min(first + 8, mask.shape[-1]))
+        ]
         return functools.reduce(jnp.bitwise_or, bits)
 
     return jnp.stack([byte(first) for first in range(0, mask.shape[-1], 8)], axis=-1)

@@ -11,11 +11,30 @@ from jaxtrade.config import RewardConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import REWARD_TERMS
 
-_PHASE1 = {"closed_profit": 0.01, "in_position": -0.01, "floor_reached": -10.0, "forced_flat": -10.0}
-_PHASE2 = {"breakeven_moved": 0.1, "trail_enabled": 0.05, "win": 1.0, "loss": -0.5, "profit_level": 1e-4,
-           "floor_reached": -0.1, "illegal": -1.0}
-_PHASE2_FORK = {"trail_enabled_in_profit": 0.1, "win": 2.0, "trail_win": 0.5, "loss": -1.0, "return_level": 20.0,
-                "floor_reached": -10.0, "illegal_management": -0.1}
+_PHASE1 = {
+    "closed_profit": 0.01,
+    "in_position": -0.01,
+    "floor_reached": -10.0,
+    "forced_flat": -10.0,
+}
+_PHASE2 = {
+    "breakeven_moved": 0.1,
+    "trail_enabled": 0.05,
+    "win": 1.0,
+    "loss": -0.5,
+    "profit_level": 1e-4,
+    "floor_reached": -0.1,
+    "illegal": -1.0,
+}
+_PHASE2_FORK = {
+    "trail_enabled_in_profit": 0.1,
+    "win": 2.0,
+    "trail_win": 0.5,
+    "loss": -1.0,
+    "return_level": 20.0,
+    "floor_reached": -10.0,
+    "illegal_management": -0.1,
+}
 
 REWARDS: dict[str, dict[str, float]] = {
     "equity_change": {"equity_change": 1.0},
@@ -34,8 +53,18 @@ REWARDS: dict[str, dict[str, float]] = {
 }
 
 # Terms that read fills of several symbols (`env.portfolio.rewards`): of env.task=allocate alone.
-OF_SEVERAL = ("realised_return", "cost_share", "turnover", "turnover_squared", "return_squared", "loss_squared",
-              "drawdown", "drawdown_squared", "trades_ordered", "position_changed")
+OF_SEVERAL = (
+    "realised_return",
+    "cost_share",
+    "turnover",
+    "turnover_squared",
+    "return_squared",
+    "loss_squared",
+    "drawdown",
+    "drawdown_squared",
+    "trades_ordered",
+    "position_changed",
+)
 
 
 def of_one_symbol() -> tuple[str, ...]:
@@ -44,11 +73,15 @@ def of_one_symbol() -> tuple[str, ...]:
 
 
 def one_symbol_weights(config: RewardConfig) -> dict[str, float]:
-    """`resolve_reward` for tasks of one symbol. Raises ConfigError for a term that only `allocate` has, too."""
+    """`resolve_reward` for tasks of one symbol. Raises ConfigError for a term that only `allocate`
+    has, too.
+    """
     weights = resolve_reward(config)
     if other := [name for name in weights if name in OF_SEVERAL]:
-        raise ConfigError(f"reward: {', '.join(other)}: needs env.task=allocate; choose other terms or another "
-                          "reward.preset")
+        raise ConfigError(
+            f"reward: {', '.join(other)}: needs env.task=allocate; choose other terms or another "
+            "reward.preset"
+        )
     return weights
 
 
@@ -60,7 +93,9 @@ def resolve_reward(config: RewardConfig) -> dict[str, float]:
     if config.preset not in REWARDS:
         near = difflib.get_close_matches(config.preset, REWARDS, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"reward.preset: unknown preset '{config.preset}' (known: {', '.join(REWARDS)}){hint}")
+        raise ConfigError(
+            f"reward.preset: unknown preset '{config.preset}' (known: {', '.join(REWARDS)}){hint}"
+        )
     for name in config.weights:
         try:
             REWARD_TERMS.check(name)
@@ -68,6 +103,8 @@ def resolve_reward(config: RewardConfig) -> dict[str, float]:
             raise ConfigError(f"reward.weights: {error}") from None
     weights = REWARDS[config.preset] | config.weights
     if not any(weights.values()):
-        raise ConfigError(f"reward.weights: every term of the reward has weight 0 ({', '.join(weights)}); there would "
-                          "be nothing to learn from: give one a weight")
+        raise ConfigError(
+            f"reward.weights: every term of the reward has weight 0 ({', '.join(weights)}); there would "
+            "be nothing to learn from: give one a weight"
+        )
     return weights

@@ -1,9 +1,10 @@
 """Reward: a weighted sum of pure terms `(prev, next, step, params) -> float32[]`.
 
-A composition is a table of weights; `env.reward_presets` names some. The names of its terms are static: they are the
-keys of `EnvParams.reward_weights` and so part of the pytree's structure, and only these terms are compiled. The weights
-are leaves, so `vmap` can sweep them. To add a term here, write a function and add its name to `parts.REWARD_TERMS`. To
-add one from outside the package, use `register_term`.
+A composition is a table of weights; `env.reward_presets` names some. The names of its terms are
+static: they are the keys of `EnvParams.reward_weights` and so part of the pytree's structure, and
+only these terms are compiled. The weights are leaves, so `vmap` can sweep them. To add a term here,
+write a function and add its name to `parts.REWARD_TERMS`. To add one from outside the package, use
+`register_term`.
 
 docs/rewards.md has formulas, units, sources, and the known defects of RL-Trainer's rewards.
 """
@@ -24,8 +25,8 @@ from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason
 from jaxtrade.parts import REWARD_TERMS
 from jaxtrade.types import Array
 
-# Dollars per mill. A factor instead of a divisor: a compiler may turn a division by a constant into a multiplication in
-# one program (a batch) and not in another, which would change the bits.
+# Dollars per mill. A factor instead of a divisor: a compiler may turn a division by a constant into
+# a multiplication in one program (a batch) and not in another, which would change the bits.
 DOLLARS = 1.0 / 1000.0
 MANAGEMENT = tuple(action.name for action in Action if action >= Action.MOVE_STOP_TO_BREAKEVEN)
 
@@ -33,8 +34,10 @@ MANAGEMENT = tuple(action.name for action in Action if action >= Action.MOVE_STO
 class StepEvent(struct.PyTreeNode):
     """The inputs of a reward term about a step, besides the two states.
 
-    action: int32[], the chosen action. illegal: bool[], True if the mask forbade it; it was then executed as HOLD.
-    event: event of the bar. actions: names of the task's actions in the order of their ids (static).
+    action: int32[], the chosen action. illegal: bool[], True if the mask forbade it; it was then
+        executed as HOLD.
+    event: event of the bar. actions: names of the task's actions in the order of their ids
+        (static).
     """
 
     action: Array
@@ -43,9 +46,13 @@ class StepEvent(struct.PyTreeNode):
     actions: tuple[str, ...] = struct.field(pytree_node=False)
 
     def chosen(self, *names: str) -> Array:
-        """bool[]: True if one of these actions was chosen, legal or not. False if the task has none of them."""
+        """bool[]: True if one of these actions was chosen, legal or not. False if the task has none
+        of them.
+        """
         ids = [i for i, name in enumerate(self.actions) if name in names]
-        return functools.reduce(operator.or_, [self.action == i for i in ids], jnp.zeros_like(self.illegal))
+        return functools.reduce(
+            operator.or_, [self.action == i for i in ids], jnp.zeros_like(self.illegal)
+        )
 
     def executed(self, name: str) -> Array:
         """bool[]: True if the action was chosen and legal."""
@@ -68,18 +75,29 @@ def _wins(prev: EnvState, next: EnvState) -> Array:
 
 
 def equity_change(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """(equity at this close - equity at the last one) / risk_unit. Its sum is the episode's profit in risk units."""
-    # The reciprocal is explicit. A compiler might divide in one program and multiply in another (see DOLLARS).
-    return (next.account.equity - prev.account.equity).astype(jnp.float32) * (1.0 / params.account.risk_unit)
+    """(equity at this close - equity at the last one) / risk_unit. Its sum is the episode's profit
+    in risk units.
+    """
+    # The reciprocal is explicit. A compiler might divide in one program and multiply in another
+    # (see DOLLARS).
+    return (next.account.equity - prev.account.equity).astype(jnp.float32) * (
+        1.0 / params.account.risk_unit
+    )
 
 
 def net_return(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """(equity at this close - equity at the last one) / start balance: the relative change, net of all costs."""
-    return (next.account.equity - prev.account.equity).astype(jnp.float32) * (1.0 / params.account.start_balance)
+    """(equity at this close - equity at the last one) / start balance: the relative change, net of
+    all costs.
+    """
+    return (next.account.equity - prev.account.equity).astype(jnp.float32) * (
+        1.0 / params.account.start_balance
+    )
 
 
 def closed_profit(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Dollars: profit of the round turns closed in this bar, less both commissions of each; 0 in other bars."""
+    """Dollars: profit of the round turns closed in this bar, less both commissions of each; 0 in
+    other bars.
+    """
     event = step.event
     gross = next.account.balance - prev.account.balance + event.commission
     closed = jnp.abs(event.order_exit_quantity) + jnp.abs(event.exit_quantity)
@@ -97,7 +115,9 @@ def loss(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> 
 
 
 def trail_win(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Number of wins of this bar, if the trail was on. An action of this step that switches the trail counts."""
+    """Number of wins of this bar, if the trail was on. An action of this step that switches the
+    trail counts.
+    """
     off, on = step.executed(Action.DISABLE_TRAIL.name), step.executed(Action.ENABLE_TRAIL.name)
     trailed = (prev.position.trailing == 1) & ~off | on
     return _count(jnp.where(trailed, _wins(prev, next), 0))
@@ -133,20 +153,28 @@ def trail_enabled(prev: EnvState, next: EnvState, step: StepEvent, params: EnvPa
     return _count(step.executed(Action.ENABLE_TRAIL.name))
 
 
-def trail_enabled_in_profit(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """For a legal ENABLE_TRAIL: 1 if open profit exceeds 1 % of the start balance at the decision, else -1."""
+def trail_enabled_in_profit(
+    prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams
+) -> Array:
+    """For a legal ENABLE_TRAIL: 1 if open profit exceeds 1 % of the start balance at the decision,
+    else -1.
+    """
     open_profit = (prev.account.equity - prev.account.balance).astype(jnp.float32)
     rich = open_profit > 0.01 * params.account.start_balance
     return jnp.where(step.executed(Action.ENABLE_TRAIL.name), jnp.where(rich, 1.0, -1.0), 0.0)
 
 
 def profit_level(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Dollars: max(0, equity at this close - start balance), in every bar. A level, not a change."""
+    """Dollars: max(0, equity at this close - start balance), in every bar. A level, not a
+    change.
+    """
     return jnp.maximum(next.account.equity, 0).astype(jnp.float32) * DOLLARS
 
 
 def return_level(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """(equity at this close - start balance) / start balance, in every bar. A level, not a change."""
+    """(equity at this close - start balance) / start balance, in every bar. A level, not a
+    change.
+    """
     return next.account.equity.astype(jnp.float32) * (1.0 / params.account.start_balance)
 
 
@@ -161,32 +189,41 @@ def illegal_management(prev: EnvState, next: EnvState, step: StepEvent, params: 
 
 
 def register_term(term: Term) -> Term:
-    """Register your own term under the name of its function, for `reward.weights`. A decorator: it returns the term.
+    """Register your own term under the name of its function, for `reward.weights`. A decorator: it
+    returns the term.
 
     Raises ConfigError if another term has this name.
     """
     return REWARD_TERMS.register(term.__name__, term)
 
 
-def weighted_terms(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> dict[str, Array]:
-    """Each term of the composition times its weight, float32[] by name. The reward is their `total`."""
+def weighted_terms(
+    prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams
+) -> dict[str, Array]:
+    """Each term of the composition times its weight, float32[] by name. The reward is their
+    `total`.
+    """
     terms = {name: REWARD_TERMS[name](prev, next, step, params) for name in params.reward_weights}
     for name, value in terms.items():
         chex.assert_shape(value, (), custom_message=f"reward term '{name}'")
         chex.assert_type(value, jnp.float32, custom_message=f"reward term '{name}'")
     terms = {name: _rounded(value, next) for name, value in terms.items()}
-    return {name: _rounded(weight * terms[name], next) for name, weight in params.reward_weights.items()}
+    return {
+        name: _rounded(weight * terms[name], next) for name, weight in params.reward_weights.items()
+    }
 
 
 def _rounded(value: Array, state: EnvState) -> Array:
     """`value`, rounded to float32 before it is used.
 
-    A compiler may fuse factors, or a product with a sum, in one program and not in another. The results would then
-    differ in their last bits. The function applies xor with a number that is always 0. The compiler cannot know this,
-    so it must compute the bits of `value` first.
+    A compiler may fuse factors, or a product with a sum, in one program and not in another. The
+    results would then differ in their last bits. The function applies xor with a number that is
+    always 0. The compiler cannot know this, so it must compute the bits of `value` first.
     """
     nothing = state.time >> 31
-    return jax.lax.bitcast_convert_type(jax.lax.bitcast_convert_type(value, jnp.int32) ^ nothing, jnp.float32)
+    return jax.lax.bitcast_convert_type(
+        jax.lax.bitcast_convert_type(value, jnp.int32) ^ nothing, jnp.float32
+    )
 
 
 def total(terms: dict[str, Array]) -> Array:

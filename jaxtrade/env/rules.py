@@ -1,4 +1,5 @@
-"""Account rules: floors, liquidation level, permissions. The environment, the evaluation and the reports use them.
+"""Account rules: floors, liquidation level, permissions. The environment, the evaluation and the
+reports use them.
 
 Floors and limits are mills relative to the start balance. `OFF` switches a limit off.
 """
@@ -27,7 +28,8 @@ COMPARED = 8  # symbols up to which a figure is found by comparisons
 
 
 def drawdown_floor(account: Account, rules: AccountParams) -> Array:
-    """Mills: min(high_water - drawdown, floor_cap). The floor follows the high-water mark and never falls.
+    """Mills: min(high_water - drawdown, floor_cap). The floor follows the high-water mark and never
+    falls.
 
     `floor_cap` is the point at which the floor freezes (`account.freeze`).
     """
@@ -41,7 +43,9 @@ def daily_floor(account: Account, rules: AccountParams) -> Array:
 
 
 def at_drawdown_floor(account: Account, rules: AccountParams) -> Array:
-    """bool[]: True if equity is at or below the drawdown floor. Always False if the limit is off."""
+    """bool[]: True if equity is at or below the drawdown floor. Always False if the limit is
+    off.
+    """
     return (rules.drawdown < OFF) & (account.equity <= drawdown_floor(account, rules))
 
 
@@ -51,14 +55,17 @@ def at_daily_floor(account: Account, rules: AccountParams) -> Array:
 
 
 def highest_floor(account: Account, rules: AccountParams) -> Array:
-    """int32[] mills: the higher of the two floors, which equity would reach first. NO_FLOOR if both limits are off."""
+    """int32[] mills: the higher of the two floors, which equity would reach first. NO_FLOOR if both
+    limits are off.
+    """
     return jnp.maximum(drawdown_floor(account, rules), daily_floor(account, rules))
 
 
 def of_symbol(params: EnvParams, row: Array) -> EnvParams:
     """The parameters with the contract of the symbol of bar `row`, in which every leaf is a scalar.
 
-    Parameters of one symbol are returned as they are, and so are those that this function has returned.
+    Parameters of one symbol are returned as they are, and so are those that this function has
+    returned.
     """
     symbol, contract = params.market.symbol, params.contract
     if symbol is None or contract.commission.ndim == 0:
@@ -70,7 +77,8 @@ def of_symbol(params: EnvParams, row: Array) -> EnvParams:
 def entry_of(table: Array, number: Array) -> Array:
     """`table[number]` for a table of one entry per symbol and int32[].
 
-    A few symbols are compared instead of looked up: a compiler computes that for many environments at once.
+    A few symbols are compared instead of looked up: a compiler computes that for many environments
+    at once.
     """
     if table.shape[0] > COMPARED:
         return table[number]
@@ -81,7 +89,8 @@ def entry_of(table: Array, number: Array) -> Array:
 
 
 def contract_at(params: EnvParams, row: Array) -> ContractParams:
-    """The figures of the contract in bar `row`, scalars. This is the only way to a contract of a set of symbols.
+    """The figures of the contract in bar `row`, scalars. This is the only way to a contract of a
+    set of symbols.
 
     If profits are converted, the value of a tick depends on the bar.
     """
@@ -92,15 +101,20 @@ def contract_at(params: EnvParams, row: Array) -> ContractParams:
 
 
 def unrealised(position: Position, price: Array, contract: ContractParams) -> Array:
-    """Mills: open profit of the position at `price` (ticks), 0 when flat. contract: that of the bar."""
+    """Mills: open profit of the position at `price` (ticks), 0 when flat. contract: that of the
+    bar.
+    """
     return money_of((price - position.entry) * position.quantity, contract)
 
 
-def liquidation_level(position: Position, account: Account, rules: AccountParams, contract: ContractParams) -> Array:
-    """Ticks: the price nearest to the market at which equity, net of the exit commission, is at or below the highest
-    floor.
+def liquidation_level(
+    position: Position, account: Account, rules: AccountParams, contract: ContractParams
+) -> Array:
+    """Ticks: the price nearest to the market at which equity, net of the exit commission, is at or
+    below the highest floor.
 
-    It acts as a second stop. It is rounded to the losing side: down for a long, up for a short. Without a floor it is
+    It acts as a second stop. It is rounded to the losing side: down for a long, up for a short.
+    Without a floor it is
     `-side * NO_LEVEL`.
     """
     size, side = jnp.abs(position.quantity), jnp.sign(position.quantity)
@@ -126,13 +140,16 @@ def may_open(state: EnvState, params: EnvParams) -> Array:
     It depends on the calendar, the account and data up to `state.row`, never on a future bar.
     """
     market = params.market
-    in_time = market.bars_to_flat[state.row] >= 2  # the bar after the next one must still close by flat time
+    in_time = (
+        market.bars_to_flat[state.row] >= 2
+    )  # the bar after the next one must still close by flat time
     warm = market.tr_sum[state.row] >= 0
     return in_time & warm & ~state.account.locked
 
 
 def target_reached(position: Position, account: Account, rules: AccountParams) -> Array:
-    """bool[]: True if the position is flat, the balance has reached the target, and there were enough trading days.
+    """bool[]: True if the position is flat, the balance has reached the target, and there were
+    enough trading days.
 
     Open profit never counts.
     """
@@ -145,12 +162,15 @@ def target_reached(position: Position, account: Account, rules: AccountParams) -
 
 
 def open_session(account: Account, rules: AccountParams) -> Account:
-    """The account at the start of a session: it is unlocked and has no fill yet. The balance carries over.
+    """The account at the start of a session: it is unlocked and has no fill yet. The balance
+    carries over.
 
-    With `Trailing.END_OF_DAY` the high-water mark rises here, to the closing equity of the session before. The floor is
-    therefore fixed during a session.
+    With `Trailing.END_OF_DAY` the high-water mark rises here, to the closing equity of the session
+    before. The floor is therefore fixed during a session.
     """
     no = jnp.zeros_like(account.locked)
     closed = jnp.maximum(account.high_water, account.equity)
     high_water = jnp.where(rules.trailing == Trailing.END_OF_DAY, closed, account.high_water)
-    return account.replace(session_equity=account.equity, high_water=high_water, locked=no, traded=no)
+    return account.replace(
+        session_equity=account.equity, high_water=high_water, locked=no, traded=no
+    )

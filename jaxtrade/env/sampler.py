@@ -2,13 +2,15 @@
 
 A sampler is a pure function (weights, seed, episode, sessions) -> slot:
 
-    weights: float32[M], the share of each symbol that the learner wants (`rl.symbols`). None without such shares.
+    weights: float32[M], the share of each symbol that the learner wants (`rl.symbols`). None
+        without such shares.
     seed: uint32[] of the environment. episode: int32[], the number of its episode, from 0.
-    sessions: the split. Slots offsets[m]..offsets[m + 1] - 1 are of symbol m; `offsets` is None for one symbol.
+    sessions: the split. Slots offsets[m]..offsets[m + 1] - 1 are of symbol m; `offsets` is None for
+        one symbol.
     slot: int32[] in [0, sessions.count).
 
-Random words come from `episode.draw(seed, episode, stream)`, without a key. Streams 1 (session) and 5 (symbol) belong
-to samplers. With one symbol, all samplers of this module draw as `uniform` does.
+Random words come from `episode.draw(seed, episode, stream)`, without a key. Streams 1 (session) and
+5 (symbol) belong to samplers. With one symbol, all samplers of this module draw as `uniform` does.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ SESSION, SYMBOL = 1, 5  # streams of random words
 
 
 def register_sampler(sampler: Sampler) -> Sampler:
-    """Register your own sampler under the name of its function, for `sampler.kind`. A decorator that returns it.
+    """Register your own sampler under the name of its function, for `sampler.kind`. A decorator
+    that returns it.
 
     Raises ConfigError if another sampler has this name.
     """
@@ -42,11 +45,15 @@ def balanced(weights: Array | None, seed: Array, episode: Array, sessions: Sessi
     """Every symbol equally often, and every session of a symbol equally often."""
     if sessions.offsets is None:
         return uniform(weights, seed, episode, sessions)
-    return _session_of(below(draw(seed, episode, SYMBOL), _symbols(sessions)), seed, episode, sessions)
+    return _session_of(
+        below(draw(seed, episode, SYMBOL), _symbols(sessions)), seed, episode, sessions
+    )
 
 
 def round_robin(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
-    """The symbols in turn by the number of the episode. Each environment begins at a symbol that its seed gives."""
+    """The symbols in turn by the number of the episode. Each environment begins at a symbol that
+    its seed gives.
+    """
     if sessions.offsets is None:
         return uniform(weights, seed, episode, sessions)
     turn = mix(seed) % _symbols(sessions).astype(jnp.uint32) + episode.astype(jnp.uint32)
@@ -54,11 +61,14 @@ def round_robin(weights: Array | None, seed: Array, episode: Array, sessions: Se
 
 
 def prioritised(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
-    """Each symbol as often as its weight says; `balanced` without weights, as before the first update."""
+    """Each symbol as often as its weight says; `balanced` without weights, as before the first
+    update.
+    """
     if sessions.offsets is None or weights is None:
         return balanced(weights, seed, episode, sessions)
     upto = jnp.cumsum(weights)
-    # At most 1 - 2^-24, so the product is below the sum of all weights: a symbol of weight 0 is never drawn.
+    # At most 1 - 2^-24, so the product is below the sum of all weights: a symbol of weight 0 is
+    # never drawn.
     chance = (draw(seed, episode, SYMBOL) >> 8).astype(jnp.float32) * 2.0**-24
     symbol = jnp.sum(upto <= chance * upto[-1], dtype=jnp.int32)
     return _session_of(jnp.minimum(symbol, weights.shape[0] - 1), seed, episode, sessions)

@@ -1,6 +1,7 @@
 """The environment's pytrees: state, parameters, orders, events.
 
-Units: prices int32 ticks; money int32 mills relative to the start balance; quantities signed contracts.
+Units: prices int32 ticks; money int32 mills relative to the start balance; quantities signed
+    contracts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from flax import struct
 from jaxtrade.advisor.table import AdviceView
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
-from jaxtrade.types import EndReason as EndReason  # defined in `types`, because the training loop needs it too
+from jaxtrade.types import (
+    EndReason as EndReason,
+)  # defined in `types`, because the training loop needs it too
 
 NO_LEVEL = 1 << 29  # further than any price: `-side * NO_LEVEL` is a stop that is never touched
 OFF = 1 << 30  # a money limit that is switched off
@@ -52,7 +55,8 @@ class Trailing(enum.IntEnum):
 
 
 class Position(struct.PyTreeNode):
-    """The open position in one symbol; all int32[]. `quantity` 0 means flat; all other fields are then 0.
+    """The open position in one symbol; all int32[]. `quantity` 0 means flat; all other fields are
+    then 0.
 
     entry: fill price (slippage included). stop, target: levels, or -/+ side * NO_LEVEL for none.
     stop_kind: StopKind. trailing: 0 or 1. opened: row of the entry bar.
@@ -76,9 +80,12 @@ class Position(struct.PyTreeNode):
 class Account(struct.PyTreeNode):
     """The account. Money is mills relative to the start balance, int32[]; flags are bool[].
 
-    balance: realised profit less all commissions so far. equity: balance plus the open position marked at the last
-    close, without exit costs. high_water: highest marked equity (>= 0); `Trailing` says which marks count.
-    session_equity: equity at the start of this session. locked: no new entries until the next session. days: number of
+    balance: realised profit less all commissions so far. equity: balance plus the open position
+        marked at the last
+    close, without exit costs. high_water: highest marked equity (>= 0); `Trailing` says which marks
+    count.
+    session_equity: equity at the start of this session. locked: no new entries until the next
+        session. days: number of
     trade dates with a fill. traded: True if this session had a fill.
     """
 
@@ -98,9 +105,11 @@ class Account(struct.PyTreeNode):
 
 
 class Marks(NamedTuple):
-    """Marks of a leg, or of all legs of an account together, in one bar; int32[] mills, without exit costs.
+    """Marks of a leg, or of all legs of an account together, in one bar; int32[] mills, without
+    exit costs.
 
-    high: highest mark of the profit realised in the bar plus open profit. close: open profit at the close.
+    high: highest mark of the profit realised in the bar plus open profit. close: open profit at the
+        close.
     """
 
     high: Array
@@ -110,7 +119,8 @@ class Marks(NamedTuple):
 class EpisodeMonitor(struct.PyTreeNode):
     """What the episode monitor counts besides; float32[] (`env.monitor`).
 
-    notional: mills traded, the sum over fills of quantity x price x value of a tick. mean, squares: of the changes of
+    notional: mills traded, the sum over fills of quantity x price x value of a tick. mean, squares:
+        of the changes of
     equity per step in mills, their mean and the sum of squared differences from it.
     """
 
@@ -122,10 +132,12 @@ class EpisodeMonitor(struct.PyTreeNode):
 class EpisodeStats(struct.PyTreeNode):
     """Running figures of one episode. Money is mills.
 
-    reward: float32[] undiscounted sum. All others are int32[]: length (steps), trades (closed round turns), wins (round
-    turns with a net profit), sides (contract sides filled), commission, breaches, illegal (illegal actions received),
-    max_drawdown (largest drop of equity at closes below its peak), peak (highest equity at a close). terms: name ->
-    float32[] sum of each weighted reward term. monitor: None (static) unless `EnvParams.monitor`.
+    reward: float32[] undiscounted sum. All others are int32[]: length (steps), trades (closed round
+        turns), wins (round
+    turns with a net profit), sides (contract sides filled), commission, breaches, illegal (illegal
+    actions received), max_drawdown (largest drop of equity at closes below its peak), peak (highest
+    equity at a close). terms: name -> float32[] sum of each weighted reward term. monitor: None
+    (static) unless `EnvParams.monitor`.
     """
 
     reward: Array
@@ -145,10 +157,13 @@ class EpisodeStats(struct.PyTreeNode):
 class TradeRecord(struct.PyTreeNode):
     """The trade record of this episode, which the task `advised` shows; int32[], money in mills.
 
-    balance: realised profit since the start of the episode. peak: its highest value at the end of a bar, at least 0.
-    losses: length of the current run of closed trades without a win. recent: results of the last ten closed trades as
-    bits, 1 for a win, the latest in bit 0. closed: number of trades in `recent`, at most ten. adverse, favourable:
-    largest move against and in favour of the open position, in ticks from its entry fill; 0 when flat.
+    balance: realised profit since the start of the episode. peak: its highest value at the end of a
+        bar, at least 0.
+    losses: length of the current run of closed trades without a win. recent: results of the last
+        ten closed trades as
+    bits, 1 for a win, the latest in bit 0. closed: number of trades in `recent`, at most ten.
+    adverse, favourable: largest move against and in favour of the open position, in ticks from its
+    entry fill; 0 when flat.
     """
 
     balance: Array
@@ -163,10 +178,14 @@ class TradeRecord(struct.PyTreeNode):
 class EnvState(struct.PyTreeNode):
     """The whole state of one environment between two bars.
 
-    row: int32[] bar at whose close the next decision is taken. slot: int32[] index into the session set.
-    sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps of the episode so far.
-    seed: uint32[], episode: int32[]. Episode starts are `draw(seed, episode)`, so a reset is a table look-up.
-    record: the task's own record (`Task.record`; a `TradeRecord` for `advised`). None (static) if the task has none.
+    row: int32[] bar at whose close the next decision is taken. slot: int32[] index into the session
+        set.
+    sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps of
+        the episode so far.
+    seed: uint32[], episode: int32[]. Episode starts are `draw(seed, episode)`, so a reset is a
+        table look-up.
+    record: the task's own record (`Task.record`; a `TradeRecord` for `advised`). None (static) if
+        the task has none.
     """
 
     row: Array
@@ -184,9 +203,12 @@ class EnvState(struct.PyTreeNode):
 class Order(struct.PyTreeNode):
     """An order of a task, a baseline or a user for the next bar; all int32[].
 
-    quantity: wanted position, signed. The current quantity keeps the position. A change of side closes, then opens.
-    stop_ticks, target_ticks: distances of the bracket of a *new* position from the price without slippage; 0 for none.
-    move_stop: new stop level of the current position, or KEEP_STOP. trail: 1 on, 0 off, -1 unchanged.
+    quantity: wanted position, signed. The current quantity keeps the position. A change of side
+        closes, then opens.
+    stop_ticks, target_ticks: distances of the bracket of a *new* position from the price without
+        slippage; 0 for none.
+    move_stop: new stop level of the current position, or KEEP_STOP. trail: 1 on, 0 off, -1
+        unchanged.
     """
 
     quantity: Array
@@ -197,12 +219,15 @@ class Order(struct.PyTreeNode):
 
 
 class Event(struct.PyTreeNode):
-    """Fills and marks of one bar; int32[], prices in ticks, quantities with the sign of the position.
+    """Fills and marks of one bar; int32[], prices in ticks, quantities with the sign of the
+    position.
 
-    order_exit_*: position closed by an order. entry_*: position opened. exit_*: position closed by a stop, a target, a
-    liquidation or a forced exit. commission: mills, over all sides filled in this bar. favourable, adverse: best and
-    worst price at which the position was marked in this bar; the bar's open if there was none. floor: drawdown floor
-    after this bar (mills). breach: bool[], True if equity reached a floor (drawdown or daily loss).
+    order_exit_*: position closed by an order. entry_*: position opened. exit_*: position closed by
+        a stop, a target, a
+    liquidation or a forced exit. commission: mills, over all sides filled in this bar. favourable,
+    adverse: best and worst price at which the position was marked in this bar; the bar's open if
+    there was none. floor: drawdown floor after this bar (mills). breach: bool[], True if equity
+    reached a floor (drawdown or daily loss).
     """
 
     order_exit_quantity: Array
@@ -220,9 +245,11 @@ class Event(struct.PyTreeNode):
 
 
 class StepInfo(struct.PyTreeNode):
-    """Further results of a step. They cost nothing if unused, because XLA removes what nothing reads.
+    """Further results of a step. They cost nothing if unused, because XLA removes what nothing
+    reads.
 
-    forced: bool[], True if a new episode starts after this step, with a forced entry. None (static) if
+    forced: bool[], True if a new episode starts after this step, with a forced entry. None (static)
+        if
     `EnvParams.forced_start` is None.
     """
 
@@ -238,13 +265,17 @@ class StepInfo(struct.PyTreeNode):
 class ContractParams(struct.PyTreeNode):
     """Traced figures of one contract; int32[] except tick_size.
 
-    tick_mills, tick_over: one tick of one contract is worth tick_mills / tick_over mills. A tick_over of None means 1.
-    In a market that converts profits, tick_mills is None until `rules.contract_at` sets both for a bar.
-    commission: mills per side and contract. slippage: ticks. min_stop: ticks. be_ticks: distance of a break-even stop
+    tick_mills, tick_over: one tick of one contract is worth tick_mills / tick_over mills. A
+        tick_over of None means 1.
+    In a market that converts profits, tick_mills is None until `rules.contract_at` sets both for a
+    bar.
+    commission: mills per side and contract. slippage: ticks. min_stop: ticks. be_ticks: distance of
+        a break-even stop
     beyond the entry fill, ticks. tick_size: float32[] points.
 
-    In a set of symbols each leaf has a leading axis of symbols, and `rules.contract_at` picks that of a bar. cap: the
-    largest number of contracts of an entry. None (static) for one symbol, where `AccountParams.max_contracts` is it.
+    In a set of symbols each leaf has a leading axis of symbols, and `rules.contract_at` picks that
+    of a bar. cap: the largest number of contracts of an entry. None (static) for one symbol, where
+    `AccountParams.max_contracts` is it.
     """
 
     tick_mills: Array | None
@@ -260,10 +291,14 @@ class ContractParams(struct.PyTreeNode):
 class AccountParams(struct.PyTreeNode):
     """Traced rules of an account; mills, int32[] and bool[].
 
-    drawdown: distance from the high-water mark. daily_loss: distance from the equity at the start of the session.
-    target: distance from the start balance. OFF switches a limit off. floor_cap: upper limit of the drawdown floor
-    (OFF: none). min_days: trade dates with a fill that the target needs. risk_unit: float32[] mills per unit of reward.
-    start_balance: float32[] mills, for reward terms that are shares of it. trailing: int32[] `Trailing`.
+    drawdown: distance from the high-water mark. daily_loss: distance from the equity at the start
+        of the session.
+    target: distance from the start balance. OFF switches a limit off. floor_cap: upper limit of the
+        drawdown floor
+    (OFF: none). min_days: trade dates with a fill that the target needs. risk_unit: float32[] mills
+    per unit of reward.
+    start_balance: float32[] mills, for reward terms that are shares of it. trailing: int32[]
+        `Trailing`.
     """
 
     drawdown: Array
@@ -280,7 +315,9 @@ class AccountParams(struct.PyTreeNode):
 
 
 class BracketParams(struct.PyTreeNode):
-    """Bracket of a new position, int32[]: stop and trail in thousandths of an ATR, target as a multiple of the stop."""
+    """Bracket of a new position, int32[]: stop and trail in thousandths of an ATR, target as a
+    multiple of the stop.
+    """
 
     stop_atr: Array
     target_multiple: Array
@@ -290,12 +327,18 @@ class BracketParams(struct.PyTreeNode):
 class EnvParams(struct.PyTreeNode):
     """The traced part of the environment: market, split, contract, account, brackets, weights.
 
-    reward_weights: reward term -> float32[]. The names are static, so only these terms are compiled; the weights are
-    traced. episode_sessions: int32[] sessions per episode. max_steps: int32[] step limit of an episode, 0 for none.
-    forced_start: float32[] probability that a drawn episode starts in a position. None (static) in evaluation, and in
-    training without this stage. advice: an advisor's advice on the bars. None (static) without an advisor.
-    symbol_weights: float32[M], the share of each symbol that the learner wants. None (static) without such shares.
-    impact: of a shared market, an `env.shared.state.ImpactParams`. None (static) if each agent has a market of its own.
+    reward_weights: reward term -> float32[]. The names are static, so only these terms are
+        compiled; the weights are
+    traced. episode_sessions: int32[] sessions per episode. max_steps: int32[] step limit of an
+    episode, 0 for none.
+    forced_start: float32[] probability that a drawn episode starts in a position. None (static) in
+        evaluation, and in
+    training without this stage. advice: an advisor's advice on the bars. None (static) without an
+    advisor.
+    symbol_weights: float32[M], the share of each symbol that the learner wants. None (static)
+        without such shares.
+    impact: of a shared market, an `env.shared.state.ImpactParams`. None (static) if each agent has
+        a market of its own.
     monitor: whether episodes count what the episode monitor shows (static).
     """
 
@@ -316,10 +359,13 @@ class EnvParams(struct.PyTreeNode):
     def __repr__(self) -> str:
         """Shapes only: the leaves may be of any type, as inside of jit."""
         weights = self.reward_weights
-        return short_repr("EnvParams", f"market of {_size(self.market, 'close')} bars",
-                          f"split padded to {_size(self.sessions, 'ids')} sessions",
-                          *([f"reward: {', '.join(weights)}"] if isinstance(weights, dict) else []),
-                          "with advice" if self.advice is not None else "without advice")
+        return short_repr(
+            "EnvParams",
+            f"market of {_size(self.market, 'close')} bars",
+            f"split padded to {_size(self.sessions, 'ids')} sessions",
+            *([f"reward: {', '.join(weights)}"] if isinstance(weights, dict) else []),
+            "with advice" if self.advice is not None else "without advice",
+        )
 
 
 def _size(part: object, name: str) -> str:

@@ -1,4 +1,6 @@
-"""How many evaluation accounts are drawn, and over how many sessions. Imports no heavy library, so flags come first."""
+"""How many evaluation accounts are drawn, and over how many sessions. Imports no heavy library, so
+flags come first.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ POINT = 10  # times as many accounts give the figures themselves
 
 
 class AccountDraws(NamedTuple):
-    """How accounts are drawn. horizon: sessions after which an account is out of time. draws: of the days. accounts:
-    for each of these draws; `POINT` times as many give the figures. seed: of all draws."""
+    """How accounts are drawn. horizon: sessions after which an account is out of time. draws: of
+    the days. accounts: for each of these draws; `POINT` times as many give the figures. seed: of
+    all draws."""
 
     horizon: int = HORIZON
     draws: int = DRAWS

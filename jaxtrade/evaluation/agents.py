@@ -1,4 +1,6 @@
-"""Agents for the evaluator: a pure function from a state to an Order, and the carry that it passes on."""
+"""Agents for the evaluator: a pure function from a state to an Order, and the carry that it passes
+on.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ class Act(Protocol):
     ) -> tuple[PyTree, Order, Array]:
         """-> (carry, order, action).
 
-        carry: memory or knowledge of the agent, with constant shapes. ref: observation reference of `state`. A policy
-        may read nothing else, so that it sees exactly what it saw in training. key: typed key, one per market bar, the
-        same in both passes. action: int32[] id of the chosen action, or NO_ACTION.
+        carry: memory or knowledge of the agent, with constant shapes. ref: observation reference of
+            `state`. A policy
+        may read nothing else, so that it sees exactly what it saw in training. key: typed key, one
+        per market bar, the same in both passes. action: int32[] id of the chosen action, or
+        NO_ACTION.
         """
         ...
 
@@ -35,7 +39,9 @@ class Forget(Protocol):
     """Resets the memory of an agent at the start of an episode. Pure and hashable, as `Act`."""
 
     def __call__(self, carry: PyTree, first: Array) -> PyTree:
-        """Return the carry for this bar; called at every bar. first: bool[], True if an episode starts at this bar."""
+        """Return the carry for this bar; called at every bar. first: bool[], True if an episode
+        starts at this bar.
+        """
         ...
 
 
@@ -46,7 +52,9 @@ def keep(carry: PyTree, first: Array) -> PyTree:
 
 
 class Agent(NamedTuple):
-    """A named agent. `carry` is its initial carry. It is traced, so new weights do not compile a new program."""
+    """A named agent. `carry` is its initial carry. It is traced, so new weights do not compile a
+    new program.
+    """
 
     name: str
     act: Act
@@ -83,18 +91,42 @@ def forget_episode(carry: PyTree, first: Array) -> PyTree:
 
 
 def _epsilon(policy: PyTree) -> Any:
-    """What a Q-policy explores with; None for other policies, those of a user's own learner among them."""
+    """What a Q-policy explores with; None for other policies, those of a user's own learner among
+    them.
+    """
     return getattr(policy, "epsilon", None)
 
 
 def greedy(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
-    """An agent that takes the policy's best legal action at every bar: the most probable one, or that of largest Q."""
-    about = "most probable legal action" if _epsilon(policy) is None else "legal action with the largest Q"
-    return Agent("greedy", PolicyAct(env, algorithm.act, False), (policy, algorithm.carry), about, forget_episode)
+    """An agent that takes the policy's best legal action at every bar: the most probable one, or
+    that of largest Q.
+    """
+    about = (
+        "most probable legal action"
+        if _epsilon(policy) is None
+        else "legal action with the largest Q"
+    )
+    return Agent(
+        "greedy",
+        PolicyAct(env, algorithm.act, False),
+        (policy, algorithm.carry),
+        about,
+        forget_episode,
+    )
 
 
 def sampled(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
-    """An agent that draws an action from the policy's masked distribution at every bar; of a Q-policy the
-    epsilon-greedy one."""
-    about = "drawn from the policy" if _epsilon(policy) is None else "epsilon-greedy, with the policy's own epsilon"
-    return Agent("sampled", PolicyAct(env, algorithm.act, True), (policy, algorithm.carry), about, forget_episode)
+    """An agent that draws an action from the policy's masked distribution at every bar; of a
+    Q-policy the epsilon-greedy one."""
+    about = (
+        "drawn from the policy"
+        if _epsilon(policy) is None
+        else "epsilon-greedy, with the policy's own epsilon"
+    )
+    return Agent(
+        "sampled",
+        PolicyAct(env, algorithm.act, True),
+        (policy, algorithm.carry),
+        about,
+        forget_episode,
+    )

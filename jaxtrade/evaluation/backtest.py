@@ -1,19 +1,23 @@
-"""The only evaluator. It steps every decision bar of a session set in time order, with the `transition` of training.
+"""The only evaluator. It steps every decision bar of a session set in time order, with the
+`transition` of training.
 
-There are two passes, and every figure says from which one it comes. ACCOUNT: the account rules are on. After a bust, a
-failed daily loss or a target, entries are locked and the rest of the session is stepped flat. A new account opens at
-the next session. STRATEGY: the same agent with drawdown, daily loss and target off. Return, Sharpe ratio, drawdown and
-trades come from this pass.
+There are two passes, and every figure says from which one it comes. ACCOUNT: the account rules are
+on. After a bust, a failed daily loss or a target, entries are locked and the rest of the session is
+stepped flat. A new account opens at the next session. STRATEGY: the same agent with drawdown, daily
+loss and target off. Return, Sharpe ratio, drawdown and trades come from this pass.
 
-A policy's memory is reset where an episode would start in training: with each new account, and every
+A policy's memory is reset where an episode would start in training: with each new account, and
+every
 `episode.sessions` sessions. The trade record that the task `advised` shows is reset there too.
 
-Nothing of the strategy pass lasts longer than an episode, so its episodes are stepped side by side. The account pass
-steps one session after the other, or side by side too if it is told with which account each session starts (`passes`).
-Both step all agents at once, and each agent has the bits that it has alone.
+Nothing of the strategy pass lasts longer than an episode, so its episodes are stepped side by side.
+The account pass steps one session after the other, or side by side too if it is told with which
+account each session starts (`passes`). Both step all agents at once, and each agent has the bits
+that it has alone.
 
-On a CPU, episodes side by side are cut into as many parts as there are cores. All parts run one program, each in a
-thread of its own, because XLA gains little from several cores in so narrow a program.
+On a CPU, episodes side by side are cut into as many parts as there are cores. All parts run one
+program, each in a thread of its own, because XLA gains little from several cores in so narrow a
+program.
 """
 
 from __future__ import annotations
@@ -32,22 +36,46 @@ from jaxtrade.env.state import OFF, EnvParams
 from jaxtrade.evaluation import threads
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.deciding import WIDTH, shapes_of
-from jaxtrade.evaluation.record import DecisionBars, Pass, Record, Steps, checked, decision_bars, without_rules
+from jaxtrade.evaluation.record import (
+    DecisionBars,
+    Pass,
+    Record,
+    Steps,
+    checked,
+    decision_bars,
+    without_rules,
+)
 from jaxtrade.evaluation.side_by_side import Edges, Inputs, Shape, inputs_of, step_all
 from jaxtrade.evaluation.stepping import Start
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array
 
-__all__ = ["DecisionBars", "Lane", "Pass", "Plan", "Record", "Steps", "backtest", "begin_lanes", "decision_bars",
-           "plan_of", "renews", "run_lanes", "run_sessions", "step_all", "without_rules"]
+__all__ = [
+    "DecisionBars",
+    "Lane",
+    "Pass",
+    "Plan",
+    "Record",
+    "Steps",
+    "backtest",
+    "begin_lanes",
+    "decision_bars",
+    "plan_of",
+    "renews",
+    "run_lanes",
+    "run_sessions",
+    "step_all",
+    "without_rules",
+]
 
 
 class Lane(NamedTuple):
     """One agent to evaluate.
 
-    params: its `sessions` must be the set from which `decisions` were made. The step limit is ignored. The length of an
-    episode only determines when a policy's memory is reset. key: typed key. Each bar draws from `fold_in(key, row)`, so
-    both passes and repeated calls draw the same.
+    params: its `sessions` must be the set from which `decisions` were made. The step limit is
+        ignored. The length of an
+    episode only determines when a policy's memory is reset. key: typed key. Each bar draws from
+    `fold_in(key, row)`, so both passes and repeated calls draw the same.
     """
 
     agent: Agent
@@ -59,7 +87,8 @@ class Lane(NamedTuple):
 class Plan(NamedTuple):
     """Lanes in one pass, ready to run.
 
-    parts: the arguments of one program, for each part of the episodes. order: the lanes' places, group by group.
+    parts: the arguments of one program, for each part of the episodes. order: the lanes' places,
+        group by group.
     episodes: of each lane, the first session of each episode that is stepped by itself.
     """
 
@@ -71,47 +100,75 @@ class Plan(NamedTuple):
 
     def at(self, place: int) -> tuple[int, int]:
         """(group, number in it) of a lane."""
-        return next((group, places.index(place)) for group, places in enumerate(self.order) if place in places)
+        return next(
+            (group, places.index(place))
+            for group, places in enumerate(self.order)
+            if place in places
+        )
 
 
-def backtest(env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, which: Pass, key: Array,
-             rewarded: bool = False, programs: Programs | None = None) -> Record:
-    """Run one pass of one agent over all decision bars. Arguments and errors as `Lane` and `run_lanes`."""
+def backtest(
+    env: TradingEnv,
+    agent: Agent,
+    params: EnvParams,
+    decisions: DecisionBars,
+    which: Pass,
+    key: Array,
+    rewarded: bool = False,
+    programs: Programs | None = None,
+) -> Record:
+    """Run one pass of one agent over all decision bars. Arguments and errors as `Lane` and
+    `run_lanes`.
+    """
     return run_lanes(env, [Lane(agent, params, decisions, key)], which, rewarded, programs)[0]
 
 
-def run_lanes(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool = False,
-              programs: Programs | None = None) -> list[Record]:
-    """Run one pass of every lane over all its decision bars, as one program. The leaves of a record are NumPy arrays.
+def run_lanes(
+    env: TradingEnv,
+    lanes: Sequence[Lane],
+    which: Pass,
+    rewarded: bool = False,
+    programs: Programs | None = None,
+) -> list[Record]:
+    """Run one pass of every lane over all its decision bars, as one program. The leaves of a record
+    are NumPy arrays.
 
     A record has the same bits whatever other lanes there are.
 
     Args:
-        lanes: agents on one market. They may differ in everything else: session sets, account, costs, weights.
+        lanes: agents on one market. They may differ in everything else: session sets, account,
+            costs, weights.
         which: "account" or "strategy".
         rewarded: also record rewards, by `params.reward_weights`.
         programs: holds the program if `begin_lanes` was called for it. Else it is compiled here.
     Raises:
         ValueError: the lanes have different markets, or there is none.
         ConfigError: equity came near the int32 limit of mills.
-        RuntimeError: a decision bar was missed, or an account or a session ended with a position (a bug of this
-            package, never the user's fault).
+        RuntimeError: a decision bar was missed, or an account or a session ended with a position (a
+            bug of this package, never the user's fault).
     """
     made = plan_of(env, lanes, which, rewarded)
     found, _ = _run(made, programs)
     return threads.each(lambda place: _record(made, lanes, found, place), range(len(lanes)))
 
 
-def run_sessions(env: TradingEnv, lanes: Sequence[Lane], which: Pass, starts: Sequence[Start],
-                 rewarded: bool = False, programs: Programs | None = None) -> list[Record | None]:
+def run_sessions(
+    env: TradingEnv,
+    lanes: Sequence[Lane],
+    which: Pass,
+    starts: Sequence[Start],
+    rewarded: bool = False,
+    programs: Programs | None = None,
+) -> list[Record | None]:
     """Run one pass with all sessions of every lane side by side, each from a given account.
 
-    The accounts are claims. The end of every session is compared with the start of the next one, and where they differ
-    the lane has no record: None. A record has the bits of `run_lanes`.
+    The accounts are claims. The end of every session is compared with the start of the next one,
+    and where they differ the lane has no record: None. A record has the bits of `run_lanes`.
 
     Args:
         lanes: their episodes are single sessions, so that no policy remembers the session before.
-        starts: of each lane, leaves int[n], the account at the start of each of its n sessions (`Start`).
+        starts: of each lane, leaves int[n], the account at the start of each of its n sessions
+            (`Start`).
     Raises as `run_lanes`, and ValueError if episodes have several sessions.
     """
     made = plan_of(env, lanes, which, rewarded, starts)
@@ -119,10 +176,16 @@ def run_sessions(env: TradingEnv, lanes: Sequence[Lane], which: Pass, starts: Se
 
     def record(place: int) -> Record | None:
         group, k = made.at(place)
-        own = jax.tree.map(lambda *x: np.concatenate([part[k] for part in x]), *(each[group] for each in edges))
+        own = jax.tree.map(
+            lambda *x: np.concatenate([part[k] for part in x]), *(each[group] for each in edges)
+        )
         count = len(made.episodes[place])
-        follows = all(np.array_equal(end[:count - 1], start[1:count]) for end, start in zip(
-            jax.tree.leaves(own.closing), jax.tree.leaves(own.opening), strict=True))
+        follows = all(
+            np.array_equal(end[: count - 1], start[1:count])
+            for end, start in zip(
+                jax.tree.leaves(own.closing), jax.tree.leaves(own.opening), strict=True
+            )
+        )
         return _record(made, lanes, found, place) if follows else None
 
     return threads.each(record, range(len(lanes)))
@@ -132,7 +195,9 @@ _RUN: set[Hashable] = set()  # programs of this process that have been compiled 
 
 
 def _run(made: Plan, programs: Programs | None) -> tuple[list[list[Record]], list[list[Edges]]]:
-    """Of each part, for each group the record, leaves [length, count, lanes, ...], and the edges, if there are any."""
+    """Of each part, for each group the record, leaves [length, count, lanes, ...], and the edges,
+    if there are any.
+    """
     begun = None if programs is None else programs.begun(step_all, (made.parts[0],), (made.shape,))
     program = functools.partial(step_all, made.shape) if begun is None else begun.wait()
 
@@ -147,30 +212,48 @@ def _run(made: Plan, programs: Programs | None) -> tuple[list[list[Record]], lis
     return [records for records, _ in found], [edges for _, edges in found if edges is not None]
 
 
-def _record(made: Plan, lanes: Sequence[Lane], found: Sequence[Sequence[Record]], place: int) -> Record:
+def _record(
+    made: Plan, lanes: Sequence[Lane], found: Sequence[Sequence[Record]], place: int
+) -> Record:
     group, k = made.at(place)
     decisions = lanes[place].decisions
     record = _in_time_order([part[group] for part in found], k, decisions, made.episodes[place])
     return checked(record, lanes[place].agent.name, decisions, made.renew[place])
 
 
-def begin_lanes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool = False,
-                starts: Sequence[Start] | None = None) -> None:
+def begin_lanes(
+    programs: Programs,
+    env: TradingEnv,
+    lanes: Sequence[Lane],
+    which: Pass,
+    rewarded: bool = False,
+    starts: Sequence[Start] | None = None,
+) -> None:
     """Begin to compile the program of `run_lanes`, or, with starts, of `run_sessions`.
 
-    lanes: a carry may be abstract (`jax.ShapeDtypeStruct`). The agents must be such that the configuration determines
+    lanes: a carry may be abstract (`jax.ShapeDtypeStruct`). The agents must be such that the
+        configuration determines
     them, because their names stand for what they do in the key of a kept program.
     """
     made = plan_of(env, lanes, which, rewarded, starts)
     if programs.begun(step_all, (made.parts[0],), (made.shape,)) is None:
         names = ", ".join(lane.agent.name for lane in lanes)
-        name = f"{which} pass of {names}, {made.shape.length} bars" + (", with rewards" if rewarded else "")
+        name = f"{which} pass of {names}, {made.shape.length} bars" + (
+            ", with rewards" if rewarded else ""
+        )
         programs.begin(name, step_all, (made.parts[0],), (made.shape,), later=True)
 
 
-def plan_of(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool = False,
-            starts: Sequence[Start] | None = None) -> Plan:
-    """The program of a pass and its arguments. As `run_lanes` and `run_sessions`; carries may be abstract."""
+def plan_of(
+    env: TradingEnv,
+    lanes: Sequence[Lane],
+    which: Pass,
+    rewarded: bool = False,
+    starts: Sequence[Start] | None = None,
+) -> Plan:
+    """The program of a pass and its arguments. As `run_lanes` and `run_sessions`; carries may be
+    abstract.
+    """
     if not lanes:
         raise ValueError("no agent to evaluate")
     if starts is not None and any(int(lane.params.episode_sessions) != 1 for lane in lanes):
@@ -188,9 +271,23 @@ def plan_of(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool 
 
     def filled(columns: Sequence[Any]) -> list[list[np.ndarray]]:
         """For each part and group int32[count, lanes], filled up by copies of the last episode."""
-        whole = [np.stack([np.pad(columns[place], (0, parts * -(-count // parts) - len(columns[place])), mode="edge")
-                           for place in places]).astype(np.int32) for places, count in zip(order, most, strict=True)]
-        return [list(each) for each in zip(*(np.split(slots, parts, axis=1) for slots in whole), strict=True)]
+        whole = [
+            np.stack(
+                [
+                    np.pad(
+                        columns[place],
+                        (0, parts * -(-count // parts) - len(columns[place])),
+                        mode="edge",
+                    )
+                    for place in places
+                ]
+            ).astype(np.int32)
+            for places, count in zip(order, most, strict=True)
+        ]
+        return [
+            list(each)
+            for each in zip(*(np.split(slots, parts, axis=1) for slots in whole), strict=True)
+        ]
 
     begins: list[Any] = [None] * parts
     if starts is not None:
@@ -199,18 +296,29 @@ def plan_of(env: TradingEnv, lanes: Sequence[Lane], which: Pass, rewarded: bool 
     flat = [place for places in order for place in places]
     length = max(_length(lane, apart) for lane in lanes)
     slots = filled(episodes)
-    shape, inputs = inputs_of(env, [[lanes[place].agent for place in places] for places in order],
-                              [params[place] for place in flat], [lanes[place].key for place in flat],
-                              [renew[place] for place in flat], slots[0], length, rewarded, begins[0])
-    others = [inputs._replace(slots=tuple(part), starts=None if start is None else tuple(start))
-              for part, start in zip(slots[1:], begins[1:], strict=True)]
+    shape, inputs = inputs_of(
+        env,
+        [[lanes[place].agent for place in places] for places in order],
+        [params[place] for place in flat],
+        [lanes[place].key for place in flat],
+        [renew[place] for place in flat],
+        slots[0],
+        length,
+        rewarded,
+        begins[0],
+    )
+    others = [
+        inputs._replace(slots=tuple(part), starts=None if start is None else tuple(start))
+        for part, start in zip(slots[1:], begins[1:], strict=True)
+    ]
     return Plan(shape, [inputs, *others], order, episodes, renew)
 
 
 def _part_count(episodes: Sequence[int]) -> int:
     """The number of parts into which episodes side by side are cut. episodes: of each group.
 
-    A part is at least one block of a policy (`deciding`). An accelerator steps all episodes at once.
+    A part is at least one block of a policy (`deciding`). An accelerator steps all episodes at
+    once.
     """
     if jax.default_backend() != "cpu":
         return 1
@@ -220,12 +328,17 @@ def _part_count(episodes: Sequence[int]) -> int:
 def _kind(agent: Agent) -> Any:
     """What agents of one group have in common: functions, and structure and shapes of the carry."""
     leaves, tree = jax.tree.flatten(agent.carry)
-    return agent.act, agent.forget, tree, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+    return (
+        agent.act,
+        agent.forget,
+        tree,
+        tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves),
+    )
 
 
 def _episodes(lane: Lane, apart: bool) -> np.ndarray:
-    """int[E]: the sessions of the set at which a lane of the program begins. apart: whether episodes are stepped side
-    by side."""
+    """int[E]: the sessions of the set at which a lane of the program begins. apart: whether
+    episodes are stepped side by side."""
     if not apart:
         return np.zeros(1, np.int64)
     return np.arange(0, len(lane.decisions.ids), int(lane.params.episode_sessions))
@@ -252,20 +365,25 @@ def _of_pass(params: EnvParams, which: Pass) -> EnvParams:
 def renews(params: EnvParams) -> bool:
     """Whether the device counts money per session. params: of a pass.
 
-    If no rule looks back beyond the session, each session starts from 0 on device, and the host adds the sessions up in
-    int64. Years of trading then fit int32.
+    If no rule looks back beyond the session, each session starts from 0 on device, and the host
+    adds the sessions up in int64. Years of trading then fit int32.
     """
-    return bool(np.asarray(params.account.drawdown) >= OFF and np.asarray(params.account.target) >= OFF)
+    return bool(
+        np.asarray(params.account.drawdown) >= OFF and np.asarray(params.account.target) >= OFF
+    )
 
 
-def _in_time_order(parts: Sequence[Record], k: int, decisions: DecisionBars, episodes: np.ndarray) -> Record:
+def _in_time_order(
+    parts: Sequence[Record], k: int, decisions: DecisionBars, episodes: np.ndarray
+) -> Record:
     """The decision bars of an agent in time order, without what the program stepped beyond them.
 
-    parts: leaves [length, count, lanes, ...]. k: number of the agent in its group. episodes: int[E], the session at
+    parts: leaves [length, count, lanes, ...]. k: number of the agent in its group. episodes:
+        int[E], the session at
     which each episode begins. No bar depends on a later one.
     """
     if len(episodes) == 1:
-        return jax.tree.map(lambda x: x[:len(decisions.rows), k, 0], parts[0])
+        return jax.tree.map(lambda x: x[: len(decisions.rows), k, 0], parts[0])
     _, count, lanes = parts[0].row.shape
     episode = np.searchsorted(episodes, decisions.session, side="right") - 1
     first = np.searchsorted(decisions.session, episodes)  # decision bars before each episode
@@ -277,7 +395,9 @@ def _in_time_order(parts: Sequence[Record], k: int, decisions: DecisionBars, epi
     def ordered(*leaves: np.ndarray) -> np.ndarray:
         found = np.empty((len(place), *leaves[0].shape[3:]), leaves[0].dtype)
         for leaf, (a, b) in zip(leaves, cuts, strict=False):  # the last parts may hold copies only
-            np.take(leaf.reshape(-1, *leaf.shape[3:]), place[a:b], axis=0, out=found[a:b], mode="clip")
+            np.take(
+                leaf.reshape(-1, *leaf.shape[3:]), place[a:b], axis=0, out=found[a:b], mode="clip"
+            )
         return found
 
     return jax.tree.map(ordered, *parts)

@@ -1,4 +1,6 @@
-"""Rule-based agents. Their orders go through the same transition as a policy's and pay the same costs."""
+"""Rule-based agents. Their orders go through the same transition as a policy's and pay the same
+costs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from jaxtrade.types import Array, MarketData, PyTree
 
 
 def _action(env: TradingEnv, name: str) -> int:
-    """The id of an action, or NO_ACTION if the task has no such action. Either way the order is executed."""
+    """The id of an action, or NO_ACTION if the task has no such action. Either way the order is
+    executed.
+    """
     return env.actions.index(name) if name in env.actions else NO_ACTION
 
 
@@ -57,7 +61,8 @@ def random_masked(env: TradingEnv) -> Agent:
 
 @dataclass(frozen=True)
 class BuyAndHold:
-    """Buys whenever it is flat and may open. This is once per session, because a liquidation locks or ends the account.
+    """Buys whenever it is flat and may open. This is once per session, because a liquidation locks
+    or ends the account.
 
     quantity: contracts. buy: id of the action.
     """
@@ -76,17 +81,22 @@ class BuyAndHold:
 
 
 def buy_and_hold(env: TradingEnv) -> Agent:
-    """An agent that buys at the first decision bar of each session at which it may open. It sets no bracket and leaves
-    at the flat bar."""
-    return Agent("buy_hold", BuyAndHold(env.config.quantity, _action(env, "BUY")), None,
-                 "buys each session's first decision bar, no stop or target, out at the flat bar")
+    """An agent that buys at the first decision bar of each session at which it may open. It sets no
+    bracket and leaves at the flat bar."""
+    return Agent(
+        "buy_hold",
+        BuyAndHold(env.config.quantity, _action(env, "BUY")),
+        None,
+        "buys each session's first decision bar, no stop or target, out at the flat bar",
+    )
 
 
 @dataclass(frozen=True)
 class SignFollower:
     """Holds the side given by a column of signs.
 
-    Carry: int32[T], by market row: 1 long, -1 short, 0 keep the position. quantity: contracts. buy, sell: ids of the
+    Carry: int32[T], by market row: 1 long, -1 short, 0 keep the position. quantity: contracts. buy,
+        sell: ids of the
     actions.
     """
 
@@ -111,10 +121,11 @@ class SignFollower:
 
 
 def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
-    """int32[T]: sign(SMA_fast - SMA_slow) of the closes, each bar's own included, in exact integers.
+    """int32[T]: sign(SMA_fast - SMA_slow) of the closes, each bar's own included, in exact
+    integers.
 
-    The sign is 0 where the averages are equal. It is also 0 where `tr_sum` is not yet known at all of the last `slow`
-    bars, so that no average crosses a splice of the data.
+    The sign is 0 where the averages are equal. It is also 0 where `tr_sum` is not yet known at all
+    of the last `slow` bars, so that no average crosses a splice of the data.
     """
     close = np.asarray(market.mid_close, np.int64)
     total = np.concatenate([[0], np.cumsum(close)])
@@ -124,18 +135,25 @@ def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
         end = np.arange(slow, len(close) + 1)
         fast_sum, slow_sum = total[end] - total[end - fast], total[end] - total[end - slow]
         whole = warm[end] - warm[end - slow] == slow
-        signs[slow - 1:] = np.where(whole, np.sign(fast_sum * slow - slow_sum * fast), 0)
+        signs[slow - 1 :] = np.where(whole, np.sign(fast_sum * slow - slow_sum * fast), 0)
     return signs
 
 
 def sma_cross(env: TradingEnv, market: MarketData, fast: int, slow: int) -> Agent:
-    """An agent that is long while the fast average of closes is above the slow one, and short while it is below.
+    """An agent that is long while the fast average of closes is above the slow one, and short while
+    it is below.
 
-    It flips at the next open and sets no bracket. It leaves only by a flip, at the flat bar, or by a liquidation
-    (account pass). fast, slow: bars. Raises ConfigError unless 0 < fast < slow.
+    It flips at the next open and sets no bracket. It leaves only by a flip, at the flat bar, or by
+    a liquidation (account pass). fast, slow: bars. Raises ConfigError unless 0 < fast < slow.
     """
     if not 0 < fast < slow:
-        raise ConfigError(f"evaluation.sma_fast = {fast}, evaluation.sma_slow = {slow}: expected 0 < fast < slow")
+        raise ConfigError(
+            f"evaluation.sma_fast = {fast}, evaluation.sma_slow = {slow}: expected 0 < fast < slow"
+        )
     signs = jnp.asarray(sma_signs(market, fast, slow))
-    return Agent("sma_cross", SignFollower(env.config.quantity, _action(env, "BUY"), _action(env, "SELL")), signs,
-                 f"long while SMA {fast} > SMA {slow}, short while below, no bracket")
+    return Agent(
+        "sma_cross",
+        SignFollower(env.config.quantity, _action(env, "BUY"), _action(env, "SELL")),
+        signs,
+        f"long while SMA {fast} > SMA {slow}, short while below, no bracket",
+    )

@@ -1,14 +1,17 @@
-"""Where the profit of an agent comes from: its trades by half hour, weekday, volatility and exit reason.
+"""Where the profit of an agent comes from: its trades by half hour, weekday, volatility and exit
+reason.
 
-The trades are those of the strategy pass, net of costs. A trade belongs to the day on which it was made, and trades of
-one day resemble each other. So intervals and p-values come from a bootstrap of days, not of trades: with the profits
-x_d and the numbers k_d of trades on the days of a cell, drawn together in blocks of consecutive days,
+The trades are those of the strategy pass, net of costs. A trade belongs to the day on which it was
+made, and trades of one day resemble each other. So intervals and p-values come from a bootstrap of
+days, not of trades: with the profits x_d and the numbers k_d of trades on the days of a cell, drawn
+together in blocks of consecutive days,
 
     mean per trade = sum(x_d) / sum(k_d),    t = mean / (s sqrt((f + 1) / f)),
 
-where s is the standard deviation of the drawn means and f + 1 the number of blocks. The p-value of a mean of 0 is
-two-sided, from Student's t with f degrees of freedom; the interval is `statistics.interval`. With many cells some look
-good by chance: the p-values of each table are corrected for their number (`statistics.holm`).
+where s is the standard deviation of the drawn means and f + 1 the number of blocks. The p-value of
+a mean of 0 is two-sided, from Student's t with f degrees of freedom; the interval is
+`statistics.interval`. With many cells some look good by chance: the p-values of each table are
+corrected for their number (`statistics.holm`).
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ from jaxtrade.types import MarketData
 
 MIN_TRADES = 10  # a cell with fewer is blank
 DRAWS = 2_000
-PAST, MIN_PAST = 20, 5  # sessions with which the volatility at an entry is compared, and how many are needed
+PAST, MIN_PAST = (
+    20,
+    5,
+)  # sessions with which the volatility at an entry is compared, and how many are needed
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 TERCILES = ("low", "middle", "high")
 UNKNOWN = "unknown"
@@ -41,8 +47,10 @@ UNKNOWN = "unknown"
 class TradeCell:
     """Trades of one kind, in dollars net of costs.
 
-    trades: their number. days: trade dates with such a trade. total, mean: their sum, and per trade. interval: 95 %,
-    of the mean. p: of a mean of 0, two-sided, corrected for the cells of the table. Each is None where `why` says so.
+    trades: their number. days: trade dates with such a trade. total, mean: their sum, and per
+        trade. interval: 95 %,
+    of the mean. p: of a mean of 0, two-sided, corrected for the cells of the table. Each is None
+    where `why` says so.
     """
 
     name: str
@@ -65,7 +73,9 @@ class TradeTable:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The trades of one agent by several properties. whole: all of them together, without a correction."""
+    """The trades of one agent by several properties. whole: all of them together, without a
+    correction.
+    """
 
     agent: str
     whole: TradeCell
@@ -73,11 +83,14 @@ class Breakdown:
     notes: tuple[str, ...]
 
 
-def breakdown(result: EvaluationResult, market: MarketData, agent: str | None = None, seed: int = 0) -> Breakdown:
+def breakdown(
+    result: EvaluationResult, market: MarketData, agent: str | None = None, seed: int = 0
+) -> Breakdown:
     """Break the trades of an agent down.
 
     Args:
-        market: the bars of the evaluation. agent: its name; default: the first one, the policy. seed: of the draws.
+        market: the bars of the evaluation. agent: its name; default: the first one, the policy.
+            seed: of the draws.
     Raises:
         KeyError: no such agent.
     """
@@ -87,8 +100,11 @@ def breakdown(result: EvaluationResult, market: MarketData, agent: str | None = 
         ("half hour", half_hours(result, trades), str),
         ("weekday", _weekdays(result, trades), WEEKDAYS.index),
         ("volatility", volatility_terciles(result, market, trades), (*TERCILES, UNKNOWN).index),
-        ("exit reason", [ExitReason(int(reason)).name.lower() for reason in trades.reason],
-         lambda name: ExitReason[name.upper()]),
+        (
+            "exit reason",
+            [ExitReason(int(reason)).name.lower() for reason in trades.reason],
+            lambda name: ExitReason[name.upper()],
+        ),
     ]
     tables = tuple(trade_table(by, names, trades, order, seed) for by, names, order in properties)
     return Breakdown(chosen.name, trade_cell("all trades", trades, seed), tables, _notes(tables))
@@ -120,25 +136,33 @@ def half_hours(result: EvaluationResult, trades: Trades) -> list[str]:
 
 
 def _weekdays(result: EvaluationResult, trades: Trades) -> list[str]:
-    number = (result.decisions.date[trades.session].astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday
+    number = (
+        result.decisions.date[trades.session].astype(np.int64) + 3
+    ) % 7  # 1970-01-01 was a Thursday
     return [WEEKDAYS[day] for day in number]
 
 
 def volatility_terciles(result: EvaluationResult, market: MarketData, trades: Trades) -> list[str]:
     """The tercile of volatility in which each trade was decided, or UNKNOWN.
 
-    Volatility is the sum of the last 14 true ranges at the close of the decision bar. The terciles are those of the
-    decision bars of the `PAST` sessions of the market before the trade's own, so all of it is known at the entry.
+    Volatility is the sum of the last 14 true ranges at the close of the decision bar. The terciles
+    are those of the decision bars of the `PAST` sessions of the market before the trade's own, so
+    all of it is known at the entry.
     """
     sum_, first = np.asarray(market.tr_sum, np.int64), np.asarray(market.sessions.first, np.int64)
     last = np.asarray(market.sessions.last, np.int64)
 
     def limits(session: int) -> np.ndarray | None:
-        before = [sum_[first[i]:last[i] + 1] for i in range(max(0, session - PAST), session)]
+        before = [sum_[first[i] : last[i] + 1] for i in range(max(0, session - PAST), session)]
         known = [each[each >= 0] for each in before if (each >= 0).any()]
-        return np.quantile(np.concatenate(known), [1 / 3, 2 / 3]) if len(known) >= MIN_PAST else None
+        return (
+            np.quantile(np.concatenate(known), [1 / 3, 2 / 3]) if len(known) >= MIN_PAST else None
+        )
 
-    found = {int(number): limits(int(result.decisions.ids[number])) for number in np.unique(trades.session)}
+    found = {
+        int(number): limits(int(result.decisions.ids[number]))
+        for number in np.unique(trades.session)
+    }
     names = []
     for number, row in zip(trades.session, trades.decision_row, strict=True):
         edges = found[int(number)]
@@ -146,11 +170,15 @@ def volatility_terciles(result: EvaluationResult, market: MarketData, trades: Tr
     return names
 
 
-def trade_table(by: str, names: Sequence[str], trades: Trades, order: Callable[[str], Any], seed: int = 0
-                ) -> TradeTable:
+def trade_table(
+    by: str, names: Sequence[str], trades: Trades, order: Callable[[str], Any], seed: int = 0
+) -> TradeTable:
     """One cell for each name that occurs, sorted by `order`. names: one for each trade."""
     column = np.asarray(names, dtype=str)
-    cells = [trade_cell(name, trades.where(column == name), seed) for name in sorted(set(names), key=order)]
+    cells = [
+        trade_cell(name, trades.where(column == name), seed)
+        for name in sorted(set(names), key=order)
+    ]
     tested = {i: cell.p for i, cell in enumerate(cells) if cell.p is not None}
     for i, p in zip(tested, holm(np.array(list(tested.values()))), strict=True):
         cells[i] = replace(cells[i], p=float(p))
@@ -162,7 +190,9 @@ def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
     session, place = np.unique(trades.session, return_inverse=True)
     count, days = len(trades), len(session)
     if count < MIN_TRADES:
-        return TradeCell(name, count, days, why=f"{several(count, 'trade')}; a figure needs {MIN_TRADES}")
+        return TradeCell(
+            name, count, days, why=f"{several(count, 'trade')}; a figure needs {MIN_TRADES}"
+        )
     net = trades.net / 1000
     total = int(trades.net.sum()) / 1000
     cell = TradeCell(name, count, days, total, total / count)
@@ -175,11 +205,17 @@ def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
     spread, freedom = float(means.std()), max(days / block, 2.0) - 1.0
     if spread <= 1e-9 * max(1.0, abs(total / count)):
         return replace(cell, why="every day has the same mean, so the days show no spread")
-    return replace(cell, interval=interval(means, total / count, freedom), p=_p_value(total / count, spread, freedom))
+    return replace(
+        cell,
+        interval=interval(means, total / count, freedom),
+        p=_p_value(total / count, spread, freedom),
+    )
 
 
 def _p_value(mean: float, spread: float, freedom: float) -> float:
-    """Two-sided p of a mean of 0, from Student's t. spread: standard deviation of the drawn means."""
+    """Two-sided p of a mean of 0, from Student's t. spread: standard deviation of the drawn
+    means.
+    """
     from scipy.special import stdtr  # takes a moment to load
 
     return float(2 * stdtr(freedom, -abs(mean) / (spread * math.sqrt((freedom + 1) / freedom))))
@@ -187,9 +223,14 @@ def _p_value(mean: float, spread: float, freedom: float) -> float:
 
 def table(found: Breakdown) -> str:
     """The breakdown as text, one table below the other."""
-    blocks = [[f"net profit of '{found.agent}' by trade, account rules off"], _lines("", [found.whole])]
+    blocks = [
+        [f"net profit of '{found.agent}' by trade, account rules off"],
+        _lines("", [found.whole]),
+    ]
     blocks += [_lines(each.by, each.cells) for each in found.tables if each.cells]
-    return "\n\n".join("\n".join(lines) for lines in blocks) + "".join(f"\nNOTE: {note}" for note in found.notes)
+    return "\n\n".join("\n".join(lines) for lines in blocks) + "".join(
+        f"\nNOTE: {note}" for note in found.notes
+    )
 
 
 def _lines(by: str, cells: Sequence[TradeCell]) -> list[str]:
@@ -201,9 +242,20 @@ def _row(cell: TradeCell) -> tuple[str, ...]:
     def money(value: float | None) -> str:
         return NOT_AVAILABLE if value is None else in_dollars(value)
 
-    span = NOT_AVAILABLE if cell.interval is None else " to ".join(in_dollars(end) for end in cell.interval)
-    return (f"  {cell.name.replace('_', ' ')}", f"{cell.trades:,}", f"{cell.days:,}", money(cell.total),
-            money(cell.mean), span, _p_text(cell.p))
+    span = (
+        NOT_AVAILABLE
+        if cell.interval is None
+        else " to ".join(in_dollars(end) for end in cell.interval)
+    )
+    return (
+        f"  {cell.name.replace('_', ' ')}",
+        f"{cell.trades:,}",
+        f"{cell.days:,}",
+        money(cell.total),
+        money(cell.mean),
+        span,
+        _p_text(cell.p),
+    )
 
 
 def _p_text(p: float | None) -> str:
@@ -213,13 +265,26 @@ def _p_text(p: float | None) -> str:
 
 
 def to_json(found: Breakdown) -> dict[str, Any]:
-    """JSON values, in the schema of the report's section. Money is dollars. `why` is the reason of what is None."""
-    return {"agent": found.agent, "whole": _cell(found.whole),
-            "tables": [{"by": each.by, "cells": [_cell(cell) for cell in each.cells]} for each in found.tables],
-            "notes": list(found.notes)}
+    """JSON values, in the schema of the report's section. Money is dollars. `why` is the reason of
+    what is None.
+    """
+    return {
+        "agent": found.agent,
+        "whole": _cell(found.whole),
+        "tables": [
+            {"by": each.by, "cells": [_cell(cell) for cell in each.cells]} for each in found.tables
+        ],
+        "notes": list(found.notes),
+    }
 
 
 def _cell(cell: TradeCell) -> dict[str, Any]:
     low, high = (None, None) if cell.interval is None else cell.interval
-    return {"name": cell.name, "count": cell.trades, "days": cell.days, "total": cell.total, "p": cell.p,
-            "mean": {"value": cell.mean, "low": low, "high": high, "why": cell.why}}
+    return {
+        "name": cell.name,
+        "count": cell.trades,
+        "days": cell.days,
+        "total": cell.total,
+        "p": cell.p,
+        "mean": {"value": cell.mean, "low": low, "high": high, "why": cell.why},
+    }

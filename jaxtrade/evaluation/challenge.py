@@ -1,17 +1,20 @@
-"""The probability to pass an evaluation account, with both of its errors: too few accounts, and too few days.
+"""The probability to pass an evaluation account, with both of its errors: too few accounts, and too
+few days.
 
-An account trades sessions that are drawn from those of an evaluation, in blocks of consecutive days, until it passes,
-fails, or has traded N sessions. Whole sessions are drawn, never trades: an account lives on the path of a day, and
-trades of one day belong together.
+An account trades sessions that are drawn from those of an evaluation, in blocks of consecutive
+days, until it passes, fails, or has traded N sessions. Whole sessions are drawn, never trades: an
+account lives on the path of a day, and trades of one day belong together.
 
     inner  n accounts over the days as they are. Standard error of a share p: sqrt(p (1 - p) / n), the Monte Carlo
            error. More accounts make it as small as one likes.
     outer  B times, the days themselves are drawn anew (circular blocks, Politis and Romano 1992), and m accounts live
-           on each draw. The spread of the B shares, less what m accounts explain of it, is the error of the days. Only
-           more days make it smaller. The interval is the range of the middle 95 % of the B shares, stretched because
-           few blocks of days stand behind it (`statistics.interval`), and cut to [0, 1].
+           on each draw. The spread of the B shares, less what m accounts explain of it, is the
+           error of the days. Only more days make it smaller. The interval is the range of the
+           middle 95 % of the B shares, stretched because few blocks of days stand behind it
+           (`statistics.interval`), and cut to [0, 1].
 
-The interval still holds the Monte Carlo noise of m accounts, so it is a little too wide and never too narrow for that.
+The interval still holds the Monte Carlo noise of m accounts, so it is a little too wide and never
+too narrow for that.
 """
 
 from __future__ import annotations
@@ -42,8 +45,8 @@ DEFAULT = AccountDraws()
 
 
 class Odds(NamedTuple):
-    """A share of accounts. monte_carlo: its standard error from the number of accounts. days: standard error from the
-    days. interval: 95 %. The last two are None where `why` says so."""
+    """A share of accounts. monte_carlo: its standard error from the number of accounts. days:
+    standard error from the days. interval: 95 %. The last two are None where `why` says so."""
 
     value: float
     monte_carlo: float
@@ -53,11 +56,15 @@ class Odds(NamedTuple):
 
 
 class AccountOdds(NamedTuple):
-    """How accounts of one agent fare. The first four shares sum to 1; one that the rules make impossible is None.
+    """How accounts of one agent fare. The first four shares sum to 1; one that the rules make
+    impossible is None.
 
-    passed: the target was reached. bust, daily_loss: the account failed before that. time_out: neither, after the last
-    session. lost_after: passed, and failed later; None unless the rules let an account go on after its target.
-    days_to_pass: median number of sessions of the accounts that passed, the last one included; None if none did.
+    passed: the target was reached. bust, daily_loss: the account failed before that. time_out:
+        neither, after the last
+    session. lost_after: passed, and failed later; None unless the rules let an account go on after
+    its target.
+    days_to_pass: median number of sessions of the accounts that passed, the last one included; None
+        if none did.
     """
 
     passed: Odds | None
@@ -70,9 +77,11 @@ class AccountOdds(NamedTuple):
 
 @dataclass(frozen=True)
 class PassProbability:
-    """The odds of each agent under one account. An agent whose odds cannot be given is None, and `why` has the reason.
+    """The odds of each agent under one account. An agent whose odds cannot be given is None, and
+    `why` has the reason.
 
-    rules: of the account, in words. sessions: their number, from which accounts were drawn. block: consecutive
+    rules: of the account, in words. sessions: their number, from which accounts were drawn. block:
+        consecutive
     sessions that are drawn together.
     """
 
@@ -89,14 +98,19 @@ def refusal(env: TradingEnv, params: EnvParams) -> str | None:
     """Why accounts cannot be simulated from the sessions of a strategy pass; None if they can."""
     rules = params.account
     if env.task.record is not None and int(params.episode_sessions) > 1:
-        return (f"env.task={env.config.task} shows the policy the account's own record over {params.episode_sessions} "
-                "sessions, so what it does on a day depends on the account's days before; only the environment itself "
-                "can tell (see the accounts of `jaxtrade evaluate RUN`). With episode.sessions=1 the record begins "
-                "anew each day, and the sessions can be drawn")
+        return (
+            f"env.task={env.config.task} shows the policy the account's own record over {params.episode_sessions} "
+            "sessions, so what it does on a day depends on the account's days before; only the environment itself "
+            "can tell (see the accounts of `jaxtrade evaluate RUN`). With episode.sessions=1 the record begins "
+            "anew each day, and the sessions can be drawn"
+        )
     if min(int(rules.drawdown), int(rules.target)) >= OFF and not (
-            int(rules.daily_loss) < OFF and bool(rules.fail_on_daily_loss)):
-        return ("the account has neither target nor drawdown nor a daily loss that fails it, so nothing can pass or "
-                "fail; choose account.preset")
+        int(rules.daily_loss) < OFF and bool(rules.fail_on_daily_loss)
+    ):
+        return (
+            "the account has neither target nor drawdown nor a daily loss that fails it, so nothing can pass or "
+            "fail; choose account.preset"
+        )
     return None
 
 
@@ -107,16 +121,19 @@ def check(env: TradingEnv, params: EnvParams, draws: AccountDraws) -> None:
         raise ConfigError(f"pass probability: {reason}")
 
 
-def pass_probability(result: EvaluationResult, env: TradingEnv, params: EnvParams, draws: AccountDraws = DEFAULT
-                     ) -> PassProbability:
+def pass_probability(
+    result: EvaluationResult, env: TradingEnv, params: EnvParams, draws: AccountDraws = DEFAULT
+) -> PassProbability:
     """Simulate evaluation accounts of each agent of an evaluation, from its strategy pass.
 
-    All agents meet the same draws of days, so that differences between them are less noisy. An agent's accounts are
-    also played in time order, and must end as those of its account pass did. If they do not, the agent acts on
-    something that outlives a session, such as a memory, and has no odds.
+    All agents meet the same draws of days, so that differences between them are less noisy. An
+    agent's accounts are also played in time order, and must end as those of its account pass did.
+    If they do not, the agent acts on something that outlives a session, such as a memory, and has
+    no odds.
 
     Args:
-        result: of `evaluate`, in both passes. env, params: those it was evaluated with, of one symbol.
+        result: of `evaluate`, in both passes. env, params: those it was evaluated with, of one
+            symbol.
     Raises:
         ConfigError: as `check`.
     """
@@ -126,25 +143,33 @@ def pass_probability(result: EvaluationResult, env: TradingEnv, params: EnvParam
     found: dict[str, AccountOdds | None] = {}
     why: dict[str, str] = {}
     for agent in result.agents:
-        challenge = Challenge(session_paths(agent.strategy, decisions, params, env.config), params.account)
+        challenge = Challenge(
+            session_paths(agent.strategy, decisions, params, env.config), params.account
+        )
         found[agent.name] = None
         if as_in_account_pass(challenge, agent, decisions):
             found[agent.name] = account_odds(challenge, draws)
         else:
-            why[agent.name] = ("its accounts end otherwise than its sessions say, so it acts on something that "
-                               "outlives a session (a memory, or the account itself)")
-    return PassProbability(rules_text(result.settings), days, block, draws, found, why, _notes(challenge))
+            why[agent.name] = (
+                "its accounts end otherwise than its sessions say, so it acts on something that "
+                "outlives a session (a memory, or the account itself)"
+            )
+    return PassProbability(
+        rules_text(result.settings), days, block, draws, found, why, _notes(challenge)
+    )
 
 
 def as_in_account_pass(challenge: Challenge, agent: AgentResult, decisions: DecisionBars) -> bool:
-    """Whether accounts that are played in time order end as in the account pass: in the same sessions, by the same
-    reason."""
+    """Whether accounts that are played in time order end as in the account pass: in the same
+    sessions, by the same reason."""
     in_order = ends_in_order(challenge, np.arange(challenge.sessions)[None, :])[0]
     return np.array_equal(in_order, recorded_ends(agent.account, decisions))
 
 
 def recorded_ends(account: Record, decisions: DecisionBars) -> np.ndarray:
-    """int64[n]: the EndReason by which an account ended in each session of an account pass, else NONE."""
+    """int64[n]: the EndReason by which an account ended in each session of an account pass, else
+    NONE.
+    """
     ends = np.zeros(len(decisions.ids), np.int64)
     bars = np.flatnonzero(account.end)
     ends[decisions.session[bars]] = account.end[bars]
@@ -156,20 +181,40 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
     days = challenge.sessions
     block = block_days(days)
     generator = np.random.default_rng([draws.seed, days, draws.horizon])
-    point = _fates(challenge, lives(challenge, day_blocks(
-        generator, POINT * draws.accounts, draws.horizon, days, block)))
+    point = _fates(
+        challenge,
+        lives(challenge, day_blocks(generator, POINT * draws.accounts, draws.horizon, days, block)),
+    )
     shares = None if days < MIN_DAYS else _outer(challenge, draws, generator, block)
     target = challenge.target < OFF
-    possible = (target, challenge.drawdown < OFF, challenge.fails, True, target and not challenge.stop_at_target)
-    odds = [_odds(point.column(i), None if shares is None else shares[:, i], draws, days) for i in range(_FATES)]
-    passed, bust, daily_loss, _, lost_after = (each if can else None for each, can in zip(odds, possible, strict=True))
+    possible = (
+        target,
+        challenge.drawdown < OFF,
+        challenge.fails,
+        True,
+        target and not challenge.stop_at_target,
+    )
+    odds = [
+        _odds(point.column(i), None if shares is None else shares[:, i], draws, days)
+        for i in range(_FATES)
+    ]
+    passed, bust, daily_loss, _, lost_after = (
+        each if can else None for each, can in zip(odds, possible, strict=True)
+    )
     lasted = point.lasted[point.column(0)]
-    return AccountOdds(passed, bust, daily_loss, odds[3], lost_after, float(np.median(lasted)) if len(lasted) else None)
+    return AccountOdds(
+        passed,
+        bust,
+        daily_loss,
+        odds[3],
+        lost_after,
+        float(np.median(lasted)) if len(lasted) else None,
+    )
 
 
 class _Fates(NamedTuple):
-    """What became of n accounts. fate: int64[n], see `column`. lost: bool[n], failed after the target. lasted:
-    int64[n], number of the session in which the target was reached, or 0."""
+    """What became of n accounts. fate: int64[n], see `column`. lost: bool[n], failed after the
+    target. lasted: int64[n], number of the session in which the target was reached, or 0."""
 
     fate: np.ndarray
     lost: np.ndarray
@@ -183,39 +228,65 @@ class _Fates(NamedTuple):
 def _fates(challenge: Challenge, found: Lives) -> _Fates:
     failed = np.select([found.bust > 0, found.daily > 0], [1, 2], 3)
     passed = found.passed > 0
-    return _Fates(np.where(passed, 0, failed), passed & (failed != 3) & (not challenge.stop_at_target), found.passed)
+    return _Fates(
+        np.where(passed, 0, failed),
+        passed & (failed != 3) & (not challenge.stop_at_target),
+        found.passed,
+    )
 
 
-def day_blocks(generator: np.random.Generator, count: int, length: int, days: int, block: int) -> np.ndarray:
-    """int64[count, length]: days 0..days - 1 in blocks of consecutive ones, where the first follows the last."""
+def day_blocks(
+    generator: np.random.Generator, count: int, length: int, days: int, block: int
+) -> np.ndarray:
+    """int64[count, length]: days 0..days - 1 in blocks of consecutive ones, where the first follows
+    the last.
+    """
     starts = generator.integers(0, days, (count, -(-length // block)))
     return ((starts[:, :, None] + np.arange(block)) % days).reshape(count, -1)[:, :length]
 
 
-def _outer(challenge: Challenge, draws: AccountDraws, generator: np.random.Generator, block: int) -> np.ndarray:
-    """float64[draws, _FATES]: the shares of the fates (`_Fates.column`) on each draw of the days."""
+def _outer(
+    challenge: Challenge, draws: AccountDraws, generator: np.random.Generator, block: int
+) -> np.ndarray:
+    """float64[draws, _FATES]: the shares of the fates (`_Fates.column`) on each draw of the
+    days.
+    """
     days, accounts = challenge.sessions, draws.accounts
     worlds = day_blocks(generator, draws.draws, days, days, block)
     at_once = max(1, _AT_ONCE // accounts)
     shares = []
     for first in range(0, draws.draws, at_once):
-        chosen = worlds[first:first + at_once]
+        chosen = worlds[first : first + at_once]
         inner = day_blocks(generator, len(chosen) * accounts, draws.horizon, days, block)
         orders = chosen[np.repeat(np.arange(len(chosen)), accounts)[:, None], inner]
         fates = _fates(challenge, lives(challenge, orders))
-        shares.append(np.stack([fates.column(i).reshape(-1, accounts).mean(axis=1) for i in range(_FATES)], axis=1))
+        shares.append(
+            np.stack(
+                [fates.column(i).reshape(-1, accounts).mean(axis=1) for i in range(_FATES)], axis=1
+            )
+        )
     return np.concatenate(shares)
 
 
 def _odds(happened: np.ndarray, shares: np.ndarray | None, draws: AccountDraws, days: int) -> Odds:
-    """happened: bool[n] of the accounts on the days as they are. shares: float64[draws] on drawn days."""
+    """happened: bool[n] of the accounts on the days as they are. shares: float64[draws] on drawn
+    days.
+    """
     value = float(happened.mean())
     error = math.sqrt(value * (1 - value) / len(happened))
     if shares is None:
-        return Odds(value, error, why=f"{several(days, 'day')}; an interval needs {MIN_DAYS} or more")
+        return Odds(
+            value, error, why=f"{several(days, 'day')}; an interval needs {MIN_DAYS} or more"
+        )
     if np.ptp(shares) == 0:
-        return Odds(value, error, why=f"{value:g} on every draw of the days, which tells nothing about other days")
-    noise = float(np.mean(shares * (1 - shares))) / (draws.accounts - 1)  # variance that m accounts explain
+        return Odds(
+            value,
+            error,
+            why=f"{value:g} on every draw of the days, which tells nothing about other days",
+        )
+    noise = float(np.mean(shares * (1 - shares))) / (
+        draws.accounts - 1
+    )  # variance that m accounts explain
     spread = math.sqrt(max(0.0, float(shares.var(ddof=1)) - noise))
     low, high = interval(shares, value, max(days / block_days(days), 2.0) - 1.0)
     return Odds(value, error, spread, Interval(max(low, 0.0), min(high, 1.0)))
@@ -227,11 +298,16 @@ def rules_text(settings: dict[str, Any]) -> str:
 
     def dollars(key: str) -> str:
         return "off" if rules[key] is None else f"${rules[key]:,.0f}"
-    parts = [f"account {settings['account']}: target {dollars('profit_target')}, drawdown {dollars('drawdown')}"]
+
+    parts = [
+        f"account {settings['account']}: target {dollars('profit_target')}, drawdown {dollars('drawdown')}"
+    ]
     if rules["drawdown"] is not None:
         parts.append(f"{rules['trailing']}, freeze {rules['freeze']}")
-    parts.append(f"daily loss {dollars('daily_loss')}" + (
-        f" ({rules['on_daily_loss']})" if rules["daily_loss"] is not None else ""))
+    parts.append(
+        f"daily loss {dollars('daily_loss')}"
+        + (f" ({rules['on_daily_loss']})" if rules["daily_loss"] is not None else "")
+    )
     if rules["min_days"] > 1:
         parts.append(f"{rules['min_days']} trading days at least")
     if rules["profit_target"] is not None and rules["on_target"] == "continue":
@@ -241,11 +317,17 @@ def rules_text(settings: dict[str, Any]) -> str:
 
 def _notes(challenge: Challenge) -> tuple[str, ...]:
     days = challenge.sessions
-    notes = ["the Monte Carlo error shrinks with more accounts (--accounts), the error of the days only with more days"]
+    notes = [
+        "the Monte Carlo error shrinks with more accounts (--accounts), the error of the days only with more days"
+    ]
     if days < MIN_DAYS:
-        notes.append(f"no interval: {several(days, 'day')} cannot show how much days differ ({MIN_DAYS} or more can)")
+        notes.append(
+            f"no interval: {several(days, 'day')} cannot show how much days differ ({MIN_DAYS} or more can)"
+        )
     elif days < 250:
-        notes.append(f"{several(days, 'day')} say little about this probability: read the interval, not the figure")
+        notes.append(
+            f"{several(days, 'day')} say little about this probability: read the interval, not the figure"
+        )
     if challenge.target >= OFF:
         notes.append("passed is n/a: the account has no target")
     return tuple(notes)

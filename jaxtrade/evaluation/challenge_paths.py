@@ -1,9 +1,11 @@
-"""The marks that decide when an evaluation account ends: one path per session, from the strategy pass, in exact mills.
+"""The marks that decide when an evaluation account ends: one path per session, from the strategy
+pass, in exact mills.
 
-The strategy pass holds the same positions as the account pass until an account ends, as long as the agent does not see
-the account. What the account rules would have seen inside a bar can therefore be worked out from its record: the mark
-that raises the high-water mark, and then the equity that is tested against the floors (docs/semantics.md, *One step*
-5-8 and *Order inside a bar*). A bar gives one such pair of marks under `stop_first`, one for each fall under
+The strategy pass holds the same positions as the account pass until an account ends, as long as the
+agent does not see the account. What the account rules would have seen inside a bar can therefore be
+worked out from its record: the mark that raises the high-water mark, and then the equity that is
+tested against the floors (docs/semantics.md, *One step* 5-8 and *Order inside a bar*). A bar gives
+one such pair of marks under `stop_first`, one for each fall under
 `nearer_extreme` and `path`, and one more for its end. Under `mark=close` the close is the only pair.
 """
 
@@ -28,13 +30,17 @@ class SessionPaths:
     """Paths of S sessions. Money is int64 mills relative to the equity at the session's open.
 
     Pairs of marks, int64[P] each, by session and then by time:
-        session: number of the session. bar: index of the decision bar in the record. high: live equity at the
-        favourable mark. low: equity at the mark that is tested after it, less the commission of leaving.
+        session: number of the session. bar: index of the decision bar in the record. high: live
+            equity at the
+        favourable mark. low: equity at the mark that is tested after it, less the commission of
+        leaving.
     Bars that end flat and had a fill, int64[Q] each:
         flat_session, flat_bar. balance: realised profit of the session so far.
     Sessions, [S] each:
-        result: int64, profit of the session. traded: bool, True if it had a fill. daily_bar: int64, the bar in which
-        the daily limit was reached and the position was closed, or -1. Nothing of the session counts after that bar.
+        result: int64, profit of the session. traded: bool, True if it had a fill. daily_bar: int64,
+            the bar in which
+        the daily limit was reached and the position was closed, or -1. Nothing of the session
+        counts after that bar.
     """
 
     session: np.ndarray
@@ -57,10 +63,11 @@ class SessionPaths:
 class _Bars(NamedTuple):
     """The A bars with a position or a fill, int64[A] each. Money is mills from the session's open.
 
-    index: of the decision bar. session. row: market row of the bar. held: contracts after the order at the open, with
-    sign. entry: their fill price. cash: realised money after the order at the open. opening: equity at the open, before
-    the order. kept: contracts after the bar. equity: at the close. open, high, low, close: ticks at which `held` would
-    leave. best, worst: the two marks of the event.
+    index: of the decision bar. session. row: market row of the bar. held: contracts after the order
+        at the open, with
+    sign. entry: their fill price. cash: realised money after the order at the open. opening: equity
+    at the open, before the order. kept: contracts after the bar. equity: at the close. open, high,
+    low, close: ticks at which `held` would leave. best, worst: the two marks of the event.
     """
 
     index: np.ndarray
@@ -81,9 +88,11 @@ class _Bars(NamedTuple):
 
 
 class _Moves(NamedTuple):
-    """K pairs of moves in each of A bars, ticks from the open and positive in favour of the position, int64[A, K].
+    """K pairs of moves in each of A bars, ticks from the open and positive in favour of the
+    position, int64[A, K].
 
-    turn: the favourable mark. end: the adverse one after it. live: bool[A, K], False for a pair that does not exist.
+    turn: the favourable mark. end: the adverse one after it. live: bool[A, K], False for a pair
+        that does not exist.
     """
 
     turn: np.ndarray
@@ -91,7 +100,9 @@ class _Moves(NamedTuple):
     live: np.ndarray
 
 
-def session_paths(record: Record, decisions: DecisionBars, params: EnvParams, config: EnvConfig) -> SessionPaths:
+def session_paths(
+    record: Record, decisions: DecisionBars, params: EnvParams, config: EnvConfig
+) -> SessionPaths:
     """The paths of a strategy pass.
 
     Args:
@@ -116,14 +127,23 @@ def session_paths(record: Record, decisions: DecisionBars, params: EnvParams, co
     flat = bars.kept == 0
     count = len(decisions.ids)
     paths = SessionPaths(
-        session=bars.session[at], bar=bars.index[at], high=high[at, column], low=low[at, column],
-        flat_session=bars.session[flat], flat_bar=bars.index[flat], balance=bars.equity[flat],
+        session=bars.session[at],
+        bar=bars.index[at],
+        high=high[at, column],
+        low=low[at, column],
+        flat_session=bars.session[flat],
+        flat_bar=bars.index[flat],
+        balance=bars.equity[flat],
         result=np.diff(record.equity[decisions.last].astype(np.int64), prepend=0),
         traded=np.bincount(bars.session, minlength=count) > 0,
         daily_bar=np.full(count, -1, np.int64),
     )
     limit = int(params.account.daily_loss)
-    return paths if limit >= OFF else _limited(paths, _DailyExit(bars, at, column, moves, params, config), -limit)
+    return (
+        paths
+        if limit >= OFF
+        else _limited(paths, _DailyExit(bars, at, column, moves, params, config), -limit)
+    )
 
 
 def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars:
@@ -133,7 +153,9 @@ def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars
     bought, left = event.entry_quantity.astype(np.int64), event.order_exit_quantity.astype(np.int64)
     held = np.where(bought != 0, bought, np.where(left != 0, 0, carried))
     latest = np.maximum.accumulate(np.where(bought != 0, np.arange(len(bought)), 0))
-    entry = event.entry_price.astype(np.int64)[latest]  # of the position after the order; any number where flat
+    entry = event.entry_price.astype(np.int64)[
+        latest
+    ]  # of the position after the order; any number where flat
     entry_before = np.concatenate([[0], entry[:-1]])
     row = decisions.rows + 1
     first = _prices(params, row, np.sign(carried))[0]
@@ -148,14 +170,31 @@ def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars
     closed = mills_at(left * (event.order_exit_price.astype(np.int64) - entry_before), row, params)
     cash = before + closed - (np.abs(bought) + np.abs(left)) * int(params.contract.commission)
     opening = before + mills_at(carried * (first - entry_before), row, params)
-    columns = _Bars(np.arange(len(row)), decisions.session.astype(np.int64), row, held, entry, cash, opening, kept,
-                    after, open_, high, low, close, event.favourable.astype(np.int64), event.adverse.astype(np.int64))
+    columns = _Bars(
+        np.arange(len(row)),
+        decisions.session.astype(np.int64),
+        row,
+        held,
+        entry,
+        cash,
+        opening,
+        kept,
+        after,
+        open_,
+        high,
+        low,
+        close,
+        event.favourable.astype(np.int64),
+        event.adverse.astype(np.int64),
+    )
     keep = (carried != 0) | (bought != 0)
     return _Bars(*(column[keep] for column in columns))
 
 
 def _prices(params: EnvParams, row: np.ndarray, side: np.ndarray) -> list[np.ndarray]:
-    """Open, high, low, close int64[n] at which a position of `side` leaves: of two-sided bars the ask for a short."""
+    """Open, high, low, close int64[n] at which a position of `side` leaves: of two-sided bars the
+    ask for a short.
+    """
     market = params.market
     names = ("open", "high", "low", "close")
     bid = [np.asarray(getattr(market, name))[row].astype(np.int64) for name in names]
@@ -170,7 +209,9 @@ def _side(bars: _Bars) -> np.ndarray:
 
 
 def _worth(bars: _Bars, move: np.ndarray, params: EnvParams) -> np.ndarray:
-    """Live equity in mills after `move` ticks from the open in favour of the position, int64 [A] or [A, K]."""
+    """Live equity in mills after `move` ticks from the open in favour of the position, int64 [A] or
+    [A, K].
+    """
     wide = (slice(None), None) if move.ndim == 2 else (slice(None),)
     side, held, entry = _side(bars)[wide], bars.held[wide], bars.entry[wide]
     ticks = held * (bars.open[wide] + side * move - entry)
@@ -178,7 +219,9 @@ def _worth(bars: _Bars, move: np.ndarray, params: EnvParams) -> np.ndarray:
 
 
 def _moves(bars: _Bars, record: Record, params: EnvParams, intrabar: str) -> _Moves:
-    """The pairs of moves inside each bar in the order in which `intrabar` takes them; none where nothing is held."""
+    """The pairs of moves inside each bar in the order in which `intrabar` takes them; none where
+    nothing is held.
+    """
     side, held = _side(bars), bars.held != 0
     ends = side * (bars.worst - bars.open)
     if intrabar == "stop_first":
@@ -186,7 +229,9 @@ def _moves(bars: _Bars, record: Record, params: EnvParams, intrabar: str) -> _Mo
     reason = record.event.exit_reason[bars.index]
     at_target, stopped = reason == ExitReason.TARGET, np.isin(reason, STOPPED)
     gain = side * (record.event.exit_price[bars.index].astype(np.int64) - bars.open)
-    printed = (at_target & (gain == 0)) | (stopped & (gain == -int(params.contract.slippage)) & (ends == 0))
+    printed = (at_target & (gain == 0)) | (
+        stopped & (gain == -int(params.contract.slippage)) & (ends == 0)
+    )
     target = np.where(at_target, gain, FAR)[:, None]
     stop = np.where(stopped, ends, -FAR)[:, None]
     before, high, end, live = _falls(bars, params, intrabar)
@@ -194,13 +239,19 @@ def _moves(bars: _Bars, record: Record, params: EnvParams, intrabar: str) -> _Mo
     met = live & (end <= stop)
     live &= np.cumsum(met, axis=1) - met == 0  # nothing counts after the fall that met the stop
     turn, end = np.minimum(high, target), np.where(met, stop, end)
-    whole = np.arange(turn.shape[1]) == 0  # a bar that closed the position at its open has a single mark
+    whole = (
+        np.arange(turn.shape[1]) == 0
+    )  # a bar that closed the position at its open has a single mark
     turn, end = np.where(printed[:, None], 0, turn), np.where(printed[:, None], 0, end)
     return _Moves(turn, end, np.where(printed[:, None], whole & held[:, None], live))
 
 
-def _falls(bars: _Bars, params: EnvParams, intrabar: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(running high before, with it, end, exists) of each fall, [A, K], as `env.execution` orders them."""
+def _falls(
+    bars: _Bars, params: EnvParams, intrabar: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(running high before, with it, end, exists) of each fall, [A, K], as `env.execution` orders
+    them.
+    """
     side = _side(bars)
     up, down = bars.high - bars.open, bars.open - bars.low
     best, worst = np.where(side > 0, up, down), -np.where(side > 0, down, up)
@@ -215,12 +266,16 @@ def _falls(bars: _Bars, params: EnvParams, intrabar: str) -> tuple[np.ndarray, n
     ambiguous = np.asarray(params.market.path.ambiguous)[bars.row, short][:, None]
     first = np.arange(known.shape[-1]) == 0
     one = [np.zeros_like(best), best, worst]
-    before, high, end = (np.where(ambiguous, whole[:, None], known[:, i]) for i, whole in enumerate(one))
+    before, high, end = (
+        np.where(ambiguous, whole[:, None], known[:, i]) for i, whole in enumerate(one)
+    )
     return before, high, end, np.where(ambiguous, first, True)
 
 
 class _DailyExit(NamedTuple):
-    """What is needed to close a position at the daily limit. at, column: int64[P] bar and column of each pair."""
+    """What is needed to close a position at the daily limit. at, column: int64[P] bar and column of
+    each pair.
+    """
 
     bars: _Bars
     at: np.ndarray
@@ -230,13 +285,15 @@ class _DailyExit(NamedTuple):
     config: EnvConfig
 
     def left(self, pair: int, floor: int) -> tuple[int | None, int]:
-        """(high, equity) of a bar that is closed at the daily limit. high: None if the pair's own one counts.
+        """(high, equity) of a bar that is closed at the daily limit. high: None if the pair's own
+        one counts.
 
-        The position leaves at the first price from the open on, or at the close under `mark=close`, at which equity
-        less the commission of leaving is at or below `floor`, slipped. A pair for the end of a bar has no position.
+        The position leaves at the first price from the open on, or at the close under `mark=close`,
+        at which equity less the commission of leaving is at or below `floor`, slipped. A pair for
+        the end of a bar has no position.
         """
         at, column = int(self.at[pair]), int(self.column[pair])
-        bar = _Bars(*(column_[at:at + 1] for column_ in self.bars))
+        bar = _Bars(*(column_[at : at + 1] for column_ in self.bars))
         closes = self.config.mark == "close"
         size = abs(int((bar.kept if closes else bar.held)[0]))
         if size == 0 or (not closes and column >= self.moves.end.shape[1]):
@@ -256,7 +313,9 @@ class _DailyExit(NamedTuple):
 
 
 def _limited(paths: SessionPaths, exits: _DailyExit, floor: int) -> SessionPaths:
-    """The paths under a daily limit: each ends with the bar in which equity reached `floor` (mills below 0)."""
+    """The paths under a daily limit: each ends with the bar in which equity reached `floor` (mills
+    below 0).
+    """
     reached = np.flatnonzero(paths.low <= floor)
     _, first = np.unique(paths.session[reached], return_index=True)
     high, low, result = paths.high.copy(), paths.low.copy(), paths.result.copy()
@@ -275,5 +334,15 @@ def _limited(paths: SessionPaths, exits: _DailyExit, floor: int) -> SessionPaths
     bars = np.concatenate([paths.flat_bar[keep_flat], daily_bar[daily_bar >= 0]])
     money = np.concatenate([balance[keep_flat], result[daily_bar >= 0]])
     order = np.argsort(bars, kind="stable")
-    return SessionPaths(paths.session[keep], paths.bar[keep], high[keep], low[keep], sessions[order], bars[order],
-                        money[order], result, paths.traded, daily_bar)
+    return SessionPaths(
+        paths.session[keep],
+        paths.bar[keep],
+        high[keep],
+        low[keep],
+        sessions[order],
+        bars[order],
+        money[order],
+        result,
+        paths.traded,
+        daily_bar,
+    )

@@ -1,4 +1,6 @@
-"""How many independent days stand behind the figures of an evaluation, in one sentence for its reader."""
+"""How many independent days stand behind the figures of an evaluation, in one sentence for its
+reader.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,14 @@ from jaxtrade.text import several
 CHOSEN_HERE = "the policy was chosen on these very days"
 
 
-def days_note(days: int, trained: int, chosen: int | None = None, symbols: int = 1, same: bool = False) -> str:
+def days_note(
+    days: int, trained: int, chosen: int | None = None, symbols: int = 1, same: bool = False
+) -> str:
     """The label of an evaluation that says on how much it rests.
 
     Args:
-        days: trade dates evaluated. Several symbols on one date count once: the market moves them together.
+        days: trade dates evaluated. Several symbols on one date count once: the market moves them
+            together.
         trained: sessions of the training split; of several symbols the trade dates.
         chosen: sessions on which the best policy was chosen; None if no policy was chosen by them.
         symbols: number of symbols whose figures are added up.

@@ -1,8 +1,9 @@
 """Let many agents decide in one program, each with the bits that it has alone.
 
-A matrix product may add its terms in another order when it has another number of rows, and an agent that is almost
-undecided may then choose otherwise. So a policy never sees how many others decide beside it: its observations go
-through it in blocks of `WIDTH` rows, however many there are. An evaluation of one agent fills its block with copies.
+A matrix product may add its terms in another order when it has another number of rows, and an agent
+that is almost undecided may then choose otherwise. So a policy never sees how many others decide
+beside it: its observations go through it in blocks of `WIDTH` rows, however many there are. An
+evaluation of one agent fills its block with copies.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ PRODUCTS = ("dot_general", "conv_general_dilated")
 
 
 class Group(NamedTuple):
-    """Agents that decide by the same function: `count` of them, each in `lanes` places at once (static).
+    """Agents that decide by the same function: `count` of them, each in `lanes` places at once
+    (static).
 
-    fixed: for each leaf of the carry, whether `act` and `forget` pass it on unchanged. Such knowledge (the weights of a
-    policy) is held once for each agent, and not carried from bar to bar. blocked: whether `act` multiplies matrices.
+    fixed: for each leaf of the carry, whether `act` and `forget` pass it on unchanged. Such
+        knowledge (the weights of a
+    policy) is held once for each agent, and not carried from bar to bar. blocked: whether `act`
+    multiplies matrices.
     """
 
     act: Act
@@ -38,7 +42,9 @@ class Group(NamedTuple):
 
 
 def group_of(agents: Sequence[Agent], lanes: int, inputs: tuple[Any, ...]) -> Group:
-    """The group of agents with one `act` and one `forget`. inputs: shapes of an act's state, ref, params and key."""
+    """The group of agents with one `act` and one `forget`. inputs: shapes of an act's state, ref,
+    params and key.
+    """
     first = agents[0]
     fixed, blocked = _traits(first.act, first.forget, shapes_of(first.carry), shapes_of(inputs))
     return Group(first.act, first.forget, fixed, blocked, len(agents), lanes)
@@ -50,7 +56,9 @@ Shapes = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]  # structure and leaves of
 def shapes_of(tree: PyTree) -> Shapes:
     """The structure of a tree, and shape and type of its leaves."""
     leaves, structure = jax.tree.flatten(tree)
-    return structure, tuple(jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.result_type(leaf)) for leaf in leaves)
+    return structure, tuple(
+        jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.result_type(leaf)) for leaf in leaves
+    )
 
 
 @functools.cache
@@ -60,10 +68,15 @@ def _traits(act: Act, forget: Forget, carry: Any, inputs: Any) -> tuple[tuple[bo
     def decide(carry: PyTree, first_bar: Array, *inputs: Any) -> Any:
         return act(forget(carry, first_bar), *inputs)
 
-    traced = jax.make_jaxpr(decide)(jax.tree.unflatten(*carry), jax.ShapeDtypeStruct((), jnp.bool_),
-                                    *jax.tree.unflatten(*inputs)).jaxpr
+    traced = jax.make_jaxpr(decide)(
+        jax.tree.unflatten(*carry),
+        jax.ShapeDtypeStruct((), jnp.bool_),
+        *jax.tree.unflatten(*inputs),
+    ).jaxpr
     size = len(carry[1])
-    fixed = tuple(out is into for out, into in zip(traced.outvars[:size], traced.invars[:size], strict=True))
+    fixed = tuple(
+        out is into for out, into in zip(traced.outvars[:size], traced.invars[:size], strict=True)
+    )
     return fixed, _multiplies(traced)
 
 
@@ -72,7 +85,9 @@ def _multiplies(traced: Any) -> bool:
     for equation in traced.eqns:
         if equation.primitive.name in PRODUCTS:
             return True
-        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+        for value in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns") and _multiplies(inner):
                 return True
@@ -80,16 +95,27 @@ def _multiplies(traced: Any) -> bool:
 
 
 def parted(group: Group, carries: PyTree) -> tuple[list[Array], list[Array]]:
-    """(knowledge, memory): the leaves of carries [count, ...] that stay, and those that change, for every lane."""
+    """(knowledge, memory): the leaves of carries [count, ...] that stay, and those that change, for
+    every lane.
+    """
     leaves = jax.tree.leaves(carries)
     knowledge = [leaf for leaf, stays in zip(leaves, group.fixed, strict=True) if stays]
-    memory = [jnp.repeat(leaf[:, None], group.lanes, axis=1)
-              for leaf, stays in zip(leaves, group.fixed, strict=True) if not stays]
+    memory = [
+        jnp.repeat(leaf[:, None], group.lanes, axis=1)
+        for leaf, stays in zip(leaves, group.fixed, strict=True)
+        if not stays
+    ]
     return knowledge, memory
 
 
-def decide(group: Group, like: PyTree, knowledge: list[Array], memory: list[Array], given: Any,
-           params_of: Callable[[Any], Any]) -> tuple[list[Array], Any, Array]:
+def decide(
+    group: Group,
+    like: PyTree,
+    knowledge: list[Array],
+    memory: list[Array],
+    given: Any,
+    params_of: Callable[[Any], Any],
+) -> tuple[list[Array], Any, Array]:
     """One decision of every agent of a group in each of its lanes.
 
     Args:
@@ -101,12 +127,18 @@ def decide(group: Group, like: PyTree, knowledge: list[Array], memory: list[Arra
     """
     tree = jax.tree.structure(like)
 
-    def one(known: list[Array], remembered: list[Array], given: Any) -> tuple[list[Array], Any, Array]:
+    def one(
+        known: list[Array], remembered: list[Array], given: Any
+    ) -> tuple[list[Array], Any, Array]:
         first, state, ref, own, key = given
         stays, changes = iter(known), iter(remembered)
         carry = jax.tree.unflatten(tree, [next(stays if each else changes) for each in group.fixed])
-        carry, order, action = group.act(group.forget(carry, first), state, ref, params_of(own), key)
-        kept = [leaf for leaf, each in zip(jax.tree.leaves(carry), group.fixed, strict=True) if not each]
+        carry, order, action = group.act(
+            group.forget(carry, first), state, ref, params_of(own), key
+        )
+        kept = [
+            leaf for leaf, each in zip(jax.tree.leaves(carry), group.fixed, strict=True) if not each
+        ]
         return kept, order, jnp.asarray(action, jnp.int32)
 
     every = jax.vmap(jax.vmap(one, (None, 0, 0)))
@@ -115,7 +147,9 @@ def decide(group: Group, like: PyTree, knowledge: list[Array], memory: list[Arra
     blocks = -(-group.lanes // WIDTH)
     packed = jax.tree.map(lambda x: _blocks(x, blocks), (memory, given))
     if blocks == 1:
-        found = every(knowledge, *jax.lax.optimization_barrier(jax.tree.map(lambda x: x[0], packed)))
+        found = every(
+            knowledge, *jax.lax.optimization_barrier(jax.tree.map(lambda x: x[0], packed))
+        )
         found = jax.tree.map(lambda x: x[None], jax.lax.optimization_barrier(found))
     else:
         found = jax.lax.map(lambda block: every(knowledge, *block), packed)
@@ -123,7 +157,9 @@ def decide(group: Group, like: PyTree, knowledge: list[Array], memory: list[Arra
 
 
 def _blocks(x: Array, blocks: int) -> Array:
-    """[count, lanes, ...] -> [blocks, count, WIDTH, ...], filled up with copies of the last lane."""
+    """[count, lanes, ...] -> [blocks, count, WIDTH, ...], filled up with copies of the last
+    lane.
+    """
     missing = blocks * WIDTH - x.shape[1]
     if missing:
         x = jnp.concatenate([x, jnp.repeat(x[:, -1:], missing, axis=1)], axis=1)

@@ -1,4 +1,6 @@
-"""`evaluate`: run agents over a session set in both passes, and collect one result. `write`: save it as files."""
+"""`evaluate`: run agents over a session set in both passes, and collect one result. `write`: save
+it as files.
+"""
 
 from __future__ import annotations
 
@@ -40,28 +42,41 @@ if TYPE_CHECKING:
 
 
 def standard_agents(
-    env: TradingEnv, market: Market, config: RunConfig, algorithm: Algorithm | None = None, policy: PyTree = None
+    env: TradingEnv,
+    market: Market,
+    config: RunConfig,
+    algorithm: Algorithm | None = None,
+    policy: PyTree = None,
 ) -> list[Agent]:
-    """The policy, greedy and sampled (if one is given), then the baselines flat, random, buy-and-hold and SMA cross.
+    """The policy, greedy and sampled (if one is given), then the baselines flat, random,
+    buy-and-hold and SMA cross.
 
-    If `evaluation.policy_samples` is n > 1, the sampled policy runs n times as sampled_1..n, each with its own draws.
-    Raises ConfigError if only one of algorithm and policy is given.
+    If `evaluation.policy_samples` is n > 1, the sampled policy runs n times as sampled_1..n, each
+    with its own draws. Raises ConfigError if only one of algorithm and policy is given.
     """
     if (algorithm is None) != (policy is None):
-        raise ConfigError(f"evaluation: {'policy' if algorithm is None else 'algorithm'} is given without "
-                          f"{'algorithm' if algorithm is None else 'policy'}; give both of them, or neither for the "
-                          "baselines alone")
+        raise ConfigError(
+            f"evaluation: {'policy' if algorithm is None else 'algorithm'} is given without "
+            f"{'algorithm' if algorithm is None else 'policy'}; give both of them, or neither for the "
+            "baselines alone"
+        )
     agents = []
     if algorithm is not None:
         agents.append(greedy(algorithm, policy, env))
         count = config.evaluation.policy_samples
         drawn = sampled(algorithm, policy, env)
-        agents += [drawn] if count == 1 else [drawn._replace(name=f"sampled_{i + 1}") for i in range(count)]
+        agents += (
+            [drawn]
+            if count == 1
+            else [drawn._replace(name=f"sampled_{i + 1}") for i in range(count)]
+        )
     rules = [
         baselines.flat(),
         baselines.random_masked(env),
         baselines.buy_and_hold(env),
-        baselines.sma_cross(env, market.data, config.evaluation.sma_fast, config.evaluation.sma_slow),
+        baselines.sma_cross(
+            env, market.data, config.evaluation.sma_fast, config.evaluation.sma_slow
+        ),
     ]
     return [*agents, *rules]
 
@@ -83,40 +98,62 @@ def evaluate(
     begun: Callable[[str], None] | None = None,
     steps: Steps | None = None,
 ) -> EvaluationResult:
-    """Run every agent over all decision bars of `sessions`, twice: with account rules on and with account rules off.
+    """Run every agent over all decision bars of `sessions`, twice: with account rules on and with
+    account rules off.
 
     Args:
         params: as from `make_params`. `sessions` replaces its session set.
-        config: configuration of the run. Its account preset, seed and data labels go into the report.
+        config: configuration of the run. Its account preset, seed and data labels go into the
+            report.
         agents: default: `standard_agents` with `algorithm` and `policy`.
         provenance: copied to the JSON report unchanged (versions, device, digests).
-        trained_on: sessions on which the policy was trained. The result is labelled "in sample" if it contains any.
+        trained_on: sessions on which the policy was trained. The result is labelled "in sample" if
+            it contains any.
         notes: further labels for the reader of the report.
         programs: holds the programs that `begin_evaluation` has begun.
         begun: called before each pass, with its name.
-        steps: of the compiled programs, if it is shared with other sessions or markets (see `DecisionBars`).
+        steps: of the compiled programs, if it is shared with other sessions or markets (see
+            `DecisionBars`).
     Raises:
         DataError: the session set is empty.
-        ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm and policy is, or
-            equity comes near the int32 limit.
+        ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm
+            and policy is, or equity comes near the int32 limit.
     """
     if agents is None:
         agents = standard_agents(env, market, config, algorithm, policy)
     elif algorithm is not None or policy is not None:
-        raise ConfigError("evaluation: give either agents, or algorithm and policy (for the standard agents)")
+        raise ConfigError(
+            "evaluation: give either agents, or algorithm and policy (for the standard agents)"
+        )
     _check_names(agents)
-    decisions, params = decision_bars(market.data, sessions, steps), params.replace(sessions=sessions)
+    decisions, params = (
+        decision_bars(market.data, sessions, steps),
+        params.replace(sessions=sessions),
+    )
     start_balance = resolve_account(config.account).start_balance
     lanes = _lanes(agents, params, decisions, config)
     records = run_passes(env, lanes, False, programs, begun)
-    results = [_result(agent, account, strategy, params, decisions, start_balance)
-               for agent, account, strategy in zip(agents, records["account"], records["strategy"], strict=True)]
+    results = [
+        _result(agent, account, strategy, params, decisions, start_balance)
+        for agent, account, strategy in zip(
+            agents, records["account"], records["strategy"], strict=True
+        )
+    ]
     contract, mid = market.contract, market.bars.mid
     return EvaluationResult(
         agents=tuple(results),
         decisions=decisions,
-        clock=BarClock(market.bars.time, market.bars.bar_seconds, contract.tick_size, contract.decimals, contract.zone),
-        open=np.asarray(mid.open), high=np.asarray(mid.high), low=np.asarray(mid.low), close=np.asarray(mid.close),
+        clock=BarClock(
+            market.bars.time,
+            market.bars.bar_seconds,
+            contract.tick_size,
+            contract.decimals,
+            contract.zone,
+        ),
+        open=np.asarray(mid.open),
+        high=np.asarray(mid.high),
+        low=np.asarray(mid.low),
+        close=np.asarray(mid.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, decisions, config, results),
         labels=(*_labels(env, market, decisions, trained_on), *alone(config.shared), *notes),
@@ -130,22 +167,36 @@ def _check_names(agents: Sequence[Agent]) -> None:
     names = [agent.name for agent in agents]
     if not names or len(set(names)) != len(names):
         found = ", ".join(names) or "none"
-        raise ConfigError(f"evaluation: give at least one agent, with names that differ; found {found}")
+        raise ConfigError(
+            f"evaluation: give at least one agent, with names that differ; found {found}"
+        )
 
 
 def begin_evaluation(
-    programs: Programs, env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,
-    algorithm: Algorithm, policy: PyTree, steps: Steps | None = None
+    programs: Programs,
+    env: TradingEnv,
+    params: EnvParams,
+    market: Market,
+    sessions: SessionSet,
+    config: RunConfig,
+    algorithm: Algorithm,
+    policy: PyTree,
+    steps: Steps | None = None,
 ) -> None:
-    """Begin to compile the programs of `evaluate` for the standard agents. policy: may be abstract. steps: as there.
+    """Begin to compile the programs of `evaluate` for the standard agents. policy: may be abstract.
+    steps: as there.
 
     Also begins to load the library that draws pictures. Raises as `evaluate`.
     """
     decisions = decision_bars(market.data, sessions, steps)
     params = params.replace(sessions=sessions)
-    lanes = _lanes(standard_agents(env, market, config, algorithm, policy), params, decisions, config)
+    lanes = _lanes(
+        standard_agents(env, market, config, algorithm, policy), params, decisions, config
+    )
     begin_passes(programs, env, lanes)
-    programs.also(lambda: agent_key(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
+    programs.also(
+        lambda: agent_key(jax.random.key(config.seed), "any")
+    )  # compiles what `evaluate` needs for it
     programs.also(style.load)
 
 
@@ -154,16 +205,26 @@ def agent_key(key: jax.Array, name: str) -> jax.Array:
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
-def _lanes(agents: Sequence[Agent], params: EnvParams, decisions: DecisionBars, config: RunConfig) -> list[Lane]:
+def _lanes(
+    agents: Sequence[Agent], params: EnvParams, decisions: DecisionBars, config: RunConfig
+) -> list[Lane]:
     key = jax.random.key(config.seed)
     return [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in agents]
 
 
-def _result(agent: Agent, account: Record, strategy: Record, params: EnvParams, decisions: DecisionBars,
-            start_balance: float) -> AgentResult:
+def _result(
+    agent: Agent,
+    account: Record,
+    strategy: Record,
+    params: EnvParams,
+    decisions: DecisionBars,
+    start_balance: float,
+) -> AgentResult:
     table = trades.assemble_trades(strategy, decisions, params)
     if int(table.net.sum()) != int(strategy.equity[-1]):
-        raise RuntimeError(f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}")
+        raise RuntimeError(
+            f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}"
+        )
     return AgentResult(
         name=agent.name,
         about=agent.about,
@@ -222,8 +283,13 @@ def _settings(
 
 def alone(shared: SharedConfig) -> tuple[str, ...]:
     """The label of a policy that was trained in a shared market."""
-    return ("alone: trained in a shared market, evaluated by itself on the historical bars, without any impact",
-            ) if shared.on else ()
+    return (
+        (
+            "alone: trained in a shared market, evaluated by itself on the historical bars, without any impact",
+        )
+        if shared.on
+        else ()
+    )
 
 
 def _labels(
@@ -234,13 +300,19 @@ def _labels(
     if trained_on is not None:
         seen = np.isin(decisions.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
         if seen:
-            labels.append(f"in sample: the policy was trained on {seen} of these {len(decisions.ids)} sessions")
+            labels.append(
+                f"in sample: the policy was trained on {seen} of these {len(decisions.ids)} sessions"
+            )
     if market.synthetic:
         labels.append("synthetic: these bars were generated, no market ever traded them")
     if env.config.optimistic:
-        labels.append(f"optimistic: fill={env.config.fill}, mark={env.config.mark} is kinder than a market would be")
+        labels.append(
+            f"optimistic: fill={env.config.fill}, mark={env.config.mark} is kinder than a market would be"
+        )
     if market.bars.ask is not None:
-        labels.append("two-sided bars: buys at the ask, sells at the bid; prices shown without a side are the mid")
+        labels.append(
+            "two-sided bars: buys at the ask, sells at the bid; prices shown without a side are the mid"
+        )
     if market.contract.kind == "fx":
         if market.bars.ask is None:
             labels.append("one-sided bars: the spread is charged as slippage")
@@ -248,14 +320,16 @@ def _labels(
     rule = describe_conversion(market.contract)
     if rule is not None:
         labels.append(rule)
-    if not market.has_volume and absent_features((*env.config.features, *context_features(env.config.task))):
+    if not market.has_volume and absent_features(
+        (*env.config.features, *context_features(env.config.task))
+    ):
         labels.append(NO_VOLUME)
     return tuple(labels)
 
 
 def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
-    """Write `evaluation.json`, `evaluation.txt` and `records.npz` of a set, and `write` each symbol into a folder of
-    its name. also: as in `write`, of the set."""
+    """Write `evaluation.json`, `evaluation.txt` and `records.npz` of a set, and `write` each symbol
+    into a folder of its name. also: as in `write`, of the set."""
     for symbol, own in result.symbols.items():
         write(own, directory / symbol)
     with staged(directory) as new:
@@ -265,30 +339,51 @@ def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
         write_records(new / RECORDS, set_records(result, also))
 
 
-def write(result: EvaluationResult, directory: Path, agent: str | None = None, also: Also = NOTHING
-          ) -> list[Path]:
-    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`, `equity.png`,
+def write(
+    result: EvaluationResult, directory: Path, agent: str | None = None, also: Also = NOTHING
+) -> list[Path]:
+    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`,
+    `equity.png`,
     `day.png` and `records.npz`.
 
-    agent: its name; default: the first agent. also: further entries of the records' `meta`. Returns the paths.
+    agent: its name; default: the first agent. also: further entries of the records' `meta`. Returns
+        the paths.
     """
-    names = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png", RECORDS)
+    names = (
+        "evaluation.json",
+        "evaluation.txt",
+        "trades.csv",
+        "equity.csv",
+        "equity.png",
+        "day.png",
+        RECORDS,
+    )
     shown = result.agents[0] if agent is None else result.agent(agent)
     with staged(directory) as new:
         _write(result, shown, {name: new / name for name in names}, also)
     return [directory / name for name in names]
 
 
-def _write(result: EvaluationResult, shown: AgentResult, paths: dict[str, Path], also: Also) -> None:
+def _write(
+    result: EvaluationResult, shown: AgentResult, paths: dict[str, Path], also: Also
+) -> None:
     document = json.dumps(report.to_json(result), indent=2, allow_nan=False)
     paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
     paths["evaluation.txt"].write_text(report.table(result) + "\n", encoding="utf-8")
-    trades.write_csv(paths["trades.csv"], trades.TRADE_COLUMNS,
-                     trades.trade_rows(shown.trades, result.decisions, result.clock, result.close,
-                                       result.settings["fill"]))
-    trades.write_csv(paths["equity.csv"], trades.EQUITY_COLUMNS,
-                     trades.equity_rows(shown.strategy, shown.account, result.decisions, result.clock,
-                                        result.start_balance))
+    trades.write_csv(
+        paths["trades.csv"],
+        trades.TRADE_COLUMNS,
+        trades.trade_rows(
+            shown.trades, result.decisions, result.clock, result.close, result.settings["fill"]
+        ),
+    )
+    trades.write_csv(
+        paths["equity.csv"],
+        trades.EQUITY_COLUMNS,
+        trades.equity_rows(
+            shown.strategy, shown.account, result.decisions, result.clock, result.start_balance
+        ),
+    )
     equity.draw(result, shown, paths["equity.png"])
     day.draw(result, shown, paths["day.png"])
     write_records(paths[RECORDS], records_of(result, shown, also))

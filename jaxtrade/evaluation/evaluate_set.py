@@ -1,5 +1,5 @@
-"""`evaluate` of the public API, for one symbol or a set: each symbol of a set by itself, in programs that are compiled
-once for all of them.
+"""`evaluate` of the public API, for one symbol or a set: each symbol of a set by itself, in
+programs that are compiled once for all of them.
 """
 
 from __future__ import annotations
@@ -29,46 +29,77 @@ if TYPE_CHECKING:
 
 
 @overload
-def evaluate(env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,
-             agents: Sequence[Agent] | None = None, **given: Any) -> EvaluationResult: ...
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    market: Market,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    **given: Any,
+) -> EvaluationResult: ...
 
 
 @overload
-def evaluate(env: TradingEnv, params: EnvParams, market: MarketSet, sessions: SessionSet, config: RunConfig,
-             agents: Sequence[Agent] | None = None, **given: Any) -> SetResult: ...
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    market: MarketSet,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    **given: Any,
+) -> SetResult: ...
 
 
-def evaluate(env: TradingEnv, params: EnvParams, market: Market | MarketSet, sessions: SessionSet, config: RunConfig,
-             agents: Sequence[Agent] | None = None, **given: Any) -> EvaluationResult | SetResult:
-    """Run agents over all decision bars of `sessions`, twice: with account rules on and with account rules off.
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    market: Market | MarketSet,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    **given: Any,
+) -> EvaluationResult | SetResult:
+    """Run agents over all decision bars of `sessions`, twice: with account rules on and with
+    account rules off.
 
-        result = jaxtrade.evaluate(env, params, market, splits["test"], config, algorithm=ppo, policy=policy)
+        result = jaxtrade.evaluate(env, params, market, splits["test"], config, algorithm=ppo,
+        policy=policy)
 
     Args:
         params: as from `make_params`. Of a set each symbol's are made from the configuration.
         market: one symbol, or a set of them. sessions: to evaluate on, as from `split_sessions`.
-        agents: default: the policy, greedy and sampled, and the baselines. They are for one symbol: a set takes none.
+        agents: default: the policy, greedy and sampled, and the baselines. They are for one symbol:
+            a set takes none.
         given: further arguments by name: `algorithm`, `policy`, `provenance`, `trained_on`, `notes` (see
             `evaluation.evaluate.evaluate`).
     Returns:
         The evaluation; of a set a `SetResult` with that of each symbol, and all of them together.
     Raises:
         DataError: there is no session to evaluate on.
-        ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm and policy is, or
-            equity comes near the int32 limit. Of a set: agents are given, or parameters that are not those of the
-            configuration.
+        ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm
+            and policy is, or equity comes near the int32 limit. Of a set: agents are given, or
+            parameters that are not those of the configuration.
     """
     if not isinstance(market, MarketSet):
         return one_symbol.evaluate(env, params, market, sessions, config, agents, **given)
     if agents is not None:
-        raise ConfigError("evaluation: agents are made for one symbol; give algorithm and policy for a set, or "
-                          "evaluate each of its members")
+        raise ConfigError(
+            "evaluation: agents are made for one symbol; give algorithm and policy for a set, or "
+            "evaluate each of its members"
+        )
     _check_params(params, market, sessions, config)
     return evaluate_set(env, market, sessions, config, **given)
 
 
-def _check_params(params: EnvParams, market: MarketSet, sessions: SessionSet, config: RunConfig) -> None:
-    """Raise ConfigError unless the parameters of a set are those of the configuration, market and sessions apart."""
+def _check_params(
+    params: EnvParams, market: MarketSet, sessions: SessionSet, config: RunConfig
+) -> None:
+    """Raise ConfigError unless the parameters of a set are those of the configuration, market and
+    sessions apart.
+    """
+
     def flat(each: EnvParams) -> dict[str, Any]:
         leaves = jax.tree_util.tree_flatten_with_path(each.replace(market=None, sessions=None))[0]
         return {jax.tree_util.keystr(path): value for path, value in leaves}
@@ -77,18 +108,28 @@ def _check_params(params: EnvParams, market: MarketSet, sessions: SessionSet, co
     other = [name for name in own if not np.array_equal(given.get(name), own[name])]
     if other or len(given) > len(own):
         named = ", ".join(other or set(given) - set(own))
-        raise ConfigError(f"evaluation: params differ from those of the configuration ({named}); for a set, change the "
-                          "configuration, or evaluate each of its members")
+        raise ConfigError(
+            f"evaluation: params differ from those of the configuration ({named}); for a set, change the "
+            "configuration, or evaluate each of its members"
+        )
 
 
 def evaluate_set(
-    env: TradingEnv, market: MarketSet, sessions: SessionSet, config: RunConfig, *, algorithm: Algorithm | None = None,
-    policy: PyTree = None, provenance: Mapping[str, Any] | None = None, trained_on: SessionSet | None = None,
-    notes: Sequence[str] = ()
+    env: TradingEnv,
+    market: MarketSet,
+    sessions: SessionSet,
+    config: RunConfig,
+    *,
+    algorithm: Algorithm | None = None,
+    policy: PyTree = None,
+    provenance: Mapping[str, Any] | None = None,
+    trained_on: SessionSet | None = None,
+    notes: Sequence[str] = (),
 ) -> SetResult:
     """Evaluate a policy of a set, and the baselines, on every symbol.
 
-    Each symbol has an account of its own, costs of its own, and the observation statistics that the policy has for it.
+    Each symbol has an account of its own, costs of its own, and the observation statistics that the
+    policy has for it.
 
     Args:
         market, sessions: the set and some of its sessions (`split_sessions`).
@@ -99,13 +140,24 @@ def evaluate_set(
     """
     given = {"evaluated": sessions} | ({} if trained_on is None else {"trained": trained_on})
     members = members_of(market, given, config)
-    steps = longest([decision_bars(each.market.data, each.sessions["evaluated"]) for each in members.values()])
+    steps = longest(
+        [decision_bars(each.market.data, each.sessions["evaluated"]) for each in members.values()]
+    )
     found = {}
     for number, (symbol, each) in enumerate(members.items()):
         own = None if policy is None else for_member(policy, number)
-        found[symbol] = one_symbol.evaluate(env, jax.device_put(each.params), each.market,
-                                            each.sessions["evaluated"], each.config,
-                                            algorithm=algorithm, policy=own, provenance=provenance,
-                                            trained_on=each.sessions.get("trained"), notes=notes, steps=steps)
+        found[symbol] = one_symbol.evaluate(
+            env,
+            jax.device_put(each.params),
+            each.market,
+            each.sessions["evaluated"],
+            each.config,
+            algorithm=algorithm,
+            policy=own,
+            provenance=provenance,
+            trained_on=each.sessions.get("trained"),
+            notes=notes,
+            steps=steps,
+        )
     digests = {"config_sha256": config.digest(), "data_sha256": market.fingerprint}
     return SetResult(found, dict(provenance or {}), digests)

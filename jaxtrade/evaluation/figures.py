@@ -1,4 +1,6 @@
-"""Compute the named figures of a report from records and trades. Money is in dollars; an undefined figure is None."""
+"""Compute the named figures of a report from records and trades. Money is in dollars; an undefined
+figure is None.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,14 @@ from jaxtrade.evaluation.trades import Trades
 Figures = dict[str, Any]
 
 
-def strategy_figures(record: Record, trades: Trades, decisions: DecisionBars, start_balance: float) -> Figures:
+def strategy_figures(
+    record: Record, trades: Trades, decisions: DecisionBars, start_balance: float
+) -> Figures:
     """Figures of the strategy pass (account rules off).
 
-    Profits and costs are dollars over the whole session set. return_pct is net_profit over the start balance in
-    percent. turnover is the number of contract sides filled per session. exposure is a share of the decision bars.
+    Profits and costs are dollars over the whole session set. return_pct is net_profit over the
+    start balance in percent. turnover is the number of contract sides filled per session. exposure
+    is a share of the decision bars.
     """
     pnl = metrics.session_pnl(record.equity, decisions.last)
     event = record.event
@@ -38,7 +43,9 @@ def strategy_figures(record: Record, trades: Trades, decisions: DecisionBars, st
         "average_mae_ticks": metrics.average(trades.mae),
         "average_mfe_ticks": metrics.average(trades.mfe),
         "turnover": sides / len(decisions.ids),
-        "exposure": metrics.exposure(record.carried, event.order_exit_quantity, event.entry_quantity),
+        "exposure": metrics.exposure(
+            record.carried, event.order_exit_quantity, event.entry_quantity
+        ),
         "commission": int(trades.commission.sum()) / 1000,
         "slippage": int(trades.slippage.sum()) / 1000,
         "illegal_actions": int(np.sum(~record.legal)),
@@ -52,10 +59,11 @@ def _mills(value: float | None) -> float | None:
 def account_figures(record: Record, decisions: DecisionBars) -> Figures:
     """Figures of the account pass (account rules on).
 
-    accounts = passed + bust + failed_daily_loss + open_at_end. reached_target: accounts whose realised profit reached
-    the target at some bar; with `on_target=continue` such an account goes on. breaches: bars in which an open account
-    reached a drawdown or daily-loss floor. net_profit: sum over all accounts. best_session_share: the figure that
-    consistency rules of prop firms limit. It is reported but not enforced, and None without a profit.
+    accounts = passed + bust + failed_daily_loss + open_at_end. reached_target: accounts whose
+    realised profit reached the target at some bar; with `on_target=continue` such an account goes
+    on. breaches: bars in which an open account reached a drawdown or daily-loss floor. net_profit:
+    sum over all accounts. best_session_share: the figure that consistency rules of prop firms
+    limit. It is reported but not enforced, and None without a profit.
     """
     count = int(record.account.max()) + 1
     ends = {reason: int(np.sum(record.end == reason)) for reason in EndReason}
@@ -65,13 +73,17 @@ def account_figures(record: Record, decisions: DecisionBars) -> Figures:
         "passed": ends[EndReason.TARGET],
         "bust": ends[EndReason.BUST],
         "failed_daily_loss": ends[EndReason.DAILY_LOSS],
-        "open_at_end": count - ends[EndReason.TARGET] - ends[EndReason.BUST] - ends[EndReason.DAILY_LOSS],
+        "open_at_end": count
+        - ends[EndReason.TARGET]
+        - ends[EndReason.BUST]
+        - ends[EndReason.DAILY_LOSS],
         "reached_target": len(np.unique(record.account[record.target])),
         "breaches": int(np.sum(record.event.breach & record.active)),
         "trades": int(np.sum(record.event.entry_quantity != 0)),
         "net_profit": int(record.equity[closing].astype(np.int64).sum()) / 1000,
         "best_session_share": metrics.best_session_share(
-            metrics.account_session_pnl(record.equity, record.account, decisions.last)),
+            metrics.account_session_pnl(record.equity, record.account, decisions.last)
+        ),
         "illegal_actions": int(np.sum(~record.legal)),
         "idle_bars": int(np.sum(~record.active)),
     }

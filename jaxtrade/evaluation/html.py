@@ -1,4 +1,6 @@
-"""HTML of results, for notebooks. It needs nothing from the network and takes the colours of the page."""
+"""HTML of results, for notebooks. It needs nothing from the network and takes the colours of the
+page.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ HEAD = "text-align:left;padding:6px 8px 1px;font-weight:bold"
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells as a table. The first row has the names of the columns.
 
-    A row with fewer cells than the first one is a heading, or a remark that spans the other columns.
+    A row with fewer cells than the first one is a heading, or a remark that spans the other
+    columns.
     """
     width = len(rows[0])
     head = "".join(f'<th style="{CELL}">{escape(cell)}</th>' for cell in rows[0])
@@ -44,4 +47,6 @@ def picture(png: bytes, alt: str) -> str:
 
 def block(title: str, *parts: str) -> str:
     """A title and parts of HTML in one element."""
-    return f'<div><p style="margin:2px 0;font-weight:bold">{escape(title)}</p>{"".join(parts)}</div>'
+    return (
+        f'<div><p style="margin:2px 0;font-weight:bold">{escape(title)}</p>{"".join(parts)}</div>'
+    )

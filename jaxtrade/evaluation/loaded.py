@@ -22,7 +22,12 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.text import short_repr
 from jaxtrade.types import Algorithm, Array, PyTree
 
-ADVICE = {"direction": (-1, 1), "confidence": (0, 1), "risk": (0, 1), "age": (0, np.inf)}  # keys and their ranges
+ADVICE = {
+    "direction": (-1, 1),
+    "confidence": (0, 1),
+    "risk": (0, 1),
+    "age": (0, np.inf),
+}  # keys and their ranges
 _OPTIONAL = {"risk": 0.0, "age": 0.0}
 Advice = Mapping[str, Any]
 Advices = Advice | Sequence[Advice | None]  # of one advisor, or of every member of a panel
@@ -31,7 +36,8 @@ Advices = Advice | Sequence[Advice | None]  # of one advisor, or of every member
 class Given(NamedTuple):
     """A reference that holds the observation itself.
 
-    observation: float32[..., D]. mask: bool[..., A]. legs: int32[..., 1, 1], the side held. aux: the advice. Both are
+    observation: float32[..., D]. mask: bool[..., A]. legs: int32[..., 1, 1], the side held. aux:
+        the advice. Both are
     None without advice. All of them NumPy's or JAX's.
     """
 
@@ -43,7 +49,9 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class GivenEnv:
-    """The part of an `Env` that `Algorithm.act` needs. A loaded policy thus uses the act function of its learner."""
+    """The part of an `Env` that `Algorithm.act` needs. A loaded policy thus uses the act function
+    of its learner.
+    """
 
     num_actions: int
     observation_size: int
@@ -58,7 +66,8 @@ class GivenEnv:
 class Acts:
     """The compiled act function of a learner.
 
-    plain: the learner. advised: the same with the fusion of its policy; None if it takes no advice. carry: the memory
+    plain: the learner. advised: the same with the fusion of its policy; None if it takes no advice.
+        carry: the memory
     at the start of an episode.
     """
 
@@ -67,29 +76,34 @@ class Acts:
         self._act = _compiled(plain, False)
         self._listen = None if advised is None else _compiled(advised, True)
 
-    def __call__(self, policy: Policy, carry: PyTree, given: Given, key: Array | None, explore: bool) -> Any:
+    def __call__(
+        self, policy: Policy, carry: PyTree, given: Given, key: Array | None, explore: bool
+    ) -> Any:
         """(carry, action, extras), as `Algorithm.act`. Without a key, `explore` must be False."""
         chosen = self._act if given.aux is None or self._listen is None else self._listen
         return chosen(policy, carry, given, key, explore)
 
 
 def _compiled(algorithm: Algorithm, one_by_one: bool) -> Any:
-    """`algorithm.act` without parameters of an environment. one_by_one: it takes one decision, so B of them are mapped.
+    """`algorithm.act` without parameters of an environment. one_by_one: it takes one decision, so B
+    of them are mapped.
     """
 
     def act(policy: Policy, carry: PyTree, given: Given, key: Array | None, explore: bool) -> Any:
         if not one_by_one or given.mask.ndim == 1:
             return algorithm.act(policy, carry, given, None, key, explore)
         keys = None if key is None else jax.random.split(key, given.mask.shape[0])
-        return jax.vmap(lambda *each: algorithm.act(policy, each[0], each[1], None, each[2], explore))(
-            carry, given, keys)
+        return jax.vmap(
+            lambda *each: algorithm.act(policy, each[0], each[1], None, each[2], explore)
+        )(carry, given, keys)
 
     return jax.jit(act, static_argnums=4)
 
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """A policy that is ready to act. policy: first argument of `Algorithm.act`. schema: that of the bundle.
+    """A policy that is ready to act. policy: first argument of `Algorithm.act`. schema: that of the
+    bundle.
 
     A policy without memory can use `act`. Any policy can use `step`:
 
@@ -98,11 +112,12 @@ class LoadedPolicy:
 
     An episode starts with each new account, and every `episode.sessions` sessions.
 
-    With the fusion `slots`, advice is part of the observation. A policy with another fusion (see `listens`) takes it as
-    an argument, with the side that is held, and uses the trust that training measured. Without that argument it acts as
-    without advice:
+    With the fusion `slots`, advice is part of the observation. A policy with another fusion (see
+    `listens`) takes it as an argument, with the side that is held, and uses the trust that training
+    measured. Without that argument it acts as without advice:
 
-        policy.act(observation, mask, advice={"direction": 1, "confidence": 0.7, "risk": 0.2, "age": 1}, side=0)
+        policy.act(observation, mask, advice={"direction": 1, "confidence": 0.7, "risk": 0.2, "age":
+        1}, side=0)
     """
 
     path: Path
@@ -111,12 +126,16 @@ class LoadedPolicy:
     _acts: Acts
 
     def __repr__(self) -> str:
-        return short_repr("LoadedPolicy", self.schema.get("algorithm", "ppo"),
-                          f"{self.schema['network'].get('kind', 'mlp')} network",
-                          f"trained on {', '.join(self.symbols)}",
-                          f"{self.schema['observation']['size']} observations",
-                          f"actions: {', '.join(self.action_names)}",
-                          "with memory" if self.has_memory else "without memory", f"path: {self.path}")
+        return short_repr(
+            "LoadedPolicy",
+            self.schema.get("algorithm", "ppo"),
+            f"{self.schema['network'].get('kind', 'mlp')} network",
+            f"trained on {', '.join(self.symbols)}",
+            f"{self.schema['observation']['size']} observations",
+            f"actions: {', '.join(self.action_names)}",
+            "with memory" if self.has_memory else "without memory",
+            f"path: {self.path}",
+        )
 
     @property
     def observation_names(self) -> list[str]:
@@ -137,19 +156,25 @@ class LoadedPolicy:
     def _groups(self) -> list[str]:
         """The symbols whose statistics the policy still has to choose from; empty if it can act."""
         normaliser = self.policy.normaliser
-        return self.schema["groups"] if normaliser is not None and normaliser.mean.shape[-2] > 1 else []
+        return (
+            self.schema["groups"]
+            if normaliser is not None and normaliser.mean.shape[-2] > 1
+            else []
+        )
 
     def for_symbol(self, symbol: str) -> LoadedPolicy:
         """The policy for acting on one symbol: with the observation statistics of that symbol.
 
-        A policy with `network.normalise_per_symbol=false` has common ones, and is returned for any symbol. Raises
-        ConfigError for a symbol that the policy was not trained on.
+        A policy with `network.normalise_per_symbol=false` has common ones, and is returned for any
+        symbol. Raises ConfigError for a symbol that the policy was not trained on.
         """
         known, wanted = self.symbols, symbol.upper()
         if wanted not in known and self.schema.get("groups") != [COMMON]:
-            raise ConfigError(f"symbol {symbol}: the policy in {self.path} was trained on {', '.join(known)}, and has "
-                              "no observation statistics of any other; choose one of these, or train with it "
-                              "(data.markets), or with common statistics (network.normalise_per_symbol=false)")
+            raise ConfigError(
+                f"symbol {symbol}: the policy in {self.path} was trained on {', '.join(known)}, and has "
+                "no observation statistics of any other; choose one of these, or train with it "
+                "(data.markets), or with common statistics (network.normalise_per_symbol=false)"
+            )
         if not self._groups:
             return self
         chosen = select_group(self.policy.normaliser, self._groups.index(wanted))
@@ -157,7 +182,9 @@ class LoadedPolicy:
 
     @property
     def listens(self) -> bool:
-        """True if advice acted besides the observation in training (fusion trust, gate or rules, or a veto)."""
+        """True if advice acted besides the observation in training (fusion trust, gate or rules, or
+        a veto).
+        """
         return listens(self.schema)
 
     @property
@@ -166,41 +193,66 @@ class LoadedPolicy:
         return bool(jax.tree.leaves(self._acts.carry))
 
     def first_carry(self, batch: int | None = None) -> PyTree:
-        """The memory at the start of an episode: float32[H], float32[B, H] for B episodes, or None without a memory."""
+        """The memory at the start of an episode: float32[H], float32[B, H] for B episodes, or None
+        without a memory.
+        """
         lead = () if batch is None else (batch,)
         return jax.tree.map(lambda x: np.zeros((*lead, *x.shape), x.dtype), self._acts.carry)
 
-    def act(self, observation: Any, mask: Any, explore: bool = False, key: Array | None = None, *,
-            advice: Advices | None = None, side: Any = None) -> int | np.ndarray:
-        """The action for a raw observation, for a policy without memory. Arguments and action as in `step`.
+    def act(
+        self,
+        observation: Any,
+        mask: Any,
+        explore: bool = False,
+        key: Array | None = None,
+        *,
+        advice: Advices | None = None,
+        side: Any = None,
+    ) -> int | np.ndarray:
+        """The action for a raw observation, for a policy without memory. Arguments and action as in
+        `step`.
 
         Raises:
             ValueError: as `step`, or the policy has a memory.
         """
         self._check_no_memory()
-        return self.step(self.first_carry(), observation, mask, explore, key, advice=advice, side=side)[1]
+        return self.step(
+            self.first_carry(), observation, mask, explore, key, advice=advice, side=side
+        )[1]
 
-    def step(self, carry: PyTree, observation: Any, mask: Any, explore: bool = False, key: Array | None = None, *,
-             advice: Advices | None = None, side: Any = None) -> tuple[PyTree, int | np.ndarray]:
-        """The action for a raw observation. It is normalised by the frozen statistics, and the mask is applied.
+    def step(
+        self,
+        carry: PyTree,
+        observation: Any,
+        mask: Any,
+        explore: bool = False,
+        key: Array | None = None,
+        *,
+        advice: Advices | None = None,
+        side: Any = None,
+    ) -> tuple[PyTree, int | np.ndarray]:
+        """The action for a raw observation. It is normalised by the frozen statistics, and the mask
+        is applied.
 
         Args:
-            carry: `first_carry()` at the start of an episode, else the carry that the previous call returned.
+            carry: `first_carry()` at the start of an episode, else the carry that the previous call
+                returned.
             observation: float[D] or float[B, D], as `observe` returns it (not normalised).
             mask: bool[A] or bool[B, A], with at least one True per row.
-            explore: True samples an action and needs a typed `key`. False takes the best legal action: the most
-                probable one, or that of the largest Q.
-            advice: what an advisor says, for a policy that `listens`; None acts as without advice. Its keys, each a
-                number, or [B] numbers: direction (1 buy, -1 sell, 0 hold), confidence and risk (0 to 1), and age (bars
-                since the bar that it is about). risk and age may be left out and are then 0. For a panel of advisors, a
-                list with one such entry for each member, in the order of `advisor.panel`; None for a silent one.
+            explore: True samples an action and needs a typed `key`. False takes the best legal
+                action: the most probable one, or that of the largest Q.
+            advice: what an advisor says, for a policy that `listens`; None acts as without advice.
+                Its keys, each a number, or [B] numbers: direction (1 buy, -1 sell, 0 hold),
+                confidence and risk (0 to 1), and age (bars since the bar that it is about). risk
+                and age may be left out and are then 0. For a panel of advisors, a list with one
+                such entry for each member, in the order of `advisor.panel`; None for a silent one.
             side: with advice, the side that is held: 1 long, -1 short, 0 flat; int, or int[B].
         Returns:
             (carry for the next call, int or int32[B]).
         Raises:
-            ValueError: a shape is wrong, a number is not finite, a mask allows no action, the key is missing, advice is
-                out of range or the policy takes none, side is missing, or the policy was trained on several symbols
-                and none was chosen (`for_symbol`).
+            ValueError: a shape is wrong, a number is not finite, a mask allows no action, the key
+                is missing, advice is out of range or the policy takes none, side is missing, or the
+                policy was trained on several symbols and none was chosen (`for_symbol`).
         """
         if explore and key is None:
             raise ValueError("explore=True needs a key, e.g. jax.random.key(0)")
@@ -209,35 +261,46 @@ class LoadedPolicy:
         action = np.asarray(action)
         return carry, action if action.ndim else int(action)
 
-    def probabilities(self, observation: Any, mask: Any, *, advice: Advices | None = None, side: Any = None
-                      ) -> np.ndarray:
-        """float32[A] or float32[B, A]: the probability with which `explore=True` draws each action, for a policy
-        without memory. That of a Q-learner is epsilon-greedy, with the epsilon of the end of training.
+    def probabilities(
+        self, observation: Any, mask: Any, *, advice: Advices | None = None, side: Any = None
+    ) -> np.ndarray:
+        """float32[A] or float32[B, A]: the probability with which `explore=True` draws each action,
+        for a policy without memory. That of a Q-learner is epsilon-greedy, with the epsilon of the
+        end of training.
 
-        Arguments as `step`. Raises ValueError as `act`, or if the learner does not tell its distribution.
+        Arguments as `step`. Raises ValueError as `act`, or if the learner does not tell its
+        distribution.
         """
         self._check_no_memory()
         given = self._given(self.first_carry(), observation, mask, advice, side)
         extras = self._acts(self.policy, self.first_carry(), given, None, False)[2]
         if not (hasattr(extras, "logits") and hasattr(extras, "mask")):
-            raise ValueError(f"the learner {self.schema.get('algorithm')} does not tell its distribution; its act "
-                             "returns extras without logits and mask")
+            raise ValueError(
+                f"the learner {self.schema.get('algorithm')} does not tell its distribution; its act "
+                "returns extras without logits and mask"
+            )
         own = getattr(extras, "probs", None)
         return np.asarray(distributions.probs(extras.logits, extras.mask) if own is None else own)
 
-    def _given(self, carry: PyTree, observation: Any, mask: Any, advice: Advices | None, side: Any) -> Given:
+    def _given(
+        self, carry: PyTree, observation: Any, mask: Any, advice: Advices | None, side: Any
+    ) -> Given:
         """The checked arguments as a reference. Raises ValueError as `step`."""
         observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
         if self._groups:
-            raise ValueError(f"this policy was trained on {', '.join(self._groups)}, each with its own observation "
-                             f"statistics; choose one: policy.for_symbol('{self._groups[0]}')")
+            raise ValueError(
+                f"this policy was trained on {', '.join(self._groups)}, each with its own observation "
+                f"statistics; choose one: policy.for_symbol('{self._groups[0]}')"
+            )
         self._check(observation, mask)
         self._check_carry(carry, observation.shape[:-1])
         if advice is None:
             return Given(observation, mask)
         if not self.listens:
-            raise ValueError("this policy takes no advice beside its observation (policy.listens is False); leave "
-                             "advice out")
+            raise ValueError(
+                "this policy takes no advice beside its observation (policy.listens is False); leave "
+                "advice out"
+            )
         lead = observation.shape[:-1]
         sides = _numbers("side", side, (-1, 1), lead, whole=True)
         advisors = AdvisorConfig.model_validate(self.schema["advisor"]).advisors
@@ -246,26 +309,36 @@ class LoadedPolicy:
 
     def _check_no_memory(self) -> None:
         if self.has_memory:
-            raise ValueError("this policy remembers its episode: carry = policy.first_carry() where one begins, then "
-                             "carry, action = policy.step(carry, observation, mask) at every bar")
+            raise ValueError(
+                "this policy remembers its episode: carry = policy.first_carry() where one begins, then "
+                "carry, action = policy.step(carry, observation, mask) at every bar"
+            )
 
     def _check_carry(self, carry: PyTree, lead: tuple[int, ...]) -> None:
         expected = jax.tree.map(lambda x: (*lead, *x.shape), self._acts.carry)
         found = jax.tree.map(np.shape, carry)
         if found != expected:
-            raise ValueError(f"carry has shape {found}, expected {expected}; begin with first_carry(), or "
-                             "first_carry(B) for B episodes at once")
+            raise ValueError(
+                f"carry has shape {found}, expected {expected}; begin with first_carry(), or "
+                "first_carry(B) for B episodes at once"
+            )
 
     def _check(self, observation: np.ndarray, mask: np.ndarray) -> None:
         size, actions = self.schema["observation"]["size"], len(self.schema["actions"]["names"])
         lead = observation.shape[:-1]
         if observation.ndim not in (1, 2) or observation.shape[-1] != size:
-            raise ValueError(f"observation has shape {observation.shape}, expected ({size},) or (B, {size})")
+            raise ValueError(
+                f"observation has shape {observation.shape}, expected ({size},) or (B, {size})"
+            )
         if mask.dtype != np.bool_ or mask.shape != (*lead, actions):
-            raise ValueError(f"mask is {mask.dtype}{list(mask.shape)}, expected bool{[*lead, actions]}")
+            raise ValueError(
+                f"mask is {mask.dtype}{list(mask.shape)}, expected bool{[*lead, actions]}"
+            )
         if not np.isfinite(observation).all():
             slot = int(np.argwhere(~np.isfinite(observation))[0, -1])
-            raise ValueError(f"observation slot {slot} ('{self.observation_names[slot]}') is not finite")
+            raise ValueError(
+                f"observation slot {slot} ('{self.observation_names[slot]}') is not finite"
+            )
         if not mask.any(axis=-1).all():
             raise ValueError("the mask allows no action")
 
@@ -280,8 +353,10 @@ def panel_seen(advice: Advices, advisors: int, lead: tuple[int, ...]) -> AdviceS
     """Advice of a panel as a fusion reads it. Raises ValueError as `LoadedPolicy.step`."""
     if isinstance(advice, Mapping) or len(advice) != advisors:
         found = "one mapping" if isinstance(advice, Mapping) else f"{len(advice)} entries"
-        raise ValueError(f"advice holds {found}; this policy listens to a panel, so give a list of {advisors} entries, "
-                         "None for a silent advisor")
+        raise ValueError(
+            f"advice holds {found}; this policy listens to a panel, so give a list of {advisors} entries, "
+            "None for a silent advisor"
+        )
     silent = AdviceSeen(jnp.zeros((*lead, 6), jnp.float32), jnp.zeros(lead, jnp.int32))
     seen = [silent if each is None else advice_seen(each, lead) for each in advice]
     values = jnp.stack([each.values for each in seen], axis=-2)
@@ -291,31 +366,48 @@ def panel_seen(advice: Advices, advisors: int, lead: tuple[int, ...]) -> AdviceS
 
 
 def advice_seen(advice: Advices, lead: tuple[int, ...]) -> AdviceSeen:
-    """Advice of one advisor as a fusion reads it, with leading axes `lead`. Raises ValueError as `LoadedPolicy.step`.
+    """Advice of one advisor as a fusion reads it, with leading axes `lead`. Raises ValueError as
+    `LoadedPolicy.step`.
     """
     if not isinstance(advice, Mapping):
-        raise ValueError("advice is a list, and this policy listens to one advisor; give one mapping")
+        raise ValueError(
+            "advice is a list, and this policy listens to one advisor; give one mapping"
+        )
     if unknown := sorted(advice.keys() - ADVICE.keys()):
         raise ValueError(f"advice has '{unknown[0]}', expected {', '.join(ADVICE)}")
     given = {**_OPTIONAL, **advice}
-    numbers = {name: _numbers(name, given.get(name), within, lead, whole=name == "direction")
-               for name, within in ADVICE.items()}
+    numbers = {
+        name: _numbers(name, given.get(name), within, lead, whole=name == "direction")
+        for name, within in ADVICE.items()
+    }
     direction = numbers["direction"]
-    logits = [direction == 0, direction > 0, direction < 0]  # hold, buy, sell; a fusion reads which one is the largest
-    values = np.stack([*logits, numbers["confidence"], numbers["risk"], numbers["age"]], axis=-1).astype(np.float32)
+    logits = [
+        direction == 0,
+        direction > 0,
+        direction < 0,
+    ]  # hold, buy, sell; a fusion reads which one is the largest
+    values = np.stack(
+        [*logits, numbers["confidence"], numbers["risk"], numbers["age"]], axis=-1
+    ).astype(np.float32)
     return AdviceSeen(jnp.asarray(values), jnp.ones(lead, jnp.int32))
 
 
-def _numbers(name: str, value: Any, within: tuple[float, float], lead: tuple[int, ...], whole: bool) -> np.ndarray:
+def _numbers(
+    name: str, value: Any, within: tuple[float, float], lead: tuple[int, ...], whole: bool
+) -> np.ndarray:
     """float64[lead]: one number for all rows, or one for each. Raises ValueError."""
     if value is None:
-        raise ValueError(f"{name} is missing: advice needs direction and confidence, and the side that is held now "
-                         "(1 long, -1 short, 0 flat)")
+        raise ValueError(
+            f"{name} is missing: advice needs direction and confidence, and the side that is held now "
+            "(1 long, -1 short, 0 flat)"
+        )
     try:
         found, (low, high) = np.asarray(value, np.float64), within
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is {value!r}, expected a number from {within[0]:g} to {within[1]:g}"
-                         + (" (1 buy, -1 sell, 0 hold)" if name == "direction" else "")) from None
+        raise ValueError(
+            f"{name} is {value!r}, expected a number from {within[0]:g} to {within[1]:g}"
+            + (" (1 buy, -1 sell, 0 hold)" if name == "direction" else "")
+        ) from None
     if found.shape not in ((), lead):
         raise ValueError(f"{name} has shape {found.shape}, expected {lead} or one number")
     fits = np.isfinite(found) & (found >= low) & (found <= high)

@@ -22,9 +22,11 @@ from jaxtrade.types import PyTree, SessionSet
 
 
 class Member(NamedTuple):
-    """One symbol of a set. The leaves of market and parameters are NumPy arrays, in one shape for all symbols.
+    """One symbol of a set. The leaves of market and parameters are NumPy arrays, in one shape for
+    all symbols.
 
-    sessions: its part of each session set. params: of the first of these. config: of this symbol alone.
+    sessions: its part of each session set. params: of the first of these. config: of this symbol
+        alone.
     """
 
     market: Market
@@ -33,36 +35,53 @@ class Member(NamedTuple):
     config: RunConfig
 
 
-def members_of(market: MarketSet, sessions: Mapping[str, SessionSet], config: RunConfig) -> dict[str, Member]:
-    """symbol -> member. sessions: session sets of the whole set by name, at least one. Raises as `make_params`."""
+def members_of(
+    market: MarketSet, sessions: Mapping[str, SessionSet], config: RunConfig
+) -> dict[str, Member]:
+    """symbol -> member. sessions: session sets of the whole set by name, at least one. Raises as
+    `make_params`.
+    """
     configs, found = member_configs(config), []
     for number, (member, own) in enumerate(zip(market.members, configs, strict=True)):
         chosen = {name: member_sessions(market, each, number) for name, each in sessions.items()}
-        found.append(Member(member, chosen, make_params(member, next(iter(chosen.values())), own), own))
+        found.append(
+            Member(member, chosen, make_params(member, next(iter(chosen.values())), own), own)
+        )
     alike = in_one_shape([each.params for each in found])
     size = len(alike[0].sessions.ids)
-    return {each.market.contract.symbol: Member(
-        replace(each.market, data=params.market),
-        {name: padded_sessions(chosen, size) for name, chosen in each.sessions.items()}, params, each.config)
-        for each, params in zip(found, alike, strict=True)}
+    return {
+        each.market.contract.symbol: Member(
+            replace(each.market, data=params.market),
+            {name: padded_sessions(chosen, size) for name, chosen in each.sessions.items()},
+            params,
+            each.config,
+        )
+        for each, params in zip(found, alike, strict=True)
+    }
 
 
 def member_sessions(market: MarketSet, sessions: SessionSet, number: int) -> SessionSet:
-    """The sessions of one symbol in a session set of its market set, as rows of its own session table."""
-    ids = np.asarray(sessions.ids)[:int(sessions.count)]
-    first, end = market.session_offsets[number:number + 2]
+    """The sessions of one symbol in a session set of its market set, as rows of its own session
+    table.
+    """
+    ids = np.asarray(sessions.ids)[: int(sessions.count)]
+    first, end = market.session_offsets[number : number + 2]
     return session_set(ids[(ids >= first) & (ids < end)] - first, int(end - first))
 
 
 def for_member(policy: PyTree, number: int) -> PyTree:
-    """A policy of a set as it acts on symbol `number`: with the observation statistics of that symbol.
+    """A policy of a set as it acts on symbol `number`: with the observation statistics of that
+    symbol.
 
-    The policy may be abstract (`jax.ShapeDtypeStruct`). A policy without statistics by symbol is returned as it is.
+    The policy may be abstract (`jax.ShapeDtypeStruct`). A policy without statistics by symbol is
+    returned as it is.
     """
     normaliser = getattr(policy, "normaliser", None)
     if normaliser is None:
         return policy
     leaves = jax.tree.leaves(normaliser)
     if isinstance(leaves[0], jax.ShapeDtypeStruct):
-        return policy.replace(normaliser=jax.eval_shape(lambda stats: select_group(stats, number), normaliser))
+        return policy.replace(
+            normaliser=jax.eval_shape(lambda stats: select_group(stats, number), normaliser)
+        )
     return policy.replace(normaliser=select_group(normaliser, number))

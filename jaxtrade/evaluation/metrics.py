@@ -14,12 +14,16 @@ MIN_SESSIONS = 20  # a daily Sharpe ratio of fewer sessions is noise
 
 
 def session_pnl(equity: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """int64[n]: change of equity int[L] (mills from 0) over each session; `last` indexes each session's last bar."""
+    """int64[n]: change of equity int[L] (mills from 0) over each session; `last` indexes each
+    session's last bar.
+    """
     return np.diff(equity[last].astype(np.int64), prepend=0)
 
 
 def account_session_pnl(equity: np.ndarray, account: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """int64[n]: as `session_pnl`, for equity that starts at 0 with each account. account: int[L], its number."""
+    """int64[n]: as `session_pnl`, for equity that starts at 0 with each account. account: int[L],
+    its number.
+    """
     closing, number = equity[last].astype(np.int64), account[last]
     same = np.append(False, number[1:] == number[:-1])
     return closing - np.where(same, np.roll(closing, 1), 0)
@@ -35,7 +39,8 @@ def best_session_share(pnl: np.ndarray) -> float | None:
 
 
 def daily_sharpe(pnl: np.ndarray) -> float | None:
-    """sqrt(252) * mean / standard deviation (ddof 1) of session P&L (Sharpe 1994, with a benchmark of zero).
+    """sqrt(252) * mean / standard deviation (ddof 1) of session P&L (Sharpe 1994, with a benchmark
+    of zero).
 
     None with fewer than 20 sessions, and if the P&L does not vary.
     """
@@ -46,7 +51,9 @@ def daily_sharpe(pnl: np.ndarray) -> float | None:
 
 
 def max_drawdown(equity: np.ndarray) -> int:
-    """Mills: largest drop of equity int[L] (marked at closes) below its running maximum. The start counts as 0."""
+    """Mills: largest drop of equity int[L] (marked at closes) below its running maximum. The start
+    counts as 0.
+    """
     series = np.concatenate([[0], equity.astype(np.int64)])
     return int(np.max(np.maximum.accumulate(series) - series))
 
@@ -57,7 +64,9 @@ def win_rate(net: np.ndarray) -> float | None:
 
 
 def profit_factor(net: np.ndarray) -> float | None:
-    """Sum of profits over sum of losses, after commission; None without a loss, and so without trades."""
+    """Sum of profits over sum of losses, after commission; None without a loss, and so without
+    trades.
+    """
     loss = -int(net[net < 0].sum())
     return int(net[net > 0].sum()) / loss if loss else None
 
@@ -68,7 +77,8 @@ def average(values: np.ndarray) -> float | None:
 
 
 def exposure(carried: np.ndarray, order_exit: np.ndarray, entry: np.ndarray) -> float:
-    """Share of bars in which a position was held after the open: either carried in and kept, or newly entered.
+    """Share of bars in which a position was held after the open: either carried in and kept, or
+    newly entered.
 
     carried, order_exit, entry: int[L] quantities.
     """

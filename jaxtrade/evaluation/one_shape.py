@@ -1,7 +1,9 @@
 """The markets of a set in one shape, so that one compiled program evaluates every symbol.
 
-Rows and sessions are padded to the longest symbol's. What one market has and another lacks gets a value that means the
-same: the ask side of one-sided bars is the bid, a tick of a dollar market is worth its constant value in every bar.
+Rows and sessions are padded to the longest symbol's. What one market has and another lacks gets a
+value that means the
+same: the ask side of one-sided bars is the bid, a tick of a dollar market is worth its constant
+    value in every bar.
 Evaluation reads no padded row, so each symbol's result has the bits of that symbol alone.
 """
 
@@ -18,30 +20,41 @@ from jaxtrade.types import MarketData, PyTree, Quotes, SessionSet, TickValue
 
 
 def in_one_shape(members: Sequence[EnvParams]) -> list[EnvParams]:
-    """The same parameters with equal tree structures, shapes and dtypes. New leaves are NumPy arrays: only the symbol
-    that is evaluated needs to be on the device.
+    """The same parameters with equal tree structures, shapes and dtypes. New leaves are NumPy
+    arrays: only the symbol that is evaluated needs to be on the device.
 
-    members: of one symbol each (scalar contracts), in any number. Raises ValueError if their market views were built
+    members: of one symbol each (scalar contracts), in any number. Raises ValueError if their market
+        views were built
     for different configurations.
     """
     if len(members) == 1:
         return list(members)
     views = {(each.market.view.scaling, each.market.view.features) for each in members}
     if len(views) > 1:
-        raise ValueError(f"the markets show different features ({views}); build all of them from one configuration")
+        raise ValueError(
+            f"the markets show different features ({views}); build all of them from one configuration"
+        )
     alike = [_with_parts_of_all(each, members) for each in members]
     rows = max(len(each.market.close) for each in alike)
     sessions = max(len(each.market.sessions.first) for each in alike)
-    falls = max((each.market.path.falls.shape[-1] for each in alike if each.market.path is not None), default=0)
-    return [each.replace(market=_padded_market(each.market, rows, sessions, falls),
-                         sessions=padded_sessions(each.sessions, sessions)) for each in alike]
+    falls = max(
+        (each.market.path.falls.shape[-1] for each in alike if each.market.path is not None),
+        default=0,
+    )
+    return [
+        each.replace(
+            market=_padded_market(each.market, rows, sessions, falls),
+            sessions=padded_sessions(each.sessions, sessions),
+        )
+        for each in alike
+    ]
 
 
 def padded_sessions(sessions: SessionSet, size: int) -> SessionSet:
     """A session set whose ids are padded to `size`, by its first one."""
     ids = np.asarray(sessions.ids)
     padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
-    padded[:len(ids)] = ids
+    padded[: len(ids)] = ids
     return SessionSet(ids=padded, count=sessions.count)  # type: ignore[arg-type]  # a host leaf
 
 
@@ -67,13 +80,19 @@ def _padded_market(market: MarketData, rows: int, sessions: int, falls: int) -> 
     path = market.path
     if path is not None and path.falls.shape[-1] < falls:
         wide = np.zeros((*path.falls.shape[:-1], falls), np.int32)
-        wide[..., :path.falls.shape[-1]] = path.falls
+        wide[..., : path.falls.shape[-1]] = path.falls
         path = path.replace(falls=wide)
-    by_row: dict[str, Any] = {name: getattr(market, name) for name in (
-        "open", "high", "low", "close", "tr_sum", "bars_to_flat", "tick_value", "ask")}
+    by_row: dict[str, Any] = {
+        name: getattr(market, name)
+        for name in ("open", "high", "low", "close", "tr_sum", "bars_to_flat", "tick_value", "ask")
+    }
     view = _padded(market.view.replace(base=None), rows).replace(base=market.view.base)
-    return market.replace(**_padded(by_row, rows), path=_padded(path, rows), view=view,
-                          sessions=_padded(market.sessions, sessions))
+    return market.replace(
+        **_padded(by_row, rows),
+        path=_padded(path, rows),
+        view=view,
+        sessions=_padded(market.sessions, sessions),
+    )
 
 
 def _padded(tree: PyTree, rows: int) -> PyTree:
@@ -83,7 +102,7 @@ def _padded(tree: PyTree, rows: int) -> PyTree:
         if len(leaf) == rows:
             return leaf
         wide = np.zeros((rows, *leaf.shape[1:]), leaf.dtype)
-        wide[:len(leaf)] = leaf
+        wide[: len(leaf)] = leaf
         return wide
 
     return jax.tree.map(pad, tree)

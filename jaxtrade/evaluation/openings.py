@@ -1,8 +1,10 @@
-"""How often the days of an evaluation were looked at before, and by how many policies, from the trial log.
+"""How often the days of an evaluation were looked at before, and by how many policies, from the
+trial log.
 
-A trial is a policy that was evaluated on these days: one configuration, trained on the same data, with one seed, up to
-one update. Evaluated again, it is the same trial, but the days were opened once more. Days are the same if their bars
-are, whatever features a run made of them (`day_bars`). Loads no JAX.
+A trial is a policy that was evaluated on these days: one configuration, trained on the same data,
+with one seed, up to one update. Evaluated again, it is the same trial, but the days were opened
+once more. Days are the same if their bars are, whatever features a run made of them (`day_bars`).
+Loads no JAX.
 """
 
 from __future__ import annotations
@@ -14,28 +16,44 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.evaluation.day_bars import HeldOutDays
-from jaxtrade.evaluation.statistics import IntervalEstimate, Overfitting, dsr, pbo, psr, trial_variance
+from jaxtrade.evaluation.statistics import (
+    IntervalEstimate,
+    Overfitting,
+    dsr,
+    pbo,
+    psr,
+    trial_variance,
+)
 from jaxtrade.evaluation.statistics.overfitting import NULL_DRAWS
 from jaxtrade.storage.trials import SplitOpening
 from jaxtrade.text import several
 
 PREFIX = "trials: "  # how the lines in a report begin
-NO_LOG = "the trial log cannot be read"  # why the number of trials is unknown; the line above says more
-MANY, FEW_DRAWS = 50, 40  # above so many trials the null band of PBO has fewer draws, so that it takes a second or two
+NO_LOG = (
+    "the trial log cannot be read"  # why the number of trials is unknown; the line above says more
+)
+MANY, FEW_DRAWS = (
+    50,
+    40,
+)  # above so many trials the null band of PBO has fewer draws, so that it takes a second or two
 
-Trial = tuple[str, str, str]  # sha256 of configuration, data and policy; its seed or index where that is unknown
+Trial = tuple[
+    str, str, str
+]  # sha256 of configuration, data and policy; its seed or index where that is unknown
 
 
 @dataclass(frozen=True)
 class SplitHistory:
     """What the trial log says about the test days of an evaluation.
 
-    opened: how often they were opened, this time included. trials: how many distinct policies were evaluated on them.
-    Both are None where the log cannot tell, and `fault` says why; `fault` is None otherwise. counted: whether this
-    opening was written to the log. log: the log's file. first, last: UTC times of the first and the latest opening in
-    it. whole: how many of the trials were evaluated on every one of the days. pbo: the probability of backtest
-    overfitting over these. psr, dsr: probabilistic and deflated Sharpe ratio of the evaluated policy. The three are
-    None where they were not asked for.
+    opened: how often they were opened, this time included. trials: how many distinct policies were
+        evaluated on them.
+    Both are None where the log cannot tell, and `fault` says why; `fault` is None otherwise.
+    counted: whether this opening was written to the log. log: the log's file. first, last: UTC
+    times of the first and the latest opening in it. whole: how many of the trials were evaluated on
+    every one of the days. pbo: the probability of backtest overfitting over these. psr, dsr:
+    probabilistic and deflated Sharpe ratio of the evaluated policy. The three are None where they
+    were not asked for.
     """
 
     opened: int | None
@@ -51,27 +69,42 @@ class SplitHistory:
     dsr: IntervalEstimate | None = None
 
     def lines(self) -> list[str]:
-        """Up to three lines for the report: the count, the policy's Sharpe ratio against luck, and the trials'."""
+        """Up to three lines for the report: the count, the policy's Sharpe ratio against luck, and
+        the trials'.
+        """
         if self.opened is None or self.trials is None:
             found = [f"how often this test set was opened is n/a: {self.fault}"]
         else:
-            found = [f"this test set was opened {several(self.opened, 'time')} ("
-                     f"{several(self.trials, 'distinct trial')}), this time included"]
+            found = [
+                f"this test set was opened {several(self.opened, 'time')} ("
+                f"{several(self.trials, 'distinct trial')}), this time included"
+            ]
         if self.psr is not None and self.dsr is not None:
-            found.append(f"probability that the true Sharpe ratio is above 0 (PSR): {_shown(*self.psr)}; above the "
-                         f"best of so many trials without skill (DSR): {_shown(*self.dsr)}")
+            found.append(
+                f"probability that the true Sharpe ratio is above 0 (PSR): {_shown(*self.psr)}; above the "
+                f"best of so many trials without skill (DSR): {_shown(*self.dsr)}"
+            )
         if self.pbo is not None:
-            band = "" if self.pbo.value is None else (
-                f" (without skill 5 to 95 % of cases give {self.pbo.null_low:.2f} .. {self.pbo.null_high:.2f})")
-            found.append("probability that the trial that is best on some days is below the median on others (PBO): "
-                         f"{_shown(self.pbo.value, None, None, self.pbo.why)}{band}")
+            band = (
+                ""
+                if self.pbo.value is None
+                else (
+                    f" (without skill 5 to 95 % of cases give {self.pbo.null_low:.2f} .. {self.pbo.null_high:.2f})"
+                )
+            )
+            found.append(
+                "probability that the trial that is best on some days is below the median on others (PBO): "
+                f"{_shown(self.pbo.value, None, None, self.pbo.why)}{band}"
+            )
         return [f"{PREFIX}{line}" for line in found]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON; of each statistic its fields, or None."""
         names = [each.name for each in fields(self)]
-        return {name: value._asdict() if hasattr(value, "_asdict") else value
-                for name, value in ((name, getattr(self, name)) for name in names)}
+        return {
+            name: value._asdict() if hasattr(value, "_asdict") else value
+            for name, value in ((name, getattr(self, name)) for name in names)
+        }
 
 
 def _shown(value: float | None, low: float | None, high: float | None, why: str | None) -> str:
@@ -87,14 +120,20 @@ def with_trials(history: SplitHistory, matrix: np.ndarray) -> SplitHistory:
         return replace(history, pbo=Overfitting(None, None, None, NO_LOG))
     whole = matrix.shape[1]
     if not whole:
-        return replace(history, whole=0, pbo=Overfitting(None, None, None, "no trial has all of these days"))
-    return replace(history, whole=whole, pbo=pbo(matrix, draws=NULL_DRAWS if whole <= MANY else FEW_DRAWS))
+        return replace(
+            history, whole=0, pbo=Overfitting(None, None, None, "no trial has all of these days")
+        )
+    return replace(
+        history, whole=whole, pbo=pbo(matrix, draws=NULL_DRAWS if whole <= MANY else FEW_DRAWS)
+    )
 
 
 def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> SplitHistory:
-    """The history with PSR and DSR of a policy. net: float64[D] dollars of each day. matrix: as in `with_trials`.
+    """The history with PSR and DSR of a policy. net: float64[D] dollars of each day. matrix: as in
+    `with_trials`.
 
-    The variance of the trials' Sharpe ratios is that of the trials in `matrix`; their number is that of all trials.
+    The variance of the trials' Sharpe ratios is that of the trials in `matrix`; their number is
+    that of all trials.
     """
     if history.trials is None:
         return replace(history, psr=psr(net), dsr=IntervalEstimate(None, None, None, NO_LOG))
@@ -108,8 +147,14 @@ def of_all(history: SplitHistory | None) -> SplitHistory | None:
 
 
 def latest(histories: Iterable[SplitHistory | None]) -> SplitHistory | None:
-    """The history that saw the most openings, of policies that were evaluated one after the other."""
-    return max((each for each in histories if each is not None), key=lambda each: each.opened or 0, default=None)
+    """The history that saw the most openings, of policies that were evaluated one after the
+    other.
+    """
+    return max(
+        (each for each in histories if each is not None),
+        key=lambda each: each.opened or 0,
+        default=None,
+    )
 
 
 def history_lines(history: SplitHistory | None) -> list[str]:
@@ -128,7 +173,9 @@ def days_of(opening: SplitOpening) -> HeldOutDays:
 
 
 def openings_of(openings: Sequence[SplitOpening], days: HeldOutDays) -> list[SplitOpening]:
-    """The openings in which any of the days was looked at, on the same bars (`HeldOutDays.meets`)."""
+    """The openings in which any of the days was looked at, on the same bars
+    (`HeldOutDays.meets`).
+    """
 
     def overlaps(each: SplitOpening) -> bool:
         if each.dates:
@@ -147,10 +194,14 @@ def _trial(opening: SplitOpening, name: str) -> Trial:
     return opening.config, opening.data, opening.policies.get(name, name)
 
 
-def trial_matrix(openings: Sequence[SplitOpening], days: HeldOutDays) -> tuple[list[Trial], np.ndarray]:
-    """The trials that were evaluated on every one of the days, and float64[D, N] dollars of each day and trial.
+def trial_matrix(
+    openings: Sequence[SplitOpening], days: HeldOutDays
+) -> tuple[list[Trial], np.ndarray]:
+    """The trials that were evaluated on every one of the days, and float64[D, N] dollars of each
+    day and trial.
 
-    Of a trial that was evaluated several times the latest result counts. Trials that lack a day or a symbol are left
+    Of a trial that was evaluated several times the latest result counts. Trials that lack a day or
+    a symbol are left
     out: their number is that of `trials_of` less that of these.
     """
     found: dict[Trial, list[float]] = {}

@@ -1,4 +1,6 @@
-"""Equity and drawdown as a figure. This module loads matplotlib, so it is imported where a figure is drawn."""
+"""Equity and drawdown as a figure. This module loads matplotlib, so it is imported where a figure
+is drawn.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class ResultFigure(Figure):
 
 
 def draw_equity(equity: pd.DataFrame, title: str) -> ResultFigure:
-    """Equity of the strategy pass above, its drawdown below. The x axis counts bars, so closed hours take no space.
+    """Equity of the strategy pass above, its drawdown below. The x axis counts bars, so closed
+    hours take no space.
 
     equity: as `frames.equity_frame` returns it.
     """

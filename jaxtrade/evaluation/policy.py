@@ -1,6 +1,8 @@
-"""The policy bundle, the export of a training run: weights, frozen observation statistics, and a schema.
+"""The policy bundle, the export of a training run: weights, frozen observation statistics, and a
+schema.
 
-A bundle is a folder of `storage.checkpoint`, with every byte covered by SHA-256 and no pickle: `policy.npz`,
+A bundle is a folder of `storage.checkpoint`, with every byte covered by SHA-256 and no pickle:
+`policy.npz`,
 `schema.json` and `manifest.json`. The schema names every observation slot and every action, and records their digests.
 If this version of the package would build other slots or actions, `load_policy` refuses the bundle.
 """
@@ -47,7 +49,8 @@ LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost",
 
 
 def observation_schema(env: EnvConfig, *several: Any) -> dict[str, Any]:
-    """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in bars.
+    """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in
+    bars.
 
     several: of `env.task=allocate` alone, its `AllocateConfig` and its symbols (`env.layout`).
     """
@@ -62,7 +65,9 @@ def action_schema(env: EnvConfig, *several: Any) -> dict[str, Any]:
 
 
 def absent_slots(env: EnvConfig, market: Market | Portfolio, *several: Any) -> list[str]:
-    """Names of the slots that are constant in this market: features that need volume, if the bars have none."""
+    """Names of the slots that are constant in this market: features that need volume, if the bars
+    have none.
+    """
     if market.has_volume:
         return []
     absent = absent_features((*env.features, *context_features(env.task)))
@@ -74,14 +79,21 @@ def digest(part: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def make_schema(env: EnvConfig, market: Market | MarketSet | Portfolio, config: RunConfig) -> dict[str, Any]:
+def make_schema(
+    env: EnvConfig, market: Market | MarketSet | Portfolio, config: RunConfig
+) -> dict[str, Any]:
     """The content of `schema.json`. absent: slots that are constant in the training data.
 
-    market: that of the run, or the set of several; the schema then has `markets` and the `groups` of its statistics.
+    market: that of the run, or the set of several; the schema then has `markets` and the `groups`
+        of its statistics.
     """
     several: tuple[Any, ...] = (config.allocate, symbols_of(config)) if env.task == TASK else ()
     observation, actions = observation_schema(env, *several), action_schema(env, *several)
-    shape = {} if config.learner is None else config.learner.model_dump(mode="json", include=NETWORK_KEYS)
+    shape = (
+        {}
+        if config.learner is None
+        else config.learner.model_dump(mode="json", include=NETWORK_KEYS)
+    )
     return {
         "schema_format": FORMAT,
         "observation": observation,
@@ -94,9 +106,13 @@ def make_schema(env: EnvConfig, market: Market | MarketSet | Portfolio, config: 
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),
         **({"learner": shape} if shape else {}),
-        # Only the settings of the fusion matter to the policy. The others may contain private data, such as addresses.
-        "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
-            "kind": "none" if config.advisor.on else "off", "panel": [{"kind": "none"} for _ in config.advisor.panel]},
+        # Only the settings of the fusion matter to the policy. The others may contain private data,
+        # such as addresses.
+        "advisor": config.advisor.model_dump(mode="json", include=LISTENING)
+        | {
+            "kind": "none" if config.advisor.on else "off",
+            "panel": [{"kind": "none"} for _ in config.advisor.panel],
+        },
         **market_schema(market, config),
         **({"allocate": config.allocate.model_dump(mode="json")} if env.task == TASK else {}),
         "data_sha256": market.fingerprint,
@@ -104,29 +120,48 @@ def make_schema(env: EnvConfig, market: Market | MarketSet | Portfolio, config: 
     }
 
 
-def absent_everywhere(env: EnvConfig, market: Market | MarketSet | Portfolio, *several: Any) -> list[str]:
+def absent_everywhere(
+    env: EnvConfig, market: Market | MarketSet | Portfolio, *several: Any
+) -> list[str]:
     """Names of the slots that are constant in every symbol of the market."""
     if isinstance(market, Portfolio):
         return absent_slots(env, market, *several)
     first, *others = market.members
-    return [name for name in absent_slots(env, first) if all(name in absent_slots(env, each) for each in others)]
+    return [
+        name
+        for name in absent_slots(env, first)
+        if all(name in absent_slots(env, each) for each in others)
+    ]
 
 
 def market_schema(market: Market | MarketSet | Portfolio, config: RunConfig) -> dict[str, Any]:
     """What the bundle says about the market that it was trained on, or about each of several."""
     if isinstance(market, Portfolio):
-        return {"market": {"symbol": market.name, "symbols": list(market.symbols), "synthetic": market.synthetic,
-                           "tick_size": [str(contract.tick_size) for contract in market.contracts],
-                           "bar_seconds": market.bar_seconds}}
+        return {
+            "market": {
+                "symbol": market.name,
+                "symbols": list(market.symbols),
+                "synthetic": market.synthetic,
+                "tick_size": [str(contract.tick_size) for contract in market.contracts],
+                "bar_seconds": market.bar_seconds,
+            }
+        }
     if len(market.members) == 1:
         return {"market": market_facts(market.members[0])}
-    return {"markets": [market_facts(each) for each in market.members], "groups": list(groups_of(config))}
+    return {
+        "markets": [market_facts(each) for each in market.members],
+        "groups": list(groups_of(config)),
+    }
 
 
 def market_facts(market: Market) -> dict[str, Any]:
     """What a schema says about one market."""
-    return {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
-            "bar_seconds": market.bars.bar_seconds, "synthetic": market.synthetic}
+    return {
+        "symbol": market.contract.symbol,
+        "tick_size": str(market.contract.tick_size),
+        "bar_seconds": market.bars.bar_seconds,
+        "synthetic": market.synthetic,
+    }
 
 
 def save_policy_bundle(
@@ -137,7 +172,9 @@ def save_policy_bundle(
     Raises OSError (disk).
     """
     schema = make_schema(env.config, market, config)
-    opening = policy.opening is not None  # True if the run stopped before its new actions were fully open
+    opening = (
+        policy.opening is not None
+    )  # True if the run stopped before its new actions were fully open
     return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
 
@@ -145,12 +182,13 @@ def load_policy(directory: Path | str, symbol: str | None = None) -> LoadedPolic
     """Load a bundle, from a run directory or from the bundle's own folder.
 
     Args:
-        symbol: the market on which the policy is to act. A policy that was trained on several symbols with statistics
-            of their own needs it before it can act (or see `LoadedPolicy.for_symbol`).
+        symbol: the market on which the policy is to act. A policy that was trained on several
+            symbols with statistics of their own needs it before it can act (or see
+            `LoadedPolicy.for_symbol`).
     Raises:
         ConfigError: the policy was not trained on this symbol.
-        CheckpointError: there is no bundle, its bytes are damaged, it has another format, or this version of the
-            package builds other slots or actions than those of the training run.
+        CheckpointError: there is no bundle, its bytes are damaged, it has another format, or this
+            version of the package builds other slots or actions than those of the training run.
     """
     path = _bundle(Path(directory))
     schema = checkpoint.read_schema(path)
@@ -158,56 +196,87 @@ def load_policy(directory: Path | str, symbol: str | None = None) -> LoadedPolic
     size, actions = schema["observation"]["size"], len(schema["actions"]["names"])
     schema["network"] = migrated_network(schema["network"])
     config = _config_of(schema, path)
-    advisor = _rebuild(AdvisorConfig, schema, "advisor", path) if "advisor" in schema else AdvisorConfig()
+    advisor = (
+        _rebuild(AdvisorConfig, schema, "advisor", path) if "advisor" in schema else AdvisorConfig()
+    )
     fusion = make_fusion(advisor, _rebuild(EnvConfig, schema, "env", path))
     groups = len(schema.get("groups", ["the only one"]))
     like = policy_structure(config, size, actions, schema.get("opening", False), fusion, groups)
     policy, _ = checkpoint.load_policy(path, like)
     env: Any = GivenEnv(actions, size)  # the part of an `Env` that acting needs
-    advised = make_algorithm(config, env, 1, fusion=fusion) if fusion is not None and listens(schema) else None
+    advised = (
+        make_algorithm(config, env, 1, fusion=fusion)
+        if fusion is not None and listens(schema)
+        else None
+    )
     loaded = LoadedPolicy(path, policy, schema, Acts(make_algorithm(config, env, 1), advised))
     return loaded if symbol is None else loaded.for_symbol(symbol)
 
 
 def _config_of(schema: dict[str, Any], path: Path) -> RunConfig:
-    """The configuration of the bundle's learner and network. A bundle without `algorithm` is one of PPO. Raises
-    CheckpointError."""
+    """The configuration of the bundle's learner and network. A bundle without `algorithm` is one of
+    PPO. Raises CheckpointError."""
     algorithm = schema.get("algorithm", "ppo")
     if algorithm not in LEARNERS:
-        raise CheckpointError(f"{path / 'schema.json'}: trained by the learner '{algorithm}', which is not known here "
-                              f"(known: {', '.join(LEARNERS.names)}); import the module that registers it, or use the "
-                              "version that trained the policy")
+        raise CheckpointError(
+            f"{path / 'schema.json'}: trained by the learner '{algorithm}', which is not known here "
+            f"(known: {', '.join(LEARNERS.names)}); import the module that registers it, or use the "
+            "version that trained the policy"
+        )
     sections: dict[str, Any] = {}
     if "learner" in schema:
         section: Any = RunConfig.model_fields[algorithm].annotation
         sections[algorithm] = _rebuild(section, schema, "learner", path)
-    return RunConfig(algorithm=algorithm, network=_rebuild(NetworkConfig, schema, "network", path), **sections)
+    return RunConfig(
+        algorithm=algorithm, network=_rebuild(NetworkConfig, schema, "network", path), **sections
+    )
 
 
 def _bundle(directory: Path) -> Path:
     for path in (directory / FOLDER, directory):
         if (path / "schema.json").is_file() or (path / "policy.npz").is_file():
             return path
-    if several := sorted(path.name for kind in ("seed_*", "agent_*") for path in (directory / FOLDER).glob(kind)):
-        raise CheckpointError(f"{directory}: holds {len(several)} policies; name one, e.g. "
-                              f"{directory / FOLDER / several[0]}")
-    raise CheckpointError(f"{directory}: no policy bundle here (expected {FOLDER}/schema.json, as a finished run has); "
-                          "train first, or resume the run so that it finishes")
+    if several := sorted(
+        path.name for kind in ("seed_*", "agent_*") for path in (directory / FOLDER).glob(kind)
+    ):
+        raise CheckpointError(
+            f"{directory}: holds {len(several)} policies; name one, e.g. "
+            f"{directory / FOLDER / several[0]}"
+        )
+    raise CheckpointError(
+        f"{directory}: no policy bundle here (expected {FOLDER}/schema.json, as a finished run has); "
+        "train first, or resume the run so that it finishes"
+    )
 
 
 def _check_schema(schema: dict[str, Any], path: Path) -> None:
     where = path / "schema.json"
     if schema.get("schema_format") != FORMAT:
-        raise CheckpointError(f"{where}: schema format {schema.get('schema_format')}, this version reads {FORMAT}")
+        raise CheckpointError(
+            f"{where}: schema format {schema.get('schema_format')}, this version reads {FORMAT}"
+        )
     env = _rebuild(EnvConfig, schema, "env", path)
-    several: tuple[Any, ...] = () if "allocate" not in schema else (
-        _rebuild(AllocateConfig, schema, "allocate", path), tuple(schema["market"]["symbols"]))
-    for part, built in (("observation", observation_schema(env, *several)), ("actions", action_schema(env, *several))):
+    several: tuple[Any, ...] = (
+        ()
+        if "allocate" not in schema
+        else (
+            _rebuild(AllocateConfig, schema, "allocate", path),
+            tuple(schema["market"]["symbols"]),
+        )
+    )
+    for part, built in (
+        ("observation", observation_schema(env, *several)),
+        ("actions", action_schema(env, *several)),
+    ):
         if digest(schema[part]) != schema[f"{part}_sha256"]:
-            raise CheckpointError(f"{where}: '{part}' does not match its recorded sha256; restore the file")
+            raise CheckpointError(
+                f"{where}: '{part}' does not match its recorded sha256; restore the file"
+            )
         if digest(built) != schema[f"{part}_sha256"]:
-            raise CheckpointError(f"{where}: this version builds other {part} ({_difference(schema[part], built)}); "
-                                  "use the version that trained the policy, or train again")
+            raise CheckpointError(
+                f"{where}: this version builds other {part} ({_difference(schema[part], built)}); "
+                "use the version that trained the policy, or train again"
+            )
 
 
 def _rebuild(model: type[ModelT], schema: dict[str, Any], part: str, path: Path) -> ModelT:
@@ -216,8 +285,10 @@ def _rebuild(model: type[ModelT], schema: dict[str, Any], part: str, path: Path)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(name) for name in first["loc"])
-        raise CheckpointError(f"{path / 'schema.json'}: '{part}.{key}': {first['msg']}; use the version that trained "
-                              "the policy, or train again") from None
+        raise CheckpointError(
+            f"{path / 'schema.json'}: '{part}.{key}': {first['msg']}; use the version that trained "
+            "the policy, or train again"
+        ) from None
 
 
 def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
@@ -232,11 +303,19 @@ def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
     return "scaling differs"
 
 
-def policy_structure(config: RunConfig, size: int, actions: int, opening: bool = False,
-                     fusion: Fusion | None = None, groups: int = 1) -> Policy:
-    """Shapes and dtypes of the policy that `config` trains. size: slots of an observation. actions: their number.
+def policy_structure(
+    config: RunConfig,
+    size: int,
+    actions: int,
+    opening: bool = False,
+    fusion: Fusion | None = None,
+    groups: int = 1,
+) -> Policy:
+    """Shapes and dtypes of the policy that `config` trains. size: slots of an observation. actions:
+    their number.
 
-    opening: True if the policy holds an `Opening`, because its new actions are not fully open. groups: of its
+    opening: True if the policy holds an `Opening`, because its new actions are not fully open.
+        groups: of its
     observation statistics, one for each symbol of a set.
     """
     scalar = jnp.float32(0)
@@ -244,7 +323,13 @@ def policy_structure(config: RunConfig, size: int, actions: int, opening: bool =
     def build(key: Array) -> Policy:
         trust = None if fusion is None else fusion.no_trust()
         opened = Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None
-        first = first_policy(config, actions, size, key, fusion).replace(fusion=trust, opening=opened)
-        return first if groups == 1 else first.replace(normaliser=first.normaliser and init_stats(size, groups))
+        first = first_policy(config, actions, size, key, fusion).replace(
+            fusion=trust, opening=opened
+        )
+        return (
+            first
+            if groups == 1
+            else first.replace(normaliser=first.normaliser and init_stats(size, groups))
+        )
 
     return jax.eval_shape(build, jax.random.key(0))

@@ -12,7 +12,8 @@ from jaxtrade.types import PyTree
 
 
 def policy_digest(policy: PyTree) -> str:
-    """sha256 (hex) of a policy's leaves, with their names, types and shapes. Policies with equal bits have equal ones.
+    """sha256 (hex) of a policy's leaves, with their names, types and shapes. Policies with equal
+    bits have equal ones.
 
     Random keys count as their bits.
     """

@@ -1,4 +1,6 @@
-"""What an evaluation records: one row per decision bar, the bars themselves, and the checks of a record."""
+"""What an evaluation records: one row per decision bar, the bars themselves, and the checks of a
+record.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,22 @@ Pass = Literal["account", "strategy"]
 
 
 class Record(struct.PyTreeNode):
-    """One row per decision bar, L in all. The decision is at the close of bar `row`; its effects happen in `row + 1`.
+    """One row per decision bar, L in all. The decision is at the close of bar `row`; its effects
+    happen in `row + 1`.
 
     row: int32[L] market row.
     ref: reference of the observation at the decision, ObservationRef with leaves [L, ...].
     action: int32[L] id of the action, or NO_ACTION.
-    legal: bool[L] True if the mask allowed the action, and calendar and account permitted the order.
-    carried, quantity: int32[L] position before and after bar `row + 1`, in contracts. stop: int32[L] its stop after it.
+    legal: bool[L] True if the mask allowed the action, and calendar and account permitted the
+        order.
+    carried, quantity: int32[L] position before and after bar `row + 1`, in contracts. stop:
+        int32[L] its stop after it.
     event: Event with leaves [L].
-    equity, high_water: mills after the bar; int32[L] in the scan, int64[L] on the host. `high_water` is the level that
-        the drawdown floor follows, by the account's `Trailing`. A mark at the end of a session appears from the next
-        session on.
-    account: int32[L] number of the account, from 0. active: bool[L] True if it was still open when the bar began.
+    equity, high_water: mills after the bar; int32[L] in the scan, int64[L] on the host.
+        `high_water` is the level that the drawdown floor follows, by the account's `Trailing`. A
+        mark at the end of a session appears from the next session on.
+    account: int32[L] number of the account, from 0. active: bool[L] True if it was still open when
+        the bar began.
     end: int32[L] EndReason if the account ended in this bar, else NONE.
     target: bool[L] True if the realised profit has reached the target.
     reward: float32[L] as in training, 0 where not active. None (static) if it was not requested.
@@ -61,8 +67,8 @@ class Record(struct.PyTreeNode):
 
 
 class Steps(NamedTuple):
-    """What the programs of an evaluation step. bars: over all sessions. longest: bars of the longest session. sessions:
-    their number."""
+    """What the programs of an evaluation step. bars: over all sessions. longest: bars of the
+    longest session. sessions: their number."""
 
     bars: int
     longest: int
@@ -73,9 +79,11 @@ class Steps(NamedTuple):
 class DecisionBars:
     """The L decision bars of a set of n sessions, on the host.
 
-    rows: int64[L] market rows in time order. session: int64[L] number of each bar's session in the set, 0..n-1. ids:
-    int64[n] rows of the session table. date: datetime64[D][n] trade dates. steps: what the compiled programs step, as
-    much as these sessions have or more; what they do beyond is left out of the record. None: as much.
+    rows: int64[L] market rows in time order. session: int64[L] number of each bar's session in the
+        set, 0..n-1. ids:
+    int64[n] rows of the session table. date: datetime64[D][n] trade dates. steps: what the compiled
+    programs step, as much as these sessions have or more; what they do beyond is left out of the
+    record. None: as much.
     """
 
     rows: np.ndarray
@@ -105,15 +113,21 @@ class DecisionBars:
         return np.append(np.flatnonzero(np.diff(self.session)), len(self.rows) - 1)
 
 
-def decision_bars(market: MarketData, sessions: SessionSet, steps: Steps | None = None) -> DecisionBars:
-    """Every decision bar of `sessions`. Raises DataError if the set is empty, repeats a session or is out of order.
+def decision_bars(
+    market: MarketData, sessions: SessionSet, steps: Steps | None = None
+) -> DecisionBars:
+    """Every decision bar of `sessions`. Raises DataError if the set is empty, repeats a session or
+    is out of order.
 
-    steps: see `DecisionBars`. The symbols of a set have the same number, so that one program serves them all.
+    steps: see `DecisionBars`. The symbols of a set have the same number, so that one program serves
+        them all.
     """
     ids = np.asarray(sessions.ids, np.int64)[: int(sessions.count)]
     if not len(ids):
-        raise DataError("evaluation: the session set is empty; hold out at least one session "
-                        "(split.test_sessions or split.validation_sessions)")
+        raise DataError(
+            "evaluation: the session set is empty; hold out at least one session "
+            "(split.test_sessions or split.validation_sessions)"
+        )
     first = np.asarray(market.sessions.first, np.int64)[ids]
     last = np.asarray(market.sessions.last, np.int64)[ids]
     if np.any(first[1:] <= last[:-1]):
@@ -121,7 +135,9 @@ def decision_bars(market: MarketData, sessions: SessionSet, steps: Steps | None 
     rows = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
     days = np.asarray(market.sessions.date, np.int64)[ids]
     bars = last - first + 1
-    if steps is not None and (own := Steps(len(rows), int(bars.max()), len(ids))) != tuple(map(min, own, steps)):
+    if steps is not None and (own := Steps(len(rows), int(bars.max()), len(ids))) != tuple(
+        map(min, own, steps)
+    ):
         raise DataError(f"evaluation: {steps} are too few for {own}; give as many")
     number = np.repeat(np.arange(len(ids)), bars)
     return DecisionBars(rows, number, ids, days.astype("datetime64[D]"), steps)
@@ -129,8 +145,11 @@ def decision_bars(market: MarketData, sessions: SessionSet, steps: Steps | None 
 
 def longest(of: Sequence[DecisionBars]) -> Steps:
     """The steps of programs that serve several sets of sessions."""
-    return Steps(max(each.length for each in of), max(each.longest for each in of),
-                 max(each.num_sessions for each in of))
+    return Steps(
+        max(each.length for each in of),
+        max(each.longest for each in of),
+        max(each.num_sessions for each in of),
+    )
 
 
 def without_rules(account: AccountParams) -> AccountParams:
@@ -139,27 +158,45 @@ def without_rules(account: AccountParams) -> AccountParams:
     The contract cap and the reward unit stay. The high-water mark follows live equity.
     """
     off, no = np.int32(OFF), np.bool_(False)
-    return account.replace(drawdown=off, daily_loss=off, target=off, floor_cap=off, min_days=np.int32(0),
-                           stop_at_target=no, fail_on_daily_loss=no, trailing=np.int32(Trailing.INTRADAY))
+    return account.replace(
+        drawdown=off,
+        daily_loss=off,
+        target=off,
+        floor_cap=off,
+        min_days=np.int32(0),
+        stop_at_target=no,
+        fail_on_daily_loss=no,
+        trailing=np.int32(Trailing.INTRADAY),
+    )
 
 
 def checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> Record:
-    """Check the invariants of a record, and return it with its money in int64. Raises as `backtest`."""
+    """Check the invariants of a record, and return it with its money in int64. Raises as
+    `backtest`.
+    """
     if not np.array_equal(record.row, decisions.rows):
         missed = len(np.setdiff1d(decisions.rows, record.row))
-        raise RuntimeError(f"{name}: {missed} of {len(decisions.rows)} decision bars not visited in order")
-    if np.any(record.quantity[record.end != EndReason.NONE]) or np.any(record.quantity[decisions.last]):
+        raise RuntimeError(
+            f"{name}: {missed} of {len(decisions.rows)} decision bars not visited in order"
+        )
+    if np.any(record.quantity[record.end != EndReason.NONE]) or np.any(
+        record.quantity[decisions.last]
+    ):
         raise RuntimeError(f"{name}: a position outlived its account or its session's flat bar")
     _check_money(record, name, decisions)
     return _added_up(record, decisions) if renew else _int64_money(record)
 
 
 def _int64_money(record: Record) -> Record:
-    return record.replace(equity=record.equity.astype(np.int64), high_water=record.high_water.astype(np.int64))
+    return record.replace(
+        equity=record.equity.astype(np.int64), high_water=record.high_water.astype(np.int64)
+    )
 
 
 def _added_up(record: Record, decisions: DecisionBars) -> Record:
-    """Turn money that was counted per session into running totals over the sessions of each account."""
+    """Turn money that was counted per session into running totals over the sessions of each
+    account.
+    """
     record = _int64_money(record)
     number, change = record.account[decisions.last], record.equity[decisions.last]
     before = np.cumsum(change) - change
@@ -176,6 +213,8 @@ def _check_money(record: Record, name: str, decisions: DecisionBars) -> None:
     if len(large):
         date = decisions.date[decisions.session[large[0]]]
         money = record.equity[large[0]] / 1000
-        raise ConfigError(f"evaluation of '{name}': an account's equity moved by ${money:,.0f} by {date}, near the "
-                          f"int32 limit of mills (${MONEY_LIMIT // 1000:,}); evaluate fewer sessions at a time or "
-                          "lower env.quantity")
+        raise ConfigError(
+            f"evaluation of '{name}': an account's equity moved by ${money:,.0f} by {date}, near the "
+            f"int32 limit of mills (${MONEY_LIMIT // 1000:,}); evaluate fewer sessions at a time or "
+            "lower env.quantity"
+        )

@@ -1,7 +1,8 @@
-"""`records.npz` of an evaluation: what a report or a comparison needs later, without running anything again.
+"""`records.npz` of an evaluation: what a report or a comparison needs later, without running
+anything again.
 
-The file holds integers in the narrowest type that fits, slowly changing columns as differences, and no time of writing:
-equal evaluations give equal bytes. This module loads no JAX.
+The file holds integers in the narrowest type that fits, slowly changing columns as differences, and
+no time of writing: equal evaluations give equal bytes. This module loads no JAX.
 """
 
 from __future__ import annotations
@@ -22,32 +23,74 @@ from jaxtrade.storage.archives import FAULTS, read_arrays
 RECORDS = "records.npz"
 FORMAT = 1
 ABSENT = -(2**31)  # in a column of levels: there is none
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # the first date that a zip archive can hold: equal content gives equal bytes
+EARLIEST = (
+    1980,
+    1,
+    1,
+    0,
+    0,
+    0,
+)  # the first date that a zip archive can hold: equal content gives equal bytes
 LEVEL = 1  # of deflate; higher levels take several times as long and save little on these columns
 PASSES = ("strategy", "account")
 BAR_COLUMNS = ("row", "time", "session", "open", "high", "low", "close")
-STEP_COLUMNS = ("action", "legal", "quantity", "stop", "target", "equity", "high_water", "floor", "account", "active",
-                "end", "reached")
+STEP_COLUMNS = (
+    "action",
+    "legal",
+    "quantity",
+    "stop",
+    "target",
+    "equity",
+    "high_water",
+    "floor",
+    "account",
+    "active",
+    "end",
+    "reached",
+)
 FLAGS = ("legal", "active", "reached")
 EVENT_COLUMNS = ("bar", "kind", "quantity", "price", "reason")
-DIFFERENCES = ("row", "time", "open", "high", "low", "close", "equity", "high_water", "bar", "decision_row",
-               "entry_row", "exit_row", "entry_price", "exit_price")  # columns that are stored as differences
-KINDS = ("order_exit", "entry", "exit")  # of an event, in the order in which they happen within a bar
+DIFFERENCES = (
+    "row",
+    "time",
+    "open",
+    "high",
+    "low",
+    "close",
+    "equity",
+    "high_water",
+    "bar",
+    "decision_row",
+    "entry_row",
+    "exit_row",
+    "entry_price",
+    "exit_price",
+)  # columns that are stored as differences
+KINDS = (
+    "order_exit",
+    "entry",
+    "exit",
+)  # of an event, in the order in which they happen within a bar
 
 
 @dataclass(frozen=True)
 class PassRecords:
-    """One pass of the shown agent: one entry for each of the L decision bars, its state after the bar that follows.
+    """One pass of the shown agent: one entry for each of the L decision bars, its state after the
+    bar that follows.
 
-    action: int64[L] id of the action, -1 for an order without one. legal: bool[L] whether it was allowed.
+    action: int64[L] id of the action, -1 for an order without one. legal: bool[L] whether it was
+        allowed.
     mask: bool[L, A] legal actions at the decision. quantity: int64[L] contracts held, with sign.
-    stop, target: int64[L] levels in ticks, `ABSENT` for none. equity, high_water: int64[L] mills from the start
-    balance. floor: int64[L] mills, the drawdown floor; `ABSENT` for none. account: int64[L] its number, from 0.
+    stop, target: int64[L] levels in ticks, `ABSENT` for none. equity, high_water: int64[L] mills
+        from the start
+    balance. floor: int64[L] mills, the drawdown floor; `ABSENT` for none. account: int64[L] its
+    number, from 0.
     active: bool[L] whether it was open when the bar began. end: int64[L] `env.state.EndReason`.
     reached: bool[L] whether its realised profit had reached the target.
-    events: bar, kind, quantity, price, reason: int64[E] each, in time order. bar: index 0..L-1 of the decision bar, so
-    the fill is in the bar after it. kind: index in `KINDS`. quantity: contracts with the sign of the position. price:
-    ticks, slippage included. reason: `env.state.ExitReason`, 0 for an entry.
+    events: bar, kind, quantity, price, reason: int64[E] each, in time order. bar: index 0..L-1 of
+        the decision bar, so
+    the fill is in the bar after it. kind: index in `KINDS`. quantity: contracts with the sign of
+    the position. price: ticks, slippage included. reason: `env.state.ExitReason`, 0 for an entry.
     """
 
     action: np.ndarray
@@ -70,10 +113,13 @@ class PassRecords:
 class BarRecords:
     """The B bars of the evaluated sessions: of each its decision bars, then its flat bar.
 
-    row: int64[B] market row. time: int64[B] UTC seconds of the open. session: int64[B] number of the session, 0..D-1.
-    open, high, low, close: int64[B] ticks (mid prices of two-sided bars). decision: int64[L] index (0..B-1) of each
+    row: int64[B] market row. time: int64[B] UTC seconds of the open. session: int64[B] number of
+        the session, 0..D-1.
+    open, high, low, close: int64[B] ticks (mid prices of two-sided bars). decision: int64[L] index
+        (0..B-1) of each
     decision bar; its effects are in the bar after it.
-    strategy, account: the shown agent's passes. trades: agent -> column -> int64[K], as `evaluation.trades.Trades`.
+    strategy, account: the shown agent's passes. trades: agent -> column -> int64[K], as
+        `evaluation.trades.Trades`.
     """
 
     row: np.ndarray
@@ -93,10 +139,14 @@ class BarRecords:
 class EvaluationRecords:
     """What an evaluation leaves for later, A agents over D days.
 
-    agents: their names. shown: the agent that `bars` is about, the first one by default. dates: datetime64[D][D] trade
-    dates. daily_net, account_daily_net: float64[A, D] dollars of each day, account rules off and on.
-    meta: JSON values: `settings` as in `evaluation.json`, `split`, `seed` and `agent` (index in a sweep, else None) of
-    the policy; of a run's evaluation also `day_bars`, by symbol the digests of the dates (`evaluation.day_bars`), and
+    agents: their names. shown: the agent that `bars` is about, the first one by default. dates:
+        datetime64[D][D] trade
+    dates. daily_net, account_daily_net: float64[A, D] dollars of each day, account rules off and
+    on.
+    meta: JSON values: `settings` as in `evaluation.json`, `split`, `seed` and `agent` (index in a
+        sweep, else None) of
+    the policy; of a run's evaluation also `day_bars`, by symbol the digests of the dates
+    (`evaluation.day_bars`), and
     `policy_sha256` (`evaluation.policy_digest`); with `bars` also `labels`, `actions` (names by id), `tick_size` (text,
     points), `decimals`, `bar_seconds`, `zone` and `start_balance`.
     bars: None where days are all that is kept: of a set taken together, and of `env.task=allocate`.
@@ -119,11 +169,18 @@ def write_records(path: Path, records: EvaluationRecords) -> None:
     arrays: dict[str, np.ndarray] = {
         "dates": records.dates.astype("datetime64[D]").astype(np.int32),
         "daily_net": np.asarray(records.daily_net, np.float64),
-        "account_daily_net": np.asarray(records.account_daily_net, np.float64)}
+        "account_daily_net": np.asarray(records.account_daily_net, np.float64),
+    }
     if records.bars is not None:
         arrays |= _bar_arrays(records.agents, records.bars)
     # The number of arrays: damage to the archive's directory can hide some of them.
-    meta = {"format": FORMAT, "arrays": len(arrays), "agents": records.agents, "shown": records.shown, **records.meta}
+    meta = {
+        "format": FORMAT,
+        "arrays": len(arrays),
+        "agents": records.agents,
+        "shown": records.shown,
+        **records.meta,
+    }
     text = json.dumps(meta, sort_keys=True, allow_nan=False)
     arrays = {"meta": np.frombuffer(text.encode(), np.uint8), **arrays}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
@@ -141,14 +198,21 @@ def _bar_arrays(agents: tuple[str, ...], bars: BarRecords) -> dict[str, np.ndarr
         each: PassRecords = getattr(bars, which)
         arrays |= {f"{which}.{name}": _stored(name, getattr(each, name)) for name in STEP_COLUMNS}
         arrays[f"{which}.mask"] = np.packbits(each.mask, axis=1)
-        arrays |= {f"{which}.event.{name}": _stored(name, each.events[name]) for name in EVENT_COLUMNS}
+        arrays |= {
+            f"{which}.event.{name}": _stored(name, each.events[name]) for name in EVENT_COLUMNS
+        }
     for number, agent in enumerate(agents):
-        arrays |= {f"trades.{number}.{name}": _stored(name, values) for name, values in bars.trades[agent].items()}
+        arrays |= {
+            f"trades.{number}.{name}": _stored(name, values)
+            for name, values in bars.trades[agent].items()
+        }
     return arrays
 
 
 def _stored(name: str, values: np.ndarray) -> np.ndarray:
-    """A column as the file holds it: flags as bits, differences where they are smaller, the narrowest type."""
+    """A column as the file holds it: flags as bits, differences where they are smaller, the
+    narrowest type.
+    """
     if name in FLAGS:
         return np.packbits(values)
     whole = np.asarray(values, np.int64)
@@ -158,8 +222,11 @@ def _stored(name: str, values: np.ndarray) -> np.ndarray:
 def _narrow(values: np.ndarray) -> np.ndarray:
     """The integers in the smallest signed type that holds all of them."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    fitting = next(kind for kind in (np.int8, np.int16, np.int32, np.int64)
-                   if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
+    fitting = next(
+        kind
+        for kind in (np.int8, np.int16, np.int32, np.int64)
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
+    )
     return np.asarray(values, fitting)
 
 
@@ -167,7 +234,8 @@ def _narrow(values: np.ndarray) -> np.ndarray:
 
 
 def read_records(path: Path) -> EvaluationRecords:
-    """Read a `records.npz`. Raises DataError, which names the file, where it is absent, damaged or of another format.
+    """Read a `records.npz`. Raises DataError, which names the file, where it is absent, damaged or
+    of another format.
 
     Runs of earlier versions have no such file; an evaluation makes it.
     """
@@ -176,48 +244,72 @@ def read_records(path: Path) -> EvaluationRecords:
         meta = json.loads(arrays["meta"].tobytes())
         found = meta.pop("format")
         if found != FORMAT:
-            raise DataError(f"{path}: format {found}, this version reads {FORMAT}; evaluate the run again: jaxtrade "
-                            "evaluate RUN")
+            raise DataError(
+                f"{path}: format {found}, this version reads {FORMAT}; evaluate the run again: jaxtrade "
+                "evaluate RUN"
+            )
         if (count := meta.pop("arrays")) != len(arrays) - 1:
             raise ValueError(f"it holds {len(arrays) - 1} of {count} arrays")
         return _records(meta, arrays)
     except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file; runs of earlier versions have none. Make it: jaxtrade "
-                        "evaluate RUN (and --split NAME for another split than test)") from None
+        raise DataError(
+            f"{path}: there is no such file; runs of earlier versions have none. Make it: jaxtrade "
+            "evaluate RUN (and --split NAME for another split than test)"
+        ) from None
     except FAULTS as error:
-        raise DataError(f"{path}: cannot be read ({str(error)[:120]}); make it anew: jaxtrade evaluate RUN") from None
+        raise DataError(
+            f"{path}: cannot be read ({str(error)[:120]}); make it anew: jaxtrade evaluate RUN"
+        ) from None
 
 
 def _records(meta: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> EvaluationRecords:
-    """The content of a file. Raises KeyError and ValueError where parts are missing or do not fit together."""
+    """The content of a file. Raises KeyError and ValueError where parts are missing or do not fit
+    together.
+    """
     agents, shown = tuple(meta.pop("agents")), meta.pop("shown")
     dates = arrays["dates"].astype("datetime64[D]")
     nets = [np.asarray(arrays[name], np.float64) for name in ("daily_net", "account_daily_net")]
     for net in nets:
         if net.shape != (len(agents), len(dates)):
-            raise ValueError(f"{len(agents)} agents, {len(dates)} days, but a daily net of shape {net.shape}")
+            raise ValueError(
+                f"{len(agents)} agents, {len(dates)} days, but a daily net of shape {net.shape}"
+            )
     bars = _bars(agents, meta, arrays) if "bars.row" in arrays else None
     return EvaluationRecords(agents, shown, dates, nets[0], nets[1], meta, bars)
 
 
-def _bars(agents: tuple[str, ...], meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> BarRecords:
+def _bars(
+    agents: tuple[str, ...], meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> BarRecords:
     columns: dict[str, Any] = {name: _whole(name, arrays[f"bars.{name}"]) for name in BAR_COLUMNS}
     session = columns["session"]
-    decision = np.flatnonzero(session[1:] == session[:-1])  # every bar of a session but its last, the flat bar
-    strategy, account = (_pass(which, len(decision), len(meta["actions"]), arrays) for which in PASSES)
+    decision = np.flatnonzero(
+        session[1:] == session[:-1]
+    )  # every bar of a session but its last, the flat bar
+    strategy, account = (
+        _pass(which, len(decision), len(meta["actions"]), arrays) for which in PASSES
+    )
     trades: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in agents}
     for number, agent in enumerate(agents):
         heads = ((name, name.removeprefix(f"trades.{number}.")) for name in arrays)
-        trades[agent] = {column: _whole(column, arrays[name]) for name, column in heads if column != name}
+        trades[agent] = {
+            column: _whole(column, arrays[name]) for name, column in heads if column != name
+        }
     if fault := [name for name, values in columns.items() if len(values) != len(session)]:
-        raise ValueError(f"column '{fault[0]}' has {len(columns[fault[0]])} bars, 'session' {len(session)}")
-    return BarRecords(**columns, decision=decision, strategy=strategy, account=account, trades=trades)
+        raise ValueError(
+            f"column '{fault[0]}' has {len(columns[fault[0]])} bars, 'session' {len(session)}"
+        )
+    return BarRecords(
+        **columns, decision=decision, strategy=strategy, account=account, trades=trades
+    )
 
 
 def _pass(which: str, length: int, actions: int, arrays: Mapping[str, np.ndarray]) -> PassRecords:
     columns = {name: _whole(name, arrays[f"{which}.{name}"], length) for name in STEP_COLUMNS}
     if fault := [name for name, values in columns.items() if len(values) != length]:
-        raise ValueError(f"{which} '{fault[0]}' has {len(columns[fault[0]])} entries for {length} decision bars")
+        raise ValueError(
+            f"{which} '{fault[0]}' has {len(columns[fault[0]])} entries for {length} decision bars"
+        )
     mask = np.unpackbits(arrays[f"{which}.mask"], axis=1, count=actions).astype(bool)
     if len(mask) != length:
         raise ValueError(f"{which} 'mask' has {len(mask)} entries for {length} decision bars")

@@ -1,4 +1,5 @@
-"""Print one session bar by bar: the observation, the legal actions, the chosen action and the fills.
+"""Print one session bar by bar: the observation, the legal actions, the chosen action and the
+fills.
 
 Each line shows the state before the decision, then the decision, then the result of the next bar.
 """
@@ -27,11 +28,22 @@ from jaxtrade.types import Algorithm, PyTree
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
 
-SHORT = {"HOLD": "H", "BUY": "B", "SELL": "S", "MOVE_STOP_TO_BREAKEVEN": "E", "ENABLE_TRAIL": "T",
-         "DISABLE_TRAIL": "D", "CLOSE": "C"}
+SHORT = {
+    "HOLD": "H",
+    "BUY": "B",
+    "SELL": "S",
+    "MOVE_STOP_TO_BREAKEVEN": "E",
+    "ENABLE_TRAIL": "T",
+    "DISABLE_TRAIL": "D",
+    "CLOSE": "C",
+}
 OTHERS = string.digits + string.ascii_lowercase
 # Short names that fit the column.
-CHOSEN = {"MOVE_STOP_TO_BREAKEVEN": "BREAKEVEN", "ENABLE_TRAIL": "TRAIL", "DISABLE_TRAIL": "NO TRAIL"}
+CHOSEN = {
+    "MOVE_STOP_TO_BREAKEVEN": "BREAKEVEN",
+    "ENABLE_TRAIL": "TRAIL",
+    "DISABLE_TRAIL": "NO TRAIL",
+}
 WIDTH = 5  # characters of an observation slot
 
 
@@ -39,12 +51,16 @@ def _session_index(market: Market, session: str) -> int:
     try:
         day = np.datetime64(datetime.date.fromisoformat(session), "D")
     except ValueError:
-        raise ConfigError(f"session {session} (--session): expected a trade date YYYY-MM-DD") from None
+        raise ConfigError(
+            f"session {session} (--session): expected a trade date YYYY-MM-DD"
+        ) from None
     found = np.flatnonzero(market.trade_dates == day)
     if not len(found):
         days = ", ".join(str(date) for date in market.trade_dates[:10])
         more = f", ... {market.trade_dates[-1]}" if len(market.trade_dates) > 10 else ""
-        raise ConfigError(f"session {session} (--session): not a session of this market (there are: {days}{more})")
+        raise ConfigError(
+            f"session {session} (--session): not a session of this market (there are: {days}{more})"
+        )
     return int(found[0])
 
 
@@ -52,7 +68,9 @@ def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
     """The fills in the bar after decision `i`, as text. The leaves of `event` are [L]."""
     parts = []
     if event.order_exit_quantity[i]:
-        parts.append(f"closed {event.order_exit_quantity[i]:+d} @ {price(event.order_exit_price[i])}")
+        parts.append(
+            f"closed {event.order_exit_quantity[i]:+d} @ {price(event.order_exit_price[i])}"
+        )
     if event.entry_quantity[i]:
         parts.append(f"opened {event.entry_quantity[i]:+d} @ {price(event.entry_price[i])}")
     if event.exit_quantity[i]:
@@ -62,15 +80,18 @@ def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
 
 
 def _letters(names: Sequence[str]) -> list[str]:
-    """One character per action: from SHORT by its name, else its id as a digit or a lower-case letter."""
+    """One character per action: from SHORT by its name, else its id as a digit or a lower-case
+    letter.
+    """
     return [SHORT.get(name, OTHERS[i % len(OTHERS)]) for i, name in enumerate(names)]
 
 
 def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
     """Names and indices of the slots to show.
 
-    They are the features of the newest window bar, then all slots that belong to no bar, flags last. The context slots
-    of the decision bar are left out, because they would not fit into a line.
+    They are the features of the newest window bar, then all slots that belong to no bar, flags
+    last. The context slots of the decision bar are left out, because they would not fit into a
+    line.
     """
     names = env.spec.names
     newest = {f"{name}[t-1]" for name in env.config.features}
@@ -89,21 +110,32 @@ def _dollars(mills: Any) -> str:
     return "n/a" if int(mills) == NO_FLOOR else f"{int(mills) / 1000:.2f}"
 
 
-def replay_lines(env: TradingEnv, params: EnvParams, market: Market, algorithm: Algorithm, policy: PyTree,
-                 session: str) -> Iterator[str]:
-    """Four header lines, then one line per decision bar. The greedy policy trades a new account under the run's rules.
+def replay_lines(
+    env: TradingEnv,
+    params: EnvParams,
+    market: Market,
+    algorithm: Algorithm,
+    policy: PyTree,
+    session: str,
+) -> Iterator[str]:
+    """Four header lines, then one line per decision bar. The greedy policy trades a new account
+    under the run's rules.
 
     session: trade date YYYY-MM-DD. Raises ConfigError if it is not a trade date of the market.
     """
     sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
     params = params.replace(sessions=sessions)
     decisions = decision_bars(market.data, sessions)
-    record = backtest(env, greedy(algorithm, policy, env), params, decisions, "account", jax.random.key(0))
+    record = backtest(
+        env, greedy(algorithm, policy, env), params, decisions, "account", jax.random.key(0)
+    )
     observations = np.asarray(jax.vmap(env.observe, (0, None))(record.ref, params))
     return _lines(env, market, record, observations, session)
 
 
-def _lines(env: TradingEnv, market: Market, record: Record, observations: np.ndarray, session: str) -> Iterator[str]:
+def _lines(
+    env: TradingEnv, market: Market, record: Record, observations: np.ndarray, session: str
+) -> Iterator[str]:
     contract, zone = market.contract, ZoneInfo(market.contract.zone)
     tick = float(contract.tick_size)
 
@@ -120,27 +152,41 @@ def _lines(env: TradingEnv, market: Market, record: Record, observations: np.nda
     seen, indices = _seen_slots(env)
     flags = sum(name in MANAGE_SLOTS for name in seen)
     numbers = len(seen) - flags
-    slots = " ".join(name.split("[")[0][:WIDTH].rjust(WIDTH) for name in seen[:numbers]) + (" flg" if flags else "")
+    slots = " ".join(name.split("[")[0][:WIDTH].rjust(WIDTH) for name in seen[:numbers]) + (
+        " flg" if flags else ""
+    )
     before = f"{'close at':<8} {'close':>{wide}} {'pos':>3} {'stop':>{wide}} {'target':>{wide}}"
     decision = f"{'legal':<{len(names)}} {'chosen':<9}"
     after = f"{'P&L $':>9} {'floor $':>9} {'pos':>3} filled"
-    yield (f"{contract.symbol} {session}: decisions at bar closes ({contract.zone}), fills in the next bar; legal: "
-           + " ".join(f"{letter}={name}" for letter, name in zip(letters, names, strict=True)))
+    yield (
+        f"{contract.symbol} {session}: decisions at bar closes ({contract.zone}), fills in the next bar; legal: "
+        + " ".join(f"{letter}={name}" for letter, name in zip(letters, names, strict=True))
+    )
     yield f"observation slots shown, as the policy saw them: {' '.join(seen)}"
-    yield (f"{'before':<{len(before)}} | {'seen: newest window bar, position':<{len(slots)}} | "
-           f"{'decision':<{max(len(decision), 8)}} | after next bar (P&L and floor since the account's start)")
+    yield (
+        f"{'before':<{len(before)}} | {'seen: newest window bar, position':<{len(slots)}} | "
+        f"{'decision':<{max(len(decision), 8)}} | after next bar (P&L and floor since the account's start)"
+    )
     yield f"{before} | {slots} | {decision} | {after}"
     for i, row in enumerate(record.row):
-        closes = datetime.datetime.fromtimestamp(int(market.bars.time[row]) + market.bars.bar_seconds, zone)
+        closes = datetime.datetime.fromtimestamp(
+            int(market.bars.time[row]) + market.bars.bar_seconds, zone
+        )
         held, _, stop, target, _ = record.ref.legs[i, 0]
         shown = observations[i, indices]
-        values = " ".join([*(_compact(value).rjust(WIDTH) for value in shown[:numbers]),
-                           *(["".join(f"{flag:.0f}" for flag in shown[numbers:])] if flags else [])])
+        values = " ".join(
+            [
+                *(_compact(value).rjust(WIDTH) for value in shown[:numbers]),
+                *(["".join(f"{flag:.0f}" for flag in shown[numbers:])] if flags else []),
+            ]
+        )
         legal = "".join(letter if record.mask[i, k] else "." for k, letter in enumerate(letters))
         name = names[record.action[i]]
         chosen = CHOSEN.get(name, name) if record.active[i] else "(over)"
         end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""
-        yield (f"{closes:%H:%M:%S} {price(closes_at[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
-               f"{level(target, held):>{wide}} | {values} | {legal} {chosen:<9} | {_dollars(record.equity[i]):>9} "
-               f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, price)}"
-               f"{end}").rstrip()
+        yield (
+            f"{closes:%H:%M:%S} {price(closes_at[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
+            f"{level(target, held):>{wide}} | {values} | {legal} {chosen:<9} | {_dollars(record.equity[i]):>9} "
+            f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, price)}"
+            f"{end}"
+        ).rstrip()

@@ -30,9 +30,12 @@ FORMAT = 1
 class EvaluationResult:
     """Results of several agents over the same decision bars, in the order given.
 
-    open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars). start_balance: dollars.
-    settings: conventions and costs. labels: notes for the reader. provenance: versions, device and digests. actions:
-    names of the actions by id. history: how often these days were opened; None where nobody counted.
+    open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars).
+        start_balance: dollars.
+    settings: conventions and costs. labels: notes for the reader. provenance: versions, device and
+        digests. actions:
+    names of the actions by id. history: how often these days were opened; None where nobody
+    counted.
     """
 
     agents: tuple[AgentResult, ...]
@@ -50,7 +53,9 @@ class EvaluationResult:
     history: SplitHistory | None = None
 
     def table(self) -> str:
-        """The console table: header, both passes with agents as columns, and a verdict of one line."""
+        """The console table: header, both passes with agents as columns, and a verdict of one
+        line.
+        """
         return table(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -62,20 +67,28 @@ class EvaluationResult:
         return header(self)
 
     def agent(self, name: str) -> AgentResult:
-        """The result of the agent `name`. Raises KeyError, which lists the names of this evaluation."""
+        """The result of the agent `name`. Raises KeyError, which lists the names of this
+        evaluation.
+        """
         for result in self.agents:
             if result.name == name:
                 return result
-        raise KeyError(f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})")
+        raise KeyError(
+            f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})"
+        )
 
     @property
     def trades(self) -> pd.DataFrame:
-        """The trades of the first agent, one row each: times of the exchange, prices in points, money in dollars."""
+        """The trades of the first agent, one row each: times of the exchange, prices in points,
+        money in dollars.
+        """
         return self.trades_of(self.agents[0].name)
 
     @property
     def equity(self) -> pd.DataFrame:
-        """Equity of the first agent in both passes, one row per decision bar, indexed by the time of its close."""
+        """Equity of the first agent in both passes, one row per decision bar, indexed by the time
+        of its close.
+        """
         return self.equity_of(self.agents[0].name)
 
     @property
@@ -85,16 +98,21 @@ class EvaluationResult:
 
     def trades_of(self, name: str) -> pd.DataFrame:
         """`trades` of the agent `name`. Raises KeyError."""
-        return frames.trades_frame(self.agent(name).trades, self.decisions, self.clock, self.close,
-                                   self.settings["fill"])
+        return frames.trades_frame(
+            self.agent(name).trades, self.decisions, self.clock, self.close, self.settings["fill"]
+        )
 
     def equity_of(self, name: str) -> pd.DataFrame:
         """`equity` of the agent `name`. Raises KeyError."""
         agent = self.agent(name)
-        return frames.equity_frame(agent.strategy, agent.account, self.decisions, self.clock, self.start_balance)
+        return frames.equity_frame(
+            agent.strategy, agent.account, self.decisions, self.clock, self.start_balance
+        )
 
     def plot(self, name: str | None = None) -> Figure:
-        """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the strategy pass."""
+        """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the
+        strategy pass.
+        """
         from jaxtrade.evaluation.plot import draw_equity
 
         chosen = self.agents[0].name if name is None else name
@@ -156,9 +174,11 @@ ACCOUNT_ROWS: tuple[FigureRow, ...] = (
 )
 
 
-def block(title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[str, Any]], sessions: int
-           ) -> list[list[str]]:
-    """Rows of cells for one pass. A row with fewer cells than agents is text that spans the columns.
+def block(
+    title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[str, Any]], sessions: int
+) -> list[list[str]]:
+    """Rows of cells for one pass. A row with fewer cells than agents is text that spans the
+    columns.
 
     figures: those of each agent.
     """
@@ -168,33 +188,53 @@ def block(title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[str
             lines.append([f"  {label}", f"{NOT_AVAILABLE} ({several(sessions, 'session')})"])
             continue
         values = [each[key] for each in figures]
-        lines.append([f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)])
+        lines.append(
+            [f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)]
+        )
     return lines
 
 
 def rules_text(rules: dict[str, Any]) -> str:
-    limits = [f"{name.replace('_', ' ')} ${rules[name]:,.0f}" for name in ("drawdown", "daily_loss", "profit_target")
-              if rules[name] is not None]
+    limits = [
+        f"{name.replace('_', ' ')} ${rules[name]:,.0f}"
+        for name in ("drawdown", "daily_loss", "profit_target")
+        if rules[name] is not None
+    ]
     if rules["drawdown"] is not None:
-        how = {"intraday": "trails live equity", "end_of_day": "trails closing equity", "static": "never trails"}
+        how = {
+            "intraday": "trails live equity",
+            "end_of_day": "trails closing equity",
+            "static": "never trails",
+        }
         limits[0] += f" ({how[rules['trailing']]})"
     return ", ".join(limits) or NO_LIMITS
 
 
 def one_pass(document: Mapping[str, Any]) -> bool:
-    """Whether the account has no limits, so that both passes are the same and a table shows one of them."""
+    """Whether the account has no limits, so that both passes are the same and a table shows one of
+    them.
+    """
     rules, agents = document["settings"].get("rules"), document["agents"].values()
-    return rules is not None and rules_text(rules) == NO_LIMITS and all(
-        each["strategy"]["net_profit"] == each["account"]["net_profit"] for each in agents)
+    return (
+        rules is not None
+        and rules_text(rules) == NO_LIMITS
+        and all(each["strategy"]["net_profit"] == each["account"]["net_profit"] for each in agents)
+    )
 
 
 def costs_text(settings: Mapping[str, Any]) -> str:
-    """The costs of an evaluation in words, money first. A target fills at its own price, so it pays no slippage."""
+    """The costs of an evaluation in words, money first. A target fills at its own price, so it pays
+    no slippage.
+    """
     ticks, each = settings["slippage_ticks"], settings["tick_value"]
     rate = "" if settings["currency"] == "USD" else " at the median rate"
-    size = several(ticks, "tick") + (f", {in_mills(each)} per tick{rate}" if ticks != 1 or rate else "")
-    return (f"commission {in_mills(settings['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per "
-            f"market or stop fill ({size}), per contract")
+    size = several(ticks, "tick") + (
+        f", {in_mills(each)} per tick{rate}" if ticks != 1 or rate else ""
+    )
+    return (
+        f"commission {in_mills(settings['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per "
+        f"market or stop fill ({size}), per contract"
+    )
 
 
 def span_of(settings: Mapping[str, Any]) -> str:
@@ -224,7 +264,9 @@ def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
 
 
 def verdict(result: EvaluationResult) -> str:
-    """One sentence: how the first agent compares with the baselines, on which sessions, and whether it can be luck."""
+    """One sentence: how the first agent compares with the baselines, on which sessions, and whether
+    it can be luck.
+    """
     split = result.provenance.get("split")
     return sentence(result.agents, result.decisions, kind_of(split, result.labels))
 
@@ -235,7 +277,8 @@ def kind_of(split: str | None, labels: Sequence[str]) -> str:
     return "training" if in_sample else "held-out" if split in ("test", "validation") else ""
 
 
-# A user's own section below the table: (evaluation) -> lines. It is registered in `parts.REPORT_SECTIONS` by its title.
+# A user's own section below the table: (evaluation) -> lines. It is registered in
+# `parts.REPORT_SECTIONS` by its title.
 Section = Callable[[EvaluationResult], Sequence[str]]
 
 
@@ -248,23 +291,52 @@ def sections(result: EvaluationResult) -> list[str]:
 
 
 def _cells(document: Mapping[str, Any]) -> list[list[str]]:
-    """The cells of the table: names of the agents, then a block for each pass. document: as from `to_json`."""
+    """The cells of the table: names of the agents, then a block for each pass. document: as from
+    `to_json`.
+    """
     settings, agents = document["settings"], document["agents"]
     alone, sessions = one_pass(document), settings["sessions"]
     strategy = f"Strategy ({ALONE if alone else 'account rules off'})"
-    cells = [["", *agents],
-             *block(strategy, STRATEGY_ROWS, [each["strategy"] for each in agents.values()], sessions)]
-    return cells if alone else [*cells, *block(f"Account (rules on: {settings['account']})", ACCOUNT_ROWS,
-                                               [each["account"] for each in agents.values()], sessions)]
+    cells = [
+        ["", *agents],
+        *block(strategy, STRATEGY_ROWS, [each["strategy"] for each in agents.values()], sessions),
+    ]
+    return (
+        cells
+        if alone
+        else [
+            *cells,
+            *block(
+                f"Account (rules on: {settings['account']})",
+                ACCOUNT_ROWS,
+                [each["account"] for each in agents.values()],
+                sessions,
+            ),
+        ]
+    )
 
 
 def table(result: EvaluationResult) -> str:
-    """The console table, with agents as columns and the two passes as labelled blocks, then the registered sections."""
+    """The console table, with agents as columns and the two passes as labelled blocks, then the
+    registered sections.
+    """
     body = ruled(aligned(_cells(to_json(result))))
     legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
     rules = f"account rules: {rules_text(result.settings['rules'])}"
-    return "\n".join([*header(result), rules, "", *body, body[1], *legend, "", verdict(result),
-                      *history_lines(result.history), *sections(result)])
+    return "\n".join(
+        [
+            *header(result),
+            rules,
+            "",
+            *body,
+            body[1],
+            *legend,
+            "",
+            verdict(result),
+            *history_lines(result.history),
+            *sections(result),
+        ]
+    )
 
 
 def to_json(result: EvaluationResult) -> dict[str, Any]:
@@ -278,7 +350,11 @@ def to_json(result: EvaluationResult) -> dict[str, Any]:
             "account": "account rules on; a new account opens at the session after one ended",
         },
         "agents": {
-            agent.name: {"about": agent.about, "strategy": agent.strategy_figures, "account": agent.account_figures}
+            agent.name: {
+                "about": agent.about,
+                "strategy": agent.strategy_figures,
+                "account": agent.account_figures,
+            }
             for agent in result.agents
         },
         "verdict": verdict(result),
@@ -290,8 +366,12 @@ def to_json(result: EvaluationResult) -> dict[str, Any]:
 def to_html(document: Mapping[str, Any]) -> str:
     """The table for a notebook. document: as from `to_json`."""
     first, *rest = header_of(document["settings"], document["labels"])
-    return html.block(first, html.paragraphs(rest), html.table(_cells(document)),
-                      html.paragraphs([document["verdict"]]))
+    return html.block(
+        first,
+        html.paragraphs(rest),
+        html.table(_cells(document)),
+        html.paragraphs([document["verdict"]]),
+    )
 
 
 def repr_of(name: str, document: Mapping[str, Any]) -> str:
@@ -299,6 +379,10 @@ def repr_of(name: str, document: Mapping[str, Any]) -> str:
     settings, agents = document["settings"], document["agents"]
     first = next(iter(agents))
     figures = agents[first]["strategy"]
-    return short_repr(name, settings["market"], f"{several(settings['sessions'], 'session')} {span_of(settings)}",
-                      f"{first}: net {in_dollars(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
-                      f"agents: {', '.join(agents)}")
+    return short_repr(
+        name,
+        settings["market"],
+        f"{several(settings['sessions'], 'session')} {span_of(settings)}",
+        f"{first}: net {in_dollars(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
+        f"agents: {', '.join(agents)}",
+    )

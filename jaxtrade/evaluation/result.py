@@ -12,7 +12,9 @@ from jaxtrade.text import in_dollars, several, short_repr
 
 @dataclass(frozen=True)
 class AgentResult:
-    """The two passes of one agent. trades: those of the strategy pass; their net sums to its final equity, in mills."""
+    """The two passes of one agent. trades: those of the strategy pass; their net sums to its final
+    equity, in mills.
+    """
 
     name: str
     about: str
@@ -23,5 +25,10 @@ class AgentResult:
     account_figures: Figures
 
     def __repr__(self) -> str:
-        return short_repr("AgentResult", self.name, several(len(self.trades), "trade"),
-                          f"net {in_dollars(self.strategy_figures['net_profit'])}", f"about: {self.about}")
+        return short_repr(
+            "AgentResult",
+            self.name,
+            several(len(self.trades), "trade"),
+            f"net {in_dollars(self.strategy_figures['net_profit'])}",
+            f"about: {self.about}",
+        )

@@ -1,4 +1,6 @@
-"""The daily profit of a run's policies, read from its folder: of an evaluation, or of a walk-forward. Loads no JAX."""
+"""The daily profit of a run's policies, read from its folder: of an evaluation, or of a
+walk-forward. Loads no JAX.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,11 @@ _POLICY = re.compile(r"(?:seed|agent)_(\d+)")  # the folder of one of several po
 class RunDays:
     """The out-of-sample days of a run.
 
-    name: its folder, as it was given. data: sha256 of its data. bars: of each symbol the digest of each day's bars
-    (`evaluation.day_bars`); empty for a run of a version without it. split: `WALK_SPLIT` of a walk-forward. dates:
-    datetime64[D][D], ascending. net: float64[S, D] dollars of each policy and day, account rules off. policies: S names
-    ("seed 3"; "" for the only one).
+    name: its folder, as it was given. data: sha256 of its data. bars: of each symbol the digest of
+        each day's bars
+    (`evaluation.day_bars`); empty for a run of a version without it. split: `WALK_SPLIT` of a
+    walk-forward. dates: datetime64[D][D], ascending. net: float64[S, D] dollars of each policy and
+    day, account rules off. policies: S names ("seed 3"; "" for the only one).
     """
 
     name: str
@@ -47,41 +50,57 @@ class RunDays:
     def on(self, days: np.ndarray) -> RunDays:
         """On some of its days alone. days: datetime64[D][N]."""
         keep = np.isin(self.dates, days)
-        bars = {symbol: tuple(each for each, kept in zip(own, keep, strict=True) if kept)
-                for symbol, own in self.bars.items()}
+        bars = {
+            symbol: tuple(each for each, kept in zip(own, keep, strict=True) if kept)
+            for symbol, own in self.bars.items()
+        }
         return replace(self, dates=self.dates[keep], net=self.net[:, keep], bars=bars)
 
 
 def read_run_days(path: Path, split: str = "test") -> RunDays:
     """The days of a run or of a walk-forward. split: of a run.
 
-    Raises ConfigError if there is no such folder, DataError if a file is missing or damaged, or the policies of a run
-    were evaluated on different days.
+    Raises ConfigError if there is no such folder, DataError if a file is missing or damaged, or the
+    policies of a run were evaluated on different days.
     """
     if not path.is_dir():
         raise ConfigError(f"{path}: no such folder; name a run's folder (jaxtrade runs lists them)")
     return _walk_days(path) if (path / WALK).is_file() else _evaluated_days(path, split)
 
 
-def evaluated_records(path: Path, split: str = "test", symbol: str | None = None) -> dict[str, EvaluationRecords]:
-    """The records of every policy of a run, all on the same days: "" for the only one, else "seed 3" or "agent 002".
+def evaluated_records(
+    path: Path, split: str = "test", symbol: str | None = None
+) -> dict[str, EvaluationRecords]:
+    """The records of every policy of a run, all on the same days: "" for the only one, else "seed
+    3" or "agent 002".
 
-    symbol: one of a run with several; None for its only one, or for the sum over all. Raises as `read_run_days`.
+    symbol: one of a run with several; None for its only one, or for the sum over all. Raises as
+        `read_run_days`.
     """
     folder = path / "evaluation" / split
     found = {"": folder}
-    parts = [(int(match[1]), each) for each in folder.glob("*") if (match := _POLICY.fullmatch(each.name))]
+    parts = [
+        (int(match[1]), each)
+        for each in folder.glob("*")
+        if (match := _POLICY.fullmatch(each.name))
+    ]
     if not (folder / RECORDS).is_file() and parts:
         found = {each.name.replace("_", " "): each for _, each in sorted(parts)}
     if not (path / "manifest.json").is_file():
-        raise ConfigError(f"{path}: not a run's folder (no manifest.json); jaxtrade runs lists the runs in a folder")
-    files = {name: (each if symbol is None else each / symbol) / RECORDS for name, each in found.items()}
+        raise ConfigError(
+            f"{path}: not a run's folder (no manifest.json); jaxtrade runs lists the runs in a folder"
+        )
+    files = {
+        name: (each if symbol is None else each / symbol) / RECORDS for name, each in found.items()
+    }
     records = {name: _read(file, path, split) for name, file in files.items()}
     first = next(iter(records.values()))
     for name, each in records.items():
         if not np.array_equal(each.dates, first.dates) or _data(each) != _data(first):
-            raise DataError(f"{files[name]}: other days or data than {next(iter(files.values()))}; evaluate the run "
-                            f"again: jaxtrade evaluate {path} ({_flag(split)})")
+            raise DataError(
+                f"{files[name]}: other days or data than {next(iter(files.values()))}; evaluate the run "
+                f"again: jaxtrade evaluate {path} ({_flag(split)})"
+            )
     return records
 
 
@@ -100,8 +119,10 @@ def bars_of(records: EvaluationRecords) -> DayBars:
 def _read(file: Path, path: Path, split: str) -> EvaluationRecords:
     """`read_records`, whose message names the command for this run."""
     if not file.is_file():
-        raise DataError(f"{file}: there is no such file: the run was not evaluated on this split, or by an earlier "
-                        f"version. Make it: jaxtrade evaluate {path} ({_flag(split)})")
+        raise DataError(
+            f"{file}: there is no such file: the run was not evaluated on this split, or by an earlier "
+            f"version. Make it: jaxtrade evaluate {path} ({_flag(split)})"
+        )
     return read_records(file)
 
 
@@ -114,7 +135,9 @@ def _data(records: EvaluationRecords) -> str:
 
 
 def _walk_days(path: Path) -> RunDays:
-    """The days of a walk-forward: `daily.npz` beside `walkforward.json`, whose `data_sha256` names the data."""
+    """The days of a walk-forward: `daily.npz` beside `walkforward.json`, whose `data_sha256` names
+    the data.
+    """
     file = path / DAILY
     try:
         document = digests.read_json(path / WALK, "run the walk-forward again")
@@ -123,38 +146,56 @@ def _walk_days(path: Path) -> RunDays:
         dates, net, seeds = found["date"], np.asarray(found["net"], np.float64), found["seeds"]
         bars = found.get("day_bars", np.full(dates.shape, NO_BARS))  # an earlier version has none
         if net.shape != (len(seeds), len(dates)) or not net.size:
-            raise ValueError(f"net of shape {net.shape} for {len(seeds)} seeds and {len(dates)} days")
+            raise ValueError(
+                f"net of shape {net.shape} for {len(seeds)} seeds and {len(dates)} days"
+            )
         if bars.shape != dates.shape:
             raise ValueError(f"day_bars of shape {bars.shape} for {len(dates)} days")
         known = {str(document["market"]): bars} if (bars != NO_BARS).any() else {}
     except FileNotFoundError:
-        raise DataError(f"{file}: there is no such file: the walk-forward has not ended; let it finish") from None
+        raise DataError(
+            f"{file}: there is no such file: the walk-forward has not ended; let it finish"
+        ) from None
     except FAULTS as error:
-        raise DataError(f"{path}: its {WALK} and {DAILY} cannot be read ({str(error)[:120]}); run the walk-forward "
-                        "again") from None
+        raise DataError(
+            f"{path}: its {WALK} and {DAILY} cannot be read ({str(error)[:120]}); run the walk-forward "
+            "again"
+        ) from None
     days, at, place = np.unique(dates.astype(np.int64), return_index=True, return_inverse=True)
-    # A date that several folds test counts once, with the mean over them, as in the walk-forward's own figures.
+    # A date that several folds test counts once, with the mean over them, as in the walk-forward's
+    # own figures.
     sums = np.stack([np.bincount(place, each) for each in net]) / np.bincount(place)
-    return RunDays(str(path), data, WALK_SPLIT, days.astype("datetime64[D]"), sums,
-                   tuple(f"seed {seed}" for seed in seeds.tolist()),
-                   {symbol: tuple(own[at].tolist()) for symbol, own in known.items()})
+    return RunDays(
+        str(path),
+        data,
+        WALK_SPLIT,
+        days.astype("datetime64[D]"),
+        sums,
+        tuple(f"seed {seed}" for seed in seeds.tolist()),
+        {symbol: tuple(own[at].tolist()) for symbol, own in known.items()},
+    )
 
 
 def on_shared_days(runs: Sequence[RunDays], shared_days: bool) -> list[RunDays]:
     """The runs on the days that all of them have.
 
-    shared_days: take these days although some run has others too, and although their splits differ. Raises ConfigError,
-    which names what differs: split and days without `shared_days`, and the bars of a shared day always; and where no
-    day is shared.
+    shared_days: take these days although some run has others too, and although their splits differ.
+        Raises ConfigError,
+    which names what differs: split and days without `shared_days`, and the bars of a shared day
+    always; and where no day is shared.
     """
     first = runs[0]
     for each in runs[1:]:
         if not shared_days and each.split != first.split:
-            raise ConfigError(f"{each.name}: its days are of '{each.split}', those of {first.name} of '{first.split}'; "
-                              "set shared_days (--shared-days) to compare the days that both have")
+            raise ConfigError(
+                f"{each.name}: its days are of '{each.split}', those of {first.name} of '{first.split}'; "
+                "set shared_days (--shared-days) to compare the days that both have"
+            )
         if not shared_days and not np.array_equal(each.dates, first.dates):
-            raise ConfigError(f"{each.name}: other days than {first.name} ({_differing(each, first)}); set "
-                              "shared_days (--shared-days) to compare the days that both have")
+            raise ConfigError(
+                f"{each.name}: other days than {first.name} ({_differing(each, first)}); set "
+                "shared_days (--shared-days) to compare the days that both have"
+            )
     days = first.dates
     for each in runs[1:]:
         days = np.intersect1d(days, each.dates)
@@ -167,23 +208,31 @@ def on_shared_days(runs: Sequence[RunDays], shared_days: bool) -> list[RunDays]:
 
 
 def _same_bars(one: RunDays, other: RunDays) -> None:
-    """Raise ConfigError unless two runs had the same bars on their days, which are the same dates. Features, windows,
-    and the width of the bars may differ."""
+    """Raise ConfigError unless two runs had the same bars on their days, which are the same dates.
+    Features, windows, and the width of the bars may differ."""
     if one.data == other.data:
         return
     both = f"{one.name}: other bars than {other.name}"
     if not one.bars or not other.bars:
-        raise ConfigError(f"{both}, or other features: the sha256 of their data differ ({one.data[:16]}... and "
-                          f"{other.data[:16]}...), and a run of an earlier version does not say of which days. "
-                          "Evaluate both again with this version (jaxtrade evaluate RUN)")
+        raise ConfigError(
+            f"{both}, or other features: the sha256 of their data differ ({one.data[:16]}... and "
+            f"{other.data[:16]}...), and a run of an earlier version does not say of which days. "
+            "Evaluate both again with this version (jaxtrade evaluate RUN)"
+        )
     if one.bars.keys() != other.bars.keys():
-        raise ConfigError(f"{both}: of {', '.join(one.bars)}, and of {', '.join(other.bars)}; only runs on the same "
-                          "symbols can be compared day by day")
+        raise ConfigError(
+            f"{both}: of {', '.join(one.bars)}, and of {', '.join(other.bars)}; only runs on the same "
+            "symbols can be compared day by day"
+        )
     for symbol, own in one.bars.items():
-        differs = [str(day) for day, a, b in zip(one.dates, own, other.bars[symbol], strict=True) if a != b]
+        differs = [
+            str(day) for day, a, b in zip(one.dates, own, other.bars[symbol], strict=True) if a != b
+        ]
         if differs:
-            raise ConfigError(f"{both}: {symbol} differs on {len(differs)} of {several(len(own), 'shared day')}, "
-                              f"first on {differs[0]}; only runs on the same bars can be compared day by day")
+            raise ConfigError(
+                f"{both}: {symbol} differs on {len(differs)} of {several(len(own), 'shared day')}, "
+                f"first on {differs[0]}; only runs on the same bars can be compared day by day"
+            )
 
 
 def _differing(one: RunDays, other: RunDays) -> str:

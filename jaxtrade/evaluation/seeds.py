@@ -1,5 +1,5 @@
-"""The agents of one run side by side: of several seeds the median, interquartile mean, minimum and maximum of each
-figure; of a sweep the table of `sweep_table`.
+"""The agents of one run side by side: of several seeds the median, interquartile mean, minimum and
+maximum of each figure; of a sweep the table of `sweep_table`.
 
 With a single agent, the table and the JSON document are those of its evaluation.
 """
@@ -21,17 +21,23 @@ from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned
 
-Results = Mapping[int, EvaluationResult] | Mapping[int, SetResult]  # by seed, or in a sweep by index
+Results = (
+    Mapping[int, EvaluationResult] | Mapping[int, SetResult]
+)  # by seed, or in a sweep by index
 POLICY = "greedy"
-PASSES = (("strategy", "Strategy (account rules off)", report.STRATEGY_ROWS),
-          ("account", "Account (rules on)", report.ACCOUNT_ROWS))
+PASSES = (
+    ("strategy", "Strategy (account rules off)", report.STRATEGY_ROWS),
+    ("account", "Account (rules on)", report.ACCOUNT_ROWS),
+)
 COLUMNS = ("median", "IQM", "min", "max")
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
-    """Mean without the lowest and the highest quarter of the values (each rounded down to whole values).
+    """Mean without the lowest and the highest quarter of the values (each rounded down to whole
+    values).
 
-    Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice", recommend it.
+    Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
+    recommend it.
     """
     from scipy.stats import trim_mean  # imported here because it takes a second to load
 
@@ -44,26 +50,39 @@ def spread(results: Results) -> dict[str, dict[str, dict[str, Any]]]:
     `each` is a list by seed, with None for an undefined figure. The statistics ignore undefined figures, and are None
     if all are undefined.
     """
-    return {which: {key: _spread([getattr(result.agent(POLICY), f"{which}_figures")[key]
-                                  for result in results.values()]) for _, key, _ in rows}
-            for which, _, rows in PASSES}
+    return {
+        which: {
+            key: _spread(
+                [
+                    getattr(result.agent(POLICY), f"{which}_figures")[key]
+                    for result in results.values()
+                ]
+            )
+            for _, key, _ in rows
+        }
+        for which, _, rows in PASSES
+    }
 
 
 def _spread(each: list[Any]) -> dict[str, Any]:
     known = [value for value in each if value is not None]
     figures = (statistics.median, interquartile_mean, min, max)
-    return {name: figure(known) if known else None for name, figure in zip(COLUMNS, figures, strict=True)} | {
-        "each": each}
+    return {
+        name: figure(known) if known else None
+        for name, figure in zip(COLUMNS, figures, strict=True)
+    } | {"each": each}
 
 
 LUCK = "Seeds differ by luck: no interval is given here."
-EVOLVED = ("These agents differ by their settings too (evolve.keys), and copies of one agent are alike: no interval is "
-           "given here.")
+EVOLVED = (
+    "These agents differ by their settings too (evolve.keys), and copies of one agent are alike: no interval is "
+    "given here."
+)
 
 
 def table(results: Results) -> str:
-    """The console table: statistics of the greedy policy over seeds, and the net profit of each seed. Of a sweep one
-    row per agent."""
+    """The console table: statistics of the greedy policy over seeds, and the net profit of each
+    seed. Of a sweep one row per agent."""
     first = next(iter(results.values()))
     if len(results) > 1 and sweep_table.is_swept(results):
         return sweep_table.table(results)
@@ -81,16 +100,26 @@ def table(results: Results) -> str:
             if key == "sharpe_daily" and sessions < MIN_SESSIONS:
                 continue  # undefined for so few sessions; the table of each seed says so
             values = [figures[which][key][name] for name in COLUMNS]
-            lines.append([f"  {label}", *(report.NOT_AVAILABLE if value is None else form(value) for value in values)])
+            lines.append(
+                [
+                    f"  {label}",
+                    *(report.NOT_AVAILABLE if value is None else form(value) for value in values),
+                ]
+            )
     nets = figures["strategy"]["net_profit"]["each"]
-    return "\n".join([
-        *first.header(), f"greedy policies of {len(results)} seeds ({min(results)} .. {max(results)})", "",
-        *aligned(lines), "",
-        f"net profit ($) by seed: {_by_seed(results, nets)}",
-        *_by_symbol(results),
-        f"{beaten(results)}. {EVOLVED if first.provenance.get('evolved') else LUCK}",
-        *history_lines(of_all(first.history)),
-    ])
+    return "\n".join(
+        [
+            *first.header(),
+            f"greedy policies of {len(results)} seeds ({min(results)} .. {max(results)})",
+            "",
+            *aligned(lines),
+            "",
+            f"net profit ($) by seed: {_by_seed(results, nets)}",
+            *_by_symbol(results),
+            f"{beaten(results)}. {EVOLVED if first.provenance.get('evolved') else LUCK}",
+            *history_lines(of_all(first.history)),
+        ]
+    )
 
 
 def _by_seed(results: Results, nets: Sequence[float]) -> str:
@@ -101,40 +130,58 @@ def _by_symbol(results: Results) -> Iterator[str]:
     """A line for each symbol of a set: the greedy policy's net profit by seed."""
     sets = [result for result in results.values() if isinstance(result, SetResult)]
     for symbol in sets[0].symbols if sets else ():
-        nets = [result.symbols[symbol].agent(POLICY).strategy_figures["net_profit"] for result in sets]
+        nets = [
+            result.symbols[symbol].agent(POLICY).strategy_figures["net_profit"] for result in sets
+        ]
         yield f"  of it {symbol}: {_by_seed(results, nets)}"
 
 
 def beaten(results: Results) -> str:
     """How many seeds made more than each baseline, in words."""
     first = next(iter(results.values()))
-    rivals = [agent.name for agent in first.agents if agent.name != POLICY and not agent.name.startswith("sampled")]
+    rivals = [
+        agent.name
+        for agent in first.agents
+        if agent.name != POLICY and not agent.name.startswith("sampled")
+    ]
 
     def net(result: EvaluationResult | SetResult, name: str) -> float:
         return result.agent(name).strategy_figures["net_profit"]
 
-    counts = [f"{name}: {sum(net(each, POLICY) > net(each, name) for each in results.values())} of {len(results)}"
-              for name in rivals]
+    counts = [
+        f"{name}: {sum(net(each, POLICY) > net(each, name) for each in results.values())} of {len(results)}"
+        for name in rivals
+    ]
     return f"seeds that made more than {', '.join(counts)}"
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """Plain data for JSON: the statistics, and the evaluation of each seed; of a sweep that of each agent."""
+    """Plain data for JSON: the statistics, and the evaluation of each seed; of a sweep that of each
+    agent.
+    """
     first = next(iter(results.values()))
     if len(results) > 1 and sweep_table.is_swept(results):
         return sweep_table.to_json(results)
     if isinstance(first, JointResult):
         if len(results) == 1:
             return first.to_json()
-        return {"format": report.FORMAT, "seeds": {str(seed): each.to_json() for seed, each in results.items()}}
+        return {
+            "format": report.FORMAT,
+            "seeds": {str(seed): each.to_json() for seed, each in results.items()},
+        }
     if len(results) == 1:
         return first.to_json()
-    return {"format": report.FORMAT, "agent": POLICY, "spread": spread(results),
-            "seeds": {str(seed): result.to_json() for seed, result in results.items()}}
+    return {
+        "format": report.FORMAT,
+        "agent": POLICY,
+        "spread": spread(results),
+        "seeds": {str(seed): result.to_json() for seed, result in results.items()},
+    }
 
 
 def write(results: Results, folder: Path) -> None:
-    """Write `seeds.json` and `seeds.txt` to `folder`, of a sweep `sweep.json` and `sweep.txt`. A single agent needs
+    """Write `seeds.json` and `seeds.txt` to `folder`, of a sweep `sweep.json` and `sweep.txt`. A
+    single agent needs
     neither: its own files are enough."""
     if len(results) == 1:
         return

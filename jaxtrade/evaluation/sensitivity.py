@@ -13,15 +13,25 @@ from jaxtrade.evaluation.grids import Grid
 
 
 def shown(found: Mapping[str, Sequence[Grid | SlotAttribution]], as_json: bool) -> str:
-    """What was found for each symbol, as JSON or text. That of a single symbol stands for itself."""
+    """What was found for each symbol, as JSON or text. That of a single symbol stands for
+    itself.
+    """
     if as_json:
         documents = documents_of(found)
-        return json.dumps(documents if len(found) > 1 else next(iter(documents.values())), indent=2, allow_nan=False)
+        return json.dumps(
+            documents if len(found) > 1 else next(iter(documents.values())),
+            indent=2,
+            allow_nan=False,
+        )
     texts = {symbol: "\n\n".join(_text(each) for each in own) for symbol, own in found.items()}
-    return "\n\n".join(f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items())
+    return "\n\n".join(
+        f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items()
+    )
 
 
-def documents_of(found: Mapping[str, Sequence[Grid | SlotAttribution]]) -> dict[str, dict[str, Any]]:
+def documents_of(
+    found: Mapping[str, Sequence[Grid | SlotAttribution]],
+) -> dict[str, dict[str, Any]]:
     """Symbol -> title -> plain data."""
     return {symbol: {each.title: _json(each) for each in own} for symbol, own in found.items()}
 

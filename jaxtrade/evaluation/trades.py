@@ -24,14 +24,18 @@ Whole = Any  # int or a NumPy integer
 
 @dataclass(frozen=True)
 class Trades:
-    """K round turns in order of entry, int64[K] each. Prices are ticks, money is mills, rows are market rows.
+    """K round turns in order of entry, int64[K] each. Prices are ticks, money is mills, rows are
+    market rows.
 
-    session: number of the session in the set. side: +1 long, -1 short. contracts: > 0. decision_row: bar at whose close
-    the entry was decided. entry_row, exit_row: bars of the fills. entry_price, exit_price: fill prices, with slippage.
-    reason: ExitReason. ticks: gain per contract. commission, slippage: over both sides and all contracts. net: profit
-    after commission. mae, mfe: largest move against and in favour of the position, in ticks per contract, at least 0.
-    They are measured from the entry fill to the prices between the fills, without slippage. A bar with the exit counts
-    up to the exit level.
+    session: number of the session in the set. side: +1 long, -1 short. contracts: > 0.
+        decision_row: bar at whose close
+    the entry was decided. entry_row, exit_row: bars of the fills. entry_price, exit_price: fill
+    prices, with slippage.
+    reason: ExitReason. ticks: gain per contract. commission, slippage: over both sides and all
+        contracts. net: profit
+    after commission. mae, mfe: largest move against and in favour of the position, in ticks per
+    contract, at least 0. They are measured from the entry fill to the prices between the fills,
+    without slippage. A bar with the exit counts up to the exit level.
     """
 
     session: np.ndarray
@@ -54,7 +58,9 @@ class Trades:
         return len(self.side)
 
     def __repr__(self) -> str:
-        return short_repr("Trades", several(len(self), "trade"), f"net {in_dollars(self.net.sum() / 1000)}")
+        return short_repr(
+            "Trades", several(len(self), "trade"), f"net {in_dollars(self.net.sum() / 1000)}"
+        )
 
     def where(self, keep: np.ndarray) -> Trades:
         """The selected trades. keep: bool[K]."""
@@ -62,7 +68,9 @@ class Trades:
 
 
 def _exits(record: Record) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(bar index, quantity, price, reason) of every exit in time order. Within a bar, an exit by order comes first."""
+    """(bar index, quantity, price, reason) of every exit in time order. Within a bar, an exit by
+    order comes first.
+    """
     event = record.event
     ordered, left = np.flatnonzero(event.order_exit_quantity), np.flatnonzero(event.exit_quantity)
     bar = np.concatenate([ordered, left])
@@ -73,20 +81,34 @@ def _exits(record: Record) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return tuple(column[order].astype(np.int64) for column in (bar, quantity, price, reason))  # type: ignore[return-value]
 
 
-def _extremes(record: Record, first: int, last: int, side: int, exit_mark: int | None) -> tuple[int, int]:
-    """Best and worst price, without slippage and times the side, of a trade held in bars first..last (indices).
+def _extremes(
+    record: Record, first: int, last: int, side: int, exit_mark: int | None
+) -> tuple[int, int]:
+    """Best and worst price, without slippage and times the side, of a trade held in bars
+    first..last (indices).
 
-    exit_mark: price of an exit by order, else None. Such an exit leaves at the open of bar `last`, so the rest of this
+    exit_mark: price of an exit by order, else None. Such an exit leaves at the open of bar `last`,
+        so the rest of this
     bar does not count.
     """
     stop = last if exit_mark is not None else last + 1
-    marks = np.concatenate([record.event.favourable[first:stop], record.event.adverse[first:stop],
-                            [] if exit_mark is None else [exit_mark]]) * side
+    marks = (
+        np.concatenate(
+            [
+                record.event.favourable[first:stop],
+                record.event.adverse[first:stop],
+                [] if exit_mark is None else [exit_mark],
+            ]
+        )
+        * side
+    )
     return int(marks.max()), int(marks.min())
 
 
 def mills_at(ticks: np.ndarray, rows: np.ndarray, params: EnvParams) -> np.ndarray:
-    """int64[K] mills: value of `ticks` (price change times contracts) in bars `rows`, as `money_of` on the host."""
+    """int64[K] mills: value of `ticks` (price change times contracts) in bars `rows`, as `money_of`
+    on the host.
+    """
     value = params.market.tick_value
     if value is None:
         return ticks * int(tick_mills(params.contract))
@@ -94,16 +116,21 @@ def mills_at(ticks: np.ndarray, rows: np.ndarray, params: EnvParams) -> np.ndarr
 
 
 def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) -> Trades:
-    """Pair every entry with the exit that follows it. Money is converted at the rate of the exit's bar.
+    """Pair every entry with the exit that follows it. Money is converted at the rate of the exit's
+    bar.
 
-    Raises RuntimeError if entries and exits do not alternate. This would be a bug, because every position is closed at
-    the flat bar at the latest.
+    Raises RuntimeError if entries and exits do not alternate. This would be a bug, because every
+    position is closed at the flat bar at the latest.
     """
     event, contract = record.event, params.contract
     entry = np.flatnonzero(event.entry_quantity)
     exit_, exit_quantity, exit_price, reason = _exits(record)
     quantity = event.entry_quantity[entry].astype(np.int64)
-    if len(entry) != len(exit_) or np.any(exit_ < entry) or not np.array_equal(quantity, exit_quantity):
+    if (
+        len(entry) != len(exit_)
+        or np.any(exit_ < entry)
+        or not np.array_equal(quantity, exit_quantity)
+    ):
         raise RuntimeError(f"{len(entry)} entries and {len(exit_)} exits do not pair")
     side, size = np.sign(quantity), np.abs(quantity)
     entry_price = event.entry_price[entry].astype(np.int64)
@@ -141,7 +168,8 @@ def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) 
 class BarClock:
     """Formats rows and ticks as text.
 
-    time: int64[T] UTC seconds of each bar's open. tick_size: points. decimals: of a price. zone: IANA time zone of the
+    time: int64[T] UTC seconds of each bar's open. tick_size: points. decimals: of a price. zone:
+        IANA time zone of the
     exchange.
     """
 
@@ -173,8 +201,22 @@ def dollars(mills: Whole) -> str:
 
 
 TRADE_COLUMNS = (
-    "session", "side", "contracts", "decision_time", "decision_price", "entry_time", "entry_price", "exit_time",
-    "exit_price", "exit_reason", "ticks", "commission", "slippage", "net_pnl", "mae_ticks", "mfe_ticks",
+    "session",
+    "side",
+    "contracts",
+    "decision_time",
+    "decision_price",
+    "entry_time",
+    "entry_price",
+    "exit_time",
+    "exit_price",
+    "exit_reason",
+    "ticks",
+    "commission",
+    "slippage",
+    "net_pnl",
+    "mae_ticks",
+    "mfe_ticks",
 )
 
 
@@ -184,18 +226,27 @@ AT_CLOSE = (ExitReason.FLAT, ExitReason.END_OF_DATA)
 def _exit_time(reason: int, row: Whole, clock: BarClock, fill: str) -> str:
     if reason in AT_CLOSE:
         return clock.closed(row)
-    return clock.closed(row - 1) if fill == "close" and reason == ExitReason.ORDER else clock.opened(row)
+    return (
+        clock.closed(row - 1)
+        if fill == "close" and reason == ExitReason.ORDER
+        else clock.opened(row)
+    )
 
 
 def trade_rows(
-    trades: Trades, decisions: DecisionBars, clock: BarClock, close: np.ndarray, fill: str = "next_open"
+    trades: Trades,
+    decisions: DecisionBars,
+    clock: BarClock,
+    close: np.ndarray,
+    fill: str = "next_open",
 ) -> Iterator[tuple[Any, ...]]:
     """Rows of `trades.csv` (TRADE_COLUMNS).
 
-    session: the trade date. decision_time, decision_price: close of the decision bar. entry_time, exit_time: *open*
-    time of the bar with the fill. Exits at the flat bar or at the end of data fill at the close of that bar and have
-    its *close* time. With `fill=close`, entries and exits by order fill at the close of the decision bar and have its
-    time.
+    session: the trade date. decision_time, decision_price: close of the decision bar. entry_time,
+        exit_time: *open*
+    time of the bar with the fill. Exits at the flat bar or at the end of data fill at the close of
+    that bar and have its *close* time. With `fill=close`, entries and exits by order fill at the
+    close of the decision bar and have its time.
     """
     for k in range(len(trades)):
         decision, entered, left = trades.decision_row[k], trades.entry_row[k], trades.exit_row[k]
@@ -220,18 +271,32 @@ def trade_rows(
 
 
 EQUITY_COLUMNS = (
-    "time", "session", "strategy_equity", "strategy_position", "account", "account_equity", "account_position",
-    "drawdown_floor", "high_water", "account_end",
+    "time",
+    "session",
+    "strategy_equity",
+    "strategy_position",
+    "account",
+    "account_equity",
+    "account_position",
+    "drawdown_floor",
+    "high_water",
+    "account_end",
 )
 
 
 def equity_rows(
-    strategy: Record, account: Record, decisions: DecisionBars, clock: BarClock, start_balance: float
+    strategy: Record,
+    account: Record,
+    decisions: DecisionBars,
+    clock: BarClock,
+    start_balance: float,
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows of `equity.csv` (EQUITY_COLUMNS), one per decision bar: the state at the close of the bar after it.
+    """Rows of `equity.csv` (EQUITY_COLUMNS), one per decision bar: the state at the close of the
+    bar after it.
 
-    Equity, floor and high-water mark are dollars of balance. The floor is empty if there is none. Floor and high-water
-    mark are empty after the end of the account. account_end is the reason of this end, in the bar in which it happens.
+    Equity, floor and high-water mark are dollars of balance. The floor is empty if there is none.
+    Floor and high-water mark are empty after the end of the account. account_end is the reason of
+    this end, in the bar in which it happens.
     """
     start = int(Decimal(str(start_balance)) * 1000)
     for i, row in enumerate(decisions.rows):
@@ -251,7 +316,9 @@ def equity_rows(
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> None:
-    """Write a header of `columns` and the rows as UTF-8 CSV with Unix line ends. Raises OSError (disk)."""
+    """Write a header of `columns` and the rows as UTF-8 CSV with Unix line ends. Raises OSError
+    (disk).
+    """
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)

@@ -1,9 +1,11 @@
-"""The trading environment as a gymnasium `Env` and `VectorEnv`. Importing this module registers it with gymnasium.
+"""The trading environment as a gymnasium `Env` and `VectorEnv`. Importing this module registers it
+with gymnasium.
 
-Masks: `action_masks()` (the name that sb3-contrib calls) and `info["action_mask"]` hold the mask of the latest
-observation. Further keys of `info` are row (market row of the observation's bar) and, after a step, equity (mills
-relative to the start balance, before any reset), end_reason (`EndReason`) and illegal (True if the action was illegal;
-it was then executed as HOLD).
+Masks: `action_masks()` (the name that sb3-contrib calls) and `info["action_mask"]` hold the mask of
+    the latest
+observation. Further keys of `info` are row (market row of the observation's bar) and, after a step,
+equity (mills relative to the start balance, before any reset), end_reason (`EndReason`) and illegal
+(True if the action was illegal; it was then executed as HOLD).
 
 `reset(seed=s)` starts the first episode of `TradingEnv.reset(jax.random.key(s))`. `reset()` starts the next episode of
 the same stream. `reset(options={"session": "2013-10-07", "row": 500})` starts at a chosen place, see `Host.place`.
@@ -34,7 +36,9 @@ def to_gymnasium(env: TradingEnv, params: EnvParams) -> GymnasiumTrading:
 
 
 def to_gymnasium_vec(env: TradingEnv, params: EnvParams, num_envs: int) -> GymnasiumTradingVec:
-    """`num_envs` environments as one `gymnasium.vector.VectorEnv`. One compiled call on the CPU steps all of them."""
+    """`num_envs` environments as one `gymnasium.vector.VectorEnv`. One compiled call on the CPU
+    steps all of them.
+    """
     return GymnasiumTradingVec(env, params, num_envs)
 
 
@@ -50,8 +54,10 @@ def make_gymnasium_vec(num_envs: int = 1, **world: Any) -> GymnasiumTradingVec:
 
 def spaces_of(env: TradingEnv) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
     """Spaces of the observations, float32[D], and of the actions, 0 .. A - 1."""
-    return (gymnasium.spaces.Box(-LIMIT, LIMIT, (env.observation_size,), np.float32),
-            gymnasium.spaces.Discrete(env.num_actions))
+    return (
+        gymnasium.spaces.Box(-LIMIT, LIMIT, (env.observation_size,), np.float32),
+        gymnasium.spaces.Discrete(env.num_actions),
+    )
 
 
 def reset_info(observed: Observed) -> Info:
@@ -61,7 +67,11 @@ def reset_info(observed: Observed) -> Info:
 
 def step_info(observed: Observed, result: StepResult) -> Info:
     """`reset_info` of an observation, and the entries that describe the step that led to it."""
-    return reset_info(observed) | {"equity": result.equity, "end_reason": result.end, "illegal": result.illegal}
+    return reset_info(observed) | {
+        "equity": result.equity,
+        "end_reason": result.end,
+        "illegal": result.illegal,
+    }
 
 
 def _plain(info: Info) -> Info:
@@ -79,15 +89,23 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         self.observation_space, self.action_space = spaces_of(env)
         self._host = HostEnv(env, params)
         self._observed: Observed | None = None  # observation for the next action
-        self._prepared: Observed | None = None  # first observation of the next episode, after the end of this one
+        self._prepared: Observed | None = (
+            None  # first observation of the next episode, after the end of this one
+        )
 
-    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[np.ndarray, Info]:
-        """-> (observation, info). Raises ConfigError if the options do not name a decision bar of the split."""
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[np.ndarray, Info]:
+        """-> (observation, info). Raises ConfigError if the options do not name a decision bar of
+        the split.
+        """
         super().reset(seed=seed)
         if options:
             self._host.place(options)  # raises an error before any state changes
         if seed is not None or self._host.state is None:
-            observed = self._host.seeded(int(self.np_random.integers(MAX_SEED)) if seed is None else seed)
+            observed = self._host.seeded(
+                int(self.np_random.integers(MAX_SEED)) if seed is None else seed
+            )
         elif self._prepared is not None:
             observed = self._prepared
         else:
@@ -100,22 +118,32 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
         """-> (observation, reward, terminated, truncated, info).
 
-        Raises ResetNeeded before a reset and after the end of an episode, InvalidAction for an unknown action.
+        Raises ResetNeeded before a reset and after the end of an episode, InvalidAction for an
+        unknown action.
         """
         if self._observed is None:
             raise ResetNeeded("step before reset, or after the episode's end: call reset() first")
         if not self.action_space.contains(action):
-            raise InvalidAction(f"action {action!r}: expected an integer in 0 .. {self.env.num_actions - 1}")
+            raise InvalidAction(
+                f"action {action!r}: expected an integer in 0 .. {self.env.num_actions - 1}"
+            )
         following, result = self._host.step(action)
         done = bool(result.terminated | result.truncated)
         self._observed, self._prepared = (None, following) if done else (following, None)
-        return (result.final.observation, result.reward.item(), result.terminated.item(),
-                result.truncated.item(), _plain(step_info(result.final, result)))
+        return (
+            result.final.observation,
+            result.reward.item(),
+            result.terminated.item(),
+            result.truncated.item(),
+            _plain(step_info(result.final, result)),
+        )
 
     def action_masks(self) -> np.ndarray:
         """bool[A]: mask of the latest observation. Raises ResetNeeded if no episode is running."""
         if self._observed is None:
-            raise ResetNeeded("action_masks before reset, or after the episode's end: call reset() first")
+            raise ResetNeeded(
+                "action_masks before reset, or after the episode's end: call reset() first"
+            )
         return self._observed.mask
 
     def render(self) -> None:
@@ -125,15 +153,18 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
 class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """N environments with the autoreset mode SAME_STEP.
 
-    A step that ends an episode returns the first observation of the next one. The last observation of the ended episode
-    and its info are in `infos["final_obs"]` and `infos["final_info"]`, exactly as in `SyncVectorEnv`.
+    A step that ends an episode returns the first observation of the next one. The last observation
+    of the ended episode and its info are in `infos["final_obs"]` and `infos["final_info"]`, exactly
+    as in `SyncVectorEnv`.
 
     `reset(seed=s)` seeds environment i with s + i. A list holds one seed per environment. Options apply to all
     environments.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012
-        "render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+        "render_modes": [],
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
 
     def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int) -> None:
         self.env, self.num_envs = env, num_envs
@@ -146,7 +177,9 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[np.ndarray, Info]:
-        """-> (observations float32[N, D], infos). Raises ConfigError if the options do not name a decision bar."""
+        """-> (observations float32[N, D], infos). Raises ConfigError if the options do not name a
+        decision bar.
+        """
         super().reset(seed=None if seed is None or np.ndim(seed) else int(seed))  # pyright: ignore[reportArgumentType]
         if options:
             self._host.place(options)  # raises an error before any state changes
@@ -167,13 +200,16 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         return np.asarray(seed) if np.ndim(seed) else np.asarray(seed) + np.arange(self.num_envs)
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Info]:
-        """-> (observations float32[N, D], rewards float32[N], terminations bool[N], truncations bool[N], infos).
+        """-> (observations float32[N, D], rewards float32[N], terminations bool[N], truncations
+        bool[N], infos).
 
         Raises ResetNeeded before the first reset, InvalidAction for unknown actions.
         """
         if self._observed is None:
             raise ResetNeeded("step before reset: call reset() first")
-        self._observed, result = self._host.step(checked_actions(actions, self.num_envs, self.env.num_actions))
+        self._observed, result = self._host.step(
+            checked_actions(actions, self.num_envs, self.env.num_actions)
+        )
         done = result.terminated | result.truncated
         infos: Info = {}
         if done.any():
@@ -182,7 +218,12 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
                 final[i] = result.final.observation[i]
             inner: Info = {}
             _add(inner, step_info(result.final, result), done)
-            infos |= {"final_obs": final, "_final_obs": done.copy(), "final_info": inner, "_final_info": done.copy()}
+            infos |= {
+                "final_obs": final,
+                "_final_obs": done.copy(),
+                "final_info": inner,
+                "_final_info": done.copy(),
+            }
         _add(infos, reset_info(self._observed), np.ones(self.num_envs, bool))
         if not done.all():
             reported = step_info(result.final, result)
@@ -190,7 +231,9 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         return self._observed.observation, result.reward, result.terminated, result.truncated, infos
 
     def action_masks(self) -> np.ndarray:
-        """bool[N, A]: masks of the latest observations. Raises ResetNeeded before the first reset."""
+        """bool[N, A]: masks of the latest observations. Raises ResetNeeded before the first
+        reset.
+        """
         if self._observed is None:
             raise ResetNeeded("action_masks before reset: call reset() first")
         return self._observed.mask
@@ -198,7 +241,9 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
     def call(self, name: str) -> tuple[Any, ...]:
         """One value per environment, as `SyncVectorEnv.call`. The only method is "action_masks"."""
         if name != "action_masks":
-            raise AttributeError(f"environments of {type(self).__name__} have no method '{name}' (only action_masks)")
+            raise AttributeError(
+                f"environments of {type(self).__name__} have no method '{name}' (only action_masks)"
+            )
         return tuple(self.action_masks())
 
     def render(self) -> None:
@@ -212,14 +257,18 @@ def checked_actions(actions: Any, num_envs: int, num_actions: int) -> np.ndarray
     """
     actions = np.asarray(actions)
     if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
-        raise InvalidAction(f"actions are {actions.dtype}{list(actions.shape)}, expected integers [{num_envs}]")
+        raise InvalidAction(
+            f"actions are {actions.dtype}{list(actions.shape)}, expected integers [{num_envs}]"
+        )
     if actions.min() < 0 or actions.max() >= num_actions:
         raise InvalidAction(f"actions {actions.tolist()}: expected 0 .. {num_actions - 1}")
     return actions
 
 
 def _add(infos: Info, values: Info, where: np.ndarray) -> None:
-    """Add arrays in gymnasium's format: `key` holds the values, 0 outside `where`, and `_key` holds `where`."""
+    """Add arrays in gymnasium's format: `key` holds the values, 0 outside `where`, and `_key` holds
+    `where`.
+    """
     for key, value in values.items():
         shown = where.reshape(-1, *[1] * (value.ndim - 1))
         infos[key] = np.where(shown, value, np.zeros_like(value))
@@ -227,5 +276,8 @@ def _add(infos: Info, values: Info, where: np.ndarray) -> None:
 
 
 if ENV_ID not in gymnasium.registry:
-    gymnasium.register(ENV_ID, entry_point="jaxtrade.interop.gymnasium_env:make_gymnasium",
-                       vector_entry_point="jaxtrade.interop.gymnasium_env:make_gymnasium_vec")
+    gymnasium.register(
+        ENV_ID,
+        entry_point="jaxtrade.interop.gymnasium_env:make_gymnasium",
+        vector_entry_point="jaxtrade.interop.gymnasium_env:make_gymnasium_vec",
+    )

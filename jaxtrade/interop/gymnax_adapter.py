@@ -1,4 +1,6 @@
-"""Any gymnax (>= 1.0.1) environment with discrete actions and array observations, as an `Env` of this package."""
+"""Any gymnax (>= 1.0.1) environment with discrete actions and array observations, as an `Env` of
+this package.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class GymnaxEnv:
-    """Adapter. The reference is the flattened observation itself, float32[D]. Every action is legal.
+    """Adapter. The reference is the flattened observation itself, float32[D]. Every action is
+    legal.
 
-    A gymnax step returns six values. `info["final_observation"]` is the observation before an auto-reset. The time
-    limit of the environment is a truncation.
+    A gymnax step returns six values. `info["final_observation"]` is the observation before an
+    auto-reset. The time limit of the environment is a truncation.
     """
 
     environment: Environment
@@ -33,12 +36,20 @@ class GymnaxEnv:
         observation, state = self.environment.reset(key, params)
         return _arrays(state), _flat(observation)
 
-    def step(self, key: Array, state: PyTree, action: Array, params: PyTree) -> tuple[PyTree, Array, Outcome[Array]]:
+    def step(
+        self, key: Array, state: PyTree, action: Array, params: PyTree
+    ) -> tuple[PyTree, Array, Outcome[Array]]:
         """-> (state, observation float32[D], outcome); `info` is empty."""
-        observation, state, reward, terminated, truncated, info = self.environment.step(key, state, action, params)
+        observation, state, reward, terminated, truncated, info = self.environment.step(
+            key, state, action, params
+        )
         outcome = Outcome(
-            final_ref=_flat(info["final_observation"]), reward=jnp.asarray(reward, jnp.float32),
-            terminated=jnp.asarray(terminated, bool), truncated=jnp.asarray(truncated, bool), info=())
+            final_ref=_flat(info["final_observation"]),
+            reward=jnp.asarray(reward, jnp.float32),
+            terminated=jnp.asarray(terminated, bool),
+            truncated=jnp.asarray(truncated, bool),
+            info=(),
+        )
         return _arrays(state), _flat(observation), outcome
 
     def observe(self, ref: Array, params: PyTree) -> Array:
@@ -53,7 +64,8 @@ class GymnaxEnv:
 
 
 def _arrays(state: PyTree) -> PyTree:
-    # gymnax states hold Python numbers (time=0). Their weak types would make the second call compile again.
+    # gymnax states hold Python numbers (time=0). Their weak types would make the second call
+    # compile again.
     return strong_types(jax.tree.map(jnp.asarray, state))
 
 
@@ -73,6 +85,8 @@ def from_gymnax(name: str, **keywords: Any) -> tuple[GymnaxEnv, PyTree]:
     environment, params = gymnax.make(name, **keywords)
     actions = environment.action_space(params)
     if not isinstance(actions, spaces.Discrete):
-        raise ValueError(f"gymnax environment '{name}': needs discrete actions, has {type(actions).__name__}")
+        raise ValueError(
+            f"gymnax environment '{name}': needs discrete actions, has {type(actions).__name__}"
+        )
     size = math.prod(environment.observation_space(params).shape)
     return GymnaxEnv(environment, int(actions.n), size), _arrays(params)

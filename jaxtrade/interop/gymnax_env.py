@@ -1,4 +1,6 @@
-"""The trading environment as a gymnax (>= 1.0.1) environment. Importing this module registers it with gymnax."""
+"""The trading environment as a gymnax (>= 1.0.1) environment. Importing this module registers it
+with gymnax.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,18 @@ def make_gymnax(**world: Any) -> GymnaxTrading:
 
 
 class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[reportInvalidTypeArguments]
-    """gymnax's interface (a step returns six values) to `TradingEnv`. All results are equal to it bit for bit.
+    """gymnax's interface (a step returns six values) to `TradingEnv`. All results are equal to it
+    bit for bit.
 
-    Episode starts depend on the key of `reset` alone, never on the keys of `step`. `info` holds terminated, truncated,
-    final_observation (float32[D], before the reset), action_mask (bool[A], of the returned observation), equity
-    (int32[] mills relative to the start balance, before the reset), end_reason (int32[] EndReason) and illegal (bool[],
-    True if the action was illegal and executed as HOLD). `reset` returns no info; `action_mask(state, params)` returns
-    the mask of any state.
+    Episode starts depend on the key of `reset` alone, never on the keys of `step`. `info` holds
+    terminated, truncated, final_observation (float32[D], before the reset), action_mask (bool[A],
+    of the returned observation), equity (int32[] mills relative to the start balance, before the
+    reset), end_reason (int32[] EndReason) and illegal (bool[], True if the action was illegal and
+    executed as HOLD). `reset` returns no info; `action_mask(state, params)` returns the mask of any
+    state.
 
-    Inside your own jit, pass `params` to `step` and `reset`. The default would become a constant of the program.
+    Inside your own jit, pass `params` to `step` and `reset`. The default would become a constant of
+    the program.
     """
 
     def __init__(self, env: TradingEnv, params: EnvParams) -> None:
@@ -81,7 +86,12 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
     ) -> tuple[Array, EnvState, Array, Array, Array, dict[str, Any]]:
         """-> (observation, state, reward, terminated, truncated, info), with auto-reset."""
         del key
-        return _step(self.env, state, jnp.asarray(action, jnp.int32), self.default_params if params is None else params)
+        return _step(
+            self.env,
+            state,
+            jnp.asarray(action, jnp.int32),
+            self.default_params if params is None else params,
+        )
 
     def reset_env(self, key: Array, params: EnvParams) -> tuple[Array, EnvState]:
         """As `reset`."""
@@ -109,21 +119,30 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
         return self.env.mask(state, self.default_params if params is None else params)
 
     def is_terminated(self, state: EnvState, params: EnvParams) -> Array:  # pyright: ignore
-        """bool[]: True if the step that led to `state` (without auto-reset) terminated the episode."""
+        """bool[]: True if the step that led to `state` (without auto-reset) terminated the
+        episode.
+        """
         reason = end_reason(state, params)
         return (reason != EndReason.NONE) & ~is_truncation(reason)
 
     def is_truncated(self, state: EnvState, params: EnvParams) -> Array:  # pyright: ignore
-        """bool[]: True if the step that led to `state` (without auto-reset) truncated the episode."""
+        """bool[]: True if the step that led to `state` (without auto-reset) truncated the
+        episode.
+        """
         return is_truncation(end_reason(state, params))
 
 
 def _info(outcome: Outcome[ObservationRef], mask: Array) -> dict[str, Any]:
-    return {"action_mask": mask, "equity": outcome.info.equity, "end_reason": outcome.info.end,
-            "illegal": outcome.info.illegal}
+    return {
+        "action_mask": mask,
+        "equity": outcome.info.equity,
+        "end_reason": outcome.info.end,
+        "illegal": outcome.info.illegal,
+    }
 
 
-# Module functions, so that the market is an argument of the compiled program, and equal environments share a program.
+# Module functions, so that the market is an argument of the compiled program, and equal
+# environments share a program.
 @partial(jax.jit, static_argnums=0)
 def _reset(env: TradingEnv, key: Array, params: EnvParams) -> tuple[Array, EnvState]:
     state, ref = env.reset(key, params)
@@ -138,7 +157,14 @@ def _step(env: TradingEnv, state: EnvState, action: Array, params: EnvParams) ->
         "truncated": outcome.truncated,
         "final_observation": env.observe(outcome.final_ref, params),
     }
-    return env.observe(ref, params), state, outcome.reward, outcome.terminated, outcome.truncated, info
+    return (
+        env.observe(ref, params),
+        state,
+        outcome.reward,
+        outcome.terminated,
+        outcome.truncated,
+        info,
+    )
 
 
 class _Table(spaces.Dict):
@@ -157,8 +183,11 @@ def _space(tree: PyTree) -> Any:
         return spaces.Dict({name: _space(node) for name, node in nodes.items() if node is not None})
     if tree.dtype == jnp.bool_:
         return spaces.Box(False, True, tree.shape, jnp.bool_)
-    limits = jnp.finfo(tree.dtype) if jnp.issubdtype(tree.dtype, jnp.floating) else jnp.iinfo(tree.dtype)
-    # Arrays, because JAX would convert a Python int to int32, which cannot hold the limit of uint32.
+    limits = (
+        jnp.finfo(tree.dtype) if jnp.issubdtype(tree.dtype, jnp.floating) else jnp.iinfo(tree.dtype)
+    )
+    # Arrays, because JAX would convert a Python int to int32, which cannot hold the limit of
+    # uint32.
     low, high = (jnp.asarray(limit, tree.dtype) for limit in (limits.min, limits.max))
     return spaces.Box(low, high, tree.shape, tree.dtype)
 

@@ -1,7 +1,9 @@
-"""The environment for programs on the host: compiled functions on the CPU, with NumPy arrays as input and output.
+"""The environment for programs on the host: compiled functions on the CPU, with NumPy arrays as
+input and output.
 
-The gymnasium and Stable-Baselines3 adapters use it. With `num_envs` None there is one environment, and arrays have no
-leading axis. Otherwise there are N environments, and every array has a leading axis N. Below, [...] stands for both.
+The gymnasium and Stable-Baselines3 adapters use it. With `num_envs` None there is one environment,
+and arrays have no leading axis. Otherwise there are N environments, and every array has a leading
+axis N. Below, [...] stands for both.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ MAX_SEED = 2**32 - 1
 
 
 class Observed(NamedTuple):
-    """Input of a decision: observation float32[..., D], mask bool[..., A], and market row int32[...]."""
+    """Input of a decision: observation float32[..., D], mask bool[..., A], and market row
+    int32[...].
+    """
 
     observation: Any
     mask: Any
@@ -32,8 +36,9 @@ class Observed(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """Result of a step: reward float32[...]; terminated, truncated, illegal bool[...]; equity int32[...] mills; end
-    int32[...] EndReason; final: the last observation of the step's own episode, before any reset.
+    """Result of a step: reward float32[...]; terminated, truncated, illegal bool[...]; equity
+    int32[...] mills; end int32[...] EndReason; final: the last observation of the step's own
+    episode, before any reset.
     """
 
     reward: Any
@@ -54,7 +59,9 @@ class _Programs(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _programs(env: TradingEnv, batched: bool) -> _Programs:
-    """Programs shared by all hosts with an equal environment. The market is an argument, so it is not compiled in."""
+    """Programs shared by all hosts with an equal environment. The market is an argument, so it is
+    not compiled in.
+    """
 
     def see(ref: ObservationRef, params: EnvParams) -> Observed:
         return Observed(env.observe(ref, params), ref.mask, ref.row[0])
@@ -69,38 +76,61 @@ def _programs(env: TradingEnv, batched: bool) -> _Programs:
     def restart(state: EnvState, params: EnvParams) -> tuple[EnvState, Observed]:
         return shown(env.next_episode(state, params), params)
 
-    def start_at(state: EnvState, params: EnvParams, slot: Array, row: Array) -> tuple[EnvState, Observed]:
+    def start_at(
+        state: EnvState, params: EnvParams, slot: Array, row: Array
+    ) -> tuple[EnvState, Observed]:
         return shown(env.reset_at(params, slot, row, state.seed, state.episode), params)  # pyright: ignore
 
-    def step(state: EnvState, action: Array, params: EnvParams) -> tuple[EnvState, Observed, StepResult]:
+    def step(
+        state: EnvState, action: Array, params: EnvParams
+    ) -> tuple[EnvState, Observed, StepResult]:
         state, ref, outcome = env.step(jax.random.key(0), state, action, params)
         info = outcome.info
-        return state, see(ref, params), StepResult(
-            outcome.reward, outcome.terminated, outcome.truncated, info.illegal, info.equity, info.end,
-            see(outcome.final_ref, params))
+        return (
+            state,
+            see(ref, params),
+            StepResult(
+                outcome.reward,
+                outcome.terminated,
+                outcome.truncated,
+                info.illegal,
+                info.equity,
+                info.end,
+                see(outcome.final_ref, params),
+            ),
+        )
 
     if not batched:
         return _Programs(*(jax.jit(f) for f in (reset, restart, start_at, step)))
     return _Programs(
-        jax.jit(jax.vmap(reset, (0, None))), jax.jit(jax.vmap(restart, (0, None))),
-        jax.jit(jax.vmap(start_at, (0, None, None, None))), jax.jit(jax.vmap(step, (0, 0, None))))
+        jax.jit(jax.vmap(reset, (0, None))),
+        jax.jit(jax.vmap(restart, (0, None))),
+        jax.jit(jax.vmap(start_at, (0, None, None, None))),
+        jax.jit(jax.vmap(step, (0, 0, None))),
+    )
 
 
 def _cpu() -> Any:
     try:
         return jax.devices("cpu")[0]
     except RuntimeError as error:
-        raise ConfigError(f"environments of host programs run on the CPU, which JAX does not offer here ({error}); "
-                          "let it, e.g. with JAX_PLATFORMS=cuda,cpu, or unset JAX_PLATFORMS") from None
+        raise ConfigError(
+            f"environments of host programs run on the CPU, which JAX does not offer here ({error}); "
+            "let it, e.g. with JAX_PLATFORMS=cuda,cpu, or unset JAX_PLATFORMS"
+        ) from None
 
 
 def _to_host(tree: Any) -> Any:
-    """Copy arrays to NumPy. Views of JAX buffers would be read-only, and torch warns about such arrays."""
+    """Copy arrays to NumPy. Views of JAX buffers would be read-only, and torch warns about such
+    arrays.
+    """
     return jax.tree.map(np.array, jax.device_get(tree))
 
 
 class HostEnv:
-    """Holds the state of one environment or of N environments. `state` is None before the first reset."""
+    """Holds the state of one environment or of N environments. `state` is None before the first
+    reset.
+    """
 
     def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int | None = None) -> None:
         if num_envs is not None and num_envs < 1:
@@ -112,11 +142,15 @@ class HostEnv:
         self._shape = () if num_envs is None else (num_envs,)
 
     def seeded(self, seeds: np.ndarray | int) -> Observed:
-        """Start the first episode of `env.reset(jax.random.key(seed))`. Raises ConfigError if a seed is not uint32."""
+        """Start the first episode of `env.reset(jax.random.key(seed))`. Raises ConfigError if a
+        seed is not uint32.
+        """
         seeds = np.asarray(seeds)
         if seeds.shape != self._shape or seeds.min() < 0 or seeds.max() > MAX_SEED:
-            raise ConfigError(f"seed {seeds.tolist()}: expected {'one' if not self._shape else self._shape[0]} of "
-                              f"0 .. {MAX_SEED}")
+            raise ConfigError(
+                f"seed {seeds.tolist()}: expected {'one' if not self._shape else self._shape[0]} of "
+                f"0 .. {MAX_SEED}"
+            )
         self.state, observed = self._programs.reset(seeds.astype(np.uint32), self._params)
         return _to_host(observed)
 
@@ -126,25 +160,36 @@ class HostEnv:
         return _to_host(observed)
 
     def start_at(self, options: Mapping[str, Any]) -> Observed:
-        """Start at a chosen place (see `place`). The starts of later episodes are drawn as usual."""
+        """Start at a chosen place (see `place`). The starts of later episodes are drawn as
+        usual.
+        """
         slot, row = self.place(options)
-        self.state, observed = self._programs.start_at(self.state, self._params, np.int32(slot), np.int32(row))
+        self.state, observed = self._programs.start_at(
+            self.state, self._params, np.int32(slot), np.int32(row)
+        )
         return _to_host(observed)
 
     def step(self, actions: np.ndarray) -> tuple[Observed, StepResult]:
-        """Step with actions int[...] in 0 .. A - 1 -> (next input, result of the step). Ended episodes are reset."""
-        self.state, observed, result = self._programs.step(self.state, np.asarray(actions, np.int32), self._params)
+        """Step with actions int[...] in 0 .. A - 1 -> (next input, result of the step). Ended
+        episodes are reset.
+        """
+        self.state, observed, result = self._programs.step(
+            self.state, np.asarray(actions, np.int32), self._params
+        )
         return _to_host((observed, result))
 
     def place(self, options: Mapping[str, Any]) -> tuple[int, int]:
         """(slot, row) for options {"session": ..., "row": ...}, of which one or both are given.
 
-        session: trade date "YYYY-MM-DD", or the number of the session in the split. row: market row. The default row is
-        the first decision bar of the session. The default session is the one that contains the row. Raises ConfigError
-        if there is no such session or decision bar.
+        session: trade date "YYYY-MM-DD", or the number of the session in the split. row: market
+            row. The default row is
+        the first decision bar of the session. The default session is the one that contains the row.
+        Raises ConfigError if there is no such session or decision bar.
         """
         if unknown := sorted(set(options) - set(OPTIONS)):
-            raise ConfigError(f"reset option '{unknown[0]}': unknown; there are {' and '.join(OPTIONS)}")
+            raise ConfigError(
+                f"reset option '{unknown[0]}': unknown; there are {' and '.join(OPTIONS)}"
+            )
         table, chosen = self._params.market.sessions, self._params.sessions
         ids = np.asarray(chosen.ids)[: int(chosen.count)]
         first, last = np.asarray(table.first)[ids], np.asarray(table.last)[ids]
@@ -152,13 +197,17 @@ class HostEnv:
             slot = self._slot(options["session"], np.asarray(table.date)[ids])
             row = int(options.get("row", first[slot]))
             if not first[slot] <= row <= last[slot]:
-                raise ConfigError(f"reset option row = {row}: session {options['session']} has decision bars "
-                                  f"{first[slot]} .. {last[slot]}")
+                raise ConfigError(
+                    f"reset option row = {row}: session {options['session']} has decision bars "
+                    f"{first[slot]} .. {last[slot]}"
+                )
             return slot, row
         row = int(options["row"])
         holding = np.flatnonzero((first <= row) & (row <= last))
         if not len(holding):
-            raise ConfigError(f"reset option row = {row}: not a decision bar of this split's {len(ids)} sessions")
+            raise ConfigError(
+                f"reset option row = {row}: not a decision bar of this split's {len(ids)} sessions"
+            )
         return int(holding[0]), row
 
     @staticmethod
@@ -168,8 +217,16 @@ class HostEnv:
             found = np.flatnonzero(days == session)
             if len(found) == 1:
                 return int(found[0])
-            what = "several; give its number instead" if len(found) else f"not among {days[0]} .. {days[-1]}"
-            raise ConfigError(f"reset option session = '{session}': {what} ({len(days)} sessions in this split)")
+            what = (
+                "several; give its number instead"
+                if len(found)
+                else f"not among {days[0]} .. {days[-1]}"
+            )
+            raise ConfigError(
+                f"reset option session = '{session}': {what} ({len(days)} sessions in this split)"
+            )
         if not 0 <= int(session) < len(days):
-            raise ConfigError(f"reset option session = {session}: this split has sessions 0 .. {len(days) - 1}")
+            raise ConfigError(
+                f"reset option session = {session}: this split has sessions 0 .. {len(days) - 1}"
+            )
         return int(session)

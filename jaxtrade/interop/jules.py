@@ -2,8 +2,9 @@
 
     from jaxtrade.interop.jules import TrainerAgent      # was: from src.training.trainer_agent import TrainerAgent
 
-Everything else of a script stays as it is. There are no worker processes and no fallbacks: what cannot be built is an
-error, a key that means nothing here is explained once, and a key that nobody knows is refused with a suggestion.
+Everything else of a script stays as it is. There are no worker processes and no fallbacks: what
+cannot be built is an error, a key that means nothing here is explained once, and a key that nobody
+knows is refused with a suggestion.
 """
 
 from __future__ import annotations
@@ -20,21 +21,34 @@ from jaxtrade.config import Changes, RunConfig, changed_config
 from jaxtrade.data.members import member_configs
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.policy import FOLDER
-from jaxtrade.interop.jules_config import NONE, REFUSED, Fate, folder, imported, nested, number_of_envs, symbols
+from jaxtrade.interop.jules_config import (
+    NONE,
+    REFUSED,
+    Fate,
+    folder,
+    imported,
+    nested,
+    number_of_envs,
+    symbols,
+)
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.auto_envs import prepared
 from jaxtrade.runs.preflight import check_names
 from jaxtrade.runs.trainer import Trainer
 
-SHARED_MEMORY = Fate("use_shared_memory", NONE, "there are no worker processes: all environments are rows of arrays in "
-                     "one address space")
+SHARED_MEMORY = Fate(
+    "use_shared_memory",
+    NONE,
+    "there are no worker processes: all environments are rows of arrays in one address space",
+)
 MONITOR_PATH = Fate("monitor_path", NONE, "monitor.csv is in the run's folder")
 _TOLD: set[str] = set()
 
 
 @dataclass(frozen=True)
 class VectorizedEnv:
-    """What `create_vectorized_env` returns: the environments that a run will have. They exist once it trains.
+    """What `create_vectorized_env` returns: the environments that a run will have. They exist once
+    it trains.
 
     config: the run's configuration with these symbols and this number of environments.
     """
@@ -51,9 +65,17 @@ class VectorizedEnv:
         return None if self.config.rollout.auto else self.config.rollout.num_envs
 
 
-def build_vec_env(symbols: Sequence[str], data_dir: Path | str | None, config: Mapping[str, Any],
-                  n_envs: int | None = None, monitor_path: str | None = None, use_shared_memory: bool | None = None,
-                  logger: logging.Logger | None = None, *, set: Changes = ()) -> VectorizedEnv:
+def build_vec_env(
+    symbols: Sequence[str],
+    data_dir: Path | str | None,
+    config: Mapping[str, Any],
+    n_envs: int | None = None,
+    monitor_path: str | None = None,
+    use_shared_memory: bool | None = None,
+    logger: logging.Logger | None = None,
+    *,
+    set: Changes = (),
+) -> VectorizedEnv:
     """The environments of a training run on several symbols.
 
     Args:
@@ -61,16 +83,24 @@ def build_vec_env(symbols: Sequence[str], data_dir: Path | str | None, config: M
         data_dir: folder with one file of bars for each symbol. None: the bars that the package has.
         config: of IntradayJules, as `TrainerAgent` takes it.
         n_envs: None: as many as train fastest here, measured when the run begins.
-        monitor_path, use_shared_memory, logger: have no meaning here; the first two are explained once if given.
+        monitor_path, use_shared_memory, logger: have no meaning here; the first two are explained
+            once if given.
         set: further keys of ours, as in `jaxtrade.run`.
     Raises:
         ConfigError, DataError: an unknown key, symbol or file. Nothing else is built instead.
     """
     del logger
     given = imported(config, "config")
-    _explain([*given.fates, *([SHARED_MEMORY] if use_shared_memory is not None else []),
-              *([MONITOR_PATH] if monitor_path is not None else [])])
-    places = {"data.source": "bundled", "data.folder": None} if data_dir is None else folder(data_dir)
+    _explain(
+        [
+            *given.fates,
+            *([SHARED_MEMORY] if use_shared_memory is not None else []),
+            *([MONITOR_PATH] if monitor_path is not None else []),
+        ]
+    )
+    places = (
+        {"data.source": "bundled", "data.folder": None} if data_dir is None else folder(data_dir)
+    )
     chosen = given.values | places | _symbols(symbols) | number_of_envs(n_envs)
     made = changed_config(changed_config(RunConfig(), nested_changes(chosen)), set)
     try:
@@ -78,15 +108,19 @@ def build_vec_env(symbols: Sequence[str], data_dir: Path | str | None, config: M
             check_names(member)
     except DataError as error:  # the script has this key under another name
         text = str(error).replace("data.folder = ", "data_dir (data.folder) = ", 1)
-        raise DataError(text.replace("(data.source=bundled, without data.folder)", "(data_dir=None)")) from None
+        raise DataError(
+            text.replace("(data.source=bundled, without data.folder)", "(data_dir=None)")
+        ) from None
     return VectorizedEnv(made)
 
 
 def nested_changes(values: Mapping[str, Any]) -> dict[str, Any]:
     """Whole sections of dotted keys, so that keys that need each other are set together."""
-    return {f"{section}.{key}" if isinstance(inner, dict) else section: value
-            for section, inner in nested(values).items()
-            for key, value in (inner.items() if isinstance(inner, dict) else [("", inner)])}
+    return {
+        f"{section}.{key}" if isinstance(inner, dict) else section: value
+        for section, inner in nested(values).items()
+        for key, value in (inner.items() if isinstance(inner, dict) else [("", inner)])
+    }
 
 
 def _symbols(names: Sequence[str]) -> dict[str, Any]:
@@ -98,16 +132,28 @@ def _explain(fates: Sequence[Fate]) -> None:
     new = [fate for fate in fates if fate.kind in (NONE, REFUSED) and str(fate) not in _TOLD]
     _TOLD.update(map(str, new))
     if new:
-        warnings.warn("\n".join(["of this configuration:", *(f"  {fate}" for fate in new)]), stacklevel=4)
+        warnings.warn(
+            "\n".join(["of this configuration:", *(f"  {fate}" for fate in new)]), stacklevel=4
+        )
 
 
-def get_optimal_n_envs(symbols: Sequence[str], config: Mapping[str, Any] | None = None,
-                       data_dir: Path | str | None = None, *, set: Changes = ()) -> int:
-    """How many environments train fastest on this machine: measured now, which compiles a few programs.
+def get_optimal_n_envs(
+    symbols: Sequence[str],
+    config: Mapping[str, Any] | None = None,
+    data_dir: Path | str | None = None,
+    *,
+    set: Changes = (),
+) -> int:
+    """How many environments train fastest on this machine: measured now, which compiles a few
+    programs.
 
     Arguments as `build_vec_env`. Raises ConfigError, DataError, OutOfMemoryError.
     """
-    return _measured(build_vec_env(symbols, data_dir, {"algorithm": "PPO"} if config is None else config, set=set))
+    return _measured(
+        build_vec_env(
+            symbols, data_dir, {"algorithm": "PPO"} if config is None else config, set=set
+        )
+    )
 
 
 def _measured(env: VectorizedEnv) -> int:
@@ -117,14 +163,21 @@ def _measured(env: VectorizedEnv) -> int:
 class TrainerAgent:
     """IntradayJules' trainer: `create_vectorized_env`, `set_env`, `train`.
 
-    config: nested keys of IntradayJules (docs/howto/intradayjules.md has them all). training_env: as `set_env`. path:
+    config: nested keys of IntradayJules (docs/howto/intradayjules.md has them all). training_env:
+        as `set_env`. path:
     the new run folder; default below `runs/`. set: further keys of ours, as in `jaxtrade.run`.
 
     Raises ConfigError for an unknown key, with a suggestion, and for an algorithm that is not here.
     """
 
-    def __init__(self, config: Mapping[str, Any], training_env: VectorizedEnv | None = None, *,
-                 path: Path | str | None = None, set: Changes = ()) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        training_env: VectorizedEnv | None = None,
+        *,
+        path: Path | str | None = None,
+        set: Changes = (),
+    ) -> None:
         imported(config, "config")
         self._config, self._path, self._set = dict(config), path, set
         self.training_env: VectorizedEnv | None = None
@@ -137,41 +190,59 @@ class TrainerAgent:
         """This object: `trainer.trainer_core.get_training_performance_info()`."""
         return self
 
-    def create_vectorized_env(self, symbols: Sequence[str], data_dir: Path | str | None, n_envs: int | None = None,
-                              use_shared_memory: bool | None = None, monitor_path: str | None = None
-                              ) -> VectorizedEnv:
+    def create_vectorized_env(
+        self,
+        symbols: Sequence[str],
+        data_dir: Path | str | None,
+        n_envs: int | None = None,
+        use_shared_memory: bool | None = None,
+        monitor_path: str | None = None,
+    ) -> VectorizedEnv:
         """As `build_vec_env`, with this trainer's configuration."""
-        return build_vec_env(symbols, data_dir, self._config, n_envs, monitor_path, use_shared_memory, set=self._set)
+        return build_vec_env(
+            symbols, data_dir, self._config, n_envs, monitor_path, use_shared_memory, set=self._set
+        )
 
     def set_env(self, env: VectorizedEnv) -> None:
-        """Choose what `train` trains on. Raises ConfigError for an object that `create_vectorized_env` did not make."""
+        """Choose what `train` trains on. Raises ConfigError for an object that
+        `create_vectorized_env` did not make.
+        """
         if not isinstance(env, VectorizedEnv):
-            raise ConfigError(f"set_env: got <{type(env).__name__}>; give what create_vectorized_env returned: another "
-                              "environment cannot be compiled with the learner (jaxtrade.from_gymnax takes functional "
-                              "ones)")
+            raise ConfigError(
+                f"set_env: got <{type(env).__name__}>; give what create_vectorized_env returned: another "
+                "environment cannot be compiled with the learner (jaxtrade.from_gymnax takes functional "
+                "ones)"
+            )
         self.training_env = env
 
-    def get_recommended_n_envs(self, symbols: Sequence[str], data_dir: Path | str | None = None) -> int:
-        """How many environments train fastest here, measured now with this trainer's learner. Raises as
+    def get_recommended_n_envs(
+        self, symbols: Sequence[str], data_dir: Path | str | None = None
+    ) -> int:
+        """How many environments train fastest here, measured now with this trainer's learner.
+        Raises as
         `get_optimal_n_envs`."""
         return get_optimal_n_envs(symbols, self._config, data_dir, set=self._set)
 
     def train(self, existing_model_path: Path | str | None = None) -> Path:
-        """Train, save and evaluate -> the folder of the policy. The run around it is `self.trainer.run`.
+        """Train, save and evaluate -> the folder of the policy. The run around it is
+        `self.trainer.run`.
 
-        existing_model_path: a policy folder that this returned, or its run, to begin with. Raises ConfigError without
+        existing_model_path: a policy folder that this returned, or its run, to begin with. Raises
+            ConfigError without
         an environment, and what `jaxtrade.run` raises.
         """
         if self.training_env is None:
-            raise ConfigError("TrainerAgent has no environment: call create_vectorized_env(symbols, data_dir) and give "
-                              "it to set_env")
+            raise ConfigError(
+                "TrainerAgent has no environment: call create_vectorized_env(symbols, data_dir) and give "
+                "it to set_env"
+            )
         source = None if existing_model_path is None else _run_of(Path(existing_model_path))
         self.trainer = Trainer(self.training_env.config, self._path, from_run=source)
         return self.trainer.train().path / FOLDER
 
     def get_training_performance_info(self, against_one: bool = False) -> dict[str, Any]:
-        """What was measured: `jaxtrade.performance_info`, and the names that IntradayJules has for some of it. None is
-        what was not measured, so before `train` most of it.
+        """What was measured: `jaxtrade.performance_info`, and the names that IntradayJules has for
+        some of it. None is what was not measured, so before `train` most of it.
 
         `expected_speedup` is no expectation: it is `times_one_env`, which `against_one` measures.
         """
@@ -181,7 +252,9 @@ class TrainerAgent:
             "timestamp": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "environment_type": "rows of one compiled program",
             "num_workers": found.get("num_envs", None if env is None else env.num_envs),
-            "expected_speedup": found.get("times_one_env"), "shared_memory": False}
+            "expected_speedup": found.get("times_one_env"),
+            "shared_memory": False,
+        }
 
 
 def _run_of(path: Path) -> Path:

@@ -1,4 +1,5 @@
-"""Read a configuration of IntradayJules: ours, and the fate of each of its keys (`jaxtrade config import`).
+"""Read a configuration of IntradayJules: ours, and the fate of each of its keys (`jaxtrade config
+import`).
 
 Pure functions of plain values; imports no heavy library.
 """
@@ -29,18 +30,30 @@ from jaxtrade.interop.jules_keys import (
 
 TAKEN, NONE, REFUSED = "taken as", "has no meaning here:", "not supported:"
 PARAMS, VECTOR = "training.algo_params.", "training.vectorized_training."
-TIMES = ("hour_sin", "hour_cos", "day_of_week_sin", "day_of_week_cos", "time_sin", "time_cos")  # always observed
+TIMES = (
+    "hour_sin",
+    "hour_cos",
+    "day_of_week_sin",
+    "day_of_week_cos",
+    "time_sin",
+    "time_cos",
+)  # always observed
 _VWAP = re.compile(r"vwap_[0-9]+")
 BALANCE = "environment.initial_balance"
 # The environments of IntradayJules have no rules of a prop firm.
-NO_RULES = {"account.drawdown": "off", "account.profit_target": "off", "account.freeze": "never", "account.min_days": 0}
+NO_RULES = {
+    "account.drawdown": "off",
+    "account.profit_target": "off",
+    "account.freeze": "never",
+    "account.min_days": 0,
+}
 TEST_SESSIONS = 20  # held out at the end of the data; IntradayJules has no key for it
 SHARDS = 8  # the default of `rollout.num_shards`
 
 
 class Fate(NamedTuple):
-    """What became of one key. kind: TAKEN, NONE, REFUSED, or that it was not given. text: our keys, or
-    why."""
+    """What became of one key. kind: TAKEN, NONE, REFUSED, or that it was not given. text: our keys,
+    or why."""
 
     key: str
     kind: str
@@ -51,8 +64,8 @@ class Fate(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """values: dotted key of ours -> value, of all keys that are not defaults. fates: one for each key that was read,
-    for a balance that was not given, and for what is held out."""
+    """values: dotted key of ours -> value, of all keys that are not defaults. fates: one for each
+    key that was read, for a balance that was not given, and for what is held out."""
 
     values: dict[str, Any]
     fates: tuple[Fate, ...]
@@ -77,8 +90,10 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported:
     """Our values for a configuration of IntradayJules.
 
-    values: nested, as read from YAML or given to `TrainerAgent`. name: the source, for messages. Raises
-    ConfigFaultsError naming every unknown key, with a suggestion, and every value that cannot be used.
+    values: nested, as read from YAML or given to `TrainerAgent`. name: the source, for messages.
+        Raises
+    ConfigFaultsError naming every unknown key, with a suggestion, and every value that cannot be
+    used.
     """
     given = dict(_flat(values))
     faults, found, fates = list[tuple[str, str]](), dict[str, Any](), list[Fate]()
@@ -87,7 +102,9 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
     except ConfigError as error:
         raise ConfigFaultsError([(name, str(error))]) from None
     found |= {"algorithm": learner, **own}
-    first: dict[str, str] = dict.fromkeys(found, "algorithm")  # our key -> the key of theirs that set it
+    first: dict[str, str] = dict.fromkeys(
+        found, "algorithm"
+    )  # our key -> the key of theirs that set it
     for key in given:
         try:
             kind, outcome = _fate(key, given, learner)
@@ -98,27 +115,45 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
             faults += [(name, text) for text in _contradictions(key, outcome, found, first)]
             found |= outcome
             first |= dict.fromkeys(outcome, key)
-            outcome = ", ".join(f"{ours}={_shown(value)}" for ours, value in outcome.items()) + _remark(key, given[key])
+            outcome = ", ".join(
+                f"{ours}={_shown(value)}" for ours, value in outcome.items()
+            ) + _remark(key, given[key])
         fates.append(Fate(key, kind, outcome))
     if faults:
         raise ConfigFaultsError(faults)
     if "account.preset" not in found:
         found |= NO_RULES
         rules = ", ".join(f"{ours}={value}" for ours, value in NO_RULES.items())
-        fates.append(Fate(BALANCE, "not given:", f"{rules} (the default account, without rules that end an episode)"))
+        fates.append(
+            Fate(
+                BALANCE,
+                "not given:",
+                f"{rules} (the default account, without rules that end an episode)",
+            )
+        )
     found["split.test_sessions"] = TEST_SESSIONS
-    fates.append(Fate("held-out sessions", "not given:", f"split.test_sessions={TEST_SESSIONS} (the test, at the "
-                      "end of the data)"))
+    fates.append(
+        Fate(
+            "held-out sessions",
+            "not given:",
+            f"split.test_sessions={TEST_SESSIONS} (the test, at the end of the data)",
+        )
+    )
     return Imported(found, tuple(fates))
 
 
-def _contradictions(key: str, outcome: Mapping[str, Any], found: Mapping[str, Any],
-                    first: Mapping[str, str]) -> Iterator[str]:
-    """One text for each key of ours that `key` sets to another value than an earlier key of theirs did."""
+def _contradictions(
+    key: str, outcome: Mapping[str, Any], found: Mapping[str, Any], first: Mapping[str, str]
+) -> Iterator[str]:
+    """One text for each key of ours that `key` sets to another value than an earlier key of theirs
+    did.
+    """
     for ours, value in outcome.items():
         if ours in found and found[ours] != value:
-            yield (f"{first[ours]} and {key} both set {ours}: to {_shown(found[ours])} and to {_shown(value)}; give "
-                   "one of the two")
+            yield (
+                f"{first[ours]} and {key} both set {ours}: to {_shown(found[ours])} and to {_shown(value)}; give "
+                "one of the two"
+            )
 
 
 def _shown(value: Any) -> str:
@@ -137,19 +172,27 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 def _algorithm(given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     name = given.get("algorithm", given.get("training.algorithm", "DQN"))
     if "algorithm" in given and given.get("training.algorithm", name) != name:
-        raise ConfigError(f"algorithm = {name} and training.algorithm = {given['training.algorithm']}: give one of the "
-                          "two")
+        raise ConfigError(
+            f"algorithm = {name} and training.algorithm = {given['training.algorithm']}: give one of the "
+            "two"
+        )
     known = {each.lower(): each for each in ALGORITHMS}
     if str(name).lower() in known:
         return ALGORITHMS[known[str(name).lower()]]
     if str(name).upper() in NOT_HERE:
-        raise ConfigError(f"algorithm = {name}: not supported; expected one of {', '.join(ALGORITHMS)}")
-    raise ConfigError(f"algorithm = {name!r}: no learner has this name{suggest(str(name), ALGORITHMS)} (known: "
-                      f"{', '.join(ALGORITHMS)})")
+        raise ConfigError(
+            f"algorithm = {name}: not supported; expected one of {', '.join(ALGORITHMS)}"
+        )
+    raise ConfigError(
+        f"algorithm = {name!r}: no learner has this name{suggest(str(name), ALGORITHMS)} (known: "
+        f"{', '.join(ALGORITHMS)})"
+    )
 
 
 def _fate(key: str, given: Mapping[str, Any], learner: str) -> tuple[str, dict[str, Any] | str]:
-    """(kind, our values or the reason). Raises ConfigError for an unknown key or a value that cannot be used."""
+    """(kind, our values or the reason). Raises ConfigError for an unknown key or a value that
+    cannot be used.
+    """
     value = given[key]
     if key in PLAIN:
         return TAKEN, {PLAIN[key]: value}
@@ -163,7 +206,9 @@ def _fate(key: str, given: Mapping[str, Any], learner: str) -> tuple[str, dict[s
     raise ConfigError(f"unknown key '{key}'{suggest(key, known)}")
 
 
-def _made(key: str, value: Any, given: Mapping[str, Any], learner: str) -> tuple[str, dict[str, Any] | str]:
+def _made(
+    key: str, value: Any, given: Mapping[str, Any], learner: str
+) -> tuple[str, dict[str, Any] | str]:
     if key.startswith(PARAMS):
         return _parameter(key.removeprefix(PARAMS), value, given, learner)
     match key.rpartition(".")[2]:
@@ -185,11 +230,17 @@ def _made(key: str, value: Any, given: Mapping[str, Any], learner: str) -> tuple
             return _reward(value)
         case "action_type":
             if value != "discrete":
-                raise ConfigError(f"environment.action_type = {value!r}: expected discrete; all tasks have numbered "
-                                  "actions")
+                raise ConfigError(
+                    f"environment.action_type = {value!r}: expected discrete; all tasks have numbered "
+                    "actions"
+                )
             return NONE, "all tasks have numbered actions (env.task)"
         case _:  # torch_threads
-            return (TAKEN, {"compute.threads": value}) if value is not None else (NONE, "compute.threads is auto")
+            return (
+                (TAKEN, {"compute.threads": value})
+                if value is not None
+                else (NONE, "compute.threads is auto")
+            )
 
 
 def number_of_envs(value: Any) -> dict[str, Any]:
@@ -197,24 +248,45 @@ def number_of_envs(value: Any) -> dict[str, Any]:
     if value is None:
         return {"rollout.num_envs": "auto"}
     if type(value) is not int or value < 1:
-        raise ConfigError(f"n_envs = {value!r}: expected a whole number of at least 1, or null for as many as train "
-                          "fastest")
-    groups = {} if value < SHARDS or value % SHARDS == 0 else {"rollout.num_shards": math.gcd(value, SHARDS)}
+        raise ConfigError(
+            f"n_envs = {value!r}: expected a whole number of at least 1, or null for as many as train "
+            "fastest"
+        )
+    groups = (
+        {}
+        if value < SHARDS or value % SHARDS == 0
+        else {"rollout.num_shards": math.gcd(value, SHARDS)}
+    )
     return {"rollout.num_envs": value} | groups
 
 
 def symbols(value: Any) -> dict[str, Any]:
     """`symbols` as keys of ours. Raises ConfigError."""
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(each, str) for each in value):
-        raise ConfigError(f"symbols = {value!r}: expected a list of symbols, such as [EURUSD, GBPUSD]")
+    if (
+        not isinstance(value, list | tuple)
+        or not value
+        or not all(isinstance(each, str) for each in value)
+    ):
+        raise ConfigError(
+            f"symbols = {value!r}: expected a list of symbols, such as [EURUSD, GBPUSD]"
+        )
     return {"data.markets": [each.upper() for each in value]}
 
 
 def folder(value: Any) -> dict[str, Any]:
-    """`data_dir` as keys of ours: one file for each symbol, stamps of a bar's open in UTC. Raises ConfigError."""
+    """`data_dir` as keys of ours: one file for each symbol, stamps of a bar's open in UTC. Raises
+    ConfigError.
+    """
     if not isinstance(value, str | Path) or not str(value):
-        raise ConfigError(f"data_dir = {value!r}: expected the folder that has a file of bars for each symbol")
-    return {"data.source": "file", "data.folder": str(value), "data.stamp": "open", "data.time_zone": "UTC"}
+        raise ConfigError(
+            f"data_dir = {value!r}: expected the folder that has a file of bars for each symbol"
+        )
+    return {
+        "data.source": "file",
+        "data.folder": str(value),
+        "data.stamp": "open",
+        "data.time_zone": "UTC",
+    }
 
 
 def _remark(key: str, value: Any) -> str:
@@ -223,7 +295,10 @@ def _remark(key: str, value: Any) -> str:
         return " (one file per symbol; stamps are read as the open of a bar, in UTC: change them if they are not)"
     if not key.endswith("observation_feature_cols"):
         return ""
-    times, vwaps = [each for each in value if each in TIMES], [each for each in value if _VWAP.fullmatch(str(each))]
+    times, vwaps = (
+        [each for each in value if each in TIMES],
+        [each for each in value if _VWAP.fullmatch(str(each))],
+    )
     said = [f"{', '.join(times)}: every observation has the time of day"] if times else []
     said += [f"{', '.join(vwaps)}: vwap counts from the trade date's first bar"] if vwaps else []
     return f" ({'; '.join(said)})" if said else ""
@@ -231,8 +306,12 @@ def _remark(key: str, value: Any) -> str:
 
 def _features(value: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, list | tuple) or not value:
-        raise ConfigError(f"environment.observation_feature_cols = {value!r}: expected a list of features")
-    kept = ["vwap" if _VWAP.fullmatch(str(each)) else str(each) for each in value if each not in TIMES]
+        raise ConfigError(
+            f"environment.observation_feature_cols = {value!r}: expected a list of features"
+        )
+    kept = [
+        "vwap" if _VWAP.fullmatch(str(each)) else str(each) for each in value if each not in TIMES
+    ]
     for each in kept:
         try:
             table_columns((each,))
@@ -243,11 +322,16 @@ def _features(value: Any) -> tuple[str, dict[str, Any]]:
 
 def _account(value: Any) -> dict[str, Any]:
     """An account of this start balance without rules. Raises ConfigError."""
-    balances = {preset.start_balance: name for name, preset in reversed(PRESETS.items())
-                if name.startswith("apex_like") and name.endswith("k_2025")}
+    balances = {
+        preset.start_balance: name
+        for name, preset in reversed(PRESETS.items())
+        if name.startswith("apex_like") and name.endswith("k_2025")
+    }
     if value not in balances:
-        raise ConfigError(f"environment.initial_balance = {value!r}: accounts begin with "
-                          f"{', '.join(f'{each:,.0f}' for each in sorted(balances))}; choose one of them")
+        raise ConfigError(
+            f"environment.initial_balance = {value!r}: accounts begin with "
+            f"{', '.join(f'{each:,.0f}' for each in sorted(balances))}; choose one of them"
+        )
     return {"account.preset": balances[value], **NO_RULES}
 
 
@@ -257,9 +341,15 @@ def _reward(value: Any) -> tuple[str, dict[str, Any] | str]:
     return TAKEN, {"reward.preset": "jules_net"}
 
 
-def _parameter(name: str, value: Any, given: Mapping[str, Any], learner: str) -> tuple[str, dict[str, Any] | str]:
+def _parameter(
+    name: str, value: Any, given: Mapping[str, Any], learner: str
+) -> tuple[str, dict[str, Any] | str]:
     """The fate of a key of `training.algo_params`."""
-    if learner == DQN and name.startswith("prioritized_replay_") and not given.get(f"{PARAMS}prioritized_replay"):
+    if (
+        learner == DQN
+        and name.startswith("prioritized_replay_")
+        and not given.get(f"{PARAMS}prioritized_replay")
+    ):
         return NONE, "prioritized_replay is off: all transitions are drawn alike"
     if name in PARAMETERS[learner]:
         return TAKEN, {f"{learner}.{PARAMETERS[learner][name]}": value}
@@ -277,21 +367,34 @@ def _parameter(name: str, value: Any, given: Mapping[str, Any], learner: str) ->
         case "train_freq" | "gradient_steps" if learner == DQN:
             return _replay_ratio(given)
         case "tau" if learner == DQN:
-            return (NONE, "the whole network is copied every dqn.target_every steps") if value == 1 else (
-                TAKEN, {"dqn.tau": value})
+            return (
+                (NONE, "the whole network is copied every dqn.target_every steps")
+                if value == 1
+                else (TAKEN, {"dqn.tau": value})
+            )
         case "prioritized_replay" if learner == DQN:
             return TAKEN, {"dqn.replay": "prioritised" if value else "uniform"}
         case "batch_size" if learner == PPO:
-            return REFUSED, "a minibatch has rollout.num_envs * rollout.num_steps / ppo.num_minibatches rows"
+            return (
+                REFUSED,
+                "a minibatch has rollout.num_envs * rollout.num_steps / ppo.num_minibatches rows",
+            )
     return REFUSED, f"{learner} has no such setting"
 
 
 def _replay_ratio(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Samples trained per environment step. SB3 takes `gradient_steps` steps of `batch_size` samples each time that
-    every environment has taken `train_freq` steps; here the ratio does not fall with the number of environments."""
-    frequency, steps, batch = (given.get(PARAMS + name, default) for name, default in (
-        ("train_freq", 4), ("gradient_steps", 1), ("batch_size", 32)))
-    for name, value in (("train_freq", frequency), ("gradient_steps", steps), ("batch_size", batch)):
+    """Samples trained per environment step. SB3 takes `gradient_steps` steps of `batch_size`
+    samples each time that every environment has taken `train_freq` steps; here the ratio does not
+    fall with the number of environments."""
+    frequency, steps, batch = (
+        given.get(PARAMS + name, default)
+        for name, default in (("train_freq", 4), ("gradient_steps", 1), ("batch_size", 32))
+    )
+    for name, value in (
+        ("train_freq", frequency),
+        ("gradient_steps", steps),
+        ("batch_size", batch),
+    ):
         if type(value) is not int or value < 1:
             raise ConfigError(f"{PARAMS}{name} = {value!r}: expected a whole number of at least 1")
     return TAKEN, {"dqn.replay_ratio": steps * batch / frequency}

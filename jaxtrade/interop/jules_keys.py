@@ -1,4 +1,5 @@
-"""The keys of IntradayJules' configurations (Stable-Baselines3 style), and what becomes of each here.
+"""The keys of IntradayJules' configurations (Stable-Baselines3 style), and what becomes of each
+here.
 
 `PLAIN` keys are taken as ours, value for value; `{learner}` is the section of the chosen learner. `MADE` keys are taken
 too, by the functions of `interop.jules_config`. `NO_MEANING` and `UNSUPPORTED` say why a key is not taken. A name that
@@ -14,7 +15,9 @@ from jaxtrade.config.meant import PARAMETERS
 DQN, PPO, PQN = "dqn", "ppo", "pqn"
 # `algorithm` there -> ours, and keys that go with it.
 ALGORITHMS: Mapping[str, tuple[str, Mapping[str, object]]] = {
-    "DQN": (DQN, {}), "PQN": (PQN, {}), "PPO": (PPO, {}),
+    "DQN": (DQN, {}),
+    "PQN": (PQN, {}),
+    "PPO": (PPO, {}),
     "RecurrentPPO": (PPO, {"network.kind": "gru"}),  # a GRU where sb3-contrib has an LSTM
 }
 NOT_HERE = ("QR-DQN", "QRDQN", "A2C", "SAC", "TD3", "DDPG")
@@ -27,14 +30,31 @@ PLAIN: Mapping[str, str] = {
     "training.seed": "seed",
 }
 MADE = (
-    "algorithm", "training.algorithm",
-    "training.vectorized_training.n_envs", "training.vectorized_training.symbols",
-    "training.vectorized_training.data_dir", "training.vectorized_training.monitor.enabled",
-    "environment.observation_feature_cols", "environment.initial_balance", "environment.reward_type",
-    "environment.action_type", "hardware.cpu.torch_threads",
-    *(f"training.algo_params.{name}" for name in (
-        "learning_rate", "train_freq", "gradient_steps", "tau", "prioritized_replay", "policy", "n_steps", "seed",
-        "policy_kwargs.net_arch")),
+    "algorithm",
+    "training.algorithm",
+    "training.vectorized_training.n_envs",
+    "training.vectorized_training.symbols",
+    "training.vectorized_training.data_dir",
+    "training.vectorized_training.monitor.enabled",
+    "environment.observation_feature_cols",
+    "environment.initial_balance",
+    "environment.reward_type",
+    "environment.action_type",
+    "hardware.cpu.torch_threads",
+    *(
+        f"training.algo_params.{name}"
+        for name in (
+            "learning_rate",
+            "train_freq",
+            "gradient_steps",
+            "tau",
+            "prioritized_replay",
+            "policy",
+            "n_steps",
+            "seed",
+            "policy_kwargs.net_arch",
+        )
+    ),
     *(f"training.algo_params.{name}" for names in PARAMETERS.values() for name in names),
 )
 NO_MEANING: Mapping[str, str] = {

@@ -20,11 +20,14 @@ def register_envs() -> None:
     Calling it again has no effect.
     """
     for module in ("gymnasium_env", "gymnax_env"):
-        importlib.import_module(f"jaxtrade.interop.{module}")  # the import registers the environment
+        importlib.import_module(
+            f"jaxtrade.interop.{module}"
+        )  # the import registers the environment
 
 
 def to_sb3(env: TradingEnv, params: EnvParams, num_envs: int) -> SB3Trading:
-    """`num_envs` environments as one Stable-Baselines3 `VecEnv`, with masks for sb3-contrib's MaskablePPO.
+    """`num_envs` environments as one Stable-Baselines3 `VecEnv`, with masks for sb3-contrib's
+    MaskablePPO.
 
     Raises ConfigError if stable-baselines3 is not installed.
     """

@@ -35,18 +35,23 @@ class SB3Trading(VecEnv):
     def reset(self) -> np.ndarray:
         """-> observations float32[N, D]. `reset_infos` holds the info of each environment.
 
-        Raises ConfigError if the options differ between environments, or do not name a decision bar.
+        Raises ConfigError if the options differ between environments, or do not name a decision
+        bar.
         """
         options = self._options[0]
         if any(other != options for other in self._options):
-            raise ConfigError("set_options: one dictionary for all environments, not different ones")
+            raise ConfigError(
+                "set_options: one dictionary for all environments, not different ones"
+            )
         if options:
             self._host.place(options)  # raises an error before any state changes
         if self._seeds[0] is not None:
             seeds = np.asarray(self._seeds) % (MAX_SEED + 1)  # seed() may draw up to 2^32 and add i
             observed = self._host.seeded(seeds)
         elif self._host.state is None:
-            observed = self._host.seeded(np.random.default_rng().integers(MAX_SEED, size=self.num_envs))
+            observed = self._host.seeded(
+                np.random.default_rng().integers(MAX_SEED, size=self.num_envs)
+            )
         else:
             observed = self._host.next_episode()
         if options:
@@ -81,7 +86,9 @@ class SB3Trading(VecEnv):
         return self._observed.observation, result.reward, done, infos
 
     def action_masks(self) -> np.ndarray:
-        """bool[N, A]: masks of the latest observations. Raises RuntimeError before the first reset."""
+        """bool[N, A]: masks of the latest observations. Raises RuntimeError before the first
+        reset.
+        """
         if self._observed is None:
             raise RuntimeError("action_masks before reset: call reset() first")
         return self._observed.mask
@@ -94,20 +101,28 @@ class SB3Trading(VecEnv):
         return attr_name in ("action_masks", "render_mode")
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """`render_mode`, which is None for all. Raises AttributeError for other names: the environments are rows of
-        arrays and have no attributes."""
+        """`render_mode`, which is None for all. Raises AttributeError for other names: the
+        environments are rows of arrays and have no attributes."""
         if attr_name != "render_mode":
-            raise AttributeError(f"environments of {type(self).__name__} have no attribute '{attr_name}'")
+            raise AttributeError(
+                f"environments of {type(self).__name__} have no attribute '{attr_name}'"
+            )
         return [None for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Raises AttributeError: the environments are rows of arrays and have no attributes."""
-        raise AttributeError(f"environments of {type(self).__name__} have no attribute '{attr_name}' to set")
+        raise AttributeError(
+            f"environments of {type(self).__name__} have no attribute '{attr_name}' to set"
+        )
 
-    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
+    ) -> list[Any]:
         """The masks, for the method `action_masks`. Raises AttributeError for other methods."""
         if method_name != "action_masks":
-            raise AttributeError(f"environments of {type(self).__name__} have no method '{method_name}'")
+            raise AttributeError(
+                f"environments of {type(self).__name__} have no method '{method_name}'"
+            )
         masks = self.action_masks()
         return [masks[i] for i in self._get_indices(indices)]
 

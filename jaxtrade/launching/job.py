@@ -1,4 +1,6 @@
-"""What is launched: a training command, and where it is to run. `command_of` makes the command fit for restarts."""
+"""What is launched: a training command, and where it is to run. `command_of` makes the command fit
+for restarts.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,11 @@ from pathlib import PurePosixPath
 
 from jaxtrade.errors import ConfigError
 
-NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")  # a DNS label, with room for what the engines add
-# Exit codes that a restart would only repeat: a mistake in the command, and a training that diverged.
+NAME = re.compile(
+    r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?"
+)  # a DNS label, with room for what the engines add
+# Exit codes that a restart would only repeat: a mistake in the command, and a training that
+# diverged.
 FINAL = (2, 76)
 RESTARTS = 100  # for preemptions and lost machines; each goes on from the last checkpoint
 GRACE_S = 120  # between SIGTERM and SIGKILL: a chunk, and its checkpoint, must fit
@@ -21,9 +26,12 @@ GRACE_S = 120  # between SIGTERM and SIGKILL: a chunk, and its checkpoint, must 
 class Job:
     """A training to launch.
 
-    command: the words after `jaxtrade`, from `command_of`. name: of the job. nodes: machines. gpus: on each; 0 trains
-    on CPUs. image: of the container; None where the engine needs none. time: limit as HH:MM:SS. partition: of SLURM.
-    setup: shell lines that come first. claim: the volume claim (Kubernetes) or the bucket (SkyPilot) that holds the
+    command: the words after `jaxtrade`, from `command_of`. name: of the job. nodes: machines. gpus:
+        on each; 0 trains
+    on CPUs. image: of the container; None where the engine needs none. time: limit as HH:MM:SS.
+    partition: of SLURM.
+    setup: shell lines that come first. claim: the volume claim (Kubernetes) or the bucket
+        (SkyPilot) that holds the
     runs. mount: where it is mounted.
     """
 
@@ -46,10 +54,14 @@ class Job:
 
     @property
     def of_node(self) -> tuple[str, ...]:
-        """The command for an engine that starts one process on each node. A process alone uses one GPU unless it is
-        told to use all."""
+        """The command for an engine that starts one process on each node. A process alone uses one
+        GPU unless it is told to use all."""
         told = any(word == "--devices" or "parallel.devices" in word for word in self.command)
-        return self.command if told or self.nodes > 1 or self.gpus < 2 else (*self.command, "--devices", "all")
+        return (
+            self.command
+            if told or self.nodes > 1 or self.gpus < 2
+            else (*self.command, "--devices", "all")
+        )
 
     @property
     def shell(self) -> str:
@@ -60,49 +72,92 @@ class Job:
 def command_of(words: Sequence[str]) -> tuple[str, ...]:
     """The words of a training command, with `--auto-resume`: engines run the same command again.
 
-    Raises ConfigError for another command than `train`, without `--run-dir`, or with a flag that a restart contradicts.
+    Raises ConfigError for another command than `train`, without `--run-dir`, or with a flag that a
+    restart contradicts.
     """
     if not words or words[0] != "train":
-        raise ConfigError(f"expected a training after '--', as in '-- train CONFIG --run-dir DIR', found "
-                          f"'{' '.join(words)}'")
-    split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") and "=" in word
-                                                 and not word.startswith("--set") else [word])]
+        raise ConfigError(
+            f"expected a training after '--', as in '-- train CONFIG --run-dir DIR', found "
+            f"'{' '.join(words)}'"
+        )
+    split = [
+        part
+        for word in words
+        for part in (
+            word.split("=", 1)
+            if word.startswith("--") and "=" in word and not word.startswith("--set")
+            else [word]
+        )
+    ]
     if "--run-dir" not in split[:-1]:
-        raise ConfigError("the folder of the run is missing; add --run-dir DIR to the training, on storage that all "
-                          "machines share")
-    for flag in ("--resume", "--continue", "--name", "--coordinator", "--num-processes", "--process-id"):
+        raise ConfigError(
+            "the folder of the run is missing; add --run-dir DIR to the training, on storage that all "
+            "machines share"
+        )
+    for flag in (
+        "--resume",
+        "--continue",
+        "--name",
+        "--coordinator",
+        "--num-processes",
+        "--process-id",
+    ):
         if flag in split:
-            raise ConfigError(f"{flag}: the launched command starts and continues its run by --auto-resume, in "
-                              "--run-dir, and the engine numbers the processes; leave it out")
+            raise ConfigError(
+                f"{flag}: the launched command starts and continues its run by --auto-resume, in "
+                "--run-dir, and the engine numbers the processes; leave it out"
+            )
     return tuple(split if "--auto-resume" in split else [*split, "--auto-resume"])
 
 
 def checked(job: Job, needs_image: bool = False, needs_claim: bool = False) -> Job:
-    """The job itself. needs_image, needs_claim: whether the engine runs containers, and on a named volume.
+    """The job itself. needs_image, needs_claim: whether the engine runs containers, and on a named
+    volume.
 
     Raises ConfigError for a value that the engine would refuse.
     """
-    for flag, text in (("--name", job.name), ("--time", job.time), ("--partition", job.partition),
-                       ("--image", job.image), ("--claim", job.claim), ("--mount", job.mount),
-                       ("--gpu-kind", job.gpu_kind), *(("--setup", line) for line in job.setup),
-                       *(("the training", word) for word in job.command)):
+    for flag, text in (
+        ("--name", job.name),
+        ("--time", job.time),
+        ("--partition", job.partition),
+        ("--image", job.image),
+        ("--claim", job.claim),
+        ("--mount", job.mount),
+        ("--gpu-kind", job.gpu_kind),
+        *(("--setup", line) for line in job.setup),
+        *(("the training", word) for word in job.command),
+    ):
         if text is not None and not text.isprintable():
-            raise ConfigError(f"{flag} {text!r}: holds a line break or another character that cannot be printed, which "
-                              "would add a line of its own to the manifest")
+            raise ConfigError(
+                f"{flag} {text!r}: holds a line break or another character that cannot be printed, which "
+                "would add a line of its own to the manifest"
+            )
     if job.partition is not None and not re.fullmatch(r"[A-Za-z0-9_.,-]+", job.partition):
-        raise ConfigError(f"--partition {job.partition}: expected its name, or several with commas in between")
+        raise ConfigError(
+            f"--partition {job.partition}: expected its name, or several with commas in between"
+        )
     if not NAME.fullmatch(job.name):
-        raise ConfigError(f"--name {job.name}: expected lower-case letters, digits and '-', at most 40, the first a "
-                          "letter")
+        raise ConfigError(
+            f"--name {job.name}: expected lower-case letters, digits and '-', at most 40, the first a "
+            "letter"
+        )
     if not re.fullmatch(r"[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]", job.time):
         raise ConfigError(f"--time {job.time}: expected hours, minutes and seconds, as in 24:00:00")
     if needs_image and job.image is None:
-        raise ConfigError("--image is missing: containers need one that holds jaxtrade (docs/distributed.md shows how "
-                          "to build it)")
+        raise ConfigError(
+            "--image is missing: containers need one that holds jaxtrade (docs/distributed.md shows how "
+            "to build it)"
+        )
     if needs_claim and job.claim is None:
-        raise ConfigError("--claim is missing: name the volume that all pods share and that outlives them "
-                          "(docs/distributed.md)")
-    if (needs_claim or job.claim is not None) and not PurePosixPath(job.run_dir).is_relative_to(job.mount):
-        raise ConfigError(f"--run-dir {job.run_dir}: is not below {job.mount} (--mount), where the volume is; a run "
-                          "elsewhere would be lost with its machine")
+        raise ConfigError(
+            "--claim is missing: name the volume that all pods share and that outlives them "
+            "(docs/distributed.md)"
+        )
+    if (needs_claim or job.claim is not None) and not PurePosixPath(job.run_dir).is_relative_to(
+        job.mount
+    ):
+        raise ConfigError(
+            f"--run-dir {job.run_dir}: is not below {job.mount} (--mount), where the volume is; a run "
+            "elsewhere would be lost with its machine"
+        )
     return job

@@ -1,8 +1,9 @@
 """Masked categorical distribution: the only sampler of actions, in training, evaluation and export.
 
-Logits are `float32[..., A]`, masks `bool[..., A]` with at least one True. An illegal action has probability exactly 0
-and is never returned, whatever the logits hold. Log-probabilities of illegal actions are `ILLEGAL`, large, negative
-and finite, so that no `0 * inf` can appear in a sum or in a gradient.
+Logits are `float32[..., A]`, masks `bool[..., A]` with at least one True. An illegal action has
+probability exactly 0 and is never returned, whatever the logits hold. Log-probabilities of illegal
+actions are `ILLEGAL`, large, negative and finite, so that no `0 * inf` can appear in a sum or in a
+gradient.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ ILLEGAL = float(jnp.finfo(jnp.float32).min)
 
 
 def _check(logits: Array, mask: Array) -> None:
-    """Raises AssertionError at trace time unless logits are float, masks bool, and both have the same shape [..., A].
+    """Raises AssertionError at trace time unless logits are float, masks bool, and both have the
+    same shape [..., A].
     """
     chex.assert_equal_shape([logits, mask])
     chex.assert_type([logits, mask], [float, bool])
 
 
 def log_probs(logits: Array, mask: Array) -> Array:
-    """Log-probability of every action, float32[..., A]: log-softmax over the legal actions, `ILLEGAL` elsewhere."""
+    """Log-probability of every action, float32[..., A]: log-softmax over the legal actions,
+    `ILLEGAL` elsewhere.
+    """
     _check(logits, mask)
     # The bounds keep the difference of two legal logits finite.
     legal = jnp.where(mask, jnp.clip(logits, ILLEGAL / 4, -ILLEGAL / 4), ILLEGAL)
-    # Subtract the largest legal logit, so that `exp` cannot overflow. `where` comes before `exp`, so that illegal
-    # entries have no gradient.
+    # Subtract the largest legal logit, so that `exp` cannot overflow. `where` comes before `exp`,
+    # so that illegal entries have no gradient.
     shifted = jnp.where(mask, legal - jax.lax.stop_gradient(legal.max(axis=-1, keepdims=True)), 0.0)
     total = jnp.sum(jnp.where(mask, jnp.exp(shifted), 0.0), axis=-1, keepdims=True)
     return jnp.where(mask, shifted - jnp.log(total), ILLEGAL)
@@ -59,19 +63,27 @@ def entropy(logits: Array, mask: Array) -> Array:
 def log_prob_and_entropy(logits: Array, mask: Array, action: Array) -> tuple[Array, Array]:
     """`log_prob` and `entropy` up to rounding, each float32[...], from one array for each action.
 
-    A GPU or TPU computes both and their gradients in one program. On a CPU, reading single columns is slow.
+    A GPU or TPU computes both and their gradients in one program. On a CPU, reading single columns
+    is slow.
     """
     _check(logits, mask)
     chex.assert_type(action, int)
     legal, x = _columns(mask), [jnp.clip(x, ILLEGAL / 4, -ILLEGAL / 4) for x in _columns(logits)]
     every = list(zip(legal, x, strict=True))
-    largest = jax.lax.stop_gradient(functools.reduce(jnp.maximum, [jnp.where(m, x, ILLEGAL) for m, x in every]))
+    largest = jax.lax.stop_gradient(
+        functools.reduce(jnp.maximum, [jnp.where(m, x, ILLEGAL) for m, x in every])
+    )
     shifted = [jnp.where(m, x - largest, 0.0) for m, x in every]
     powers = [jnp.where(m, jnp.exp(x), 0.0) for m, x in zip(legal, shifted, strict=True)]
     total = functools.reduce(jnp.add, powers)
     log_total = jnp.log(total)
-    chosen = functools.reduce(jnp.add, [jnp.where(action == i, jnp.where(m, x - log_total, ILLEGAL), 0.0)
-                                        for i, (m, x) in enumerate(zip(legal, shifted, strict=True))])
+    chosen = functools.reduce(
+        jnp.add,
+        [
+            jnp.where(action == i, jnp.where(m, x - log_total, ILLEGAL), 0.0)
+            for i, (m, x) in enumerate(zip(legal, shifted, strict=True))
+        ],
+    )
     # -sum p log p = log total - sum p x
     mean = functools.reduce(jnp.add, [p * x for p, x in zip(powers, shifted, strict=True)]) / total
     return chosen, log_total - mean
@@ -90,17 +102,19 @@ def mode(logits: Array, mask: Array) -> Array:
 
 
 def pick(chance: Array, logits: Array, mask: Array) -> Array:
-    """Sample by the inverse of the cumulative distribution, int32[...]: the first action whose cumulative probability
-    exceeds `chance` float32[...] in [0, 1). It is never an action of probability 0."""
+    """Sample by the inverse of the cumulative distribution, int32[...]: the first action whose
+    cumulative probability exceeds `chance` float32[...] in [0, 1). It is never an action of
+    probability 0."""
     chex.assert_type(chance, float)
     chex.assert_shape(chance, logits.shape[:-1])
     p = probs(logits, mask)
-    # There are few actions, so a loop over columns is one fused operation; `cumsum` and `argmax` would be five slow
-    # ones.
+    # There are few actions, so a loop over columns is one fused operation; `cumsum` and `argmax`
+    # would be five slow ones.
     columns = range(p.shape[-1])
     cumulative = list(itertools.accumulate(p[..., i] for i in columns))
     threshold = chance * cumulative[-1]
-    # The product may round up to the total. The result is then the last action with non-zero probability.
+    # The product may round up to the total. The result is then the last action with non-zero
+    # probability.
     picked = jnp.zeros(jnp.shape(threshold), jnp.int32)
     for i in columns:
         picked = jnp.where(p[..., i] != 0.0, i, picked)

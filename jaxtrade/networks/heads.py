@@ -18,7 +18,8 @@ from jaxtrade.types import Array, PyTree
 
 
 class Network(Protocol):
-    """A policy and value network (`network.kind`): a flax module with these methods, called through `init` and `apply`.
+    """A policy and value network (`network.kind`): a flax module with these methods, called through
+    `init` and `apply`.
 
     `ActorCritic` documents the methods. Without a memory, `first_carry` returns None and `remember` returns its carry.
     With a memory, the network also has `read` and `step`, and it may have `run`, as
@@ -53,13 +54,15 @@ class ActorCritic(nn.Module):
 
     (carry, float32[..., D]) -> carry, logits float32[..., num_actions], value float32[...].
 
-    memory: width H of a GRU that reads the observations. Both torsos then read its carry float32[..., H] together with
+    memory: width H of a GRU that reads the observations. Both torsos then read its carry
+        float32[..., H] together with
     the observation. With 0 there is no GRU, and the carry is None.
-    adapter_width: K > 0 adds a first linear layer float32[..., D] -> float32[..., K]. All other parts then read its
+    adapter_width: K > 0 adds a first linear layer float32[..., D] -> float32[..., K]. All other
+        parts then read its
     output instead of the observation.
 
-    The output layers are orthogonal. The policy's gain 0.01 makes its first distribution nearly uniform (recommended by
-    Andrychowicz et al. 2021); the value's gain is 1.
+    The output layers are orthogonal. The policy's gain 0.01 makes its first distribution nearly
+    uniform (recommended by Andrychowicz et al. 2021); the value's gain is 1.
     """
 
     num_actions: int
@@ -76,8 +79,9 @@ class ActorCritic(nn.Module):
             self.gru = GRU(self.memory, self.dot_general)
         self.policy_torso = MLP(self.hidden, self.activation, self.dot_general)
         self.value_torso = MLP(self.hidden, self.activation, self.dot_general)
-        self.policy_head = nn.Dense(self.num_actions, kernel_init=orthogonal(0.01),
-                                    dot_general=self.dot_general)
+        self.policy_head = nn.Dense(
+            self.num_actions, kernel_init=orthogonal(0.01), dot_general=self.dot_general
+        )
         self.value_head = nn.Dense(1, kernel_init=orthogonal(1.0), dot_general=self.dot_general)
 
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]:
@@ -95,7 +99,9 @@ class ActorCritic(nn.Module):
         return unpack(packed, like)
 
     def first_carry(self) -> PyTree:
-        """The carry before the first observation of an episode: float32[H] of zeros, or None without a memory."""
+        """The carry before the first observation of an episode: float32[H] of zeros, or None
+        without a memory.
+        """
         return jnp.zeros(self.memory) if self.memory else None
 
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
@@ -115,16 +121,24 @@ class ActorCritic(nn.Module):
         return self.gru.run(carry, gates, first)
 
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
-        """(logits float32[..., num_actions] before any mask, value float32[...]). carry: after `remember`."""
+        """(logits float32[..., num_actions] before any mask, value float32[...]). carry: after
+        `remember`.
+        """
         features = self._features(carry, observation)
         if self.has_variable("params", PAIR):
-            both = apply_pair(self.get_variable("params", PAIR), features, ACTIVATIONS[self.activation],
-                              self.dot_general)
+            both = apply_pair(
+                self.get_variable("params", PAIR),
+                features,
+                ACTIVATIONS[self.activation],
+                self.dot_general,
+            )
             return both[0], both[1, 0]
         return self.policy_head(self.policy_torso(features)), self._value(features)
 
     def value(self, carry: PyTree, observation: Array) -> Array:
-        """float32[...]: estimate of the expected discounted sum of future rewards. carry: after `remember`."""
+        """float32[...]: estimate of the expected discounted sum of future rewards. carry: after
+        `remember`.
+        """
         return self._value(self._features(carry, observation))
 
     def _adapted(self, observation: Array) -> Array:
@@ -136,12 +150,22 @@ class ActorCritic(nn.Module):
 
     def _value(self, features: Array) -> Array:
         if self.has_variable("params", PAIR):
-            return apply_value(self.get_variable("params", PAIR), features, ACTIVATIONS[self.activation],
-                               self.dot_general)
+            return apply_value(
+                self.get_variable("params", PAIR),
+                features,
+                ACTIVATIONS[self.activation],
+                self.dot_general,
+            )
         return self.value_head(self.value_torso(features))[..., 0]
 
 
-def make_actor_critic(config: NetworkConfig, num_actions: int, dot_general: DotGeneral = FLOAT32) -> ActorCritic:
-    """The network kinds `mlp` and `gru`. dot_general: computes their products, in a stated precision."""
+def make_actor_critic(
+    config: NetworkConfig, num_actions: int, dot_general: DotGeneral = FLOAT32
+) -> ActorCritic:
+    """The network kinds `mlp` and `gru`. dot_general: computes their products, in a stated
+    precision.
+    """
     memory = config.rnn_width if config.kind == "gru" else 0
-    return ActorCritic(num_actions, config.hidden, config.activation, dot_general, memory, config.adapter)
+    return ActorCritic(
+        num_actions, config.hidden, config.activation, dot_general, memory, config.adapter
+    )

@@ -1,7 +1,8 @@
 """The memory of a recurrent policy.
 
-A carry is float32[..., H], or None for a network without memory. It is zero before the first observation of an episode.
-The code that runs episodes resets it there (`forget`), so the network needs no information about episodes.
+A carry is float32[..., H], or None for a network without memory. It is zero before the first
+observation of an episode. The code that runs episodes resets it there (`forget`), so the network
+needs no information about episodes.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from jaxtrade.types import Array, PyTree
 
 UNROLL = 4  # steps per round of a loop: a device starts fewer programs, and the program takes longer to compile
 
+
 def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
-    """One orthogonal H x H matrix per gate, side by side: float[H, 3 H]. Arguments as a flax initialiser."""
+    """One orthogonal H x H matrix per gate, side by side: float[H, 3 H]. Arguments as a flax
+    initialiser.
+    """
     width, gates = shape[0], shape[1] // shape[0]
     init = orthogonal()
     matrices = jax.vmap(lambda key: init(key, (width, width), dtype))(jax.random.split(key, gates))
@@ -28,12 +32,16 @@ def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float3
 
 
 def forget(carry: PyTree, first: Array) -> PyTree:
-    """Reset the memory: `carry` [..., H], but zero where `first` bool[...], at the start of an episode."""
+    """Reset the memory: `carry` [..., H], but zero where `first` bool[...], at the start of an
+    episode.
+    """
     return jax.tree.map(lambda x: jnp.where(first[..., None], 0.0, x), carry)
 
 
 def cell(own: Array, gates: Array, carry: Array) -> Array:
-    """The next carry float32[..., H]. own, gates: the carry's and the input's part of the gates, float32[..., 3 H]."""
+    """The next carry float32[..., H]. own, gates: the carry's and the input's part of the gates,
+    float32[..., 3 H].
+    """
     _, update, new = _gates(own, gates)
     return (1.0 - update) * new + update * carry
 
@@ -46,15 +54,20 @@ def _gates(own: Array, gates: Array) -> tuple[Array, Array, Array]:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def run_gru(dot_general: DotGeneral, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array) -> Array:
+def run_gru(
+    dot_general: DotGeneral, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array
+) -> Array:
     """The carry after each of L steps of S sequences, float32[L, S, H].
 
-    The gradient is written by hand: inside the loop it only follows the carry from step to step. What it needs of each
-    step, and what the weights get from it, are products over all steps at once. jax.grad would repeat them in the loop.
+    The gradient is written by hand: inside the loop it only follows the carry from step to step.
+    What it needs of each step, and what the weights get from it, are products over all steps at
+    once. jax.grad would repeat them in the loop.
 
     Args:
-        dot_general: as of `networks.torso.MLP`. weights: U float32[H, 3 H] and its bias float32[3 H].
-        carry: float32[S, H] before the first step. gates: the input's part of the gates, float32[L, S, 3 H].
+        dot_general: as of `networks.torso.MLP`. weights: U float32[H, 3 H] and its bias float32[3
+            H].
+        carry: float32[S, H] before the first step. gates: the input's part of the gates, float32[L,
+            S, 3 H].
         first: bool[L, S], True where an episode starts: the carry is zero before it.
     """
     kernel, bias = weights
@@ -68,8 +81,9 @@ def run_gru(dot_general: DotGeneral, weights: tuple[Array, Array], carry: Array,
     return jax.lax.scan(step, carry, (gates, first), unroll=min(UNROLL, len(gates)))[1]
 
 
-def _run_forward(dot_general: DotGeneral, weights: tuple[Array, Array], carry: Array, gates: Array,
-                 first: Array) -> Any:
+def _run_forward(
+    dot_general: DotGeneral, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array
+) -> Any:
     carries = run_gru(dot_general, weights, carry, gates, first)
     return carries, (weights, carry, gates, first, carries)
 
@@ -79,7 +93,8 @@ def _run_backward(dot_general: DotGeneral, kept: Any, given: Array) -> Any:
     before = forget(jnp.concatenate([carry[None], carries[:-1]]), first)
     own = product(dot_general, before, kernel) + bias
     reset, update, new = _gates(own, gates)
-    # Factors of the carry's gradient d: d by each gate before its activation, and by the carry's own part of it.
+    # Factors of the carry's gradient d: d by each gate before its activation, and by the carry's
+    # own part of it.
     by_new = (1.0 - update) * (1.0 - jnp.square(new))
     by_reset = by_new * jnp.split(own, 3, axis=-1)[2] * reset * (1.0 - reset)
     by_update = (before - new) * update * (1.0 - update)
@@ -91,8 +106,13 @@ def _run_backward(dot_general: DotGeneral, kept: Any, given: Array) -> Any:
         through = (d[:, None] * by_own).reshape(d.shape[0], -1)
         return forget(d * update + product(dot_general, through, kernel.T), first), d
 
-    start, d = jax.lax.scan(step, jnp.zeros_like(carry), (given, by_own, update, first), reverse=True,
-                            unroll=min(UNROLL, len(gates)))
+    start, d = jax.lax.scan(
+        step,
+        jnp.zeros_like(carry),
+        (given, by_own, update, first),
+        reverse=True,
+        unroll=min(UNROLL, len(gates)),
+    )
     through = (d[..., None, :] * by_own).reshape(-1, gates.shape[-1])
     for_kernel = product(dot_general, before.reshape(-1, before.shape[-1]).T, through)
     for_gates = jnp.concatenate([d * by_reset, d * by_update, d * by_new], axis=-1)
@@ -103,7 +123,8 @@ run_gru.defvjp(_run_forward, _run_backward)
 
 
 class GRU(nn.Module):
-    """Gated recurrent unit (Cho et al. 2014), in the form of cuDNN and PyTorch: carry h float32[..., H] -> h'.
+    """Gated recurrent unit (Cho et al. 2014), in the form of cuDNN and PyTorch: carry h
+    float32[..., H] -> h'.
 
         r, z = sigmoid(W x + U h + b)        n = tanh(W_n x + b_n + r * (U_n h + c_n))        h' = (1 - z) n + z h
 
@@ -116,7 +137,9 @@ class GRU(nn.Module):
 
     def setup(self) -> None:
         self.input = nn.Dense(3 * self.width, dot_general=self.dot_general)
-        self.recurrent = nn.Dense(3 * self.width, kernel_init=orthogonal_gates, dot_general=self.dot_general)
+        self.recurrent = nn.Dense(
+            3 * self.width, kernel_init=orthogonal_gates, dot_general=self.dot_general
+        )
 
     def __call__(self, carry: Array, observation: Array) -> Array:
         return self.step(carry, self.read(observation))
@@ -135,13 +158,17 @@ class GRU(nn.Module):
         return run_gru(self.dot_general, (weights["kernel"], weights["bias"]), carry, gates, first)
 
 
-def recall(network: Any, parameters: PyTree, carry: PyTree, observations: Array, first: Array) -> PyTree:
+def recall(
+    network: Any, parameters: PyTree, carry: PyTree, observations: Array, first: Array
+) -> PyTree:
     """The carry after each observation of S sequences, equal to that of acting step by step.
 
     Args:
         network: has `read`, and `run` or `step`, as `GRU`; not used if the carry is None.
-        carry: float32[S, H] before the first row of each sequence, not yet reset where an episode starts there.
-        observations, first: float32[L * S, D] and bool[L * S]. Row `l * S + s` is step l of sequence s.
+        carry: float32[S, H] before the first row of each sequence, not yet reset where an episode
+            starts there.
+        observations, first: float32[L * S, D] and bool[L * S]. Row `l * S + s` is step l of
+            sequence s.
     Returns:
         float32[L * S, H], or None.
     """
@@ -159,6 +186,9 @@ def recall(network: Any, parameters: PyTree, carry: PyTree, observations: Array,
 
     gates: Any = network.apply(variables, observations, method="read")
     inputs: Any = (by_step(gates), by_step(first))
-    carries = (network.apply(variables, carry, *inputs, method="run") if hasattr(network, "run") else
-               jax.lax.scan(step, carry, inputs)[1])
+    carries = (
+        network.apply(variables, carry, *inputs, method="run")
+        if hasattr(network, "run")
+        else jax.lax.scan(step, carry, inputs)[1]
+    )
     return carries.reshape(-1, carries.shape[-1])

@@ -1,8 +1,9 @@
 """Running mean and variance of observations, with one count per group and slot.
 
-The leading axis of every field is the group: one for each symbol of a set, else a single one. Slots that a transfer
-adds start with a count of 0, so they get statistics of their own. Two sets of moments are merged as in Chan, Golub &
-LeVeque (1983), the batch form of Welford (1962). With n old and m new samples, count c = n + m and d = mean_m - mean_n:
+The leading axis of every field is the group: one for each symbol of a set, else a single one. Slots
+that a transfer adds start with a count of 0, so they get statistics of their own. Two sets of
+moments are merged as in Chan, Golub & LeVeque (1983), the batch form of Welford (1962). With n old
+and m new samples, count c = n + m and d = mean_m - mean_n:
 
     mean = mean_n + d m / c        variance = variance_n n / c + variance_m m / c + d^2 (n / c) (m / c)
 
@@ -26,10 +27,11 @@ MIN_VARIANCE = 1e-12
 
 
 class RunningStats(struct.PyTreeNode):
-    """count, mean, variance: float32[M, D] for M groups. It is the population variance (divided by the count).
+    """count, mean, variance: float32[M, D] for M groups. It is the population variance (divided by
+    the count).
 
-    The count is a float, because an int32 would overflow after 2^31 samples: minutes on a fast device. It only serves
-    as a weight, so rounding does no harm.
+    The count is a float, because an int32 would overflow after 2^31 samples: minutes on a fast
+    device. It only serves as a weight, so rounding does no harm.
     """
 
     count: Array
@@ -38,12 +40,16 @@ class RunningStats(struct.PyTreeNode):
 
 
 def init_stats(size: int, groups: int = 1) -> RunningStats:
-    """Statistics without samples: mean 0 and variance 1, so `normalise` only clips. size: slots D. groups: M."""
+    """Statistics without samples: mean 0 and variance 1, so `normalise` only clips. size: slots D.
+    groups: M.
+    """
     shape = (groups, size)
     return RunningStats(jnp.zeros(shape), jnp.zeros(shape), jnp.ones(shape))
 
 
-def merge(stats: RunningStats, batch: Array, groups: Array | None = None, reduce: Reduce = LOCAL) -> RunningStats:
+def merge(
+    stats: RunningStats, batch: Array, groups: Array | None = None, reduce: Reduce = LOCAL
+) -> RunningStats:
     """Add a batch float32[B, D] (B >= 1) to the statistics. `reduce` adds the batches of all parts.
 
     groups: int[B], the group of each row. None if there is a single group.
@@ -66,7 +72,8 @@ def merge_parts(stats: RunningStats, own: RunningStats, reduce: Reduce) -> Runni
     count, mean, variance = jnp.moveaxis(every, 1, 0)  # float32[parts, M, D] each
     total = _added(count)
     weight = count * (1.0 / jnp.maximum(total, 1.0))
-    # Differences from a part that has samples: a constant slot then keeps its mean bit by bit, and has no variance.
+    # Differences from a part that has samples: a constant slot then keeps its mean bit by bit, and
+    # has no variance.
     origin = jnp.take_along_axis(mean, jnp.argmax(count > 0.0, axis=0)[None], axis=0)[0]
     joint = origin + _added(weight * (mean - origin))
     joint_variance = _added(weight * (variance + jnp.square(mean - joint)))
@@ -92,7 +99,8 @@ def _merge(stats: RunningStats, batch: Array, groups: Array | None) -> RunningSt
 
 def _moments(batch: Array) -> tuple[int, Array, Array]:
     """Number of rows, mean and variance float32[D] of a batch."""
-    # Moments around the first row: a constant slot then keeps its mean bit by bit, and its variance is exactly 0.
+    # Moments around the first row: a constant slot then keeps its mean bit by bit, and its variance
+    # is exactly 0.
     origin = batch[0]
     shifted = batch - origin
     offset = shifted.mean(0)
@@ -100,7 +108,9 @@ def _moments(batch: Array) -> tuple[int, Array, Array]:
 
 
 def _moments_by_group(batch: Array, groups: Array, count: int) -> tuple[Array, Array, Array]:
-    """Number of rows float32[M, 1], mean and variance float32[M, D] of each group. A group without rows has zeros."""
+    """Number of rows float32[M, 1], mean and variance float32[M, D] of each group. A group without
+    rows has zeros.
+    """
     own = groups[:, None] == jnp.arange(count)  # bool[B, M]
     weights = own.astype(jnp.float32)
     rows = weights.sum(0)[:, None]
@@ -108,20 +118,25 @@ def _moments_by_group(batch: Array, groups: Array, count: int) -> tuple[Array, A
     def mean_of(values: Array) -> Array:
         # Products instead of masked sums: one pass over the batch for all groups.
         sums = jnp.matmul(weights.T, values, precision=jax.lax.Precision.HIGHEST)
-        return sums * (1.0 / jnp.maximum(rows, 1.0))  # compilers differ in when they make a division one of these
+        return sums * (
+            1.0 / jnp.maximum(rows, 1.0)
+        )  # compilers differ in when they make a division one of these
 
-    origin = jnp.where(own.any(0)[:, None], batch[jnp.argmax(own, axis=0)], 0.0)  # a row of each group
+    origin = jnp.where(
+        own.any(0)[:, None], batch[jnp.argmax(own, axis=0)], 0.0
+    )  # a row of each group
     shifted = batch - origin[groups]
     offset = mean_of(shifted)
     return rows, origin + offset, mean_of(jnp.square(shifted - offset[groups]))
 
 
-def _joined(stats: RunningStats, rows: int | Array, mean: Array, variance: Array,
-            group: int | None = None) -> RunningStats:
+def _joined(
+    stats: RunningStats, rows: int | Array, mean: Array, variance: Array, group: int | None = None
+) -> RunningStats:
     """The statistics with the moments of `rows` >= 1 more rows in one group, or in all of them.
 
-    All groups are written without `at[:]`: its empty indices become an empty input of a program for several devices,
-    at which the compiler of JAX 0.11 crashes.
+    All groups are written without `at[:]`: its empty indices become an empty input of a program for
+    several devices, at which the compiler of JAX 0.11 crashes.
     """
     own = stats if group is None else jax.tree.map(lambda x: x[group], stats)
     count = own.count + rows
@@ -131,30 +146,41 @@ def _joined(stats: RunningStats, rows: int | Array, mean: Array, variance: Array
     joint_variance = old * own.variance + new * variance + old * new * jnp.square(delta)
     if group is None:
         return RunningStats(count, own.mean + delta * new, joint_variance)
-    return RunningStats(count=stats.count.at[group].set(count), mean=stats.mean.at[group].add(delta * new),
-                        variance=stats.variance.at[group].set(joint_variance))
+    return RunningStats(
+        count=stats.count.at[group].set(count),
+        mean=stats.mean.at[group].add(delta * new),
+        variance=stats.variance.at[group].set(joint_variance),
+    )
 
 
 class Scaler(struct.PyTreeNode):
-    """What `normalise` needs of the statistics: mean and scale, float32[D], or float32[M, D] for M > 1 groups."""
+    """What `normalise` needs of the statistics: mean and scale, float32[D], or float32[M, D] for M
+    > 1 groups.
+    """
 
     mean: Array
     scale: Array
 
 
 def scaler_of(stats: RunningStats) -> Scaler:
-    """Mean and 1 / standard deviation of each slot. A slot without variance carries no information: its scale is 0."""
+    """Mean and 1 / standard deviation of each slot. A slot without variance carries no information:
+    its scale is 0.
+    """
     single = stats.mean.shape[0] == 1
     variance = stats.variance[0] if single else stats.variance
-    scale = jnp.where(variance > MIN_VARIANCE, 1.0 / jnp.sqrt(jnp.maximum(variance, MIN_VARIANCE)), 0.0)
+    scale = jnp.where(
+        variance > MIN_VARIANCE, 1.0 / jnp.sqrt(jnp.maximum(variance, MIN_VARIANCE)), 0.0
+    )
     return Scaler(stats.mean[0] if single else stats.mean, scale)
 
 
-def normalise(stats: RunningStats | Scaler, observation: Array, group: Array | None = None) -> Array:
+def normalise(
+    stats: RunningStats | Scaler, observation: Array, group: Array | None = None
+) -> Array:
     """(observation - mean) / standard deviation, clipped to +-10; float32[..., D].
 
-    A slot without variance gives 0, also for values that it never had before. group: int[...], the group of each
-    observation; None with a single group.
+    A slot without variance gives 0, also for values that it never had before. group: int[...], the
+    group of each observation; None with a single group.
     """
     scaler = scaler_of(stats) if isinstance(stats, RunningStats) else stats
     chex.assert_rank([scaler.mean, scaler.scale], 1 if group is None else 2)

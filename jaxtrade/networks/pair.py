@@ -1,7 +1,9 @@
-"""The policy's and the value's network as a pair: two networks of equal widths on the same input, computed together.
+"""The policy's and the value's network as a pair: two networks of equal widths on the same input,
+computed together.
 
-A product of a batch of two matrices is one program of a device, as is a product of one. Training therefore packs the
-layers of both networks in pairs, and unpacks them at the end of an update. The public parameters are never packed.
+A product of a batch of two matrices is one program of a device, as is a product of one. Training
+therefore packs the layers of both networks in pairs, and unpacks them at the end of an update. The
+public parameters are never packed.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ _PARTS = {*TORSOS, *HEADS}
 def pack(parameters: PyTree) -> PyTree:
     """Parameters of an `ActorCritic` in which `pair` takes the place of both torsos and heads.
 
-    pair: by layer {"kernel", "bias"}. The first layers stand side by side, float32[D, 2 O] and float32[2 O], the
-    policy's first. The later ones are stacked, float32[2, I, O] and float32[2, O]. The last layer has as many outputs
-    as there are actions; zeros fill those that the value does not have, and no gradient reaches them. Networks without
-    hidden layers stay as they are.
+    pair: by layer {"kernel", "bias"}. The first layers stand side by side, float32[D, 2 O] and
+        float32[2 O], the
+    policy's first. The later ones are stacked, float32[2, I, O] and float32[2, O]. The last layer
+    has as many outputs as there are actions; zeros fill those that the value does not have, and no
+    gradient reaches them. Networks without hidden layers stay as they are.
     """
     if TORSOS[0] not in parameters:
         return parameters
@@ -39,7 +42,9 @@ def unpack(packed: PyTree, like: PyTree) -> PyTree:
     """The inverse of `pack`. like: parameters, or their shapes, as `pack` was given."""
     if PAIR not in packed:
         return packed
-    parameters = {name: part for name, part in packed.items() if name != PAIR} | {name: {} for name in _PARTS}
+    parameters = {name: part for name, part in packed.items() if name != PAIR} | {
+        name: {} for name in _PARTS
+    }
     for name, shapes in _layers(like).items():
         layers = _torn(packed[PAIR][name], shapes)
         for torso, head, layer in zip(TORSOS, HEADS, layers, strict=True):
@@ -50,12 +55,14 @@ def unpack(packed: PyTree, like: PyTree) -> PyTree:
     return {name: parameters[name] for name in like}
 
 
-def apply_pair(pair: PyTree, x: Array, activation: Callable[[Array], Array],
-               dot_general: DotGeneral = FLOAT32) -> Array:
+def apply_pair(
+    pair: PyTree, x: Array, activation: Callable[[Array], Array], dot_general: DotGeneral = FLOAT32
+) -> Array:
     """The outputs of both networks, float32[2, A].
 
     Args:
-        pair: as `pack` makes it. x: float32[D], input of both. activation: after each layer but the last.
+        pair: as `pack` makes it. x: float32[D], input of both. activation: after each layer but the
+            last.
         dot_general: as of `networks.torso.MLP`.
     """
     first, *middle, last = _in_order(pair)
@@ -65,8 +72,9 @@ def apply_pair(pair: PyTree, x: Array, activation: Callable[[Array], Array],
     return products(dot_general, x, last["kernel"]) + last["bias"]
 
 
-def apply_value(pair: PyTree, x: Array, activation: Callable[[Array], Array],
-               dot_general: DotGeneral = FLOAT32) -> Array:
+def apply_value(
+    pair: PyTree, x: Array, activation: Callable[[Array], Array], dot_general: DotGeneral = FLOAT32
+) -> Array:
     """The value alone, float32[]. Arguments as `apply_pair`."""
     first, *later = _in_order(pair)
     width = first["bias"].shape[0] // 2
@@ -77,7 +85,9 @@ def apply_value(pair: PyTree, x: Array, activation: Callable[[Array], Array],
 
 
 def _in_order(pair: PyTree) -> list[PyTree]:
-    """The layers, first layer first. JAX sorts keys as text, where Dense_10 stands before Dense_2."""
+    """The layers, first layer first. JAX sorts keys as text, where Dense_10 stands before
+    Dense_2.
+    """
     return [*(pair[f"Dense_{i}"] for i in range(len(pair) - 1)), pair[HEADS[0]]]
 
 
@@ -95,10 +105,11 @@ def _stacked(policy: Array, value: Array) -> Array:
 
 def _torn(layer: PyTree, shapes: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
     """The layers of the policy and of the value. shapes: layers of the sizes that they have."""
+
     def policy(x: Array, like: Array) -> Array:
-        return x[..., :like.shape[-1]] if x.ndim == like.ndim else x[0]
+        return x[..., : like.shape[-1]] if x.ndim == like.ndim else x[0]
 
     def value(x: Array, like: Array) -> Array:
-        return x[..., -like.shape[-1]:] if x.ndim == like.ndim else x[1, ..., :like.shape[-1]]
+        return x[..., -like.shape[-1] :] if x.ndim == like.ndim else x[1, ..., : like.shape[-1]]
 
     return jax.tree.map(policy, layer, shapes[0]), jax.tree.map(value, layer, shapes[1])

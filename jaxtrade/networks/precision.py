@@ -1,7 +1,8 @@
 """Matrix products in a stated precision, the same on every platform.
 
-Without a statement, JAX lets the platform choose: a GPU computes float32 products in TF32 and a TPU in bfloat16. A
-precision says to how many bits the operands of a product are rounded. Sums and results are always float32.
+Without a statement, JAX lets the platform choose: a GPU computes float32 products in TF32 and a TPU
+in bfloat16. A precision says to how many bits the operands of a product are rounded. Sums and
+results are always float32.
 """
 
 from __future__ import annotations
@@ -26,23 +27,38 @@ UNITS = {  # precision -> platforms whose products can round their operands, and
 
 @dataclass(frozen=True)
 class DotGeneral:
-    """`jax.lax.dot_general` with operands of one precision: for `product`, or an argument of `flax.linen.Dense`.
+    """`jax.lax.dot_general` with operands of one precision: for `product`, or an argument of
+    `flax.linen.Dense`.
 
-    algorithm: how XLA computes the product. mantissa: bits to which operands are rounded before it, in the forward and
+    algorithm: how XLA computes the product. mantissa: bits to which operands are rounded before it,
+        in the forward and
     in the backward pass; None: they are not.
     """
 
     algorithm: lax.Precision | lax.DotAlgorithmPreset = lax.Precision.HIGHEST
     mantissa: int | None = None
 
-    def __call__(self, lhs: Array, rhs: Array, dimension_numbers: Any, precision: Any = None,
-                 preferred_element_type: Any = None) -> Array:
+    def __call__(
+        self,
+        lhs: Array,
+        rhs: Array,
+        dimension_numbers: Any,
+        precision: Any = None,
+        preferred_element_type: Any = None,
+    ) -> Array:
         """Arguments as `jax.lax.dot_general`; `precision` is not used."""
         del precision
         if self.mantissa is None:
-            return lax.dot_general(lhs, rhs, dimension_numbers, self.algorithm, preferred_element_type)
-        result = lax.dot_general(_rounded(self.mantissa, lhs), _rounded(self.mantissa, rhs), dimension_numbers,
-                                 self.algorithm, preferred_element_type)
+            return lax.dot_general(
+                lhs, rhs, dimension_numbers, self.algorithm, preferred_element_type
+            )
+        result = lax.dot_general(
+            _rounded(self.mantissa, lhs),
+            _rounded(self.mantissa, rhs),
+            dimension_numbers,
+            self.algorithm,
+            preferred_element_type,
+        )
         return _rounded_gradient(self.mantissa, result)
 
 
@@ -52,9 +68,10 @@ FLOAT32 = DotGeneral()
 def dot_general_of(precision: Precision, platform: str | None = None) -> DotGeneral:
     """The products of a precision.
 
-    platform: where the program will run, such as "cpu", "gpu" or "tpu". Default: that of this process. Where a platform
-    has no such products, operands are rounded and a float32 product follows: the same result up to the order of sums,
-    slower than float32.
+    platform: where the program will run, such as "cpu", "gpu" or "tpu". Default: that of this
+        process. Where a platform
+    has no such products, operands are rounded and a float32 product follows: the same result up to
+    the order of sums, slower than float32.
     """
     if precision == "float32":
         return FLOAT32
@@ -80,15 +97,21 @@ def _rounded(mantissa: int, x: Array) -> Array:
     return lax.reduce_precision(x, EXPONENT, mantissa)
 
 
-_rounded.defvjp(lambda mantissa, x: (_rounded(mantissa, x), None), lambda mantissa, kept, given: (given,))
+_rounded.defvjp(
+    lambda mantissa, x: (_rounded(mantissa, x), None), lambda mantissa, kept, given: (given,)
+)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _rounded_gradient(mantissa: int, x: Array) -> Array:
-    """`x` itself. Its gradient is rounded, because it is an operand of the backward pass's products."""
+    """`x` itself. Its gradient is rounded, because it is an operand of the backward pass's
+    products.
+    """
     del mantissa
     return x
 
 
-_rounded_gradient.defvjp(lambda mantissa, x: (x, None),
-                         lambda mantissa, kept, given: (lax.reduce_precision(given, EXPONENT, mantissa),))
+_rounded_gradient.defvjp(
+    lambda mantissa, x: (x, None),
+    lambda mantissa, kept, given: (lax.reduce_precision(given, EXPONENT, mantissa),),
+)

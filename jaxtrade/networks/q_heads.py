@@ -17,7 +17,8 @@ from jaxtrade.types import Array, PyTree
 
 
 class ActionValues(Protocol):
-    """A Q-network (`parts.Q_NETWORKS`): a flax module with these methods, called through `init` and `apply`.
+    """A Q-network (`parts.Q_NETWORKS`): a flax module with these methods, called through `init` and
+    `apply`.
 
     `QNetwork` documents the methods. With a memory, the network also has `read` and `step`, and it may have `run`, as
     `networks.memory.GRU`.
@@ -45,11 +46,12 @@ class QNetwork(nn.Module):
     """(carry, float32[..., D]) -> carry, Q float32[..., num_actions].
 
     memory, adapter_width: as of `heads.ActorCritic`. layer_norm: as of `torso.MLP`.
-    dueling: Q(s, a) = V(s) + A(s, a) - mean of A(s, .) over all actions, legal or not (Wang et al. 2016, equation 9).
+    dueling: Q(s, a) = V(s) + A(s, a) - mean of A(s, .) over all actions, legal or not (Wang et al.
+        2016, equation 9).
     Value and advantages are linear in the features of one torso.
 
-    The heads are orthogonal with gain 0.01: all actions start with nearly the same value, 0, so that the first choices
-    and targets say nothing that was not seen.
+    The heads are orthogonal with gain 0.01: all actions start with nearly the same value, 0, so
+    that the first choices and targets say nothing that was not seen.
     """
 
     num_actions: int
@@ -67,16 +69,22 @@ class QNetwork(nn.Module):
         if self.memory:
             self.gru = GRU(self.memory, self.dot_general)
         self.q_torso = MLP(self.hidden, self.activation, self.dot_general, self.layer_norm)
-        self.q_head = nn.Dense(self.num_actions, kernel_init=orthogonal(0.01), dot_general=self.dot_general)
+        self.q_head = nn.Dense(
+            self.num_actions, kernel_init=orthogonal(0.01), dot_general=self.dot_general
+        )
         if self.dueling:
-            self.value_head = nn.Dense(1, kernel_init=orthogonal(0.01), dot_general=self.dot_general)
+            self.value_head = nn.Dense(
+                1, kernel_init=orthogonal(0.01), dot_general=self.dot_general
+            )
 
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array]:
         carry = self.remember(carry, observation)
         return carry, self.values(carry, observation)
 
     def first_carry(self) -> PyTree:
-        """The carry before the first observation of an episode: float32[H] of zeros, or None without a memory."""
+        """The carry before the first observation of an episode: float32[H] of zeros, or None
+        without a memory.
+        """
         return jnp.zeros(self.memory) if self.memory else None
 
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
@@ -98,7 +106,9 @@ class QNetwork(nn.Module):
     def values(self, carry: PyTree, observation: Array) -> Array:
         """Q float32[..., num_actions], before any mask. carry: after `remember`."""
         observation = self._adapted(observation)
-        features = self.q_torso(jnp.concatenate([observation, carry], axis=-1) if self.memory else observation)
+        features = self.q_torso(
+            jnp.concatenate([observation, carry], axis=-1) if self.memory else observation
+        )
         own = self.q_head(features)
         if not self.dueling:
             return own
@@ -108,9 +118,23 @@ class QNetwork(nn.Module):
         return self.adapter(observation) if self.adapter_width else observation
 
 
-def make_q_network(config: NetworkConfig, num_actions: int, dot_general: DotGeneral = FLOAT32, *,
-                   dueling: bool = False, layer_norm: bool = False) -> QNetwork:
+def make_q_network(
+    config: NetworkConfig,
+    num_actions: int,
+    dot_general: DotGeneral = FLOAT32,
+    *,
+    dueling: bool = False,
+    layer_norm: bool = False,
+) -> QNetwork:
     """The network kinds `mlp` and `gru` of a Q-learner. dot_general: computes their products."""
     memory = config.rnn_width if config.kind == "gru" else 0
-    return QNetwork(num_actions, config.hidden, config.activation, dot_general, memory, config.adapter, dueling,
-                    layer_norm)
+    return QNetwork(
+        num_actions,
+        config.hidden,
+        config.activation,
+        dot_general,
+        memory,
+        config.adapter,
+        dueling,
+        layer_norm,
+    )

@@ -1,13 +1,14 @@
 """Sums, means and moments over environments or rows, on one device or over several.
 
-Every reduction over environments or rows in a learner goes through a `Reduce`. Without an axis, it is the plain
-reduction of one device. If the environments are split over the devices of a mesh axis, the learner gets `Reduce(axis)`.
-Each device then gets the figures over all devices. A part is the share of one device; all parts must have equal size.
+Every reduction over environments or rows in a learner goes through a `Reduce`. Without an axis, it
+is the plain reduction of one device. If the environments are split over the devices of a mesh axis,
+the learner gets `Reduce(axis)`. Each device then gets the figures over all devices. A part is the
+share of one device; all parts must have equal size.
 
-Strict sums have the same bits on any number of devices. Then the parts are the groups of environments, whose number
-does not depend on the devices: a device holds one or more of them along a second axis, `inner`. What a part computes,
-it computes by a program of its own shapes (`alone`), and the parts' results are added as a binary tree in the order of
-the parts.
+Strict sums have the same bits on any number of devices. Then the parts are the groups of
+environments, whose number does not depend on the devices: a device holds one or more of them along
+a second axis, `inner`. What a part computes, it computes by a program of its own shapes (`alone`),
+and the parts' results are added as a binary tree in the order of the parts.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ Axes = int | Sequence[int] | None
 
 @dataclass(frozen=True)
 class Reduce:
-    """axis: name of the mapped axis over which the environments are split; None if one device holds all of them.
-    inner: name of the mapped axis of the parts on one device, for strict sums; None: a device holds one part."""
+    """axis: name of the mapped axis over which the environments are split; None if one device holds
+    all of them.
+    inner: name of the mapped axis of the parts on one device, for strict sums; None: a device holds
+        one part."""
 
     axis: str | None = None
     inner: str | None = None
@@ -55,8 +58,9 @@ class Reduce:
     # --- arrays that still have an axis of environments or rows ---
 
     def alone(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, which reduces over no other part. With strict sums every part computes it by the same program:
-        one after the other, not side by side, because a compiler adds up larger arrays in another order."""
+        """`function`, which reduces over no other part. With strict sums every part computes it by
+        the same program: one after the other, not side by side, because a compiler adds up larger
+        arrays in another order."""
         return _one_by_one(function) if self.strict else function
 
     def sum(self, x: Array, axes: Axes = None, dtype: Any = None) -> Array:
@@ -80,15 +84,21 @@ class Reduce:
         return mean, _tree_sum(variances + jnp.square(means - mean)) / len(means)
 
     def variance(self, x: Array, axis: int | None = None) -> Array:
-        """Population variance along `axis` (default: of all numbers): the mean squared difference from their mean."""
+        """Population variance along `axis` (default: of all numbers): the mean squared difference
+        from their mean.
+        """
         return x.var(axis) if self.whole else self.moments(x, axis)[1]
 
     def deviation(self, x: Array, axis: int | None = None) -> Array:
-        """Population standard deviation along `axis` (default: of all numbers) and over the parts."""
+        """Population standard deviation along `axis` (default: of all numbers) and over the
+        parts.
+        """
         return x.std(axis) if self.whole else jnp.sqrt(self.moments(x, axis)[1])
 
     def standardised(self, x: Array, epsilon: float) -> Array:
-        """(x - mean) / (standard deviation + epsilon), with the moments over the last axis and over the parts."""
+        """(x - mean) / (standard deviation + epsilon), with the moments over the last axis and over
+        the parts.
+        """
         if self.whole:
             return (x - x.mean(-1)[..., None]) / (x.std(-1)[..., None] + epsilon)
         mean, variance = (moment[..., None] for moment in self.moments(x, -1))
@@ -115,9 +125,11 @@ class Reduce:
         return tree
 
     def joined(self, mean: PyTree, most: Any) -> tuple[PyTree, Any]:
-        """(`mean_of_parts(mean)`, `max_of_parts(most)`) by a single collective operation. All leaves are float32.
+        """(`mean_of_parts(mean)`, `max_of_parts(most)`) by a single collective operation. All
+        leaves are float32.
 
-        The maximum goes into the same sum: each part adds its own number to a place of its own, and zeros elsewhere.
+        The maximum goes into the same sum: each part adds its own number to a place of its own, and
+        zeros elsewhere.
         """
         if self.whole:
             return mean, most
@@ -126,14 +138,14 @@ class Reduce:
         chex.assert_type([flat, largest], jnp.float32)
         if self.strict:
             every = self.gathered(jnp.concatenate([flat, largest]))
-            total, largest = _tree_sum(every[:, :flat.size]), every[:, flat.size:].max(axis=0)
+            total, largest = _tree_sum(every[:, : flat.size]), every[:, flat.size :].max(axis=0)
         else:
             assert self.axis is not None
             parts = self.count(1)
             own = (jnp.arange(parts) == jax.lax.axis_index(self.axis))[:, None]
             places = jnp.where(own, largest, 0.0).reshape(-1)
             every = jax.lax.psum(jnp.concatenate([flat, places]), self.axis)
-            total, largest = every[:flat.size], every[flat.size:].reshape(parts, -1).max(axis=0)
+            total, largest = every[: flat.size], every[flat.size :].reshape(parts, -1).max(axis=0)
         return restored(jax.lax.optimization_barrier(total) / self.count(1)), restored_most(largest)
 
     def gathered(self, x: Array) -> Array:
@@ -142,7 +154,7 @@ class Reduce:
             return x[None]
         for axis in self._axes:
             x = jax.lax.all_gather(x, axis)
-        x = x.reshape(-1, *x.shape[len(self._axes):])
+        x = x.reshape(-1, *x.shape[len(self._axes) :])
         return _apart(x) if self.strict else x
 
     # --- places and counts ---
@@ -165,40 +177,50 @@ class Reduce:
 
 
 def _tree_sum(x: Array) -> Array:
-    """Sum over the first axis as a binary tree, whatever program it is part of: neighbours first."""
+    """Sum over the first axis as a binary tree, whatever program it is part of: neighbours
+    first.
+    """
     while len(x) > 1:
-        odd = x[len(x) - len(x) % 2:]
-        pairs = x[:len(x) // 2 * 2]
+        odd = x[len(x) - len(x) % 2 :]
+        pairs = x[: len(x) // 2 * 2]
         x = jnp.concatenate([pairs[0::2] + pairs[1::2], odd])
     return x[0]
 
 
 def _one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, computed one after the other where it is mapped. It may close over mapped arrays."""
+    """`function`, computed one after the other where it is mapped. It may close over mapped
+    arrays.
+    """
 
     def called(*args: Any) -> Any:
         closed, result = jax.make_jaxpr(function, return_shape=True)(*args)
 
         @custom_vmap
         def run(*arrays: Array) -> list[Array]:
-            return eval_jaxpr(closed.jaxpr, arrays[:len(closed.consts)], *arrays[len(closed.consts):])
+            return eval_jaxpr(
+                closed.jaxpr, arrays[: len(closed.consts)], *arrays[len(closed.consts) :]
+            )
 
         run.def_vmap(partial(one_by_one, run))
-        return jax.tree.unflatten(jax.tree.structure(result), run(*closed.consts, *jax.tree.leaves(args)))
+        return jax.tree.unflatten(
+            jax.tree.structure(result), run(*closed.consts, *jax.tree.leaves(args))
+        )
 
     return called
 
 
-def one_by_one(run: Callable[..., list[Array]], axis_size: int, is_mapped: Sequence[bool], *arrays: Array
-               ) -> tuple[list[Array], list[bool]]:
-    """The rule of `custom_vmap` for a function that is computed in a loop over the mapped axis -> its results, with
-    that axis in front, and True for each.
+def one_by_one(
+    run: Callable[..., list[Array]], axis_size: int, is_mapped: Sequence[bool], *arrays: Array
+) -> tuple[list[Array], list[bool]]:
+    """The rule of `custom_vmap` for a function that is computed in a loop over the mapped axis ->
+    its results, with that axis in front, and True for each.
 
     axis_size, is_mapped, arrays: as `custom_vmap` gives them.
 
-    A compiler treats a loop by the number of its rounds: it dissolves a loop of one round, and joins its operations
-    with those around it. One part on a device would then have other bits than several. So the number is hidden from it,
-    what a single round reads seems to depend on the round, and barriers keep reading and writing out of the function.
+    A compiler treats a loop by the number of its rounds: it dissolves a loop of one round, and
+    joins its operations with those around it. One part on a device would then have other bits than
+    several. So the number is hidden from it, what a single round reads seems to depend on the
+    round, and barriers keep reading and writing out of the function.
     """
     rounds = axis_size + _hidden_zero(arrays)
 
@@ -212,21 +234,28 @@ def one_by_one(run: Callable[..., list[Array]], axis_size: int, is_mapped: Seque
         return jax.lax.optimization_barrier(run(*jax.lax.optimization_barrier(read)))
 
     def step(i: Array, results: list[Array]) -> list[Array]:
-        return [jax.lax.dynamic_update_index_in_dim(whole, x, i, 0) for whole, x in zip(results, at(i), strict=True)]
+        return [
+            jax.lax.dynamic_update_index_in_dim(whole, x, i, 0)
+            for whole, x in zip(results, at(i), strict=True)
+        ]
 
-    results = [jax.lax.full((axis_size, *like.shape), 0, like.dtype) for like in jax.eval_shape(at, jnp.int32(0))]
+    results = [
+        jax.lax.full((axis_size, *like.shape), 0, like.dtype)
+        for like in jax.eval_shape(at, jnp.int32(0))
+    ]
     return jax.lax.fori_loop(0, rounds, step, results), [True] * len(results)
 
 
 def _apart(x: Array) -> Array:
-    """`x`, as the result of a loop of one round: what reads it is not joined with what made it. On one device nothing
-    else stands between the two, on several there is an operation of all devices."""
+    """`x`, as the result of a loop of one round: what reads it is not joined with what made it. On
+    one device nothing else stands between the two, on several there is an operation of all
+    devices."""
     return jax.lax.fori_loop(0, 1 + _hidden_zero([x]), lambda _, __: x, jnp.zeros_like(x))
 
 
 def _hidden_zero(arrays: Sequence[Array]) -> Array:
-    """int32[]: 0, which a compiler cannot tell, because a float may be NaN. Without any float there is nothing to hide:
-    sums of whole numbers are exact."""
+    """int32[]: 0, which a compiler cannot tell, because a float may be NaN. Without any float there
+    is nothing to hide: sums of whole numbers are exact."""
     floats = (x for x in arrays if jnp.issubdtype(x.dtype, jnp.floating) and x.size)
     number = next((x.reshape(-1)[0] for x in floats), jnp.float32(0))
     return ((number != number) & (number == number)).astype(jnp.int32)

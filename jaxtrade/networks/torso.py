@@ -17,9 +17,12 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": nn
 class MLP(nn.Module):
     """Dense layers with an activation after each: float32[..., D] -> float32[..., widths[-1]].
 
-    Weights are orthogonal with gain sqrt(2), biases are 0, as in Stable-Baselines3 (see Andrychowicz et al. 2021).
-    dot_general: computes its products, in a stated precision (`networks.precision`). layer_norm: each layer's outputs
-    are normalised over its units before the activation (Ba, Kiros & Hinton 2016), with a learned scale and offset.
+    Weights are orthogonal with gain sqrt(2), biases are 0, as in Stable-Baselines3 (see
+    Andrychowicz et al. 2021).
+    dot_general: computes its products, in a stated precision (`networks.precision`). layer_norm:
+        each layer's outputs
+    are normalised over its units before the activation (Ba, Kiros & Hinton 2016), with a learned
+    scale and offset.
     """
 
     widths: Sequence[int]

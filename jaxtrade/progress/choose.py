@@ -12,13 +12,17 @@ from jaxtrade.progress.screen import Screen, Warnings
 from jaxtrade.progress.terminal import can_show_panel
 
 
-def open_screen(title: str, quiet: bool = False, stream: TextIO | None = None,
-                environ: Mapping[str, str] = os.environ) -> Screen:
+def open_screen(
+    title: str,
+    quiet: bool = False,
+    stream: TextIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Screen:
     """The screen of a command: a panel where the terminal can show one, else plain lines.
 
     Args:
-        title: of the panel, such as "jaxtrade train". quiet: show nothing but warnings. stream: default: standard
-            error, so that standard output holds the result alone.
+        title: of the panel, such as "jaxtrade train". quiet: show nothing but warnings. stream:
+            default: standard error, so that standard output holds the result alone.
     """
     chosen = sys.stderr if stream is None else stream
     if quiet:

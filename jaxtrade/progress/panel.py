@@ -40,7 +40,9 @@ class PhasePanel(Screen):
     live = True
 
     def __init__(self, title: str, stream: TextIO) -> None:
-        """title: of the panel. stream: a terminal that can show a panel (`terminal.can_show_panel`)."""
+        """title: of the panel. stream: a terminal that can show a panel
+        (`terminal.can_show_panel`).
+        """
         super().__init__()
         self._title, self._descriptor = title, stream.fileno()
         self._chapter = ""
@@ -51,12 +53,22 @@ class PhasePanel(Screen):
         self._last: Row | None = None
         self._failed = False
         self._spinner = Spinner("dots")
-        self._console = _Console(file=cast("TextIO", terminal.LastingStream(stream)), force_terminal=True,
-                                 highlight=False, markup=False, emoji=False)
-        # Python's own messages on standard error go above the panel. What goes to standard output is a result: it is
-        # only taken along if it ends on the same terminal.
-        self._live = Live(get_renderable=self.drawn, console=self._console, refresh_per_second=PER_SECOND,
-                          redirect_stderr=True, redirect_stdout=sys.stdout.isatty())
+        self._console = _Console(
+            file=cast("TextIO", terminal.LastingStream(stream)),
+            force_terminal=True,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+        # Python's own messages on standard error go above the panel. What goes to standard output
+        # is a result: it is only taken along if it ends on the same terminal.
+        self._live = Live(
+            get_renderable=self.drawn,
+            console=self._console,
+            refresh_per_second=PER_SECOND,
+            redirect_stderr=True,
+            redirect_stdout=sys.stdout.isatty(),
+        )
 
     def phase(self, name: str, about: str = "", total: int = 0, now: Now = str) -> None:
         super().phase(name, about, total, now)
@@ -70,7 +82,13 @@ class PhasePanel(Screen):
         if self._chapter:
             self._before.append((self._chapter, sum(phase.seconds for phase in self.phases)))
         super().chapter(name)
-        self._chapter, self._returns, self._best, self._figures, self._last = name, [], None, (), None
+        self._chapter, self._returns, self._best, self._figures, self._last = (
+            name,
+            [],
+            None,
+            (),
+            None,
+        )
 
     def write(self, rows: Sequence[Row]) -> None:
         self._last = last = rows[-1]
@@ -80,7 +98,7 @@ class PhasePanel(Screen):
             if math.isfinite(mean) and (self._best is None or mean > self._best[0]):
                 self._best = mean, int(last["update"])
         # The figures of a plain line, without those that the panel shows elsewhere.
-        own = progress_line(rows, self.columns).split("  ")[4 + ("episode_reward" in last):]
+        own = progress_line(rows, self.columns).split("  ")[4 + ("episode_reward" in last) :]
         behaviour = panel_line(rows, self.names).strip().split("  ")
         rest = "  ".join(part for part in behaviour if not part.startswith("actions"))
         self._figures = tuple(line for line in ("  ".join(own), self._actions(last), rest) if line)
@@ -88,9 +106,14 @@ class PhasePanel(Screen):
     def _actions(self, row: Row) -> str:
         """The shares of the actions, the largest first, those below half a per cent left out."""
         names = self.names.get("action_share", ())
-        shares = [(share, name) for share, name in zip(row.get("action_share", ()), names, strict=False)
-                  if share >= LEAST_SHARE]
-        return "  ".join(f"{name} {100 * share:.0f} %" for share, name in sorted(shares, reverse=True))
+        shares = [
+            (share, name)
+            for share, name in zip(row.get("action_share", ()), names, strict=False)
+            if share >= LEAST_SHARE
+        ]
+        return "  ".join(
+            f"{name} {100 * share:.0f} %" for share, name in sorted(shares, reverse=True)
+        )
 
     def message(self, text: str) -> None:
         style = next((style for start, style in STYLES if text.startswith(start)), None)
@@ -115,17 +138,28 @@ class PhasePanel(Screen):
         grid.add_column(width=CLOCK, justify="right", no_wrap=True)
         grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         for phase in tuple(self.phases):
-            grid.add_row(self._mark(phase), Text(phase.name, style="bold" if phase.ended is None else ""),
-                         Text(duration(phase.seconds), style="dim"), self._about(phase))
+            grid.add_row(
+                self._mark(phase),
+                Text(phase.name, style="bold" if phase.ended is None else ""),
+                Text(duration(phase.seconds), style="dim"),
+                self._about(phase),
+            )
             if phase.name == "training" and self._last is not None:
                 for line in self._below():
                     grid.add_row("", "", "", line)
-        chapters = [Text.assemble(("✓ ", "green"), name, (f"  {duration(seconds)}", "dim"))
-                    for name, seconds in self._before]
+        chapters = [
+            Text.assemble(("✓ ", "green"), name, (f"  {duration(seconds)}", "dim"))
+            for name, seconds in self._before
+        ]
         if self._chapter:
             chapters.append(Text(self._chapter, style="bold"))
-        return Panel(Group(*chapters, grid), title=Text(f" {self._title} ", style="bold"), title_align="left",
-                     border_style="dim", width=min(WIDTH, self._console.width))
+        return Panel(
+            Group(*chapters, grid),
+            title=Text(f" {self._title} ", style="bold"),
+            title_align="left",
+            border_style="dim",
+            width=min(WIDTH, self._console.width),
+        )
 
     def _mark(self, phase: ShownPhase) -> RenderableType:
         if phase.ended is None:
@@ -138,26 +172,44 @@ class PhasePanel(Screen):
         if phase.name == "training" and self._last is not None:
             return self._training(phase, self._last)
         if phase.total and phase.ended is None:
-            text = Text(f"{phase.done}/{phase.total} {phase.doing}", no_wrap=True, overflow="ellipsis")
+            text = Text(
+                f"{phase.done}/{phase.total} {phase.doing}", no_wrap=True, overflow="ellipsis"
+            )
             return _side_by_side(ProgressBar(phase.total, phase.done, width=BAR), text)
-        return Text(phase.about if phase.ended is not None else phase.doing, no_wrap=True, overflow="ellipsis")
+        return Text(
+            phase.about if phase.ended is not None else phase.doing,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
 
     def _training(self, phase: ShownPhase, last: Row) -> RenderableType:
         speed = f"{last['steps_per_second']:,.0f} steps/s"
         if phase.ended is not None:
             return Text(f"{last['steps']:,.0f} steps, {speed}")
         left = max(0.0, last["eta_seconds"])
-        text = Text(f"{100 * last['update'] / last['total_updates']:3.0f} %  {last['steps']:,.0f} steps  "
-                    f"eta {duration(left)}  {speed}", no_wrap=True, overflow="ellipsis")
+        text = Text(
+            f"{100 * last['update'] / last['total_updates']:3.0f} %  {last['steps']:,.0f} steps  "
+            f"eta {duration(left)}  {speed}",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
         return _side_by_side(ProgressBar(last["total_updates"], last["update"], width=BAR), text)
 
     def _below(self) -> list[Text]:
         lines = []
         if self._returns:
             known = "n/a" if not math.isfinite(self._returns[-1]) else f"{self._returns[-1]:.3f}"
-            best = "" if self._best is None else f"  best {self._best[0]:.3f} at update {self._best[1]}"
+            best = (
+                ""
+                if self._best is None
+                else f"  best {self._best[0]:.3f} at update {self._best[1]}"
+            )
             spark = sparkline(self._returns, SPARK)
-            lines.append(Text.assemble(("return ", "dim"), (known, "bold"), (best, "dim"), "  ", (spark, "cyan")))
+            lines.append(
+                Text.assemble(
+                    ("return ", "dim"), (known, "bold"), (best, "dim"), "  ", (spark, "cyan")
+                )
+            )
         return lines + [Text(line, style="dim") for line in self._figures]
 
 

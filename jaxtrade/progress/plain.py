@@ -1,4 +1,6 @@
-"""Progress as plain lines, for files, pipes, and terminals that can show no panel. There are no escape codes."""
+"""Progress as plain lines, for files, pipes, and terminals that can show no panel. There are no
+escape codes.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,17 @@ STEP = 2.0  # seconds without a line after which the next step of a phase is nam
 
 
 class Plain(Screen):
-    """One line at the start of each phase, two per chunk of training, and one after ten seconds without a line."""
+    """One line at the start of each phase, two per chunk of training, and one after ten seconds
+    without a line.
+    """
 
-    def __init__(self, stream: TextIO | None = None, names: Names | None = None, columns: Columns = (),
-                 heartbeat: float = HEARTBEAT) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        names: Names | None = None,
+        columns: Columns = (),
+        heartbeat: float = HEARTBEAT,
+    ) -> None:
         """stream: default: standard error as it is now. heartbeat: seconds."""
         super().__init__()
         self.describe(names or {}, columns)
@@ -39,8 +48,12 @@ class Plain(Screen):
         super().phase(name, about, total, now)
         if len(self.phases) > count:
             self.message(f"{name}: {about}" if about else name)
-        if self._thread is None:  # not before a phase begins: a screen that is never used starts no thread
-            self._thread = threading.Thread(target=self._beat, name="jaxtrade-progress", daemon=True)
+        if (
+            self._thread is None
+        ):  # not before a phase begins: a screen that is never used starts no thread
+            self._thread = threading.Thread(
+                target=self._beat, name="jaxtrade-progress", daemon=True
+            )
             self._thread.start()
 
     def chapter(self, name: str) -> None:
@@ -51,7 +64,9 @@ class Plain(Screen):
         super().step(what)
         last = self.phases[-1]
         if time.monotonic() - self._said >= STEP:  # quick steps need no line each
-            self.message(f"{last.name}: {f'{last.done + 1}/{last.total} ' if last.total else ''}{what}")
+            self.message(
+                f"{last.name}: {f'{last.done + 1}/{last.total} ' if last.total else ''}{what}"
+            )
 
     def write(self, rows: Sequence[Row]) -> None:
         if not worth_a_line(rows):
@@ -76,4 +91,6 @@ class Plain(Screen):
             last = next(reversed(self.phases), None)
             if last and time.monotonic() - self._said >= self._heartbeat and last.ended is None:
                 doing = last.doing
-                self.message(f"{last.name}: {duration(last.seconds)}{f' ({doing})' if doing else ''}")
+                self.message(
+                    f"{last.name}: {duration(last.seconds)}{f' ({doing})' if doing else ''}"
+                )

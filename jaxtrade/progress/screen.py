@@ -1,4 +1,6 @@
-"""`Screen`: where a command shows its phases, rows and messages. This one shows nothing; `plain` and `panel` do."""
+"""`Screen`: where a command shows its phases, rows and messages. This one shows nothing; `plain`
+and `panel` do.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ def duration(seconds: float) -> str:
 class ShownPhase:
     """A phase of a command.
 
-    name: a verb ("compiling"). about: on what. total: number of its steps, 0 if unknown. done: steps that have ended.
-    step: the step that is being done. begun, ended: seconds of the monotonic clock; ended is None while it lasts.
+    name: a verb ("compiling"). about: on what. total: number of its steps, 0 if unknown. done:
+        steps that have ended.
+    step: the step that is being done. begun, ended: seconds of the monotonic clock; ended is None
+        while it lasts.
     """
 
     name: str
@@ -54,9 +58,11 @@ class ShownPhase:
 
 
 class Screen:
-    """Receives what a command does. It is a `MetricSink` too, so that a training loop can write to it.
+    """Receives what a command does. It is a `MetricSink` too, so that a training loop can write to
+    it.
 
-    A phase lasts until the next one begins, or until the screen is closed. Use a screen as a context manager.
+    A phase lasts until the next one begins, or until the screen is closed. Use a screen as a
+    context manager.
     """
 
     live = False  # whether it shows rows as a picture that moves, and not as lines
@@ -70,8 +76,12 @@ class Screen:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 where: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
         if kind is not None:
             self.failed()
         self.close()
@@ -84,8 +94,10 @@ class Screen:
         """Begin a phase. A phase of the same name as the last one only changes its description.
 
         Args:
-            name: a verb, such as "loading". about: on what. total: number of its steps, 0 if unknown.
-            now: what is being done at this moment, "" for nothing special; called from another thread.
+            name: a verb, such as "loading". about: on what. total: number of its steps, 0 if
+                unknown.
+            now: what is being done at this moment, "" for nothing special; called from another
+                thread.
         """
         if self.phases and self.phases[-1].name == name:
             last = self.phases[-1]

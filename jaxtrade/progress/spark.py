@@ -12,8 +12,8 @@ BARS = "▁▂▃▄▅▆▇█"
 def sparkline(values: Sequence[float], width: int) -> str:
     """The values as bars from the lowest to the highest, at most `width` of them.
 
-    More values than `width` are averaged in `width` groups of equal size, up to one. A value that is not finite is a
-    space. Values that are all equal are in the middle.
+    More values than `width` are averaged in `width` groups of equal size, up to one. A value that
+    is not finite is a space. Values that are all equal are in the middle.
     """
     if not values or width < 1:
         return ""
@@ -26,8 +26,10 @@ def sparkline(values: Sequence[float], width: int) -> str:
     low, span = min(known), max(known) - min(known)
     if not span:
         return "".join(BARS[len(BARS) // 2] if math.isfinite(value) else " " for value in means)
-    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] if math.isfinite(value) else " "
-                   for value in means)
+    return "".join(
+        BARS[round((value - low) / span * (len(BARS) - 1))] if math.isfinite(value) else " "
+        for value in means
+    )
 
 
 def _mean(values: Sequence[float]) -> float:

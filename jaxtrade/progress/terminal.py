@@ -1,4 +1,6 @@
-"""The terminal under the panel: whether it can show one, a stream that may close, and how to leave it usable."""
+"""The terminal under the panel: whether it can show one, a stream that may close, and how to leave
+it usable.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ _shown_on: list[int] = []  # file descriptors of the terminals that show a panel
 
 
 def can_show_panel(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a panel can be drawn on a stream: a terminal of at least 60 columns and 16 rows, UTF-8, not dumb.
+    """Whether a panel can be drawn on a stream: a terminal of at least 60 columns and 16 rows,
+    UTF-8, not dumb.
 
     NO_COLOR (any value but the empty one) asks for plain lines.
     """
@@ -28,18 +31,23 @@ def can_show_panel(stream: TextIO, environ: Mapping[str, str] = os.environ) -> b
 
 
 def size(stream: TextIO, environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """(columns, rows) of a terminal. COLUMNS and LINES override it; 80 x 24 if it does not know its size."""
+    """(columns, rows) of a terminal. COLUMNS and LINES override it; 80 x 24 if it does not know its
+    size.
+    """
     try:
         found = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):  # no descriptor, or not a terminal
         found = shutil.get_terminal_size()
     given = [environ.get(name, "") for name in ("COLUMNS", "LINES")]
-    columns, rows = (int(text) if text.isdigit() else known for text, known in zip(given, found, strict=True))
+    columns, rows = (
+        int(text) if text.isdigit() else known for text, known in zip(given, found, strict=True)
+    )
     return columns or 80, rows or 24
 
 
 class LastingStream:
-    """A text stream that loses what is written after its reader has gone, instead of ending the run.
+    """A text stream that loses what is written after its reader has gone, instead of ending the
+    run.
 
     A terminal that closes, or a pipe whose reader ends, must not stop hours of training.
     """
@@ -69,7 +77,9 @@ class LastingStream:
 
 
 def panel_opened(descriptor: int) -> None:
-    """Note that a terminal shows a panel. Ctrl-C then restores it, also where it ends the process at once."""
+    """Note that a terminal shows a panel. Ctrl-C then restores it, also where it ends the process
+    at once.
+    """
     interrupt.before_line(restore)
     _shown_on.append(descriptor)
 
@@ -83,8 +93,9 @@ def panel_closed(descriptor: int) -> None:
 def restore() -> None:
     """Leave the terminal usable for the next line: below the panel, plain colours, cursor on.
 
-    For code that ends the process at once (`os._exit`). It takes no lock, imports nothing and may be called from a
-    signal handler or another thread, any number of times. It does nothing without a panel.
+    For code that ends the process at once (`os._exit`). It takes no lock, imports nothing and may
+    be called from a signal handler or another thread, any number of times. It does nothing without
+    a panel.
     """
     for descriptor in tuple(_shown_on):
         panel_closed(descriptor)

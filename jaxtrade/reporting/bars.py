@@ -15,7 +15,9 @@ from jaxtrade.evaluation.records import ABSENT, BarRecords
 
 @dataclass(frozen=True)
 class PageClock:
-    """How the page shows times and prices. zone: IANA zone of the exchange. tick_size: points. decimals: of a price."""
+    """How the page shows times and prices. zone: IANA zone of the exchange. tick_size: points.
+    decimals: of a price.
+    """
 
     bar_seconds: int
     zone: str
@@ -33,11 +35,13 @@ class PageClock:
 
 @dataclass(frozen=True)
 class PlacedTrade:
-    """A trade on the bars. row: its line of `trades.csv`. decision, entry, exit: numbers of bars. side: +1 or -1.
+    """A trade on the bars. row: its line of `trades.csv`. decision, entry, exit: numbers of bars.
+    side: +1 or -1.
 
-    legal: names of the actions that were legal at the decision. stops: (bar, ticks), the levels of the stop from the
-    close of that bar on, as it was moved; empty without a stop, and where the position was closed in the bar of its
-    entry. target: ticks, None likewise.
+    legal: names of the actions that were legal at the decision. stops: (bar, ticks), the levels of
+        the stop from the
+    close of that bar on, as it was moved; empty without a stop, and where the position was closed
+    in the bar of its entry. target: ticks, None likewise.
     """
 
     row: dict[str, str]
@@ -55,36 +59,59 @@ class PlacedTrade:
         return self.stops[0][1] if self.stops else None
 
 
-def placed(lines: Sequence[dict[str, str]], bars: BarRecords, shown: str, actions: Sequence[str]) -> list[PlacedTrade]:
-    """The trades of the agent `shown` on the bars. lines: of its `trades.csv`. actions: names by id.
+def placed(
+    lines: Sequence[dict[str, str]], bars: BarRecords, shown: str, actions: Sequence[str]
+) -> list[PlacedTrade]:
+    """The trades of the agent `shown` on the bars. lines: of its `trades.csv`. actions: names by
+    id.
 
     Raises ValueError if the lines are not those trades.
     """
     columns = bars.trades[shown]
     if len(lines) != len(columns["side"]):
         raise ValueError(f"{len(lines):,} trades, but {len(columns['side']):,} in records.npz")
-    decision, entry, left = (np.searchsorted(bars.row, columns[name]) for name in ("decision_row", "entry_row",
-                                                                                  "exit_row"))
+    decision, entry, left = (
+        np.searchsorted(bars.row, columns[name])
+        for name in ("decision_row", "entry_row", "exit_row")
+    )
     number = np.searchsorted(bars.decision, decision)  # of the decision bar
-    return [PlacedTrade(line, int(decision[k]), int(entry[k]), int(left[k]), int(columns["side"][k]),
-                        tuple(name for name, allowed in zip(actions, bars.strategy.mask[number[k]], strict=True)
-                              if allowed),
-                        *_levels(bars, int(number[k]), int(left[k] - entry[k])))
-            for k, line in enumerate(lines)]
+    return [
+        PlacedTrade(
+            line,
+            int(decision[k]),
+            int(entry[k]),
+            int(left[k]),
+            int(columns["side"][k]),
+            tuple(
+                name
+                for name, allowed in zip(actions, bars.strategy.mask[number[k]], strict=True)
+                if allowed
+            ),
+            *_levels(bars, int(number[k]), int(left[k] - entry[k])),
+        )
+        for k, line in enumerate(lines)
+    ]
 
 
-def _levels(bars: BarRecords, first: int, held: int) -> tuple[tuple[tuple[int, int], ...], int | None]:
-    """(stops, target) of a position. first: number of its decision bar; held: closes of bars at which it is open."""
+def _levels(
+    bars: BarRecords, first: int, held: int
+) -> tuple[tuple[tuple[int, int], ...], int | None]:
+    """(stops, target) of a position. first: number of its decision bar; held: closes of bars at
+    which it is open.
+    """
     if not held:
         return (), None
-    stop, target = bars.strategy.stop[first:first + held], int(bars.strategy.target[first])
-    changed = [i for i in range(len(stop)) if stop[i] != ABSENT and (i == 0 or stop[i] != stop[i - 1])]
-    at = bars.decision[first:first + held] + 1
+    stop, target = bars.strategy.stop[first : first + held], int(bars.strategy.target[first])
+    changed = [
+        i for i in range(len(stop)) if stop[i] != ABSENT and (i == 0 or stop[i] != stop[i - 1])
+    ]
+    at = bars.decision[first : first + held] + 1
     return tuple((int(at[i]), int(stop[i])) for i in changed), None if target == ABSENT else target
 
 
 def extremes(values: np.ndarray, most: int) -> np.ndarray:
-    """int64[M] numbers of at most `most` values that keep the shape: first, last, and least and largest of each group.
+    """int64[M] numbers of at most `most` values that keep the shape: first, last, and least and
+    largest of each group.
 
     values: float[N]. All N if they are no more than `most`.
     """

@@ -28,16 +28,22 @@ from jaxtrade.runs import rundir
 from jaxtrade.storage import digests
 from jaxtrade.storage.sinks import read_rows
 
-CURVES = {"episode_reward": "Return per episode", "entropy": "Entropy, nats", "approx_kl": "KL of an update, nats",
-          "explained_variance": "Explained variance", "td_loss": "TD loss", "win_rate": "Win rate of episodes",
-          "learning_rate": "Learning rate"}
+CURVES = {
+    "episode_reward": "Return per episode",
+    "entropy": "Entropy, nats",
+    "approx_kl": "KL of an update, nats",
+    "explained_variance": "Explained variance",
+    "td_loss": "TD loss",
+    "win_rate": "Win rate of episodes",
+    "learning_rate": "Learning rate",
+}
 CURVE_POINTS = 160
 
 
 @dataclass(frozen=True)
 class ReportChoice:
-    """Which evaluation a report is about. folder: of its files. number, agent: of the policy, and its folder, None for
-    a run of one. symbol: None for a run of one symbol."""
+    """Which evaluation a report is about. folder: of its files. number, agent: of the policy, and
+    its folder, None for a run of one. symbol: None for a run of one symbol."""
 
     run: Path
     config: RunConfig
@@ -60,7 +66,9 @@ class ReportChoice:
 
 @dataclass(frozen=True)
 class Collected:
-    """What a report is made of: its figures, the bars, the trades on them, and the equity that the page draws."""
+    """What a report is made of: its figures, the bars, the trades on them, and the equity that the
+    page draws.
+    """
 
     data: schema.ReportData
     bars: BarRecords
@@ -69,8 +77,13 @@ class Collected:
     marked: Marked
 
 
-def choose(run: Path, split: str = "test", seed: int | None = None, agent: int | None = None,
-           symbol: str | None = None) -> ReportChoice:
+def choose(
+    run: Path,
+    split: str = "test",
+    seed: int | None = None,
+    agent: int | None = None,
+    symbol: str | None = None,
+) -> ReportChoice:
     """The evaluation that was asked for.
 
     Raises:
@@ -79,25 +92,39 @@ def choose(run: Path, split: str = "test", seed: int | None = None, agent: int |
     """
     config, manifest = rundir.read_run(run)
     if config.env.task == TASK:
-        raise ConfigError(f"{run}: a report of env.task={TASK} is not built; its figures are in "
-                          f"{run / 'evaluation' / split / 'evaluation.txt'}")
+        raise ConfigError(
+            f"{run}: a report of env.task={TASK} is not built; its figures are in "
+            f"{run / 'evaluation' / split / 'evaluation.txt'}"
+        )
     symbols = symbols_of(config)
     if symbol is not None and symbol not in symbols:
         raise ConfigError(f"symbol (--symbol) {symbol}: this run trades {', '.join(symbols)}")
     if symbol is None and len(symbols) > 1:
-        raise ConfigError(f"{run}: a report is about one symbol; give symbol (--symbol) {symbols[0]}, or "
-                          f"{', '.join(symbols[1:])}")
-    found = ReportChoice(run, config, manifest, split, *_agent(run, config, seed, agent),
-                         symbol if len(symbols) > 1 else None)
+        raise ConfigError(
+            f"{run}: a report is about one symbol; give symbol (--symbol) {symbols[0]}, or "
+            f"{', '.join(symbols[1:])}"
+        )
+    found = ReportChoice(
+        run,
+        config,
+        manifest,
+        split,
+        *_agent(run, config, seed, agent),
+        symbol if len(symbols) > 1 else None,
+    )
     if not (found.folder / "evaluation.json").is_file():
-        raise ConfigError(f"{found.folder}: no evaluation here; make it first (jaxtrade evaluate {run} --split "
-                          f"{split})")
+        raise ConfigError(
+            f"{found.folder}: no evaluation here; make it first (jaxtrade evaluate {run} --split "
+            f"{split})"
+        )
     return found
 
 
-def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) -> tuple[int, str | None]:
-    """The number of the agent and its folder below that of the split; None for a run of one agent. The first one is the
-    default."""
+def _agent(
+    run: Path, config: RunConfig, seed: int | None, agent: int | None
+) -> tuple[int, str | None]:
+    """The number of the agent and its folder below that of the split; None for a run of one agent.
+    The first one is the default."""
     from jaxtrade.runs.policies import chosen_number
     from jaxtrade.training.population import Stack
 
@@ -108,13 +135,22 @@ def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) ->
 
 
 def collect(choice: ReportChoice) -> Collected:
-    """All figures of a report. Raises DataError: a file of the evaluation is missing or damaged, or two disagree."""
+    """All figures of a report. Raises DataError: a file of the evaluation is missing or damaged, or
+    two disagree.
+    """
     try:
         return _collect(choice)
-    except (KeyError, IndexError, TypeError, ValueError) as error:  # of an evaluation without digests
-        raise DataError(f"{choice.folder}: its evaluation.json, trades.csv and {RECORDS}, or the run's metrics.jsonl "
-                        f"and summary.json, do not fit together ({error!r}); evaluate the run again: jaxtrade evaluate "
-                        "RUN") from None
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+    ) as error:  # of an evaluation without digests
+        raise DataError(
+            f"{choice.folder}: its evaluation.json, trades.csv and {RECORDS}, or the run's metrics.jsonl "
+            f"and summary.json, do not fit together ({error!r}); evaluate the run again: jaxtrade evaluate "
+            "RUN"
+        ) from None
 
 
 def _collect(choice: ReportChoice) -> Collected:
@@ -122,69 +158,122 @@ def _collect(choice: ReportChoice) -> Collected:
     records = read_records(choice.folder / RECORDS)
     settings, shown, bars, meta = document["settings"], records.shown, records.bars, records.meta
     if bars is None or meta["settings"] != settings:
-        raise DataError(f"{choice.folder}: {RECORDS} and evaluation.json are of different evaluations; evaluate the "
-                        "run again: jaxtrade evaluate RUN")
+        raise DataError(
+            f"{choice.folder}: {RECORDS} and evaluation.json are of different evaluations; evaluate the "
+            "run again: jaxtrade evaluate RUN"
+        )
     clock = PageClock(meta["bar_seconds"], meta["zone"], float(meta["tick_size"]), meta["decimals"])
     marked = marked_of(bars, records.dates, meta["start_balance"], clock)
     try:
         trades = placed(_lines(choice.folder / "trades.csv"), bars, shown, meta["actions"])
     except ValueError as error:
-        raise DataError(f"{choice.folder / 'trades.csv'}: {error}; evaluate the run again: jaxtrade evaluate RUN"
-                        ) from None
+        raise DataError(
+            f"{choice.folder / 'trades.csv'}: {error}; evaluate the run again: jaxtrade evaluate RUN"
+        ) from None
     _compare(choice.folder, document["agents"][shown]["strategy"], marked, len(trades))
-    unchecked = [f"no digest of {name} is known: shown as found" for name in ("evaluation.json", "trades.csv")
-                 if not digests.covers(choice.folder / name)]
+    unchecked = [
+        f"no digest of {name} is known: shown as found"
+        for name in ("evaluation.json", "trades.csv")
+        if not digests.covers(choice.folder / name)
+    ]
     judged, trials = _judged(choice, document, meta)
     title = _title(choice, settings, shown)
-    pooled = None if choice.agent is None or choice.config.sweep.on else choice.run / "evaluation" / choice.split
-    studied = studies.optional(studies.Studied(choice.folder, pooled, choice.number, meta.get("policy_sha256"), shown,
-                                               title))
+    pooled = (
+        None
+        if choice.agent is None or choice.config.sweep.on
+        else choice.run / "evaluation" / choice.split
+    )
+    studied = studies.optional(
+        studies.Studied(
+            choice.folder, pooled, choice.number, meta.get("policy_sha256"), shown, title
+        )
+    )
     data: schema.ReportData = {
-        "format": schema.FORMAT, "title": title, "settings": settings,
-        "labels": [*document["labels"], *studied.labels, *unchecked], "agents": document["agents"],
+        "format": schema.FORMAT,
+        "title": title,
+        "settings": settings,
+        "labels": [*document["labels"], *studied.labels, *unchecked],
+        "agents": document["agents"],
         "verdict": document["verdict"],
-        "in_sample": _in_sample(choice), "seeds": _seeds(choice),
+        "in_sample": _in_sample(choice),
+        "seeds": _seeds(choice),
         "sessions": curves.sessions(marked, [each.row["session"] for each in trades]),
-        "accounts": curves.accounts(marked), "floor": curves.floor(marked, rules_text(settings["rules"])),
-        "training": training(choice), "explorer": {"trades": len(trades), "bars": len(bars.row),
-                                                   "curve": curves.curve(marked), "notes": []},
-        "statistics": judged, "trials": trials, "provenance": document["provenance"], **studied.sections}  # type: ignore[typeddict-item]
+        "accounts": curves.accounts(marked),
+        "floor": curves.floor(marked, rules_text(settings["rules"])),
+        "training": training(choice),
+        "explorer": {
+            "trades": len(trades),
+            "bars": len(bars.row),
+            "curve": curves.curve(marked),
+            "notes": [],
+        },
+        "statistics": judged,
+        "trials": trials,
+        "provenance": document["provenance"],
+        **studied.sections,
+    }  # type: ignore[typeddict-item]
     return Collected(data, bars, clock, trades, marked)
 
 
 def _compare(folder: Path, strategy: Mapping[str, Any], marked: Marked, trades: int) -> None:
-    """Compare the figures of an evaluation with its records and trades, for folders without digests."""
-    for name, found in (("net_profit", round(float(marked.equity[-1]) - marked.start, 3)), ("trades", trades)):
+    """Compare the figures of an evaluation with its records and trades, for folders without
+    digests.
+    """
+    for name, found in (
+        ("net_profit", round(float(marked.equity[-1]) - marked.start, 3)),
+        ("trades", trades),
+    ):
         if abs(strategy[name] - found) > 0.0005:
-            raise DataError(f"{folder}: evaluation.json says {name} {strategy[name]}, {RECORDS} and trades.csv say "
-                            f"{found}; evaluate the run again: jaxtrade evaluate RUN")
+            raise DataError(
+                f"{folder}: evaluation.json says {name} {strategy[name]}, {RECORDS} and trades.csv say "
+                f"{found}; evaluate the run again: jaxtrade evaluate RUN"
+            )
 
 
-def _judged(choice: ReportChoice, document: Mapping[str, Any], meta: Mapping[str, Any]
-            ) -> tuple[schema.StatisticsFigures, schema.TrialFigures | None]:
+def _judged(
+    choice: ReportChoice, document: Mapping[str, Any], meta: Mapping[str, Any]
+) -> tuple[schema.StatisticsFigures, schema.TrialFigures | None]:
     """The statistics of the daily net profit, and what the trial log says by now."""
     config, manifest = choice.config, choice.manifest
     alike = not (config.sweep.on or config.evolve.on or config.shared.on)
     policy = "" if choice.agent is None else choice.agent.replace("_", " ")
     days = statistics.read_days(choice.run, choice.split, choice.symbol, policy, alike)
-    logged = statistics.LoggedTrial(choice.run, manifest["data_sha256"], manifest["config_sha256"],
-                                    meta.get("policy_sha256", str(choice.number)))
+    logged = statistics.LoggedTrial(
+        choice.run,
+        manifest["data_sha256"],
+        manifest["config_sha256"],
+        meta.get("policy_sha256", str(choice.number)),
+    )
     history = statistics.history_now(logged, days, choice.split, choice.symbol)
-    why = (statistics.TRAINED if trained_on(choice.split, document["labels"]) else
-           statistics.CHOSEN if chosen_on(document["labels"]) else None)
-    return (statistics.figures(days, history, why),
-            statistics.trial_figures(history, document.get("trials")))
+    why = (
+        statistics.TRAINED
+        if trained_on(choice.split, document["labels"])
+        else statistics.CHOSEN
+        if chosen_on(document["labels"])
+        else None
+    )
+    return (
+        statistics.figures(days, history, why),
+        statistics.trial_figures(history, document.get("trials")),
+    )
 
 
 def _title(choice: ReportChoice, settings: Mapping[str, Any], shown: str) -> dict[str, Any]:
-    return {"market": settings["market"], "split": choice.split, "agent": shown, "run": choice.run.resolve().name,
-            "number": choice.agent, "sessions": settings["sessions"], "first": settings["first_session"],
-            "last": settings["last_session"]}
+    return {
+        "market": settings["market"],
+        "split": choice.split,
+        "agent": shown,
+        "run": choice.run.resolve().name,
+        "number": choice.agent,
+        "sessions": settings["sessions"],
+        "first": settings["first_session"],
+        "last": settings["last_session"],
+    }
 
 
 def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
-    """Settings and agents of the same policy on the training sessions; None if they were not evaluated, or if they are
-    what the report shows."""
+    """Settings and agents of the same policy on the training sessions; None if they were not
+    evaluated, or if they are what the report shows."""
     path = choice.folder_of("train") / "evaluation.json"
     if choice.split == "train" or not path.is_file():
         return None
@@ -197,35 +286,57 @@ def _seeds(choice: ReportChoice) -> schema.SeedFigures | None:
     root = choice.run / "evaluation" / choice.split
     if choice.agent is None:
         return None
-    folders = sorted(path.parent for path in root.glob("*/evaluation.json")) if choice.symbol is None else sorted(
-        path.parent for path in root.glob(f"*/{choice.symbol}/evaluation.json"))
+    folders = (
+        sorted(path.parent for path in root.glob("*/evaluation.json"))
+        if choice.symbol is None
+        else sorted(path.parent for path in root.glob(f"*/{choice.symbol}/evaluation.json"))
+    )
     nets = {}
     for folder in folders:
         agents = read_json(folder / "evaluation.json")["agents"]
-        nets[folder.relative_to(root).parts[0]] = next(iter(agents.values()))["strategy"]["net_profit"]
+        nets[folder.relative_to(root).parts[0]] = next(iter(agents.values()))["strategy"][
+            "net_profit"
+        ]
     return {"shown": choice.agent, "net": nets}
 
 
 def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageClock) -> Marked:
-    """The shown agent's two passes at the decision bars, in dollars. start: dollars of a new account."""
+    """The shown agent's two passes at the decision bars, in dollars. start: dollars of a new
+    account.
+    """
     ends = np.array(["", *(reason.name.lower() for reason in EndReason if reason)])
     strategy, account = bars.strategy, bars.account
-    floor = np.where(account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan)
+    floor = np.where(
+        account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan
+    )
     at = bars.decision + 1
-    return Marked(at, bars.time[at] + clock.bar_seconds, dates[bars.session[bars.decision]].astype(str),
-                  start + strategy.equity / 1000, account.account + 1, start + account.equity / 1000, floor,
-                  ends[account.end], float(start), clock)
+    return Marked(
+        at,
+        bars.time[at] + clock.bar_seconds,
+        dates[bars.session[bars.decision]].astype(str),
+        start + strategy.equity / 1000,
+        account.account + 1,
+        start + account.equity / 1000,
+        floor,
+        ends[account.end],
+        float(start),
+        clock,
+    )
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
     try:
         return list(csv.DictReader(io.StringIO(digests.checked(path).decode(), newline="")))
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN") from None
+        raise DataError(
+            f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN"
+        ) from None
 
 
 def training(choice: ReportChoice) -> schema.TrainingFigures | None:
-    """The curves of `metrics.jsonl` in groups of updates, and the health of `summary.json`. None without metrics."""
+    """The curves of `metrics.jsonl` in groups of updates, and the health of `summary.json`. None
+    without metrics.
+    """
     path, summary = choice.run / "metrics.jsonl", choice.run / "summary.json"
     if not path.is_file():
         return None
@@ -236,22 +347,44 @@ def training(choice: ReportChoice) -> schema.TrainingFigures | None:
     said = read_json(summary) if summary.is_file() else {}
     found = [curve(rows, name, label) for name, label in CURVES.items() if name in rows[-1]]
     steps = {row["update"]: row["steps"] for row in rows}
-    scores = [(steps[at], float(score)) for at, score in said.get("validation", {}).get("scores", ())
-              if at in steps and score is not None]
+    scores = [
+        (steps[at], float(score))
+        for at, score in said.get("validation", {}).get("scores", ())
+        if at in steps and score is not None
+    ]
     if scores:
-        found.append({"name": "validation", "label": "Mean reward of a validation session",
-                      "x": [at for at, _ in scores], "y": [score for _, score in scores]})
-    return {"updates": int(rows[-1]["update"]), "steps": int(rows[-1]["steps"]), "curves": found,
-            "health": [{"name": name, **each} for name, each in said.get("health", {}).items()],
-            "warnings": [str(each) for each in said.get("warnings", ())]}
+        found.append(
+            {
+                "name": "validation",
+                "label": "Mean reward of a validation session",
+                "x": [at for at, _ in scores],
+                "y": [score for _, score in scores],
+            }
+        )
+    return {
+        "updates": int(rows[-1]["update"]),
+        "steps": int(rows[-1]["steps"]),
+        "curves": found,
+        "health": [{"name": name, **each} for name, each in said.get("health", {}).items()],
+        "warnings": [str(each) for each in said.get("warnings", ())],
+    }
 
 
 def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.TrainingCurve:
-    """A metric in groups of neighbouring updates: the mean of the known values of each; None without any."""
+    """A metric in groups of neighbouring updates: the mean of the known values of each; None
+    without any.
+    """
     groups = np.array_split(np.arange(len(rows)), min(len(rows), CURVE_POINTS))
-    values = [[float(rows[i][name]) for i in group.tolist() if _finite(rows[i].get(name))] for group in groups]
-    return {"name": name, "label": label, "x": [int(rows[group[-1]]["steps"]) for group in groups],
-            "y": [float(f"{math.fsum(each) / len(each):.6g}") if each else None for each in values]}
+    values = [
+        [float(rows[i][name]) for i in group.tolist() if _finite(rows[i].get(name))]
+        for group in groups
+    ]
+    return {
+        "name": name,
+        "label": label,
+        "x": [int(rows[group[-1]]["steps"]) for group in groups],
+        "y": [float(f"{math.fsum(each) / len(each):.6g}") if each else None for each in values],
+    }
 
 
 def _finite(value: Any) -> bool:

@@ -9,5 +9,7 @@ from jaxtrade.storage import digests
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file as it was written. Raises DataError if it cannot be read, or has changed since."""
+    """A JSON file as it was written. Raises DataError if it cannot be read, or has changed
+    since.
+    """
     return digests.read_json(path, "evaluate the run again: jaxtrade evaluate RUN")

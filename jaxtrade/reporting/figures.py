@@ -54,7 +54,9 @@ def share(value: float | None, digits: int = 1) -> Markup:
 
 def count(value: float | None) -> Markup:
     """A whole number."""
-    return tag("span", NONE if value is None else f"{value:,.0f}", class_="na" if value is None else None)
+    return tag(
+        "span", NONE if value is None else f"{value:,.0f}", class_="na" if value is None else None
+    )
 
 
 def _coloured(value: float | None, text: str, gains: bool = True) -> Markup:
@@ -65,32 +67,49 @@ def _coloured(value: float | None, text: str, gains: bool = True) -> Markup:
 
 
 FORMS: dict[str, Any] = {
-    "money": plain_money, "signed": lambda value, digits=2: plain_money(value, digits, plus=True),
-    "number": plain_number, "share": plain_share,
+    "money": plain_money,
+    "signed": lambda value, digits=2: plain_money(value, digits, plus=True),
+    "number": plain_number,
+    "share": plain_share,
 }
 
 
 def interval(estimate: Mapping[str, Any] | None, form: str = "number", digits: int = 2) -> Markup:
-    """An `Estimate`: the figure, its interval in brackets, or why one of them is absent. form: a key of `FORMS`."""
+    """An `Estimate`: the figure, its interval in brackets, or why one of them is absent. form: a
+    key of `FORMS`.
+    """
     if estimate is None:
         return tag("span", NONE, class_="na")
     show, value = FORMS[form], estimate["value"]
-    figure = tag("span", show(value, digits), class_="na" if value is None else
-                 "loss" if form == "signed" and value < 0 else "gain" if form == "signed" and value > 0 else None)
+    figure = tag(
+        "span",
+        show(value, digits),
+        class_="na"
+        if value is None
+        else "loss"
+        if form == "signed" and value < 0
+        else "gain"
+        if form == "signed" and value > 0
+        else None,
+    )
     low, high, why = estimate.get("low"), estimate.get("high"), estimate.get("why")
     if low is not None and high is not None:
-        return joined([figure, " ", tag("span", f"[{show(low, digits)}, {show(high, digits)}]", class_="ci")])
+        return joined(
+            [figure, " ", tag("span", f"[{show(low, digits)}, {show(high, digits)}]", class_="ci")]
+        )
     return joined([figure, " ", tag("span", f"({why})", class_="ci why")]) if why else figure
 
 
 def bare(estimate: Mapping[str, Any] | None, form: str = "number", digits: int = 2) -> Markup:
-    """`interval` without the reason where one is absent, for a table whose notes have the `reasons`. Empty without an
-    estimate."""
+    """`interval` without the reason where one is absent, for a table whose notes have the
+    `reasons`. Empty without an estimate."""
     return Markup("") if estimate is None else interval({**estimate, "why": None}, form, digits)
 
 
 def reasons(what: str, estimates: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Why figures or intervals are absent: one line for each reason, with the names that it holds for."""
+    """Why figures or intervals are absent: one line for each reason, with the names that it holds
+    for.
+    """
     by_reason: dict[str, list[str]] = {}
     for name, each in estimates.items():
         if each.get("why"):

@@ -31,7 +31,9 @@ EQUITY_POINTS = 6_000  # of the chart that zooms
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """The three files as text. bars: number of bars that the page holds; dropped: of older ones that it leaves out."""
+    """The three files as text. bars: number of bars that the page holds; dropped: of older ones
+    that it leaves out.
+    """
 
     html: str
     json: str
@@ -43,12 +45,15 @@ class ReportFiles:
 def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
     """The report of what was collected.
 
-    max_mb: largest size of the page in millions of bytes. Where it would be larger, the oldest bars are left out, whole
-    sessions at a time, and the page says so. Raises ConfigError if it is larger without any bars, or `max_mb` is not
-    above 0.
+    max_mb: largest size of the page in millions of bytes. Where it would be larger, the oldest bars
+        are left out, whole
+    sessions at a time, and the page says so. Raises ConfigError if it is larger without any bars,
+    or `max_mb` is not above 0.
     """
     if not 0 < max_mb < math.inf:
-        raise ConfigError(f"max_mb (--max-mb) {max_mb:g}: expected a size above 0, in millions of bytes")
+        raise ConfigError(
+            f"max_mb (--max-mb) {max_mb:g}: expected a size above 0, in millions of bytes"
+        )
     shown = found.trades[-MOST_ROWS:]
     first_trade = len(found.trades) - len(shown)
     limit = round(max_mb * MB)
@@ -57,25 +62,37 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
 
     @functools.lru_cache(maxsize=1)  # the one that fits is mostly the last that was tried
     def document(first: int) -> tuple[dict[str, Any], str]:
-        data = {**found.data, "explorer": found.data["explorer"] | {
-            "held": len(found.bars.row) - first, "notes": _notes(found, first, len(shown), max_mb)}}
-        live = {"bars": _bars(found.bars, first), "clock": _clock(found), "equity": equity,
-                "trades": [_drawn(found, trade, first) for trade in shown]}
+        data = {
+            **found.data,
+            "explorer": found.data["explorer"]
+            | {
+                "held": len(found.bars.row) - first,
+                "notes": _notes(found, first, len(shown), max_mb),
+            },
+        }
+        live = {
+            "bars": _bars(found.bars, first),
+            "clock": _clock(found),
+            "equity": equity,
+            "trades": [_drawn(found, trade, first) for trade in shown],
+        }
         return data, page(data, shown, first_trade + 1, live)  # type: ignore[arg-type]
 
     first = _fitting(found.bars, limit, lambda at: len(document(at)[1].encode()))
     if first is None:
         size = len(document(len(found.bars.row))[1].encode()) / MB
-        raise ConfigError(f"max_mb (--max-mb) {max_mb:g}: without any bars the page takes {size:.2f} MB already; give "
-                          f"{size + 0.1:.1f} or more")
+        raise ConfigError(
+            f"max_mb (--max-mb) {max_mb:g}: without any bars the page takes {size:.2f} MB already; give "
+            f"{size + 0.1:.1f} or more"
+        )
     data, html = document(first)
     figures = json.dumps(data, indent=2, allow_nan=False) + "\n"
     return ReportFiles(html, figures, _csv(found), len(found.bars.row) - first, first)
 
 
 def _fitting(bars: BarRecords, limit: int, size_of: Callable[[int], int]) -> int | None:
-    """The first bar from which on the page is within the limit: 0, the start of a session, or N (no bars). None if not
-    even then."""
+    """The first bar from which on the page is within the limit: 0, the start of a session, or N (no
+    bars). None if not even then."""
     if size_of(0) <= limit:
         return 0
     starts = np.append(0, np.flatnonzero(np.diff(bars.session)) + 1).tolist()
@@ -93,81 +110,126 @@ def _notes(found: Collected, first: int, rows: int, max_mb: float) -> list[str]:
     """What the page leaves out."""
     bars, trades, notes = len(found.bars.row), len(found.trades), []
     if first:
-        notes.append(f"The page holds the latest {bars - first:,} of {several(bars, 'bar')}, so that it stays within "
-                     f"{max_mb:g} MB (--max-mb). The trades before them have no chart.")
+        notes.append(
+            f"The page holds the latest {bars - first:,} of {several(bars, 'bar')}, so that it stays within "
+            f"{max_mb:g} MB (--max-mb). The trades before them have no chart."
+        )
     if rows < trades:
-        notes.append(f"The table holds the latest {rows:,} of {trades:,} trades; trades.csv has all of them.")
+        notes.append(
+            f"The table holds the latest {rows:,} of {trades:,} trades; trades.csv has all of them."
+        )
     return notes
 
 
 def _clock(found: Collected) -> dict[str, Any]:
     clock = found.clock
-    return {"seconds": clock.bar_seconds, "zone": clock.zone, "tick": clock.tick_size, "decimals": clock.decimals}
+    return {
+        "seconds": clock.bar_seconds,
+        "zone": clock.zone,
+        "tick": clock.tick_size,
+        "decimals": clock.decimals,
+    }
 
 
 def _bars(bars: BarRecords, first: int) -> dict[str, Any]:
-    """The bars from `first` on, packed. Times count from the first of them in units that divide all differences."""
+    """The bars from `first` on, packed. Times count from the first of them in units that divide all
+    differences.
+    """
     time = bars.time[first:]
     start = int(time[0]) if len(time) else 0
     unit = int(np.gcd.reduce(time - start)) or 1
     columns = {"time": (time - start) // unit} | {
-        name: getattr(bars, name)[first:] for name in ("close", "open", "high", "low")}
-    return {"first": first, "start": start, "unit": unit, **packed(columns, dict.fromkeys(("open", "high", "low"),
-                                                                                         "close"))}
+        name: getattr(bars, name)[first:] for name in ("close", "open", "high", "low")
+    }
+    return {
+        "first": first,
+        "start": start,
+        "unit": unit,
+        **packed(columns, dict.fromkeys(("open", "high", "low"), "close")),
+    }
 
 
 def _equity(found: Collected) -> dict[str, Any]:
     """Equity and drawdown in cents at some decision bars, with the time of each, packed."""
     marked = found.marked
     chosen = extremes(marked.equity, EQUITY_POINTS)
-    return packed({"at": marked.at[chosen],
-                   "time": marked.time[chosen] // 60,
-                   "equity": np.round(100 * marked.equity[chosen]).astype(np.int64),
-                   "drawdown": np.round(100 * marked.drawdown[chosen]).astype(np.int64)})
+    return packed(
+        {
+            "at": marked.at[chosen],
+            "time": marked.time[chosen] // 60,
+            "equity": np.round(100 * marked.equity[chosen]).astype(np.int64),
+            "drawdown": np.round(100 * marked.drawdown[chosen]).astype(np.int64),
+        }
+    )
 
 
 def _drawn(found: Collected, trade: PlacedTrade, first: int) -> dict[str, Any]:
-    """A trade for the scripts: numbers of bars, prices in points, and what the facts beside the chart say."""
+    """A trade for the scripts: numbers of bars, prices in points, and what the facts beside the
+    chart say.
+    """
     clock, row = found.clock, trade.row
     levels = [[bar, clock.points(level)] for bar, level in trade.stops]
     target = None if trade.target is None else clock.points(trade.target)
-    facts = [["Decision", f"{row['decision_time'][11:19]} at {row['decision_price']}"],
-             ["Entry", f"{row['side']} {row['contracts']} at {row['entry_price']}"],
-             ["Exit", f"{row['exit_reason'].replace('_', ' ')} at {row['exit_price']}"],
-             ["Stop", _stop_fact(clock, levels)],
-             ["Target", "none" if target is None else f"{target:.{clock.decimals}f}"],
-             ["Bars held", f"{trade.exit - trade.entry + 1:,}"],
-             ["Furthest against, in favour", f"{row['mae_ticks']} and {row['mfe_ticks']} ticks"],
-             ["Commission, slippage", f"${row['commission']}, ${row['slippage']}"],
-             ["Legal at the decision", ", ".join(trade.legal)]]
-    return {"decision": trade.decision, "entry": trade.entry, "exit": trade.exit, "side": trade.side,
-            "paid": float(row["entry_price"]), "got": float(row["exit_price"]), "net": float(row["net_pnl"]),
-            "reason": row["exit_reason"], "session": row["session"], "held": trade.decision >= first, "stops": levels,
-            "target": target, "facts": facts}
+    facts = [
+        ["Decision", f"{row['decision_time'][11:19]} at {row['decision_price']}"],
+        ["Entry", f"{row['side']} {row['contracts']} at {row['entry_price']}"],
+        ["Exit", f"{row['exit_reason'].replace('_', ' ')} at {row['exit_price']}"],
+        ["Stop", _stop_fact(clock, levels)],
+        ["Target", "none" if target is None else f"{target:.{clock.decimals}f}"],
+        ["Bars held", f"{trade.exit - trade.entry + 1:,}"],
+        ["Furthest against, in favour", f"{row['mae_ticks']} and {row['mfe_ticks']} ticks"],
+        ["Commission, slippage", f"${row['commission']}, ${row['slippage']}"],
+        ["Legal at the decision", ", ".join(trade.legal)],
+    ]
+    return {
+        "decision": trade.decision,
+        "entry": trade.entry,
+        "exit": trade.exit,
+        "side": trade.side,
+        "paid": float(row["entry_price"]),
+        "got": float(row["exit_price"]),
+        "net": float(row["net_pnl"]),
+        "reason": row["exit_reason"],
+        "session": row["session"],
+        "held": trade.decision >= first,
+        "stops": levels,
+        "target": target,
+        "facts": facts,
+    }
 
 
 def _stop_fact(clock: PageClock, levels: list[list[Any]]) -> str:
     if not levels:
         return "none"
     first, last = (f"{level:.{clock.decimals}f}" for _, level in (levels[0], levels[-1]))
-    return first if len(levels) == 1 else f"{first}, moved to {last} in {several(len(levels) - 1, 'step')}"
+    return (
+        first
+        if len(levels) == 1
+        else f"{first}, moved to {last} in {several(len(levels) - 1, 'step')}"
+    )
 
 
 def _csv(found: Collected) -> str:
-    """All trades: the columns of the evaluation's `trades.csv`, then the first stop, the target (empty without one) and
-    the actions that were legal at the decision."""
+    """All trades: the columns of the evaluation's `trades.csv`, then the first stop, the target
+    (empty without one) and the actions that were legal at the decision."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("trade", *TRADE_COLUMNS, "stop", "target", "legal"))
     for i, trade in enumerate(found.trades, 1):
-        levels = ["" if level is None else f"{found.clock.points(level):.{found.clock.decimals}f}"
-                  for level in (trade.stop, trade.target)]
-        writer.writerow((i, *(trade.row[name] for name in TRADE_COLUMNS), *levels, " ".join(trade.legal)))
+        levels = [
+            "" if level is None else f"{found.clock.points(level):.{found.clock.decimals}f}"
+            for level in (trade.stop, trade.target)
+        ]
+        writer.writerow(
+            (i, *(trade.row[name] for name in TRADE_COLUMNS), *levels, " ".join(trade.legal))
+        )
     return out.getvalue()
 
 
 def write(report: ReportFiles, folder: Path) -> dict[str, Path]:
-    """Write the three files into a folder, all or none of them -> their paths. Raises OSError (disk)."""
+    """Write the three files into a folder, all or none of them -> their paths. Raises OSError
+    (disk).
+    """
     texts = {"report.html": report.html, "report.json": report.json, "trades.csv": report.trades}
     with staged(folder, noted=False) as new:
         for name, text in texts.items():

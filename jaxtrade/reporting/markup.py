@@ -1,4 +1,6 @@
-"""HTML and SVG as strings that are safe by construction: text is escaped unless it is `Markup` already."""
+"""HTML and SVG as strings that are safe by construction: text is escaped unless it is `Markup`
+already.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,10 @@ VOID = frozenset({"meta", "input", "br", "col"})  # elements without an end tag
 def tag(element: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
     """An element. children: `Markup` stands as it is, other text is escaped.
 
-    attributes: a trailing `_` is dropped and `_` becomes `-` (`class_`, `aria_label`, `stroke_width`). None and False
-    leave an attribute out, True writes it without a value. Raises ValueError for `style`, which the page's policy
-    refuses, and for handlers (`on...`).
+    attributes: a trailing `_` is dropped and `_` becomes `-` (`class_`, `aria_label`,
+        `stroke_width`). None and False
+    leave an attribute out, True writes it without a value. Raises ValueError for `style`, which the
+    page's policy refuses, and for handlers (`on...`).
     """
     words = [element]
     for key, value in attributes.items():
@@ -39,7 +42,11 @@ def tag(element: str, /, *children: Child, **attributes: str | float | bool | No
 
 def joined(children: Iterable[Child]) -> Markup:
     """The children one after the other, escaped where they are no `Markup`."""
-    return Markup("".join(each if isinstance(each, Markup) else escape(each, quote=False) for each in children))
+    return Markup(
+        "".join(
+            each if isinstance(each, Markup) else escape(each, quote=False) for each in children
+        )
+    )
 
 
 def _plain(value: str | float | bool) -> str:
@@ -51,8 +58,16 @@ def paragraph(text: Child, kind: str | None = None) -> Markup:
     return tag("p", text, class_=kind)
 
 
-def table(caption: str, head: Sequence[Child], rows: Sequence[Sequence[Child]], *, words: Sequence[int] = (),
-          tall: bool = False, marked: Sequence[int] = (), id_: str | None = None) -> Markup:
+def table(
+    caption: str,
+    head: Sequence[Child],
+    rows: Sequence[Sequence[Child]],
+    *,
+    words: Sequence[int] = (),
+    tall: bool = False,
+    marked: Sequence[int] = (),
+    id_: str | None = None,
+) -> Markup:
     """A table in a frame that scrolls by itself. The first cell of a row is its heading.
 
     Args:
@@ -62,16 +77,39 @@ def table(caption: str, head: Sequence[Child], rows: Sequence[Sequence[Child]], 
         marked: rows that are emphasised.
         id_: of the table element.
     """
+
     def cell(i: int, content: Child) -> Markup:
         return tag("td", content, class_=None if i in words else "n")
 
-    names = [tag("th", each, scope="col", class_=None if i == 0 or i in words else "n") for i, each in enumerate(head)]
-    lines = [tag("tr", tag("th", row[0], scope="row"), *(cell(i, each) for i, each in enumerate(row[1:], 1)),
-                 class_="own" if number in marked else None) for number, row in enumerate(rows)]
-    inner = tag("table", tag("caption", caption), tag("thead", tag("tr", *names)), tag("tbody", *lines), id=id_)
+    names = [
+        tag("th", each, scope="col", class_=None if i == 0 or i in words else "n")
+        for i, each in enumerate(head)
+    ]
+    lines = [
+        tag(
+            "tr",
+            tag("th", row[0], scope="row"),
+            *(cell(i, each) for i, each in enumerate(row[1:], 1)),
+            class_="own" if number in marked else None,
+        )
+        for number, row in enumerate(rows)
+    ]
+    inner = tag(
+        "table",
+        tag("caption", caption),
+        tag("thead", tag("tr", *names)),
+        tag("tbody", *lines),
+        id=id_,
+    )
     scrolls = tall or len(head) > WIDE
-    return tag("div", inner, class_="scroll tall" if tall else "scroll", role="region" if scrolls else None,
-               aria_label=caption if scrolls else None, tabindex="0" if scrolls else None)
+    return tag(
+        "div",
+        inner,
+        class_="scroll tall" if tall else "scroll",
+        role="region" if scrolls else None,
+        aria_label=caption if scrolls else None,
+        tabindex="0" if scrolls else None,
+    )
 
 
 def missing(command: str, what: str = "Not computed") -> Markup:

@@ -1,6 +1,7 @@
 """The figures of a report as plain data: what `report.json` holds, and what each section is given.
 
-Money is in dollars, shares are 0..1, dates are ISO 8601. A figure that cannot be given is None and has a reason,
+Money is in dollars, shares are 0..1, dates are ISO 8601. A figure that cannot be given is None and
+has a reason,
 `why`. A section that a run does not have is None; the page then shows the command that computes it (`command`).
 """
 
@@ -12,19 +13,28 @@ from typing import Any, NotRequired, TypedDict
 FORMAT = 1
 
 # Section -> the flags of `jaxtrade evaluate RUN` that compute it.
-FLAGS = {"in_sample": "--split train", "nulls": "--nulls sign:99", "challenge": "--pass-probability",
-         "costs": "--cost-grid", "intrabar": "--intrabar-grid", "latency": "--latency-grid",
-         "breakdown": "--breakdown", "attribution": "--attribution"}
+FLAGS = {
+    "in_sample": "--split train",
+    "nulls": "--nulls sign:99",
+    "challenge": "--pass-probability",
+    "costs": "--cost-grid",
+    "intrabar": "--intrabar-grid",
+    "latency": "--latency-grid",
+    "breakdown": "--breakdown",
+    "attribution": "--attribution",
+}
 OPTIONAL = tuple(FLAGS)  # sections that other commands compute
 
 
 def command(section: str, title: Mapping[str, Any]) -> str:
     """The command that computes a section. RUN stands for the run's folder. title: of `ReportData`.
 
-    The policy is named where the run has several, except for the training sessions, which all of them have, and for the
-    null markets, which pool the seeds.
+    The policy is named where the run has several, except for the training sessions, which all of
+    them have, and for the null markets, which pool the seeds.
     """
-    split = "" if section == "in_sample" or title["split"] == "test" else f" --split {title['split']}"
+    split = (
+        "" if section == "in_sample" or title["split"] == "test" else f" --split {title['split']}"
+    )
     kind, _, number = (title["number"] or "").partition("_")
     named = number and section != "in_sample" and not (section == "nulls" and kind == "seed")
     which = f" --{kind} {int(number)}" if named else ""
@@ -34,7 +44,8 @@ def command(section: str, title: Mapping[str, Any]) -> str:
 class Estimate(TypedDict):
     """A figure with its interval.
 
-    value: None where it is undefined. low, high: the ends of the interval, None without one. why: the reason where the
+    value: None where it is undefined. low, high: the ends of the interval, None without one. why:
+        the reason where the
     value or the interval is None.
     """
 
@@ -47,13 +58,17 @@ class Estimate(TypedDict):
 class StatisticsFigures(TypedDict):
     """The statistics of daily net profit, account rules off. docs/statistics.md explains each.
 
-    days: independent sessions behind the figures. seeds: policies that differ by their seeds alone; 1 in a sweep.
-    level: of all intervals, 0.95. daily: interquartile mean over seeds of a day's net profit, dollars. agents: agent ->
-    the same of each. improvement: baseline -> probability that a seed of the policy beats it. spa: p of the test of all
-    these policies against all baselines (Hansen 2005).
-    Of the policy that the report is about: psr: probability that the Sharpe ratio is above 0. dsr: deflated Sharpe
-    ratio over `trials`, the distinct policies in the trial log. min_trl: days that the Sharpe ratio would need.
-    pbo: probability of backtest overfitting over the trials; null_low, null_high: its 5 and 95 % points on noise of the
+    days: independent sessions behind the figures. seeds: policies that differ by their seeds alone;
+        1 in a sweep.
+    level: of all intervals, 0.95. daily: interquartile mean over seeds of a day's net profit,
+        dollars. agents: agent ->
+    the same of each. improvement: baseline -> probability that a seed of the policy beats it. spa:
+    p of the test of all these policies against all baselines (Hansen 2005). Of the policy that the
+    report is about: psr: probability that the Sharpe ratio is above 0. dsr: deflated Sharpe ratio
+    over `trials`, the distinct policies in the trial log. min_trl: days that the Sharpe ratio would
+    need.
+    pbo: probability of backtest overfitting over the trials; null_low, null_high: its 5 and 95 %
+        points on noise of the
     same size. agents and improvement are absent where the sessions were trained on.
     """
 
@@ -76,10 +91,12 @@ class StatisticsFigures(TypedDict):
 class NullFigures(TypedDict):
     """The policy against null markets, as one result of a null test writes it.
 
-    kind: of null market, e.g. `sign`. real: mean daily net profit on the real market, dollars; nulls: on each null
-    market. draws_asked, draws_made: of null markets; fewer after an early stop. exceedances: nulls that reach the real
-    value. p: (1 + exceedances) / (draws + 1), or after an early stop exceedances / draws. floor: the least p that so
-    many draws allow. stop_at_exceedances: after which the test stops; None if it makes every draw.
+    kind: of null market, e.g. `sign`. real: mean daily net profit on the real market, dollars;
+        nulls: on each null
+    market. draws_asked, draws_made: of null markets; fewer after an early stop. exceedances: nulls
+    that reach the real value. p: (1 + exceedances) / (draws + 1), or after an early stop
+    exceedances / draws. floor: the least p that so many draws allow. stop_at_exceedances: after
+    which the test stops; None if it makes every draw.
     """
 
     name: str
@@ -98,10 +115,11 @@ class NullFigures(TypedDict):
 class TrialFigures(TypedDict):
     """What the trial log said of the test sessions when the report was made.
 
-    opened: times that they were looked at until then; the report itself is no look. at_evaluation: the same when the
-    evaluation was made, it included; None where the evaluation does not say. trials: distinct policies that were
-    evaluated on them. Where the log cannot tell, opened and trials are None, and `fault` says why. log: name of the
-    file. first, last: UTC times.
+    opened: times that they were looked at until then; the report itself is no look. at_evaluation:
+        the same when the
+    evaluation was made, it included; None where the evaluation does not say. trials: distinct
+    policies that were evaluated on them. Where the log cannot tell, opened and trials are None, and
+    `fault` says why. log: name of the file. first, last: UTC times.
     """
 
     opened: int | None
@@ -114,8 +132,9 @@ class TrialFigures(TypedDict):
 
 
 class ChallengeOutcome(TypedDict):
-    """Ends of simulated evaluation accounts of one agent: shares with intervals. days_to_pass: median sessions of
-    accounts that passed. monte_carlo: standard error of `passed` from the number of accounts alone."""
+    """Ends of simulated evaluation accounts of one agent: shares with intervals. days_to_pass:
+    median sessions of accounts that passed. monte_carlo: standard error of `passed` from the number
+    of accounts alone."""
 
     passed: Estimate
     bust: Estimate
@@ -125,7 +144,8 @@ class ChallengeOutcome(TypedDict):
 
 
 class ChallengeFigures(TypedDict):
-    """P(pass an evaluation account). rules: of the account, in words. days: sessions that were resampled. accounts,
+    """P(pass an evaluation account). rules: of the account, in words. days: sessions that were
+    resampled. accounts,
     resamples: numbers of inner accounts and outer bootstraps. agents: agent -> ChallengeOutcome."""
 
     rules: str
@@ -137,8 +157,8 @@ class ChallengeFigures(TypedDict):
 
 
 class GridFigures(TypedDict):
-    """Net profit under other assumptions, as `evaluation.grids.to_json`. rows: assumption -> agent -> dollars. spread:
-    agent -> largest less smallest."""
+    """Net profit under other assumptions, as `evaluation.grids.to_json`. rows: assumption -> agent
+    -> dollars. spread: agent -> largest less smallest."""
 
     rows: dict[str, dict[str, float | None]]
     spread: dict[str, float | None]
@@ -146,8 +166,8 @@ class GridFigures(TypedDict):
 
 
 class BreakdownCell(TypedDict):
-    """One row of a breakdown. count: trades. mean: dollars per trade, None with few trades. total: dollars. p: against
-    0, corrected for the number of cells (Holm)."""
+    """One row of a breakdown. count: trades. mean: dollars per trade, None with few trades. total:
+    dollars. p: against 0, corrected for the number of cells (Holm)."""
 
     name: str
     count: int
@@ -178,7 +198,9 @@ class AttributedPart(TypedDict):
 
 
 class AttributionMethod(TypedDict):
-    """One way to attribute. name: e.g. `gradient`. unit: of the values. about: what it measures, a sentence."""
+    """One way to attribute. name: e.g. `gradient`. unit: of the values. about: what it measures, a
+    sentence.
+    """
 
     name: str
     unit: str
@@ -194,15 +216,18 @@ class AttributionFigures(TypedDict):
 
 
 class SeedFigures(TypedDict):
-    """The agents of a run with several. shown: the one that the report is about. net: agent -> net profit, dollars."""
+    """The agents of a run with several. shown: the one that the report is about. net: agent -> net
+    profit, dollars.
+    """
 
     shown: str
     net: dict[str, float]
 
 
 class SessionRow(TypedDict):
-    """One evaluated session of the shown agent, strategy pass. net, equity, drawdown: dollars; equity at its end, and
-    the drop below the highest equity at any decision bar so far, at its deepest in the session."""
+    """One evaluated session of the shown agent, strategy pass. net, equity, drawdown: dollars;
+    equity at its end, and the drop below the highest equity at any decision bar so far, at its
+    deepest in the session."""
 
     date: str
     trades: int
@@ -212,7 +237,9 @@ class SessionRow(TypedDict):
 
 
 class AccountRow(TypedDict):
-    """One account of the shown agent, account pass. floor: dollars, its last drawdown floor. end: None if open."""
+    """One account of the shown agent, account pass. floor: dollars, its last drawdown floor. end:
+    None if open.
+    """
 
     number: int
     first: str
@@ -245,9 +272,12 @@ class TrainingFigures(TypedDict):
 class ReportData(TypedDict):
     """All figures of a report.
 
-    title: market, split, agent, sessions, dates. settings, labels, agents, verdict: from `evaluation.json`.
-    in_sample: settings and agents of the training sessions. seeds: None for a run of one agent. sessions, accounts,
-    floor: of the shown agent. explorer: numbers of trades and bars, how many of them the page holds, and the curve of
+    title: market, split, agent, sessions, dates. settings, labels, agents, verdict: from
+        `evaluation.json`.
+    in_sample: settings and agents of the training sessions. seeds: None for a run of one agent.
+        sessions, accounts,
+    floor: of the shown agent. explorer: numbers of trades and bars, how many of them the page
+        holds, and the curve of
     the equity. provenance: versions, commit, device, digests.
     """
 

@@ -1,4 +1,6 @@
-"""The sections that other commands compute: each from a file of its name in the folder of the evaluation."""
+"""The sections that other commands compute: each from a file of its name in the folder of the
+evaluation.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ NULLS = "nulls"
 
 
 class Studied(NamedTuple):
-    """What a report is about. folder: of the evaluation's files. pooled: the folder of the split, where a run with
-    several seeds keeps null markets that pool them; None for a run of one. number: of the policy. policy: its sha256,
-    None in an evaluation of an earlier version. agent: the shown agent's name. title: of `ReportData`."""
+    """What a report is about. folder: of the evaluation's files. pooled: the folder of the split,
+    where a run with several seeds keeps null markets that pool them; None for a run of one. number:
+    of the policy. policy: its sha256, None in an evaluation of an earlier version. agent: the shown
+    agent's name. title: of `ReportData`."""
 
     folder: Path
     pooled: Path | None
@@ -28,20 +31,26 @@ class Studied(NamedTuple):
 
 
 class Found(NamedTuple):
-    """sections: entries of `ReportData`, None where there is no file. labels: what the reader has to know of them."""
+    """sections: entries of `ReportData`, None where there is no file. labels: what the reader has
+    to know of them.
+    """
 
     sections: dict[str, Any]
     labels: list[str]
 
 
 def optional(of: Studied) -> Found:
-    """The sections. One that was made for another policy than the evaluation is left out, and a label says so: the run
-    went on since then."""
+    """The sections. One that was made for another policy than the evaluation is left out, and a
+    label says so: the run went on since then."""
     names = [name for name in schema.OPTIONAL if name not in ("in_sample", NULLS)]
     found = {name: _read(of.folder / f"{name}.json") for name in names}
-    labels = [_stale(name, of) for name, each in found.items() if each is not None and _other(each, of)]
-    sections: dict[str, Any] = {name: None if each is not None and _other(each, of) else each
-                                for name, each in found.items()}
+    labels = [
+        _stale(name, of) for name, each in found.items() if each is not None and _other(each, of)
+    ]
+    sections: dict[str, Any] = {
+        name: None if each is not None and _other(each, of) else each
+        for name, each in found.items()
+    }
     tests, about = _nulls(of)
     first, *others = tests or [None]
     return Found(sections | {NULLS: first, "other_nulls": others}, [*labels, *about])
@@ -58,7 +67,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _other(document: Mapping[str, Any], of: Studied) -> bool:
-    """Whether a document is about another policy. One of an earlier version does not say of which it is."""
+    """Whether a document is about another policy. One of an earlier version does not say of which
+    it is.
+    """
     found = document.get("policy_sha256")
     if isinstance(found, dict):  # of several policies, by their numbers
         found = found.get(str(of.number))
@@ -66,18 +77,26 @@ def _other(document: Mapping[str, Any], of: Studied) -> bool:
 
 
 def _stale(section: str, of: Studied) -> str:
-    return (f"left out: {section.replace('_', ' ')} was made for an earlier policy of this run; make it again: "
-            f"{schema.command(section, of.title)}")
+    return (
+        f"left out: {section.replace('_', ' ')} was made for an earlier policy of this run; make it again: "
+        f"{schema.command(section, of.title)}"
+    )
 
 
 def _nulls(of: Studied) -> tuple[list[dict[str, Any]], list[str]]:
-    """The results of the shown agent against each kind of null market, and what the reader has to know of them."""
+    """The results of the shown agent against each kind of null market, and what the reader has to
+    know of them.
+    """
     files = [f"{NULLS}_{kind}.json" for kind in NULL_KINDS]
     if not any((folder / name).is_file() for folder in _folders(of) for name in files):
-        files = [f"{NULLS}.json"]  # of an earlier version, which kept the kind that was asked for last
+        files = [
+            f"{NULLS}.json"
+        ]  # of an earlier version, which kept the kind that was asked for last
     found, labels, stale = [], [], False
     for name in files:
-        document = next((each for folder in _folders(of) if (each := _read(folder / name)) is not None), None)
+        document = next(
+            (each for folder in _folders(of) if (each := _read(folder / name)) is not None), None
+        )
         if document is None or of.agent not in document["results"]:
             continue
         if _other(document, of):
@@ -86,8 +105,10 @@ def _nulls(of: Studied) -> tuple[list[dict[str, Any]], list[str]]:
         found.append(document["results"][of.agent])
         policies = document.get("policy_sha256", {})
         pooled = f" of {len(policies)} policies together" if len(policies) > 1 else ""
-        labels.append(f"null markets ({found[-1]['kind']}): the result{pooled} without training anew; p is about these "
-                      "sessions alone, not about the way the policy was trained")
+        labels.append(
+            f"null markets ({found[-1]['kind']}): the result{pooled} without training anew; p is about these "
+            "sessions alone, not about the way the policy was trained"
+        )
     return found, [*([_stale(NULLS, of)] if stale else []), *labels]
 
 

@@ -1,7 +1,9 @@
-"""Charts as SVG that a browser shows without a script. Colours come from the classes of the style sheet.
+"""Charts as SVG that a browser shows without a script. Colours come from the classes of the style
+sheet.
 
-A chart is a picture for those who see it; each has a table with the same figures beside it. Where a narrow screen would
-shrink its text too much, it is drawn twice, and the style sheet shows the one that fits.
+A chart is a picture for those who see it; each has a table with the same figures beside it. Where a
+narrow screen would shrink its text too much, it is drawn twice, and the style sheet shows the one
+that fits.
 """
 
 from __future__ import annotations
@@ -13,15 +15,24 @@ from dataclasses import dataclass
 from jaxtrade.reporting.markup import Markup, joined, tag
 
 WIDTH, NARROW = 760, 360
-LEFT, RIGHT, TOP, BOTTOM = 76, 14, 26, 30  # around the plot of `lines`; TOP holds the names of several lines
+LEFT, RIGHT, TOP, BOTTOM = (
+    76,
+    14,
+    26,
+    30,
+)  # around the plot of `lines`; TOP holds the names of several lines
 ROW, LABELS, VALUES = 26, 190, 120  # of `dots`: height of a row, widths beside the plot
-TALL_ROW, SIDE = 42, 22  # of narrow `dots`: a row has its text above the plot; room beside the plot for its axis
+TALL_ROW, SIDE = (
+    42,
+    22,
+)  # of narrow `dots`: a row has its text above the plot; room beside the plot for its axis
 Form = Callable[[float], str]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart. values: None leaves a gap. kind: its class in the style sheet. steps: drawn as a staircase.
+    """A line of a chart. values: None leaves a gap. kind: its class in the style sheet. steps:
+    drawn as a staircase.
     """
 
     name: str
@@ -33,7 +44,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Dot:
-    """A row of `dots`: a value with its interval. text: written at the right. kind: its class in the style sheet."""
+    """A row of `dots`: a value with its interval. text: written at the right. kind: its class in
+    the style sheet.
+    """
 
     label: str
     value: float | None
@@ -44,7 +57,9 @@ class Dot:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten, at most `most` + 1 of them."""
+    """Round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten, at most
+    `most` + 1 of them.
+    """
     span = high - low
     if span <= 0:
         return [low]
@@ -56,39 +71,89 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def bounds(values: Sequence[float | None], zero: bool) -> tuple[float, float]:
-    """Least and largest value with a margin; with `zero` 0 is inside. Never empty: without another value it is 0..1."""
+    """Least and largest value with a margin; with `zero` 0 is inside. Never empty: without another
+    value it is 0..1.
+    """
     known = [each for each in values if each is not None] + ([0.0] if zero else [])
     low, high = (min(known), max(known)) if any(known) else (0.0, 1.0)
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
-    return (low if zero and low == 0 else low - margin), (high if zero and high == 0 else high + margin)
+    return (low if zero and low == 0 else low - margin), (
+        high if zero and high == 0 else high + margin
+    )
 
 
-def text(x: float, y: float, content: str, anchor: str = "start", kind: str | None = None) -> Markup:
+def text(
+    x: float, y: float, content: str, anchor: str = "start", kind: str | None = None
+) -> Markup:
     return tag("text", content, x=round(x, 1), y=round(y, 1), text_anchor=anchor, class_=kind)
 
 
 def rule(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
-    return tag("line", x1=round(x1, 1), y1=round(y1, 1), x2=round(x2, 1), y2=round(y2, 1), class_=kind)
+    return tag(
+        "line", x1=round(x1, 1), y1=round(y1, 1), x2=round(x2, 1), y2=round(y2, 1), class_=kind
+    )
 
 
-def frame(label: str, height: float, *children: Markup, width: float = WIDTH, kind: str = "") -> Markup:
-    """The picture. label: what it shows, for a screen reader. kind: `wide` or `narrow` for one that only such screens
-    show."""
-    picture = tag("svg", *children, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label, class_="chart")
+def frame(
+    label: str, height: float, *children: Markup, width: float = WIDTH, kind: str = ""
+) -> Markup:
+    """The picture. label: what it shows, for a screen reader. kind: `wide` or `narrow` for one that
+    only such screens show."""
+    picture = tag(
+        "svg",
+        *children,
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_label=label,
+        class_="chart",
+    )
     return tag("div", picture, class_=f"figure {kind}".rstrip())
 
 
-def lines(label: str, x: Sequence[float], drawn: Sequence[Line], form: Form, marks: Sequence[tuple[float, str]], *,
-          height: float = 240, zero: bool = False) -> Markup:
-    """Lines over a common x, for wide and for narrow screens. form: labels of the y axis. marks: (x, label) of the x
-    axis. zero: 0 is on the y axis."""
-    return joined([
-        small_lines(label, x, drawn, form, marks, height=height, zero=zero, width=WIDTH, kind="wide"),
-        small_lines(label, x, drawn, form, marks[::2], height=height, zero=zero, width=NARROW, kind="narrow")])
+def lines(
+    label: str,
+    x: Sequence[float],
+    drawn: Sequence[Line],
+    form: Form,
+    marks: Sequence[tuple[float, str]],
+    *,
+    height: float = 240,
+    zero: bool = False,
+) -> Markup:
+    """Lines over a common x, for wide and for narrow screens. form: labels of the y axis. marks:
+    (x, label) of the x axis. zero: 0 is on the y axis."""
+    return joined(
+        [
+            small_lines(
+                label, x, drawn, form, marks, height=height, zero=zero, width=WIDTH, kind="wide"
+            ),
+            small_lines(
+                label,
+                x,
+                drawn,
+                form,
+                marks[::2],
+                height=height,
+                zero=zero,
+                width=NARROW,
+                kind="narrow",
+            ),
+        ]
+    )
 
 
-def small_lines(label: str, x: Sequence[float], drawn: Sequence[Line], form: Form, marks: Sequence[tuple[float, str]],
-                *, height: float, zero: bool = False, width: float, kind: str = "") -> Markup:
+def small_lines(
+    label: str,
+    x: Sequence[float],
+    drawn: Sequence[Line],
+    form: Form,
+    marks: Sequence[tuple[float, str]],
+    *,
+    height: float,
+    zero: bool = False,
+    width: float,
+    kind: str = "",
+) -> Markup:
     """`lines` in one width, for all screens or those of a `kind`."""
     low, high = bounds([each for line in drawn for each in line.values], zero)
     left, right = min(x, default=0), max(x, default=1)
@@ -103,13 +168,20 @@ def small_lines(label: str, x: Sequence[float], drawn: Sequence[Line], form: For
 
     parts = []
     for value in ticks(low, high):
-        parts += [rule(LEFT, py(value), width - RIGHT, py(value), "zero" if value == 0 else "grid"),
-                  text(LEFT - 8, py(value) + 4, form(value), "end", "axis")]
+        parts += [
+            rule(LEFT, py(value), width - RIGHT, py(value), "zero" if value == 0 else "grid"),
+            text(LEFT - 8, py(value) + 4, form(value), "end", "axis"),
+        ]
     for at, name in marks:
-        parts += [rule(px(at), height - BOTTOM, px(at), height - BOTTOM + 4, "tick"),
-                  text(px(at), height - BOTTOM + 18, name, "middle", "axis")]
+        parts += [
+            rule(px(at), height - BOTTOM, px(at), height - BOTTOM + 4, "tick"),
+            text(px(at), height - BOTTOM + 18, name, "middle", "axis"),
+        ]
     for line in drawn:
-        points = [None if each is None else (px(at), py(each)) for at, each in zip(x, line.values, strict=True)]
+        points = [
+            None if each is None else (px(at), py(each))
+            for at, each in zip(x, line.values, strict=True)
+        ]
         parts += _line(points, line, py(0.0) if low <= 0 <= high else py(low))
     return frame(label, height, *_legend(drawn), *parts, width=width, kind=kind)
 
@@ -125,8 +197,15 @@ def _line(points: Sequence[tuple[float, float] | None], line: Line, base: float)
     found = []
     for piece in filter(None, pieces):
         if len(piece) == 1:
-            found.append(tag("circle", cx=round(piece[0][0], 1), cy=round(piece[0][1], 1), r=3,
-                             class_=f"dot {line.kind}"))
+            found.append(
+                tag(
+                    "circle",
+                    cx=round(piece[0][0], 1),
+                    cy=round(piece[0][1], 1),
+                    r=3,
+                    class_=f"dot {line.kind}",
+                )
+            )
             continue
         (x0, y0), path = piece[0], []
         for x, y in piece[1:]:
@@ -144,26 +223,50 @@ def _legend(drawn: Sequence[Line]) -> list[Markup]:
         return []
     parts, x = [], float(LEFT)
     for line in drawn:
-        parts += [rule(x, 11, x + 18, 11, f"line {line.kind}"), text(x + 24, 15, line.name, kind="axis")]
+        parts += [
+            rule(x, 11, x + 18, 11, f"line {line.kind}"),
+            text(x + 24, 15, line.name, kind="axis"),
+        ]
         x += 48 + 6.6 * len(line.name)
     return parts
 
 
-def dots(label: str, rows: Sequence[Dot], form: Form, *, zero: bool = True, low: float | None = None,
-         high: float | None = None) -> Markup:
-    """One row per value: a disc, its interval as a bar, its text at the right. low, high: ends of the axis.
+def dots(
+    label: str,
+    rows: Sequence[Dot],
+    form: Form,
+    *,
+    zero: bool = True,
+    low: float | None = None,
+    high: float | None = None,
+) -> Markup:
+    """One row per value: a disc, its interval as a bar, its text at the right. low, high: ends of
+    the axis.
 
     For wide and for narrow screens: there the label and the text of a row stand above its disc."""
     every = [each for row in rows for each in (row.value, row.low, row.high)]
     found = bounds(every, zero)
     ends = (found[0] if low is None else low), (found[1] if high is None else high)
-    return joined([_dots(label, rows, form, ends, "wide", (LABELS, WIDTH - VALUES, WIDTH - 4), ROW),
-                   _dots(label, rows, form, ends, "narrow", (SIDE, NARROW - SIDE, NARROW - 2), TALL_ROW)])
+    return joined(
+        [
+            _dots(label, rows, form, ends, "wide", (LABELS, WIDTH - VALUES, WIDTH - 4), ROW),
+            _dots(label, rows, form, ends, "narrow", (SIDE, NARROW - SIDE, NARROW - 2), TALL_ROW),
+        ]
+    )
 
 
-def _dots(label: str, rows: Sequence[Dot], form: Form, ends: tuple[float, float], kind: str,
-          sides: tuple[float, float, float], tall: float) -> Markup:
-    """`dots` for one kind of screen. sides: left and right end of the plot, and that of the text. tall: of a row."""
+def _dots(
+    label: str,
+    rows: Sequence[Dot],
+    form: Form,
+    ends: tuple[float, float],
+    kind: str,
+    sides: tuple[float, float, float],
+    tall: float,
+) -> Markup:
+    """`dots` for one kind of screen. sides: left and right end of the plot, and that of the text.
+    tall: of a row.
+    """
     (left, right), (start, stop, edge), narrow = ends, sides, kind == "narrow"
     bottom = 8 + tall * len(rows)
 
@@ -172,23 +275,42 @@ def _dots(label: str, rows: Sequence[Dot], form: Form, ends: tuple[float, float]
 
     parts = []
     for value in ticks(left, right, 3 if narrow else 5):
-        parts += [rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
-                  text(px(value), bottom + 17, form(value), "middle", "axis")]
+        parts += [
+            rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
+            text(px(value), bottom + 17, form(value), "middle", "axis"),
+        ]
     for i, row in enumerate(rows):
         middle = 8 + tall * (i + (0.62 if narrow else 0.5))
         base = 8 + tall * i + 15 if narrow else middle + 4
-        parts.append(text(2 if narrow else start - 14, base, shortened(row.label), "start" if narrow else "end",
-                          "label"))
+        parts.append(
+            text(
+                2 if narrow else start - 14,
+                base,
+                shortened(row.label),
+                "start" if narrow else "end",
+                "label",
+            )
+        )
         if row.low is not None and row.high is not None:
             parts.append(rule(px(row.low), middle, px(row.high), middle, f"range {row.kind}"))
         if row.value is not None:
-            parts.append(tag("circle", cx=round(px(row.value), 1), cy=round(middle, 1), r=5, class_=f"dot {row.kind}"))
+            parts.append(
+                tag(
+                    "circle",
+                    cx=round(px(row.value), 1),
+                    cy=round(middle, 1),
+                    r=5,
+                    class_=f"dot {row.kind}",
+                )
+            )
         parts.append(text(edge, base, row.text, "end", "value"))
     return frame(label, bottom + 26, *parts, width=edge + (2 if narrow else 4), kind=kind)
 
 
 def strip(label: str, values: Sequence[float], own: float, form: Form) -> Markup:
-    """Many values as open discs on one axis, and one of them all, `own`, as a full one with a line."""
+    """Many values as open discs on one axis, and one of them all, `own`, as a full one with a
+    line.
+    """
     left, right = bounds([*values, own], zero=True)
     wide, bottom = WIDTH - 2 * RIGHT - LEFT, 46
 
@@ -197,14 +319,20 @@ def strip(label: str, values: Sequence[float], own: float, form: Form) -> Markup
 
     parts = []
     for value in ticks(left, right, 6):
-        parts += [rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
-                  text(px(value), bottom + 17, form(value), "middle", "axis")]
-    parts += [tag("circle", cx=round(px(value), 1), cy=25, r=5, class_="ring s2") for value in values]
-    parts += [rule(px(own), 4, px(own), bottom, "line s0"), tag("circle", cx=round(px(own), 1), cy=25, r=6,
-                                                               class_="dot s0")]
+        parts += [
+            rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
+            text(px(value), bottom + 17, form(value), "middle", "axis"),
+        ]
+    parts += [
+        tag("circle", cx=round(px(value), 1), cy=25, r=5, class_="ring s2") for value in values
+    ]
+    parts += [
+        rule(px(own), 4, px(own), bottom, "line s0"),
+        tag("circle", cx=round(px(own), 1), cy=25, r=6, class_="dot s0"),
+    ]
     return frame(label, bottom + 24, *parts)
 
 
 def shortened(name: str, most: int = 26) -> str:
     """A label that fits beside a plot; the table has the whole one."""
-    return name if len(name) <= most else f"{name[:most - 1]}…"
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -1,4 +1,5 @@
-"""What every learner's policy does at a reference: read it, combine it with advice, and tell what it decided.
+"""What every learner's policy does at a reference: read it, combine it with advice, and tell what
+it decided.
 
 All functions but `ready` take a policy that `ready` has made.
 """
@@ -20,10 +21,11 @@ from jaxtrade.types import Array, Env, PyTree
 class ActExtras(NamedTuple):
     """Further results of `Algorithm.act`.
 
-    log_prob: float32[], of the action. value: float32[]. logits: float32[A]; of a Q-learner its Q values. mask:
-    bool[A]. overridden: bool[], True if the same random number would have drawn another action without advice; None
-    without a fusion or without exploration. probs: float32[A], the distribution that exploration draws from; None if it
-    is the softmax of `logits` over `mask`.
+    log_prob: float32[], of the action. value: float32[]. logits: float32[A]; of a Q-learner its Q
+        values. mask:
+    bool[A]. overridden: bool[], True if the same random number would have drawn another action
+    without advice; None without a fusion or without exploration. probs: float32[A], the
+    distribution that exploration draws from; None if it is the softmax of `logits` over `mask`.
     """
 
     log_prob: Array
@@ -35,10 +37,12 @@ class ActExtras(NamedTuple):
 
 
 def ready(ctx: Context, policy: Policy) -> Policy:
-    """The policy in the form that acting uses: packed parameters, and a `Scaler` instead of the statistics. Computed
-    once, not in every step."""
-    return policy.replace(parameters=ctx.packed(policy.parameters),
-                          normaliser=ready_statistics(ctx.settings, policy.normaliser))
+    """The policy in the form that acting uses: packed parameters, and a `Scaler` instead of the
+    statistics. Computed once, not in every step."""
+    return policy.replace(
+        parameters=ctx.packed(policy.parameters),
+        normaliser=ready_statistics(ctx.settings, policy.normaliser),
+    )
 
 
 def network_input(ctx: Context, policy: Policy, ref: PyTree, params: PyTree) -> Array:
@@ -51,9 +55,18 @@ def advice_terms(ctx: Context, policy: Policy, ref: PyTree) -> AdviceTerms | Non
     return None if ctx.fusion is None else ctx.fusion.terms(policy.fusion, ref)
 
 
-def fused(ctx: Context, policy: Policy, observation: Array, ref: PyTree, terms: AdviceTerms | None, logits: Array,
-          mask: Array) -> Fused:
-    """Logits and mask after the fusion with advice. observation: float32[D] as from `network_input`."""
+def fused(
+    ctx: Context,
+    policy: Policy,
+    observation: Array,
+    ref: PyTree,
+    terms: AdviceTerms | None,
+    logits: Array,
+    mask: Array,
+) -> Fused:
+    """Logits and mask after the fusion with advice. observation: float32[D] as from
+    `network_input`.
+    """
     if ctx.fusion is None or terms is None:
         return Fused(logits, mask, None)
     return ctx.fusion.fuse(terms, policy.parameters, observation, ref, logits, mask)
@@ -67,5 +80,7 @@ def chance_of(env: Env, ref: PyTree, key: Array | None, explore: bool) -> Array 
     if not explore:
         return None
     if key is None:
-        raise ValueError("act explores by a key, and none is given; give one, or set explore to False")
+        raise ValueError(
+            "act explores by a key, and none is given; give one, or set explore to False"
+        )
     return jax.random.uniform(key, env.action_mask(ref).shape[:-1])

@@ -1,6 +1,7 @@
 """The only place that builds an `Algorithm` from a configuration.
 
-To add your own learner, register a `Learner` under a name. The configuration key `algorithm:` then accepts this name:
+To add your own learner, register a `Learner` under a name. The configuration key `algorithm:` then
+accepts this name:
 
     LEARNERS.register("my_learner", Learner(make=make_my_learner, first_policy=my_policy))
 """
@@ -23,29 +24,48 @@ __all__ = ["LEARNERS", "Head", "Learner", "Make", "first_policy", "make_algorith
 
 
 class Make(Protocol):
-    """Builds an `Algorithm`. One update takes `rollout.num_envs` x `rollout.num_steps` environment steps.
+    """Builds an `Algorithm`. One update takes `rollout.num_envs` x `rollout.num_steps` environment
+    steps.
 
     Arguments as `make_algorithm`. Raises ConfigError for an argument that the learner cannot use.
     """
 
-    def __call__(self, config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-                 stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm: ...
+    def __call__(
+        self,
+        config: RunConfig,
+        env: Env,
+        total_updates: int,
+        *,
+        summarise: Summary | None = None,
+        stage: Stage | None = None,
+        fusion: Fusion | None = None,
+    ) -> Algorithm: ...
 
 
 class FirstPolicy(Protocol):
-    """Builds an untrained policy. Its structure is the template into which a saved policy is loaded."""
+    """Builds an untrained policy. Its structure is the template into which a saved policy is
+    loaded.
+    """
 
-    def __call__(self, config: RunConfig, num_actions: int, observation_size: int, key: Array,
-                 fusion: Fusion | None = None) -> Policy: ...
+    def __call__(
+        self,
+        config: RunConfig,
+        num_actions: int,
+        observation_size: int,
+        key: Array,
+        fusion: Fusion | None = None,
+    ) -> Policy: ...
 
 
 class Head(NamedTuple):
-    """The layer of a network whose outputs are one number for each action, so that a transfer can widen it.
+    """The layer of a network whose outputs are one number for each action, so that a transfer can
+    widen it.
 
-    name: its name in the parameters. value: name of the layer of V if the layer `name` gives advantages that are
-    centred over all actions (a dueling Q-network may lack it). held: new actions of a transfer start with the weights
-    of the first action (HOLD), so that the greedy policy stays the same; False: with weight zero, and `rl.opening`
-    opens them.
+    name: its name in the parameters. value: name of the layer of V if the layer `name` gives
+        advantages that are
+    centred over all actions (a dueling Q-network may lack it). held: new actions of a transfer
+    start with the weights of the first action (HOLD), so that the greedy policy stays the same;
+    False: with weight zero, and `rl.opening` opens them.
     """
 
     name: str
@@ -56,7 +76,8 @@ class Head(NamedTuple):
 class Learner(NamedTuple):
     """An entry of the registry `LEARNERS`.
 
-    head: None if no run can go on with what the learner has learned. With a head, its state must be a
+    head: None if no run can go on with what the learner has learned. With a head, its state must be
+        a
     `train_state.TrainState`. begun(state) -> the first state of a run whose parameters came from another run, with what
     depends on them (a target network) renewed. divides: whether `make` takes `reduce` (`networks.reductions.Reduce`),
     so that several devices can share the environments of an agent.
@@ -69,31 +90,51 @@ class Learner(NamedTuple):
     divides: bool = False
 
 
-def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-                   stage: Stage | None = None, fusion: Fusion | None = None, reduce: Reduce = LOCAL) -> Algorithm:
-    """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates. With `evolve.keys` its first
-    state has settings that are drawn by its key.
+def make_algorithm(
+    config: RunConfig,
+    env: Env,
+    total_updates: int,
+    *,
+    summarise: Summary | None = None,
+    stage: Stage | None = None,
+    fusion: Fusion | None = None,
+    reduce: Reduce = LOCAL,
+) -> Algorithm:
+    """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates. With
+    `evolve.keys` its first state has settings that are drawn by its key.
 
     Args:
         summarise: extra metrics, computed from the environment's `info`.
         stage: changes the environment's parameters as the run goes on.
         fusion: combines the policy with advice.
-        reduce: forms figures over the parts of a run on several devices; `config` is then that of one part.
+        reduce: forms figures over the parts of a run on several devices; `config` is then that of
+            one part.
     Raises:
         ConfigError: no learner has this name, or the learner does not support an argument.
     """
     learner: Learner = LEARNERS[config.algorithm]
     options: dict[str, Any] = {} if reduce.whole else {"reduce": reduce}
     if options and not learner.divides:
-        raise ConfigError(f"parallel.devices: the learner {config.algorithm} cannot divide the environments of an "
-                          "agent between devices; use at most one device for each agent, and parallel.reduce=psum")
+        raise ConfigError(
+            f"parallel.devices: the learner {config.algorithm} cannot divide the environments of an "
+            "agent between devices; use at most one device for each agent, and parallel.reduce=psum"
+        )
     make: Any = learner.make
-    made = make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion, **options)
+    made = make(
+        config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion, **options
+    )
     return with_drawn_settings(made, config)
 
 
-def first_policy(config: RunConfig, num_actions: int, observation_size: int, key: Array,
-                 fusion: Fusion | None = None) -> Policy:
-    """The untrained policy of a run of `config`. Its observation statistics are still empty. Raises ConfigError."""
+def first_policy(
+    config: RunConfig,
+    num_actions: int,
+    observation_size: int,
+    key: Array,
+    fusion: Fusion | None = None,
+) -> Policy:
+    """The untrained policy of a run of `config`. Its observation statistics are still empty. Raises
+    ConfigError.
+    """
     learner: Learner = LEARNERS[config.algorithm]
     return learner.first_policy(config, num_actions, observation_size, key, fusion)

@@ -22,10 +22,12 @@ FRESH = ActorConfig()  # the policy that learns acts
 class Context(Generic[ConfigT, NetworkT]):
     """The static context, first argument of a learner's functions.
 
-    config: the learner's own section. num_minibatches: per epoch, what `config` says or what its `auto` means here
-    (`RunConfig.minibatches`). settings: configuration of the network. network: made from it. summary: extra metrics,
-    computed from the environment's `info`. stage: changes the environment's parameters as the run goes on. fusion:
-    combines the policy with advice. reduce: forms figures over environments that several devices share; the counts of
+    config: the learner's own section. num_minibatches: per epoch, what `config` says or what its
+        `auto` means here
+    (`RunConfig.minibatches`). settings: configuration of the network. network: made from it.
+    summary: extra metrics, computed from the environment's `info`. stage: changes the environment's
+    parameters as the run goes on. fusion: combines the policy with advice. reduce: forms figures
+    over environments that several devices share; the counts of
     `rollout` are then those of one device. form: see `form`. sampler: how the symbols of episodes are chosen
     (`rl.symbols`). actor: which policy acts (`rl.actor`).
     """
@@ -63,16 +65,24 @@ class Context(Generic[ConfigT, NetworkT]):
 
     @property
     def sequence(self) -> int:
-        """Consecutive steps of one environment that a minibatch keeps together: with a memory the whole rollout."""
+        """Consecutive steps of one environment that a minibatch keeps together: with a memory the
+        whole rollout.
+        """
         return 1 if self.first_carry is None else self.rollout.num_steps
 
-    def with_products(self, network: NetworkT, dot_general: DotGeneral) -> Context[ConfigT, NetworkT]:
-        """The same learner with other matrix products: `network`, which computes by them, and the fusion."""
+    def with_products(
+        self, network: NetworkT, dot_general: DotGeneral
+    ) -> Context[ConfigT, NetworkT]:
+        """The same learner with other matrix products: `network`, which computes by them, and the
+        fusion.
+        """
         fusion = None if self.fusion is None else replace(self.fusion, dot_general=dot_general)
         return replace(self, network=network, fusion=fusion)
 
     def packed(self, parameters: PyTree) -> PyTree:
-        """The parameters as training uses them: by `network.pack` if the form is a pair and the network has it."""
+        """The parameters as training uses them: by `network.pack` if the form is a pair and the
+        network has it.
+        """
         pack = getattr(self.network, "pack", None) if self.form.pair else None
         return parameters if pack is None else pack(parameters)
 

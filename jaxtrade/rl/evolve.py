@@ -1,6 +1,8 @@
-"""Population-based training (Jaderberg et al. 2017): the worst agents become copies of the best, with other settings.
+"""Population-based training (Jaderberg et al. 2017): the worst agents become copies of the best,
+with other settings.
 
-Pure functions of stacked states [N, ...]. An event ranks the agents by their scores, ties by index. Each of the worst
+Pure functions of stacked states [N, ...]. An event ranks the agents by their scores, ties by index.
+Each of the worst
 `truncation` share, and each agent that is not finite, goes on from a random agent of the best share: it takes over what
 that agent has learnt, and goes on in its own environments, with its own replay and its own random numbers. Its settings
 are those of the other agent, each times or divided by `perturb`, or drawn anew.
@@ -22,14 +24,25 @@ from jaxtrade.config.evolve import followers, names_of
 from jaxtrade.errors import DataError
 from jaxtrade.types import Algorithm, Array, PyTree
 
-DRAWS, EVENTS = 0x6472_6177, 0x6576_656E  # streams of random numbers beside those that training uses
-COPIED = ("params", "opt_state", "normaliser", "hparams", "carry", "rewards", "actor")  # fields of a `TrainState`
+DRAWS, EVENTS = (
+    0x6472_6177,
+    0x6576_656E,
+)  # streams of random numbers beside those that training uses
+COPIED = (
+    "params",
+    "opt_state",
+    "normaliser",
+    "hparams",
+    "carry",
+    "rewards",
+    "actor",
+)  # fields of a `TrainState`
 EXPLOIT, FINAL = "exploit", "final"  # kinds of rows in lineage.jsonl
 
 
 class Rules(NamedTuple):
-    """The static part of an event. ranges: evolved float -> (low, high). follows: end of a schedule -> (its start, end
-    / start). The others: as in `EvolveConfig`."""
+    """The static part of an event. ranges: evolved float -> (low, high). follows: end of a schedule
+    -> (its start, end / start). The others: as in `EvolveConfig`."""
 
     ranges: Mapping[str, tuple[float, float]]
     follows: Mapping[str, tuple[str, float]]
@@ -39,16 +52,16 @@ class Rules(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """source: int32[N], the agent from which each one goes on; itself if it is not replaced. floats: the evolved floats
-    after the event, float32[N] by name."""
+    """source: int32[N], the agent from which each one goes on; itself if it is not replaced.
+    floats: the evolved floats after the event, float32[N] by name."""
 
     source: Array
     floats: dict[str, Array]
 
 
 class Lineage(NamedTuple):
-    """What an event did. finite: bool[N], agents with a finite score and finite parameters. before: the evolved floats
-    before it, float32[N] by name. decision: what followed."""
+    """What an event did. finite: bool[N], agents with a finite score and finite parameters. before:
+    the evolved floats before it, float32[N] by name. decision: what followed."""
 
     finite: Array
     before: dict[str, Array]
@@ -58,7 +71,9 @@ class Lineage(NamedTuple):
 def rules_of(config: RunConfig) -> Rules:
     """The rules of a configuration whose `evolve.keys` are set."""
     evolve = config.evolve
-    return Rules(names_of(config), followers(config), evolve.truncation, evolve.perturb, evolve.resample)
+    return Rules(
+        names_of(config), followers(config), evolve.truncation, evolve.perturb, evolve.resample
+    )
 
 
 def event_key(seed: int, update: int | Array) -> Array:
@@ -67,6 +82,7 @@ def event_key(seed: int, update: int | Array) -> Array:
 
 
 # --- the first settings -----------------------------------------------------------------------------------------------
+
 
 def log_uniform(chance: Array, bounds: tuple[float, float]) -> Array:
     """A number of a range, even in the logarithm. chance: float32[...] in [0, 1)."""
@@ -81,7 +97,9 @@ def with_floats(hparams: Any, floats: Mapping[str, Array], rules: Rules) -> Any:
 
 
 def with_drawn_settings(algorithm: Algorithm, config: RunConfig) -> Algorithm:
-    """The learner, whose first state has evolved floats that are drawn by its key; unchanged without `evolve.keys`."""
+    """The learner, whose first state has evolved floats that are drawn by its key; unchanged
+    without `evolve.keys`.
+    """
     if not config.evolve.on:
         return algorithm
     rules = rules_of(config)
@@ -89,7 +107,10 @@ def with_drawn_settings(algorithm: Algorithm, config: RunConfig) -> Algorithm:
     def init(key: Array, params: PyTree) -> Any:
         state = algorithm.init(key, params)
         chances = jax.random.uniform(jax.random.fold_in(key, DRAWS), (len(rules.ranges),))
-        floats = {name: log_uniform(chances[i], bounds) for i, (name, bounds) in enumerate(rules.ranges.items())}
+        floats = {
+            name: log_uniform(chances[i], bounds)
+            for i, (name, bounds) in enumerate(rules.ranges.items())
+        }
         return state.replace(hparams=with_floats(state.hparams, floats, rules))
 
     return algorithm._replace(init=init)
@@ -97,13 +118,17 @@ def with_drawn_settings(algorithm: Algorithm, config: RunConfig) -> Algorithm:
 
 # --- an event ---------------------------------------------------------------------------------------------------------
 
-def decide(scores: Array, finite: Array, floats: Mapping[str, Array], key: Array, rules: Rules) -> Decision:
+
+def decide(
+    scores: Array, finite: Array, floats: Mapping[str, Array], key: Array, rules: Rules
+) -> Decision:
     """Who goes on from whom, and with which settings.
 
     If no agent is finite, nobody is replaced.
 
     Args:
-        scores: float32[N], higher is better. finite: bool[N]; a score that is not finite counts as not finite too.
+        scores: float32[N], higher is better. finite: bool[N]; a score that is not finite counts as
+            not finite too.
         floats: the evolved floats, float32[N] by name. key: of the event (`event_key`).
     """
     chex.assert_rank([scores, finite, key], [1, 1, 0])
@@ -114,7 +139,8 @@ def decide(scores: Array, finite: Array, floats: Mapping[str, Array], key: Array
     share = max(1, int(count * rules.truncation))
     donors = jnp.clip(finite.sum(), 1, share)
     replaced = ((place >= count - share) | ~finite) & finite.any()
-    # A row of uniform numbers for each agent: which donor, then for each float whether up, whether anew, and where.
+    # A row of uniform numbers for each agent: which donor, then for each float whether up, whether
+    # anew, and where.
     chances = jax.random.uniform(key, (count, 1 + 3 * len(rules.ranges)))
     nth = jnp.minimum((chances[:, 0] * donors).astype(jnp.int32), donors - 1)
     source = jnp.where(replaced, order[nth], jnp.arange(count)).astype(jnp.int32)
@@ -137,14 +163,17 @@ def all_finite(params: PyTree) -> Array:
 def parts_of(state: Any) -> dict[str, Any]:
     """The part of a stacked `TrainState` that an event reads and changes.
 
-    Of what a learner keeps for itself (`own`), those are the fields that its class lists in `inherited`.
+    Of what a learner keeps for itself (`own`), those are the fields that its class lists in
+    `inherited`.
     """
     parts = {name: getattr(state, name) for name in COPIED}
     inherited = () if state.own is None else state.own.inherited
     return parts | {"own": {name: getattr(state.own, name) for name in inherited}}
 
 
-def exploit_parts(parts: dict[str, Any], scores: Array, key: Array, rules: Rules) -> tuple[dict[str, Any], Lineage]:
+def exploit_parts(
+    parts: dict[str, Any], scores: Array, key: Array, rules: Rules
+) -> tuple[dict[str, Any], Lineage]:
     """`exploit` for the parts of a state."""
     before = {name: getattr(parts["hparams"], name) for name in rules.ranges}
     finite = all_finite(parts["params"]) & jnp.isfinite(scores)
@@ -160,11 +189,17 @@ def exploit_parts(parts: dict[str, Any], scores: Array, key: Array, rules: Rules
 
     rewards, own = parts["rewards"], taken(parts["hparams"])
     follows = with_floats(own, decision.floats, rules)
-    hparams = jax.tree.map(lambda new, old: jnp.where(replaced, new, old), follows, parts["hparams"])
-    new = {name: taken(parts[name]) for name in ("params", "opt_state", "normaliser", "actor", "own")}
-    # Values are in units of the reward scale, so its moments belong to them. The running returns are the environments'.
+    hparams = jax.tree.map(
+        lambda new, old: jnp.where(replaced, new, old), follows, parts["hparams"]
+    )
+    new = {
+        name: taken(parts[name]) for name in ("params", "opt_state", "normaliser", "actor", "own")
+    }
+    # Values are in units of the reward scale, so its moments belong to them. The running returns
+    # are the environments'.
     new["rewards"] = None if rewards is None else rewards.replace(stats=taken(rewards.stats))
-    # A memory that another network wrote means nothing to this one: it begins anew, as at the start of an episode.
+    # A memory that another network wrote means nothing to this one: it begins anew, as at the start
+    # of an episode.
     new["carry"] = jax.tree.map(fresh, parts["carry"])
     return new | {"hparams": hparams}, Lineage(finite, before, decision)
 
@@ -178,12 +213,14 @@ def with_parts(state: Any, parts: Mapping[str, Any]) -> Any:
 def exploit(state: Any, scores: Array, key: Array, rules: Rules) -> tuple[Any, Lineage]:
     """One event -> (state, what it did).
 
-    Replaced agents get the parameters, optimiser state, statistics of observations, moments of the reward scale,
-    delayed policies, target network and settings of their source, the settings then changed. They keep their key,
-    environments, running episodes, replay and count of updates; a memory begins anew.
+    Replaced agents get the parameters, optimiser state, statistics of observations, moments of the
+    reward scale, delayed policies, target network and settings of their source, the settings then
+    changed. They keep their key, environments, running episodes, replay and count of updates; a
+    memory begins anew.
 
     Args:
-        state: stacked `TrainState` of N agents. scores: float32[N], higher is better; NaN for an agent that has none.
+        state: stacked `TrainState` of N agents. scores: float32[N], higher is better; NaN for an
+            agent that has none.
         key: of the event (`event_key`).
     """
     parts, lineage = exploit_parts(parts_of(state), scores, key, rules)
@@ -192,24 +229,37 @@ def exploit(state: Any, scores: Array, key: Array, rules: Rules) -> tuple[Any, L
 
 # --- the file ---------------------------------------------------------------------------------------------------------
 
+
 def winner_of(scores: Sequence[float | None]) -> int | None:
-    """The agent with the highest score, of equal ones that with the lowest index; None if no score is finite."""
+    """The agent with the highest score, of equal ones that with the lowest index; None if no score
+    is finite.
+    """
     known = [i for i, score in enumerate(scores) if score is not None and np.isfinite(score)]
     return max(known, key=lambda i: (scores[i], -i)) if known else None
 
 
 def row_of(update: int, scores: np.ndarray, lineage: Lineage) -> dict[str, Any]:
-    """The row of lineage.jsonl about an event, whose arrays are NumPy's. Agents are numbered from 0, in order."""
+    """The row of lineage.jsonl about an event, whose arrays are NumPy's. Agents are numbered from
+    0, in order.
+    """
     listed = jax.tree.map(lambda x: np.asarray(x).tolist(), lineage)
-    return {"update": update, "event": EXPLOIT, "scores": np.asarray(scores, np.float32).tolist(),
-            "finite": listed.finite, "source": listed.decision.source, "before": listed.before,
-            "after": listed.decision.floats}
+    return {
+        "update": update,
+        "event": EXPLOIT,
+        "scores": np.asarray(scores, np.float32).tolist(),
+        "finite": listed.finite,
+        "source": listed.decision.source,
+        "before": listed.before,
+        "after": listed.decision.floats,
+    }
 
 
 def replay(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> int | None:
-    """Derive every decision of a lineage file again, from its scores, settings and the run's seed -> the winner.
+    """Derive every decision of a lineage file again, from its scores, settings and the run's seed
+    -> the winner.
 
-    rows: of lineage.jsonl (`storage.sinks.read_rows`), with null for a score that is not finite. Settings are compared
+    rows: of lineage.jsonl (`storage.sinks.read_rows`), with null for a score that is not finite.
+        Settings are compared
     up to rounding, who goes on from whom exactly.
 
     Raises DataError: a decision is not the one that follows; or there is no last row.
@@ -220,12 +270,23 @@ def replay(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> int | None:
         if row["event"] != EXPLOIT:
             continue
         before = {name: np.float32(row["before"][name]) for name in rules.ranges}
-        scores = np.array([np.nan if score is None else score for score in row["scores"]], np.float32)
-        found = jax.device_get(program(scores, np.array(row["finite"]), before, event_key(config.seed, row["update"])))
-        same = all(np.allclose(found.floats[name], row["after"][name], rtol=1e-5, atol=0) for name in rules.ranges)
+        scores = np.array(
+            [np.nan if score is None else score for score in row["scores"]], np.float32
+        )
+        found = jax.device_get(
+            program(scores, np.array(row["finite"]), before, event_key(config.seed, row["update"]))
+        )
+        same = all(
+            np.allclose(found.floats[name], row["after"][name], rtol=1e-5, atol=0)
+            for name in rules.ranges
+        )
         if found.source.tolist() != row["source"] or not same:
-            raise DataError(f"lineage.jsonl: the row of update {row['update']} says that the agents go on from "
-                            f"{row['source']}; its scores and the seed give {found.source.tolist()}, or other settings")
+            raise DataError(
+                f"lineage.jsonl: the row of update {row['update']} says that the agents go on from "
+                f"{row['source']}; its scores and the seed give {found.source.tolist()}, or other settings"
+            )
     if not rows or rows[-1]["event"] != FINAL:
-        raise DataError("lineage.jsonl: no row 'final'; the run has not ended, so there is no winner yet")
+        raise DataError(
+            "lineage.jsonl: no row 'final'; the run has not ended, so there is no winner yet"
+        )
     return winner_of(rows[-1]["scores"])

@@ -1,7 +1,7 @@
 """Loss terms and diagnostics of PPO (Schulman et al. 2017).
 
-Arrays and results are float32[B], one number for each row, unless stated otherwise. The loss is the mean over rows.
-ratio = exp(log_prob - old_log_prob).
+Arrays and results are float32[B], one number for each row, unless stated otherwise. The loss is the
+mean over rows. ratio = exp(log_prob - old_log_prob).
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ def _check_rows(*arrays: Array) -> None:
 
 
 def standardised(advantage: Array, reduce: Reduce = LOCAL) -> Array:
-    """(advantage - mean) / (standard deviation + 1e-8), float32[..., B]. The moments are over the last axis."""
+    """(advantage - mean) / (standard deviation + 1e-8), float32[..., B]. The moments are over the
+    last axis.
+    """
     chex.assert_type(advantage, float)
-    return reduce.standardised(advantage, 1e-8)  # which avoids a division by zero where all advantages are equal
+    return reduce.standardised(
+        advantage, 1e-8
+    )  # which avoids a division by zero where all advantages are equal
 
 
-def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, clip_eps: Array | float) -> Array:
+def clipped_surrogate(
+    log_prob: Array, old_log_prob: Array, advantage: Array, clip_eps: Array | float
+) -> Array:
     """-min(ratio A, clip(ratio, 1 - eps, 1 + eps) A): the negative of PPO's equation 7."""
     _check_rows(log_prob, old_log_prob, advantage)
     ratio = jnp.exp(log_prob - old_log_prob)
@@ -68,10 +74,14 @@ def clipped(log_prob: Array, old_log_prob: Array, clip_eps: Array | float) -> Ar
 
 
 def explained_variance(value: Array, target: Array, reduce: Reduce = LOCAL) -> Array:
-    """1 - var(target - value) / var(target) over arrays of any one shape; NaN if the targets do not vary."""
+    """1 - var(target - value) / var(target) over arrays of any one shape; NaN if the targets do not
+    vary.
+    """
     chex.assert_equal_shape([value, target])
     chex.assert_type([value, target], float)
     variance = reduce.variance(target)
     unexplained = reduce.variance(target - value)
     # The inner `where` keeps the division defined: `jnp.where` evaluates both branches.
-    return jnp.where(variance > 0.0, 1.0 - unexplained / jnp.where(variance > 0.0, variance, 1.0), jnp.nan)
+    return jnp.where(
+        variance > 0.0, 1.0 - unexplained / jnp.where(variance > 0.0, variance, 1.0), jnp.nan
+    )

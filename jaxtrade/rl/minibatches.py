@@ -1,8 +1,9 @@
 """Choose the rows of a rollout that form each minibatch.
 
-Environments form fixed groups by their number. Each group is permuted on its own, and a minibatch joins the same slice
-of every group's permutation. A device that holds whole groups therefore never needs rows of another device. With the
-same groups, the minibatches are the same for any number of devices.
+Environments form fixed groups by their number. Each group is permuted on its own, and a minibatch
+joins the same slice of every group's permutation. A device that holds whole groups therefore never
+needs rows of another device. With the same groups, the minibatches are the same for any number of
+devices.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from jaxtrade.types import Array
 def permutation(key: Array, count: int) -> Array:
     """int32[count]: a random order of 0 .. count - 1 (count < 2^31).
 
-    The function sorts random words that hold their position in the low bits. On a CPU, sorting integers is far faster
-    than sorting pairs, as `jax.random.permutation` does. Words with equal random bits keep the order of their
-    positions. A second round with new words therefore permutes the result of the first.
+    The function sorts random words that hold their position in the low bits. On a CPU, sorting
+    integers is far faster than sorting pairs, as `jax.random.permutation` does. Words with equal
+    random bits keep the order of their positions. A second round with new words therefore permutes
+    the result of the first.
     """
     low = jnp.uint32((1 << max(count - 1, 1).bit_length()) - 1)
 
@@ -31,13 +33,22 @@ def permutation(key: Array, count: int) -> Array:
     return mixed(first)[mixed(second)]
 
 
-def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, num_minibatches: int,
-                   length: int = 1, first_group: int | Array = 0) -> Array:
-    """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]. Each row occurs once.
+def minibatch_rows(
+    key: Array,
+    num_steps: int,
+    num_envs: int,
+    num_groups: int,
+    num_minibatches: int,
+    length: int = 1,
+    first_group: int | Array = 0,
+) -> Array:
+    """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]. Each row
+    occurs once.
 
-    The function permutes sequences of `length` consecutive steps of one environment; T is a multiple of `length`. In a
-    minibatch of S sequences, entry `l * S + s` is step l of sequence s. Each group draws by its global number, counted
-    from `first_group`. Row numbers count the environments of this device.
+    The function permutes sequences of `length` consecutive steps of one environment; T is a
+    multiple of `length`. In a minibatch of S sequences, entry `l * S + s` is step l of sequence s.
+    Each group draws by its global number, counted from `first_group`. Row numbers count the
+    environments of this device.
 
     Raises AssertionError at trace time if the counts do not divide evenly.
     """

@@ -1,7 +1,8 @@
-"""What the network of any learner reads: the observation of a reference, normalised by the statistics of its group.
+"""What the network of any learner reads: the observation of a reference, normalised by the
+statistics of its group.
 
-In training on several symbols, an environment tells the group of a reference (`Grouped`), and the statistics have one
-group for each symbol. All functions are pure, and `params` is traced.
+In training on several symbols, an environment tells the group of a reference (`Grouped`), and the
+statistics have one group for each symbol. All functions are pure, and `params` is traced.
 """
 
 from __future__ import annotations
@@ -12,14 +13,23 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
-from jaxtrade.networks.normalize import RunningStats, Scaler, init_stats, merge, merge_parts, normalise, scaler_of
+from jaxtrade.networks.normalize import (
+    RunningStats,
+    Scaler,
+    init_stats,
+    merge,
+    merge_parts,
+    normalise,
+    scaler_of,
+)
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Array, Env, PyTree
 
 
 @runtime_checkable
 class Grouped(Protocol):
-    """An environment whose references belong to groups (symbols), each with observation statistics of its own.
+    """An environment whose references belong to groups (symbols), each with observation statistics
+    of its own.
 
     An environment without these methods has a single group.
     """
@@ -47,15 +57,18 @@ def group_of(env: Env, groups: int, ref: PyTree, params: PyTree) -> Array | None
         return None
     found = env.groups(params) if isinstance(env, Grouped) else 1
     if found != groups or not isinstance(env, Grouped):
-        raise ValueError(f"the observation statistics have {groups} groups (symbols), the environment {found}; on a "
-                         "market of one symbol, use the statistics of that symbol (`select_group`)")
+        raise ValueError(
+            f"the observation statistics have {groups} groups (symbols), the environment {found}; on a "
+            "market of one symbol, use the statistics of that symbol (`select_group`)"
+        )
     return env.group(ref, params)
 
 
 def select_group(normaliser: Any, group: int | Array) -> Any:
     """The statistics of one group alone, for acting on a market of its symbol; None stays None.
 
-    normaliser: RunningStats with fields float32[..., M, D] (agents may lead), or None. A single group is returned as
+    normaliser: RunningStats with fields float32[..., M, D] (agents may lead), or None. A single
+        group is returned as
     it is. Raises IndexError for a group that it does not have.
     """
     if normaliser is None or normaliser.mean.shape[-2] == 1:
@@ -66,15 +79,23 @@ def select_group(normaliser: Any, group: int | Array) -> Any:
 
 
 def ready_statistics(settings: NetworkConfig, normaliser: Any) -> Any:
-    """The statistics in the form that acting needs (`Scaler`), computed once and not in every step. Others unchanged.
+    """The statistics in the form that acting needs (`Scaler`), computed once and not in every step.
+    Others unchanged.
     """
     wanted = settings.normalise_observations and isinstance(normaliser, RunningStats)
     return scaler_of(normaliser) if wanted else normaliser
 
 
-def network_input(env: Env, settings: NetworkConfig, normaliser: RunningStats | Scaler | None, ref: PyTree,
-                  params: PyTree) -> Array:
-    """float32[D]: the observation, normalised by the group of `ref` if the configuration says so."""
+def network_input(
+    env: Env,
+    settings: NetworkConfig,
+    normaliser: RunningStats | Scaler | None,
+    ref: PyTree,
+    params: PyTree,
+) -> Array:
+    """float32[D]: the observation, normalised by the group of `ref` if the configuration says
+    so.
+    """
     observation = env.observe(ref, params)
     if not settings.normalise_observations:
         return observation
@@ -83,8 +104,9 @@ def network_input(env: Env, settings: NetworkConfig, normaliser: RunningStats | 
     return normalise(normaliser, observation, group_of(env, groups, ref, params))
 
 
-def add_observations(env: Env, stats: RunningStats, refs: PyTree, params: PyTree,
-                     reduce: Reduce = LOCAL) -> RunningStats:
+def add_observations(
+    env: Env, stats: RunningStats, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL
+) -> RunningStats:
     """Add the observations of references [B, ...] to the statistics of their groups."""
     if not reduce.whole:
         none = jax.tree.map(jnp.zeros_like, stats)
@@ -95,27 +117,38 @@ def add_observations(env: Env, stats: RunningStats, refs: PyTree, params: PyTree
     return merge(stats, jax.vmap(env.observe, (0, None))(refs, params), groups)
 
 
-def first_statistics(env: Env, settings: NetworkConfig, refs: PyTree, params: PyTree,
-                     reduce: Reduce = LOCAL) -> RunningStats:
-    """The statistics of a learner's first state. refs: [N, ...], the first reference of each environment."""
+def first_statistics(
+    env: Env, settings: NetworkConfig, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL
+) -> RunningStats:
+    """The statistics of a learner's first state. refs: [N, ...], the first reference of each
+    environment.
+    """
     stats = init_stats(env.observation_size, group_count(env, settings, params))
     if not settings.normalise_observations:
         return stats
-    # Without these first statistics the first rollout would normalise by mean 0 and variance 1. Prices would then all
-    # be clipped to the same number.
+    # Without these first statistics the first rollout would normalise by mean 0 and variance 1.
+    # Prices would then all be clipped to the same number.
     return add_observations(env, stats, refs, params, reduce)
 
 
-def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL,
-                      rows: int = 512) -> RunningStats:
+def update_statistics(
+    env: Env,
+    stats: RunningStats,
+    refs: PyTree,
+    params: PyTree,
+    reduce: Reduce = LOCAL,
+    rows: int = 512,
+) -> RunningStats:
     """Add the observations of a rollout to the statistics. refs: [T, N, ...].
 
-    The scan rebuilds the observations of a few time steps at a time, about `rows` of them. All of them at once would
-    take far more memory. Of several parts, each adds up its own rollout first.
+    The scan rebuilds the observations of a few time steps at a time, about `rows` of them. All of
+    them at once would take far more memory. Of several parts, each adds up its own rollout first.
     """
     steps, envs = jax.tree.leaves(refs)[0].shape[:2]
     together = next(n for n in range(max(rows // envs, 1), 0, -1) if steps % n == 0)
-    blocks = jax.tree.map(lambda x: x.reshape(steps // together, together * envs, *x.shape[2:]), refs)
+    blocks = jax.tree.map(
+        lambda x: x.reshape(steps // together, together * envs, *x.shape[2:]), refs
+    )
 
     def add(stats: RunningStats, block: PyTree) -> tuple[RunningStats, None]:
         return add_observations(env, stats, block, params), None

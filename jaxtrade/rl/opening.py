@@ -1,12 +1,13 @@
 """A schedule that opens the new actions of a transferred policy step by step.
 
-A transfer may add actions that the policy of the source run did not have. At first the policy must act as the source
-policy did. Later it must try the new actions often enough to learn them. Let z be the log-sum-exp of the legal old
-logits. The logit l of each new action becomes
+A transfer may add actions that the policy of the source run did not have. At first the policy must
+act as the source policy did. Later it must try the new actions often enough to learn them. Let z be
+the log-sum-exp of the legal old logits. The logit l of each new action becomes
 
     l + log eps,    log eps = (1 - fraction) (log probability + z),    fraction in [0, 1].
 
-At fraction 0 the new columns of the head are still zero. Each of n legal new actions then has the probability
+At fraction 0 the new columns of the head are still zero. Each of n legal new actions then has the
+probability
 `probability / (1 + n probability)`, whatever the old logits are. At fraction 1 eps is 1, so the logits are those of
 the head. A `probability` of 0 (eps = 0) masks the new actions. The offset is part of the policy: sampling,
 log-probabilities and gradients include it.
@@ -24,7 +25,8 @@ from jaxtrade.types import Array
 class Opening(struct.PyTreeNode):
     """State of an opening.
 
-    new: bool[A] actions that the source policy did not have. probability: float32[] start value of the formula above;
+    new: bool[A] actions that the source policy did not have. probability: float32[] start value of
+        the formula above;
     0 closes the new actions. fraction: float32[] in [0, 1]; 1 means fully open.
     """
 
@@ -36,7 +38,8 @@ class Opening(struct.PyTreeNode):
 class OpeningPlan(struct.PyTreeNode):
     """Schedule of an opening.
 
-    new: bool[A] and probability: float32[], as in `Opening`. until: float32[] fraction of the run at which the new
+    new: bool[A] and probability: float32[], as in `Opening`. until: float32[] fraction of the run
+        at which the new
     actions are fully open.
     """
 
@@ -56,11 +59,15 @@ def closed(opening: Opening | None) -> Opening | None:
     """The same opening with eps = 0: the new actions are masked."""
     if opening is None:
         return None
-    return opening.replace(probability=jnp.zeros_like(opening.probability), fraction=jnp.zeros_like(opening.fraction))
+    return opening.replace(
+        probability=jnp.zeros_like(opening.probability), fraction=jnp.zeros_like(opening.fraction)
+    )
 
 
 def settled(opening: Opening | None) -> Opening | None:
-    """None once the new actions are fully open, else `opening`. It reads values, so traced arrays are not accepted."""
+    """None once the new actions are fully open, else `opening`. It reads values, so traced arrays
+    are not accepted.
+    """
     return None if opening is not None and bool((opening.fraction >= 1.0).all()) else opening
 
 

@@ -1,7 +1,9 @@
-"""Packs the small arrays of a tree into one array of 32-bit words, and back without a change of any bit.
+"""Packs the small arrays of a tree into one array of 32-bit words, and back without a change of any
+bit.
 
-A loop on a device copies, stores and loads each of its arrays by a program of its own. An environment's state has about
-forty arrays of one number per environment: packed they are one array. Numbers of fewer bits share words.
+A loop on a device copies, stores and loads each of its arrays by a program of its own. An
+environment's state has about forty arrays of one number per environment: packed they are one array.
+Numbers of fewer bits share words.
 """
 
 from __future__ import annotations
@@ -17,8 +19,17 @@ import numpy as np
 
 from jaxtrade.types import Array, PyTree
 
-_BITS = {np.dtype(kind): bits for kind, bits in [
-    (bool, 1), (np.uint8, 8), (np.uint16, 16), (np.uint32, 32), (np.int32, 32), (np.float32, 32)]}
+_BITS = {
+    np.dtype(kind): bits
+    for kind, bits in [
+        (bool, 1),
+        (np.uint8, 8),
+        (np.uint16, 16),
+        (np.uint32, 32),
+        (np.int32, 32),
+        (np.float32, 32),
+    ]
+}
 WIDEST = 64  # numbers per row: a wider array is better left as it is, because packing would copy it
 
 
@@ -30,8 +41,9 @@ class Packed(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """How a tree is packed. shapes: of each leaf beyond the leading axes. bits: of each number of a leaf; None where
-    the leaf is not packed. places: (word, first bit) of each packed number, in the order of the leaves.
+    """How a tree is packed. shapes: of each leaf beyond the leading axes. bits: of each number of a
+    leaf; None where the leaf is not packed. places: (word, first bit) of each packed number, in the
+    order of the leaves.
     """
 
     treedef: Any
@@ -46,14 +58,16 @@ class Packing(NamedTuple):
         return 1 + max((word for word, _ in self.places), default=-1)
 
     def split(self, tree: PyTree) -> tuple[list[Array], tuple[Array, ...]]:
-        """(words uint32[...] one by one, the arrays that are not packed). The tree has the structure, trailing shapes
-        and dtypes of `packing_of`, and any leading axes."""
+        """(words uint32[...] one by one, the arrays that are not packed). The tree has the
+        structure, trailing shapes and dtypes of `packing_of`, and any leading axes."""
         numbers, rest = [], []
-        for leaf, shape, bits in zip(self.treedef.flatten_up_to(tree), self.shapes, self.bits, strict=True):
+        for leaf, shape, bits in zip(
+            self.treedef.flatten_up_to(tree), self.shapes, self.bits, strict=True
+        ):
             if bits is None:
                 rest.append(leaf)
                 continue
-            flat = _raw(leaf).reshape(*leaf.shape[:leaf.ndim - len(shape)], math.prod(shape))
+            flat = _raw(leaf).reshape(*leaf.shape[: leaf.ndim - len(shape)], math.prod(shape))
             numbers += [flat[..., i] for i in range(math.prod(shape))]
         parts: list[list[Array]] = [[] for _ in range(self.count)]
         for number, (word, shift) in zip(numbers, self.places, strict=True):
@@ -67,35 +81,53 @@ class Packing(NamedTuple):
 
     def unpack(self, packed: Packed, axis: int = 0) -> PyTree:
         """The tree of `pack`, bit by bit. axis: that of C in `packed.words`."""
-        words = [jax.lax.index_in_dim(packed.words, i, axis, keepdims=False) for i in range(self.count)]
+        words = [
+            jax.lax.index_in_dim(packed.words, i, axis, keepdims=False) for i in range(self.count)
+        ]
         places, rest = iter(self.places), iter(packed.rest)
         leaves = []
         for shape, dtype, bits in zip(self.shapes, self.dtypes, self.bits, strict=True):
             if bits is None:
                 leaves.append(next(rest))
                 continue
-            numbers = [words[word] if bits == 32 else (words[word] >> shift) & ((1 << bits) - 1)
-                       for word, shift in itertools.islice(places, math.prod(shape))]
-            leaf = numbers[0] if not shape else jnp.stack(numbers, axis=-1).reshape(*numbers[0].shape, *shape)
-            leaves.append(jax.lax.bitcast_convert_type(leaf, dtype) if bits == 32 else leaf.astype(dtype))
+            numbers = [
+                words[word] if bits == 32 else (words[word] >> shift) & ((1 << bits) - 1)
+                for word, shift in itertools.islice(places, math.prod(shape))
+            ]
+            leaf = (
+                numbers[0]
+                if not shape
+                else jnp.stack(numbers, axis=-1).reshape(*numbers[0].shape, *shape)
+            )
+            leaves.append(
+                jax.lax.bitcast_convert_type(leaf, dtype) if bits == 32 else leaf.astype(dtype)
+            )
         return jax.tree.unflatten(self.treedef, leaves)
 
 
 def packing_of(tree: PyTree, lead: int = 1) -> Packing:
     """How `tree` is packed, given its arrays (or their shapes) with `lead` leading axes.
 
-    Packed are bool, uint8, uint16, uint32, int32 and float32. Arrays of other types and wide ones (`WIDEST`) stay as
-    they are.
+    Packed are bool, uint8, uint16, uint32, int32 and float32. Arrays of other types and wide ones
+    (`WIDEST`) stay as they are.
     """
     leaves, treedef = jax.tree.flatten(tree)
     shapes = tuple(leaf.shape[lead:] for leaf in leaves)
-    bits = tuple(_BITS.get(leaf.dtype) if 0 < math.prod(shape) <= WIDEST else None
-                 for leaf, shape in zip(leaves, shapes, strict=True))
-    return Packing(treedef, shapes, tuple(leaf.dtype for leaf in leaves), bits, _places(shapes, bits))
+    bits = tuple(
+        _BITS.get(leaf.dtype) if 0 < math.prod(shape) <= WIDEST else None
+        for leaf, shape in zip(leaves, shapes, strict=True)
+    )
+    return Packing(
+        treedef, shapes, tuple(leaf.dtype for leaf in leaves), bits, _places(shapes, bits)
+    )
 
 
-def _places(shapes: tuple[tuple[int, ...], ...], bits: tuple[int | None, ...]) -> tuple[tuple[int, int], ...]:
-    """Small numbers fill the newest shared word one after the other; a number of 32 bits has its own."""
+def _places(
+    shapes: tuple[tuple[int, ...], ...], bits: tuple[int | None, ...]
+) -> tuple[tuple[int, int], ...]:
+    """Small numbers fill the newest shared word one after the other; a number of 32 bits has its
+    own.
+    """
     places, words, shared, used = [], 0, -1, 32
     for shape, size in zip(shapes, bits, strict=True):
         for _ in range(math.prod(shape) if size else 0):
@@ -110,4 +142,8 @@ def _places(shapes: tuple[tuple[int, ...], ...], bits: tuple[int | None, ...]) -
 
 
 def _raw(leaf: Array) -> Array:
-    return jax.lax.bitcast_convert_type(leaf, jnp.uint32) if _BITS[leaf.dtype] == 32 else leaf.astype(jnp.uint32)
+    return (
+        jax.lax.bitcast_convert_type(leaf, jnp.uint32)
+        if _BITS[leaf.dtype] == 32
+        else leaf.astype(jnp.uint32)
+    )

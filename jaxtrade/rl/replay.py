@@ -1,15 +1,16 @@
 """A replay of references on the device: a ring of time rows, and n-step samples from it.
 
-A row holds one step of all N environments, as references without observations, packed into words (`rl.packing`): 56
-bytes for a transition of the task `manage`. Time runs along the ring, so a lane (one environment) is a sequence of
-steps. The ring has L rows, a multiple of the T steps of a rollout: adding a rollout is one contiguous write.
+A row holds one step of all N environments, as references without observations, packed into words
+(`rl.packing`): 56 bytes for a transition of the task `manage`. Time runs along the ring, so a lane
+(one environment) is a sequence of steps. The ring has L rows, a multiple of the T steps of a
+rollout: adding a rollout is one contiguous write.
 
-A start is a row from which n steps can be read. Row t is one as soon as row t + n - 1 has been written, and until it is
-overwritten. So a sample never crosses the write head, after the ring has wrapped around neither, and never reads a row
-that nothing was written to.
+A start is a row from which n steps can be read. Row t is one as soon as row t + n - 1 has been
+written, and until it is overwritten. So a sample never crosses the write head, after the ring has
+wrapped around neither, and never reads a row that nothing was written to.
 
-Environments form groups by their number, as in `rl.minibatches`: each group gives the same share of a batch. A device
-that holds whole groups needs no rows of another.
+Environments form groups by their number, as in `rl.minibatches`: each group gives the same share of
+a batch. A device that holds whole groups needs no rows of another.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from jaxtrade.types import Array, PyTree, Transition
 
 
 class Stored(NamedTuple):
-    """What the replay keeps of a transition, [..., ...]. action: uint8, or uint16 of more than 256 actions.
+    """What the replay keeps of a transition, [..., ...]. action: uint8, or uint16 of more than 256
+    actions.
 
     `final_ref` is the reference before an auto-reset, from which a truncated episode is bootstrapped.
     """
@@ -41,8 +43,8 @@ class Stored(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """The static part of a replay. length: L, rows of the ring. num_steps: T, rows that are added at once. groups: of
-    environments. n_steps: n, steps of a sample. packing: of one `Stored`."""
+    """The static part of a replay. length: L, rows of the ring. num_steps: T, rows that are added
+    at once. groups: of environments. n_steps: n, steps of a sample. packing: of one `Stored`."""
 
     length: int
     num_envs: int
@@ -59,9 +61,10 @@ class Ring(NamedTuple):
 
 
 class Replay(struct.PyTreeNode):
-    """rows: `Stored` of row t and lane n at place t N + n, [L N, ...]; an array [L, N, ...] would be copied whole on a
-    TPU before rows are looked up. version: int32[L], of the policy that acted in a row, which
-    is the number of the update that wrote it unless the policy acts with a delay (`rl.actor`).
+    """rows: `Stored` of row t and lane n at place t N + n, [L N, ...]; an array [L, N, ...] would
+    be copied whole on a TPU before rows are looked up. version: int32[L], of the policy that acted
+    in a row, which is the number of the update that wrote it unless the policy acts with a delay
+    (`rl.actor`).
 
     position: int32[], the next row to be written. filled: int32[], rows that hold data, at most L.
     """
@@ -75,9 +78,10 @@ class Replay(struct.PyTreeNode):
 class Sample(NamedTuple):
     """B samples of n steps. m is the number of steps to the first end of an episode, at most n.
 
-    ref, action (int32): of the first step. reward: float32, the discounted sum of m rewards. final_ref: the reference
-    after the m-th step, before a reset. discount: float32, gamma^m, or 0 if the m-th step terminated. version: int32,
-    of the policy that acted in the first step.
+    ref, action (int32): of the first step. reward: float32, the discounted sum of m rewards.
+        final_ref: the reference
+    after the m-th step, before a reset. discount: float32, gamma^m, or 0 if the m-th step
+    terminated. version: int32, of the policy that acted in the first step.
     """
 
     ref: PyTree
@@ -88,22 +92,33 @@ class Sample(NamedTuple):
     version: Array
 
 
-def ring_of(refs: PyTree, num_actions: int, length: int, num_envs: int, num_steps: int, groups: int,
-            n_steps: int) -> Ring:
+def ring_of(
+    refs: PyTree,
+    num_actions: int,
+    length: int,
+    num_envs: int,
+    num_steps: int,
+    groups: int,
+    n_steps: int,
+) -> Ring:
     """The static part of a replay. refs: references [N, ...], or their shapes.
 
-    Raises AssertionError at trace time unless L is a multiple of T, N of the groups, and a start fits beside the rows
-    that one rollout overwrites.
+    Raises AssertionError at trace time unless L is a multiple of T, N of the groups, and a start
+    fits beside the rows that one rollout overwrites.
     """
     chex.assert_is_divisible(length, num_steps)
     chex.assert_is_divisible(num_envs, groups)
-    assert num_steps + n_steps - 1 <= length, f"{length} rows cannot hold {num_steps} steps and samples of {n_steps}"
+    assert num_steps + n_steps - 1 <= length, (
+        f"{length} rows cannot hold {num_steps} steps and samples of {n_steps}"
+    )
 
     def number(dtype: jnp.dtype) -> Any:
         return jax.ShapeDtypeStruct((num_envs,), dtype)
 
     ends = number(jnp.dtype(bool))
-    one = Stored(refs, refs, number(_action_type(num_actions)), number(jnp.dtype(jnp.float32)), ends, ends)
+    one = Stored(
+        refs, refs, number(_action_type(num_actions)), number(jnp.dtype(jnp.float32)), ends, ends
+    )
     return Ring(length, num_envs, num_steps, groups, n_steps, num_actions, packing_of(one))
 
 
@@ -113,29 +128,46 @@ def _action_type(num_actions: int) -> jnp.dtype:
 
 def empty_replay(ring: Ring, refs: PyTree) -> Replay:
     """A replay without data, of zeros. refs: as in `ring_of`."""
-    rest = jax.tree.map(lambda x: jnp.zeros((ring.length * ring.num_envs, *x.shape[1:]), x.dtype),
-                        tuple(leaf for leaf, bits in zip(jax.tree.leaves((refs, refs)), ring.packing.bits, strict=False)
-                              if bits is None))
+    rest = jax.tree.map(
+        lambda x: jnp.zeros((ring.length * ring.num_envs, *x.shape[1:]), x.dtype),
+        tuple(
+            leaf
+            for leaf, bits in zip(jax.tree.leaves((refs, refs)), ring.packing.bits, strict=False)
+            if bits is None
+        ),
+    )
     words = jnp.zeros((ring.length * ring.num_envs, ring.packing.count), jnp.uint32)
-    return Replay(Packed(words, rest), jnp.zeros(ring.length, jnp.int32), jnp.int32(0), jnp.int32(0))
+    return Replay(
+        Packed(words, rest), jnp.zeros(ring.length, jnp.int32), jnp.int32(0), jnp.int32(0)
+    )
 
 
 def add(ring: Ring, replay: Replay, seen: Transition, version: Array) -> Replay:
-    """The replay after a rollout [T, N, ...] was written over its oldest rows. version: int32[], of the
-    policy that acted."""
-    stored = Stored(seen.ref, seen.final_ref, seen.action.astype(_action_type(ring.num_actions)), seen.reward,
-                    seen.terminated, seen.truncated)
+    """The replay after a rollout [T, N, ...] was written over its oldest rows. version: int32[], of
+    the policy that acted."""
+    stored = Stored(
+        seen.ref,
+        seen.final_ref,
+        seen.action.astype(_action_type(ring.num_actions)),
+        seen.reward,
+        seen.terminated,
+        seen.truncated,
+    )
     block = ring.packing.pack(stored, axis=2)
 
     def written(whole: Array, new: Array) -> Array:
         new = new.reshape(ring.num_steps * ring.num_envs, *new.shape[2:])
-        return jax.lax.dynamic_update_slice_in_dim(whole, new, replay.position * ring.num_envs, axis=0)
+        return jax.lax.dynamic_update_slice_in_dim(
+            whole, new, replay.position * ring.num_envs, axis=0
+        )
 
     versions = jnp.full(ring.num_steps, version, jnp.int32)
-    return Replay(jax.tree.map(written, replay.rows, block),
-                  jax.lax.dynamic_update_slice_in_dim(replay.version, versions, replay.position, axis=0),
-                  (replay.position + ring.num_steps) % ring.length,
-                  jnp.minimum(replay.filled + ring.num_steps, ring.length))
+    return Replay(
+        jax.tree.map(written, replay.rows, block),
+        jax.lax.dynamic_update_slice_in_dim(replay.version, versions, replay.position, axis=0),
+        (replay.position + ring.num_steps) % ring.length,
+        jnp.minimum(replay.filled + ring.num_steps, ring.length),
+    )
 
 
 def starts(ring: Ring, replay: Replay) -> Array:
@@ -144,14 +176,18 @@ def starts(ring: Ring, replay: Replay) -> Array:
 
 
 def ages(ring: Ring, replay: Replay, row: Array) -> Array:
-    """int32[...]: age of each row; 1 is the one that was written last, L the next to be overwritten."""
+    """int32[...]: age of each row; 1 is the one that was written last, L the next to be
+    overwritten.
+    """
     return (replay.position - 1 - row) % ring.length + 1
 
 
-def draw_uniform(ring: Ring, replay: Replay, key: Array, batch: int, first_group: int | Array = 0
-                 ) -> tuple[Array, Array]:
-    """(row, lane) int32[batch] each: starts drawn uniformly with replacement, an equal share from each group. Without
-    any start the rows mean nothing. Each group draws by its global number, counted from `first_group`.
+def draw_uniform(
+    ring: Ring, replay: Replay, key: Array, batch: int, first_group: int | Array = 0
+) -> tuple[Array, Array]:
+    """(row, lane) int32[batch] each: starts drawn uniformly with replacement, an equal share from
+    each group. Without any start the rows mean nothing. Each group draws by its global number,
+    counted from `first_group`.
 
     Raises AssertionError at trace time unless `batch` is a multiple of the groups.
     """
@@ -185,5 +221,11 @@ def sample(ring: Ring, replay: Replay, row: Array, lane: Array, gamma: Array | f
         return found
 
     first = jax.tree.map(lambda x: x[:, 0], (stored.ref, stored.action))
-    return Sample(first[0], first[1].astype(jnp.int32), reward, jax.tree.map(at_last, stored.final_ref), discount,
-                  replay.version[row])
+    return Sample(
+        first[0],
+        first[1].astype(jnp.int32),
+        reward,
+        jax.tree.map(at_last, stored.final_ref),
+        discount,
+        replay.version[row],
+    )

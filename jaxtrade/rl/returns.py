@@ -1,4 +1,6 @@
-"""Advantages, value targets and Q targets. Time is the first axis; all arrays are [T, N] unless said otherwise."""
+"""Advantages, value targets and Q targets. Time is the first axis; all arrays are [T, N] unless
+said otherwise.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,20 @@ from jaxtrade.types import Array
 
 UNROLL = 16  # steps per round of the loop: they become one program of a device
 
+
 def next_values(value: Array, last_value: Array, final_value: Array, truncated: Array) -> Array:
     """V(s_{t+1}) for each step, float32[T, N].
 
-    Inside an episode this is the value of the next observation. After a truncated step it is `final_value`, the value
-    of the observation that the reset replaced (Pardo et al. 2018, "Time Limits in Reinforcement Learning"). After a
-    terminated step the entry is arbitrary: `gae` does not read it.
+    Inside an episode this is the value of the next observation. After a truncated step it is
+    `final_value`, the value of the observation that the reset replaced (Pardo et al. 2018, "Time
+    Limits in Reinforcement Learning"). After a terminated step the entry is arbitrary: `gae` does
+    not read it.
 
     Args:
         value: float32[T, N], V of the observation at each step.
         last_value: float32[N], V of the observation after the last step.
-        final_value: float32[T, N], V of the final observation of an episode; read only where `truncated`.
+        final_value: float32[T, N], V of the final observation of an episode; read only where
+            `truncated`.
         truncated: bool[T, N].
     """
     chex.assert_rank([value, last_value, final_value, truncated], [2, 1, 2, 2])
@@ -32,15 +37,22 @@ def next_values(value: Array, last_value: Array, final_value: Array, truncated: 
     return jnp.where(truncated, final_value, following)
 
 
-def gae(reward: Array, value: Array, next_value: Array, terminated: Array, truncated: Array, gamma: Array | float,
-        gae_lambda: Array | float) -> Array:
+def gae(
+    reward: Array,
+    value: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    gamma: Array | float,
+    gae_lambda: Array | float,
+) -> Array:
     """Generalised advantage estimation (Schulman et al. 2016, equation 16), float32[T, N].
 
         delta_t = r_t + gamma (1 - terminated_t) V(s_{t+1}) - V(s_t)
         A_t     = delta_t + gamma lambda (1 - terminated_t) (1 - truncated_t) A_{t+1}
 
-    A termination zeroes the bootstrapped value. A truncation keeps it. Both stop the sum, because later deltas belong
-    to another episode.
+    A termination zeroes the bootstrapped value. A truncation keeps it. Both stop the sum, because
+    later deltas belong to another episode.
 
     Args:
         reward, value, next_value: float32[T, N]; `next_value` as from `next_values`.
@@ -49,7 +61,9 @@ def gae(reward: Array, value: Array, next_value: Array, terminated: Array, trunc
     """
     chex.assert_rank([reward, value, next_value, terminated, truncated], 2)
     chex.assert_equal_shape([reward, value, next_value, terminated, truncated])
-    chex.assert_type([reward, value, next_value, terminated, truncated], [float, float, float, bool, bool])
+    chex.assert_type(
+        [reward, value, next_value, terminated, truncated], [float, float, float, bool, bool]
+    )
     delta = reward + gamma * jnp.where(terminated, 0.0, next_value) - value
     decay = gamma * gae_lambda * jnp.where(terminated | truncated, 0.0, 1.0)
 
@@ -58,20 +72,33 @@ def gae(reward: Array, value: Array, next_value: Array, terminated: Array, trunc
         advantage = delta_t + decay_t * advantage
         return advantage, advantage
 
-    _, advantage = jax.lax.scan(step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True,
-                                unroll=min(UNROLL, len(delta)))
+    _, advantage = jax.lax.scan(
+        step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True, unroll=min(UNROLL, len(delta))
+    )
     return advantage
 
 
 class VTrace(NamedTuple):
-    """Results of `vtrace`, float32[T, N] each: the value targets v_t, and the advantages of the policy gradient."""
+    """Results of `vtrace`, float32[T, N] each: the value targets v_t, and the advantages of the
+    policy gradient.
+    """
 
     target: Array
     advantage: Array
 
 
-def vtrace(reward: Array, value: Array, next_value: Array, terminated: Array, truncated: Array, ratio: Array,
-           gamma: Array | float, weight: Array | float, rho_clip: float = 1.0, c_clip: float = 1.0) -> VTrace:
+def vtrace(
+    reward: Array,
+    value: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    ratio: Array,
+    gamma: Array | float,
+    weight: Array | float,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+) -> VTrace:
     """V-trace: value targets and advantages of one policy from the steps of an older one.
 
     Espeholt et al. 2018, "IMPALA", equation 1, with a lambda in c as in its remark 2:
@@ -81,19 +108,24 @@ def vtrace(reward: Array, value: Array, next_value: Array, terminated: Array, tr
         v_t     = V(s_t) + sum over k >= t of gamma^(k - t) c_t ... c_{k-1} delta_k
         A_t     = rho_t [r_t + gamma (1 - terminated_t) ((1 - lambda) V(s_{t+1}) + lambda v_{t+1}) - V(s_t)]
 
-    The sum stops at an episode's end, and so does v_{t+1} in A_t: after a truncation it is V of the last observation of
-    that episode, as in `gae`. The mixture in A_t is that of rlax's `vtrace_td_error_and_advantage`. Where every ratio
-    is 1 and no clip is below 1, A is the result of `gae` and v is A + V. With lambda = 1 both are IMPALA's.
+    The sum stops at an episode's end, and so does v_{t+1} in A_t: after a truncation it is V of the
+    last observation of that episode, as in `gae`. The mixture in A_t is that of rlax's
+    `vtrace_td_error_and_advantage`. Where every ratio is 1 and no clip is below 1, A is the result
+    of `gae` and v is A + V. With lambda = 1 both are IMPALA's.
 
     Args:
-        reward, value, next_value, terminated, truncated: as of `gae`; the values are those of the policy that learns.
-        ratio: float32[T, N], probability of each action by the policy that learns, over that by the one that acted.
+        reward, value, next_value, terminated, truncated: as of `gae`; the values are those of the
+            policy that learns.
+        ratio: float32[T, N], probability of each action by the policy that learns, over that by the
+            one that acted.
         gamma, weight: discount and lambda, scalars in [0, 1]. rho_clip, c_clip: above 0.
     """
     chex.assert_rank([reward, value, next_value, terminated, truncated, ratio], 2)
     chex.assert_equal_shape([reward, value, next_value, terminated, truncated, ratio])
-    chex.assert_type([reward, value, next_value, terminated, truncated, ratio],
-                     [float, float, float, bool, bool, float])
+    chex.assert_type(
+        [reward, value, next_value, terminated, truncated, ratio],
+        [float, float, float, bool, bool, float],
+    )
     rho = jnp.minimum(ratio, rho_clip)
     delta = rho * (reward + gamma * jnp.where(terminated, 0.0, next_value) - value)
     passed = gamma * weight * jnp.where(terminated | truncated, 0.0, 1.0)
@@ -103,29 +135,38 @@ def vtrace(reward: Array, value: Array, next_value: Array, terminated: Array, tr
         return delta_t + decay_t * error, (delta_t + decay_t * error, error)
 
     decay = passed * jnp.minimum(ratio, c_clip)
-    _, (error, later) = jax.lax.scan(step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True,
-                                     unroll=min(UNROLL, len(delta)))  # error: v_t - V(s_t), later: of the next step
+    _, (error, later) = jax.lax.scan(
+        step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True, unroll=min(UNROLL, len(delta))
+    )  # error: v_t - V(s_t), later: of the next step
     return VTrace(value + error, delta + rho * passed * later)
 
 
-def n_step(reward: Array, terminated: Array, truncated: Array, gamma: Array | float) -> tuple[Array, Array, Array]:
+def n_step(
+    reward: Array, terminated: Array, truncated: Array, gamma: Array | float
+) -> tuple[Array, Array, Array]:
     """Returns of n steps from rows of n consecutive steps (Sutton and Barto 2018, equation 7.1).
 
         m = steps to the first end of an episode, at most n
         R = sum over k < m of gamma^k r_k
 
-    Both ends stop the sum. A sum that a termination stopped is not bootstrapped; any other is, by gamma^m times the
-    value after step m.
+    Both ends stop the sum. A sum that a termination stopped is not bootstrapped; any other is, by
+    gamma^m times the value after step m.
 
     Args:
-        reward: float32[B, n]. terminated, truncated: bool[B, n]. gamma: discount, a scalar in [0, 1].
+        reward: float32[B, n]. terminated, truncated: bool[B, n]. gamma: discount, a scalar in [0,
+            1].
     Returns:
-        (R float32[B], gamma^m or 0 if terminated float32[B], m - 1 int32[B]: the last step of the sum).
+        (R float32[B], gamma^m or 0 if terminated float32[B], m - 1 int32[B]: the last step of the
+        sum).
     """
     chex.assert_rank([reward, terminated, truncated], 2)
     chex.assert_equal_shape([reward, terminated, truncated])
     chex.assert_type([reward, terminated, truncated], [float, bool, bool])
-    total, discount, last = reward[:, 0], jnp.full_like(reward[:, 0], gamma), jnp.zeros(len(reward), jnp.int32)
+    total, discount, last = (
+        reward[:, 0],
+        jnp.full_like(reward[:, 0], gamma),
+        jnp.zeros(len(reward), jnp.int32),
+    )
     over, dead = terminated[:, 0] | truncated[:, 0], terminated[:, 0]
     for k in range(1, reward.shape[1]):
         total = jnp.where(over, total, total + discount * reward[:, k])
@@ -136,19 +177,27 @@ def n_step(reward: Array, terminated: Array, truncated: Array, gamma: Array | fl
     return total, jnp.where(dead, 0.0, discount), last
 
 
-def q_lambda(reward: Array, next_value: Array, terminated: Array, truncated: Array, gamma: Array | float,
-             weight: Array | float) -> Array:
+def q_lambda(
+    reward: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    gamma: Array | float,
+    weight: Array | float,
+) -> Array:
     """Targets of Q(lambda) in Peng's form (Gallici et al. 2024, section 3.2), float32[T, N].
 
         G_t = r_t + gamma (1 - terminated_t) [(1 - lambda) max Q(s_{t+1}, .) + lambda G_{t+1}]
 
-    The lambda is 0 at an episode's end and at the last step of the rollout. There the target is one step and the value
-    of the next reference: of the last reference of the episode (`final_ref`) after a truncation, 0 after a
-    termination, and of the reference after the rollout at its last step. Exploring actions do not cut the sum.
+    The lambda is 0 at an episode's end and at the last step of the rollout. There the target is one
+    step and the value of the next reference: of the last reference of the episode (`final_ref`)
+    after a truncation, 0 after a termination, and of the reference after the rollout at its last
+    step. Exploring actions do not cut the sum.
 
     Args:
         reward: float32[T, N].
-        next_value: float32[T, N] as from `next_values`: the largest Q of a legal action at the next reference.
+        next_value: float32[T, N] as from `next_values`: the largest Q of a legal action at the next
+            reference.
         terminated, truncated: bool[T, N].
         gamma, weight: discount and lambda, scalars in [0, 1].
     """
@@ -164,6 +213,11 @@ def q_lambda(reward: Array, next_value: Array, terminated: Array, truncated: Arr
         target = one_step_t + gamma * weight_t * later
         return target, target
 
-    _, targets = jax.lax.scan(step, jnp.zeros_like(reward[0]), (one_step, weights), reverse=True,
-                              unroll=min(UNROLL, len(reward)))
+    _, targets = jax.lax.scan(
+        step,
+        jnp.zeros_like(reward[0]),
+        (one_step, weights),
+        reverse=True,
+        unroll=min(UNROLL, len(reward)),
+    )
     return targets

@@ -1,7 +1,8 @@
 """Collect rollouts from many environments, and compute values and counts from the recorded steps.
 
-T is the number of steps, N the number of environments. A rollout stores references instead of observations, which
-would take far more memory. `Env.observe` rebuilds an observation from its reference when it is needed.
+T is the number of steps, N the number of environments. A rollout stores references instead of
+observations, which would take far more memory. `Env.observe` rebuilds an observation from its
+reference when it is needed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from jaxtrade.rl.packing import Packed, Packing, packing_of
 from jaxtrade.rl.state import EpisodeTotals
 from jaxtrade.types import Array, Env, PyTree, Summary, Transition
 
-# (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for `Transition`)
+# (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for
+# `Transition`)
 ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, PyTree]]
 
 
@@ -31,59 +33,102 @@ def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
     return jax.vmap(jax.random.fold_in, (None, 0))(key, first_env + jnp.arange(num_envs))
 
 
-def reset_all(env: Env, key: Array, params: PyTree, num_envs: int,
-              first_env: int | Array = 0) -> tuple[PyTree, PyTree]:
-    """Reset N environments -> (state, ref), each with a leading axis N. `first_env` is the first global number."""
+def reset_all(
+    env: Env, key: Array, params: PyTree, num_envs: int, first_env: int | Array = 0
+) -> tuple[PyTree, PyTree]:
+    """Reset N environments -> (state, ref), each with a leading axis N. `first_env` is the first
+    global number.
+    """
     return jax.vmap(env.reset, (0, None))(env_keys(key, num_envs, first_env), params)
 
 
-def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
-           key: Array, num_steps: int, draw: Callable[[Array, int], Any] = jax.random.split,
-           tally: PyTree = None, add: Callable[[PyTree, Transition], PyTree] | None = None,
-           first_env: int | Array = 0, keep: Callable[[Transition], PyTree] | None = None
-           ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition, PyTree]:
-    """Act and step T times in N environments. The policy's memory is reset at the start of each episode.
+def unroll(
+    env: Env,
+    act: ActFn,
+    env_state: PyTree,
+    ref: PyTree,
+    first: Array,
+    carry: PyTree,
+    params: PyTree,
+    key: Array,
+    num_steps: int,
+    draw: Callable[[Array, int], Any] = jax.random.split,
+    tally: PyTree = None,
+    add: Callable[[PyTree, Transition], PyTree] | None = None,
+    first_env: int | Array = 0,
+    keep: Callable[[Transition], PyTree] | None = None,
+) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition, PyTree]:
+    """Act and step T times in N environments. The policy's memory is reset at the start of each
+    episode.
 
     Args:
-        env_state, ref, first, carry: with leading axis N, as returned by `reset_all` or by the previous call.
-        draw: (key of one environment, T) -> the random numbers of `act` for each step, [T, ...]. They are drawn before
-            the first step, because hashing keys inside the loop would cost as much as the step itself.
-        tally: figures of each environment before the first step, a tree of arrays with leading axis N.
-        add: (tally, transitions of one step [N, ...]) -> the tally after the step. Default: no tally.
+        env_state, ref, first, carry: with leading axis N, as returned by `reset_all` or by the
+            previous call.
+        draw: (key of one environment, T) -> the random numbers of `act` for each step, [T, ...].
+            They are drawn before the first step, because hashing keys inside the loop would cost as
+            much as the step itself.
+        tally: figures of each environment before the first step, a tree of arrays with leading axis
+            N.
+        add: (tally, transitions of one step [N, ...]) -> the tally after the step. Default: no
+            tally.
         first_env: global number of this device's first environment.
-        keep: transitions of one step [N, ...] -> what stays of their `info` where a tally is added (`Summary.keep`).
+        keep: transitions of one step [N, ...] -> what stays of their `info` where a tally is added
+            (`Summary.keep`).
     Returns:
-        (env_state, ref, first, carry) after the last step, the transitions [T, N, ...], and the tally. With `add`, the
-        transitions hold no `info`, or what `keep` returned: all of it would take far more memory than a tally.
+        (env_state, ref, first, carry) after the last step, the transitions [T, N, ...], and the
+        tally. With `add`, the transitions hold no `info`, or what `keep` returned: all of it would
+        take far more memory than a tally.
     """
     worlds, seen = packing_of((env_state, ref, first, tally)), packing_of((ref, first))
-    results: list[Packing] = []  # that of the other parts of a transition, known when the step is traced
+    results: list[
+        Packing
+    ] = []  # that of the other parts of a transition, known when the step is traced
 
-    def step(now: tuple[Packed, PyTree], random: tuple[Any, Array]) -> tuple[Any, tuple[Any, PyTree]]:
+    def step(
+        now: tuple[Packed, PyTree], random: tuple[Any, Array]
+    ) -> tuple[Any, tuple[Any, PyTree]]:
         env_state, ref, first, tally = worlds.unpack(now[0])
 
-        def one(random: tuple[Any, Array], env_state: PyTree, ref: PyTree, carry: PyTree) -> tuple[Any, ...]:
+        def one(
+            random: tuple[Any, Array], env_state: PyTree, ref: PyTree, carry: PyTree
+        ) -> tuple[Any, ...]:
             drawn, key_step = random
             carry, action, extras = act(carry, ref, drawn)
             return carry, action, extras, *env.step(key_step, env_state, action, params)
 
-        carry, action, extras, env_state, next_ref, outcome = jax.vmap(one)(random, env_state, ref,
-                                                                            forget(now[1], first))
+        carry, action, extras, env_state, next_ref, outcome = jax.vmap(one)(
+            random, env_state, ref, forget(now[1], first)
+        )
         transition = Transition(
-            ref=ref, final_ref=outcome.final_ref, first=first, action=action, reward=outcome.reward,
-            terminated=outcome.terminated, truncated=outcome.truncated, info=outcome.info, extras=extras,
+            ref=ref,
+            final_ref=outcome.final_ref,
+            first=first,
+            action=action,
+            reward=outcome.reward,
+            terminated=outcome.terminated,
+            truncated=outcome.truncated,
+            info=outcome.info,
+            extras=extras,
         )
         if add is not None:
-            tally, transition = add(tally, transition), transition._replace(info=keep and keep(transition))
+            tally, transition = (
+                add(tally, transition),
+                transition._replace(info=keep and keep(transition)),
+            )
         result = transition._replace(ref=None, first=None)
         results[:] = [packing_of(result)]
         done = outcome.terminated | outcome.truncated
-        # What computes the words stays out of the programs that join them: a compiler would repeat it for each word.
+        # What computes the words stays out of the programs that join them: a compiler would repeat
+        # it for each word.
         behind: Any = jax.lax.optimization_barrier(
-            (worlds.split((env_state, next_ref, done, tally)), results[0].split(result)))
+            (worlds.split((env_state, next_ref, done, tally)), results[0].split(result))
+        )
         (after, rest), (made, others) = behind
         given, same = seen.split((ref, first))
-        return (Packed(jnp.stack(after), rest), carry), ((jnp.stack(given + made), same, others), carry)
+        return (Packed(jnp.stack(after), rest), carry), (
+            (jnp.stack(given + made), same, others),
+            carry,
+        )
 
     random = _random(env_keys(key, first.shape[0], first_env), num_steps, draw)
     start = worlds.pack((env_state, ref, first, tally))
@@ -91,13 +136,15 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
     env_state, next_ref, next_first, tally = worlds.unpack(packed)
     words, same, others = rows
     ref, first = seen.unpack(Packed(words, same), axis=1)
-    transitions = results[0].unpack(Packed(words[:, seen.count:], others), axis=1)
+    transitions = results[0].unpack(Packed(words[:, seen.count :], others), axis=1)
     transitions = transitions._replace(ref=ref, first=first, carry=carries)
     return (env_state, next_ref, next_first, carry), transitions, tally
 
 
 def _random(keys: Array, num_steps: int, draw: Callable[[Array, int], Any]) -> tuple[Any, Array]:
-    """The random numbers of all steps, [T, N, ...]: those of `act`, and the keys of `Env.step`. keys: key[N]."""
+    """The random numbers of all steps, [T, N, ...]: those of `act`, and the keys of `Env.step`.
+    keys: key[N].
+    """
 
     def of(env_key: Array) -> tuple[Any, Array]:
         key_act, key_step = jax.random.split(env_key)
@@ -109,8 +156,8 @@ def _random(keys: Array, num_steps: int, draw: Callable[[Array, int], Any]) -> t
 def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transition) -> Array:
     """V(final_ref) of truncated steps, float32[T, N]; 0 elsewhere.
 
-    The function evaluates one time step at a time, and only steps at which some environment was truncated. It uses the
-    memory that the policy had at the end of the episode.
+    The function evaluates one time step at a time, and only steps at which some environment was
+    truncated. It uses the memory that the policy had at the end of the episode.
 
     Args:
         value: (carry before `ref`, ref of one environment) -> float32[].
@@ -119,11 +166,14 @@ def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transiti
     steps = needed.any(axis=1)
     order = jnp.argsort(~steps)  # the steps that need values come first
 
-    # A loop over the needed steps instead of a `lax.cond` in every step: under vmap a cond becomes a select between
-    # copies of all its operands, so each agent would get its own copy of the market.
+    # A loop over the needed steps instead of a `lax.cond` in every step: under vmap a cond becomes
+    # a select between copies of all its operands, so each agent would get its own copy of the
+    # market.
     def at(i: Array, values: Array) -> Array:
         t = order[i]
-        final = jax.vmap(value)(*jax.tree.map(lambda x: x[t], (transitions.carry, transitions.final_ref)))
+        final = jax.vmap(value)(
+            *jax.tree.map(lambda x: x[t], (transitions.carry, transitions.final_ref))
+        )
         return values.at[t].set(jnp.where(needed[t], final, 0.0))
 
     return jax.lax.fori_loop(0, steps.sum(dtype=jnp.int32), at, jnp.zeros(needed.shape))
@@ -136,17 +186,24 @@ def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> 
     return reduce.sum(~legal, dtype=jnp.int32)
 
 
-def closing_figures(summary: Summary | None, transitions: Transition, params: PyTree,
-                    reduce: Reduce = LOCAL) -> dict[str, Array]:
-    """The metrics of `Summary.close` about a rollout; none without it. transitions: of `unroll`, given `Summary.keep`.
+def closing_figures(
+    summary: Summary | None, transitions: Transition, params: PyTree, reduce: Reduce = LOCAL
+) -> dict[str, Array]:
+    """The metrics of `Summary.close` about a rollout; none without it. transitions: of `unroll`,
+    given `Summary.keep`.
     """
-    return {} if summary is None or summary.close is None else dict(summary.close(transitions, params, reduce))
+    return (
+        {}
+        if summary is None or summary.close is None
+        else dict(summary.close(transitions, params, reduce))
+    )
 
 
 class EpisodeTally(struct.PyTreeNode):
     """Figures of the episodes of each environment, all [N].
 
-    running: totals of the running episode. ended: int32, episodes that ended in this rollout. reward: float32 and
+    running: totals of the running episode. ended: int32, episodes that ended in this rollout.
+        reward: float32 and
     length: int32, sums over these episodes.
     """
 
@@ -157,13 +214,17 @@ class EpisodeTally(struct.PyTreeNode):
 
 
 def start_episodes(running: EpisodeTotals) -> EpisodeTally:
-    """The tally before the first step of a rollout. running: totals of the running episodes, [N]."""
+    """The tally before the first step of a rollout. running: totals of the running episodes,
+    [N].
+    """
     none = jnp.zeros_like(running.length)
     return EpisodeTally(running, none, jnp.zeros_like(running.reward), none)
 
 
 def add_step(tally: EpisodeTally, reward: Array, done: Array) -> EpisodeTally:
-    """The tally after one step. reward: float32[N]. done: bool[N], True where the step ended an episode."""
+    """The tally after one step. reward: float32[N]. done: bool[N], True where the step ended an
+    episode.
+    """
     total = EpisodeTotals(tally.running.reward + reward, tally.running.length + 1)
     return EpisodeTally(
         running=jax.tree.map(lambda x: jnp.where(done, jnp.zeros_like(x), x), total),

@@ -1,10 +1,12 @@
 """A run on several devices: the chunk's program, divided by agents and by environments.
 
-The devices form a mesh of two axes. Agents of a population are divided over the first one, without communication. The
-environments of each agent are divided over the second one: a device computes a rollout of its own environments, and
-the devices add their gradients once for each minibatch (`networks.reductions`). Parameters are the same on all devices.
+The devices form a mesh of two axes. Agents of a population are divided over the first one, without
+communication. The environments of each agent are divided over the second one: a device computes a
+rollout of its own environments, and the devices add their gradients once for each minibatch
+(`networks.reductions`). Parameters are the same on all devices.
 
-Everything inside `Spread.around` is the program of one device: `jax.shard_map` goes around a whole chunk of updates.
+Everything inside `Spread.around` is the program of one device: `jax.shard_map` goes around a whole
+chunk of updates.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ PARTS = "parts"  # mapped axis of the groups on one device, for strict sums
 
 
 class Layout(NamedTuple):
-    """agents, envs: devices along both axes of the mesh. groups: parts of an agent's environments for strict sums, over
-    all devices; 0: as many as devices, and sums as the devices compute them."""
+    """agents, envs: devices along both axes of the mesh. groups: parts of an agent's environments
+    for strict sums, over all devices; 0: as many as devices, and sums as the devices compute
+    them."""
 
     agents: int
     envs: int
@@ -75,15 +78,20 @@ def layout_of(devices: int, agents: int, groups: int, strict: bool) -> Layout:
 def mesh_of(layout: Layout, devices: Any = None) -> Mesh:
     """The mesh of a layout. devices: default: the first ones of all processes.
 
-    Raises ConfigError if there are too few, or, for several processes, too many: each of them must train.
+    Raises ConfigError if there are too few, or, for several processes, too many: each of them must
+    train.
     """
     found, needed = jax.devices() if devices is None else devices, layout.agents * layout.envs
     if len(found) < needed:
-        raise ConfigError(f"parallel.devices={needed}: JAX sees {len(found)} ({found[0].platform}); use at most so "
-                          "many, or start more processes (docs/distributed.md)")
+        raise ConfigError(
+            f"parallel.devices={needed}: JAX sees {len(found)} ({found[0].platform}); use at most so "
+            "many, or start more processes (docs/distributed.md)"
+        )
     if devices is None and jax.process_count() > 1 and needed < len(found):
-        raise ConfigError(f"parallel.devices={needed}: the {jax.process_count()} processes of this run have "
-                          f"{len(found)} devices, and each of them must be used; set parallel.devices=all")
+        raise ConfigError(
+            f"parallel.devices={needed}: the {jax.process_count()} processes of this run have "
+            f"{len(found)} devices, and each of them must be used; set parallel.devices=all"
+        )
     chosen = np.array(found[:needed]).reshape(layout.agents, layout.envs)
     return Mesh(chosen, (AGENTS, ENVS), axis_types=(AxisType.Auto, AxisType.Auto))
 
@@ -92,7 +100,8 @@ def mesh_of(layout: Layout, devices: Any = None) -> Mesh:
 class Spread:
     """A run on the devices of a mesh.
 
-    layout, mesh: as of `mesh_of`. part: the learner of one part, made with `layout.reduce`. stack: all agents of the
+    layout, mesh: as of `mesh_of`. part: the learner of one part, made with `layout.reduce`. stack:
+        all agents of the
     run. num_envs: environments of an agent, over all devices.
     """
 
@@ -112,8 +121,10 @@ class Spread:
     def describe(self) -> str:
         """One line about the devices of a run."""
         agents, envs, groups = self.layout
-        shares = [f"{self.stack.count} agents over {agents}" if agents > 1 else "",
-                  f"the {self.num_envs} environments of an agent over {envs}" if envs > 1 else ""]
+        shares = [
+            f"{self.stack.count} agents over {agents}" if agents > 1 else "",
+            f"the {self.num_envs} environments of an agent over {envs}" if envs > 1 else "",
+        ]
         how = "the same bits on any number of devices" if groups else ""
         return f"{several(agents * envs, 'device')}: {'; '.join(part for part in (*shares, how) if part)}"
 
@@ -124,8 +135,8 @@ class Spread:
         return kinds_of(state) if isinstance(state, TrainState) else all_of(state, Kind.WHOLE)
 
     def specs(self, state: PyTree) -> PyTree:
-        """The `PartitionSpec` of every array of a state as it lies on the devices: a ring is [L, N, ...] there instead
-        of [L N, ...], so that one axis holds the environments."""
+        """The `PartitionSpec` of every array of a state as it lies on the devices: a ring is [L, N,
+        ...] there instead of [L N, ...], so that one axis holds the environments."""
         lead = (AGENTS,) * len(self.stack.shape)
 
         def spec(kind: Kind) -> PartitionSpec:
@@ -135,7 +146,9 @@ class Spread:
         found = jax.tree.map(spec, self.kinds(state))
         if getattr(state, "advice", None) is None:
             return found
-        return found.replace(advice=jax.tree.map(lambda _: PartitionSpec(), state.advice))  # all agents share it
+        return found.replace(
+            advice=jax.tree.map(lambda _: PartitionSpec(), state.advice)
+        )  # all agents share it
 
     def shardings(self, state: PyTree) -> PyTree:
         """The `NamedSharding` of every array of a state as of `specs`."""
@@ -144,48 +157,71 @@ class Spread:
     # --- the program of one device -----------------------------------------------------------------------------------
 
     def program(self, run: Callable[..., Any], state: PyTree, params: PyTree) -> Any:
-        """`Place.program`: `run` is of one part and the agents of one device. The inputs and news are the same on all
-        devices; metrics [updates, agents, ...] lie with their agents."""
+        """`Place.program`: `run` is of one part and the agents of one device. The inputs and news
+        are the same on all devices; metrics [updates, agents, ...] lie with their agents."""
         specs, given = self.specs(state), self.params_specs(params)
         agents = PartitionSpec(None, *(AGENTS,) * len(self.stack.shape))
-        shared = jax.shard_map(self._on_device(run, state), mesh=self.mesh, in_specs=(specs, given, PartitionSpec()),
-                               out_specs=(specs, agents, PartitionSpec()), check_vma=False)
+        shared = jax.shard_map(
+            self._on_device(run, state),
+            mesh=self.mesh,
+            in_specs=(specs, given, PartitionSpec()),
+            out_specs=(specs, agents, PartitionSpec()),
+            check_vma=False,
+        )
 
         def program(state: PyTree, params: PyTree, inputs: PyTree = None) -> Any:
             return shared(state, params, inputs)
 
         everywhere = NamedSharding(self.mesh, PartitionSpec())
-        return jax.jit(program, donate_argnums=0, in_shardings=(
-            self.shardings(state), self._named(given), everywhere))
+        return jax.jit(
+            program,
+            donate_argnums=0,
+            in_shardings=(self.shardings(state), self._named(given), everywhere),
+        )
 
     def params_specs(self, params: PyTree) -> PyTree:
-        """The `PartitionSpec` of the environment's parameters: those that differ between agents lie with them."""
+        """The `PartitionSpec` of the environment's parameters: those that differ between agents lie
+        with them.
+        """
         own = mapped(None if self.stack.axes is None else self.stack.axes[0].params, params)
-        return jax.tree.unflatten(jax.tree.structure(params), [
-            PartitionSpec(AGENTS) if each else PartitionSpec() for each in own])
+        return jax.tree.unflatten(
+            jax.tree.structure(params),
+            [PartitionSpec(AGENTS) if each else PartitionSpec() for each in own],
+        )
 
     def _named(self, specs: PyTree) -> PyTree:
-        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), specs,
-                            is_leaf=lambda x: isinstance(x, PartitionSpec))
+        return jax.tree.map(
+            lambda spec: NamedSharding(self.mesh, spec),
+            specs,
+            is_leaf=lambda x: isinstance(x, PartitionSpec),
+        )
 
     @property
     def _of_agents(self) -> Algorithm:
-        """The learner of one part, for all agents of a device. With strict sums they are computed one after the other,
-        so that their number on a device changes no bits."""
+        """The learner of one part, for all agents of a device. With strict sums they are computed
+        one after the other, so that their number on a device changes no bits."""
         if not self.layout.groups or not self.stack.shape:
             return self.local.wrap(self.part)
         axes = Axes() if self.stack.axes is None else self.stack.axes[0]
-        return self.part._replace(init=self._each(self.part.init, (axes.key, axes.params)),
-                                  update=self._each(self.part.update, (0, axes.params, axes.inputs)))
+        return self.part._replace(
+            init=self._each(self.part.init, (axes.key, axes.params)),
+            update=self._each(self.part.update, (0, axes.params, axes.inputs)),
+        )
 
     def _each(self, function: Callable[..., Any], in_axes: tuple[Any, ...]) -> Callable[..., Any]:
-        """`function` of one agent as one of the agents of a device. in_axes: as of `jax.vmap`, 0 or None."""
+        """`function` of one agent as one of the agents of a device. in_axes: as of `jax.vmap`, 0 or
+        None.
+        """
 
         def each(*args: Any) -> Any:
             treedef = jax.tree.structure(args)
-            flags = [flag for axes, arg in zip(in_axes, args, strict=True) for flag in mapped(axes, arg)]
-            one = jax.tree.unflatten(treedef, [x[0] if flag else x for x, flag in zip(
-                jax.tree.leaves(args), flags, strict=True)])
+            flags = [
+                flag for axes, arg in zip(in_axes, args, strict=True) for flag in mapped(axes, arg)
+            ]
+            one = jax.tree.unflatten(
+                treedef,
+                [x[0] if flag else x for x, flag in zip(jax.tree.leaves(args), flags, strict=True)],
+            )
             result = jax.tree.structure(jax.eval_shape(function, *one))
 
             def run(*arrays: Any) -> list[Any]:
@@ -197,29 +233,48 @@ class Spread:
         return each
 
     def _begun(self, whole: Algorithm, keys: PyTree, params: PyTree) -> PyTree:
-        """The first state: each device makes its own environments. whole: the learner of all environments."""
+        """The first state: each device makes its own environments. whole: the learner of all
+        environments.
+        """
         like = jax.eval_shape(self.stack.wrap(whole).init, keys, params)
         init = self._of_agents.init
         if self.layout.groups:
-            init = jax.vmap(init, (None, None), self._axes(like), axis_name=PARTS,
-                            axis_size=self.layout.groups // self.layout.envs)
+            init = jax.vmap(
+                init,
+                (None, None),
+                self._axes(like),
+                axis_name=PARTS,
+                axis_size=self.layout.groups // self.layout.envs,
+            )
         given = PartitionSpec(AGENTS) if keys.shape else PartitionSpec()
-        return jax.shard_map(lambda keys, params: self._outside(init(keys, params), like), mesh=self.mesh,
-                             in_specs=(given, self.params_specs(params)), out_specs=self.specs(like),
-                             check_vma=False)(keys, params)
+        return jax.shard_map(
+            lambda keys, params: self._outside(init(keys, params), like),
+            mesh=self.mesh,
+            in_specs=(given, self.params_specs(params)),
+            out_specs=self.specs(like),
+            check_vma=False,
+        )(keys, params)
 
     # --- `training.placing.Place` ------------------------------------------------------------------------------------
 
     many = True
 
     def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
-        """`Place.wrap`. The facts about the learner are those of `algorithm`, which has all environments."""
+        """`Place.wrap`. The facts about the learner are those of `algorithm`, which has all
+        environments.
+        """
         assert stack == self.stack, f"made for {self.stack}, used for {stack}"
-        return stack.wrap(algorithm)._replace(init=partial(self._begun, algorithm), update=self._of_agents.update)
+        return stack.wrap(algorithm)._replace(
+            init=partial(self._begun, algorithm), update=self._of_agents.update
+        )
 
     def put(self, state: PyTree) -> PyTree:
-        return self.settled(self._reshaped(state, lambda x, lead: x.reshape(
-            *x.shape[:lead], -1, self.num_envs, *x.shape[lead + 1:])))
+        return self.settled(
+            self._reshaped(
+                state,
+                lambda x, lead: x.reshape(*x.shape[:lead], -1, self.num_envs, *x.shape[lead + 1 :]),
+            )
+        )
 
     def settled(self, state: PyTree) -> PyTree:
         return placed(state, self.shardings(state))
@@ -232,12 +287,16 @@ class Spread:
         return jax.jit(partial(jax.tree.map, jnp.copy))
 
     def joined(self, state: PyTree) -> PyTree:
-        return self._reshaped(hosted(state), lambda x, lead: x.reshape(*x.shape[:lead], -1, *x.shape[lead + 2:]))
+        return self._reshaped(
+            hosted(state), lambda x, lead: x.reshape(*x.shape[:lead], -1, *x.shape[lead + 2 :])
+        )
 
     def _reshaped(self, state: PyTree, change: Callable[[Any, int], Any]) -> PyTree:
         """A state with its rings in another form."""
         lead = len(self.stack.shape)
-        return jax.tree.map(lambda kind, x: change(x, lead) if kind == Kind.RING else x, self.kinds(state), state)
+        return jax.tree.map(
+            lambda kind, x: change(x, lead) if kind == Kind.RING else x, self.kinds(state), state
+        )
 
     def put_params(self, params: PyTree) -> PyTree:
         return placed(params, self._named(self.params_specs(params)))
@@ -259,7 +318,9 @@ class Spread:
         return jax.tree.map(lambda kind: None if kind == Kind.WHOLE else lead, self.kinds(like))
 
     def _inside(self, state: PyTree, like: PyTree) -> PyTree:
-        """The arrays of a device as the program of a part takes them: an axis of parts in front, a ring as rows."""
+        """The arrays of a device as the program of a part takes them: an axis of parts in front, a
+        ring as rows.
+        """
         lead, parts = len(self.stack.shape), self.layout.groups // self.layout.envs
 
         def change(kind: Kind, x: Any) -> Any:
@@ -267,11 +328,13 @@ class Spread:
                 return x
             before, ring = x.shape[:lead], kind == Kind.RING
             if not parts:
-                return x.reshape(*before, -1, *x.shape[lead + 2:]) if ring else x
+                return x.reshape(*before, -1, *x.shape[lead + 2 :]) if ring else x
             if not ring:
-                return x.reshape(*before, parts, -1, *x.shape[lead + 1:])
-            x = x.reshape(*before, x.shape[lead], parts, -1, *x.shape[lead + 2:]).swapaxes(lead, lead + 1)
-            return x.reshape(*before, parts, -1, *x.shape[lead + 3:])
+                return x.reshape(*before, parts, -1, *x.shape[lead + 1 :])
+            x = x.reshape(*before, x.shape[lead], parts, -1, *x.shape[lead + 2 :]).swapaxes(
+                lead, lead + 1
+            )
+            return x.reshape(*before, parts, -1, *x.shape[lead + 3 :])
 
         return jax.tree.map(change, self.kinds(like), state)
 
@@ -285,10 +348,10 @@ class Spread:
                 return x
             before, ring = x.shape[:lead], kind == Kind.RING
             if not parts:
-                return x.reshape(*before, -1, envs, *x.shape[lead + 1:]) if ring else x
+                return x.reshape(*before, -1, envs, *x.shape[lead + 1 :]) if ring else x
             if not ring:
-                return x.reshape(*before, -1, *x.shape[lead + 2:])
-            x = x.reshape(*before, parts, -1, envs, *x.shape[lead + 2:]).swapaxes(lead, lead + 1)
-            return x.reshape(*before, x.shape[lead], -1, *x.shape[lead + 3:])
+                return x.reshape(*before, -1, *x.shape[lead + 2 :])
+            x = x.reshape(*before, parts, -1, envs, *x.shape[lead + 2 :]).swapaxes(lead, lead + 1)
+            return x.reshape(*before, x.shape[lead], -1, *x.shape[lead + 3 :])
 
         return jax.tree.map(change, self.kinds(like), state)

@@ -1,11 +1,13 @@
 """A binary sum tree in which a leaf is drawn with a probability proportional to its value.
 
-Level 0 holds the leaves. Level k + 1 has m = ceil(n / 2) nodes over the n of level k, and node i is the sum of nodes i
-and i + m below it (of node i alone, if there is no node i + m). The halves lie side by side in memory, so a whole level
-is computed by one vector addition. All levels follow each other in one array, about 8 n bytes for n leaves.
+Level 0 holds the leaves. Level k + 1 has m = ceil(n / 2) nodes over the n of level k, and node i is
+the sum of nodes i and i + m below it (of node i alone, if there is no node i + m). The halves lie
+side by side in memory, so a whole level is computed by one vector addition. All levels follow each
+other in one array, about 8 n bytes for n leaves.
 
-A parent is always recomputed from its two children. Trees that add the difference of a leaf to all nodes above it drift
-by rounding, until they draw leaves of value 0 (https://github.com/instadeepai/flashbax/issues/52).
+A parent is always recomputed from its two children. Trees that add the difference of a leaf to all
+nodes above it drift by rounding, until they draw leaves of value 0
+(https://github.com/instadeepai/flashbax/issues/52).
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from jaxtrade.types import Array
 
 
 class SumTree(struct.PyTreeNode):
-    """nodes: float32[..., M], the levels one after the other; the values are not negative. count: n, leaves (static).
+    """nodes: float32[..., M], the levels one after the other; the values are not negative. count:
+    n, leaves (static).
     """
 
     nodes: Array
@@ -31,7 +34,7 @@ class SumTree(struct.PyTreeNode):
     @property
     def leaves(self) -> Array:
         """float32[..., n]."""
-        return self.nodes[..., :self.count]
+        return self.nodes[..., : self.count]
 
     @property
     def total(self) -> Array:
@@ -43,12 +46,12 @@ class SumTree(struct.PyTreeNode):
         """float32[..., n], float32[..., ceil(n / 2)], ..., float32[..., 1]."""
         sizes = _sizes(self.count)
         ends = list(itertools.accumulate(sizes))
-        return [self.nodes[..., end - size:end] for size, end in zip(sizes, ends, strict=True)]
+        return [self.nodes[..., end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 class _Level(NamedTuple):
-    """Places of a level above the leaves, int32 each: of its first node, of the first node below it, and how many nodes
-    both levels have."""
+    """Places of a level above the leaves, int32 each: of its first node, of the first node below
+    it, and how many nodes both levels have."""
 
     start: Array
     below: Array
@@ -67,29 +70,35 @@ def _levels(count: int) -> _Level:
     """The levels above the leaves, from the bottom, int32[levels] each."""
     sizes = _sizes(count)
     starts = [0, *itertools.accumulate(sizes)][:-1]
-    return _Level(*(jnp.array(x, jnp.int32) for x in (starts[1:], starts[:-1], sizes[1:], sizes[:-1])))
+    return _Level(
+        *(jnp.array(x, jnp.int32) for x in (starts[1:], starts[:-1], sizes[1:], sizes[:-1]))
+    )
 
 
 def tree_of(leaves: Array) -> SumTree:
-    """The tree over leaves float32[n], n at least 1. It reads each leaf once, which is less work than `with_leaves`
-    where many leaves change."""
+    """The tree over leaves float32[n], n at least 1. It reads each leaf once, which is less work
+    than `with_leaves` where many leaves change."""
     chex.assert_rank(leaves, 1)
     chex.assert_type(leaves, jnp.float32)
     levels = [leaves]
     while len(below := levels[-1]) > 1:
         half = (len(below) + 1) // 2
-        right = below[half:] if len(below) % 2 == 0 else jnp.concatenate([below[half:], jnp.zeros(1)])
+        right = (
+            below[half:] if len(below) % 2 == 0 else jnp.concatenate([below[half:], jnp.zeros(1)])
+        )
         levels.append(below[:half] + right)
     return SumTree(jnp.concatenate(levels), len(leaves))
 
 
 def with_leaves(tree: SumTree, index: Array, value: Array) -> SumTree:
-    """The tree after leaves `index` int32[B] were set to `value` float32[B]. Of several values for one leaf it keeps
-    the largest, so that the result does not depend on the order in which a device writes."""
+    """The tree after leaves `index` int32[B] were set to `value` float32[B]. Of several values for
+    one leaf it keeps the largest, so that the result does not depend on the order in which a device
+    writes."""
     chex.assert_rank([index, value], 1)
     chex.assert_equal_shape([index, value])
 
-    # A loop over the levels, not one operation after the other: it compiles once, whatever the number of levels.
+    # A loop over the levels, not one operation after the other: it compiles once, whatever the
+    # number of levels.
     def up(now: tuple[Array, Array], level: _Level) -> tuple[tuple[Array, Array], None]:
         nodes, index = now
         index = jnp.where(index < level.half, index, index - level.half)
@@ -102,8 +111,9 @@ def with_leaves(tree: SumTree, index: Array, value: Array) -> SumTree:
 
 
 def draw(tree: SumTree, chance: Array) -> Array:
-    """int32[B]: leaves by stratified sampling (Schaul et al. 2016, appendix B.2.1). Entry j is drawn from the j-th of B
-    equal ranges of the total. A leaf of value 0 is never drawn, unless all are 0: then every entry is 0.
+    """int32[B]: leaves by stratified sampling (Schaul et al. 2016, appendix B.2.1). Entry j is
+    drawn from the j-th of B equal ranges of the total. A leaf of value 0 is never drawn, unless all
+    are 0: then every entry is 0.
 
     Args:
         chance: float32[B] in [0, 1), where in its range each entry is drawn.
@@ -114,17 +124,24 @@ def draw(tree: SumTree, chance: Array) -> Array:
     def down(now: tuple[Array, Array], level: _Level) -> tuple[tuple[Array, Array], None]:
         index, left_over = now
         left, right = tree.nodes[level.below + index], _right(tree.nodes, index, level)
-        # Rounding can leave more than the left sum where nothing is on the right: then stay on the left.
+        # Rounding can leave more than the left sum where nothing is on the right: then stay on the
+        # left.
         goes_right = (left_over >= left) & (right > 0.0)
-        return (jnp.where(goes_right, index + level.half, index),
-                jnp.where(goes_right, left_over - left, left_over)), None
+        return (
+            jnp.where(goes_right, index + level.half, index),
+            jnp.where(goes_right, left_over - left, left_over),
+        ), None
 
     start = (jnp.arange(count, dtype=jnp.float32) + chance) / count * tree.total
-    (index, _), _ = jax.lax.scan(down, (jnp.zeros(count, jnp.int32), start), _levels(tree.count), reverse=True)
+    (index, _), _ = jax.lax.scan(
+        down, (jnp.zeros(count, jnp.int32), start), _levels(tree.count), reverse=True
+    )
     return index
 
 
 def _right(nodes: Array, index: Array, level: _Level) -> Array:
     """float32[B]: the right children of nodes `index` of a level, 0 where there is none."""
     other = index + level.half
-    return jnp.where(other < level.size, nodes[level.below + jnp.minimum(other, level.size - 1)], 0.0)
+    return jnp.where(
+        other < level.size, nodes[level.below + jnp.minimum(other, level.size - 1)], 0.0
+    )

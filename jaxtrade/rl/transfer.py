@@ -1,16 +1,20 @@
-"""Lossless transfer: a policy goes on in another task, its arrays widened by the names of slots and actions.
+"""Lossless transfer: a policy goes on in another task, its arrays widened by the names of slots and
+actions.
 
-Every axis of every parameter has labels: input axes the slots, the axis of the policy head the actions, other axes
-their units. Numbers are copied where source and target share labels; all other entries are zero. New inputs therefore
-have weight zero, and new actions have logit zero. With new actions closed (`rl.opening`), the widened policy equals the
-source. The normaliser's counts, means and variances move by symbol and slot, the optimiser's moments as the parameters.
-Nothing is lost silently: the report accounts for every number of the source.
+Every axis of every parameter has labels: input axes the slots, the axis of the policy head the
+actions, other axes their units. Numbers are copied where source and target share labels; all other
+entries are zero. New inputs therefore have weight zero, and new actions have logit zero. With new
+actions closed (`rl.opening`), the widened policy equals the source. The normaliser's counts, means
+and variances move by symbol and slot, the optimiser's moments as the parameters. Nothing is lost
+silently: the report accounts for every number of the source.
 
-In a Q-network new actions start with the weights of HOLD instead (`algorithms.Head.held`): of equal values the lowest
-id is taken, so the greedy policy equals the source's at once, and nothing has to open.
+In a Q-network new actions start with the weights of HOLD instead (`algorithms.Head.held`): of equal
+values the lowest id is taken, so the greedy policy equals the source's at once, and nothing has to
+open.
 
-With an adapter (RL-Trainer's method, for comparison), the network keeps the source's width. A linear layer in front of
-it maps the new slots to the source's slots: identity on shared slots, zero elsewhere.
+With an adapter (RL-Trainer's method, for comparison), the network keeps the source's width. A
+linear layer in front of it maps the new slots to the source's slots: identity on shared slots, zero
+elsewhere.
 """
 
 from __future__ import annotations
@@ -33,16 +37,20 @@ from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 
 ADAPTER = "adapter"
-# Keys of `network` that must agree, because nothing that is learned under one value means the same under another.
-# `normalise_per_symbol` shows in the groups of the statistics, whose names must agree.
-SAME = tuple(name for name in NetworkConfig.model_fields if name not in (ADAPTER, "normalise_per_symbol"))
+# Keys of `network` that must agree, because nothing that is learned under one value means the same
+# under another. `normalise_per_symbol` shows in the groups of the statistics, whose names must
+# agree.
+SAME = tuple(
+    name for name in NetworkConfig.model_fields if name not in (ADAPTER, "normalise_per_symbol")
+)
 
 
 class Layout(NamedTuple):
-    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, its network, and the layer
-    that has one output for each action.
+    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, its
+    network, and the layer that has one output for each action.
 
-    groups: names of the groups of the observation statistics: the symbols of a set (`data.members.groups_of`).
+    groups: names of the groups of the observation statistics: the symbols of a set
+        (`data.members.groups_of`).
     """
 
     slots: tuple[str, ...]
@@ -61,7 +69,9 @@ class Layout(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What a source gives a new run: parameters, normaliser, moments (None: the run's own) and the report."""
+    """What a source gives a new run: parameters, normaliser, moments (None: the run's own) and the
+    report.
+    """
 
     params: PyTree
     normaliser: RunningStats
@@ -77,9 +87,15 @@ def _units(count: int) -> tuple[str, ...]:
 
 
 def axis_labels(path: str, shape: Sequence[int], layout: Layout) -> tuple[tuple[str, ...], ...]:
-    """Labels of each axis of the parameter at `path` (as `policy_torso/Dense_0/kernel`) with its own axes `shape`."""
+    """Labels of each axis of the parameter at `path` (as `policy_torso/Dense_0/kernel`) with its
+    own axes `shape`.
+    """
     names = path.split("/")
-    memory = tuple(f"memory {i}" for i in range(layout.config.rnn_width)) if layout.config.kind == "gru" else ()
+    memory = (
+        tuple(f"memory {i}" for i in range(layout.config.rnn_width))
+        if layout.config.kind == "gru"
+        else ()
+    )
     last, kernel = _units(shape[-1]), names[-1] == "kernel"
     if names[0] == ADAPTER:
         return (layout.slots, layout.read) if kernel else (layout.read,)
@@ -97,8 +113,10 @@ def axis_labels(path: str, shape: Sequence[int], layout: Layout) -> tuple[tuple[
 
 
 def _flat(tree: PyTree) -> dict[str, Any]:
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf
-            for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    }
 
 
 def _unflat(flat: Mapping[str, Any], like: PyTree) -> PyTree:
@@ -115,45 +133,83 @@ def _places(source: Sequence[str], target: Sequence[str]) -> tuple[np.ndarray, n
     return np.array([i for i, _ in shared], int), np.array([i for _, i in shared], int)
 
 
-def widen(source: Array, fill: Array | np.ndarray, source_axes: Sequence[Sequence[str]],
-          target_axes: Sequence[Sequence[str]]) -> Array:
-    """`fill` with the source's numbers where labels are shared. Axes before the labelled ones (agents) stay. Concrete
-    arrays only."""
-    places = [_places(before, after) for before, after in zip(source_axes, target_axes, strict=True)]
-    widened = np.array(fill)  # on the host: every pair of shapes would otherwise be a program of its own
+def widen(
+    source: Array,
+    fill: Array | np.ndarray,
+    source_axes: Sequence[Sequence[str]],
+    target_axes: Sequence[Sequence[str]],
+) -> Array:
+    """`fill` with the source's numbers where labels are shared. Axes before the labelled ones
+    (agents) stay. Concrete arrays only."""
+    places = [
+        _places(before, after) for before, after in zip(source_axes, target_axes, strict=True)
+    ]
+    widened = np.array(
+        fill
+    )  # on the host: every pair of shapes would otherwise be a program of its own
     widened[(..., *np.ix_(*[written for _, written in places]))] = np.asarray(source)[
-        (..., *np.ix_(*[read for read, _ in places]))]
+        (..., *np.ix_(*[read for read, _ in places]))
+    ]
     return jnp.asarray(widened)
 
 
-def _account(path: str, shape: Sequence[int], source_axes: Sequence[Sequence[str]],
-             target_axes: Sequence[Sequence[str]] | None) -> Part:
+def _account(
+    path: str,
+    shape: Sequence[int],
+    source_axes: Sequence[Sequence[str]],
+    target_axes: Sequence[Sequence[str]] | None,
+) -> Part:
     """What becomes of one array of one agent."""
     size = int(np.prod(shape))
     if target_axes is None:
         return Part(path, "dropped", 0, size, "the target has no such parameter")
-    shared = [[name for name in before if name in set(after)]
-              for before, after in zip(source_axes, target_axes, strict=True)]
+    shared = [
+        [name for name in before if name in set(after)]
+        for before, after in zip(source_axes, target_axes, strict=True)
+    ]
     carried = int(np.prod([len(names) for names in shared]))
     if carried < size:
-        lost = [name for names, kept in zip(source_axes, shared, strict=True) for name in names
-                if name not in set(kept)]
+        lost = [
+            name
+            for names, kept in zip(source_axes, shared, strict=True)
+            for name in names
+            if name not in set(kept)
+        ]
         shown = ", ".join(lost[:4]) + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
         return Part(path, "dropped", carried, size, f"the target has no {shown}")
-    grown = [f"{len(before)} -> {len(after)}" for before, after in zip(source_axes, target_axes, strict=True)
-             if len(after) > len(before)]
-    return Part(path, "widened", carried, size, ", ".join(grown)) if grown else Part(path, "copied", carried, size)
+    grown = [
+        f"{len(before)} -> {len(after)}"
+        for before, after in zip(source_axes, target_axes, strict=True)
+        if len(after) > len(before)
+    ]
+    return (
+        Part(path, "widened", carried, size, ", ".join(grown))
+        if grown
+        else Part(path, "copied", carried, size)
+    )
 
 
-def _carry(params: PyTree, like: PyTree, source: Layout, target: Layout, fill: Mapping[str, Array],
-           ) -> tuple[PyTree, list[Part]]:
-    """A parameter tree of the source in the structure of `like`. fill: target arrays that the source lacks.
+def _carry(
+    params: PyTree,
+    like: PyTree,
+    source: Layout,
+    target: Layout,
+    fill: Mapping[str, Array],
+) -> tuple[PyTree, list[Part]]:
+    """A parameter tree of the source in the structure of `like`. fill: target arrays that the
+    source lacks.
 
     Behind a new adapter, the network keeps the source's input labels.
     """
     found, wanted = _flat(params), _flat(like)
-    behind = target if target.config.adapter == source.config.adapter else target._replace(
-        slots=source.slots, config=target.config.model_copy(update={"adapter": source.config.adapter}))
+    behind = (
+        target
+        if target.config.adapter == source.config.adapter
+        else target._replace(
+            slots=source.slots,
+            config=target.config.model_copy(update={"adapter": source.config.adapter}),
+        )
+    )
 
     def axes(path: str, leaf: Any, layout: Layout) -> tuple[tuple[str, ...], ...]:
         own = leaf.shape[-2:] if path.endswith("kernel") else leaf.shape[-1:]
@@ -167,38 +223,52 @@ def _carry(params: PyTree, like: PyTree, source: Layout, target: Layout, fill: M
         # A gate reads the observation itself, not what an adapter makes of it.
         reads = target if path.startswith(f"{GATE}/") else behind
         source_axes, target_axes = axes(path, leaf, source), axes(path, wanted[path], reads)
-        parts.append(_account(path, [len(names) for names in source_axes], source_axes, target_axes))
+        parts.append(
+            _account(path, [len(names) for names in source_axes], source_axes, target_axes)
+        )
         zeros = np.zeros(wanted[path].shape, wanted[path].dtype)
         carried[path] = widen(leaf, zeros, source_axes, target_axes)
-    return _unflat({path: carried.get(path, fill.get(path, leaf)) for path, leaf in wanted.items()}, like), parts
+    return _unflat(
+        {path: carried.get(path, fill.get(path, leaf)) for path, leaf in wanted.items()}, like
+    ), parts
 
 
 def identity_adapter(like: PyTree, source: Layout, target: Layout) -> dict[str, Array]:
-    """Parameters of an adapter from the target's slots to the source's: 1 where the names agree, 0 elsewhere."""
+    """Parameters of an adapter from the target's slots to the source's: 1 where the names agree, 0
+    elsewhere.
+    """
     kernel = (np.array(target.slots)[:, None] == np.array(source.slots)[None, :]).astype(np.float32)
     leaves = _flat(like)
-    return {f"{ADAPTER}/kernel": jnp.broadcast_to(jnp.asarray(kernel), leaves[f"{ADAPTER}/kernel"].shape),
-            f"{ADAPTER}/bias": jnp.zeros_like(leaves[f"{ADAPTER}/bias"])}
+    return {
+        f"{ADAPTER}/kernel": jnp.broadcast_to(
+            jnp.asarray(kernel), leaves[f"{ADAPTER}/kernel"].shape
+        ),
+        f"{ADAPTER}/bias": jnp.zeros_like(leaves[f"{ADAPTER}/bias"]),
+    }
 
 
 # --- the transfer ----------------------------------------------------------------------------------------------------
 
 
 def held_actions(carried: PyTree, params: PyTree, source: Layout, target: Layout) -> PyTree:
-    """The carried parameters of a Q-network, whose new actions have the weights of the first action (HOLD).
+    """The carried parameters of a Q-network, whose new actions have the weights of the first action
+    (HOLD).
 
-    With a dueling network, the value layer takes up the change of the mean over actions. All layers behind the torso
-    are linear, so the Q values of the source's actions stay the same, up to rounding.
+    With a dueling network, the value layer takes up the change of the mean over actions. All layers
+    behind the torso are linear, so the Q values of the source's actions stay the same, up to
+    rounding.
     """
     before, after, head = _flat(params), _flat(carried), target.head
     new = np.array([name not in set(source.actions) for name in target.actions])
     hold = target.actions.index(source.actions[0])
     for part in ("kernel", "bias"):
         own = np.array(after[f"{head.name}/{part}"])
-        own[..., new] = own[..., hold:hold + 1]
+        own[..., new] = own[..., hold : hold + 1]
         after[f"{head.name}/{part}"] = jnp.asarray(own)
         if (value := f"{head.value}/{part}") in after:
-            shift = own.mean(-1, keepdims=True) - np.asarray(before[f"{head.name}/{part}"]).mean(-1, keepdims=True)
+            shift = own.mean(-1, keepdims=True) - np.asarray(before[f"{head.name}/{part}"]).mean(
+                -1, keepdims=True
+            )
             after[value] = after[value] + jnp.asarray(shift)
     return _unflat(after, carried)
 
@@ -206,38 +276,56 @@ def held_actions(carried: PyTree, params: PyTree, source: Layout, target: Layout
 def check_layouts(source: Layout, target: Layout) -> None:
     """Raises ConfigError where the source's numbers would mean something else in the target."""
     if source.scaling != target.scaling:
-        raise ConfigError(f"env.scaling={target.scaling}: the source was trained with {source.scaling}, so its inputs "
-                          f"mean something else; set env.scaling={source.scaling}")
+        raise ConfigError(
+            f"env.scaling={target.scaling}: the source was trained with {source.scaling}, so its inputs "
+            f"mean something else; set env.scaling={source.scaling}"
+        )
     for key in SAME:
         if key == "rnn_width" and target.config.kind != "gru":
             continue
         here, there = getattr(source.config, key), getattr(target.config, key)
         if here != there:
-            raise ConfigError(f"network.{key}={there}: the source has {here}; a transfer widens inputs and actions only"
-                              f", so set network.{key} to the source's")
+            raise ConfigError(
+                f"network.{key}={there}: the source has {here}; a transfer widens inputs and actions only"
+                f", so set network.{key} to the source's"
+            )
     if not set(source.slots) & set(target.slots):
-        raise ConfigError("source and target share no observation slot; transfer between tasks that do, or train "
-                          "afresh")
+        raise ConfigError(
+            "source and target share no observation slot; transfer between tasks that do, or train "
+            "afresh"
+        )
     if source.actions[0] not in target.actions or target.actions[0] not in source.actions:
-        raise ConfigError(f"source and target do not have the first action of each other ({source.actions[0]}, "
-                          f"{target.actions[0]}); train afresh")
+        raise ConfigError(
+            f"source and target do not have the first action of each other ({source.actions[0]}, "
+            f"{target.actions[0]}); train afresh"
+        )
     if source.config.adapter and not target.config.adapter:
         raise ConfigError("the source has an adapter; set transfer.mode=adapter to keep it")
 
 
 def adapter_width(source: Layout, mode: str) -> int:
-    """`network.adapter` of a run that begins with this source: that of its adapter, or its number of slots."""
+    """`network.adapter` of a run that begins with this source: that of its adapter, or its number
+    of slots.
+    """
     return 0 if mode == "widen" else source.config.adapter or len(source.slots)
 
 
-def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, source: Layout, fresh: TrainState,
-             target: Layout) -> Carried:
+def transfer(
+    params: PyTree,
+    normaliser: RunningStats,
+    opt_state: Any,
+    source: Layout,
+    fresh: TrainState,
+    target: Layout,
+) -> Carried:
     """Copy what the source learned into the shapes of the target's fresh state.
 
     Args:
-        params, normaliser: the source's. opt_state: its optimiser's state, or None to leave the moments behind.
+        params, normaliser: the source's. opt_state: its optimiser's state, or None to leave the
+            moments behind.
         source, target: the two layouts, checked (`check_layouts`).
-        fresh: the target's first state: structure, and the statistics of slots that the source did not have.
+        fresh: the target's first state: structure, and the statistics of slots that the source did
+            not have.
     """
     new_adapter = bool(target.config.adapter) and not source.config.adapter
     fill = identity_adapter(fresh.params, source, target) if new_adapter else {}
@@ -245,22 +333,38 @@ def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, source: L
     if target.head.held:
         carried = held_actions(carried, params, source, target)
     axes = ((source.groups, source.slots), (target.groups, target.slots))
-    stats = RunningStats(**{name: widen(getattr(normaliser, name), getattr(fresh.normaliser, name), *axes)
-                            for name in ("count", "mean", "variance")})
+    stats = RunningStats(
+        **{
+            name: widen(getattr(normaliser, name), getattr(fresh.normaliser, name), *axes)
+            for name in ("count", "mean", "variance")
+        }
+    )
     shape = [len(names) for names in axes[0]]
-    parts += [_account(f"normaliser/{name}", shape, *axes) for name in ("count", "mean", "variance")]
+    parts += [
+        _account(f"normaliser/{name}", shape, *axes) for name in ("count", "mean", "variance")
+    ]
     moments = None
     if opt_state is not None:
         moments, more = _moments(opt_state, fresh.opt_state, params, fresh.params, source, target)
         parts += more
-    return Carried(carried, stats, moments, Coverage(
-        tuple(parts), tuple(name for name in target.slots if name not in set(source.slots)),
-        tuple(name for name in target.actions if name not in set(source.actions))))
+    return Carried(
+        carried,
+        stats,
+        moments,
+        Coverage(
+            tuple(parts),
+            tuple(name for name in target.slots if name not in set(source.slots)),
+            tuple(name for name in target.actions if name not in set(source.actions)),
+        ),
+    )
 
 
-def _moments(opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, source: Layout,
-             target: Layout) -> tuple[Any, list[Part]]:
-    """Carry over the optimiser's state: parts shaped like the parameters as the parameters, others unchanged."""
+def _moments(
+    opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, source: Layout, target: Layout
+) -> tuple[Any, list[Part]]:
+    """Carry over the optimiser's state: parts shaped like the parameters as the parameters, others
+    unchanged.
+    """
     structure, parts = jax.tree.structure(params), []
 
     def like_params(node: Any) -> bool:
@@ -276,9 +380,16 @@ def _moments(opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, s
 
     target_structure = jax.tree.structure(fresh_params)
     nodes = jax.tree_util.tree_flatten_with_path(opt_state, is_leaf=like_params)[0]
-    fresh_nodes, tree = jax.tree.flatten(fresh, is_leaf=lambda node: jax.tree.structure(node) == target_structure)
-    return jax.tree.unflatten(tree, [carry(path, node, fresh_node) for (path, node), fresh_node
-                                     in zip(nodes, fresh_nodes, strict=True)]), parts
+    fresh_nodes, tree = jax.tree.flatten(
+        fresh, is_leaf=lambda node: jax.tree.structure(node) == target_structure
+    )
+    return jax.tree.unflatten(
+        tree,
+        [
+            carry(path, node, fresh_node)
+            for (path, node), fresh_node in zip(nodes, fresh_nodes, strict=True)
+        ],
+    ), parts
 
 
 def opening_plan(coverage: Coverage, target: Layout, config: TransferConfig) -> OpeningPlan | None:
@@ -286,7 +397,9 @@ def opening_plan(coverage: Coverage, target: Layout, config: TransferConfig) -> 
     if not coverage.new_actions or target.head.held:
         return None
     new = np.isin(np.array(target.actions), np.array(coverage.new_actions))
-    return OpeningPlan(jnp.asarray(new), jnp.float32(config.open_probability), jnp.float32(config.open_until))
+    return OpeningPlan(
+        jnp.asarray(new), jnp.float32(config.open_probability), jnp.float32(config.open_until)
+    )
 
 
 def begin(fresh: TrainState, carried: Carried, opening: OpeningPlan | None) -> TrainState:
@@ -294,17 +407,22 @@ def begin(fresh: TrainState, carried: Carried, opening: OpeningPlan | None) -> T
     opt_state = fresh.opt_state if carried.opt_state is None else carried.opt_state
     lead = fresh.update.shape  # (agents,) of a population
     opening = jax.tree.map(lambda x: jnp.broadcast_to(x, (*lead, *x.shape)), opening)
-    return fresh.replace(params=carried.params, normaliser=carried.normaliser, opt_state=opt_state, opening=opening)
+    return fresh.replace(
+        params=carried.params, normaliser=carried.normaliser, opt_state=opt_state, opening=opening
+    )
 
 
-def movement(before: PyTree, after: PyTree, layout: Layout, normaliser: RunningStats) -> dict[str, list[str]]:
-    """Which groups of parameters have moved in training. A group is the weights of one input slot in every layer that
-    reads it, those of one action, and any other array as a whole.
+def movement(
+    before: PyTree, after: PyTree, layout: Layout, normaliser: RunningStats
+) -> dict[str, list[str]]:
+    """Which groups of parameters have moved in training. A group is the weights of one input slot
+    in every layer that reads it, those of one action, and any other array as a whole.
 
     Args:
         before, after: parameters of one agent. normaliser: as training left it.
     Returns:
-        moved, still: names of groups; constant: slots ("input constant") that never varied, so that nothing could move.
+        moved, still: names of groups; constant: slots ("input constant") that never varied, so that
+            nothing could move.
     """
     flat_before, flat_after = _flat(before), _flat(after)
     changed: dict[str, bool] = {}
@@ -321,6 +439,12 @@ def movement(before: PyTree, after: PyTree, layout: Layout, normaliser: RunningS
                 changed[name] = changed.get(name, False) or bool(any_of)
     varied = np.asarray(normaliser.variance).max(axis=0) > MIN_VARIANCE  # in any group
     still_slots = {name for name, varies in zip(layout.slots, varied, strict=True) if not varies}
-    return {"moved": [name for name, is_moved in changed.items() if is_moved],
-            "still": [name for name, is_moved in changed.items() if not is_moved and name not in still_slots],
-            "constant": [name for name, is_moved in changed.items() if not is_moved and name in still_slots]}
+    return {
+        "moved": [name for name, is_moved in changed.items() if is_moved],
+        "still": [
+            name for name, is_moved in changed.items() if not is_moved and name not in still_slots
+        ],
+        "constant": [
+            name for name, is_moved in changed.items() if not is_moved and name in still_slots
+        ],
+    }

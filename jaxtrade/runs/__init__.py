@@ -1,1 +1,3 @@
-"""Runs: from a configuration to a trained run folder, and from a run folder back to its policies."""
+"""Runs: from a configuration to a trained run folder, and from a run folder back to its
+policies.
+"""

@@ -22,7 +22,14 @@ from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
-from jaxtrade.advisor.host.journal import HEADER, ROWS_EACH, Journal, Recorded, is_ended, read_journal
+from jaxtrade.advisor.host.journal import (
+    HEADER,
+    ROWS_EACH,
+    Journal,
+    Recorded,
+    is_ended,
+    read_journal,
+)
 from jaxtrade.advisor.host.panel import PanelSource
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
@@ -31,7 +38,14 @@ from jaxtrade.advisor.members import PANEL, identity_of_members, members_of, sna
 from jaxtrade.advisor.plan import offer
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import load_table, market_entries
-from jaxtrade.advisor.table import AdviceTable, AdviceView, Delta, empty_table, make_view, session_starts
+from jaxtrade.advisor.table import (
+    AdviceTable,
+    AdviceView,
+    Delta,
+    empty_table,
+    make_view,
+    session_starts,
+)
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
@@ -44,24 +58,40 @@ from jaxtrade.runs.recording import FIGURES, check_whole, recorded_figures
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet, SessionTable
 
-# Python switches threads every 5 ms by default. The training thread would wait that long for the interpreter while the
-# advisor's threads run, so they take turns every 0.2 ms instead.
+# Python switches threads every 5 ms by default. The training thread would wait that long for the
+# interpreter while the advisor's threads run, so they take turns every 0.2 ms instead.
 _SWITCH_S = 2e-4
-SNAPSHOT = 2**30  # versions of rows of a panel's snapshots begin here, above all that live rows may reach
+SNAPSHOT = (
+    2**30
+)  # versions of rows of a panel's snapshots begin here, above all that live rows may reach
 
 
-def view_of(config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, training: bool) -> AdviceView:
+def view_of(
+    config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, training: bool
+) -> AdviceView:
     """The view through which a run sees an advice table over a market with `sessions`.
 
-    Advice is dropped at random only in training, and only where it is part of the observation (`fusion: slots`).
+    Advice is dropped at random only in training, and only where it is part of the observation
+    (`fusion: slots`).
     """
     kept_back = training and config.fusion == "slots"
-    starts = session_starts(sessions.first, sessions.last, table.version.shape[0] // config.advisors)
-    return make_view(table, starts, config.latency, config.latency_seed, config.max_age,
-                     config.drop_episode if kept_back else 0.0, config.drop_bar if kept_back else 0.0)
+    starts = session_starts(
+        sessions.first, sessions.last, table.version.shape[0] // config.advisors
+    )
+    return make_view(
+        table,
+        starts,
+        config.latency,
+        config.latency_seed,
+        config.max_age,
+        config.drop_episode if kept_back else 0.0,
+        config.drop_bar if kept_back else 0.0,
+    )
 
 
-def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: np.ndarray) -> AdviceState:
+def first_advice(
+    config: RunConfig, market: Market, train: SessionSet, askable: np.ndarray
+) -> AdviceState:
     """The advice in a run's first state: empty, or that of snapshots (`table:FILE`).
 
     Args:
@@ -76,9 +106,12 @@ def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: 
     start = start_advice(view, followed, askable, chosen)
     for number, file in snapshots_of(config).items():
         if len((snapshot := load_table(file, market)).bars):
-            # In a panel, live rows count their versions from 1. Rows of one version have come together.
+            # In a panel, live rows count their versions from 1. Rows of one version have come
+            # together.
             version = np.array(1 if chosen.advisors == 1 else SNAPSHOT + number, np.int32)
-            start = with_answers(start, Delta(snapshot.bars + number * size, snapshot.rows, version))
+            start = with_answers(
+                start, Delta(snapshot.bars + number * size, snapshot.rows, version)
+            )
     return start
 
 
@@ -94,17 +127,21 @@ def check_advisor(config: RunConfig, market: Market) -> None:
     sessions = market.data.sessions
     longest = int((np.asarray(sessions.last) - np.asarray(sessions.first)).max()) + 1
     if chosen.horizon > longest:
-        raise ConfigError(f"advisor.horizon = {chosen.horizon}: the longest session has {longest} bars after its first "
-                          f"decision, so no advice could ever be scored; set advisor.horizon={max(1, longest // 2)} or "
-                          "less")
+        raise ConfigError(
+            f"advisor.horizon = {chosen.horizon}: the longest session has {longest} bars after its first "
+            f"decision, so no advice could ever be scored; set advisor.horizon={max(1, longest // 2)} or "
+            "less"
+        )
     if kind == "replay":
         _recorded(config, market)
         return
     # Each process would get other answers, and the processes' parameters would diverge.
     if kind != "table" and (processes := jax.process_count()) > 1:
-        raise ConfigError(f"advisor.kind = {chosen.kind}: an advisor serves a run of one process, this is process "
-                          f"{jax.process_index()} of {processes}; start it without jax.distributed, or train with "
-                          "--advisor off")
+        raise ConfigError(
+            f"advisor.kind = {chosen.kind}: an advisor serves a run of one process, this is process "
+            f"{jax.process_index()} of {processes}; start it without jax.distributed, or train with "
+            "--advisor off"
+        )
     for member in members_of(config):
         kind, _, file = member.advisor.kind.partition(":")
         if kind == "table":
@@ -117,11 +154,14 @@ def check_advisor(config: RunConfig, market: Market) -> None:
 def _recorded(config: RunConfig, market: Market) -> Recorded:
     """The journal that `replay:FILE` names.
 
-    Raises JournalError: the journal is damaged or cut, or belongs to another configuration or to other bars.
+    Raises JournalError: the journal is damaged or cut, or belongs to another configuration or to
+    other bars.
     """
     path = _journal_of(config)
-    recorded = read_journal(path, {"config": advising.config_digest(config),
-                                   "bars": market_entries(market)["bars_sha256"]})
+    recorded = read_journal(
+        path,
+        {"config": advising.config_digest(config), "bars": market_entries(market)["bars_sha256"]},
+    )
     check_whole(path, recorded)
     return recorded
 
@@ -133,19 +173,26 @@ def _journal_of(config: RunConfig) -> Path:
 class TrainingAdvisor:
     """The advisor while a run trains.
 
-    Pass `exchange` to the training loop, and always call `close`, also after an exception. A live advisor works in
-    threads of this process, so the process's switch interval is shorter until `close` (`sys.setswitchinterval`).
+    Pass `exchange` to the training loop, and always call `close`, also after an exception. A live
+    advisor works in threads of this process, so the process's switch interval is shorter until
+    `close` (`sys.setswitchinterval`).
 
     Raises ConfigError, DataError, JournalError or StorageError before any question is asked.
     """
 
-    def __init__(self, config: RunConfig, market: Market, train: SessionSet, path: Path, tell: Tell) -> None:
+    def __init__(
+        self, config: RunConfig, market: Market, train: SessionSet, path: Path, tell: Tell
+    ) -> None:
         self._config, self._path = config, path
         chosen, size = config.advisor, len(market.bars)
         kind = chosen.kind.partition(":")[0]
         asked = _asked_of(config, market, tell) if kind not in ("none", "replay") else ()
-        book = next((each.book for each in asked), make_book(market, config) if kind == "replay" else None)
-        askable = np.zeros(size, bool) if book is None else book.askable & in_sessions(market, train)
+        book = next(
+            (each.book for each in asked), make_book(market, config) if kind == "replay" else None
+        )
+        askable = (
+            np.zeros(size, bool) if book is None else book.askable & in_sessions(market, train)
+        )
         source: AdviceSource = NoSource()
         journal = history = None
         if kind == "replay":
@@ -154,9 +201,12 @@ class TrainingAdvisor:
                 tell(note)
             source = Replayed(history)
         elif asked:
-            identity = identity_of_members([advising.identity_of(each.config, each.backend) for each in asked])
+            identity = identity_of_members(
+                [advising.identity_of(each.config, each.backend) for each in asked]
+            )
             header = advising.journal_header(config, asked[0].book, identity, path.name) | {
-                "bars": market_entries(market)["bars_sha256"]}
+                "bars": market_entries(market)["bars_sha256"]
+            }
             if chosen.advisors > 1:
                 header[ROWS_EACH] = size
             journal, history = self._journal(header, tell)
@@ -171,55 +221,86 @@ class TrainingAdvisor:
         if asked:
             sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
 
-    def _live(self, asked: Sequence[_Asked], size: int, history: Recorded | None, tell: Tell) -> AdviceSource:
+    def _live(
+        self, asked: Sequence[_Asked], size: int, history: Recorded | None, tell: Tell
+    ) -> AdviceSource:
         """The source of rows of live advisors over `size` bars."""
         sources: list[AdviceSource] = [NoSource() for _ in range(self._config.advisor.advisors)]
         for each in asked:
             _remember(each, history, size)
             service = advising.service_of(each.config, each.backend, self._path, tell)
             sources[each.number] = Live(service, each.book.question, tell, heard=each.book.heard)
-        recorded = [row for delta in (history.deltas if history is not None else ()) for row in delta.bars]
+        recorded = [
+            row for delta in (history.deltas if history is not None else ()) for row in delta.bars
+        ]
         names = [member.kind for member in self._config.advisor.panel]
         return PanelSource(sources, names, size, recorded) if len(sources) > 1 else sources[0]
 
     def _offer(self, asked: Sequence[_Asked], askable: np.ndarray, tell: Tell) -> None:
-        """Offer to ask a server beforehand, unless the cache of its answers exists already. Not for a panel, whose
-        members are asked beforehand one by one."""
+        """Offer to ask a server beforehand, unless the cache of its answers exists already. Not for
+        a panel, whose members are asked beforehand one by one."""
         if self._config.advisor.kind == PANEL:
             return
         chosen, file = self._config.advisor, str(self._path / "config.yaml")
         options = advising.service_options(chosen, self._path / advising.CACHE)
-        if not advising.is_slow(chosen.kind) or options.cache is None or Path(options.cache).exists():
+        if (
+            not advising.is_slow(chosen.kind)
+            or options.cache is None
+            or Path(options.cache).exists()
+        ):
             return
         table = str(self._path / "advice_table.npz")
         priced = options.price_prompt is not None or options.price_completion is not None
-        ask = [*program(), "advise", "precompute", file, "--out", table, *(["--yes"] if priced else [])]
-        offer(asked[0].backend, asked[0].book, askable, options, quoted(ask),
-              quoted([*program(), "train", file, "--advisor", f"table:{table}"]), tell)
+        ask = [
+            *program(),
+            "advise",
+            "precompute",
+            file,
+            "--out",
+            table,
+            *(["--yes"] if priced else []),
+        ]
+        offer(
+            asked[0].backend,
+            asked[0].book,
+            askable,
+            options,
+            quoted(ask),
+            quoted([*program(), "train", file, "--advisor", f"table:{table}"]),
+            tell,
+        )
 
     def _journal(self, header: Mapping[str, Any], tell: Tell) -> tuple[Journal, Recorded | None]:
-        """A new journal, or the one that an earlier process of this run began, with what it recorded."""
+        """A new journal, or the one that an earlier process of this run began, with what it
+        recorded.
+        """
         file = self._path / JOURNAL
         if not file.exists():
             return Journal.create(file, header), None
-        fixed = {name: header[name] for name in HEADER if name not in ("run", "versions")} | {"bars": header["bars"]}
+        fixed = {name: header[name] for name in HEADER if name not in ("run", "versions")} | {
+            "bars": header["bars"]
+        }
         journal, recorded = Journal.resume(file, expected=fixed)
         for note in recorded.notes:
             tell(note)
         return journal, recorded
 
     def recall(self, memory: Mapping[str, Any] | None) -> None:
-        """Put the advisor where the run continues. memory: from a checkpoint; None at the start of the run.
+        """Put the advisor where the run continues. memory: from a checkpoint; None at the start of
+        the run.
 
         Raises JournalError.
         """
         if memory is not None:
             self.bridge.recall(memory)
         elif self._history is not None:
-            self.bridge.recall({"deltas": 0, "sha256": self._history.digests[0], "until": -1, "in_flight": []})
+            self.bridge.recall(
+                {"deltas": 0, "sha256": self._history.digests[0], "until": -1, "in_flight": []}
+            )
 
     def close(self) -> dict[str, Any]:
-        """Stop asking and end the journal, within seconds. Write the figures to `advice.json` and return them.
+        """Stop asking and end the journal, within seconds. Write the figures to `advice.json` and
+        return them.
 
         Those of a replay hold the recorded run's as `recorded`.
         """
@@ -227,18 +308,25 @@ class TrainingAdvisor:
         self.bridge.stop()
         sys.setswitchinterval(self._switch_s)
         chosen, journal = self._config.advisor, self._path / JOURNAL
-        figures = self.bridge.statistics() | {"kind": chosen.kind, "fusion": chosen.fusion,
-                                              "transport": chosen.transport}
+        figures = self.bridge.statistics() | {
+            "kind": chosen.kind,
+            "fusion": chosen.fusion,
+            "transport": chosen.transport,
+        }
         if journal.is_file():
             figures["journal_ended"] = is_ended(journal)
-        if chosen.kind.startswith("replay:") and (recorded := recorded_figures(_journal_of(self._config))):
+        if chosen.kind.startswith("replay:") and (
+            recorded := recorded_figures(_journal_of(self._config))
+        ):
             figures["recorded"] = recorded
         rundir.write_json(self._path / FIGURES, figures)
         return figures
 
 
 class _Asked(NamedTuple):
-    """An advisor that is asked while the run trains. number: its place in the panel. config: of a run with it alone."""
+    """An advisor that is asked while the run trains. number: its place in the panel. config: of a
+    run with it alone.
+    """
 
     number: int
     config: RunConfig
@@ -247,12 +335,16 @@ class _Asked(NamedTuple):
 
 
 def _asked_of(config: RunConfig, market: Market, tell: Tell) -> tuple[_Asked, ...]:
-    """The advisors that are asked: all but those whose answers are in a snapshot already. Raises ConfigError."""
+    """The advisors that are asked: all but those whose answers are in a snapshot already. Raises
+    ConfigError.
+    """
     found = []
     for number, member in enumerate(members_of(config)):
         if not member.advisor.kind.startswith("table:"):
             book = make_book(market, member)
-            backend = advising.backend_of(member, market, book, advising.followed_of(market, member), tell)
+            backend = advising.backend_of(
+                member, market, book, advising.followed_of(market, member), tell
+            )
             found.append(_Asked(number, member, book, backend))
     return tuple(found)
 
@@ -267,45 +359,72 @@ def _remember(asked: _Asked, history: Recorded | None, size: int) -> None:
                 asked.book.heard(bar, Advice(hold, buy, sell, confidence, risk, int(horizon)))
 
 
-def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]], steps: int) -> list[str]:
+def figure_lines(
+    figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]], steps: int
+) -> list[str]:
     """The lines about the advisor that a run prints at its end.
 
-    history: rows of metrics, one per update. steps: environment steps of this process, over all environments.
+    history: rows of metrics, one per update. steps: environment steps of this process, over all
+        environments.
 
     What was asked and answered is that of the recorded run if this one is its replay.
     """
     last, own = history[-1] if history else {}, figures
     figures = own.get("recorded", own)
     kind = f"{figures['kind']} (recorded)" if "recorded" in own else figures["kind"]
-    lines = [f"advisor {kind}, fusion {figures['fusion']}, transport {figures['transport']}: "
-             f"{figures['rows_handed_out']:,} answers became visible in {figures['deltas']:,} exchanges"]
+    lines = [
+        f"advisor {kind}, fusion {figures['fusion']}, transport {figures['transport']}: "
+        f"{figures['rows_handed_out']:,} answers became visible in {figures['deltas']:,} exchanges"
+    ]
     if "asked" in figures:
         latency, failed = figures["latency"], sum(figures["failures"].values())
         lines.append(
             f"advisor: {figures['asked']:,} requests, {1000 * figures['asked'] / max(steps, 1):.3g} per 1,000 steps, "
             f"and {figures['cache_hit']:,} answers from the cache; {failed:,} requests failed; latency median "
-            f"{_seconds(latency['p50_s'])}, 99 % {_seconds(latency['p99_s'])}")
+            f"{_seconds(latency['p50_s'])}, 99 % {_seconds(latency['p99_s'])}"
+        )
     lines += unusable_lines(figures)
-    lines.append(f"advisor, in the last update: {_measured(last, '')}, override {_percent(last.get('override'))}")
+    lines.append(
+        f"advisor, in the last update: {_measured(last, '')}, override {_percent(last.get('override'))}"
+    )
     for number, member in enumerate(figures.get("members", ())):
         lines.append(f"  member {number}, {member['kind']}: {_measured(last, f'/{number}')}")
     stall = own["stall_ms"]["delta"], own["stall_ms"]["wanted"]
     calls = sum(part["calls"] for part in stall)
-    lines.append(f"advisor: the loop spent {sum(part['total'] for part in stall):.3g} ms on it in {calls:,} calls, 99 "
-                 f"% of them below {max(part['p99'] or 0.0 for part in stall):.2g} ms; it never waits for an answer")
+    lines.append(
+        f"advisor: the loop spent {sum(part['total'] for part in stall):.3g} ms on it in {calls:,} calls, 99 "
+        f"% of them below {max(part['p99'] or 0.0 for part in stall):.2g} ms; it never waits for an answer"
+    )
     if figures["silent"]:
         lines.append(f"advisor: silent since {figures['silent']}")
     return [*lines, closing_line(closing_figures(figures, history))]
 
 
 def _measured(last: Mapping[str, Any], suffix: str) -> str:
-    """What the metrics of an update say about an advisor. suffix: of its metrics, as `/0`; "" for all advisors."""
-    found = {name: last.get(f"{name}{suffix}") for name in ("hit_rate", "advice_scored", "advice_independent", "trust",
-                                                            "advice_share", "agreement")}
+    """What the metrics of an update say about an advisor. suffix: of its metrics, as `/0`; "" for
+    all advisors.
+    """
+    found = {
+        name: last.get(f"{name}{suffix}")
+        for name in (
+            "hit_rate",
+            "advice_scored",
+            "advice_independent",
+            "trust",
+            "advice_share",
+            "agreement",
+        )
+    }
     trust = "n/a" if found["trust"] is None else f"{found['trust']:.3g} (log-odds)"
-    worth = f", worth {found['advice_independent']:,.0f} independent" if found["advice_independent"] else ""
-    return (f"hit rate {_percent(found['hit_rate'])} over {int(found['advice_scored'] or 0):,} scored{worth}, trust "
-            f"{trust}, advice on {_percent(found['advice_share'])} of steps, agreement {_percent(found['agreement'])}")
+    worth = (
+        f", worth {found['advice_independent']:,.0f} independent"
+        if found["advice_independent"]
+        else ""
+    )
+    return (
+        f"hit rate {_percent(found['hit_rate'])} over {int(found['advice_scored'] or 0):,} scored{worth}, trust "
+        f"{trust}, advice on {_percent(found['advice_share'])} of steps, agreement {_percent(found['agreement'])}"
+    )
 
 
 def _seconds(value: float | None) -> str:

@@ -1,7 +1,8 @@
-"""The advice that an evaluation shows: asked now, or as an earlier evaluation showed it (`advice/<split>.npz`).
+"""The advice that an evaluation shows: asked now, or as an earlier evaluation showed it
+(`advice/<split>.npz`).
 
-Each evaluation saves exactly what it showed, whether all answers arrived or not, so that it can be repeated bit by bit
-and a replay of the run shows the same.
+Each evaluation saves exactly what it showed, whether all answers arrived or not, so that it can be
+repeated bit by bit and a replay of the run shows the same.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ _NOTHING = Snapshot(np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float3
 class Shown(NamedTuple):
     """The advice that an evaluation shows to the policy.
 
-    view: the advice. advised: how many of the decision bars have advice. bars: how many decision bars there are.
-    kind: the advisor's `advisor.kind`; for a replay, that of the recorded run. reads_future: whether that advisor was
+    view: the advice. advised: how many of the decision bars have advice. bars: how many decision
+        bars there are.
+    kind: the advisor's `advisor.kind`; for a replay, that of the recorded run. reads_future:
+        whether that advisor was
     given future prices.
     """
 
@@ -51,40 +54,69 @@ class Shown(NamedTuple):
     @property
     def note(self) -> str:
         """One line about the advice, for reports."""
-        future = " (it reads future prices: a test of the machinery, not of an advisor)" if self.reads_future else ""
+        future = (
+            " (it reads future prices: a test of the machinery, not of an advisor)"
+            if self.reads_future
+            else ""
+        )
         return f"advice of {self.kind}{future} on {self.advised:,} of {self.bars:,} decision bars"
 
 
-def shown(config: RunConfig, market: Market, split: str, sessions: SessionSet, path: Path | None,
-          tell: Tell | None = None, again: bool = False) -> Shown:
+def shown(
+    config: RunConfig,
+    market: Market,
+    split: str,
+    sessions: SessionSet,
+    path: Path | None,
+    tell: Tell | None = None,
+    again: bool = False,
+) -> Shown:
     """The advice on a split's decision bars.
 
-    It comes from the run folder if an earlier evaluation saved it there, or from that of the recorded run for a replay.
-    Otherwise the advisor is asked now. If its answers take time, this waits for at most `advisor.evaluation_wait_s`;
-    later answers count as absent. What is shown is saved in the run folder.
+    It comes from the run folder if an earlier evaluation saved it there, or from that of the
+    recorded run for a replay. Otherwise the advisor is asked now. If its answers take time, this
+    waits for at most `advisor.evaluation_wait_s`; later answers count as absent. What is shown is
+    saved in the run folder.
 
     Args:
         path: the run folder; None saves nothing.
         tell: prints one line about the run.
-        again: ask about the bars whose answers an earlier evaluation missed. It has no effect on the validation split:
-            early stopping depends on its advice, so a resumed or replayed run must see the same.
+        again: ask about the bars whose answers an earlier evaluation missed. It has no effect on
+            the validation split: early stopping depends on its advice, so a resumed or replayed run
+            must see the same.
     Raises:
         ConfigError, DataError.
     """
     chosen, size = config.advisor, len(market.bars)
     rows = decision_bars(market.data, sessions).rows
-    bars, values, manifest = _found(config, market, split, rows, path, tell, again and split != "validation")
+    bars, values, manifest = _found(
+        config, market, split, rows, path, tell, again and split != "validation"
+    )
     inside = np.isin(bars % size, rows)
     table = advising.table_of(bars[inside], values[inside], size * chosen.advisors)
     future = advising.table_reads_future(manifest) or any(
-        advising.reads_future(member.advisor.kind) for member in members_of(config))
-    kind = str(manifest.get("advisor", chosen.kind)) if chosen.kind.startswith("replay:") else name_of(config)
+        advising.reads_future(member.advisor.kind) for member in members_of(config)
+    )
+    kind = (
+        str(manifest.get("advisor", chosen.kind))
+        if chosen.kind.startswith("replay:")
+        else name_of(config)
+    )
     advised = len(np.unique(bars[inside] % size))
-    return Shown(view_of(chosen, market.data.sessions, table, False), advised, len(rows), kind, future)
+    return Shown(
+        view_of(chosen, market.data.sessions, table, False), advised, len(rows), kind, future
+    )
 
 
-def _found(config: RunConfig, market: Market, split: str, rows: np.ndarray, path: Path | None, tell: Tell | None,
-           again: bool) -> Snapshot:
+def _found(
+    config: RunConfig,
+    market: Market,
+    split: str,
+    rows: np.ndarray,
+    path: Path | None,
+    tell: Tell | None,
+    again: bool,
+) -> Snapshot:
     """The advice about the decision bars `rows`, saved or asked for now."""
     kind, _, rest = config.advisor.kind.partition(":")
     if kind == "none":
@@ -96,8 +128,10 @@ def _found(config: RunConfig, market: Market, split: str, rows: np.ndarray, path
         if recorded.is_file():
             return load_table(recorded, market)
         if tell is not None:
-            tell(f"advisor replay: {recorded} is missing, so no advice is shown about the {split} sessions, and "
-                 "figures may differ from those of the recorded run")
+            tell(
+                f"advisor replay: {recorded} is missing, so no advice is shown about the {split} sessions, and "
+                "figures may differ from those of the recorded run"
+            )
         return _NOTHING
     own = None if path is None else path / FOLDER / f"{split}.npz"
     saved = load_table(own, market) if own is not None and own.is_file() else None
@@ -110,8 +144,14 @@ def _found(config: RunConfig, market: Market, split: str, rows: np.ndarray, path
     return found
 
 
-def _of_members(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot, path: Path | None,
-                tell: Tell | None) -> Snapshot:
+def _of_members(
+    config: RunConfig,
+    market: Market,
+    rows: np.ndarray,
+    saved: Snapshot,
+    path: Path | None,
+    tell: Tell | None,
+) -> Snapshot:
     """The advice of every advisor, asked for now as far as `saved` lacks it, as one table."""
     members, size = members_of(config), len(market.bars)
     found = []
@@ -119,20 +159,39 @@ def _of_members(config: RunConfig, market: Market, rows: np.ndarray, saved: Snap
     for number, (member, (bars, values)) in enumerate(zip(members, parts, strict=True)):
         kind, _, file = member.advisor.kind.partition(":")
         doubted = path is not None and _got_nothing_usable(path / FIGURES, number)
-        found.append(load_table(Path(file), market) if kind == "table" else _asked(
-            member, market, rows, Snapshot(bars, values, {}), path, tell, doubted))
+        found.append(
+            load_table(Path(file), market)
+            if kind == "table"
+            else _asked(member, market, rows, Snapshot(bars, values, {}), path, tell, doubted)
+        )
     bars, values = stacked([(each.bars, each.rows) for each in found], size)
-    future = any(advising.reads_future(member.advisor.kind) or advising.table_reads_future(each.manifest)
-                 for member, each in zip(members, found, strict=True))
-    manifest = {"advisor": name_of(config), MISSING: sum(each.manifest.get(MISSING, 0) for each in found),
-                **({"advisors": len(members), "identity": {"future": "a member"} if future else {}}
-                   if len(members) > 1 else {})}
+    future = any(
+        advising.reads_future(member.advisor.kind) or advising.table_reads_future(each.manifest)
+        for member, each in zip(members, found, strict=True)
+    )
+    manifest = {
+        "advisor": name_of(config),
+        MISSING: sum(each.manifest.get(MISSING, 0) for each in found),
+        **(
+            {"advisors": len(members), "identity": {"future": "a member"} if future else {}}
+            if len(members) > 1
+            else {}
+        ),
+    }
     return Snapshot(bars, values, manifest)
 
 
-def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot, path: Path | None,
-           tell: Tell | None, doubted: bool) -> Snapshot:
-    """Ask one advisor about the askable bars among `rows` that `saved` lacks. Returns these answers and those saved.
+def _asked(
+    config: RunConfig,
+    market: Market,
+    rows: np.ndarray,
+    saved: Snapshot,
+    path: Path | None,
+    tell: Tell | None,
+    doubted: bool,
+) -> Snapshot:
+    """Ask one advisor about the askable bars among `rows` that `saved` lacks. Returns these answers
+    and those saved.
 
     doubted: the run's training asked it and got nothing usable.
     """
@@ -145,21 +204,37 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot,
         known, values = ask_all(backend, book, bars, tell)
     else:
         wait, began = config.advisor.evaluation_wait_s, time.monotonic()
-        with advising.service_of(config, backend, path, tell, Use(goes_on=False, doubted=doubted)) as service:
+        with advising.service_of(
+            config, backend, path, tell, Use(goes_on=False, doubted=doubted)
+        ) as service:
             known, values, found = ask_service(service, book, bars, wait)
             waited = time.monotonic() - began >= wait
         missing = len(bars) - len(known)
         if tell is not None and missing:
-            _, pauses, cause = str(found["mode"]).partition(PAUSED)  # any other cause has had its own line
-            why = f" within {wait:g} s (advisor.evaluation_wait_s)" if waited else f" ({cause})" if pauses else ""
-            tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came"
-                 f"{why}; bars without an answer have no advice")
+            _, pauses, cause = str(found["mode"]).partition(
+                PAUSED
+            )  # any other cause has had its own line
+            why = (
+                f" within {wait:g} s (advisor.evaluation_wait_s)"
+                if waited
+                else f" ({cause})"
+                if pauses
+                else ""
+            )
+            tell(
+                f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came"
+                f"{why}; bars without an answer have no advice"
+            )
     manifest: Mapping[str, Any] = {"advisor": config.advisor.kind, MISSING: missing}
-    return Snapshot(np.concatenate([saved.bars, known]), np.concatenate([saved.rows, values]), dict(manifest))
+    return Snapshot(
+        np.concatenate([saved.bars, known]), np.concatenate([saved.rows, values]), dict(manifest)
+    )
 
 
 def _got_nothing_usable(figures: Path, number: int) -> bool:
-    """Whether a run's training asked the advisor with this number, and ended without a usable answer of it."""
+    """Whether a run's training asked the advisor with this number, and ended without a usable
+    answer of it.
+    """
     if not figures.is_file():
         return False
     found = digests.read_json(figures)

@@ -1,8 +1,10 @@
-"""The agents of a run before JAX is loaded: which of them share a program, and the file `agents.json`.
+"""The agents of a run before JAX is loaded: which of them share a program, and the file
+`agents.json`.
 
-Agents share a program if they differ only in numbers that the program takes as arguments: the tunable floats of the
-learner (`config.learners.TUNABLE`), and the keys of the sections `costs`, `account`, `brackets` and `reward`, which
-become numbers of the environment's parameters. Any other key is static: it decides the program.
+Agents share a program if they differ only in numbers that the program takes as arguments: the
+tunable floats of the learner (`config.learners.TUNABLE`), and the keys of the sections `costs`,
+`account`, `brackets` and `reward`, which become numbers of the environment's parameters. Any other
+key is static: it decides the program.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from jaxtrade.runs import rundir
 from jaxtrade.text import several
 
 AGENTS = "agents.json"
-RULES = ("costs", "account", "brackets")  # sections whose keys are numbers of the environment's parameters
+RULES = (
+    "costs",
+    "account",
+    "brackets",
+)  # sections whose keys are numbers of the environment's parameters
 
 
 class Group(NamedTuple):
-    """The agents of a sweep that train as one program. config: of a run with these agents alone. agents: their indices
-    in the sweep. static: what decides their program, key -> value."""
+    """The agents of a sweep that train as one program. config: of a run with these agents alone.
+    agents: their indices in the sweep. static: what decides their program, key -> value."""
 
     config: RunConfig
     agents: tuple[int, ...]
@@ -34,15 +40,23 @@ class Group(NamedTuple):
 
 
 def static_of(config: RunConfig) -> dict[str, Any]:
-    """What decides the program of an agent alone, as nested plain values. Agents with equal values share a program."""
+    """What decides the program of an agent alone, as nested plain values. Agents with equal values
+    share a program.
+    """
     values = config.model_dump(mode="json", exclude={"sweep", "seed"})
     own = values.get(config.algorithm)
     if config.algorithm in TUNABLE and isinstance(own, dict):
         soft = own.get("tau", 0) > 0  # a target network that moves at every step is another program
-        values[config.algorithm] = {key: value for key, value in own.items() if key not in TUNABLE[config.algorithm]}
+        values[config.algorithm] = {
+            key: value for key, value in own.items() if key not in TUNABLE[config.algorithm]
+        }
         values[config.algorithm] |= {"tau > 0": soft} if "tau" in own else {}
-    values["reward"] = sorted(resolve_reward(config.reward))  # only these terms are compiled; their weights are numbers
-    if not config.advisor.on:  # an advisor, which all agents of a program share, reads the rules of the account
+    values["reward"] = sorted(
+        resolve_reward(config.reward)
+    )  # only these terms are compiled; their weights are numbers
+    if (
+        not config.advisor.on
+    ):  # an advisor, which all agents of a program share, reads the rules of the account
         values = {name: value for name, value in values.items() if name not in RULES}
     return values
 
@@ -50,8 +64,8 @@ def static_of(config: RunConfig) -> dict[str, Any]:
 def groups_of(config: RunConfig) -> tuple[Group, ...]:
     """The programs that a run needs, in the order of their first agents. Most runs need one.
 
-    If all agents of a sweep fit the configuration's own program, its `config` is the configuration itself. Raises
-    ConfigError for a setting that is at fault.
+    If all agents of a sweep fit the configuration's own program, its `config` is the configuration
+    itself. Raises ConfigError for a setting that is at fault.
     """
     if not config.lists_agents:
         return (Group(config, tuple(range(config.agents)), {}),)
@@ -75,7 +89,9 @@ def _deciding(statics: Sequence[Mapping[str, Any]], agents: Sequence[Agent]) -> 
     paths = dict.fromkeys(path for each in flat for path in each)
     differ = [path for path in paths if len({json.dumps(each.get(path)) for each in flat}) > 1]
     keys = dict.fromkeys(key for agent in agents for key in agent.overrides)
-    return tuple(key for key in keys if any(path.startswith(key) or key.startswith(path) for path in differ))
+    return tuple(
+        key for key in keys if any(path.startswith(key) or key.startswith(path) for path in differ)
+    )
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -89,34 +105,52 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def _group(config: RunConfig, agents: Sequence[Agent], deciding: Sequence[str]) -> Group:
     """One program: the configuration of its first agent, with the settings of all of them."""
     first = agents[0]
-    settings = tuple(dict(agent.overrides) for agent in agents[::config.sweep.seeds])
+    settings = tuple(dict(agent.overrides) for agent in agents[:: config.sweep.seeds])
     own = config_of(config, first._replace(seed=config.seed)).model_copy(
-        update={"sweep": SweepConfig(settings=settings, seeds=config.sweep.seeds)})
-    return Group(own, tuple(agent.index for agent in agents), {key: first.overrides[key] for key in deciding
-                                                               if key in first.overrides})
+        update={"sweep": SweepConfig(settings=settings, seeds=config.sweep.seeds)}
+    )
+    return Group(
+        own,
+        tuple(agent.index for agent in agents),
+        {key: first.overrides[key] for key in deciding if key in first.overrides},
+    )
 
 
 def announcement(groups: Sequence[Group]) -> str:
     """One line about the programs of a sweep that needs several."""
     sizes = [len(group.agents) for group in groups]
-    each = (f"{several(sizes[0], 'agent')} each" if len(set(sizes)) == 1 else
-            ", ".join(str(size) for size in sizes) + " agents")
+    each = (
+        f"{several(sizes[0], 'agent')} each"
+        if len(set(sizes)) == 1
+        else ", ".join(str(size) for size in sizes) + " agents"
+    )
     keys = ", ".join(dict.fromkeys(key for group in groups for key in group.static))
-    return (f"{len(groups)} programs of {each}, one after the other, because {keys} "
-            f"{'are' if ',' in keys else 'is'} static (decides what is compiled)")
+    return (
+        f"{len(groups)} programs of {each}, one after the other, because {keys} "
+        f"{'are' if ',' in keys else 'is'} static (decides what is compiled)"
+    )
 
 
 def table(config: RunConfig, group: Sequence[int] | None = None) -> list[dict[str, Any]]:
-    """The agents of a run as plain data, one row each. group: of a sweep of several programs, the program of each;
+    """The agents of a run as plain data, one row each. group: of a sweep of several programs, the
+    program of each;
     `number` is then the agent's number in that program."""
     rows = [agent._asdict() | {"overrides": dict(agent.overrides)} for agent in agents_of(config)]
     if group is None:
         return rows
-    return [row | {"group": own, "number": list(group[:i]).count(own)} for i, (row, own) in enumerate(
-        zip(rows, group, strict=True))]
+    return [
+        row | {"group": own, "number": list(group[:i]).count(own)}
+        for i, (row, own) in enumerate(zip(rows, group, strict=True))
+    ]
 
 
 def write_agents(path: Path, config: RunConfig, group: Sequence[int] | None = None) -> None:
     """Write `agents.json` into the folder of a run or of a sweep of several programs."""
-    rundir.write_json(path / AGENTS, {"format": 1, "seeds": config.sweep.seeds if config.sweep.on else config.agents,
-                                      "agents": table(config, group)})
+    rundir.write_json(
+        path / AGENTS,
+        {
+            "format": 1,
+            "seeds": config.sweep.seeds if config.sweep.on else config.agents,
+            "agents": table(config, group),
+        },
+    )

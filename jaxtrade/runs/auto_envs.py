@@ -1,4 +1,6 @@
-"""`rollout.num_envs: auto`: measure the run's own update at several sizes, and remember what was chosen."""
+"""`rollout.num_envs: auto`: measure the run's own update at several sizes, and remember what was
+chosen.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ Measure = Callable[[Setup, int | None], Measured]
 class Sized(NamedTuple):
     """A setup whose number of environments is known.
 
-    asked: the configuration as it was given. choice: how the number was found; None if the user gave it.
+    asked: the configuration as it was given. choice: how the number was found; None if the user
+        gave it.
     """
 
     setup: Setup
@@ -50,16 +53,21 @@ class Sized(NamedTuple):
 
 
 def memory_left() -> int | None:
-    """Bytes that are free on the device: of an accelerator its own, on a CPU the machine's. None if unknown."""
+    """Bytes that are free on the device: of an accelerator its own, on a CPU the machine's. None if
+    unknown.
+    """
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         return available_memory(platform.system())
     stats = device.memory_stats() or {}
-    return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0)) if "bytes_limit" in stats else None
+    return (
+        int(stats["bytes_limit"] - stats.get("bytes_in_use", 0)) if "bytes_limit" in stats else None
+    )
 
 
 def measure_update(setup: Setup, limit: int | None) -> Measured:
-    """Compile and time the update of a run, with all its agents. limit: bytes; a larger need is not run.
+    """Compile and time the update of a run, with all its agents. limit: bytes; a larger need is not
+    run.
 
     The need counts the state twice, because the training loop keeps one to go back to.
     """
@@ -84,21 +92,29 @@ def measure_update(setup: Setup, limit: int | None) -> Measured:
     return Measured(number, steps / statistics.median(times[1:]), needed, seconds)
 
 
-def prepared(config: RunConfig, store: Store | None, screen: Screen, measure: Measure = measure_update,
-             left: Callable[[], int | None] = memory_left) -> Sized:
-    """`setup.prepare`, after measuring how many environments the run has if its configuration says `auto`.
+def prepared(
+    config: RunConfig,
+    store: Store | None,
+    screen: Screen,
+    measure: Measure = measure_update,
+    left: Callable[[], int | None] = memory_left,
+) -> Sized:
+    """`setup.prepare`, after measuring how many environments the run has if its configuration says
+    `auto`.
 
     Args:
-        store: beside it, choices are remembered by device, versions, settings, shapes and configuration. None: a
-            choice is neither read nor kept.
+        store: beside it, choices are remembered by device, versions, settings, shapes and
+            configuration. None: a choice is neither read nor kept.
         measure: of a setup, within a limit in bytes. left: bytes that are free.
     Raises ConfigError, DataError, OutOfMemoryError.
     """
     if not config.rollout.auto:
         return Sized(prepare(config), config)
     if config.advisor.on:
-        raise ConfigError(f"rollout.num_envs=auto with advisor.kind={config.advisor.kind}: how fast an advisor answers "
-                          "cannot be measured before the run; give a number")
+        raise ConfigError(
+            f"rollout.num_envs=auto with advisor.kind={config.advisor.kind}: how fast an advisor answers "
+            "cannot be measured before the run; give a number"
+        )
     candidates = list(sizes(config))
     setup = prepare(sized(config, candidates[0]))
     if len(candidates) == 1:
@@ -108,15 +124,22 @@ def prepared(config: RunConfig, store: Store | None, screen: Screen, measure: Me
     own = None if store is None or config.imports else _path(store.folder.parent / FOLDER, setup)
     free = left()
     limit = None if free is None else int(SHARE * free)
-    choice, where = None if own is None else read_choice(own, candidates, limit), f"measured earlier: {own}"
+    choice, where = (
+        None if own is None else read_choice(own, candidates, limit),
+        f"measured earlier: {own}",
+    )
     if choice is None:
+
         def at(number: int) -> Measured:
             screen.phase("measuring", f"{number:,} environments")
             gc.collect()  # of the size before, so that two are not held at once
             return measure(with_learner_of(setup, sized(config, number)), limit)
 
         steps = config.train.total_timesteps * setup.stack.count
-        choice, where = search(candidates, at, limit, steps), f"measured on {jax.local_devices()[0].device_kind}"
+        choice, where = (
+            search(candidates, at, limit, steps),
+            f"measured on {jax.local_devices()[0].device_kind}",
+        )
         if own is not None:
             _write(own, choice, screen)
     setup = with_learner_of(setup, sized(config, choice.num_envs))
@@ -124,12 +147,15 @@ def prepared(config: RunConfig, store: Store | None, screen: Screen, measure: Me
     return Sized(setup, config, choice)
 
 
-def shrinking(found: Sized, path: Path, begin: Callable[[Sized], ResultT], tell: Callable[[str], None]) -> ResultT:
-    """`begin(found)`; where memory runs out before anything was trained, again with fewer environments.
+def shrinking(
+    found: Sized, path: Path, begin: Callable[[Sized], ResultT], tell: Callable[[str], None]
+) -> ResultT:
+    """`begin(found)`; where memory runs out before anything was trained, again with fewer
+    environments.
 
-    Only a number that was chosen here is changed. path: the new run folder that `begin` makes; a second try makes it
-    again. Raises OutOfMemoryError if the run has trained, or if no smaller number was measured; ConfigError if `path`
-    cannot be a new run; and what `begin` raises.
+    Only a number that was chosen here is changed. path: the new run folder that `begin` makes; a
+    second try makes it again. Raises OutOfMemoryError if the run has trained, or if no smaller
+    number was measured; ConfigError if `path` cannot be a new run; and what `begin` raises.
     """
     if found.choice is not None:
         rundir.check_new(path)  # whatever is in the folder later is of this run
@@ -141,43 +167,73 @@ def shrinking(found: Sized, path: Path, begin: Callable[[Sized], ResultT], tell:
             if smaller is None or _has_trained(path):
                 raise
             said = str(error)
-        number = found.setup.config.rollout.num_envs  # outside of the handler, which holds the arrays of what failed
+        number = (
+            found.setup.config.rollout.num_envs
+        )  # outside of the handler, which holds the arrays of what failed
         shutil.rmtree(path, ignore_errors=True)
         gc.collect()
-        tell(f"warning: {said}. Trying again with {smaller:,} environments instead of {number:,} (rollout.num_envs: "
-             "auto)")
+        tell(
+            f"warning: {said}. Trying again with {smaller:,} environments instead of {number:,} (rollout.num_envs: "
+            "auto)"
+        )
         found = found._replace(setup=with_learner_of(found.setup, sized(found.asked, smaller)))
 
 
 def _has_trained(path: Path) -> bool:
     rows = path / METRICS
-    return bool(checkpoint.list_checkpoints(path / "checkpoints")) or (rows.is_file() and rows.stat().st_size > 0)
+    return bool(checkpoint.list_checkpoints(path / "checkpoints")) or (
+        rows.is_file() and rows.stat().st_size > 0
+    )
 
 
 def _smaller(found: Sized) -> int | None:
     if found.choice is None:
         return None
     number = found.setup.config.rollout.num_envs
-    return max((each.num_envs for each in found.choice.measured if each.num_envs < number), default=None)
+    return max(
+        (each.num_envs for each in found.choice.measured if each.num_envs < number), default=None
+    )
 
 
 def document(choice: Choice, num_envs: int) -> dict[str, Any]:
-    """What a run's manifest says about a choice. num_envs: what the run has, after any shrinking."""
-    return {"num_envs": num_envs, "reason": choice.reason, "measured": [each._asdict() for each in choice.measured]}
+    """What a run's manifest says about a choice. num_envs: what the run has, after any
+    shrinking.
+    """
+    return {
+        "num_envs": num_envs,
+        "reason": choice.reason,
+        "measured": [each._asdict() for each in choice.measured],
+    }
 
 
 def _path(folder: Path, setup: Setup) -> Path:
-    whole = {"surroundings": surroundings(), "facts": setup.facts, "shapes": described(setup.trained_params),
-             "jaxtrade": __version__}
-    return folder / f"{hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]}.json"
+    whole = {
+        "surroundings": surroundings(),
+        "facts": setup.facts,
+        "shapes": described(setup.trained_params),
+        "jaxtrade": __version__,
+    }
+    return (
+        folder
+        / f"{hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]}.json"
+    )
 
 
 def read_choice(path: Path, candidates: list[int], limit: int | None) -> Choice | None:
-    """A choice that was kept. None if there is none, if its file is damaged, or if it needs more than `limit` bytes."""
+    """A choice that was kept. None if there is none, if its file is damaged, or if it needs more
+    than `limit` bytes.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        measured = tuple(Measured(**{name: each[name] for name in Measured._fields}) for each in found["measured"])
-        chosen = next(each for each in measured if each.num_envs == found["num_envs"] and each.num_envs in candidates)
+        measured = tuple(
+            Measured(**{name: each[name] for name in Measured._fields})
+            for each in found["measured"]
+        )
+        chosen = next(
+            each
+            for each in measured
+            if each.num_envs == found["num_envs"] and each.num_envs in candidates
+        )
         choice = Choice(chosen.num_envs, measured, str(found["reason"]))
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
         return None  # it is measured again, and written anew
@@ -188,9 +244,13 @@ def _write(path: Path, choice: Choice, screen: Screen) -> None:
     new = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.write_text(json.dumps(document(choice, choice.num_envs), indent=1) + "\n", encoding="utf-8")
+        new.write_text(
+            json.dumps(document(choice, choice.num_envs), indent=1) + "\n", encoding="utf-8"
+        )
         new.replace(path)
     except OSError as error:
-        screen.message(f"note: {path}: the number of environments is measured again at the next start: {error}")
+        screen.message(
+            f"note: {path}: the number of environments is measured again at the next start: {error}"
+        )
         with suppress(OSError):
             new.unlink(missing_ok=True)

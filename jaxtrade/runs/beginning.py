@@ -39,7 +39,9 @@ METRICS = "metrics.jsonl"  # in the run folder
 
 @dataclass(frozen=True)
 class Fresh:
-    """A run that begins from its seed. resume_update: 0 if an earlier process started but saved no checkpoint."""
+    """A run that begins from its seed. resume_update: 0 if an earlier process started but saved no
+    checkpoint.
+    """
 
     resume_update: int | None = None
     state: ClassVar[None] = None
@@ -51,7 +53,9 @@ class Fresh:
         del hook
 
     def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """One key per agent, and in a sweep its tunable floats. The learner's `init` adds the advice."""
+        """One key per agent, and in a sweep its tunable floats. The learner's `init` adds the
+        advice.
+        """
         del advice
         return {"key": setup.stack.keys(setup.config.seed), "hparams": setup.hparams}
 
@@ -121,8 +125,9 @@ class Resumed:
 Beginning = Fresh | Resumed | Transferred
 
 
-def transferred(setup: Setup, source: Source, programs: Programs | None = None,
-                resume_update: int | None = None) -> Transferred:
+def transferred(
+    setup: Setup, source: Source, programs: Programs | None = None, resume_update: int | None = None
+) -> Transferred:
     """The beginning of a run from `source`. setup: made from a configuration that `adopt` returned.
 
     programs: where `init` is compiled. Default: here.
@@ -135,15 +140,21 @@ def transferred(setup: Setup, source: Source, programs: Programs | None = None,
     return Transferred(*begin(setup.config, source, fresh), resume_update)
 
 
-def resumed(setup: Setup, path: Path, manifest: dict[str, Any], programs: Programs | None = None) -> Beginning:
-    """How the run at `path` continues: from its newest good checkpoint, or from its beginning if it saved none.
+def resumed(
+    setup: Setup, path: Path, manifest: dict[str, Any], programs: Programs | None = None
+) -> Beginning:
+    """How the run at `path` continues: from its newest good checkpoint, or from its beginning if it
+    saved none.
 
     programs: as in `transferred`.
 
-    Raises CheckpointError (every checkpoint is damaged) or ConfigError (its source run has changed).
+    Raises CheckpointError (every checkpoint is damaged) or ConfigError (its source run has
+    changed).
     """
     if checkpoint.list_checkpoints(path / "checkpoints"):
-        return Resumed(checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest)))
+        return Resumed(
+            checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest))
+        )
     again = 0 if (path / METRICS).exists() else None
     if manifest.get("source"):
         return transferred(setup, source_again(path, manifest["source"]), programs, again)
@@ -151,28 +162,44 @@ def resumed(setup: Setup, path: Path, manifest: dict[str, Any], programs: Progra
 
 
 def source_again(path: Path, named: dict[str, Any]) -> Source:
-    """The source of a run that stopped before its first checkpoint, beside the run or where it was then.
+    """The source of a run that stopped before its first checkpoint, beside the run or where it was
+    then.
 
     Raises ConfigError if the source has changed.
     """
-    beside = path / named["relative"] if "relative" in named else None  # runs of earlier versions lack it
+    beside = (
+        path / named["relative"] if "relative" in named else None
+    )  # runs of earlier versions lack it
     source = open_source(named["path"] if beside is None or not beside.is_dir() else str(beside))
     if (source.update, source.config_sha256) != (named["update"], named["config_sha256"]):
-        raise ConfigError(f"{path}: began with update {named['update']} of {named['path']}, whose newest checkpoint is "
-                          f"now of update {source.update}; nothing of this run was saved, so train a new one")
+        raise ConfigError(
+            f"{path}: began with update {named['update']} of {named['path']}, whose newest checkpoint is "
+            f"now of update {source.update}; nothing of this run was saved, so train a new one"
+        )
     return source
 
 
 def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
     """The structure of the run's state: shapes and dtypes only, nothing is computed."""
     stack = setup.stack
-    state = jax.eval_shape(stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.trained_params)
+    state = jax.eval_shape(
+        stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.trained_params
+    )
     if (view := setup.params.advice) is not None:
         size = setup.market.num_bars
-        state = state.replace(advice=jax.eval_shape(lambda: start_advice(
-            view, jnp.zeros(size, jnp.int8), jnp.zeros(size, bool), setup.config.advisor)))
-    opens = (manifest.get("source") or {}).get("new_actions") and not layout_of(setup.config).head.held
+        state = state.replace(
+            advice=jax.eval_shape(
+                lambda: start_advice(
+                    view, jnp.zeros(size, jnp.int8), jnp.zeros(size, bool), setup.config.advisor
+                )
+            )
+        )
+    opens = (manifest.get("source") or {}).get("new_actions") and not layout_of(
+        setup.config
+    ).head.held
     if not opens:
         return state
-    plan = jax.eval_shape(lambda: OpeningPlan(jnp.zeros(setup.env.num_actions, bool), jnp.float32(0), jnp.float32(0)))
+    plan = jax.eval_shape(
+        lambda: OpeningPlan(jnp.zeros(setup.env.num_actions, bool), jnp.float32(0), jnp.float32(0))
+    )
     return state.replace(opening=stack.like(plan))

@@ -1,5 +1,5 @@
-"""What a run writes to TensorBoard, and to a tracker, besides the rows of its training: settings, scores, results and
-pictures."""
+"""What a run writes to TensorBoard, and to a tracker, besides the rows of its training: settings,
+scores, results and pictures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Board(Protocol):
 
 
 def settings(config: RunConfig) -> dict[str, float | bool | str]:
-    """Every key of a configuration as `section.key`, with a number, a bool or a text. Keys without a value are left
-    out."""
+    """Every key of a configuration as `section.key`, with a number, a bool or a text. Keys without
+    a value are left out."""
     return dict(_flat("", config.model_dump(mode="json")))
 
 
@@ -47,25 +47,47 @@ def result_tag(split: str, agent: str, figure: str, seed: str = "") -> str:
 
 def describe(board: TensorBoardSink, config: RunConfig, split: str) -> None:
     """Write the hyper-parameters, and which figures to compare runs by."""
-    board.settings(settings(config), ["rollout/episode_reward", result_tag(split, "greedy", "net_profit")])
+    board.settings(
+        settings(config), ["rollout/episode_reward", result_tag(split, "greedy", "net_profit")]
+    )
 
 
 def results(board: Board, evaluations: Results, split: str, steps: int) -> None:
-    """Write the figures of the strategy pass of all agents; of a set those of each symbol too, under its name."""
+    """Write the figures of the strategy pass of all agents; of a set those of each symbol too,
+    under its name.
+    """
     for seed, result in evaluations.items():
         name = "" if len(evaluations) == 1 else f"seed_{seed}"
         parts = {name: result}
         if isinstance(result, SetResult):
-            parts |= {f"{name}/{symbol}".removeprefix("/"): own for symbol, own in result.symbols.items()}
+            parts |= {
+                f"{name}/{symbol}".removeprefix("/"): own for symbol, own in result.symbols.items()
+            }
         for part, each in parts.items():
-            board.figures({result_tag(split, agent.name, figure, part): float(value) for agent in each.agents
-                           for figure, value in agent.strategy_figures.items() if value is not None}, steps)
+            board.figures(
+                {
+                    result_tag(split, agent.name, figure, part): float(value)
+                    for agent in each.agents
+                    for figure, value in agent.strategy_figures.items()
+                    if value is not None
+                },
+                steps,
+            )
 
 
 def pictures(board: TensorBoardSink, path: Path, folder: Path, steps: int) -> None:
-    """Write the pictures of the training and of the evaluation in `folder`. path: the run's folder."""
-    for tag, picture in (("train/curves", path / "training.png"), ("train/advice", path / "advice.png")):
+    """Write the pictures of the training and of the evaluation in `folder`. path: the run's
+    folder.
+    """
+    for tag, picture in (
+        ("train/curves", path / "training.png"),
+        ("train/advice", path / "advice.png"),
+    ):
         if picture.is_file():
             board.picture(tag, picture, steps)
     for picture in sorted(folder.rglob("*.png")):
-        board.picture(f"eval/{picture.relative_to(path / 'evaluation').with_suffix('').as_posix()}", picture, steps)
+        board.picture(
+            f"eval/{picture.relative_to(path / 'evaluation').with_suffix('').as_posix()}",
+            picture,
+            steps,
+        )

@@ -25,14 +25,22 @@ from jaxtrade.types import SessionSet
 PICTURE = "advice.png"  # in the run folder
 
 
-def draw(config: RunConfig, market: Market, train: SessionSet, path: Path, rows: Sequence[Mapping[str, Any]],
-         tell: Tell) -> bool:
-    """Write `advice.png` to the folder of a finished training. Returns False for a run without advice.
+def draw(
+    config: RunConfig,
+    market: Market,
+    train: SessionSet,
+    path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    tell: Tell,
+) -> bool:
+    """Write `advice.png` to the folder of a finished training. Returns False for a run without
+    advice.
 
     Args:
-        train: the training sessions, the only ones whose outcomes are read. rows: of `metrics.jsonl`.
-        tell: receives one line if the journal or the snapshot cannot be read any more. The training is then still
-            whole, so this ends nothing.
+        train: the training sessions, the only ones whose outcomes are read. rows: of
+            `metrics.jsonl`.
+        tell: receives one line if the journal or the snapshot cannot be read any more. The training
+            is then still whole, so this ends nothing.
     Raises OSError (disk).
     """
     if not config.advisor.on:
@@ -46,10 +54,14 @@ def draw(config: RunConfig, market: Market, train: SessionSet, path: Path, rows:
         return False
     followed = only(followed_of(market, config), market, train)
     suffixes = [f"/{i}" for i in range(len(visible))] if len(visible) > 1 else [""]
-    advisors = [advisor_of(name, *rows_of_one, followed, suffix)
-                for name, rows_of_one, suffix in zip(_names(config), visible, suffixes, strict=True)]
+    advisors = [
+        advisor_of(name, *rows_of_one, followed, suffix)
+        for name, rows_of_one, suffix in zip(_names(config), visible, suffixes, strict=True)
+    ]
     title = f"Advice on {market.contract.symbol}, fusion {config.advisor.fusion}"
-    return advice.draw(advisors, rows, config.advisor.bins, config.advisor.horizon, title, path / PICTURE)
+    return advice.draw(
+        advisors, rows, config.advisor.bins, config.advisor.horizon, title, path / PICTURE
+    )
 
 
 def _names(config: RunConfig) -> list[str]:
@@ -67,11 +79,14 @@ def _name(kind: str, options: Mapping[str, Any]) -> str:
     return f"{named} (reads future prices)" if reads_future(kind) else named
 
 
-def visible_rows(config: RunConfig, market: Market, path: Path) -> list[tuple[np.ndarray, np.ndarray]] | None:
-    """For each advisor the bars int[n] and rows float32[n, 6] of all its advice that became visible in training.
+def visible_rows(
+    config: RunConfig, market: Market, path: Path
+) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """For each advisor the bars int[n] and rows float32[n, 6] of all its advice that became visible
+    in training.
 
-    They are in the run's journal, in the journal that it replays, or in the snapshot that it was given. None for a run
-    without advice.
+    They are in the run's journal, in the journal that it replays, or in the snapshot that it was
+    given. None for a run without advice.
 
     Raises DataError or JournalError where that file cannot be read.
     """
@@ -79,9 +94,12 @@ def visible_rows(config: RunConfig, market: Market, path: Path) -> list[tuple[np
     head, _, rest = chosen.kind.partition(":")
     journal = Path(rest) if head == "replay" else path / JOURNAL
     deltas = read_journal(journal).deltas if journal.is_file() else ()
-    found = apart(np.array([bar for delta in deltas for bar in delta.bars], np.int64),
-                  np.array([row for delta in deltas for row in delta.rows], np.float32).reshape(-1, WIDTH),
-                  len(market.bars), chosen.advisors)
+    found = apart(
+        np.array([bar for delta in deltas for bar in delta.bars], np.int64),
+        np.array([row for delta in deltas for row in delta.rows], np.float32).reshape(-1, WIDTH),
+        len(market.bars),
+        chosen.advisors,
+    )
     snapshots = snapshots_of(config)
     for number, file in snapshots.items():
         snapshot = load_table(file, market)
@@ -89,11 +107,15 @@ def visible_rows(config: RunConfig, market: Market, path: Path) -> list[tuple[np
     return found if snapshots or journal.is_file() else None
 
 
-def advisor_of(name: str, bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, suffix: str = "") -> Advisor:
-    """An advisor's scored answers: those with a direction, about bars where one direction would have paid.
+def advisor_of(
+    name: str, bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, suffix: str = ""
+) -> Advisor:
+    """An advisor's scored answers: those with a direction, about bars where one direction would
+    have paid.
 
     Args:
-        bars, rows: as `visible_rows`. followed: int8[T], 0 outside the training sessions. suffix: of its metrics.
+        bars, rows: as `visible_rows`. followed: int8[T], 0 outside the training sessions. suffix:
+            of its metrics.
     """
     side, came = directions(rows), followed[bars]
     scored = (side != 0) & (came != 0)

@@ -1,4 +1,6 @@
-"""What an evaluation of a finished run chooses: the split, the advisor, and who may write meanwhile."""
+"""What an evaluation of a finished run chooses: the split, the advisor, and who may write
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -16,40 +18,66 @@ from jaxtrade.runs.setup import Setup
 from jaxtrade.text import Tell, several
 from jaxtrade.types import SessionSet
 
-# Keys that may be set for another advisor: those that decide what it answers, and when. The others decide how the
-# policy listens, which it has learned.
-OF_EVALUATION = ("advisor.options.", "advisor.service.", "advisor.context.", "advisor.template=", "advisor.horizon=",
-                 "advisor.latency=", "advisor.latency_seed=", "advisor.max_age=", "advisor.evaluation_wait_s=")
+# Keys that may be set for another advisor: those that decide what it answers, and when. The others
+# decide how the policy listens, which it has learned.
+OF_EVALUATION = (
+    "advisor.options.",
+    "advisor.service.",
+    "advisor.context.",
+    "advisor.template=",
+    "advisor.horizon=",
+    "advisor.latency=",
+    "advisor.latency_seed=",
+    "advisor.max_age=",
+    "advisor.evaluation_wait_s=",
+)
 
 
-def advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str], tell: Tell) -> Setup:
-    """The setup with another advisor. tell: receives one line where its server's only model is taken.
+def advised(
+    setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str], tell: Tell
+) -> Setup:
+    """The setup with another advisor. tell: receives one line where its server's only model is
+    taken.
 
     Raises ConfigError if the run was trained without an advisor.
     """
     if other := [key for key in overrides if not key.strip().startswith(OF_EVALUATION)]:
-        known = ", ".join(f"{key}*" if key.endswith(".") else key.removesuffix("=") for key in OF_EVALUATION)
-        raise ConfigError(f"--set {other[0]}: the run was trained with its own value, which an evaluation keeps; with "
-                          f"--advisor you may set {known} (else train a run with the change, or see --cost-grid and "
-                          "--intrabar-grid)")
+        known = ", ".join(
+            f"{key}*" if key.endswith(".") else key.removesuffix("=") for key in OF_EVALUATION
+        )
+        raise ConfigError(
+            f"--set {other[0]}: the run was trained with its own value, which an evaluation keeps; with "
+            f"--advisor you may set {known} (else train a run with the change, or see --cost-grid and "
+            "--intrabar-grid)"
+        )
     if overrides and advisor is None:
-        raise ConfigError(f"--set {overrides[0]}: belongs to another advisor; name it with --advisor")
+        raise ConfigError(
+            f"--set {overrides[0]}: belongs to another advisor; name it with --advisor"
+        )
     if advisor is None:
         return setup
     if setup.fusion is None:
-        raise ConfigError(f"--advisor {advisor}: {path} was trained without an advisor, so its policy has no measured "
-                          "trust; train with --advisor, or evaluate without")
+        raise ConfigError(
+            f"--advisor {advisor}: {path} was trained without an advisor, so its policy has no measured "
+            "trust; train with --advisor, or evaluate without"
+        )
     if advisor == "off":
-        raise ConfigError("--advisor off: this run's policy listens to advice; give none for an advisor that is silent")
+        raise ConfigError(
+            "--advisor off: this run's policy listens to advice; give none for an advisor that is silent"
+        )
     values = setup.config.model_dump(mode="json")
     if advisor != setup.config.advisor.kind:
         values["advisor"] |= {"kind": advisor, "options": {}}
     config, where = make_config(values, f"--advisor {advisor}", stored=True), f"--advisor {advisor}"
     for override in overrides:
-        before, config = config, make_config(
-            overridden(config.model_dump(mode="json"), [override]), where, stored=True)
+        before, config = (
+            config,
+            make_config(overridden(config.model_dump(mode="json"), [override]), where, stored=True),
+        )
         if config == before:
-            raise ConfigError(f"--set {override}: changes nothing, this is its value already; leave it out")
+            raise ConfigError(
+                f"--set {override}: changes nothing, this is its value already; leave it out"
+            )
     config = with_model(config, tell)
     check_advisor(config, setup.single)
     return replace(setup, config=config)
@@ -59,14 +87,16 @@ def held_out(setup: Setup, split: str) -> SessionSet:
     """The sessions of a split. Raises ConfigError if the run has none in it."""
     sessions = setup.splits[split]
     if not int(sessions.count):
-        raise ConfigError(f"split {split} (--split): this run holds no sessions out for it (split.{split}_sessions = "
-                          "0)")
+        raise ConfigError(
+            f"split {split} (--split): this run holds no sessions out for it (split.{split}_sessions = "
+            "0)"
+        )
     return sessions
 
 
 def keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
-    """The run's lock if the run has an advisor, whose answers may be saved. Without one nothing is written, so no lock
-    is taken."""
+    """The run's lock if the run has an advisor, whose answers may be saved. Without one nothing is
+    written, so no lock is taken."""
     return nullcontext() if setup.fusion is None else rundir.locked(path)
 
 

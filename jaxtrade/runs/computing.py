@@ -1,4 +1,6 @@
-"""Settings of this process that a run's programs depend on, and that must be made before JAX starts."""
+"""Settings of this process that a run's programs depend on, and that must be made before JAX
+starts.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,24 @@ from jaxtrade.storage.programs import (
 )
 from jaxtrade.training.together import process_count
 
-# Operations of a minibatch's products, forward, from which on threads are worth their cost. Found by timing minibatches
-# on two cores: with fewer, the second thread saved no time. The bench `versions` has a shape on each side of it.
+# Operations of a minibatch's products, forward, from which on threads are worth their cost. Found
+# by timing minibatches on two cores: with fewer, the second thread saved no time. The bench
+# `versions` has a shape on each side of it.
 WORTH_THREADS = 100e6
 
-# On a CPU the order in which a product adds depends on the number of threads, and JAX makes at least one for each
-# device of the process. Strict sums need the same number in every layout. It is also the most devices of a process.
+# On a CPU the order in which a product adds depends on the number of threads, and JAX makes at
+# least one for each device of the process. Strict sums need the same number in every layout. It is
+# also the most devices of a process.
 STRICT_THREADS = 8
 
 
 def settle(configs: Sequence[RunConfig], env: MutableMapping[str, str] = os.environ) -> None:
-    """Set the number of compute threads (`NPROC`) and the flags for the same bits on a GPU, unless they are set.
+    """Set the number of compute threads (`NPROC`) and the flags for the same bits on a GPU, unless
+    they are set.
 
-    Once JAX has started, the threads are as many as cores, and flags have no effect. configs: of the runs of this
-    process, at least one. All get the threads that suit the one with the most work.
+    Once JAX has started, the threads are as many as cores, and flags have no effect. configs: of
+    the runs of this process, at least one. All get the threads that suit the one with the most
+    work.
     """
     cores = os.cpu_count() or 1
     if backends_started():
@@ -49,11 +55,13 @@ def settle(configs: Sequence[RunConfig], env: MutableMapping[str, str] = os.envi
         use_determinism(env)
 
 
-def restore(config: RunConfig, manifest: Mapping[str, Any], env: MutableMapping[str, str] = os.environ) -> None:
+def restore(
+    config: RunConfig, manifest: Mapping[str, Any], env: MutableMapping[str, str] = os.environ
+) -> None:
     """Set threads and flags as a run's manifest says, unless JAX has started.
 
-    The flags are those of the manifest only if jaxlib is of the same version: another one may not know a flag, and XLA
-    ends a process for that.
+    The flags are those of the manifest only if jaxlib is of the same version: another one may not
+    know a flag, and XLA ends a process for that.
     """
     if not backends_started():
         if manifest["nproc"]:
@@ -68,7 +76,8 @@ def restore(config: RunConfig, manifest: Mapping[str, Any], env: MutableMapping[
 
 
 def _devices_of(config: RunConfig) -> int:
-    """As how many devices the CPU of this process counts. `all` and `auto` make none: they take what there is.
+    """As how many devices the CPU of this process counts. `all` and `auto` make none: they take
+    what there is.
     """
     devices = config.parallel.devices
     return devices // process_count() if isinstance(devices, int) else 1
@@ -85,20 +94,23 @@ def threads_of(config: RunConfig, cores: int) -> int:
 
 
 def check_strict(config: RunConfig, env: Mapping[str, str] = os.environ) -> None:
-    """Refuse strict sums where this process has more CPU devices than threads: the threads would then depend on the
-    devices, and bits on the threads. Starts JAX. Raises ConfigError."""
+    """Refuse strict sums where this process has more CPU devices than threads: the threads would
+    then depend on the devices, and bits on the threads. Starts JAX. Raises ConfigError."""
     import jax
 
     devices, threads = jax.local_device_count(), int(env.get("NPROC", os.cpu_count() or 1))
     if config.parallel.reduce == "strict" and jax.default_backend() == "cpu" and devices > threads:
-        raise ConfigError(f"parallel.reduce=strict: {devices} CPU devices in this process, and {threads} compute "
-                          "threads (NPROC, compute.threads); set as many threads as devices or more, and the same "
-                          f"number in every layout ({STRICT_THREADS} if you set none), or use at most {threads} "
-                          "devices in a process; a resumed run keeps its threads")
+        raise ConfigError(
+            f"parallel.reduce=strict: {devices} CPU devices in this process, and {threads} compute "
+            "threads (NPROC, compute.threads); set as many threads as devices or more, and the same "
+            f"number in every layout ({STRICT_THREADS} if you set none), or use at most {threads} "
+            "devices in a process; a resumed run keeps its threads"
+        )
 
 
 def minibatch_work(config: RunConfig) -> float | None:
-    """Operations (multiplications and additions) of the network's products for one minibatch of all agents, forward.
+    """Operations (multiplications and additions) of the network's products for one minibatch of all
+    agents, forward.
 
     None for a network or a learner of the user's own.
     """
@@ -113,7 +125,9 @@ def minibatch_work(config: RunConfig) -> float | None:
         width += network.rnn_width
     widths = (width, *network.hidden)
     outputs = len(actions_of(config)) + 1  # the logits, and the value
-    weights += torsos(config) * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
+    weights += (
+        torsos(config) * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
+    )
     given = AUTO_ROWS if rollout.auto else rollout.num_envs * rollout.num_steps / config.minibatches
     rows = getattr(config.learner, "batch_size", given)
     return 2.0 * weights * rows * config.agents
@@ -125,11 +139,17 @@ def lines(config: RunConfig, env: Mapping[str, str] = os.environ) -> Iterator[st
 
     platform, work = jax.default_backend(), minibatch_work(config)
     if platform == "cpu":
-        about = "" if work is None else f"; the products of a minibatch are {work / 1e6:,.0f} million operations"
+        about = (
+            ""
+            if work is None
+            else f"; the products of a minibatch are {work / 1e6:,.0f} million operations"
+        )
         yield f"compute threads: {env.get('NPROC', 'all')} (cores: {os.cpu_count()}{about})"
     may_differ = config.compute.deterministic and not is_deterministic(env.get("XLA_FLAGS", ""))
     if platform == "gpu" and may_differ:
-        yield ("note: compute.deterministic is true, but JAX had started before, XLA_FLAGS says otherwise or XLA lacks "
-               f"the options: another run may have other bits. Start Python with XLA_FLAGS='{DETERMINISTIC}'")
+        yield (
+            "note: compute.deterministic is true, but JAX had started before, XLA_FLAGS says otherwise or XLA lacks "
+            f"the options: another run may have other bits. Start Python with XLA_FLAGS='{DETERMINISTIC}'"
+        )
     if config.compute.precision != "float32":
         yield f"operands of matrix products: {config.compute.precision} in training, float32 in evaluation"

@@ -18,14 +18,16 @@ from jaxtrade.runs import rundir
 from jaxtrade.training.population import Stack
 
 
-def ending(path: Path, folder: Path, results: Results, config: RunConfig,
-           advisor: Sequence[str] = ()) -> Iterator[str]:
+def ending(
+    path: Path, folder: Path, results: Results, config: RunConfig, advisor: Sequence[str] = ()
+) -> Iterator[str]:
     """Lines below the table: the run's folder, its pictures, and two commands to go on with.
 
     The commands work as printed: they have what this evaluation needed, and no more.
 
     Args:
-        path: the run's folder. folder: that of the evaluation. results: of the evaluation, by the agents' numbers.
+        path: the run's folder. folder: that of the evaluation. results: of the evaluation, by the
+            agents' numbers.
         config: of the run, with the paths at which its files were read.
         advisor: the words that chose another advisor than the run's own.
     Raises ConfigError if `path` is not a run's folder.
@@ -47,21 +49,40 @@ def ending(path: Path, folder: Path, results: Results, config: RunConfig,
     replay = [*run, "--session", first.settings["last_session"]]
     if isinstance(first, SetResult):
         symbol = next(iter(first.symbols))
-        replay = [*run, "--session", first.symbols[symbol].settings["last_session"], "--symbol", symbol]
-    commands = {quoted([*program(), "evaluate", *grid]): "with other costs",
-                quoted([*program(), "replay", *replay]): "one session, bar by bar"}
+        replay = [
+            *run,
+            "--session",
+            first.symbols[symbol].settings["last_session"],
+            "--symbol",
+            symbol,
+        ]
+    commands = {
+        quoted([*program(), "evaluate", *grid]): "with other costs",
+        quoted([*program(), "replay", *replay]): "one session, bar by bar",
+    }
     widest = max(len(command) for command in commands)
     for label, (command, why) in zip(("next", ""), commands.items(), strict=True):
         yield f"{label:<9} {command:<{widest}}  # {why}"
 
 
 def _data(path: Path, config: RunConfig) -> list[str]:
-    """`--data PLACE`, if the bars were read from another place than the one that the run finds by itself."""
+    """`--data PLACE`, if the bars were read from another place than the one that the run finds by
+    itself.
+    """
     found = rundir.read_run(path)[0].data
     if found.markets:
-        files = [each.get("file") for each in (config.data.per_market.get(found.markets[0], {}),
-                                               found.per_market.get(found.markets[0], {}))]
-        return [] if files[0] is None or files[0] == files[1] else ["--data", str(Path(str(files[0])).parent)]
+        files = [
+            each.get("file")
+            for each in (
+                config.data.per_market.get(found.markets[0], {}),
+                found.per_market.get(found.markets[0], {}),
+            )
+        ]
+        return (
+            []
+            if files[0] is None or files[0] == files[1]
+            else ["--data", str(Path(str(files[0])).parent)]
+        )
     used, own = config.data.file, found.file
     return [] if used is None or used == own else ["--data", str(used)]
 
@@ -72,13 +93,18 @@ def quoted(words: Sequence[str]) -> str:
 
 
 def program() -> list[str]:
-    """The words with which this command was started: `jaxtrade`, or its path if the shell does not find that one.
+    """The words with which this command was started: `jaxtrade`, or its path if the shell does not
+    find that one.
 
     `jaxtrade` for any other program, such as one that calls `jaxtrade.run`.
     """
     started = Path(sys.argv[0])
-    if started.name == "__main__.py" and started.parent.name == "jaxtrade" and "-m" in sys.orig_argv:
-        return [*sys.orig_argv[:sys.orig_argv.index("-m")], "-m", "jaxtrade"]
+    if (
+        started.name == "__main__.py"
+        and started.parent.name == "jaxtrade"
+        and "-m" in sys.orig_argv
+    ):
+        return [*sys.orig_argv[: sys.orig_argv.index("-m")], "-m", "jaxtrade"]
     if started.stem != "jaxtrade":
         return ["jaxtrade"]
     found, own = shutil.which("jaxtrade"), shutil.which(str(started))

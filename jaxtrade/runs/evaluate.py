@@ -1,4 +1,6 @@
-"""Evaluate the policies of a run: on held-out sessions, over grids of assumptions, or bar by bar."""
+"""Evaluate the policies of a run: on held-out sessions, over grids of assumptions, or bar by
+bar.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from jaxtrade.evaluation import grids, seeds, sensitivity
 from jaxtrade.evaluation.attribution.attribute import attribute
 from jaxtrade.evaluation.attribution.result import SlotAttribution
 from jaxtrade.evaluation.day_bars import day_bars
-from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write, write_set
+from jaxtrade.evaluation.evaluate import (
+    EvaluationResult,
+    evaluate,
+    standard_agents,
+    write,
+    write_set,
+)
 from jaxtrade.evaluation.policy_digest import policy_digest
 from jaxtrade.evaluation.recorded import daily_net
 from jaxtrade.evaluation.replay import replay_lines
@@ -45,16 +53,20 @@ from jaxtrade.storage.sinks import read_rows
 from jaxtrade.types import PyTree
 
 
-def open_run(path: Path, data: Path | None = None, advisor: bool = True, overrides: Sequence[str] = ()
-             ) -> tuple[Setup, dict[str, Any]]:
-    """Setup and manifest of an existing run. Its configuration and data must be those that it was trained with.
+def open_run(
+    path: Path, data: Path | None = None, advisor: bool = True, overrides: Sequence[str] = ()
+) -> tuple[Setup, dict[str, Any]]:
+    """Setup and manifest of an existing run. Its configuration and data must be those that it was
+    trained with.
 
     Args:
-        data: a file that holds the run's bars, instead of its own; of a set, a folder with a file for each symbol.
+        data: a file that holds the run's bars, instead of its own; of a set, a folder with a file
+            for each symbol.
         advisor: whether the run's own advisor is used.
         overrides: `a.b=value` of keys that may change (`runs.resuming`).
     Raises:
-        ConfigError (not a run, edited configuration, a key in `overrides` that may not change), DataError (the data
+        ConfigError (not a run, edited configuration, a key in `overrides` that may not change),
+        DataError (the data
             are not there, or have changed).
     """
     config, manifest = rundir.read_run(path, _instead(path, data))
@@ -63,61 +75,98 @@ def open_run(path: Path, data: Path | None = None, advisor: bool = True, overrid
     files.require(config, manifest, path, advisor)
     setup = prepare(config)
     if setup.market.fingerprint != manifest["data_sha256"]:
-        raise DataError(files.explain(config, manifest, path) if data is None else
-                        f"--data {data}: holds other bars than {path} was trained on (fingerprint "
-                        f"{setup.market.fingerprint[:16]}..., then {manifest['data_sha256'][:16]}...); give a file of "
-                        "the same bars, or train a new run")
+        raise DataError(
+            files.explain(config, manifest, path)
+            if data is None
+            else f"--data {data}: holds other bars than {path} was trained on (fingerprint "
+            f"{setup.market.fingerprint[:16]}..., then {manifest['data_sha256'][:16]}...); give a file of "
+            "the same bars, or train a new run"
+        )
     return setup, manifest
 
 
 def _instead(path: Path, data: Path | None) -> dict[str, str]:
-    """`--data` as a key. Raises ConfigError if the run reads no file of bars, DataError if there is no such file."""
+    """`--data` as a key. Raises ConfigError if the run reads no file of bars, DataError if there is
+    no such file.
+    """
     if data is None:
         return {}
     own = rundir.read_run(path)[0].data
     source = own.source
     if own.markets and source == "file":
         if not data.is_dir():
-            raise DataError(f"--data {data}: {path} was trained on {', '.join(own.markets)}; name the folder that "
-                            "holds a file of each")
-        return {f"data.per_market.{symbol}.file": str(file_of(data, symbol)) for symbol in own.markets}
+            raise DataError(
+                f"--data {data}: {path} was trained on {', '.join(own.markets)}; name the folder that "
+                "holds a file of each"
+            )
+        return {
+            f"data.per_market.{symbol}.file": str(file_of(data, symbol)) for symbol in own.markets
+        }
     if source != "file":
-        raise ConfigError(f"--data {data}: {path} was trained on {source} bars, not on a file; leave --data out")
+        raise ConfigError(
+            f"--data {data}: {path} was trained on {source} bars, not on a file; leave --data out"
+        )
     if not data.is_file():
         raise DataError(f"--data {data}: there is no such file")
     return {"data.file": str(data)}
 
 
 def folder_of(path: Path, split: str, other: bool = False) -> Path:
-    """The folder of an evaluation in that of its run. other: by another advisor than the run's own."""
+    """The folder of an evaluation in that of its run. other: by another advisor than the run's
+    own.
+    """
     return path / "evaluation" / (f"{split}-advised" if other else split)
 
 
-def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
-              tell: Callable[[str], None] | None = None, other: bool = False, programs: Programs | None = None,
-              screen: Screen | None = None, again: bool = False, kind: str = "train") -> Results:
-    """Evaluate policies on a split, compare them with the baselines, and write the results to files.
+def evaluate_policies(
+    setup: Setup,
+    policies: dict[int, PyTree],
+    split: str,
+    path: Path,
+    tell: Callable[[str], None] | None = None,
+    other: bool = False,
+    programs: Programs | None = None,
+    screen: Screen | None = None,
+    again: bool = False,
+    kind: str = "train",
+) -> Results:
+    """Evaluate policies on a split, compare them with the baselines, and write the results to
+    files.
 
-    The files go to `evaluation/<split>`; a run with several agents has one folder for each in it (`Stack.folder`).
-    Each agent of a sweep is evaluated under its own costs, account, brackets and weights. Sampled agents use the same
-    random draws for all, so that only the policies differ. Of a set, each symbol is evaluated by itself and has a
-    folder of its name in that of the evaluation.
+    The files go to `evaluation/<split>`; a run with several agents has one folder for each in it
+    (`Stack.folder`). Each agent of a sweep is evaluated under its own costs, account, brackets and
+    weights. Sampled agents use the same random draws for all, so that only the policies differ. Of
+    a set, each symbol is evaluated by itself and has a folder of its name in that of the
+    evaluation.
 
     Args:
         policies: by the agent's number (`Stack.numbers`).
         path: the run folder.
-        other: whether another advisor than the run's own is used; the folder is then `evaluation/<split>-advised`.
+        other: whether another advisor than the run's own is used; the folder is then
+            `evaluation/<split>-advised`.
         programs: holds the programs that were begun for this evaluation.
         screen: shows which agent is evaluated.
         again: ask about the bars about which an earlier evaluation had no answer in time.
-        kind: the command, as the trial log names it. An evaluation that shows test sessions is entered there first.
+        kind: the command, as the trial log names it. An evaluation that shows test sessions is
+            entered there first.
     """
     held_out(setup, split)
     folder, results = folder_of(path, split, other), {}
-    shown, busy = Screen() if screen is None else screen, str if programs is None else lambda: programs.busy
+    shown, busy = (
+        Screen() if screen is None else screen,
+        str if programs is None else lambda: programs.busy,
+    )
     sha = {number: policy_digest(policy) for number, policy in policies.items()}
-    count = partial(count_opening, setup, split=split, path=path, kind=kind, other=other, sha=sha,
-                    tell=tell or shown.message)
+    count = partial(
+        count_opening,
+        setup,
+        split=split,
+        path=path,
+        kind=kind,
+        other=other,
+        sha=sha,
+        tell=tell or shown.message,
+    )
     if setup.config.env.task == TASK:
         alike: Any = count(joint.evaluate(setup, policies, split, path, shown))
         joint.write_results(setup, alike, folder, _about(setup, alike, sha))
@@ -127,15 +176,32 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         params, known = params_shown(own, split, None if other else path, tell, again)
         for number, policy in policies.items():
             config, rules = setup.of_agent(number, symbol, params)
-            chosen = standard_agents(own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol))
-            shown.phase("evaluating", extent(setup, split, len(chosen)), 3 * times,
-                        lambda: (found := busy()) and f"waiting for: {found}")
+            chosen = standard_agents(
+                own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol)
+            )
+            shown.phase(
+                "evaluating",
+                extent(setup, split, len(chosen)),
+                3 * times,
+                lambda: (found := busy()) and f"waiting for: {found}",
+            )
             name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (
-                f"{setup.stack.label(number)}, " if len(policies) > 1 else "")
-            result = evaluate(own.env, rules, own.single, own.splits[split], config, chosen,
-                              provenance=_provenance(setup, path, split, number), trained_on=own.splits["train"],
-                              notes=[days_label(setup, split), *([known.note] if known else [])], programs=programs,
-                              begun=lambda what, name=name: shown.step(name + what), steps=steps)
+                f"{setup.stack.label(number)}, " if len(policies) > 1 else ""
+            )
+            result = evaluate(
+                own.env,
+                rules,
+                own.single,
+                own.splits[split],
+                config,
+                chosen,
+                provenance=_provenance(setup, path, split, number),
+                trained_on=own.splits["train"],
+                notes=[days_label(setup, split), *([known.note] if known else [])],
+                programs=programs,
+                begun=lambda what, name=name: shown.step(name + what),
+                steps=steps,
+            )
             results.setdefault(number, {})[symbol] = result
             shown.step(f"{name}tables and pictures")
     whole = count(_whole(setup, path, split, results))
@@ -144,27 +210,48 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
 
 
 def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, Any]:
-    """Where an evaluation comes from. The machine is the one that evaluates, which need not be the one that trained."""
+    """Where an evaluation comes from. The machine is the one that evaluates, which need not be the
+    one that trained.
+    """
     evolved = {"evolved": True} if setup.config.evolve.on else {}
-    return rundir.read_run(path)[1] | machine.facts() | {"split": split} | evolved | setup.stack.provenance(number)
+    return (
+        rundir.read_run(path)[1]
+        | machine.facts()
+        | {"split": split}
+        | evolved
+        | setup.stack.provenance(number)
+    )
 
 
-def _whole(setup: Setup, path: Path, split: str, found: dict[int, dict[str, EvaluationResult]]) -> Results:
+def _whole(
+    setup: Setup, path: Path, split: str, found: dict[int, dict[str, EvaluationResult]]
+) -> Results:
     """The result of each agent, from its evaluations by symbol."""
     if isinstance(setup.market, Market):
         return {number: next(iter(each.values())) for number, each in found.items()}
     digests = {"config_sha256": setup.config.digest(), "data_sha256": setup.market.fingerprint}
-    return {number: SetResult(each, _provenance(setup, path, split, number), digests)
-            for number, each in found.items()}
+    return {
+        number: SetResult(each, _provenance(setup, path, split, number), digests)
+        for number, each in found.items()
+    }
 
 
-def _about(setup: Setup, results: Mapping[int, Any], sha: Mapping[int, str]) -> dict[int, dict[str, Any]]:
+def _about(
+    setup: Setup, results: Mapping[int, Any], sha: Mapping[int, str]
+) -> dict[int, dict[str, Any]]:
     """What the records of each agent say of its days and of its policy."""
-    return {number: {"day_bars": day_bars(setup.market, daily_net(result)[0].astype(str).tolist()),
-                     "policy_sha256": sha[number]} for number, result in results.items()}
+    return {
+        number: {
+            "day_bars": day_bars(setup.market, daily_net(result)[0].astype(str).tolist()),
+            "policy_sha256": sha[number],
+        }
+        for number, result in results.items()
+    }
 
 
-def _write(setup: Setup, folder: Path, results: Results, about: Mapping[int, dict[str, Any]]) -> None:
+def _write(
+    setup: Setup, folder: Path, results: Results, about: Mapping[int, dict[str, Any]]
+) -> None:
     """Write the result of each agent below `folder`."""
     for number, result in results.items():
         own = setup.stack.folder(folder, number)
@@ -175,15 +262,26 @@ def _write(setup: Setup, folder: Path, results: Results, about: Mapping[int, dic
     seeds.write(results, folder)
 
 
-def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None,
-                 advisor: str | None = None, overrides: Sequence[str] = (), store: Store | None = None,
-                 data: Path | None = None, screen: Screen | None = None, agent: int | None = None) -> str:
+def evaluate_run(
+    path: Path,
+    split: str = "test",
+    as_json: bool = False,
+    seed: int | None = None,
+    advisor: str | None = None,
+    overrides: Sequence[str] = (),
+    store: Store | None = None,
+    data: Path | None = None,
+    screen: Screen | None = None,
+    agent: int | None = None,
+) -> str:
     """Evaluate a finished run again. Returns the table as text, or JSON.
 
     Args:
-        seed, agent: evaluate only the agent with this seed, or this index; None evaluates all of them.
-        advisor: an advisor to use instead of the run's own. The policy keeps the trust that training gave it. The
-            results go to `evaluation/<split>-advised`, beside those of the run's own advisor.
+        seed, agent: evaluate only the agent with this seed, or this index; None evaluates all of
+            them.
+        advisor: an advisor to use instead of the run's own. The policy keeps the trust that
+            training gave it. The results go to `evaluation/<split>-advised`, beside those of the
+            run's own advisor.
         overrides: options of that advisor, as `advisor.key=value`.
         store: where compiled programs are kept, as in `runs.train.run`.
         data: a file of the run's bars, instead of its own.
@@ -193,30 +291,62 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
     """
     shown = Screen() if screen is None else screen
     shown.phase("loading", "the market and the policy")
-    setup = advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, shown.message)
-    policies = {each: read_policy(path, setup.config, each) for each in chosen_numbers(setup.config, seed, agent)}
+    setup = advised(
+        open_run(path, data, advisor is None)[0], path, advisor, overrides, shown.message
+    )
+    policies = {
+        each: read_policy(path, setup.config, each)
+        for each in chosen_numbers(setup.config, seed, agent)
+    }
     with rundir.locked(path), programs_of(setup, store) as programs:
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
-        # The advice that is saved stays that of all reports, so only an evaluation of every agent adds to it.
-        results = evaluate_policies(setup, policies, split, path, other=advisor is not None, programs=programs,
-                                    screen=shown, again=seed is None and agent is None, kind="evaluate")
-    other = [] if advisor is None else ["--advisor", advisor, *(word for key in overrides for word in ("--set", key))]
-    shown.at_end(ending(path, folder_of(path, split, advisor is not None), results, setup.config, other))
+        # The advice that is saved stays that of all reports, so only an evaluation of every agent
+        # adds to it.
+        results = evaluate_policies(
+            setup,
+            policies,
+            split,
+            path,
+            other=advisor is not None,
+            programs=programs,
+            screen=shown,
+            again=seed is None and agent is None,
+            kind="evaluate",
+        )
+    other = (
+        []
+        if advisor is None
+        else ["--advisor", advisor, *(word for key in overrides for word in ("--set", key))]
+    )
+    shown.at_end(
+        ending(path, folder_of(path, split, advisor is not None), results, setup.config, other)
+    )
     if not as_json:
         return seeds.table(results)
     return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)
 
 
-def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
-             seed: int | None = None, advisor: str | None = None, overrides: Sequence[str] = (),
-             data: Path | None = None, screen: Screen | None = None, agent: int | None = None, latency: bool = False,
-             attribution: bool = False) -> str:
-    """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order, costs and latency; and
-    which parts of its observation the policy uses.
+def grid_run(
+    path: Path,
+    split: str = "test",
+    intrabar: bool = True,
+    costs: bool = False,
+    as_json: bool = False,
+    seed: int | None = None,
+    advisor: str | None = None,
+    overrides: Sequence[str] = (),
+    data: Path | None = None,
+    screen: Screen | None = None,
+    agent: int | None = None,
+    latency: bool = False,
+    attribution: bool = False,
+) -> str:
+    """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order,
+    costs and latency; and which parts of its observation the policy uses.
 
-    Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and kept
-    beside the evaluation for a report (`runs.leaving`).
-    Answers of the run's own advisor are saved, as in `evaluate_run`.
+    Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and
+    kept beside the evaluation for a report (`runs.leaving`). Answers of the run's own advisor are
+    saved, as in `evaluate_run`.
 
     Args:
         intrabar, costs, latency, attribution: which of them, in this order.
@@ -227,36 +357,77 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     """
     progress = Screen() if screen is None else screen
     progress.phase("loading", "the market and the policy")
-    setup = advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
+    setup = advised(
+        open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message
+    )
     joint.refuse("--cost-grid, --intrabar-grid, --latency-grid, --attribution", setup.config)
     held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
     policy = read_policy(path, setup.config, number)
-    makers = [make for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid),
-                                        (latency, grids.latency_grid), (attribution, attribute)) if wanted]
+    makers = [
+        make
+        for wanted, make in (
+            (intrabar, grids.intrabar_grid),
+            (costs, grids.cost_grid),
+            (latency, grids.latency_grid),
+            (attribution, attribute),
+        )
+        if wanted
+    ]
     shown: dict[str, list[grids.Grid | SlotAttribution]] = {}
     for symbol, own in setup.symbols.items():
         with keeping(setup, path):
             params, _ = params_shown(own, split, None if advisor else path)
         config, params = setup.of_agent(number, symbol, params)
-        agents = standard_agents(own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol))
+        agents = standard_agents(
+            own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol)
+        )
         progress.phase("evaluating", f"grids of {extent(setup, split, len(agents))}")
-        shown[symbol] = [make(own.env, params, agents, own.single, own.splits[split], config,
-                              steps_of(setup, split)) for make in makers]
+        shown[symbol] = [
+            make(
+                own.env,
+                params,
+                agents,
+                own.single,
+                own.splits[split],
+                config,
+                steps_of(setup, split),
+            )
+            for make in makers
+        ]
     notes = grid_notes(setup, path, split, advisor is not None, progress.message)
-    noted = {symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each] for symbol, each in shown.items()}
+    noted = {
+        symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each]
+        for symbol, each in shown.items()
+    }
     if advisor is None:
-        leave(setup, path, folder_of(path, split), number, sensitivity.documents_of(noted), policy_digest(policy),
-              progress.message)
+        leave(
+            setup,
+            path,
+            folder_of(path, split),
+            number,
+            sensitivity.documents_of(noted),
+            policy_digest(policy),
+            progress.message,
+        )
     return sensitivity.shown(noted, as_json)
 
 
-def replay_run(path: Path, session: str, seed: int | None = None, data: Path | None = None,
-               symbol: str | None = None, agent: int | None = None) -> Iterator[str]:
-    """Replay one session under the run's greedy policy, line by line. A test session is entered in the trial log.
+def replay_run(
+    path: Path,
+    session: str,
+    seed: int | None = None,
+    data: Path | None = None,
+    symbol: str | None = None,
+    agent: int | None = None,
+) -> Iterator[str]:
+    """Replay one session under the run's greedy policy, line by line. A test session is entered in
+    the trial log.
 
-    session: its trade date. seed, agent: whose policy is used, by seed or by index; needed if the run has several.
-    data: as in `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises ConfigError if the
+    session: its trade date. seed, agent: whose policy is used, by seed or by index; needed if the
+        run has several.
+    data: as in `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises
+        ConfigError if the
     date is not a session of the run.
     """
     whole, _ = open_run(path, data)
@@ -279,18 +450,21 @@ def replay_run(path: Path, session: str, seed: int | None = None, data: Path | N
 
 
 def _split_of(setup: Setup, session: str) -> str | None:
-    """The held-out split (`test` or `validation`) that contains a trade date, or None for a training session.
+    """The held-out split (`test` or `validation`) that contains a trade date, or None for a
+    training session.
 
     A training session has no fixed advice: its advice changed while the run trained.
     """
     dates = setup.single.trade_dates.astype(str).tolist()
     for split in ("test", "validation"):
         sessions = setup.splits[split]
-        if session in {dates[row] for row in np.asarray(sessions.ids)[:int(sessions.count)]}:
+        if session in {dates[row] for row in np.asarray(sessions.ids)[: int(sessions.count)]}:
             return split
     return None
 
 
 def history(path: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, one row per update. `action_share` and `end_share` are mappings from name to share."""
+    """The metrics of a run, one row per update. `action_share` and `end_share` are mappings from
+    name to share.
+    """
     return read_rows(path / "metrics.jsonl")

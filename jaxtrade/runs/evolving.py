@@ -1,4 +1,6 @@
-"""Population-based training in a run: what scores the agents, what an event compiles, and the winner at the end."""
+"""Population-based training in a run: what scores the agents, what an event compiles, and the
+winner at the end.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,22 @@ class Evolving:
         self._lineage = LineageSink(job.path, job.beginning.resume_update) if is_main() else None
         if self._lineage is not None:
             job.files.append(self._lineage)
-        self._shown = {symbol: params_shown(own, "validation", job.path, job.tell)[0]
-                       for symbol, own in setup.symbols.items()}
+        self._shown = {
+            symbol: params_shown(own, "validation", job.path, job.tell)[0]
+            for symbol, own in setup.symbols.items()
+        }
         self._program: Any = jax.jit(partial(evolve.exploit_parts, rules=self._rules))
         self.hook: Evolution | None = None
         if config.evolve.every:
-            self.hook = Evolution(config.evolve.every, score=self.scores, event=self._event,
-                                  record=self._record, tell=job.tell,
-                                  chunk_updates=config.train.chunk_updates, total_updates=setup.plan.total_updates)
+            self.hook = Evolution(
+                config.evolve.every,
+                score=self.scores,
+                event=self._event,
+                record=self._record,
+                tell=job.tell,
+                chunk_updates=config.train.chunk_updates,
+                total_updates=setup.plan.total_updates,
+            )
             self.hook.recall(job.beginning.memory(self.hook.name) or {})
 
     def _record(self, row: dict[str, Any]) -> None:
@@ -50,7 +60,9 @@ class Evolving:
             self._lineage.record(row)
 
     def scores(self, state: PyTree) -> np.ndarray:
-        """Mean reward per validation session of each agent's greedy policy, float64[N], in every process."""
+        """Mean reward per validation session of each agent's greedy policy, float64[N], in every
+        process.
+        """
         return np.array(from_main(lambda: self._scored(state)))
 
     def _scored(self, state: PyTree) -> list[float]:
@@ -58,25 +70,46 @@ class Evolving:
         policies = jax.device_get(policies_of(self._job.setup, state))
         return scores_by_agent(self._job.setup, self._shown, policies, self._job.programs).tolist()
 
-    def _event(self, state: PyTree, scores: np.ndarray, update: int) -> tuple[PyTree, dict[str, Any]]:
-        args = (evolve.parts_of(state), jnp.asarray(scores), evolve.event_key(self._job.config.seed, update))
+    def _event(
+        self, state: PyTree, scores: np.ndarray, update: int
+    ) -> tuple[PyTree, dict[str, Any]]:
+        args = (
+            evolve.parts_of(state),
+            jnp.asarray(scores),
+            evolve.event_key(self._job.config.seed, update),
+        )
         programs = self._job.programs
-        pending = programs.begun(self._program, args) or programs.begin("evolution", self._program, args)
+        pending = programs.begun(self._program, args) or programs.begin(
+            "evolution", self._program, args
+        )
         parts, lineage = pending.wait()(*args)
         row = evolve.row_of(update, scores, jax.device_get(lineage))
-        copies = np.asarray(row["source"]) != np.arange(len(scores))  # none of them has diverged, or is frozen, yet
+        copies = np.asarray(row["source"]) != np.arange(
+            len(scores)
+        )  # none of them has diverged, or is frozen, yet
         counts = np.where(copies.reshape(state.rollbacks.shape), 0, jax.device_get(state.rollbacks))
-        return evolve.with_parts(state, parts).replace(rollbacks=jnp.asarray(counts, jnp.int32)), row
+        return evolve.with_parts(state, parts).replace(
+            rollbacks=jnp.asarray(counts, jnp.int32)
+        ), row
 
     def close(self, state: PyTree, update: int) -> dict[str, Any]:
-        """Score the agents of a run's last state, save the policy of the best, and name it: the entry `evolution` of
+        """Score the agents of a run's last state, save the policy of the best, and name it: the
+        entry `evolution` of
         `summary.json`. Process 0 alone does this. update: of that state."""
         job, setup = self._job, self._job.setup
         scores = np.asarray(self._scored(state), np.float32)
         winner = evolve.winner_of(scores.tolist())
-        self._record({"update": update, "event": evolve.FINAL, "scores": scores.tolist(), "winner": winner})
-        settings = {name: np.asarray(getattr(state.hparams, name)).reshape(-1) for name in self._rules.ranges}
-        found: dict[str, Any] = {"scores": [float(s) if np.isfinite(s) else None for s in scores], "winner": winner}
+        self._record(
+            {"update": update, "event": evolve.FINAL, "scores": scores.tolist(), "winner": winner}
+        )
+        settings = {
+            name: np.asarray(getattr(state.hparams, name)).reshape(-1)
+            for name in self._rules.ranges
+        }
+        found: dict[str, Any] = {
+            "scores": [float(s) if np.isfinite(s) else None for s in scores],
+            "winner": winner,
+        }
         if self.hook is not None:
             found |= self.hook.memory()
         if winner is None:
@@ -86,14 +119,16 @@ class Evolving:
         policy = finished(policies_of(setup, state)[winner])
         save_policy_bundle(job.path / WINNER_FOLDER, policy, setup.env, setup.market, job.config)
         chosen = ", ".join(f"{name} {value:.4g}" for name, value in own.items())
-        job.tell(f"evolution: agent {winner} has the best score on the validation sessions, {scores[winner]:.6g} "
-                 f"(median {np.nanmedian(scores):.6g}), with {chosen}; its policy is in {job.path / WINNER_FOLDER}")
+        job.tell(
+            f"evolution: agent {winner} has the best score on the validation sessions, {scores[winner]:.6g} "
+            f"(median {np.nanmedian(scores):.6g}), with {chosen}; its policy is in {job.path / WINNER_FOLDER}"
+        )
         return found | {"winner_score": float(scores[winner]), "winner_settings": own}
 
 
 def evolving(job: Job) -> Evolving | None:
-    """The evolution of a run. None without `evolve.keys`, and for drawn settings without agents or validation sessions
-    to rank them by."""
+    """The evolution of a run. None without `evolve.keys`, and for drawn settings without agents or
+    validation sessions to rank them by."""
     config = job.config
     ranked = config.train.num_seeds > 1 and config.split.validation_sessions
     return Evolving(job) if config.evolve.on and ranked else None

@@ -1,6 +1,8 @@
-"""The files that a run's configuration names: recorded when it is created, found again from wherever it is read.
+"""The files that a run's configuration names: recorded when it is created, found again from
+wherever it is read.
 
-A manifest's `files` holds for each key (`data.file`, `data.contract`, `imports.NAME`, ...): `given`, the value in
+A manifest's `files` holds for each key (`data.file`, `data.contract`, `imports.NAME`, ...):
+`given`, the value in
 `config.yaml`; `absolute` and `relative`, its path then, the latter seen from the run folder; `bytes` and `sha256`. Runs
 of earlier versions have no such entry. Their paths are read as they were typed.
 """
@@ -45,8 +47,12 @@ def named(config: RunConfig) -> dict[str, str]:
 
 
 def values(config: RunConfig) -> dict[str, Any]:
-    """Key -> value of every key that names a file. A panel with files is one value: its list of members."""
-    found: dict[str, Any] = {key: path for key, path in named(config).items() if not key.startswith("advisor.panel.")}
+    """Key -> value of every key that names a file. A panel with files is one value: its list of
+    members.
+    """
+    found: dict[str, Any] = {
+        key: path for key, path in named(config).items() if not key.startswith("advisor.panel.")
+    }
     if "advisor.kind" in found:
         found["advisor.kind"] = config.advisor.kind
     if len(found) < len(named(config)):
@@ -60,12 +66,17 @@ def record(config: RunConfig, folder: Path) -> dict[str, dict[str, Any]]:
     for key, given in named(config).items():
         path = _contract(given) if _is_contract(key) else Path(given)
         if path.is_file():  # a file that is named but not read may be absent
-            found[key] = {"given": given} | ({"shipped": True} if _is_shipped(given, key) else places(path, folder)) \
+            found[key] = (
+                {"given": given}
+                | ({"shipped": True} if _is_shipped(given, key) else places(path, folder))
                 | _content(path)
+            )
     for name in config.imports:
         module = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
         if module is not None and Path(module).is_file():
-            found[f"imports.{name}"] = {"given": name} | places(Path(module), folder) | _content(Path(module))
+            found[f"imports.{name}"] = (
+                {"given": name} | places(Path(module), folder) | _content(Path(module))
+            )
     return found
 
 
@@ -93,15 +104,19 @@ def places(path: Path, folder: Path) -> dict[str, str]:
 
 def _content(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        return {
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+        }
 
 
 def find_imports(manifest: Mapping[str, Any], folder: Path, names: Collection[str]) -> None:
-    """Make the modules that a run imports importable, wherever it is read from. Nothing is imported here.
+    """Make the modules that a run imports importable, wherever it is read from. Nothing is imported
+    here.
 
-    A module that Python finds is left to Python. Otherwise the recorded file must be the one of the run, and one that
-    the user trusts: its folder is searched from here on. names: the modules in the run's configuration. Raises
-    ConfigError for a file that nobody trusted.
+    A module that Python finds is left to Python. Otherwise the recorded file must be the one of the
+    run, and one that the user trusts: its folder is searched from here on. names: the modules in
+    the run's configuration. Raises ConfigError for a file that nobody trusted.
     """
     for key, entry in manifest.get(FILES, {}).items():
         head, _, name = key.partition(".")
@@ -118,16 +133,25 @@ def find_imports(manifest: Mapping[str, Any], folder: Path, names: Collection[st
 def _is_found(module: str) -> bool:
     """Whether Python finds a top-level module, or will when the current folder is searched too."""
     here = Path.cwd() / module
-    return module in sys.modules or here.is_dir() or here.with_suffix(".py").is_file() \
+    return (
+        module in sys.modules
+        or here.is_dir()
+        or here.with_suffix(".py").is_file()
         or importlib.util.find_spec(module) is not None
+    )
 
 
-def locate(config: RunConfig, manifest: Mapping[str, Any], folder: Path,
-           instead: Mapping[str, str] | None = None) -> RunConfig:
+def locate(
+    config: RunConfig,
+    manifest: Mapping[str, Any],
+    folder: Path,
+    instead: Mapping[str, str] | None = None,
+) -> RunConfig:
     """The configuration of the run in `folder`, with the paths at which its files are now.
 
-    A file is looked for relative to the run folder, then at its former absolute path, then as it was typed. Of several
-    that exist, the one with the recorded sha256 is taken. A file that is nowhere keeps its former absolute path.
+    A file is looked for relative to the run folder, then at its former absolute path, then as it
+    was typed. Of several that exist, the one with the recorded sha256 is taken. A file that is
+    nowhere keeps its former absolute path.
 
     instead: key -> path of files that the user names now.
     """
@@ -137,7 +161,9 @@ def locate(config: RunConfig, manifest: Mapping[str, Any], folder: Path,
             continue
         places = [path for path in _candidates(entry, folder) if path.is_file()]
         if len({path.resolve() for path in places}) > 1:
-            places = [path for path in places if _content(path)["sha256"] == entry["sha256"]] or places
+            places = [
+                path for path in places if _content(path)["sha256"] == entry["sha256"]
+            ] or places
         place = places[0] if places else Path(entry["absolute"])
         if not Path(entry["given"]).is_file() or Path(entry["given"]).resolve() != place.resolve():
             values[key] = str(place)  # a path that is still right stays as it was typed
@@ -145,7 +171,11 @@ def locate(config: RunConfig, manifest: Mapping[str, Any], folder: Path,
 
 
 def _candidates(entry: Mapping[str, Any], folder: Path) -> list[Path]:
-    relative = [Path(os.path.normpath(folder.resolve() / entry["relative"]))] if "relative" in entry else []
+    relative = (
+        [Path(os.path.normpath(folder.resolve() / entry["relative"]))]
+        if "relative" in entry
+        else []
+    )
     return [*relative, Path(entry["absolute"]), Path(entry["given"])]
 
 
@@ -160,45 +190,79 @@ def _with_paths(config: RunConfig, values: Mapping[str, str]) -> RunConfig:
                 data[own] = path
     if per_market != config.data.per_market:
         data["per_market"] = per_market
-    advisor = {key.partition(".")[2]: path for key, path in values.items()
-               if key in ("advisor.kind", "advisor.template")}
+    advisor = {
+        key.partition(".")[2]: path
+        for key, path in values.items()
+        if key in ("advisor.kind", "advisor.template")
+    }
     if "kind" in advisor:
         advisor["kind"] = f"{config.advisor.kind.partition(':')[0]}:{advisor['kind']}"
-    context = {key.rpartition(".")[2]: path for key, path in values.items() if key.startswith("advisor.context.")}
-    panel = [member if (place := values.get(f"advisor.panel.{number}")) is None else member.model_copy(
-        update={"kind": f"{member.kind.partition(':')[0]}:{place}"}) for number, member in
-        enumerate(config.advisor.panel)]
-    moved: dict[str, Any] = {**advisor, "panel": tuple(panel),
-                             "context": config.advisor.context.model_copy(update=context)}
-    return config.model_copy(update={"data": config.data.model_copy(update=data),
-                                     "advisor": config.advisor.model_copy(update=moved)})
+    context = {
+        key.rpartition(".")[2]: path
+        for key, path in values.items()
+        if key.startswith("advisor.context.")
+    }
+    panel = [
+        member
+        if (place := values.get(f"advisor.panel.{number}")) is None
+        else member.model_copy(update={"kind": f"{member.kind.partition(':')[0]}:{place}"})
+        for number, member in enumerate(config.advisor.panel)
+    ]
+    moved: dict[str, Any] = {
+        **advisor,
+        "panel": tuple(panel),
+        "context": config.advisor.context.model_copy(update=context),
+    }
+    return config.model_copy(
+        update={
+            "data": config.data.model_copy(update=data),
+            "advisor": config.advisor.model_copy(update=moved),
+        }
+    )
 
 
-def require(config: RunConfig, manifest: Mapping[str, Any], folder: Path, advisor: bool = True) -> None:
+def require(
+    config: RunConfig, manifest: Mapping[str, Any], folder: Path, advisor: bool = True
+) -> None:
     """Check a located configuration: every file exists, and the advisor's is the one of the run.
 
-    advisor: False where another advisor takes the place of the run's own. The other files' contents are judged by what
+    advisor: False where another advisor takes the place of the run's own. The other files' contents
+        are judged by what
     becomes of them, the market (`explain`): the same bars may be in another file.
 
     Raises DataError or ConfigError, which name the places and the fix.
     """
     for key, entry in manifest.get(FILES, {}).items():
-        if key.startswith("imports.") or entry.get("shipped") or (key.startswith("advisor.") and not advisor):
+        if (
+            key.startswith("imports.")
+            or entry.get("shipped")
+            or (key.startswith("advisor.") and not advisor)
+        ):
             continue
         path = Path(named(config)[key])
         if not path.is_file():
             tried = " or ".join(dict.fromkeys(str(place) for place in _candidates(entry, folder)))
-            fix = f"bring it back, or name it with {_FLAGS[key]} FILE" if key in _FLAGS else "bring it back"
+            fix = (
+                f"bring it back, or name it with {_FLAGS[key]} FILE"
+                if key in _FLAGS
+                else "bring it back"
+            )
             raise DataError(f"{folder}: its file {key} = {entry['given']} is not at {tried}; {fix}")
         if key.startswith("advisor.") and (found := _content(path)["sha256"]) != entry["sha256"]:
-            what = "file of advice" if key.startswith(("advisor.kind", "advisor.panel.")) else "file"
-            raise ConfigError(f"{path}: this {what} ({key}) has changed since {folder} was trained "
-                              f"(sha256 {found[:16]}..., then {entry['sha256'][:16]}...); bring back the old file, or "
-                              "train a new run")
+            what = (
+                "file of advice" if key.startswith(("advisor.kind", "advisor.panel.")) else "file"
+            )
+            raise ConfigError(
+                f"{path}: this {what} ({key}) has changed since {folder} was trained "
+                f"(sha256 {found[:16]}..., then {entry['sha256'][:16]}...); bring back the old file, or "
+                "train a new run"
+            )
 
 
 def explain(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> str:
-    """Why the market of a located configuration is not the one that the run was trained on, and what to do."""
+    """Why the market of a located configuration is not the one that the run was trained on, and
+    what to do.
+    """
     again = "bring back the old file, or train a new run"
     changed = []
     for key, entry in manifest.get(FILES, {}).items():
@@ -206,11 +270,15 @@ def explain(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> str
             path = _contract(entry["given"]) if entry.get("shipped") else Path(named(config)[key])
             if (found := _content(path)["sha256"]) != entry["sha256"]:
                 what = "the contract file" if _is_contract(key) else f"the file of {key}"
-                changed.append(f"{what} {path} has changed (sha256 {found[:16]}..., then {entry['sha256'][:16]}...)")
+                changed.append(
+                    f"{what} {path} has changed (sha256 {found[:16]}..., then {entry['sha256'][:16]}...)"
+                )
     if changed:
         return f"{folder}: since this run was trained, {' and '.join(changed)}; {again}"
     if FILES in manifest:
-        return (f"{folder}: none of its files has changed, but this version of jaxtrade makes another market of its "
-                "bars; use the version in the run's manifest.json, or train a new run")
+        return (
+            f"{folder}: none of its files has changed, but this version of jaxtrade makes another market of its "
+            "bars; use the version in the run's manifest.json, or train a new run"
+        )
     contract = " or its contract file" if any(_is_contract(key) for key in named(config)) else ""
     return f"{folder}: its data{contract} have changed since it was trained; {again}"

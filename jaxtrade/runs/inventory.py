@@ -1,6 +1,8 @@
-"""The runs in a folder, each with its status and figures, read from small files. Loads neither JAX nor pandas.
+"""The runs in a folder, each with its status and figures, read from small files. Loads neither JAX
+nor pandas.
 
-A folder that is damaged is an entry that says so. Nothing here takes a run's lock or writes anything.
+A folder that is damaged is an entry that says so. Nothing here takes a run's lock or writes
+anything.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from jaxtrade.storage.status import RunStatus, age_of, is_alive, is_quiet, read_
 
 SUMMARY, MANIFEST, CONFIG, SWEEP = "summary.json", "manifest.json", "config.yaml", "sweep.json"
 COURSE = "curriculum.yaml"
-MARKS = (MANIFEST, CONFIG, SWEEP, COURSE, WALK, "checkpoints", "policy")  # any of them makes a folder look like a run
+MARKS = (
+    MANIFEST,
+    CONFIG,
+    SWEEP,
+    COURSE,
+    WALK,
+    "checkpoints",
+    "policy",
+)  # any of them makes a folder look like a run
 STATES = ("running", "stalled", "stopped", "failed", "died", "done", "unknown", "broken")
 HELD_OUT = ("test", "validation")  # the splits whose figures are shown, the first that there is
 # How an exception that ends a run cleanly begins in its status: the run can be resumed.
@@ -31,9 +41,12 @@ STOPPED = ("InterruptedRunError", "PreemptedError", "KeyboardInterrupt")
 class RunEntry:
     """One run. What is not known is None.
 
-    name: its folder, seen from the listed one. status: of `STATES`. fault: why it is broken, or what has ended it.
-    steps, total_steps: done, and planned. net_per_day: dollars per held-out day with the account rules off, of several
-    policies the median. days: how many. split: which of `HELD_OUT`. agents: number of policies in that figure.
+    name: its folder, seen from the listed one. status: of `STATES`. fault: why it is broken, or
+        what has ended it.
+    steps, total_steps: done, and planned. net_per_day: dollars per held-out day with the account
+        rules off, of several
+    policies the median. days: how many. split: which of `HELD_OUT`. agents: number of policies in
+    that figure.
     age: seconds since the last sign of life.
     """
 
@@ -58,12 +71,16 @@ class RunEntry:
 
 
 def entries_in(folder: Path) -> list[RunEntry]:
-    """The runs in a folder, by name. The parts of a sweep and the phases of a curriculum are entries of their own.
+    """The runs in a folder, by name. The parts of a sweep and the phases of a curriculum are
+    entries of their own.
 
-    A run's own folder gives that run, a curriculum's folder its phases. Raises ConfigError if there is no such folder.
+    A run's own folder gives that run, a curriculum's folder its phases. Raises ConfigError if there
+    is no such folder.
     """
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder; name the one that holds the runs (default: runs)")
+        raise ConfigError(
+            f"{folder}: no such folder; name the one that holds the runs (default: runs)"
+        )
     if (folder / MANIFEST).is_file():
         return [_entry(folder, folder.parent)]
     if (folder / COURSE).is_file():
@@ -73,7 +90,9 @@ def entries_in(folder: Path) -> list[RunEntry]:
 
 def _runs(folder: Path) -> Iterator[Path]:
     """The folders of runs in `folder`, also those inside a sweep or a curriculum."""
-    for path in sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")):
+    for path in sorted(
+        each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")
+    ):
         if (path / SWEEP).is_file():
             yield from _runs(path)
         elif (path / COURSE).is_file():
@@ -92,7 +111,15 @@ def _entry(path: Path, root: Path) -> RunEntry:
     name = path.relative_to(root).as_posix()
     try:
         return _read(path, name)
-    except (JaxtradeError, OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+    except (
+        JaxtradeError,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        StopIteration,
+    ) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         if isinstance(error, KeyError):
             text = f"one of its files lacks the entry {text}"
@@ -114,16 +141,27 @@ def _read(path: Path, name: str) -> RunEntry:
     entry = _progress(entry, status, summary)
     if status is not None:
         return replace(entry, market=status.market, task=status.task, learner=status.learner)
-    values = read_values(path / CONFIG, exact=True)  # of an earlier version; slower than all of the above
+    values = read_values(
+        path / CONFIG, exact=True
+    )  # of an earlier version; slower than all of the above
     data, algorithm = values.get("data", {}), values.get("algorithm", "ppo")
-    return replace(entry, market="+".join(data.get("markets") or [data.get("market")]), learner=str(algorithm),
-                   task=values["env"]["task"], total_steps=entry.total_steps or values["train"]["total_timesteps"])
+    return replace(
+        entry,
+        market="+".join(data.get("markets") or [data.get("market")]),
+        learner=str(algorithm),
+        task=values["env"]["task"],
+        total_steps=entry.total_steps or values["train"]["total_timesteps"],
+    )
 
 
 def _state(status: RunStatus | None, summary: dict[str, Any] | None) -> tuple[str, str | None]:
     """(status of `STATES`, what ended the run or None)."""
     if status is None:  # an earlier version wrote none
-        return ("done", None) if summary is not None else ("unknown", f"no {SUMMARY} and no status.json")
+        return (
+            ("done", None)
+            if summary is not None
+            else ("unknown", f"no {SUMMARY} and no status.json")
+        )
     if status.phase != "ended" and is_alive(status) is not False:
         return ("stalled" if is_quiet(status) else "running"), None
     if status.fault is not None:
@@ -133,15 +171,24 @@ def _state(status: RunStatus | None, summary: dict[str, Any] | None) -> tuple[st
     if summary is None:
         return "died", f"it ended without a {SUMMARY}"
     limit = summary.get("stop_reason")
-    early = limit is not None and not str(limit).startswith("control.patience")  # a limit of time: it can go on
+    early = limit is not None and not str(limit).startswith(
+        "control.patience"
+    )  # a limit of time: it can go on
     return ("stopped", str(limit)) if early else ("done", None)
 
 
-def _progress(entry: RunEntry, status: RunStatus | None, summary: dict[str, Any] | None) -> RunEntry:
+def _progress(
+    entry: RunEntry, status: RunStatus | None, summary: dict[str, Any] | None
+) -> RunEntry:
     """The entry with its steps."""
     steps = None if summary is None else int(summary["steps"])
     total = None
-    if status is not None and status.update and status.steps is not None and status.total_updates is not None:
+    if (
+        status is not None
+        and status.update
+        and status.steps is not None
+        and status.total_updates is not None
+    ):
         total = status.steps // status.update * status.total_updates
         steps = status.steps if steps is None or entry.status in ("running", "stalled") else steps
     return replace(entry, steps=steps, total_steps=total)
@@ -160,15 +207,24 @@ def _figures(path: Path, entry: RunEntry) -> RunEntry:
     """The entry with the figures of the first held-out split that was evaluated."""
     for split in HELD_OUT:
         folder = path / "evaluation" / split
-        documents = [folder / name for name in ("evaluation.json", "seeds.json", SWEEP) if (folder / name).is_file()]
+        documents = [
+            folder / name
+            for name in ("evaluation.json", "seeds.json", SWEEP)
+            if (folder / name).is_file()
+        ]
         if documents:
             found = read_json(documents[0])
             each = list((found.get("seeds") or found.get("sweep") or {"": found}).values())
             figures = [next(iter(own["agents"].values()))["strategy"] for own in each]
             days = int(each[0]["settings"]["sessions"])
-            return replace(entry, split=split, days=days, agents=len(each),
-                           net_per_day=statistics.median(own["net_profit"] for own in figures) / days,
-                           return_pct=statistics.median(own["return_pct"] for own in figures))
+            return replace(
+                entry,
+                split=split,
+                days=days,
+                agents=len(each),
+                net_per_day=statistics.median(own["net_profit"] for own in figures) / days,
+                return_pct=statistics.median(own["return_pct"] for own in figures),
+            )
     return entry
 
 
@@ -176,15 +232,29 @@ def _walk(path: Path, name: str, status: RunStatus | None) -> RunEntry:
     """The entry of a walk-forward folder: its daily net is that of all folds together."""
     read_json(path / WALK)
     done = (path / DAILY).is_file()
-    state, fault = ("done" if done else "unknown", None) if status is None else _state(status, {} if done else None)
+    state, fault = (
+        ("done" if done else "unknown", None)
+        if status is None
+        else _state(status, {} if done else None)
+    )
     entry = RunEntry(name, state, fault, age=None if status is None else age_of(status))
     if status is not None:
-        entry = replace(_progress(entry, status, None), market=status.market, task=status.task, learner=status.learner)
+        entry = replace(
+            _progress(entry, status, None),
+            market=status.market,
+            task=status.task,
+            learner=status.learner,
+        )
     if not done:
         return entry
     days = read_run_days(path)
-    return replace(entry, split=days.split, days=len(days.dates), agents=len(days.policies),
-                   net_per_day=statistics.median(days.net.mean(axis=1).tolist()))
+    return replace(
+        entry,
+        split=days.split,
+        days=len(days.dates),
+        agents=len(days.policies),
+        net_per_day=statistics.median(days.net.mean(axis=1).tolist()),
+    )
 
 
 # --- order -----------------------------------------------------------------------------------------------------------
@@ -193,9 +263,10 @@ def _walk(path: Path, name: str, status: RunStatus | None) -> RunEntry:
 def ordered(entries: list[RunEntry], order: str, backwards: bool = False) -> list[RunEntry]:
     """The entries by age, name, status, net, days or steps.
 
-    The youngest, the largest net, the most days or steps come first; names and statuses (in the order of `STATES`) from
-    the start. Entries without the value come last, backwards too.
+    The youngest, the largest net, the most days or steps come first; names and statuses (in the
+    order of `STATES`) from the start. Entries without the value come last, backwards too.
     """
+
     def value(entry: RunEntry) -> Any:
         numbers = {"net": entry.net_per_day, "days": entry.days, "steps": entry.steps}
         if order in numbers:
@@ -204,4 +275,7 @@ def ordered(entries: list[RunEntry], order: str, backwards: bool = False) -> lis
         return {"age": entry.age, "name": entry.name, "status": STATES.index(entry.status)}[order]
 
     known = [entry for entry in entries if value(entry) is not None]
-    return [*sorted(known, key=value, reverse=backwards), *(entry for entry in entries if value(entry) is None)]
+    return [
+        *sorted(known, key=value, reverse=backwards),
+        *(entry for entry in entries if value(entry) is None),
+    ]

@@ -1,4 +1,6 @@
-"""One run in its folder: its parts, its programs, its screen and its sinks, and the lines with which it opens."""
+"""One run in its folder: its parts, its programs, its screen and its sinks, and the lines with
+which it opens.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,22 @@ LOG = "run.log"
 class Job:
     """One run in its folder: its parts, its beginning, its programs, its screen and its sinks."""
 
-    def __init__(self, setup: Setup, path: Path, beginning: Beginning, programs: Programs, screen: Screen,
-                 limit: float | None) -> None:
-        """limit: of the time of this process, in seconds: `control.wall_clock`, or what a resume was given."""
+    def __init__(
+        self,
+        setup: Setup,
+        path: Path,
+        beginning: Beginning,
+        programs: Programs,
+        screen: Screen,
+        limit: float | None,
+    ) -> None:
+        """limit: of the time of this process, in seconds: `control.wall_clock`, or what a resume
+        was given.
+        """
         self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
-        self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
+        self.validation: EnvParams | None = (
+            None  # parameters that show the validation sessions, if they are scored
+        )
         self.config, self.screen = setup.config, screen
         names, columns = figure_names(setup.env, setup.market), setup.algorithm.progress
         update = beginning.resume_update
@@ -58,14 +71,24 @@ class Job:
             self._open_files(update, names, columns)
         self.watch = Watch.of(setup.algorithm, self.tell, names)
         self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
-        self.metadata = {} if not is_main() else {
-            "config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
+        self.metadata = (
+            {}
+            if not is_main()
+            else {
+                "config_sha256": rundir.config_digest(path),
+                "data_sha256": setup.market.fingerprint,
+            }
+        )
 
     def _open_files(self, update: int | None, names: Names, columns: Columns) -> None:
-        """Open the sinks that write to the run's folder. update: of a resumed run; None for a new one."""
+        """Open the sinks that write to the run's folder. update: of a resumed run; None for a new
+        one.
+        """
         path, setup = self.path, self.setup
-        self.files += [JsonlSink(path / METRICS, resume_update=update, names=names),
-                       LogSink(path / LOG, names=names, columns=columns)]
+        self.files += [
+            JsonlSink(path / METRICS, resume_update=update, names=names),
+            LogSink(path / LOG, names=names, columns=columns),
+        ]
         if self.config.train.tensorboard:
             steps = None if update is None else update * setup.plan.steps_per_update
             self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
@@ -73,12 +96,21 @@ class Job:
             self.files.append(self.board)
         if self.config.monitor.on and self.config.monitor.csv:
             self.files.append(monitor_sink(path, self.config, setup.market, update))
-        about = {"task": self.config.env.task, "learner": self.config.algorithm, "market": setup.market.name}
+        about = {
+            "task": self.config.env.task,
+            "learner": self.config.algorithm,
+            "market": setup.market.name,
+        }
         self.status = StatusSink(path, self.tell, about)
         self.files.append(self.status)  # last, so that what it counts has been written
         if self.config.train.tracker != "none":
-            header = Header(self.config.train.tracker, str(path.resolve()), self.config.train.tracker_online,
-                            update is not None, board.settings(self.config) | {"run_folder": str(path.resolve())})
+            header = Header(
+                self.config.train.tracker,
+                str(path.resolve()),
+                self.config.train.tracker_online,
+                update is not None,
+                board.settings(self.config) | {"run_folder": str(path.resolve())},
+            )
             self.tracker = TrackerSink(header, self.tell, names)
             self.files.insert(0, self.tracker)  # closed first: what it says then goes to the others
 
@@ -93,8 +125,8 @@ class Job:
             sink.message(line)
 
     def tell_opening(self, lines: Sequence[str]) -> None:
-        """Write the lines with which a run opens: all of them to the log, and to the console one for each kind of
-        note, because a market may have thousands."""
+        """Write the lines with which a run opens: all of them to the log, and to the console one
+        for each kind of note, because a market may have thousands."""
         for line in in_short(lines, str(self.path / LOG)):
             self.screen.message(line)
         for sink in self.files:
@@ -108,7 +140,9 @@ class Job:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Close the files at the end of the block; `status.json` then says which error has ended it, if one has."""
+        """Close the files at the end of the block; `status.json` then says which error has ended
+        it, if one has.
+        """
         try:
             yield
         except BaseException as error:
@@ -137,8 +171,10 @@ def bars_line(market: Market, config: RunConfig) -> str:
     """Which bars a symbol has, and whether they are real."""
     symbol = market.contract.symbol
     if market.synthetic:
-        return (f"bars are SYNTHETIC ({symbol}, seed {config.data.synthetic_seed}): generated, never traded; give "
-                "--data FILE for your own")
+        return (
+            f"bars are SYNTHETIC ({symbol}, seed {config.data.synthetic_seed}): generated, never traded; give "
+            "--data FILE for your own"
+        )
     return f"bars: {market.bars.source} ({symbol}, real)"
 
 
@@ -146,18 +182,24 @@ def split_lines(setup: Setup) -> Iterator[str]:
     """The trade dates of each split of a set, which are the same for all symbols."""
     dates = setup.market.trade_dates
     for name in ("train", "validation", "test"):
-        ids = np.asarray(setup.splits[name].ids)[:int(setup.splits[name].count)]
+        ids = np.asarray(setup.splits[name].ids)[: int(setup.splits[name].count)]
         if len(ids):
             found = np.unique(dates[ids])
-            few = (f": too few to tell skill from luck; hold out more with {key_of(name)}"
-                   if name == "test" and len(found) < LEAST else "")
+            few = (
+                f": too few to tell skill from luck; hold out more with {key_of(name)}"
+                if name == "test" and len(found) < LEAST
+                else ""
+            )
             yield f"  {name}: {several(len(found), 'trade date')} {found[0]} .. {found[-1]}{few}"
 
 
 def cost_warnings(market: Market, config: RunConfig) -> Iterator[str]:
     """Warnings about costs that are large beside the stop or the account."""
     turn = round_turn(market, config)
-    warnings = cost_warning(turn.cost, turn.risk), room_warning(config.account, turn.cost * config.env.quantity)
+    warnings = (
+        cost_warning(turn.cost, turn.risk),
+        room_warning(config.account, turn.cost * config.env.quantity),
+    )
     yield from (warning for warning in warnings if warning)
 
 
@@ -174,11 +216,13 @@ def opening_lines(job: Job) -> Iterator[str]:
     for member, config in zip(market.members, members, strict=True):
         yield bars_line(member, config)
     several_symbols = len(members) > 1
-    yield ((f"{len(members)} symbols, one per environment: " if several_symbols else "")
-           + f"{market.num_sessions} sessions, {market.num_bars:,} bars; train {counts['train']}, validation "
-           f"{counts['validation']}, test {counts['test']}; task {setup.env.config.task}, "
-           f"{setup.env.observation_size} observations, {setup.env.num_actions} actions, account "
-           f"{job.config.account.preset}")
+    yield (
+        (f"{len(members)} symbols, one per environment: " if several_symbols else "")
+        + f"{market.num_sessions} sessions, {market.num_bars:,} bars; train {counts['train']}, validation "
+        f"{counts['validation']}, test {counts['test']}; task {setup.env.config.task}, "
+        f"{setup.env.observation_size} observations, {setup.env.num_actions} actions, account "
+        f"{job.config.account.preset}"
+    )
     if several_symbols:
         yield from split_lines(setup)
     yield from map(note_line, market.notes)

@@ -21,18 +21,24 @@ def opening_lines(setup: Setup) -> Iterator[str]:
     """What a run says about its bars, splits and task."""
     market: Any = setup.market
     for member in market.members:
-        yield (f"bars of {member.contract.symbol} are SYNTHETIC: generated, never traded" if member.synthetic else
-               f"bars: {member.bars.source} ({member.contract.symbol}, real)")
+        yield (
+            f"bars of {member.contract.symbol} are SYNTHETIC: generated, never traded"
+            if member.synthetic
+            else f"bars: {member.bars.source} ({member.contract.symbol}, real)"
+        )
     counts = {name: int(split.count) for name, split in setup.splits.items()}
-    yield (f"{several(market.num_sessions, 'shared session')}, {market.num_bars:,} shared bars; train "
-           f"{counts['train']}, validation {counts['validation']}, test {counts['test']}; task allocate "
-           f"({setup.config.allocate.actions}), {setup.env.observation_size} observations, {setup.env.num_actions} "
-           f"actions, account {setup.config.account.preset}")
+    yield (
+        f"{several(market.num_sessions, 'shared session')}, {market.num_bars:,} shared bars; train "
+        f"{counts['train']}, validation {counts['validation']}, test {counts['test']}; task allocate "
+        f"({setup.config.allocate.actions}), {setup.env.observation_size} observations, {setup.env.num_actions} "
+        f"actions, account {setup.config.account.preset}"
+    )
     yield from map(note_line, market.notes)
 
 
-def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, screen: Screen
-             ) -> dict[int, JointResult]:
+def evaluate(
+    setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, screen: Screen
+) -> dict[int, JointResult]:
     """Evaluate policies by number on a split. path: the run's folder."""
     env: Any = setup.env
     market: Any = setup.market
@@ -44,23 +50,44 @@ def evaluate(setup: Setup, policies: Mapping[int, PyTree], split: str, path: Pat
         config, rules = setup.of_agent(number, symbol, own)
         params: Any = rules
         agents = joint_agents(env, market, params, config, setup.algorithm, policy)
-        screen.phase("evaluating", f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
-                     len(policies) * (2 * len(agents) + 1))
+        screen.phase(
+            "evaluating",
+            f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
+            len(policies) * (2 * len(agents) + 1),
+        )
         provenance = manifest | machine.facts() | {"split": split} | setup.stack.provenance(number)
-        results[number] = evaluate_joint(env, params, market, sessions, config, agents, provenance,
-                                       setup.splits["train"], screen.step, [days_label(setup, split)])
+        results[number] = evaluate_joint(
+            env,
+            params,
+            market,
+            sessions,
+            config,
+            agents,
+            provenance,
+            setup.splits["train"],
+            screen.step,
+            [days_label(setup, split)],
+        )
         screen.step("tables")
     return results
 
 
-def write_results(setup: Setup, results: Mapping[int, JointResult], folder: Path, also: Mapping[int, Any]) -> None:
-    """Write the result of each agent below `folder`. also: of each agent, further entries of its records' `meta`."""
+def write_results(
+    setup: Setup, results: Mapping[int, JointResult], folder: Path, also: Mapping[int, Any]
+) -> None:
+    """Write the result of each agent below `folder`. also: of each agent, further entries of its
+    records' `meta`.
+    """
     for number, result in results.items():
         write(result, setup.stack.folder(folder, number), also[number])
 
 
 def refuse(what: str, config: Any) -> None:
-    """Raises ConfigError for what is built for one symbol alone. what: the command as it was typed."""
+    """Raises ConfigError for what is built for one symbol alone. what: the command as it was
+    typed.
+    """
     if config.env.task == "allocate":
-        raise ConfigError(f"{what}: not built for env.task=allocate, which holds several symbols; its fills and equity "
-                          "are in the run's folder, evaluation/SPLIT/trades.csv and equity.csv")
+        raise ConfigError(
+            f"{what}: not built for env.task=allocate, which holds several symbols; its fills and equity "
+            "are in the run's folder, evaluation/SPLIT/trades.csv and equity.csv"
+        )

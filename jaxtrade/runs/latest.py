@@ -1,4 +1,5 @@
-"""`validation/latest.json` in a run's folder: the last validation session as the policy of now trades it.
+"""`validation/latest.json` in a run's folder: the last validation session as the policy of now
+trades it.
 
 `jaxtrade watch` shows it. The run goes on if it cannot be written.
 """
@@ -35,13 +36,19 @@ class LatestSession:
             self._session = last_session(record, lane.decisions, setup.single, lane.params)
 
     def write(self, update: int, score: float, scores: Sequence[tuple[int, float]]) -> None:
-        """Write the session that was seen, if any. scores: (update, score) of the evaluations before this one."""
+        """Write the session that was seen, if any. scores: (update, score) of the evaluations
+        before this one.
+        """
         session, self._session = self._session, None
         if session is None:
             return
         every = [*scores, (update, score)]
-        document = session | {"update": update, "score": score, "best": max(value for _, value in every),
-                              "scores": every}
+        document = session | {
+            "update": update,
+            "score": score,
+            "best": max(value for _, value in every),
+            "scores": every,
+        }
         temporary = self._path.with_suffix(".tmp")
         try:
             self._path.parent.mkdir(exist_ok=True)
@@ -50,5 +57,7 @@ class LatestSession:
         except OSError as error:
             if not self._told:
                 self._told = True
-                self._tell(f"note: {self._path} cannot be written ({error.strerror}); the run goes on, and 'jaxtrade "
-                           "watch' shows no newer validation session")
+                self._tell(
+                    f"note: {self._path} cannot be written ({error.strerror}); the run goes on, and 'jaxtrade "
+                    "watch' shows no newer validation session"
+                )

@@ -1,7 +1,9 @@
-"""How much memory a training run takes, from its configuration alone. Imports neither JAX nor NumPy.
+"""How much memory a training run takes, from its configuration alone. Imports neither JAX nor
+NumPy.
 
-With N = rollout.num_envs, T = rollout.num_steps, S agents (train.num_seeds, or those of a sweep), D observations, H the
-sum of network.hidden, R the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes is
+With N = rollout.num_envs, T = rollout.num_steps, S agents (train.num_seeds, or those of a sweep), D
+observations, H the sum of network.hidden, R the width of a GRU's memory (0 for an MLP) and P
+parameters, the need in bytes is
 
     parameters    S x P x PER_PARAMETER                         parameters, both moments, gradients, step, checkpoint
     environments  S x N x PER_ENVIRONMENT                       state and reference, before and after an update
@@ -11,12 +13,14 @@ sum of network.hidden, R the width of a GRU's memory (0 for an MLP) and P parame
     older         S x d x P x PER_OLDER                         policies that act with a delay, d = actor.delay
     replay        S x 2 x dqn.buffer_size x bytes               only of DQN (`replay_memory`): exact, and in two copies
     bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known;
-                                                                of a set of symbols, twice the sum over its symbols
+                                                                of a set of symbols, twice the sum
+                                                                over its symbols
     process       PROCESS                                       Python, JAX, compiling (not on a device)
 
-B is a minibatch, N T / num_minibatches, but for PPO with an MLP at most ppo.gradient_rows. H counts once for a
-Q-network, which has one torso; its P likewise. A test compares the estimate with
-the peak memory of real runs: they agree within `FACTOR`. The formula leaves out what a user's own parts need.
+B is a minibatch, N T / num_minibatches, but for PPO with an MLP at most ppo.gradient_rows. H counts
+once for a Q-network, which has one torso; its P likewise. A test compares the estimate with the
+peak memory of real runs: they agree within `FACTOR`. The formula leaves out what a user's own parts
+need.
 """
 
 from __future__ import annotations
@@ -39,7 +43,10 @@ PROCESS = 1_000_000_000
 PER_PARAMETER, PER_ENVIRONMENT, PER_STEP, PER_SESSION = 52, 600, 220, 1_000_000
 PER_OLDER = 12  # bytes of a parameter: before and after an update, and in the checkpoint
 MONITORED = 24  # bytes of a step that the episode monitor keeps: six numbers
-OTHER_SLOTS, ACTIONS = 20, 8  # slots besides the windows and the context; actions of the shipped tasks, at most
+OTHER_SLOTS, ACTIONS = (
+    20,
+    8,
+)  # slots besides the windows and the context; actions of the shipped tasks, at most
 ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `rl.form`
 MOST_ROWS = 1 << 31  # rows of a rollout are numbered in int32
 
@@ -56,7 +63,11 @@ def observation_slots(config: RunConfig) -> int:
     """D, or a little more: the slots of the shipped tasks."""
     if config.env.task == TASK:
         return max(len(config.data.markets), 1) * (len(context_features(TASK)) + 3) + OTHER_SLOTS
-    return config.env.window * (len(config.env.features) + 3) + len(context_features(config.env.task)) + OTHER_SLOTS
+    return (
+        config.env.window * (len(config.env.features) + 3)
+        + len(context_features(config.env.task))
+        + OTHER_SLOTS
+    )
 
 
 def parameter_count(config: RunConfig) -> int:
@@ -68,7 +79,11 @@ def parameter_count(config: RunConfig) -> int:
         count += 3 * network.rnn_width * (width + network.rnn_width)
         width += network.rnn_width
     widths = (width, *network.hidden)
-    return count + torsos(config) * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * (ACTIONS + 1)
+    return (
+        count
+        + torsos(config) * sum(a * b for a, b in itertools.pairwise(widths))
+        + widths[-1] * (ACTIONS + 1)
+    )
 
 
 def torsos(config: RunConfig) -> int:
@@ -77,40 +92,63 @@ def torsos(config: RunConfig) -> int:
 
 
 def parts(config: RunConfig, device: bool = False) -> list[Part]:
-    """The parts of a run's need, the largest first. device: of a GPU or TPU, not of the process on the host."""
+    """The parts of a run's need, the largest first. device: of a GPU or TPU, not of the process on
+    the host.
+    """
     envs, steps, seeds = config.rollout.num_envs, config.rollout.num_steps, config.agents
     memory = config.network.rnn_width if config.network.kind == "gru" else 0
     slots, units = observation_slots(config), sum(config.network.hidden)
-    rows = config.dqn.batch_size if config.algorithm == "dqn" else envs * steps // config.minibatches
+    rows = (
+        config.dqn.batch_size if config.algorithm == "dqn" else envs * steps // config.minibatches
+    )
     if not memory and config.algorithm not in Q_LEARNERS:
         most = config.ppo.gradient_rows
         rows = min(rows, ROWS["device" if device else "cpu"] if most == "auto" else most)
-    gradient = {"dqn": "dqn.batch_size", "pqn": "rollout.num_envs"}.get(config.algorithm, "ppo.gradient_rows")
-    several = () if seeds == 1 or config.lists_agents else (
-        "walk.seeds" if config.walk.on else "train.num_seeds",)
+    gradient = {"dqn": "dqn.batch_size", "pqn": "rollout.num_envs"}.get(
+        config.algorithm, "ppo.gradient_rows"
+    )
+    several = (
+        ()
+        if seeds == 1 or config.lists_agents
+        else ("walk.seeds" if config.walk.on else "train.num_seeds",)
+    )
     widths = ("network.hidden", *(("network.rnn_width",) if memory else ()))
     found = [
         Part("parameters", seeds * parameter_count(config) * PER_PARAMETER, (*widths, *several)),
         Part("environments", seeds * envs * PER_ENVIRONMENT, ("rollout.num_envs", *several)),
-        Part("rollout", seeds * envs * steps * (PER_STEP + 8 * memory + MONITORED * config.monitor.on),
-             ("rollout.num_envs", "rollout.num_steps", *several)),
-        Part("gradient", seeds * rows * 4 * (4 * slots + 2 * units + 9 * memory),
-             (gradient, *widths, "env.window", *several)),
-        Part("acting", seeds * envs * 4 * (2 * slots + 4 * units), ("rollout.num_envs", *widths, *several)),
+        Part(
+            "rollout",
+            seeds * envs * steps * (PER_STEP + 8 * memory + MONITORED * config.monitor.on),
+            ("rollout.num_envs", "rollout.num_steps", *several),
+        ),
+        Part(
+            "gradient",
+            seeds * rows * 4 * (4 * slots + 2 * units + 9 * memory),
+            (gradient, *widths, "env.window", *several),
+        ),
+        Part(
+            "acting",
+            seeds * envs * 4 * (2 * slots + 4 * units),
+            ("rollout.num_envs", *widths, *several),
+        ),
     ]
     if older := seeds * config.actor.delay * parameter_count(config) * PER_OLDER:
         found.append(Part("older policies", older, ("actor.delay", *widths, *several)))
     if replay := replay_bytes(config):
         found.append(Part("replay", replay, ("dqn.buffer_size", *several)))
     if config.data.source == "synthetic" and not device:
-        found.append(Part("bars", _synthetic_sessions(config) * PER_SESSION, ("data.synthetic_sessions",)))
+        found.append(
+            Part("bars", _synthetic_sessions(config) * PER_SESSION, ("data.synthetic_sessions",))
+        )
     if not device:
         found.append(Part("process", PROCESS, ()))
     return sorted(found, key=lambda part: -part.bytes)
 
 
 def _synthetic_sessions(config: RunConfig) -> int:
-    """The generated sessions of all symbols. A set holds them twice: its members', and those of the whole."""
+    """The generated sessions of all symbols. A set holds them twice: its members', and those of the
+    whole.
+    """
     data = config.data
     if len(data.markets) < 2:
         return data.synthetic_sessions
@@ -126,21 +164,28 @@ def need(config: RunConfig, device: bool = False) -> int:
 def check(config: RunConfig, limit: int, where: str, device: bool = False) -> None:
     """Refuse a run that cannot fit. limit: bytes. where: whose they are ("this machine").
 
-    Raises ConfigError if even a `FACTOR`-th of the estimate is above the limit, or a rollout has too many rows. What a
-    replay takes is known exactly, so it counts in full; the message names the largest that fits.
+    Raises ConfigError if even a `FACTOR`-th of the estimate is above the limit, or a rollout has
+    too many rows. What a replay takes is known exactly, so it counts in full; the message names the
+    largest that fits.
     """
     rows = config.rollout.num_envs * config.rollout.num_steps
     replay = replay_bytes(config)
     rest = (need(config, device) - replay) / FACTOR
     if replay and rest < limit < rest + replay:
-        raise ConfigError(f"memory: the replay needs {size(replay)} beside about {size(rest)}, and {where} has "
-                          f"{size(limit)}: {too_large(config, limit - rest)}")
+        raise ConfigError(
+            f"memory: the replay needs {size(replay)} beside about {size(rest)}, and {where} has "
+            f"{size(limit)}: {too_large(config, limit - rest)}"
+        )
     if rest + replay > limit:
-        raise ConfigError(f"memory: the run needs about {size(need(config, device))}, and {where} has {size(limit)}. "
-                          f"{_fewer(config, limit, device)}{made_of(config, device)}")
+        raise ConfigError(
+            f"memory: the run needs about {size(need(config, device))}, and {where} has {size(limit)}. "
+            f"{_fewer(config, limit, device)}{made_of(config, device)}"
+        )
     if rows >= MOST_ROWS:
-        raise ConfigError(f"rollout.num_envs x rollout.num_steps = {rows:,}: a rollout has fewer than {MOST_ROWS:,} "
-                          "rows (int32); lower one of them")
+        raise ConfigError(
+            f"rollout.num_envs x rollout.num_steps = {rows:,}: a rollout has fewer than {MOST_ROWS:,} "
+            "rows (int32); lower one of them"
+        )
 
 
 def largest_population(config: RunConfig, limit: float, device: bool = False) -> int:
@@ -161,27 +206,40 @@ def _fewer(config: RunConfig, limit: float, device: bool) -> str:
     most = largest_population(config, limit, device)
     if not most:
         return f"It has {config.agents} agents, and not even one of them fits. "
-    how = ("--sweep with fewer values, --random or --seeds" if config.lists_agents else
-           "--seeds, or fewer folds" if config.walk.on else f"--population {most}")
+    how = (
+        "--sweep with fewer values, --random or --seeds"
+        if config.lists_agents
+        else "--seeds, or fewer folds"
+        if config.walk.on
+        else f"--population {most}"
+    )
     return f"The largest population that fits is {most} of its {config.agents} agents ({how}). "
 
 
 def note(config: RunConfig, limit: int, where: str, device: bool = False) -> Iterator[str]:
     """One line about a run that may not fit: the estimate is above the limit, but not surely."""
     if need(config, device) > limit:
-        yield (f"note: the run may need about {size(need(config, device))} of memory, and {where} has {size(limit)}. "
-               f"{made_of(config, device)}")
+        yield (
+            f"note: the run may need about {size(need(config, device))} of memory, and {where} has {size(limit)}. "
+            f"{made_of(config, device)}"
+        )
 
 
 def made_of(config: RunConfig, device: bool = False) -> str:
     """A sentence: what the need is made of, and which keys to lower."""
     whole = parts(config, device)
-    values = {key: getattr(getattr(config, section), name) for part in whole for key in part.keys
-              for section, _, name in [key.partition(".")]}
+    values = {
+        key: getattr(getattr(config, section), name)
+        for part in whole
+        for key in part.keys
+        for section, _, name in [key.partition(".")]
+    }
     large = [part for part in whole if part.bytes >= whole[0].bytes / 20]
     listed = ", ".join(f"{part.name} {size(part.bytes)}" for part in large)
     lower = " or ".join(f"{key} ({_shown(values[key])})" for key in whole[0].keys)
-    return f"Made of: {listed}. " + (f"Lower {lower}" if lower else "Free some memory, or take another machine")
+    return f"Made of: {listed}. " + (
+        f"Lower {lower}" if lower else "Free some memory, or take another machine"
+    )
 
 
 def _shown(value: object) -> str:
@@ -200,14 +258,20 @@ def size(count: float) -> str:
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out: Python's own, XLA's (jaxlib need not be loaded to ask), or that of
-    a library that finds no room while it is loaded (`ulimit -v`)."""
+    """Whether an exception says that memory ran out: Python's own, XLA's (jaxlib need not be loaded
+    to ask), or that of a library that finds no room while it is loaded (`ulimit -v`)."""
     xla = type(error).__name__ in ("XlaRuntimeError", "JaxRuntimeError")
-    loading = isinstance(error, ImportError | RuntimeError) and any(said in str(error).lower() for said in (
-        "failed to map segment", "cannot allocate memory", "can't start new thread"))
+    loading = isinstance(error, ImportError | RuntimeError) and any(
+        said in str(error).lower()
+        for said in ("failed to map segment", "cannot allocate memory", "can't start new thread")
+    )
     system = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or loading or system or (
-        xla and str(error).startswith(("RESOURCE_EXHAUSTED", "Out of memory")))
+    return (
+        isinstance(error, MemoryError)
+        or loading
+        or system
+        or (xla and str(error).startswith(("RESOURCE_EXHAUSTED", "Out of memory")))
+    )
 
 
 def first_line(error: BaseException) -> str:
@@ -217,10 +281,14 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def explained(config: RunConfig) -> Iterator[None]:
-    """Turn the end of memory inside into an OutOfMemoryError that says what the run's memory is made of."""
+    """Turn the end of memory inside into an OutOfMemoryError that says what the run's memory is
+    made of.
+    """
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # XLA's errors are RuntimeErrors
         if not is_exhausted(error):
             raise
-        raise OutOfMemoryError(f"memory ran out ({first_line(error)}). {made_of(config)}") from error
+        raise OutOfMemoryError(
+            f"memory ran out ({first_line(error)}). {made_of(config)}"
+        ) from error

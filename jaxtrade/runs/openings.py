@@ -1,4 +1,6 @@
-"""Enter the openings of a run's test split in the trial log, and tell each result how often its days were opened."""
+"""Enter the openings of a run's test split in the trial log, and tell each result how often its
+days were opened.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,26 @@ from jaxtrade.text import WARNING, Tell, several
 UNCOUNTED = "not counted: this opening of the test set could not be written to the trial log"
 
 
-def count_opening(setup: Setup, results: Mapping[int, Any], split: str, path: Path, kind: str, other: bool,
-                  sha: Mapping[int, str], tell: Tell) -> dict[int, Any]:
-    """Enter the evaluation of some policies in the trial log, before anybody sees it. Returns the results, each with
-    its `SplitHistory`; without one where the split has no test day.
+def count_opening(
+    setup: Setup,
+    results: Mapping[int, Any],
+    split: str,
+    path: Path,
+    kind: str,
+    other: bool,
+    sha: Mapping[int, str],
+    tell: Tell,
+) -> dict[int, Any]:
+    """Enter the evaluation of some policies in the trial log, before anybody sees it. Returns the
+    results, each with its `SplitHistory`; without one where the split has no test day.
 
-    An opening that cannot be written does not fail the run: a warning is told, and each result gets a label.
+    An opening that cannot be written does not fail the run: a warning is told, and each result gets
+    a label.
 
     Args:
         results: by the policy's number. split: that they are of. path: the run's folder.
-        kind: the command, of `storage.trials.KINDS`. other: whether another advisor than the run's own was used.
+        kind: the command, of `storage.trials.KINDS`. other: whether another advisor than the run's
+            own was used.
         sha: digest of each policy, by its number.
     """
     days = held_out_days(setup, split)
@@ -49,17 +61,26 @@ def count_opening(setup: Setup, results: Mapping[int, Any], split: str, path: Pa
         return dict(results)
     nets = {str(number): _on(days, *daily_net(result)) for number, result in results.items()}
     opening = opening_of(setup, path, split, kind, days, other)._replace(
-        net=nets, policies={str(number): sha[number] for number in results})
+        net=nets, policies={str(number): sha[number] for number in results}
+    )
     counted = count_days(path, opening, tell)
     labels = () if counted.label is None else (counted.label,)
     history = with_trials(counted.history, counted.matrix)
-    return {number: _labelled(replace(result, history=with_policy(
-        history, np.array(nets[str(number)]), counted.matrix)), labels) for number, result in results.items()}
+    return {
+        number: _labelled(
+            replace(
+                result, history=with_policy(history, np.array(nets[str(number)]), counted.matrix)
+            ),
+            labels,
+        )
+        for number, result in results.items()
+    }
 
 
 class Counted(NamedTuple):
-    """An opening that was entered in the log: what the log says of its days, the profits of all trials on these days
-    (float64[D, N], `evaluation.openings.trial_matrix`), and None or a label that says that it was not counted."""
+    """An opening that was entered in the log: what the log says of its days, the profits of all
+    trials on these days (float64[D, N], `evaluation.openings.trial_matrix`), and None or a label
+    that says that it was not counted."""
 
     history: SplitHistory
     matrix: np.ndarray
@@ -70,10 +91,10 @@ def count_days(path: Path, opening: SplitOpening, tell: Tell, once: bool = False
     """Enter an opening in the log of the run at `path`, and read what the log says of its days.
 
     Args:
-        tell: receives a warning if it could not be written. The opening is then counted here all the same: it has
-            happened.
-        once: leave it out if the log already holds the same opening with the same profits: a finished run that is
-            resumed shows nothing new.
+        tell: receives a warning if it could not be written. The opening is then counted here all
+            the same: it has happened.
+        once: leave it out if the log already holds the same opening with the same profits: a
+            finished run that is resumed shows nothing new.
     """
     folder = trials_folder(path)
     label = None if once and _holds(folder, opening) else entered(path, opening, tell)
@@ -82,13 +103,20 @@ def count_days(path: Path, opening: SplitOpening, tell: Tell, once: bool = False
     except (DataError, StorageError) as error:
         return _unknown(folder, str(error), opening.dates, label)
     days = days_of(opening)
-    return _counted(folder, openings_of([*log.openings, *([] if label is None else [opening])], days), days, label)
+    return _counted(
+        folder,
+        openings_of([*log.openings, *([] if label is None else [opening])], days),
+        days,
+        label,
+    )
 
 
 def counted_until_now(path: Path, days: HeldOutDays, trial: Trial) -> Counted:
-    """What the log of the run at `path` says of some days now. Nothing is entered: to read the log is no opening.
+    """What the log of the run at `path` says of some days now. Nothing is entered: to read the log
+    is no opening.
 
-    trial: the policy whose evaluation has to be in the log. A log that lacks it cannot tell how often the days were
+    trial: the policy whose evaluation has to be in the log. A log that lacks it cannot tell how
+        often the days were
     opened.
     """
     folder = trials_folder(path)
@@ -98,11 +126,18 @@ def counted_until_now(path: Path, days: HeldOutDays, trial: Trial) -> Counted:
         return _unknown(folder, str(error), days.dates, None)
     openings = openings_of(log.openings, days)
     if not log.openings:
-        return _unknown(folder, f"there is no trial log ({TRIALS}) beside the run", days.dates, None)
+        return _unknown(
+            folder, f"there is no trial log ({TRIALS}) beside the run", days.dates, None
+        )
     if trial not in trials_of(openings):
-        return _unknown(folder, f"{TRIALS} beside the run has {several(len(openings), 'opening')} of these sessions, "
-                        "but not the one of this evaluation: the run or the log was moved, or the log could not be "
-                        "written", days.dates, None)
+        return _unknown(
+            folder,
+            f"{TRIALS} beside the run has {several(len(openings), 'opening')} of these sessions, "
+            "but not the one of this evaluation: the run or the log was moved, or the log could not be "
+            "written",
+            days.dates,
+            None,
+        )
     return _counted(folder, openings, days, None)
 
 
@@ -111,16 +146,26 @@ def _unknown(folder: Path, fault: str, dates: Sequence[str], label: str | None) 
     return Counted(history, np.zeros((len(dates), 0)), label)
 
 
-def _counted(folder: Path, openings: Sequence[SplitOpening], days: HeldOutDays, label: str | None) -> Counted:
+def _counted(
+    folder: Path, openings: Sequence[SplitOpening], days: HeldOutDays, label: str | None
+) -> Counted:
     times = [each.utc for each in openings if each.utc]
-    history = SplitHistory(len(openings), len(trials_of(openings)), None, label is None, str(folder / TRIALS),
-                           times[0] if times else None, times[-1] if times else None)
+    history = SplitHistory(
+        len(openings),
+        len(trials_of(openings)),
+        None,
+        label is None,
+        str(folder / TRIALS),
+        times[0] if times else None,
+        times[-1] if times else None,
+    )
     return Counted(history, trial_matrix(openings, days)[1], label)
 
 
 def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) -> list[str]:
-    """Enter the grids of a policy in the trial log, and return what a reader of them should know about that. A grid is
-    no trial of its own, because its policy is one already, but it opens the test days. Arguments as in `count_opening`.
+    """Enter the grids of a policy in the trial log, and return what a reader of them should know
+    about that. A grid is no trial of its own, because its policy is one already, but it opens the
+    test days. Arguments as in `count_opening`.
     """
     days = held_out_days(setup, split)
     if not days:
@@ -130,7 +175,8 @@ def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) ->
 
 
 def count_replay(setup: Setup, path: Path, session: str, tell: Tell) -> None:
-    """Enter the replay of a test session in the trial log. It is no trial, and the same session is entered once.
+    """Enter the replay of a test session in the trial log. It is no trial, and the same session is
+    entered once.
 
     session: its trade date, ISO. The other arguments are as in `count_opening`.
     """
@@ -138,27 +184,41 @@ def count_replay(setup: Setup, path: Path, session: str, tell: Tell) -> None:
 
 
 def held_out_days(setup: Setup, split: str) -> list[str]:
-    """The trade dates (ISO) of the test split that an evaluation of `split` shows: none of a split that has none."""
+    """The trade dates (ISO) of the test split that an evaluation of `split` shows: none of a split
+    that has none.
+    """
     if split not in ("test", "all"):
         return []
     sessions = setup.splits["test"]
     market: Any = setup.market
-    ids = np.asarray(sessions.ids)[:int(sessions.count)]
+    ids = np.asarray(sessions.ids)[: int(sessions.count)]
     return np.unique(market.trade_dates[ids]).astype(str).tolist()
 
 
-def opening_of(setup: Setup, path: Path, split: str, kind: str, days: Sequence[str], other: bool = False
-               ) -> SplitOpening:
+def opening_of(
+    setup: Setup, path: Path, split: str, kind: str, days: Sequence[str], other: bool = False
+) -> SplitOpening:
     """The opening of a run's test days, without any result. Arguments as in `count_opening`."""
     folder, whole = trials_folder(path), path.resolve()
     config = setup.config.digest() if other else rundir.read_run(path)[1]["config_sha256"]
-    return SplitOpening(kind, whole.relative_to(folder).as_posix(), config, setup.market.fingerprint, split, days[0],
-                   days[-1], len(days), POLICY, tuple(days), bars=day_bars(setup.market, days))
+    return SplitOpening(
+        kind,
+        whole.relative_to(folder).as_posix(),
+        config,
+        setup.market.fingerprint,
+        split,
+        days[0],
+        days[-1],
+        len(days),
+        POLICY,
+        tuple(days),
+        bars=day_bars(setup.market, days),
+    )
 
 
 def entered(path: Path, opening: SplitOpening, tell: Tell) -> str | None:
-    """Append an opening to the log of the run at `path`. Returns None, or a label that says that it was not counted
-    and why, which is also told as a warning."""
+    """Append an opening to the log of the run at `path`. Returns None, or a label that says that it
+    was not counted and why, which is also told as a warning."""
     try:
         append_opening(trials_folder(path), opening)
     except StorageError as error:
@@ -172,7 +232,9 @@ def entered(path: Path, opening: SplitOpening, tell: Tell) -> str | None:
 
 
 def _holds(folder: Path, opening: SplitOpening) -> bool:
-    """Whether the log has this very opening, at another time. A log that cannot be read is not known to have it."""
+    """Whether the log has this very opening, at another time. A log that cannot be read is not
+    known to have it.
+    """
     try:
         log = read_trials(folder)
     except (DataError, StorageError):  # `count_days` reads it again, and says what is wrong
@@ -189,5 +251,8 @@ def _on(days: Sequence[str], dates: np.ndarray, net: np.ndarray) -> tuple[float,
 def _labelled(result: Any, labels: tuple[str, ...]) -> Any:
     """The result with further labels, a `SetResult` with them on every symbol."""
     if isinstance(result, SetResult):
-        return replace(result, symbols={symbol: _labelled(own, labels) for symbol, own in result.symbols.items()})
+        return replace(
+            result,
+            symbols={symbol: _labelled(own, labels) for symbol, own in result.symbols.items()},
+        )
     return replace(result, labels=(*result.labels, *labels))

@@ -1,8 +1,8 @@
-"""A search by Optuna: settings are proposed in batches, each batch is trained as one program and scored on validation
-sessions.
+"""A search by Optuna: settings are proposed in batches, each batch is trained as one program and
+scored on validation sessions.
 
-All batches share one compiled program: what is proposed are numbers that it takes as arguments. Optuna is an extra
-(`pip install "jaxtrade[optuna]"`) and is imported here alone.
+All batches share one compiled program: what is proposed are numbers that it takes as arguments.
+Optuna is an extra (`pip install "jaxtrade[optuna]"`) and is imported here alone.
 """
 
 from __future__ import annotations
@@ -43,15 +43,22 @@ Finish = Callable[[RunConfig, Path], RunResult]  # trains the best setting as an
 
 
 class _Repeated(Programs):
-    """Programs of runs that differ in their arguments alone: what was begun under a name, for arguments of such shapes,
-    serves all of them."""
+    """Programs of runs that differ in their arguments alone: what was begun under a name, for
+    arguments of such shapes, serves all of them."""
 
     def __init__(self, store: Store | None, facts: Mapping[str, Any]) -> None:
         super().__init__(store, facts)
         self._known = dict[Any, Pending]()
 
-    def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Any, ...] = (), keep: bool = True,
-              later: bool = False) -> Pending:
+    def begin(
+        self,
+        name: str,
+        program: Any,
+        args: tuple[Any, ...],
+        static: tuple[Any, ...] = (),
+        keep: bool = True,
+        later: bool = False,
+    ) -> Pending:
         tree, leaves = described(args)
         key = (name, tree, tuple((tuple(shape), dtype, weak) for shape, dtype, weak in leaves))
         if key not in self._known:
@@ -59,8 +66,11 @@ class _Repeated(Programs):
         return self._known[key]
 
 
-def search(config: RunConfig, path: Path, store: Store | None, screen: Screen, finish: Finish) -> RunResult:
-    """Search in a new folder, then train the best setting in `path/best`. Returns the result of that run.
+def search(
+    config: RunConfig, path: Path, store: Store | None, screen: Screen, finish: Finish
+) -> RunResult:
+    """Search in a new folder, then train the best setting in `path/best`. Returns the result of
+    that run.
 
     Raises as `check_search` and `runs.train.run`.
     """
@@ -74,7 +84,9 @@ def search(config: RunConfig, path: Path, store: Store | None, screen: Screen, f
     return go_on(config, path, store, screen, finish)
 
 
-def go_on(config: RunConfig, path: Path, store: Store | None, screen: Screen, finish: Finish) -> RunResult:
+def go_on(
+    config: RunConfig, path: Path, store: Store | None, screen: Screen, finish: Finish
+) -> RunResult:
     """Go on with a search, after the last batch that was scored. finish: as in `search`."""
     check_search(config)
     with rundir.locked(path):
@@ -90,13 +102,17 @@ def go_on(config: RunConfig, path: Path, store: Store | None, screen: Screen, fi
 
 
 def _study(path: Path) -> Any:
-    """The study of a search, with Optuna's own journal as its file. Proposals of a batch that was cut are given up."""
+    """The study of a search, with Optuna's own journal as its file. Proposals of a batch that was
+    cut are given up.
+    """
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(path / JOURNAL)))
-    study = optuna.create_study(storage=storage, study_name=STUDY, direction="maximize", load_if_exists=True)
+    study = optuna.create_study(
+        storage=storage, study_name=STUDY, direction="maximize", load_if_exists=True
+    )
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return study
@@ -108,12 +124,16 @@ def _scored(study: Any) -> int:
     return len(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
 
 
-def _proposals(config: RunConfig, path: Path, study: Any, store: Store | None, screen: Screen) -> None:
+def _proposals(
+    config: RunConfig, path: Path, study: Any, store: Store | None, screen: Screen
+) -> None:
     """Propose, train and score batches until there are enough scores."""
     size, distributions = config.train.num_seeds, _distributions(config.sweep)
     batches = math.ceil(config.sweep.optuna / size)
-    screen.message(f"Optuna proposes {several(batches * size, 'setting')}, {several(size, 'agent')} at a time, scored "
-                   "on validation sessions alone")
+    screen.message(
+        f"Optuna proposes {several(batches * size, 'setting')}, {several(size, 'agent')} at a time, scored "
+        "on validation sessions alone"
+    )
     if _scored(study) >= config.sweep.optuna:
         return
     screen.phase("loading", "the market")
@@ -122,15 +142,24 @@ def _proposals(config: RunConfig, path: Path, study: Any, store: Store | None, s
     with _Repeated(None if setup.config.imports else store, setup.facts) as programs:
         while (done := _scored(study)) < config.sweep.optuna:
             trials = _asked(study, distributions, size, config.seed)
-            own = with_sweep_of(setup, batch_of(config, [_setting(config.sweep, trial.params) for trial in trials]))
-            screen.message(f"{done} of {config.sweep.optuna} settings are scored; training the next {size}")
+            own = with_sweep_of(
+                setup, batch_of(config, [_setting(config.sweep, trial.params) for trial in trials])
+            )
+            screen.message(
+                f"{done} of {config.sweep.optuna} settings are scored; training the next {size}"
+            )
             scores = _trained(own, path, programs, screen)
             for trial, score in zip(trials, scores, strict=True):
-                study.tell(trial, score if math.isfinite(score) else None,
-                           state=None if math.isfinite(score) else _failed())
+                study.tell(
+                    trial,
+                    score if math.isfinite(score) else None,
+                    state=None if math.isfinite(score) else _failed(),
+                )
             if not any(map(math.isfinite, scores)):
-                raise DivergedError(f"{path}: no setting of the last batch trained to its end with a finite score; "
-                                    "narrow the ranges of sweep.keys")
+                raise DivergedError(
+                    f"{path}: no setting of the last batch trained to its end with a finite score; "
+                    "narrow the ranges of sweep.keys"
+                )
             screen.message(f"best score so far: {study.best_value:.6g}")
 
 
@@ -144,20 +173,34 @@ def _asked(study: Any, distributions: Mapping[str, Any], size: int, seed: int) -
     """A batch of proposals. They depend on the seed and on what was asked and told before alone."""
     import optuna
 
-    study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.get_trials(deepcopy=False)), constant_liar=True)
+    study.sampler = optuna.samplers.TPESampler(
+        seed=seed + len(study.get_trials(deepcopy=False)), constant_liar=True
+    )
     return [study.ask(dict(distributions)) for _ in range(size)]
 
 
 def _trained(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tuple[float, ...]:
-    """Train a batch and score it. Nothing is saved of it but its scores: NaN for a setting that diverged, because an
-    agent that was put back did not train with the setting alone."""
+    """Train a batch and score it. Nothing is saved of it but its scores: NaN for a setting that
+    diverged, because an agent that was put back did not train with the setting alone."""
     config = setup.config
-    result = train(setup.algorithm, setup.trained_params, num_seeds=setup.stack, config=config.train, sinks=[screen],
-                   max_rollbacks=config.control.max_rollbacks, programs=programs, **Fresh().arguments(setup, None))
-    policies: list[PyTree] = [finished(policy) for policy in jax.device_get(policies_of(setup, result.state))]
+    result = train(
+        setup.algorithm,
+        setup.trained_params,
+        num_seeds=setup.stack,
+        config=config.train,
+        sinks=[screen],
+        max_rollbacks=config.control.max_rollbacks,
+        programs=programs,
+        **Fresh().arguments(setup, None),
+    )
+    policies: list[PyTree] = [
+        finished(policy) for policy in jax.device_get(policies_of(setup, result.state))
+    ]
     scores = ranked(setup, policies, path, screen.message, programs)
-    return tuple(math.nan if gone else score for score, gone in zip(
-        scores, np.ravel(result.state.rollbacks) > 0, strict=True))
+    return tuple(
+        math.nan if gone else score
+        for score, gone in zip(scores, np.ravel(result.state.rollbacks) > 0, strict=True)
+    )
 
 
 def _distributions(sweep: SweepConfig) -> dict[str, Any]:
@@ -183,8 +226,10 @@ def _choice(value: Any) -> Any:
 
 def _setting(sweep: SweepConfig, params: Mapping[str, Any]) -> dict[str, Any]:
     """The setting of a proposal, with the values as the configuration lists them."""
-    known = {key: {_choice(value): value for value in values if range_of(value) is None}
-             for key, values in sweep.keys.items()}
+    known = {
+        key: {_choice(value): value for value in values if range_of(value) is None}
+        for key, values in sweep.keys.items()
+    }
     return {key: known[key].get(value, value) for key, value in params.items()}
 
 
@@ -194,8 +239,19 @@ def _lines(config: RunConfig, study: Any) -> list[str]:
 
     trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
     order = sorted(trials, key=lambda trial: (-trial.value, trial.number))[:SHOWN]
-    rows = [["proposal", "score", *config.sweep.keys],
-            *([str(trial.number), f"{trial.value:.6g}", *(shown(trial.params[key]) for key in config.sweep.keys)]
-              for trial in order)]
-    return [f"the best {len(order)} of {len(trials)} proposals by mean reward per validation session (no test session "
-            "was looked at):", *aligned(rows)]
+    rows = [
+        ["proposal", "score", *config.sweep.keys],
+        *(
+            [
+                str(trial.number),
+                f"{trial.value:.6g}",
+                *(shown(trial.params[key]) for key in config.sweep.keys),
+            ]
+            for trial in order
+        ),
+    ]
+    return [
+        f"the best {len(order)} of {len(trials)} proposals by mean reward per validation session (no test session "
+        "was looked at):",
+        *aligned(rows),
+    ]

@@ -1,4 +1,6 @@
-"""What a run measured of itself: speed, compilation, memory, time by phase. Nothing here is an expectation."""
+"""What a run measured of itself: speed, compilation, memory, time by phase. Nothing here is an
+expectation.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ UNITS: Mapping[str, str] = {  # every figure, in the order in which it is shown
     "program_bytes": "bytes that the compiled program works on: arguments, results, temporaries",
     "peak_resident_bytes": "most bytes of memory that the process has had",
     "times_one_env": "times the steps per second of one environment, both measured one update at a time; only on "
-                     "request",
+    "request",
 }
 UNITS_KEY = "units"
 
@@ -53,11 +55,19 @@ def measured(job: Job, trained: TrainResult) -> dict[str, Any]:
         "steps_per_second": None if math.isnan(speed) else speed,
         "compile_seconds": trained.compile_seconds if trained.history else None,
         "phase_seconds": {phase.name: phase.seconds for phase in job.screen.phases} or None,
-        "num_envs": config.rollout.num_envs, "num_steps": config.rollout.num_steps, "agents": job.setup.stack.count,
-        "devices": jax.device_count(), "device": device.device_kind,
-        "threads": int(os.environ["NPROC"]) if device.platform == "cpu" and "NPROC" in os.environ else None,
-        "market_bytes": tree_bytes(job.setup.params), "state_bytes": tree_bytes(trained.state),
-        "program_bytes": trained.program_bytes, "peak_resident_bytes": _peak(), "times_one_env": None,
+        "num_envs": config.rollout.num_envs,
+        "num_steps": config.rollout.num_steps,
+        "agents": job.setup.stack.count,
+        "devices": jax.device_count(),
+        "device": device.device_kind,
+        "threads": int(os.environ["NPROC"])
+        if device.platform == "cpu" and "NPROC" in os.environ
+        else None,
+        "market_bytes": tree_bytes(job.setup.params),
+        "state_bytes": tree_bytes(trained.state),
+        "program_bytes": trained.program_bytes,
+        "peak_resident_bytes": _peak(),
+        "times_one_env": None,
     }
 
 
@@ -70,32 +80,44 @@ def _peak() -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def performance_info(run: RunResult | StoredRun | Path | str, against_one: bool = False) -> dict[str, Any]:
-    """What a finished run measured of itself, and under `units` what each figure is. None: not measured.
+def performance_info(
+    run: RunResult | StoredRun | Path | str, against_one: bool = False
+) -> dict[str, Any]:
+    """What a finished run measured of itself, and under `units` what each figure is. None: not
+    measured.
 
         jaxtrade.performance_info(result)["steps_per_second"]
 
     Args:
         run: the result of a run, an opened run, or its folder.
-        against_one: also time one update of the run and one with a single environment, here and now. It takes two
-            compilations, and the ratio is kept in the run's `summary.json`.
+        against_one: also time one update of the run and one with a single environment, here and
+            now. It takes two compilations, and the ratio is kept in the run's `summary.json`.
     Raises:
-        ConfigError: not a run, or one that has not finished. DataError: as `open_run` of a run whose bars are gone.
+        ConfigError: not a run, or one that has not finished. DataError: as `open_run` of a run
+            whose bars are gone.
     """
     path = Path(run) if isinstance(run, str | Path) else run.path
     stored = open_run(path)
     if (summary := stored.summary) is None:
-        raise ConfigError(f"{path}: the run has not finished, so it has no figures of itself; let it finish: jaxtrade "
-                          f"train --resume {path}")
+        raise ConfigError(
+            f"{path}: the run has not finished, so it has no figures of itself; let it finish: jaxtrade "
+            f"train --resume {path}"
+        )
     if against_one:
         figures = dict(summary.get("performance", {})) | {"times_one_env": _times_one(path)}
         summary = summary | {"performance": figures}
         rundir.write_json(path / "summary.json", summary)
     rollout = stored.config.rollout
-    own = {name: summary.get(name) for name in ("steps_per_second", "compile_seconds")}  # runs of earlier versions
-    own |= {"num_envs": rollout.num_envs, "num_steps": rollout.num_steps, "agents": stored.config.agents,
-            "device": stored.manifest.get("device", {}).get("kind"),
-            "devices": stored.manifest.get("device", {}).get("count")}
+    own = {
+        name: summary.get(name) for name in ("steps_per_second", "compile_seconds")
+    }  # runs of earlier versions
+    own |= {
+        "num_envs": rollout.num_envs,
+        "num_steps": rollout.num_steps,
+        "agents": stored.config.agents,
+        "device": stored.manifest.get("device", {}).get("kind"),
+        "devices": stored.manifest.get("device", {}).get("count"),
+    }
     own |= summary.get("performance", {})
     return {name: own.get(name) for name in UNITS} | {UNITS_KEY: dict(UNITS)}
 
@@ -103,10 +125,14 @@ def performance_info(run: RunResult | StoredRun | Path | str, against_one: bool 
 def _times_one(path: Path) -> float | None:
     setup, _ = open_setup(path)
     if setup.fusion is not None:
-        raise ConfigError(f"{path}: an update with an advisor waits for its answers, so one environment cannot be "
-                          "timed alone; leave against_one (--perf-one) out")
-    one, own = (measure_update(each, None).steps_per_second
-                for each in (with_learner_of(setup, sized(setup.config, 1)), setup))
+        raise ConfigError(
+            f"{path}: an update with an advisor waits for its answers, so one environment cannot be "
+            "timed alone; leave against_one (--perf-one) out"
+        )
+    one, own = (
+        measure_update(each, None).steps_per_second
+        for each in (with_learner_of(setup, sized(setup.config, 1)), setup)
+    )
     return None if one is None or own is None else own / one
 
 
@@ -123,5 +149,8 @@ def _shown(name: str, value: Any) -> str:
         return ", ".join(f"{each} {duration(seconds)}" for each, seconds in value.items())
     if name.endswith("_bytes"):
         return size(value)
-    return f"{value:,.3g}" if isinstance(value, float) and value < 100 else (
-        f"{value:,.0f}" if isinstance(value, int | float) else str(value))
+    return (
+        f"{value:,.3g}"
+        if isinstance(value, float) and value < 100
+        else (f"{value:,.0f}" if isinstance(value, int | float) else str(value))
+    )

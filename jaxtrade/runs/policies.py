@@ -1,4 +1,6 @@
-"""The policies of a run in its folder: where that of each agent is, and which agent was asked for."""
+"""The policies of a run in its folder: where that of each agent is, and which agent was asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from jaxtrade.types import PyTree
 
 
 def policy_path(path: Path, config: RunConfig, number: int, folder: str = FOLDER) -> Path:
-    """The folder of one agent's policy: `policy`, `policy/seed_<n>` of several seeds, `policy/agent_<nnn>` of a sweep.
+    """The folder of one agent's policy: `policy`, `policy/seed_<n>` of several seeds,
+    `policy/agent_<nnn>` of a sweep.
 
     number: of the agent (`Stack.numbers`).
     """
@@ -32,7 +35,8 @@ def read_policy(path: Path, config: RunConfig, number: int) -> PyTree:
 def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None) -> int:
     """The number of the agent that was asked for by its seed or its index, or of the only one.
 
-    Raises ConfigError if the run has no such agent, or has several and none was named, or is a walk-forward.
+    Raises ConfigError if the run has no such agent, or has several and none was named, or is a
+    walk-forward.
     """
     require_no_walk(config)
     known, swept = _numbers(config), config.sweep.on
@@ -40,21 +44,39 @@ def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None)
         raise ConfigError(f"seed (--seed) {seed} and agent (--agent) {agent}: give one of them")
     if agent is not None:
         if not 0 <= agent < len(known):
-            raise ConfigError(f"agent {agent}: this run has no such agent; give agent (--agent) 0 .. {len(known) - 1}")
+            raise ConfigError(
+                f"agent {agent}: this run has no such agent; give agent (--agent) 0 .. {len(known) - 1}"
+            )
         return known[agent]
     if swept and (seed is not None or len(known) > 1):
-        asked = "this run has several policies" if seed is None else (
-            f"seed {seed}: the agents of this run differ in their settings, and several have the same seed")
+        asked = (
+            "this run has several policies"
+            if seed is None
+            else (
+                f"seed {seed}: the agents of this run differ in their settings, and several have the same seed"
+            )
+        )
         raise ConfigError(f"{asked}; give agent (--agent) 0 .. {len(known) - 1}, as in agents.json")
     if seed is None and len(known) == 1:
         return known[0]
     if seed is None or seed not in known:
-        asked = "this run has several policies" if seed is None else f"seed {seed}: this run has no such seed"
-        raise ConfigError(f"{asked}; give seed (--seed) {known[0]}" + (f" .. {known[-1]}" if len(known) > 1 else ""))
+        asked = (
+            "this run has several policies"
+            if seed is None
+            else f"seed {seed}: this run has no such seed"
+        )
+        raise ConfigError(
+            f"{asked}; give seed (--seed) {known[0]}"
+            + (f" .. {known[-1]}" if len(known) > 1 else "")
+        )
     return seed
 
 
 def chosen_numbers(config: RunConfig, seed: int | None, agent: int | None) -> list[int]:
     """As `chosen_number`, but all agents if none was named."""
     require_no_walk(config)
-    return list(_numbers(config)) if seed is None and agent is None else [chosen_number(config, seed, agent)]
+    return (
+        list(_numbers(config))
+        if seed is None and agent is None
+        else [chosen_number(config, seed, agent)]
+    )

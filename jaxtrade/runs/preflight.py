@@ -1,4 +1,5 @@
-"""Everything about a run that can be checked before JAX is loaded: names, files, contradictions, sessions, memory.
+"""Everything about a run that can be checked before JAX is loaded: names, files, contradictions,
+sessions, memory.
 
 All faults are reported at once, one line each. Imports no heavy library.
 """
@@ -41,8 +42,8 @@ from jaxtrade.storage.trackers import check_tracker
 from jaxtrade.training.together import process_count
 
 Check = Callable[[], object]
-# Where a machine has an accelerator, its memory is known once JAX has started (`check_device`). Until then only needs
-# above that of any are refused.
+# Where a machine has an accelerator, its memory is known once JAX has started (`check_device`).
+# Until then only needs above that of any are refused.
 LARGEST_DEVICE = 4 * 10**12
 ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/accel0", "/dev/vfio")
 
@@ -50,22 +51,33 @@ ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/accel0", "/dev/v
 def check_names(config: RunConfig, own_files: bool = False) -> None:
     """Check that market, account preset, reward, features, advisor and files exist.
 
-    own_files: whether the command reads its own files instead of the bars that the configuration names. Raises
-    ConfigError for unknown names, DataError if a file is missing, ConfigFaultsError for several of them.
+    own_files: whether the command reads its own files instead of the bars that the configuration
+        names. Raises
+    ConfigError for unknown names, DataError if a file is missing, ConfigFaultsError for several of
+    them.
     """
     run_all(_names(config, own_files))
 
 
 def check(config: RunConfig, training: bool = True) -> None:
-    """Check a new run: its names, and that its rules do not contradict each other and its sessions suffice.
+    """Check a new run: its names, and that its rules do not contradict each other and its sessions
+    suffice.
 
-    Each setting of a sweep is checked too. training: whether the account and the sessions matter, as they do to all
-    but a look at the data. Raises as `check_names`.
+    Each setting of a sweep is checked too. training: whether the account and the sessions matter,
+    as they do to all but a look at the data. Raises as `check_names`.
     """
     _check_alone(config, training)
     sweep = config.sweep
-    settings = () if not sweep.on else examples_of(sweep) if sweep.optuna else settings_of(sweep, config.seed)
-    agents = [Agent(number, config.seed, number, setting) for number, setting in enumerate(settings)]
+    settings = (
+        ()
+        if not sweep.on
+        else examples_of(sweep)
+        if sweep.optuna
+        else settings_of(sweep, config.seed)
+    )
+    agents = [
+        Agent(number, config.seed, number, setting) for number, setting in enumerate(settings)
+    ]
     told = set[str]()
     run_all([lambda agent=agent: _check_setting(config, agent, training, told) for agent in agents])
     if sweep.optuna and training:
@@ -77,8 +89,8 @@ def _check_alone(config: RunConfig, training: bool) -> None:
 
 
 def _check_setting(config: RunConfig, agent: Agent, training: bool, told: set[str]) -> None:
-    """Check a setting of a sweep as a run of its own. told: the faults of settings before it, which are not told again:
-    most are those of a key that all settings have."""
+    """Check a setting of a sweep as a run of its own. told: the faults of settings before it, which
+    are not told again: most are those of a key that all settings have."""
     try:
         _check_alone(config_of(config, agent), training)
     except (ConfigError, DataError) as error:
@@ -90,7 +102,9 @@ def _check_setting(config: RunConfig, agent: Agent, training: bool, told: set[st
 
 
 def check_memory(configs: Sequence[RunConfig], env: Mapping[str, str] = os.environ) -> None:
-    """Refuse runs that this machine cannot hold, one after the other. Raises ConfigError, see `runs.memory`."""
+    """Refuse runs that this machine cannot hold, one after the other. Raises ConfigError, see
+    `runs.memory`.
+    """
     limit, where = memory_limit(env)
     for config in configs:
         if limit is not None:
@@ -98,14 +112,19 @@ def check_memory(configs: Sequence[RunConfig], env: Mapping[str, str] = os.envir
 
 
 def memory_limit(env: Mapping[str, str] = os.environ) -> tuple[int | None, str]:
-    """(bytes, whose they are) of the memory in which a run will train, as far as that is known before JAX starts."""
-    if env.get("JAX_PLATFORMS", "") != "cpu" and any(Path(device).exists() for device in ACCELERATORS):
+    """(bytes, whose they are) of the memory in which a run will train, as far as that is known
+    before JAX starts.
+    """
+    if env.get("JAX_PLATFORMS", "") != "cpu" and any(
+        Path(device).exists() for device in ACCELERATORS
+    ):
         return LARGEST_DEVICE, "the largest accelerator"
     return usable_memory(platform.system()), "this machine"
 
 
 def device_memory(config: RunConfig | None = None) -> tuple[int, str] | None:
-    """(bytes, name) of the memory of the accelerators that a run divides its work over; default: of one of them.
+    """(bytes, name) of the memory of the accelerators that a run divides its work over; default: of
+    one of them.
 
     None on a CPU, or where JAX does not tell. Starts JAX.
     """
@@ -116,7 +135,9 @@ def device_memory(config: RunConfig | None = None) -> tuple[int, str] | None:
     if limit is None:
         return None
     count = 1 if config is None else device_count(config)
-    return int(limit) * count, f"the {device.device_kind}" if count == 1 else f"{count} x {device.device_kind}"
+    return int(
+        limit
+    ) * count, f"the {device.device_kind}" if count == 1 else f"{count} x {device.device_kind}"
 
 
 def device_count(config: RunConfig) -> int:
@@ -130,7 +151,8 @@ def device_count(config: RunConfig) -> int:
 
 
 def check_device(config: RunConfig) -> None:
-    """Refuse a run that this process's accelerator cannot hold, before anything is compiled. Starts JAX.
+    """Refuse a run that this process's accelerator cannot hold, before anything is compiled. Starts
+    JAX.
 
     Raises ConfigError.
     """
@@ -156,11 +178,15 @@ def _names(config: RunConfig, own_files: bool) -> list[Check]:
         lambda: member_configs(config),
         lambda: check_tracker(config.train.tracker, config.train.tracker_online),
     ]
-    return checks + [check for member in _members(config) for check in _member_names(member, own_files)]
+    return checks + [
+        check for member in _members(config) for check in _member_names(member, own_files)
+    ]
 
 
 def _members(config: RunConfig) -> tuple[RunConfig, ...]:
-    """The configurations of the symbols; none if one of them is at fault, which another check reports."""
+    """The configurations of the symbols; none if one of them is at fault, which another check
+    reports.
+    """
     try:
         return member_configs(config)
     except (ConfigError, DataError):
@@ -169,20 +195,28 @@ def _members(config: RunConfig) -> tuple[RunConfig, ...]:
 
 def _member_names(config: RunConfig, own_files: bool) -> list[Check]:
     data = config.data
-    named = (("--data", "data.file", data.file if data.source == "file" else None),
-             ("--seconds", "data.seconds", data.seconds), ("--quotes", "data.quotes", data.quotes),
-             ("--set", "data.conversion", data.conversion))
+    named = (
+        ("--data", "data.file", data.file if data.source == "file" else None),
+        ("--seconds", "data.seconds", data.seconds),
+        ("--quotes", "data.quotes", data.quotes),
+        ("--set", "data.conversion", data.conversion),
+    )
     checks: list[Check] = [lambda: _check_market(config, own_files)]
     return checks + [
         lambda flag=flag, key=key, path=path: _check_file(flag, key, path)
-        for flag, key, path in named if path is not None]
+        for flag, key, path in named
+        if path is not None
+    ]
 
 
 def _check_advisor(config: RunConfig) -> None:
     for number, member in enumerate(members_of(config)):
         kind = member.advisor.kind
-        shown = f"advisor.panel.{number} = {kind[:60]}" if config.advisor.kind == PANEL else (
-            f"advisor.kind = {kind[:60]} (--advisor)")
+        shown = (
+            f"advisor.panel.{number} = {kind[:60]}"
+            if config.advisor.kind == PANEL
+            else (f"advisor.kind = {kind[:60]} (--advisor)")
+        )
         try:
             check_kind(kind, member.advisor.options)
         except ConfigError as error:  # it names the part of the kind that is wrong; where the kind stands is known here
@@ -209,30 +243,45 @@ def _rules(config: RunConfig) -> list[Check]:
     members = _members(config)
     checks: list[Check] = [lambda: check_account(config.account), lambda: _check_length(config)]
     for member in members:
-        checks += [lambda member=member: _check_quantity(member), lambda member=member: _check_sessions(member)]
+        checks += [
+            lambda member=member: _check_quantity(member),
+            lambda member=member: _check_sessions(member),
+        ]
     return checks + ([lambda: _check_shared(members, config)] if len(members) > 1 else [])
 
 
 def _check_length(config: RunConfig) -> None:
-    """Raises ConfigError if DQN ends before it learns. The length for `rollout.num_envs: auto` is not known yet."""
+    """Raises ConfigError if DQN ends before it learns. The length for `rollout.num_envs: auto` is
+    not known yet.
+    """
     rollout = config.rollout
     if config.algorithm == "dqn" and not rollout.auto:
         per_update = rollout.num_envs * rollout.num_steps
-        config.dqn.check_length(config.train.chunks(per_update) * config.train.chunk_updates * per_update)
+        config.dqn.check_length(
+            config.train.chunks(per_update) * config.train.chunk_updates * per_update
+        )
 
 
 def _check_quantity(config: RunConfig) -> None:
     contract, preset = contract_of(config.data), resolve_account(config.account)
-    check_quantity(config.env.quantity, preset, config.account.preset, contract.symbol, contract.micro)
+    check_quantity(
+        config.env.quantity, preset, config.account.preset, contract.symbol, contract.micro
+    )
 
 
 def _check_sessions(config: RunConfig) -> None:
     data, symbol = config.data, contract_of(config.data).symbol
     most = most_sessions(data, symbol)
     if most == 0:
-        given = [f"data.{name} = {day}" for name, day in (("start", data.start), ("end", data.end)) if day]
+        given = [
+            f"data.{name} = {day}"
+            for name, day in (("start", data.start), ("end", data.end))
+            if day
+        ]
         where = "between them" if len(given) == 2 else "after it" if data.start else "before it"
-        raise ConfigError(f"{', '.join(given)}: no session lies {where}{_bundled_range(data, symbol)}; choose others")
+        raise ConfigError(
+            f"{', '.join(given)}: no session lies {where}{_bundled_range(data, symbol)}; choose others"
+        )
     if most is not None and config.walk.on:
         check_walk_length(most, config.walk, config.episode.sessions)
     elif most is not None:
@@ -247,15 +296,24 @@ def _check_shared(members: Sequence[RunConfig], config: RunConfig) -> None:
         return
     first, last = max(first for first, _ in known), min(last for _, last in known)
     if first > last:
-        listed = ", ".join(f"{member.data.market} {dates[0]}..{dates[1]}"
-                           for member, dates in zip(members, ranges, strict=True) if dates is not None)
-        raise ConfigError(f"data.markets: no trade date is common to all symbols ({listed}), and splits are made of "
-                          "such dates; choose other symbols, data.start or data.end")
-    check_split(weekdays(date.fromisoformat(first), date.fromisoformat(last)), config.split, at_most=True)
+        listed = ", ".join(
+            f"{member.data.market} {dates[0]}..{dates[1]}"
+            for member, dates in zip(members, ranges, strict=True)
+            if dates is not None
+        )
+        raise ConfigError(
+            f"data.markets: no trade date is common to all symbols ({listed}), and splits are made of "
+            "such dates; choose other symbols, data.start or data.end"
+        )
+    check_split(
+        weekdays(date.fromisoformat(first), date.fromisoformat(last)), config.split, at_most=True
+    )
 
 
 def _bundled_range(data: DataConfig, symbol: str) -> str:
-    """The dates of the bundled bars that `data` selects, as part of a message. Nothing where all bars are generated."""
+    """The dates of the bundled bars that `data` selects, as part of a message. Nothing where all
+    bars are generated.
+    """
     if data.source != "bundled" and data.synthetic != "phase_randomised":
         return ""
     (first, last), expiry = bundled_dates(symbol, data), bundled_expiry(symbol, data)
@@ -264,15 +322,17 @@ def _bundled_range(data: DataConfig, symbol: str) -> str:
 
 
 def run_all(checks: Sequence[Check]) -> list[Any]:
-    """Run all checks, and return their results. Raises the error of the one that fails, or ConfigFaultsError with the
-    lines of all that do."""
+    """Run all checks, and return their results. Raises the error of the one that fails, or
+    ConfigFaultsError with the lines of all that do."""
     errors, results = list[ConfigError | DataError](), list[Any]()
     for each in checks:
         try:
             results.append(each())
         except (ConfigError, DataError) as error:
             errors.append(error)
-    lines = dict.fromkeys(("", str(error)) for error in errors)  # an unknown market fails several checks alike
+    lines = dict.fromkeys(
+        ("", str(error)) for error in errors
+    )  # an unknown market fails several checks alike
     if len(lines) == 1:
         raise errors[0]
     if lines:

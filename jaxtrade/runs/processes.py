@@ -5,7 +5,8 @@
 
 1. the flags `--coordinator`, `--num-processes`, `--process-id`;
 2. `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`, `JAX_PROCESS_ID`: Kubeflow Trainer sets them, and JAX reads only the
-   first; for the last, `JOB_COMPLETION_INDEX` stands in, which Kubernetes sets in pods of indexed jobs;
+   first; for the last, `JOB_COMPLETION_INDEX` stands in, which Kubernetes sets in pods of indexed
+   jobs;
 3. `SKYPILOT_NODE_RANK`, `SKYPILOT_NUM_NODES`, `SKYPILOT_NODE_IPS`;
 4. what JAX itself detects: SLURM, Open MPI, Cloud TPU, and Kubernetes if the package `kubernetes` is installed.
 """
@@ -31,9 +32,10 @@ JOIN_S = 300  # how long processes wait for each other at the start
 class Layout:
     """The processes of a run, as this one sees them.
 
-    source: who said so, for messages. process_id: of this process, from 0. num_processes: None if only JAX can ask
-    (Kubernetes). coordinator: `host:port` of process 0; None if JAX finds it. method: the name under which JAX detects
-    the cluster; None if it need not, or has no name for it.
+    source: who said so, for messages. process_id: of this process, from 0. num_processes: None if
+        only JAX can ask
+    (Kubernetes). coordinator: `host:port` of process 0; None if JAX finds it. method: the name
+    under which JAX detects the cluster; None if it need not, or has no name for it.
     """
 
     source: str
@@ -51,8 +53,10 @@ class Layout:
         if self.alone:
             return f"one process ({self.source})"
         count = "several" if self.num_processes is None else str(self.num_processes)
-        return (f"process {self.process_id} of {count}, coordinator {self.coordinator or 'found by JAX'} "
-                f"({self.source})")
+        return (
+            f"process {self.process_id} of {count}, coordinator {self.coordinator or 'found by JAX'} "
+            f"({self.source})"
+        )
 
 
 ALONE = Layout("nothing says otherwise")
@@ -67,34 +71,54 @@ class Given:
     process_id: int | None = None
 
 
-def layout_of(given: Given, env: Mapping[str, str], installed: Callable[[str], bool] | None = None) -> Layout:
+def layout_of(
+    given: Given, env: Mapping[str, str], installed: Callable[[str], bool] | None = None
+) -> Layout:
     """The layout that flags and environment describe. `ALONE` if they describe none.
 
     installed: whether a package is installed; default: looks for it.
     Raises ConfigError if values contradict each other or are incomplete.
     """
     has = installed or (lambda name: importlib.util.find_spec(name) is not None)
-    for find in (lambda: _from_flags(given), lambda: _from_jax_variables(env), lambda: _from_skypilot(env),
-                 lambda: _detected(env, has)):
+    for find in (
+        lambda: _from_flags(given),
+        lambda: _from_jax_variables(env),
+        lambda: _from_skypilot(env),
+        lambda: _detected(env, has),
+    ):
         if (found := find()) is not None:
             return found
     return ALONE
 
 
 def _from_flags(given: Given) -> Layout | None:
-    return _explicit("flags", {"--coordinator": given.coordinator, "--num-processes": given.num_processes,
-                               "--process-id": given.process_id})
+    return _explicit(
+        "flags",
+        {
+            "--coordinator": given.coordinator,
+            "--num-processes": given.num_processes,
+            "--process-id": given.process_id,
+        },
+    )
 
 
 def _from_jax_variables(env: Mapping[str, str]) -> Layout | None:
     count, own = _number(env, "JAX_NUM_PROCESSES"), _number(env, "JAX_PROCESS_ID")
-    if count is None and own is None:  # the address alone is JAX's own variable: whoever set it joins by other means
+    if (
+        count is None and own is None
+    ):  # the address alone is JAX's own variable: whoever set it joins by other means
         return None
     name = "JAX_PROCESS_ID"
     if own is None and (index := _number(env, "JOB_COMPLETION_INDEX")) is not None:
         own, name = index, "JOB_COMPLETION_INDEX"
-    return _explicit("JAX_* variables", {"JAX_COORDINATOR_ADDRESS": env.get("JAX_COORDINATOR_ADDRESS") or None,
-                                         "JAX_NUM_PROCESSES": count, name: own})
+    return _explicit(
+        "JAX_* variables",
+        {
+            "JAX_COORDINATOR_ADDRESS": env.get("JAX_COORDINATOR_ADDRESS") or None,
+            "JAX_NUM_PROCESSES": count,
+            name: own,
+        },
+    )
 
 
 def _from_skypilot(env: Mapping[str, str]) -> Layout | None:
@@ -103,15 +127,24 @@ def _from_skypilot(env: Mapping[str, str]) -> Layout | None:
         return None
     addresses = env.get("SKYPILOT_NODE_IPS", "").split()
     if len(addresses) != count:
-        raise ConfigError(f"SKYPILOT_NUM_NODES={count}, but SKYPILOT_NODE_IPS names {len(addresses)} addresses; "
-                          "expected one a node")
+        raise ConfigError(
+            f"SKYPILOT_NUM_NODES={count}, but SKYPILOT_NODE_IPS names {len(addresses)} addresses; "
+            "expected one a node"
+        )
     port = env.get("JAX_COORDINATOR_PORT") or str(PORT)
-    return _explicit("SkyPilot", {"SKYPILOT_NODE_IPS": f"{addresses[0]}:{port}", "SKYPILOT_NUM_NODES": count,
-                                  "SKYPILOT_NODE_RANK": rank})
+    return _explicit(
+        "SkyPilot",
+        {
+            "SKYPILOT_NODE_IPS": f"{addresses[0]}:{port}",
+            "SKYPILOT_NUM_NODES": count,
+            "SKYPILOT_NODE_RANK": rank,
+        },
+    )
 
 
 def _explicit(source: str, values: Mapping[str, str | int | None]) -> Layout | None:
-    """The layout of three named values: coordinator, number and id, in this order; None if all of them are absent.
+    """The layout of three named values: coordinator, number and id, in this order; None if all of
+    them are absent.
 
     Raises ConfigError, which names the flag or variable at fault.
     """
@@ -125,25 +158,40 @@ def _explicit(source: str, values: Mapping[str, str | int | None]) -> Layout | N
     missing = [name for name, value in values.items() if value is None]
     if missing:
         given = ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
-        raise ConfigError(f"{given}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; several "
-                          f"processes need all of {at}, {of} and {by}, one process needs none")
+        raise ConfigError(
+            f"{given}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; several "
+            f"processes need all of {at}, {of} and {by}, one process needs none"
+        )
     assert count is not None
     assert own is not None
     if not 0 <= int(own) < int(count):
-        raise ConfigError(f"{by}={own}: with {of}={count} expected a number from 0 to {int(count) - 1}")
+        raise ConfigError(
+            f"{by}={own}: with {of}={count} expected a number from 0 to {int(count) - 1}"
+        )
     return Layout(source, int(own), int(count), checked_address(str(coordinator), at))
 
 
 def checked_address(text: str, name: str) -> str:
-    """`host:port`. name: the flag or variable that says it. Raises ConfigError for any other text."""
+    """`host:port`. name: the flag or variable that says it. Raises ConfigError for any other
+    text.
+    """
     host, _, port = text.rpartition(":")
-    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536 or "/" in host:
-        raise ConfigError(f"{name}={text}: expected HOST:PORT of process 0, such as 10.0.0.1:{PORT}")
+    if (
+        not host
+        or not re.fullmatch(r"[0-9]{1,5}", port)
+        or not 0 < int(port) < 65536
+        or "/" in host
+    ):
+        raise ConfigError(
+            f"{name}={text}: expected HOST:PORT of process 0, such as 10.0.0.1:{PORT}"
+        )
     return text
 
 
 def _detected(env: Mapping[str, str], has: Callable[[str], bool]) -> Layout | None:
-    """What JAX detects by itself (`jax/_src/clusters`), where its variables are present with more than one task."""
+    """What JAX detects by itself (`jax/_src/clusters`), where its variables are present with more
+    than one task.
+    """
     slurm = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
     if all(name in env for name in slurm):
         return _counted("SLURM", env, "SLURM_NTASKS", "SLURM_PROCID", "slurm")
@@ -151,25 +199,35 @@ def _detected(env: Mapping[str, str], has: Callable[[str], bool]) -> Layout | No
         return _counted("Open MPI", env, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "ompi")
     if len(hosts := env.get("TPU_WORKER_HOSTNAMES", "").split(",")) > 1 and "TPU_WORKER_ID" in env:
         slices = _number(env, "MEGASCALE_NUM_SLICES") or 1
-        own = (_number(env, "MEGASCALE_SLICE_ID") or 0) * len(hosts) + (_number(env, "TPU_WORKER_ID") or 0)
-        return Layout("Cloud TPU", own, len(hosts) * slices)  # the two kinds of TPU hosts share one name in JAX
+        own = (_number(env, "MEGASCALE_SLICE_ID") or 0) * len(hosts) + (
+            _number(env, "TPU_WORKER_ID") or 0
+        )
+        return Layout(
+            "Cloud TPU", own, len(hosts) * slices
+        )  # the two kinds of TPU hosts share one name in JAX
     if "KUBERNETES_SERVICE_HOST" in env and "JOB_COMPLETION_INDEX" in env and has("kubernetes"):
         return Layout("Kubernetes", _number(env, "JOB_COMPLETION_INDEX") or 0, None)
     return None
 
 
-def _counted(source: str, env: Mapping[str, str], count: str, own: str, method: str) -> Layout | None:
+def _counted(
+    source: str, env: Mapping[str, str], count: str, own: str, method: str
+) -> Layout | None:
     """A layout whose coordinator JAX finds. None with one task. Raises ConfigError."""
     tasks, task = _number(env, count), _number(env, own)
     if tasks is None or tasks <= 1:
         return None
     if task is None or task >= tasks:
-        raise ConfigError(f"{own}={env.get(own)}: with {count}={tasks} expected a number from 0 to {tasks - 1}")
+        raise ConfigError(
+            f"{own}={env.get(own)}: with {count}={tasks} expected a number from 0 to {tasks - 1}"
+        )
     return Layout(source, task, tasks, None, method)
 
 
 def _number(env: Mapping[str, str], name: str) -> int | None:
-    """A whole number of at least 0; None if the variable is absent or empty. Raises ConfigError for other text."""
+    """A whole number of at least 0; None if the variable is absent or empty. Raises ConfigError for
+    other text.
+    """
     text = env.get(name)
     if not text:
         return None
@@ -179,26 +237,39 @@ def _number(env: Mapping[str, str], name: str) -> int | None:
 
 
 def joined() -> Layout:
-    """The processes that this one has joined already, by itself or by `jax.distributed.initialize` of its caller."""
+    """The processes that this one has joined already, by itself or by `jax.distributed.initialize`
+    of its caller.
+    """
     return Layout("joined before", together.process_index(), together.process_count())
 
 
 def check_config(config: RunConfig, layout: Layout) -> None:
     """Check that several processes can train a configuration. One process can train all of them.
 
-    Raises ConfigError for what processes would do differently: they time sizes, and ask advisors, each by itself.
+    Raises ConfigError for what processes would do differently: they time sizes, and ask advisors,
+    each by itself.
     """
     if layout.alone:
         return
     if config.rollout.auto:
-        raise ConfigError(f"rollout.num_envs=auto: this is {layout}, and each process would measure another size; give "
-                          "a number (--envs N), for example one that a single process has found")
+        raise ConfigError(
+            f"rollout.num_envs=auto: this is {layout}, and each process would measure another size; give "
+            "a number (--envs N), for example one that a single process has found"
+        )
     if (config.lists_agents and len(groups_of(config)) > 1) or config.sweep.optuna:
-        raise ConfigError(f"sweep: several programs, one after the other, and this is {layout}: start each of them by "
-                          "itself, or sweep keys that one program can hold (docs/agents.md)")
-    if isinstance(config.parallel.devices, int) and config.parallel.devices % (layout.num_processes or 1):
-        raise ConfigError(f"parallel.devices={config.parallel.devices}: this is {layout}, and each of them brings the "
-                          "same number of devices; set parallel.devices=all, or the number of all of their devices")
+        raise ConfigError(
+            f"sweep: several programs, one after the other, and this is {layout}: start each of them by "
+            "itself, or sweep keys that one program can hold (docs/agents.md)"
+        )
+    if isinstance(config.parallel.devices, int) and config.parallel.devices % (
+        layout.num_processes or 1
+    ):
+        raise ConfigError(
+            f"parallel.devices={config.parallel.devices}: this is {layout}, and each of them brings the "
+            "same number of devices; set parallel.devices=all, or the number of all of their devices"
+        )
     if config.advisor.on:
-        raise ConfigError(f"advisor.kind={config.advisor.kind}: an advisor serves a run of one process, and this is "
-                          f"{layout}; set advisor.kind=off, or train in one process (--num-processes 1)")
+        raise ConfigError(
+            f"advisor.kind={config.advisor.kind}: an advisor serves a run of one process, and this is "
+            f"{layout}; set advisor.kind=off, or train in one process (--num-processes 1)"
+        )

@@ -22,9 +22,15 @@ if TYPE_CHECKING:
 BARS = "bars"  # folder beside the runs, for bars that were given in memory
 
 
-def run(config: RunConfig | str | Path = "quickstart", path: Path | str | None = None, *,
-        data: pd.DataFrame | Bars | Path | str | Mapping[str, Any] | None = None, set: Changes = (),
-        from_run: Path | str | None = None, **settings: Any) -> RunResult:
+def run(
+    config: RunConfig | str | Path = "quickstart",
+    path: Path | str | None = None,
+    *,
+    data: pd.DataFrame | Bars | Path | str | Mapping[str, Any] | None = None,
+    set: Changes = (),
+    from_run: Path | str | None = None,
+    **settings: Any,
+) -> RunResult:
     """Train a policy, save it and evaluate it on the held-out sessions, as `jaxtrade train` does.
 
         result = jaxtrade.run("quickstart", total_timesteps=200_000, seed=3)
@@ -34,10 +40,12 @@ def run(config: RunConfig | str | Path = "quickstart", path: Path | str | None =
     Args:
         config: the name of a shipped configuration, a YAML file, or a configuration.
         path: the new run folder; default `runs/<market-task-utc-id>`.
-        data: the bars: a file, a pandas frame, `Bars`, or a mapping of keys of the section `data`. Bars in memory are
-            written to `bars/` beside the run folder, because a run must be able to read its data again.
+        data: the bars: a file, a pandas frame, `Bars`, or a mapping of keys of the section `data`.
+            Bars in memory are written to `bars/` beside the run folder, because a run must be able
+            to read its data again.
         set: `["section.key=value", ...]`, or a mapping from dotted keys to values.
-        from_run: the folder of a run whose policy this run begins with, as `jaxtrade train --from` does.
+        from_run: the folder of a run whose policy this run begins with, as `jaxtrade train --from`
+            does.
         settings: keys by name: `total_timesteps=50_000`, `market="ES"`, `network={"kind": "gru"}`,
             `account="apex_like_50k_2025"`. A name that several sections have needs its section.
     Raises:
@@ -56,12 +64,17 @@ def run(config: RunConfig | str | Path = "quickstart", path: Path | str | None =
     return run_config(chosen, folder, None if from_run is None else load_source(Path(from_run)))
 
 
-def configured(config: RunConfig | str | Path, data: object, set: Changes, settings: Mapping[str, Any]) -> RunConfig:
+def configured(
+    config: RunConfig | str | Path, data: object, set: Changes, settings: Mapping[str, Any]
+) -> RunConfig:
     """The configuration that `run` trains with such arguments. Raises ConfigError."""
     if data is not None:
         settings = {**settings, **({"source": "file"} if _in_memory(data) else {"data": data})}
-    return changed_config(config, set, **settings) if isinstance(config, RunConfig) else load_config(
-        config, set, **settings)
+    return (
+        changed_config(config, set, **settings)
+        if isinstance(config, RunConfig)
+        else load_config(config, set, **settings)
+    )
 
 
 def _in_memory(data: object) -> TypeGuard[pd.DataFrame | Bars]:
@@ -70,16 +83,24 @@ def _in_memory(data: object) -> TypeGuard[pd.DataFrame | Bars]:
         return False
     if isinstance(data, Bars) or (hasattr(data, "columns") and hasattr(data, "iloc")):
         return True
-    raise ConfigError(f"data=<{type(data).__name__}>: expected a file, a pandas frame, Bars, or a dict of keys of the "
-                      "section 'data'")
+    raise ConfigError(
+        f"data=<{type(data).__name__}>: expected a file, a pandas frame, Bars, or a dict of keys of the "
+        "section 'data'"
+    )
 
 
 def _check_keywords(bars: Bars, settings: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a keyword that says how to read bars which are read already, or another market's name."""
+    """Raises ConfigError for a keyword that says how to read bars which are read already, or
+    another market's name.
+    """
     asked, symbol = settings.get("market"), bars.contract.symbol
     if asked is not None and str(asked).upper() != symbol:
-        raise ConfigError(f"market={asked!r}: these bars are of {symbol}; drop market, or read the bars as {asked}")
+        raise ConfigError(
+            f"market={asked!r}: these bars are of {symbol}; drop market, or read the bars as {asked}"
+        )
     for name in READING:
         if name in settings:
-            raise ConfigError(f"{name}={settings[name]!r}: says how to read bars, and these are read already; drop it, "
-                              "or give it to load_bars or from_frame")
+            raise ConfigError(
+                f"{name}={settings[name]!r}: says how to read bars, and these are read already; drop it, "
+                "or give it to load_bars or from_frame"
+            )

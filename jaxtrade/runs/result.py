@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 class RunResult:
     """The outcome of a finished run.
 
-    evaluations: by seed, in a sweep by the index of the agent; `SetResult`s if the run has several symbols. exit_code:
-    0, or 1 if the run finished but a learning-health check failed. table: the evaluation as text; for several seeds,
-    their spread; for a sweep a row per agent. scores: of a sweep with validation sessions, the mean reward per
-    validation session of each agent, by its index; empty for others.
+    evaluations: by seed, in a sweep by the index of the agent; `SetResult`s if the run has several
+        symbols. exit_code:
+    0, or 1 if the run finished but a learning-health check failed. table: the evaluation as text;
+    for several seeds, their spread; for a sweep a row per agent. scores: of a sweep with validation
+    sessions, the mean reward per validation session of each agent, by its index; empty for others.
     """
 
     path: Path
@@ -54,27 +55,37 @@ class RunResult:
         if not self.scores:
             return []
         about = [result.provenance for result in self.evaluations.values()]
-        return sweep_table.ranking(self.scores, [
-            Agent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about])
+        return sweep_table.ranking(
+            self.scores,
+            [Agent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about],
+        )
 
     @property
     def trades(self) -> pd.DataFrame:
-        """The trades of the policy (of the first seed's), one row each. See `EvaluationResult.trades`."""
+        """The trades of the policy (of the first seed's), one row each. See
+        `EvaluationResult.trades`.
+        """
         return self.evaluation.trades
 
     @property
     def equity(self) -> pd.DataFrame:
-        """Equity of the policy (of the first seed's), one row per bar. See `EvaluationResult.equity`."""
+        """Equity of the policy (of the first seed's), one row per bar. See
+        `EvaluationResult.equity`.
+        """
         return self.evaluation.equity
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. `action_share` and others have a column per part."""
+        """The metrics of training, one row per update. `action_share` and others have a column per
+        part.
+        """
         return metrics_frame(self.path)
 
     @property
     def episodes(self) -> pd.DataFrame:
-        """The episodes of training, one row each. Raises ConfigError if the run wrote no `monitor.csv`."""
+        """The episodes of training, one row each. Raises ConfigError if the run wrote no
+        `monitor.csv`.
+        """
         return episodes_frame(self.path)
 
     def plot(self) -> Figure:
@@ -82,17 +93,26 @@ class RunResult:
         return self.evaluation.plot()
 
     def __repr__(self) -> str:
-        return short_repr("RunResult", str(self.path), several(len(self.evaluations), "agent"),
-                          f"{'finished' if self.exit_code == 0 else 'a health check failed'}", repr(self.evaluation))
+        return short_repr(
+            "RunResult",
+            str(self.path),
+            several(len(self.evaluations), "agent"),
+            f"{'finished' if self.exit_code == 0 else 'a health check failed'}",
+            repr(self.evaluation),
+        )
 
     def _repr_html_(self) -> str:
-        return html.block(str(self.path), *(each._repr_html_() for each in self.evaluations.values()),
-                          *advice_html(self.path))
+        return html.block(
+            str(self.path),
+            *(each._repr_html_() for each in self.evaluations.values()),
+            *advice_html(self.path),
+        )
 
 
 @dataclass(frozen=True, repr=False)
 class SweepResult(RunResult):
-    """The outcome of a sweep that needed several programs. training: of the first. programs: the result of each.
+    """The outcome of a sweep that needed several programs. training: of the first. programs: the
+    result of each.
     places: agent of the sweep -> the folder of its program, and its number there."""
 
     programs: tuple[RunResult, ...] = ()
@@ -105,5 +125,8 @@ class SweepResult(RunResult):
             return []
         best = max(range(len(self.scores)), key=lambda i: (self.scores[i], -i))
         path, number = self.places[best]
-        return [*lines, f"agent {best} is agent {number} of {path}: jaxtrade evaluate {shlex.quote(str(path))} "
-                f"--agent {number}"]
+        return [
+            *lines,
+            f"agent {best} is agent {number} of {path}: jaxtrade evaluate {shlex.quote(str(path))} "
+            f"--agent {number}",
+        ]

@@ -17,14 +17,22 @@ from jaxtrade.runs import files, rundir
 from jaxtrade.runs.sweep_folder import is_sweep, read_sweep, runs_of
 from jaxtrade.storage import digests
 
-# Another number of devices changes bits only with parallel.reduce=psum, where the last digits depend on it.
+# Another number of devices changes bits only with parallel.reduce=psum, where the last digits
+# depend on it.
 FREE = ("control.wall_clock", "parallel.devices")
 _ABSENT = "nothing"
 # Keys that a run fills in by itself, and the values for which it does.
-_CHOSEN = ("split.validation_sessions", "split.test_sessions", "split.embargo_sessions", "control.evaluate_every",
-           "control.keep")
-FOUND = {"advisor.options.model": (_ABSENT, None), "network.adapter": (_ABSENT, None, 0)} | dict.fromkeys(
-    _CHOSEN, (None,))
+_CHOSEN = (
+    "split.validation_sessions",
+    "split.test_sessions",
+    "split.embargo_sessions",
+    "control.evaluate_every",
+    "control.keep",
+)
+FOUND = {
+    "advisor.options.model": (_ABSENT, None),
+    "network.adapter": (_ABSENT, None, 0),
+} | dict.fromkeys(_CHOSEN, (None,))
 
 
 class Start(enum.StrEnum):
@@ -38,11 +46,15 @@ class Start(enum.StrEnum):
 def how_to_start(path: Path) -> Start:
     """Whether the folder holds no run, one to go on with, or a finished one.
 
-    A run that its limit of time has ended (`control.wall_clock`) has a summary too, and goes on. A sweep has finished
-    when all its runs have.
+    A run that its limit of time has ended (`control.wall_clock`) has a summary too, and goes on. A
+    sweep has finished when all its runs have.
     """
     if is_sweep(path):
-        return Start.DONE if all(how_to_start(run) is Start.DONE for run in runs_of(path)) else Start.CONTINUE
+        return (
+            Start.DONE
+            if all(how_to_start(run) is Start.DONE for run in runs_of(path))
+            else Start.CONTINUE
+        )
     if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
         return Start.NEW
     if not (path / rundir.SUMMARY).is_file():
@@ -57,25 +69,44 @@ def require_own(asked: RunConfig, path: Path) -> None:
     Raises ConfigError, which names every key that differs with both values.
     """
     own = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
-    if differ := [f"{key}: {_shown(mine)}, the run has {_shown(its)}" for key, mine, its in differing(asked, own)]:
-        raise ConfigError("\n".join([f"{path} (--auto-resume): holds a run of another configuration; give the same one "
-                                     "again, or choose another --run-dir", *(f"  {line}" for line in differ)]))
+    if differ := [
+        f"{key}: {_shown(mine)}, the run has {_shown(its)}"
+        for key, mine, its in differing(asked, own)
+    ]:
+        raise ConfigError(
+            "\n".join(
+                [
+                    f"{path} (--auto-resume): holds a run of another configuration; give the same one "
+                    "again, or choose another --run-dir",
+                    *(f"  {line}" for line in differ),
+                ]
+            )
+        )
 
 
 def differing(asked: RunConfig, own: RunConfig) -> Iterator[tuple[str, Any, Any]]:
     """(key, value asked for, value of the run) of every key in which two configurations differ.
 
-    Passed over are `FREE`, a number of environments that was `auto`, what a run fills in by itself (`FOUND`), and files
-    that are the same file by another path.
+    Passed over are `FREE`, a number of environments that was `auto`, what a run fills in by itself
+    (`FOUND`), and files that are the same file by another path.
     """
     mine, its = (dict(_flat("", config.model_dump(mode="json"))) for config in (asked, own))
-    same = {key for key, path in files.named(asked).items()
-            if (other := files.named(own).get(key)) is not None and Path(path).resolve() == Path(other).resolve()}
+    same = {
+        key
+        for key, path in files.named(asked).items()
+        if (other := files.named(own).get(key)) is not None
+        and Path(path).resolve() == Path(other).resolve()
+    }
     for key in sorted(mine.keys() | its.keys()):
         value, other = mine.get(key, _ABSENT), its.get(key, _ABSENT)
         filled_in = value in FOUND.get(key, ())
-        if value != other and key not in FREE and key not in same and not filled_in and not (
-                key == "rollout.num_envs" and value == "auto"):
+        if (
+            value != other
+            and key not in FREE
+            and key not in same
+            and not filled_in
+            and not (key == "rollout.num_envs" and value == "auto")
+        ):
             yield key, value, other
 
 
@@ -102,6 +133,8 @@ def resumed_config(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
     Raises ConfigError for another key than those of `FREE`, and for a value that is wrong.
     """
     if refused := changes_bits(overrides):
-        raise ConfigError(f"{', '.join(refused)}: a resumed run keeps its configuration, except {', '.join(FREE)}; for "
-                          "other keys, begin a new run from this one")
+        raise ConfigError(
+            f"{', '.join(refused)}: a resumed run keeps its configuration, except {', '.join(FREE)}; for "
+            "other keys, begin a new run from this one"
+        )
     return changed_config(config, overrides, stored=True) if overrides else config

@@ -33,20 +33,26 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
 def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
-    """`runs/<market>-<task>-<utc>-<id>`, not created yet. market: its name, or that of a set (EURUSD+USDJPY)."""
+    """`runs/<market>-<task>-<utc>-<id>`, not created yet. market: its name, or that of a set
+    (EURUSD+USDJPY).
+    """
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    return (root or Path("runs")) / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
+    return (
+        root or Path("runs")
+    ) / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
 
 
 def check_new(path: Path) -> None:
     """Check that a run can be created at `path`. Leaves nothing there.
 
-    Raises ConfigError for an unsafe name, a file in the way, or a folder that is not empty, and StorageError for a
-    place that cannot be written.
+    Raises ConfigError for an unsafe name, a file in the way, or a folder that is not empty, and
+    StorageError for a place that cannot be written.
     """
     where = f"run folder {path} (--run-dir)"
     if not NAME.fullmatch(path.name):
-        raise ConfigError(f"{where}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
+        raise ConfigError(
+            f"{where}: the last part must be letters, digits, '.', '_' or '-' (at most 100)"
+        )
     check_place(path, where)
     if path.is_dir() and any(path.iterdir()):
         hint = f", or go on with it (--resume {path})" if (path / "manifest.json").is_file() else ""
@@ -56,32 +62,39 @@ def check_new(path: Path) -> None:
 def check_place(path: Path, where: str) -> None:
     """Check that a folder can be made at `path`, or written if it exists. Leaves nothing there.
 
-    where: the folder and its flag, for messages. Raises ConfigError for a file in the way, StorageError for a place
+    where: the folder and its flag, for messages. Raises ConfigError for a file in the way,
+        StorageError for a place
     that cannot be written.
     """
     there = next((place for place in (path, *path.parents) if place.exists()), None)
     if there is None:
         raise ConfigError(f"{where}: neither it nor a folder above it exists; choose another place")
     if not there.is_dir():
-        raise ConfigError(f"{where}: {'it' if there == path else there} is a file; choose another name")
+        raise ConfigError(
+            f"{where}: {'it' if there == path else there} is a file; choose another name"
+        )
     try:
         with tempfile.TemporaryDirectory(prefix=".jaxtrade-", dir=there):
             pass  # rights, read-only disks and the like: only trying tells
     except OSError as error:
-        raise StorageError(f"{where}: nothing can be written in {there} ({error.strerror}); choose another "
-                           "place, or change the folder's rights") from None
+        raise StorageError(
+            f"{where}: nothing can be written in {there} ({error.strerror}); choose another "
+            "place, or change the folder's rights"
+        ) from None
 
 
 def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
     """Create the folder with `config.yaml` and `manifest.json`: with both, or not at all.
 
-    Of several processes, process 0 creates it and the others wait. Raises ConfigError as `check_new` does.
+    Of several processes, process 0 creates it and the others wait. Raises ConfigError as
+    `check_new` does.
     """
     from_main(lambda: _create(path, config, manifest))
 
 
 def _create(path: Path, config: RunConfig, manifest: dict[str, Any]) -> bool:
     """`create_run` in the process that writes. Returns True."""
+
     def fill(new: Path) -> None:
         (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
         write_manifest(new, manifest | {files.FILES: files.record(config, path)})
@@ -104,7 +117,9 @@ def create_folder(path: Path, fill: Callable[[Path], None]) -> None:
     new.mkdir()
     try:
         fill(new)
-        if path.exists():  # the check above has shown that it is empty; Windows does not rename over it
+        if (
+            path.exists()
+        ):  # the check above has shown that it is empty; Windows does not rename over it
             path.rmdir()
         new.rename(path)
     finally:
@@ -112,7 +127,9 @@ def create_folder(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write a JSON file atomically. Raises ValueError for NaN or infinity, which JSON cannot express."""
+    """Write a JSON file atomically. Raises ValueError for NaN or infinity, which JSON cannot
+    express.
+    """
     content = (json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_bytes(content)
@@ -125,44 +142,65 @@ def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     write_json(path / "manifest.json", manifest)
 
 
-def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunConfig, dict[str, Any]]:
+def read_run(
+    path: Path, instead: Mapping[str, str] | None = None
+) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration and manifest of a run. Runs of earlier versions can be read too.
 
-    Paths in the configuration are those at which the run's files are now (`files.locate`). instead: key -> path of
-    files that the user names now, e.g. `data.file`. Raises ConfigError if `path` is not a run folder.
+    Paths in the configuration are those at which the run's files are now (`files.locate`). instead:
+    key -> path of files that the user names now, e.g. `data.file`. Raises ConfigError if `path` is
+    not a run folder.
     """
     for name in ("config.yaml", "manifest.json"):
         if not (path / name).is_file():
             if path.is_file():
-                raise ConfigError(f"{path}: a file, and a run's folder is expected, written by 'jaxtrade train' (for "
-                                  f"bars of your own: jaxtrade init {shlex.quote(str(path))}, then jaxtrade train)")
+                raise ConfigError(
+                    f"{path}: a file, and a run's folder is expected, written by 'jaxtrade train' (for "
+                    f"bars of your own: jaxtrade init {shlex.quote(str(path))}, then jaxtrade train)"
+                )
             if (path / "sweep.json").is_file():
-                raise ConfigError(f"{path}: a sweep of several programs, each a run of its own; name one of them, such "
-                                  f"as {_run_inside(path)}{_numbers(path)}")
-            raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
-                              f"{_nearest_run(path)}")
+                raise ConfigError(
+                    f"{path}: a sweep of several programs, each a run of its own; name one of them, such "
+                    f"as {_run_inside(path)}{_numbers(path)}"
+                )
+            raise ConfigError(
+                f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
+                f"{_nearest_run(path)}"
+            )
     try:
         manifest = digests.read_json(path / "manifest.json", "restore it or train again")
     except DataError as error:
         raise ConfigError(str(error)) from None
     missing = [key for key in ("config_sha256", "data_sha256", "nproc") if key not in manifest]
     if missing:
-        raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
+        raise ConfigError(
+            f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again"
+        )
     config = path / "config.yaml"
     if (found := config_digest(path)) != manifest["config_sha256"]:
-        raise ConfigError(f"{config}: sha256 {found[:16]}..., the run was made with "
-                          f"{str(manifest['config_sha256'])[:16]}...; restore the file, or train a new run with the "
-                          "change")
+        raise ConfigError(
+            f"{config}: sha256 {found[:16]}..., the run was made with "
+            f"{str(manifest['config_sha256'])[:16]}...; restore the file, or train a new run with the "
+            "change"
+        )
     values = written_values(path)
     files.find_imports(manifest, path, module_names(values))
     trust.require(module_names(values), path)
-    return files.locate(make_config(values, str(config), stored=True), manifest, path, instead), manifest
+    return files.locate(
+        make_config(values, str(config), stored=True), manifest, path, instead
+    ), manifest
 
 
 def _numbers(path: Path) -> str:
-    """Where a sweep says which agent is which of its programs; nothing for a search, which has no such file."""
+    """Where a sweep says which agent is which of its programs; nothing for a search, which has no
+    such file.
+    """
     agents = path / "agents.json"
-    return f" (its agents count from 0; {agents} has the group and number of each)" if agents.is_file() else ""
+    return (
+        f" (its agents count from 0; {agents} has the group and number of each)"
+        if agents.is_file()
+        else ""
+    )
 
 
 def _run_inside(path: Path) -> Path:
@@ -171,27 +209,36 @@ def _run_inside(path: Path) -> Path:
 
 
 def _nearest_run(path: Path) -> str:
-    """The end of a message about `path`: the run that it lies in, or the one beside it whose name is like it or begins
-    like it, or nothing."""
+    """The end of a message about `path`: the run that it lies in, or the one beside it whose name
+    is like it or begins like it, or nothing."""
     if (path.parent / "config.yaml").is_file() and (path.parent / "manifest.json").is_file():
         return f"; did you mean {path.parent}?"
-    runs = sorted(each.parent.name for each in path.parent.glob("*/manifest.json")
-                  if (each.parent / "config.yaml").is_file()) if path.name else []
+    runs = (
+        sorted(
+            each.parent.name
+            for each in path.parent.glob("*/manifest.json")
+            if (each.parent / "config.yaml").is_file()
+        )
+        if path.name
+        else []
+    )
     begins = [name for name in runs if name.startswith(path.name)]
     near = begins or difflib.get_close_matches(path.name, runs, n=1)
     return f"; did you mean {path.parent / near[0]}?" if near else ""
 
 
 def written_values(path: Path) -> dict[str, Any]:
-    """The values in a run's `config.yaml`, under today's keys and in today's units. Raises ConfigError."""
+    """The values in a run's `config.yaml`, under today's keys and in today's units. Raises
+    ConfigError.
+    """
     return migrated(read_values(path / "config.yaml", exact=True))
 
 
 def config_digest(path: Path) -> str:
     """sha256 (hex) of the values in a run's `config.yaml`.
 
-    The digest covers the file only, without the defaults that this version would add. A key that a later version adds
-    therefore changes no digest.
+    The digest covers the file only, without the defaults that this version would add. A key that a
+    later version adds therefore changes no digest.
     """
     return digest_of(read_values(path / "config.yaml", exact=True))
 
@@ -211,7 +258,9 @@ def locked(path: Path) -> Iterator[None]:
         if not try_lock(handle):
             handle.seek(0)
             holder = handle.read().strip() or "another process"
-            raise RunLockedError(f"{path}: locked by {holder}; one writer per run. Wait for it, or stop it")
+            raise RunLockedError(
+                f"{path}: locked by {holder}; one writer per run. Wait for it, or stop it"
+            )
         handle.seek(0)
         handle.truncate()
         handle.write(f"pid {os.getpid()} on {platform.node()}")

@@ -39,9 +39,11 @@ FIRST = ("test", "validation", "train")  # the order in which the evaluation of 
 
 @dataclass(frozen=True, repr=False)
 class StoredEvaluation:
-    """An evaluation that is read from its folder: `evaluation/<split>` of a run, or one of its seeds.
+    """An evaluation that is read from its folder: `evaluation/<split>` of a run, or one of its
+    seeds.
 
-    document: the content of `evaluation.json`. zone: IANA zone of the exchange, for the times of the frames.
+    document: the content of `evaluation.json`. zone: IANA zone of the exchange, for the times of
+        the frames.
     """
 
     path: Path
@@ -63,17 +65,23 @@ class StoredEvaluation:
 
     @cached_property
     def trades(self) -> pd.DataFrame:
-        """The trades of the policy, one row each. See `EvaluationResult.trades`. Raises DataError."""
+        """The trades of the policy, one row each. See `EvaluationResult.trades`. Raises
+        DataError.
+        """
         return frames.read_trades(self.path / "trades.csv", self.zone)
 
     @cached_property
     def equity(self) -> pd.DataFrame:
-        """Equity of the policy, one row per bar. See `EvaluationResult.equity`. Raises DataError."""
+        """Equity of the policy, one row per bar. See `EvaluationResult.equity`. Raises
+        DataError.
+        """
         return frames.read_equity(self.path / "equity.csv", self.zone)
 
     @cached_property
     def records(self) -> EvaluationRecords:
-        """The arrays of the evaluation: daily net of all agents, bars, both passes and trades. Raises DataError."""
+        """The arrays of the evaluation: daily net of all agents, bars, both passes and trades.
+        Raises DataError.
+        """
         return read_records(self.path / RECORDS)
 
     @property
@@ -85,7 +93,10 @@ class StoredEvaluation:
         """A matplotlib figure: equity and drawdown of the policy in the strategy pass."""
         from jaxtrade.evaluation.plot import draw_equity
 
-        return draw_equity(self.equity, report.title_of(self.document["settings"], next(iter(self.document["agents"]))))
+        return draw_equity(
+            self.equity,
+            report.title_of(self.document["settings"], next(iter(self.document["agents"]))),
+        )
 
     def __repr__(self) -> str:
         return report.repr_of("StoredEvaluation", self.document)
@@ -104,8 +115,10 @@ class StoredSet(StoredEvaluation):
     @cached_property
     def symbols(self) -> dict[str, StoredEvaluation]:
         """symbol -> its evaluation."""
-        return {symbol: StoredEvaluation(self.path / symbol, document, self.zone)
-                for symbol, document in self.document["symbols"].items()}
+        return {
+            symbol: StoredEvaluation(self.path / symbol, document, self.zone)
+            for symbol, document in self.document["symbols"].items()
+        }
 
     @cached_property
     def trades(self) -> pd.DataFrame:
@@ -122,8 +135,10 @@ class StoredSet(StoredEvaluation):
         from jaxtrade.evaluation.plot import draw_equity
 
         settings, agents = self.document["settings"], self.document["agents"]
-        return draw_equity(frames.summed_equity(self.equity, settings["start_balance"]),
-                           report.title_of(settings, next(iter(agents))))
+        return draw_equity(
+            frames.summed_equity(self.equity, settings["start_balance"]),
+            report.title_of(settings, next(iter(agents))),
+        )
 
     def __repr__(self) -> str:
         return report.repr_of("StoredSet", self.document)
@@ -134,8 +149,8 @@ class StoredSet(StoredEvaluation):
 
 @dataclass(frozen=True, repr=False)
 class StoredJoint(StoredEvaluation):
-    """The evaluation of `allocate`: `evaluation/<split>`. Frames as those of `JointResult`: fills, and equity with one
-    column for each symbol."""
+    """The evaluation of `allocate`: `evaluation/<split>`. Frames as those of `JointResult`: fills,
+    and equity with one column for each symbol."""
 
     @cached_property
     def trades(self) -> pd.DataFrame:
@@ -171,19 +186,24 @@ class StoredRun:
 
     @cached_property
     def evaluations(self) -> dict[str, StoredEvaluation]:
-        """The evaluations by name: `test`, or `test/seed_3`, `test/agent_003` if the run has several agents. Empty
-        before the first one.
+        """The evaluations by name: `test`, or `test/seed_3`, `test/agent_003` if the run has
+        several agents. Empty before the first one.
 
-        That of a set is a `StoredSet`, which holds those of its symbols; of `allocate` a `StoredJoint`. Raises
-        DataError if a file is damaged.
+        That of a set is a `StoredSet`, which holds those of its symbols; of `allocate` a
+        `StoredJoint`. Raises DataError if a file is damaged.
         """
         root, zone = self.path / "evaluation", _zone(self.config)
-        found = sorted(root.rglob("evaluation.json"), key=lambda path: _rank(path.relative_to(root).parts))
+        found = sorted(
+            root.rglob("evaluation.json"), key=lambda path: _rank(path.relative_to(root).parts)
+        )
         together = self.config.env.task == TASK
         several = len(symbols_of(self.config)) > 1 and not together
         kind = StoredJoint if together else StoredSet if several else StoredEvaluation
-        return {path.parent.relative_to(root).as_posix(): kind(path.parent, _read(path), zone) for path in found
-                if not (several and path.parent.name in symbols_of(self.config))}
+        return {
+            path.parent.relative_to(root).as_posix(): kind(path.parent, _read(path), zone)
+            for path in found
+            if not (several and path.parent.name in symbols_of(self.config))
+        }
 
     @property
     def evaluation(self) -> StoredEvaluation:
@@ -192,8 +212,10 @@ class StoredRun:
         Raises ConfigError if the run has none.
         """
         if not self.evaluations:
-            raise ConfigError(f"{self.path}: no evaluation yet; let the run finish (jaxtrade train --resume "
-                              f"{self.path}), or evaluate it (jaxtrade evaluate {self.path})")
+            raise ConfigError(
+                f"{self.path}: no evaluation yet; let the run finish (jaxtrade train --resume "
+                f"{self.path}), or evaluate it (jaxtrade evaluate {self.path})"
+            )
         return next(iter(self.evaluations.values()))
 
     @property
@@ -213,12 +235,16 @@ class StoredRun:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. `action_share` and others have a column per part."""
+        """The metrics of training, one row per update. `action_share` and others have a column per
+        part.
+        """
         return metrics_frame(self.path)
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
-        """The episodes of training, one row each. Raises ConfigError if the run wrote no `monitor.csv`."""
+        """The episodes of training, one row each. Raises ConfigError if the run wrote no
+        `monitor.csv`.
+        """
         return episodes_frame(self.path)
 
     @property
@@ -234,18 +260,20 @@ class StoredRun:
 
     @property
     def agents(self) -> tuple[Agent, ...]:
-        """The agents of the run: the seed and the settings of each, as `agents.json` has them. Raises ConfigError for a
-        walk-forward."""
+        """The agents of the run: the seed and the settings of each, as `agents.json` has them.
+        Raises ConfigError for a walk-forward."""
         require_no_walk(self.config)
         return agents_of(self.config)
 
     def policy_of(self, seed: int | None = None, agent: int | None = None) -> LoadedPolicy:
-        """The policy of one agent, by its seed or its index. Raises ConfigError if the run has no such agent,
-        CheckpointError if it has not saved the policy."""
+        """The policy of one agent, by its seed or its index. Raises ConfigError if the run has no
+        such agent, CheckpointError if it has not saved the policy."""
         folder = policy_path(self.path, self.config, chosen_number(self.config, seed, agent))
         if not folder.is_dir():
-            raise CheckpointError(f"{folder}: the run has saved no policy here; let it finish "
-                                  f"(jaxtrade train --resume {self.path})")
+            raise CheckpointError(
+                f"{folder}: the run has saved no policy here; let it finish "
+                f"(jaxtrade train --resume {self.path})"
+            )
         return load_policy(folder)
 
     def plot(self) -> Figure:
@@ -254,19 +282,29 @@ class StoredRun:
 
     def __repr__(self) -> str:
         state = repr(self.evaluation) if self.evaluations else "no evaluation yet"
-        return short_repr("StoredRun", str(self.path), f"task={self.config.env.task}",
-                          several(len(self.evaluations), "evaluation"), state)
+        return short_repr(
+            "StoredRun",
+            str(self.path),
+            f"task={self.config.env.task}",
+            several(len(self.evaluations), "evaluation"),
+            state,
+        )
 
     def _repr_html_(self) -> str:
-        parts = [each._repr_html_() for each in self.evaluations.values()] or [html.paragraphs(["no evaluation yet"])]
+        parts = [each._repr_html_() for each in self.evaluations.values()] or [
+            html.paragraphs(["no evaluation yet"])
+        ]
         return html.block(str(self.path), *parts, *advice_html(self.path))
 
 
 def advice_html(path: Path) -> list[str]:
     """The picture of a run's advice, `advice.png`, as HTML; nothing for a run without one."""
     picture = path / "advice.png"
-    return [html.picture(picture.read_bytes(), "hit rate by stated confidence, trust and agreement")] \
-        if picture.is_file() else []
+    return (
+        [html.picture(picture.read_bytes(), "hit rate by stated confidence, trust and agreement")]
+        if picture.is_file()
+        else []
+    )
 
 
 def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
@@ -275,7 +313,8 @@ def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
         run = jaxtrade.open_run("runs/ES-manage-20260101T120000Z-ab12")
         run.trades, run.equity, run.metrics, run.plot()
 
-    trust_imports: import the modules that the run's configuration names, although they are not known to be yours
+    trust_imports: import the modules that the run's configuration names, although they are not
+        known to be yours
     (docs/run_folder.md). Raises ConfigError if `path` is not a run folder, or names such modules.
     """
     folder = Path(path)
@@ -287,8 +326,9 @@ def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
 def metrics_frame(path: Path) -> pd.DataFrame:
     """The metrics of a run's training, one row per update, indexed by `update`.
 
-    A metric with several named parts has one column for each, such as `action_share.BUY`. path: the run folder. Raises
-    DataError if a line of `metrics.jsonl` is damaged, ConfigError if there is no such file.
+    A metric with several named parts has one column for each, such as `action_share.BUY`. path: the
+    run folder. Raises DataError if a line of `metrics.jsonl` is damaged, ConfigError if there is no
+    such file.
     """
     import pandas as pd
 
@@ -299,22 +339,28 @@ def metrics_frame(path: Path) -> pd.DataFrame:
 
 
 def episodes_frame(path: Path) -> pd.DataFrame:
-    """The episodes of a run's training, one row each in the order in which they ended (columns: docs/run_folder.md).
+    """The episodes of a run's training, one row each in the order in which they ended (columns:
+    docs/run_folder.md).
 
     `t` is in seconds since the start of the run. An undefined Sharpe ratio is NaN. path: the run folder. Raises
     ConfigError if there is no `monitor.csv`, DataError if it is damaged.
     """
     file = path / MONITOR
     if not file.is_file():
-        raise ConfigError(f"{file}: no such file: the run has not begun to train, or it was told to write none "
-                          "(monitor.on, monitor.csv)")
+        raise ConfigError(
+            f"{file}: no such file: the run has not begun to train, or it was told to write none "
+            "(monitor.on, monitor.csv)"
+        )
     return frames.read_episodes(file)
 
 
 def _zone(config: RunConfig) -> str:
     """The zone of the exchange, for the times of frames; of a set that of its first symbol."""
-    return contract_of(config.data if not config.data.markets else config.data.model_copy(
-        update={"market": config.data.markets[0]})).zone
+    return contract_of(
+        config.data
+        if not config.data.markets
+        else config.data.model_copy(update={"market": config.data.markets[0]})
+    ).zone
 
 
 def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:

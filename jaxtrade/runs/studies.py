@@ -1,7 +1,8 @@
-"""What stands behind the figures of a finished run: the probability to pass its account, and a breakdown of its trades.
+"""What stands behind the figures of a finished run: the probability to pass its account, and a
+breakdown of its trades.
 
-Both are worked out from one evaluation of the run's policy and the baselines. They are returned, and kept beside
-the evaluation for a report (`runs.leaving`).
+Both are worked out from one evaluation of the run's policy and the baselines. They are returned,
+and kept beside the evaluation for a report (`runs.leaving`).
 """
 
 from __future__ import annotations
@@ -37,10 +38,21 @@ class Study(NamedTuple):
     text: str
 
 
-def study_run(path: Path, split: str = "test", draws: AccountDraws | None = None, broken_down: bool = False,
-              as_json: bool = False, seed: int | None = None, advisor: str | None = None, overrides: Sequence[str] = (),
-              data: Path | None = None, screen: Screen | None = None, agent: int | None = None) -> str:
-    """The studies of a run's policy, as text or JSON. Of a set, each symbol has its own, and JSON has them by symbol.
+def study_run(
+    path: Path,
+    split: str = "test",
+    draws: AccountDraws | None = None,
+    broken_down: bool = False,
+    as_json: bool = False,
+    seed: int | None = None,
+    advisor: str | None = None,
+    overrides: Sequence[str] = (),
+    data: Path | None = None,
+    screen: Screen | None = None,
+    agent: int | None = None,
+) -> str:
+    """The studies of a run's policy, as text or JSON. Of a set, each symbol has its own, and JSON
+    has them by symbol.
 
     Answers of the run's own advisor are saved, as in `evaluate_run`.
 
@@ -50,11 +62,14 @@ def study_run(path: Path, split: str = "test", draws: AccountDraws | None = None
         seed, agent: whose policy is used, by seed or by index; needed if the run has several.
         advisor, overrides, data, screen: as in `evaluate_run`.
     Raises:
-        ConfigError (also where accounts cannot be simulated, see `challenge.refusal`), DataError, CheckpointError.
+        ConfigError (also where accounts cannot be simulated, see `challenge.refusal`), DataError,
+        CheckpointError.
     """
     progress = Screen() if screen is None else screen
     progress.phase("loading", "the market and the policy")
-    setup = advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
+    setup = advised(
+        open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message
+    )
     joint.refuse(FLAGS, setup.config)
     held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
@@ -67,26 +82,55 @@ def study_run(path: Path, split: str = "test", draws: AccountDraws | None = None
         config, params = setup.of_agent(number, symbol, params)
         if draws is not None:
             challenge.check(own.env, params, draws)  # before the evaluation, which takes longer
-        agents = standard_agents(own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol))
+        agents = standard_agents(
+            own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol)
+        )
         progress.phase("evaluating", extent(setup, split, len(agents)))
-        result = evaluate(own.env, params, own.single, own.splits[split], config, agents, notes=[label],
-                          steps=steps_of(setup, split))
+        result = evaluate(
+            own.env,
+            params,
+            own.single,
+            own.splits[split],
+            config,
+            agents,
+            notes=[label],
+            steps=steps_of(setup, split),
+        )
         shown[symbol] = _studies(result, own, params, draws, broken_down, progress)
     notes = [label, *grid_notes(setup, path, split, advisor is not None, progress.message)]
     if advisor is None:
-        found = {symbol: {each.key: each.document for each in studies} for symbol, studies in shown.items()}
-        leave(setup, path, folder_of(path, split), number, found, policy_digest(policy), progress.message)
+        found = {
+            symbol: {each.key: each.document for each in studies}
+            for symbol, studies in shown.items()
+        }
+        leave(
+            setup,
+            path,
+            folder_of(path, split),
+            number,
+            found,
+            policy_digest(policy),
+            progress.message,
+        )
     return _shown(shown, notes, as_json)
 
 
-def _studies(result: EvaluationResult, own: Setup, params: Any, draws: AccountDraws | None, broken_down: bool,
-             progress: Screen) -> list[Study]:
+def _studies(
+    result: EvaluationResult,
+    own: Setup,
+    params: Any,
+    draws: AccountDraws | None,
+    broken_down: bool,
+    progress: Screen,
+) -> list[Study]:
     """The studies of one symbol, in the order in which they are shown."""
     found = []
     if draws is not None:
         progress.phase("simulating", f"accounts of {len(result.agents)} agents")
         odds = challenge.pass_probability(result, own.env, params, draws)
-        found.append(Study("pass_probability", challenge_text.to_json(odds), challenge_text.table(odds)))
+        found.append(
+            Study("pass_probability", challenge_text.to_json(odds), challenge_text.table(odds))
+        )
     if broken_down:
         parts = breakdown.breakdown(result, own.single.data)
         found.append(Study("breakdown", breakdown.to_json(parts), breakdown.table(parts)))
@@ -94,13 +138,17 @@ def _studies(result: EvaluationResult, own: Setup, params: Any, draws: AccountDr
 
 
 def _shown(found: dict[str, list[Study]], notes: Sequence[str], as_json: bool) -> str:
-    """The studies of each symbol. Those of a single symbol stand for themselves. notes: on how many days they rest, and
-    how often these were looked at."""
+    """The studies of each symbol. Those of a single symbol stand for themselves. notes: on how many
+    days they rest, and how often these were looked at."""
     if as_json:
-        documents: dict[str, Any] = {symbol: {each.key: each.document for each in studies}
-                                     for symbol, studies in found.items()}
+        documents: dict[str, Any] = {
+            symbol: {each.key: each.document for each in studies}
+            for symbol, studies in found.items()
+        }
         whole = documents if len(found) > 1 else next(iter(documents.values()))
         return json.dumps({**whole, "notes": list(notes)}, indent=2, allow_nan=False)
-    texts = {symbol: "\n\n".join(each.text for each in studies) for symbol, studies in found.items()}
+    texts = {
+        symbol: "\n\n".join(each.text for each in studies) for symbol, studies in found.items()
+    }
     parts = [f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items()]
     return "\n\n".join([*parts, "\n".join(f"NOTE: {note}" for note in notes)])

@@ -26,13 +26,21 @@ def is_sweep(path: Path) -> bool:
 
 
 def runs_of(path: Path) -> list[Path]:
-    """The folders of the runs that a sweep or a search trains at the end, whether they exist yet or not."""
+    """The folders of the runs that a sweep or a search trains at the end, whether they exist yet or
+    not.
+    """
     found = digests.read_json(path / SWEEP, "restore it, or start the sweep anew")
-    return [path / group["folder"] for group in found["groups"]] if "groups" in found else [path / BEST]
+    return (
+        [path / group["folder"] for group in found["groups"]]
+        if "groups" in found
+        else [path / BEST]
+    )
 
 
 def read_sweep(path: Path) -> RunConfig:
-    """The configuration of a sweep of several programs. Raises ConfigError if its folder is damaged."""
+    """The configuration of a sweep of several programs. Raises ConfigError if its folder is
+    damaged.
+    """
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path}: a sweep whose config.yaml is missing; start it anew")
     values = read_values(path / "config.yaml", exact=True)

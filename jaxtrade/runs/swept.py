@@ -1,8 +1,8 @@
-"""The agents of a sweep as arguments of one program: batched environment parameters, tunable floats, and the rules
-under which each of them is evaluated.
+"""The agents of a sweep as arguments of one program: batched environment parameters, tunable
+floats, and the rules under which each of them is evaluated.
 
-Leaves that are equal for all agents are shared, above all the market: `vmap` gets an `in_axes` tree that has 0 for the
-leaves of which each agent has its own, and None elsewhere.
+Leaves that are equal for all agents are shared, above all the market: `vmap` gets an `in_axes` tree
+that has 0 for the leaves of which each agent has its own, and None elsewhere.
 """
 
 from __future__ import annotations
@@ -30,16 +30,30 @@ from jaxtrade.runs.agents import RULES, announcement, groups_of
 from jaxtrade.training.population import Axes, Stack
 from jaxtrade.types import PyTree, SessionSet
 
-SHARED = ("market", "sessions", "advice", "forced_start", "symbol_weights", "monitor")  # never an agent's own
-OF_CONTRACT = ("commission", "slippage", "min_stop", "be_ticks")  # of a contract, what a configuration may change
+SHARED = (
+    "market",
+    "sessions",
+    "advice",
+    "forced_start",
+    "symbol_weights",
+    "monitor",
+)  # never an agent's own
+OF_CONTRACT = (
+    "commission",
+    "slippage",
+    "min_stop",
+    "be_ticks",
+)  # of a contract, what a configuration may change
 
 
 @dataclass(frozen=True)
 class Swept:
     """What the agents of a sweep have of their own.
 
-    agents: their settings. configs: of each agent alone. rules: the environment's parameters of each agent alone, which
-    share the market. params: the parameters of all agents, [N, ...] where two of them differ. axes: `in_axes` of
+    agents: their settings. configs: of each agent alone. rules: the environment's parameters of
+        each agent alone, which
+    share the market. params: the parameters of all agents, [N, ...] where two of them differ. axes:
+    `in_axes` of
     `params`; None if all leaves are shared. hparams: tunable floats by name, float32[N]. make: the parameters of one
     agent's configuration.
     """
@@ -58,19 +72,23 @@ class Swept:
         return Stack((len(self.agents),), (Axes(params=self.axes),), self.agents)
 
 
-def read_swept(config: RunConfig, make: Callable[[RunConfig], PyTree], like: PyTree = None) -> Swept:
+def read_swept(
+    config: RunConfig, make: Callable[[RunConfig], PyTree], like: PyTree = None
+) -> Swept:
     """The agents of a sweep.
 
     Args:
         make: the environment's parameters of one agent's configuration.
-        like: `axes` of another sweep, whose program these agents are to share: leaves that differ there get an axis of
-            agents here too.
+        like: `axes` of another sweep, whose program these agents are to share: leaves that differ
+            there get an axis of agents here too.
     Raises ConfigError if they need more than one program, or a setting is at fault.
     """
     groups = groups_of(config)
     if len(groups) > 1:
-        raise ConfigError(f"sweep: {announcement(groups)}: train it with `jaxtrade train` or jaxtrade.run, which train "
-                          "one program after the other")
+        raise ConfigError(
+            f"sweep: {announcement(groups)}: train it with `jaxtrade train` or jaxtrade.run, which train "
+            "one program after the other"
+        )
     agents = agents_of(config)
     configs = tuple(config_of(config, agent) for agent in agents)
     made: dict[str, PyTree] = {}
@@ -85,11 +103,14 @@ def read_swept(config: RunConfig, make: Callable[[RunConfig], PyTree], like: PyT
 
 
 def _rules_key(config: RunConfig) -> str:
-    return json.dumps(config.model_dump(mode="json", include={*RULES, "reward", "allocate", "episode"}))
+    return json.dumps(
+        config.model_dump(mode="json", include={*RULES, "reward", "allocate", "episode"})
+    )
 
 
 def stacked(each: Sequence[PyTree], like: PyTree = None) -> tuple[PyTree, PyTree]:
-    """(trees of all agents as one, `in_axes` of it). Leaves that differ get a leading axis, the others stay.
+    """(trees of all agents as one, `in_axes` of it). Leaves that differ get a leading axis, the
+    others stay.
 
     `in_axes` is None if no leaf differs. like: as in `read_swept`. Raises ValueError if the trees differ in structure,
     static fields, shapes or dtypes, so that one program cannot serve them.
@@ -100,8 +121,12 @@ def stacked(each: Sequence[PyTree], like: PyTree = None) -> tuple[PyTree, PyTree
     own = jax.tree.map(lambda *leaves: _differ(leaves), *each)
     if like is not None:
         own = jax.tree.map(lambda mine, axis: mine or axis == 0, own, like)
-    params = jax.tree.map(lambda mine, *leaves: jnp.stack(leaves) if mine else leaves[0], own, *each)
-    return params, jax.tree.map(lambda mine: 0 if mine else None, own) if any(jax.tree.leaves(own)) else None
+    params = jax.tree.map(
+        lambda mine, *leaves: jnp.stack(leaves) if mine else leaves[0], own, *each
+    )
+    return params, jax.tree.map(lambda mine: 0 if mine else None, own) if any(
+        jax.tree.leaves(own)
+    ) else None
 
 
 def _differ(leaves: Sequence[Any]) -> bool:
@@ -121,10 +146,16 @@ def own_config(config: RunConfig, swept: Swept | None, index: int, symbol: int |
     return swept.configs[index] if symbol is None else member_configs(swept.configs[index])[symbol]
 
 
-def own_params(params: PyTree, swept: Swept | None, index: int, market: Market | MarketSet, symbol: int | None,
-               sessions: SessionSet) -> PyTree:
-    """`params`, made for the evaluation of a symbol, under the rules of agent `index`: its costs, account, brackets and
-    weights. Market, sessions and advice stay.
+def own_params(
+    params: PyTree,
+    swept: Swept | None,
+    index: int,
+    market: Market | MarketSet,
+    symbol: int | None,
+    sessions: SessionSet,
+) -> PyTree:
+    """`params`, made for the evaluation of a symbol, under the rules of agent `index`: its costs,
+    account, brackets and weights. Market, sessions and advice stay.
 
     market: of the whole run. symbol: as in `own_config`. sessions: any of the symbol.
     """
@@ -132,8 +163,12 @@ def own_params(params: PyTree, swept: Swept | None, index: int, market: Market |
         return params
     rules = swept.rules[index]
     if symbol is not None:
-        rules = make_params(market.members[symbol], sessions, member_configs(swept.configs[index])[symbol])
+        rules = make_params(
+            market.members[symbol], sessions, member_configs(swept.configs[index])[symbol]
+        )
     elif swept.configs[index].env.task == TASK:
         return rules.replace(**{name: getattr(params, name) for name in SHARED})
-    contract = params.contract.replace(**{name: getattr(rules.contract, name) for name in OF_CONTRACT})
+    contract = params.contract.replace(
+        **{name: getattr(rules.contract, name) for name in OF_CONTRACT}
+    )
     return rules.replace(contract=contract, **{name: getattr(params, name) for name in SHARED})

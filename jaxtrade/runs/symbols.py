@@ -1,7 +1,8 @@
-"""The symbols of a run, each as a setup of its own: what is evaluated, replayed and scored is always one symbol.
+"""The symbols of a run, each as a setup of its own: what is evaluated, replayed and scored is
+always one symbol.
 
-The markets of a set have one shape (`evaluation.one_shape`), and their programs step the same number of bars, so every
-program is compiled once for all symbols.
+The markets of a set have one shape (`evaluation.one_shape`), and their programs step the same
+number of bars, so every program is compiled once for all symbols.
 """
 
 from __future__ import annotations
@@ -15,15 +16,25 @@ from jaxtrade.types import PyTree
 
 
 def steps_of(setup: Setup, split: str) -> Steps | None:
-    """What the programs of a set step on a split: as much as the symbol with most bars has. None for one symbol."""
+    """What the programs of a set step on a split: as much as the symbol with most bars has. None
+    for one symbol.
+    """
     if not isinstance(setup.market, MarketSet):
         return None
-    return longest([decision_bars(own.single.data, own.splits[split]) for own in setup.symbols.values()])
+    return longest(
+        [decision_bars(own.single.data, own.splits[split]) for own in setup.symbols.values()]
+    )
 
 
 def policy_for(setup: Setup, policy: PyTree, symbol: str) -> PyTree:
-    """The policy as it acts on one symbol: with the observation statistics of that symbol. It may be abstract."""
-    return for_member(policy, setup.market.symbols.index(symbol)) if isinstance(setup.market, MarketSet) else policy
+    """The policy as it acts on one symbol: with the observation statistics of that symbol. It may
+    be abstract.
+    """
+    return (
+        for_member(policy, setup.market.symbols.index(symbol))
+        if isinstance(setup.market, MarketSet)
+        else policy
+    )
 
 
 def chosen_symbol(setup: Setup, symbol: str | None) -> str:
@@ -35,6 +46,10 @@ def chosen_symbol(setup: Setup, symbol: str | None) -> str:
     if symbol is None and len(known) == 1:
         return known[0]
     if symbol is None or symbol.upper() not in known:
-        asked = "this run has several symbols" if symbol is None else f"symbol {symbol}: this run has no such symbol"
+        asked = (
+            "this run has several symbols"
+            if symbol is None
+            else f"symbol {symbol}: this run has no such symbol"
+        )
         raise ConfigError(f"{asked}; give symbol (--symbol) {' or '.join(known)}")
     return symbol.upper()

@@ -1,4 +1,6 @@
-"""Train a run: compose its parts, train, save the policies and evaluate them; or resume it from its folder."""
+"""Train a run: compose its parts, train, save the policies and evaluate them; or resume it from its
+folder.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,13 @@ from jaxtrade.runs.setup import policies_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
 from jaxtrade.runs.sweeps import resume_groups, train_groups
-from jaxtrade.runs.training_job import closing_lines, go_on_with, how_to_continue, train_job, whole_health
+from jaxtrade.runs.training_job import (
+    closing_lines,
+    go_on_with,
+    how_to_continue,
+    train_job,
+    whole_health,
+)
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.training import control, replacement
@@ -55,22 +63,32 @@ from jaxtrade.training.health import health_labels
 from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree
 
-# In the run folder, beside `policy`: the best policy by validation score, or the last one where `policy` is the best.
+# In the run folder, beside `policy`: the best policy by validation score, or the last one where
+# `policy` is the best.
 BEST_FOLDER, LAST_FOLDER = "policy_best", "policy_last"
 
 
-def run(config: RunConfig, path: Path | None = None, source: Source | None = None,
-        store: Store | None = None, screen: Screen | None = None) -> RunResult:
+def run(
+    config: RunConfig,
+    path: Path | None = None,
+    source: Source | None = None,
+    store: Store | None = None,
+    screen: Screen | None = None,
+) -> RunResult:
     """Train, save the policy bundle and evaluate it. `jaxtrade train` calls this.
 
-    A sweep whose agents need several programs is a `SweepResult`: each program is a run in `path/group_<n>`.
+    A sweep whose agents need several programs is a `SweepResult`: each program is a run in
+    `path/group_<n>`.
 
     Args:
         path: the new run folder; default `runs/<market-task-utc-id>`.
-        source: a source run (`source.load_source`) that this run begins from, as `config.transfer` says.
-        store: where compiled programs are kept for the next start. Give one only in a process that has not changed
-            any part of this package: a kept program is found by source files, configuration and data.
-        screen: where the run shows its progress; it stays open. Default: plain lines on standard error.
+        source: a source run (`source.load_source`) that this run begins from, as `config.transfer`
+            says.
+        store: where compiled programs are kept for the next start. Give one only in a process that
+            has not changed any part of this package: a kept program is found by source files,
+            configuration and data.
+        screen: where the run shows its progress; it stays open. Default: plain lines on standard
+            error.
     Raises:
         ConfigError, DataError: before anything is written.
         OutOfMemoryError: memory of the machine or its accelerator ran out.
@@ -84,33 +102,59 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
     groups = groups_of(config)
     configs = [group.config for group in groups]
     check_memory(configs)
-    settle(configs)  # these settings change bits, so the manifest records them and `resume` makes them again
+    settle(
+        configs
+    )  # these settings change bits, so the manifest records them and `resume` makes them again
     with _shown(screen) as shown:
         if len(groups) == 1:
             return _one(configs[0], path, source, store, shown)
         if source is not None:
-            raise ConfigError(f"sweep: {announcement(groups)}, and one of them alone can begin from another run: sweep "
-                              "other keys, or leave the source run out (--from, --continue)")
+            raise ConfigError(
+                f"sweep: {announcement(groups)}, and one of them alone can begin from another run: sweep "
+                "other keys, or leave the source run out (--from, --continue)"
+            )
         where = path or rundir.new_run_path(set_name(symbols_of(config)), "sweep")
-        return train_groups(config, groups, where, lambda own, to: _one(own, to, None, store, shown), shown.message)
+        return train_groups(
+            config, groups, where, lambda own, to: _one(own, to, None, store, shown), shown.message
+        )
 
 
-def _search(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, screen: Screen | None,
-            again: Sequence[str] | None = None) -> RunResult:
-    """Search for settings by Optuna, as `run`. again: the `set` of `resume` for a search that goes on."""
+def _search(
+    config: RunConfig,
+    path: Path | None,
+    source: Source | None,
+    store: Store | None,
+    screen: Screen | None,
+    again: Sequence[str] | None = None,
+) -> RunResult:
+    """Search for settings by Optuna, as `run`. again: the `set` of `resume` for a search that goes
+    on.
+    """
     if source is not None:
-        raise ConfigError("sweep.optuna (--optuna): a search trains afresh; leave the source run out (--from, "
-                          "--continue)")
+        raise ConfigError(
+            "sweep.optuna (--optuna): a search trains afresh; leave the source run out (--from, "
+            "--continue)"
+        )
     check_memory([config])
     settle([config])
     where = path or rundir.new_run_path(set_name(symbols_of(config)), "optuna")
     with _shown(screen) as shown, explained(config), interrupt.hint(partial(go_on_with, where)):
-        return (search if again is None else go_on)(config, where, store, shown, lambda own, to: (
-            resume(to, store, None, shown, again or ()) if (to / "manifest.json").is_file() else
-            _one(own, to, None, store, shown)))
+        return (search if again is None else go_on)(
+            config,
+            where,
+            store,
+            shown,
+            lambda own, to: (
+                resume(to, store, None, shown, again or ())
+                if (to / "manifest.json").is_file()
+                else _one(own, to, None, store, shown)
+            ),
+        )
 
 
-def _one(config: RunConfig, path: Path | None, source: Source | None, store: Store | None, shown: Screen) -> RunResult:
+def _one(
+    config: RunConfig, path: Path | None, source: Source | None, store: Store | None, shown: Screen
+) -> RunResult:
     """Train one program, as `run`."""
     if source is None:
         check_alone(config)
@@ -120,7 +164,11 @@ def _one(config: RunConfig, path: Path | None, source: Source | None, store: Sto
     config = with_model(config, shown.message)  # before anything is compiled
     with explained(config):
         sized = prepared(config, store, shown)
-    where = Path(from_main(lambda: str(path or rundir.new_run_path(sized.setup.market.name, config.env.task))))
+    where = Path(
+        from_main(
+            lambda: str(path or rundir.new_run_path(sized.setup.market.name, config.env.task))
+        )
+    )
 
     def begin(sized: Sized) -> RunResult:
         with explained(sized.setup.config):
@@ -136,7 +184,9 @@ def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
     return Plain() if screen is None else nullcontext(screen)
 
 
-def _run(sized: Sized, path: Path, source: Source | None, programs: Programs, screen: Screen) -> RunResult:
+def _run(
+    sized: Sized, path: Path, source: Source | None, programs: Programs, screen: Screen
+) -> RunResult:
     setup, config = sized.setup, sized.setup.config
     begins = Fresh() if source is None else transferred(setup, source, programs)
     manifest = rundir.provenance(config, setup.market.fingerprint)
@@ -150,32 +200,47 @@ def _run(sized: Sized, path: Path, source: Source | None, programs: Programs, sc
     if setup.stack.shape:
         write_agents(path, config)
     with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
-        return _train_and_evaluate(Job(setup, path, begins, programs, screen, config.control.wall_clock))
+        return _train_and_evaluate(
+            Job(setup, path, begins, programs, screen, config.control.wall_clock)
+        )
 
 
-def resume(path: Path, store: Store | None = None, data: Path | None = None,
-           screen: Screen | None = None, set: Sequence[str] = ()) -> RunResult:
+def resume(
+    path: Path,
+    store: Store | None = None,
+    data: Path | None = None,
+    screen: Screen | None = None,
+    set: Sequence[str] = (),
+) -> RunResult:
     """Continue a run from its newest good checkpoint, then evaluate it.
 
-    The result has the same bits as if the run had never stopped, on the same devices. On others it needs
+    The result has the same bits as if the run had never stopped, on the same devices. On others it
+    needs
     `parallel.reduce=strict` for that.
 
     Args:
         store, screen: as in `run`. data: a file of the run's bars, instead of its own.
-        set: `control.wall_clock=TIME` gives this process another limit of its time, `parallel.devices=N` another number
-            of devices. The run folder keeps its own.
+        set: `control.wall_clock=TIME` gives this process another limit of its time,
+            `parallel.devices=N` another number of devices. The run folder keeps its own.
     Raises:
-        ConfigError (not a run, or another key in `set`), DataError (the data have changed), CheckpointError,
-        RunLockedError.
+        ConfigError (not a run, or another key in `set`), DataError (the data have changed),
+        CheckpointError, RunLockedError.
     """
     if is_sweep(path):
         config = resumed_config(read_sweep(path), set)
         if config.sweep.optuna:
             return _search(config, path, None, store, screen, set)
-        settle([group.config for group in groups_of(config)])  # as `run` does, also if none of them had begun
+        settle(
+            [group.config for group in groups_of(config)]
+        )  # as `run` does, also if none of them had begun
         with _shown(screen) as shown:
-            return resume_groups(config, path, lambda own, to: _one(own, to, None, store, shown),
-                                 lambda to: resume(to, store, data, shown, set), shown.message)
+            return resume_groups(
+                config,
+                path,
+                lambda own, to: _one(own, to, None, store, shown),
+                lambda to: resume(to, store, data, shown, set),
+                shown.message,
+            )
     require_no_walk(rundir.read_run(path)[0])
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
@@ -184,14 +249,20 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
         limit = setup.config.control.wall_clock
         with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
             begins = resumed(setup, path, manifest, programs)
-            return _train_and_evaluate(Job(setup, path, begins, programs, shown, limit), differences(manifest, facts()))
+            return _train_and_evaluate(
+                Job(setup, path, begins, programs, shown, limit), differences(manifest, facts())
+            )
 
 
 def _advisor(job: Job) -> TrainingAdvisor | None:
-    """The advisor for the rest of the training. None if the run has no advisor or nothing is left to train."""
+    """The advisor for the rest of the training. None if the run has no advisor or nothing is left
+    to train.
+    """
     if job.setup.fusion is None or job.beginning.update >= job.setup.plan.total_updates:
         return None
-    return TrainingAdvisor(job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell)
+    return TrainingAdvisor(
+        job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell
+    )
 
 
 def _follow(job: Job) -> RunResult:
@@ -204,18 +275,27 @@ def _follow(job: Job) -> RunResult:
 
 
 def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
-    """Write the policy bundles of `state` to the run folder. Returns the policies by the numbers of their agents."""
+    """Write the policy bundles of `state` to the run folder. Returns the policies by the numbers of
+    their agents.
+    """
     setup, config = job.setup, job.config
     numbers = setup.stack.numbers(config.seed)
-    policies = {number: finished(policy) for number, policy in zip(numbers, policies_of(setup, state), strict=True)}
+    policies = {
+        number: finished(policy)
+        for number, policy in zip(numbers, policies_of(setup, state), strict=True)
+    }
     for number, policy in policies.items():
-        save_policy_bundle(policy_path(job.path, config, number, folder), policy, setup.env, setup.market, config)
+        save_policy_bundle(
+            policy_path(job.path, config, number, folder), policy, setup.env, setup.market, config
+        )
     return policies
 
 
-def _kept_policies(job: Job, state: PyTree, controller: control.Controller | None) -> dict[int, PyTree]:
-    """Save the last policies, and the best ones by validation if there are scores. Returns those that `control.keep`
-    names, which are in `policy`."""
+def _kept_policies(
+    job: Job, state: PyTree, controller: control.Controller | None
+) -> dict[int, PyTree]:
+    """Save the last policies, and the best ones by validation if there are scores. Returns those
+    that `control.keep` names, which are in `policy`."""
     if controller is None or not controller.state.scores:
         return _save_policies(job, state, FOLDER)
     best, keeps_best = controller.best(state), job.config.control.keep == "best"
@@ -224,7 +304,13 @@ def _kept_policies(job: Job, state: PyTree, controller: control.Controller | Non
 
 
 def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
-    setup, path, beginning, programs, screen = job.setup, job.path, job.beginning, job.programs, job.screen
+    setup, path, beginning, programs, screen = (
+        job.setup,
+        job.path,
+        job.beginning,
+        job.programs,
+        job.screen,
+    )
     if not is_main():
         return _follow(job)
     with job.closing():
@@ -239,11 +325,22 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
         finally:
             advice = None if advisor is None else advisor.close()
         policies = _kept_policies(job, trained.state, controller)
-        evolved = {} if evolution is None else {"evolution": evolution.close(trained.state, trained.updates)}
+        evolved = (
+            {}
+            if evolution is None
+            else {"evolution": evolution.close(trained.state, trained.updates)}
+        )
         trained = trained._replace(health=whole_health(job, trained))
         job.phase("evaluating")
-        results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,
-                                    screen=screen)
+        results = evaluate_policies(
+            setup,
+            policies,
+            setup.evaluation_split(),
+            path,
+            job.tell,
+            programs=programs,
+            screen=screen,
+        )
         scores = ranked(setup, list(policies.values()), path, job.tell, programs)
         _draw(job, controller, results, trained.steps)
         for line in closing_lines(trained, controller, health_labels(setup.algorithm.health)):
@@ -257,23 +354,40 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
                 job.tell(line)
         failed = any(not passed for passed, _ in trained.health.values())
         result = RunResult(path, trained, results, 1 if failed else 0, scores)
-        for sink in job.files:  # not to the screen, which shows progress: the command prints the table itself
+        for sink in (
+            job.files
+        ):  # not to the screen, which shows progress: the command prints the table itself
             sink.message(result.table)
     of_sweep = {"validation_scores": list(scores)} if scores else {}
-    rundir.write_json(path / "summary.json", summary.of_run(job, trained, controller) | of_sweep | evolved)
+    rundir.write_json(
+        path / "summary.json", summary.of_run(job, trained, controller) | of_sweep | evolved
+    )
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
     return replace(result, exit_code=from_main(lambda: result.exit_code))
 
 
 def _draw(job: Job, controller: control.Controller | None, results: Results, steps: int) -> None:
-    """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard and the
-    tracker."""
+    """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to
+    TensorBoard and the tracker."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
-    title = f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"
-    scores, best = (controller.state.scores, controller.state.best_update) if controller else ((), None)
-    training_picture.draw(history(job.path), metrics, title, job.path / "training.png", scores, best)
+    title = (
+        f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"
+    )
+    scores, best = (
+        (controller.state.scores, controller.state.best_update) if controller else ((), None)
+    )
+    training_picture.draw(
+        history(job.path), metrics, title, job.path / "training.png", scores, best
+    )
     if isinstance(job.setup.market, Market):  # a set has no advisor
-        calibration.draw(config, job.setup.market, job.setup.splits["train"], job.path, history(job.path), job.tell)
+        calibration.draw(
+            config,
+            job.setup.market,
+            job.setup.splits["train"],
+            job.path,
+            history(job.path),
+            job.tell,
+        )
     split = job.setup.evaluation_split()
     for each in job.boards:
         board.results(each, results, split, steps)

@@ -1,4 +1,6 @@
-"""`Trainer`: one run as an object with `train`, `evaluate`, `performance_info` and `policy`, for notebooks."""
+"""`Trainer`: one run as an object with `train`, `evaluate`, `performance_info` and `policy`, for
+notebooks.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,20 @@ class Trainer:
         trainer.train()
         print(trainer.evaluate().table, trainer.performance_info()["steps_per_second"])
 
-    It is `jaxtrade.run` in steps: the same arguments, the same run folder. Its configuration is read and checked at
-    once, and nothing is trained before `train`.
+    It is `jaxtrade.run` in steps: the same arguments, the same run folder. Its configuration is
+    read and checked at once, and nothing is trained before `train`.
     """
 
-    def __init__(self, config: RunConfig | str | Path = "quickstart", path: Path | str | None = None, *,
-                 data: pd.DataFrame | Bars | Path | str | Mapping[str, Any] | None = None, set: Changes = (),
-                 from_run: Path | str | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        config: RunConfig | str | Path = "quickstart",
+        path: Path | str | None = None,
+        *,
+        data: pd.DataFrame | Bars | Path | str | Mapping[str, Any] | None = None,
+        set: Changes = (),
+        from_run: Path | str | None = None,
+        **settings: Any,
+    ) -> None:
         """Arguments as `jaxtrade.run`. Raises ConfigError."""
         self.config = configured(config, data, set, settings)
         self._given = {"data": data, "set": set, "from_run": from_run} | settings
@@ -46,15 +55,23 @@ class Trainer:
         """What is trained, and where it is once it is trained."""
         config = self.config
         done = f"trained: {self._path}" if self._trained else "not trained yet"
-        return short_repr("Trainer", set_name(symbols_of(config)), f"task {config.env.task}", config.algorithm,
-                          f"{config.train.total_timesteps:,} steps", done)
+        return short_repr(
+            "Trainer",
+            set_name(symbols_of(config)),
+            f"task {config.env.task}",
+            config.algorithm,
+            f"{config.train.total_timesteps:,} steps",
+            done,
+        )
 
     @property
     def path(self) -> Path:
         """The run folder. Raises ConfigError before `train`."""
         if not self._trained or self._path is None:
-            raise ConfigError("this Trainer has trained nothing yet; call train() first, or open a finished run: "
-                              "jaxtrade.open_run(PATH)")
+            raise ConfigError(
+                "this Trainer has trained nothing yet; call train() first, or open a finished run: "
+                "jaxtrade.open_run(PATH)"
+            )
         return self._path
 
     @property
@@ -63,7 +80,8 @@ class Trainer:
         return open_run(self.path)
 
     def train(self) -> RunResult:
-        """Train a new run, save its policy and evaluate it; a run that `control.wall_clock` has stopped goes on.
+        """Train a new run, save its policy and evaluate it; a run that `control.wall_clock` has
+        stopped goes on.
 
         Raises what `jaxtrade.run` raises.
         """
@@ -74,9 +92,11 @@ class Trainer:
         return result
 
     def evaluate(self, split: str = "test") -> StoredEvaluation:
-        """The policy on a split: `test`, `validation`, `train` or `all`. It is read if the run has it already.
+        """The policy on a split: `test`, `validation`, `train` or `all`. It is read if the run has
+        it already.
 
-        Of several seeds it is the first one's. Raises ConfigError before `train`, and for an unknown or empty split.
+        Of several seeds it is the first one's. Raises ConfigError before `train`, and for an
+        unknown or empty split.
         """
         if split not in _splits(self.run):
             evaluate_run(self.path, split)
@@ -88,7 +108,9 @@ class Trainer:
 
     @property
     def policy(self) -> LoadedPolicy:
-        """The trained policy (of the first seed), ready to act. Raises ConfigError before `train`."""
+        """The trained policy (of the first seed), ready to act. Raises ConfigError before
+        `train`.
+        """
         return self.run.policy
 
 

@@ -1,4 +1,6 @@
-"""The training of a run in its folder, and what is said about it, whatever is evaluated afterwards."""
+"""The training of a run in its folder, and what is said about it, whatever is evaluated
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,37 @@ from jaxtrade.types import PyTree
 
 
 def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
-    """The command that continues a run, as part of a message. command: that has begun it. more: further words of it."""
+    """The command that continues a run, as part of a message. command: that has begun it. more:
+    further words of it.
+    """
     return f"continue with: {quoted(['jaxtrade', command, '--resume', str(path), *more])}"
 
 
 def how_to_continue(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
     """What to say about a run that Ctrl-C has stopped. Arguments as `go_on_with`."""
-    said = "" if checkpoint.list_checkpoints(path / "checkpoints") else "the run had saved nothing yet; "
+    said = (
+        ""
+        if checkpoint.list_checkpoints(path / "checkpoints")
+        else "the run had saved nothing yet; "
+    )
     return said + go_on_with(path, command, more)
 
 
-def train_job(job: Job, controller: control.Controller | None = None, advisor: TrainingAdvisor | None = None,
-              evolution: Evolving | None = None) -> TrainResult:
-    """Train from the run's current update to its end. A run that already stopped early is not trained again."""
+def train_job(
+    job: Job,
+    controller: control.Controller | None = None,
+    advisor: TrainingAdvisor | None = None,
+    evolution: Evolving | None = None,
+) -> TrainResult:
+    """Train from the run's current update to its end. A run that already stopped early is not
+    trained again.
+    """
     config, beginning = job.config, job.beginning
     if beginning.state is not None and controller and controller.exhausted:
         steps = beginning.update * job.setup.plan.steps_per_update
-        return TrainResult(beginning.state, [], {}, beginning.update, steps, 0.0, float("nan"), True)
+        return TrainResult(
+            beginning.state, [], {}, beginning.update, steps, 0.0, float("nan"), True
+        )
     hooks: list[Hook] = [] if controller is None else [controller]
     if evolution is not None and evolution.hook is not None:
         hooks.append(evolution.hook)
@@ -54,19 +70,34 @@ def train_job(job: Job, controller: control.Controller | None = None, advisor: T
     start = beginning.arguments(job.setup, exchange.start if exchange else None)
     programs = EagerPrograms() if config.compute.eager else job.programs
     try:
-        return train(job.setup.algorithm, job.setup.trained_params, num_seeds=job.setup.stack, config=config.train,
-                     sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
-                     checkpoint_dir=job.path / "checkpoints", hooks=hooks,
-                     max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
-                     ahead=partial(_begin_evaluation, job) if is_main() else None, place=job.setup.place, **start)
+        return train(
+            job.setup.algorithm,
+            job.setup.trained_params,
+            num_seeds=job.setup.stack,
+            config=config.train,
+            sinks=[job.screen, *job.files, job.watch],
+            metadata=job.metadata,
+            checkpoint_dir=job.path / "checkpoints",
+            hooks=hooks,
+            max_rollbacks=config.control.max_rollbacks,
+            exchange=exchange,
+            programs=programs,
+            ahead=partial(_begin_evaluation, job) if is_main() else None,
+            place=job.setup.place,
+            **start,
+        )
     except (InterruptedRunError, PreemptedError) as stop:
-        raise type(stop)(f"{stop}; {go_on_with(job.path, 'walkforward' if config.walk.on else 'train')}") from None
+        raise type(stop)(
+            f"{stop}; {go_on_with(job.path, 'walkforward' if config.walk.on else 'train')}"
+        ) from None
 
 
 def _begin_evaluation(job: Job, state: PyTree) -> None:
-    """Begin to compile the programs with which process 0 evaluates. state: shapes and dtypes suffice.
+    """Begin to compile the programs with which process 0 evaluates. state: shapes and dtypes
+    suffice.
 
-    Those of a walk-forward are compiled when they are needed: they are not those of a run of one split.
+    Those of a walk-forward are compiled when they are needed: they are not those of a run of one
+    split.
     """
     if not job.config.walk.on:
         begin_for_run(job.programs, job.setup, state, job.validation)
@@ -75,26 +106,35 @@ def _begin_evaluation(job: Job, state: PyTree) -> None:
 def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
     """Learning health over every update of the run, including updates of earlier processes.
 
-    Recompiles are counted in this process only. Raises DataError if a row lacks a metric: rows of a run that was killed
-    have no digest, so damage shows here.
+    Recompiles are counted in this process only. Raises DataError if a row lacks a metric: rows of a
+    run that was killed have no digest, so damage shows here.
     """
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
     try:
-        return population_health(history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health)
+        return population_health(
+            history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health
+        )
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{job.path / METRICS}: its rows do not have the metrics of this run ({error!r}); restore the "
-                        "file, then continue the run again") from None
+        raise DataError(
+            f"{job.path / METRICS}: its rows do not have the metrics of this run ({error!r}); restore the "
+            "file, then continue the run again"
+        ) from None
 
 
-def closing_lines(trained: TrainResult, controller: control.Controller | None,
-                  labels: dict[str, str]) -> Iterator[str]:
-    """What is said about a finished training: its speed, the health of learning, and its scores. labels: of the health
-    checks, by name."""
+def closing_lines(
+    trained: TrainResult, controller: control.Controller | None, labels: dict[str, str]
+) -> Iterator[str]:
+    """What is said about a finished training: its speed, the health of learning, and its scores.
+    labels: of the health checks, by name."""
     if trained.history:
-        yield (f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
-               f"{trained.compile_seconds:.1f} s")
-        checks = ", ".join(f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
-                           for name, (ok, value) in trained.health.items())
+        yield (
+            f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
+            f"{trained.compile_seconds:.1f} s"
+        )
+        checks = ", ".join(
+            f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+            for name, (ok, value) in trained.health.items()
+        )
         yield f"learning health (did the learner work? it says nothing about profit): {checks}"
     else:
         yield "nothing left to train; evaluating"

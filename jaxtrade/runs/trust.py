@@ -1,8 +1,10 @@
-"""Which modules of a run's folder may be imported: they are code, and whoever wrote the folder chose them.
+"""Which modules of a run's folder may be imported: they are code, and whoever wrote the folder
+chose them.
 
-A module is imported without asking if it is the file with the digest that it had when this user made the run (a list in
-the user's state folder says so), if the user imported it himself (`--import`, or before in this process), or if he
-trusts the run (`--trust-imports`, `jaxtrade.open_run(..., trust_imports=True)`).
+A module is imported without asking if it is the file with the digest that it had when this user
+made the run (a list in the user's state folder says so), if the user imported it himself
+(`--import`, or before in this process), or if he trusts the run (`--trust-imports`,
+`jaxtrade.open_run(..., trust_imports=True)`).
 """
 
 from __future__ import annotations
@@ -50,9 +52,13 @@ def state_folder(env: Mapping[str, str] = os.environ, system: str = platform.sys
 
 
 def remember(names: Iterable[str]) -> str | None:
-    """Note that this user made a run with these modules, which are imported. Returns what failed, in a sentence: later
-    commands will then ask."""
-    roots = [root for name in names if (root := _roots(getattr(sys.modules.get(_top(name)), "__spec__", None)))]
+    """Note that this user made a run with these modules, which are imported. Returns what failed,
+    in a sentence: later commands will then ask."""
+    roots = [
+        root
+        for name in names
+        if (root := _roots(getattr(sys.modules.get(_top(name)), "__spec__", None)))
+    ]
     if not roots:
         return None
     try:
@@ -63,8 +69,10 @@ def remember(names: Iterable[str]) -> str | None:
         temporary.write_text(json.dumps(list(known)[-MOST:], indent=0) + "\n", encoding="utf-8")
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
-        return f"the list of modules that you made runs with cannot be written ({error}); reading this run will need " \
-               "--trust-imports"
+        return (
+            f"the list of modules that you made runs with cannot be written ({error}); reading this run will need "
+            "--trust-imports"
+        )
     return None
 
 
@@ -79,8 +87,8 @@ def require(names: Iterable[str], where: Path) -> None:
 
 
 def require_file(name: str, roots: Sequence[Path], where: Path) -> None:
-    """Check that the module `name` may be imported from `roots`: its file, or the folders of a package. Raises
-    ConfigError, as `require`."""
+    """Check that the module `name` may be imported from `roots`: its file, or the folders of a
+    package. Raises ConfigError, as `require`."""
     if _all or name in _allowed:
         return
     try:
@@ -88,10 +96,15 @@ def require_file(name: str, roots: Sequence[Path], where: Path) -> None:
             return
     except RuntimeError:  # no home folder, so no list
         pass
-    which = f"{roots[0]} is not what you have made a run with, or it has changed since" if roots else \
-        "no file of this name is found"
-    raise ConfigError(f"{where}: its configuration imports the module '{name}', which is code ({which}). Look at it; "
-                      "then trust this run's modules with trust_imports=True (--trust-imports)")
+    which = (
+        f"{roots[0]} is not what you have made a run with, or it has changed since"
+        if roots
+        else "no file of this name is found"
+    )
+    raise ConfigError(
+        f"{where}: its configuration imports the module '{name}', which is code ({which}). Look at it; "
+        "then trust this run's modules with trust_imports=True (--trust-imports)"
+    )
 
 
 def roots_of(file: Path) -> tuple[Path, ...]:
@@ -104,20 +117,26 @@ def _top(name: str) -> str:
 
 
 def _roots(spec: importlib.machinery.ModuleSpec | None) -> tuple[Path, ...]:
-    """The file of a top-level module; the folders of a package, also of one without `__init__.py`. Empty for a module
-    that has no file, such as a built-in one."""
+    """The file of a top-level module; the folders of a package, also of one without `__init__.py`.
+    Empty for a module that has no file, such as a built-in one."""
     if spec is None:
         return ()
     if spec.submodule_search_locations is not None:
-        return tuple(dict.fromkeys(Path(each).resolve() for each in spec.submodule_search_locations))
+        return tuple(
+            dict.fromkeys(Path(each).resolve() for each in spec.submodule_search_locations)
+        )
     return (Path(spec.origin).resolve(),) if spec.origin is not None and spec.has_location else ()
 
 
 def _found(name: str) -> tuple[Path, ...]:
-    """`_roots` of a top-level module, as `registry.import_parts` will find it. Nothing is imported."""
+    """`_roots` of a top-level module, as `registry.import_parts` will find it. Nothing is
+    imported.
+    """
     top = _top(name)
-    return _roots(importlib.machinery.PathFinder.find_spec(top, [os.getcwd(), *sys.path])
-                  or importlib.util.find_spec(top))
+    return _roots(
+        importlib.machinery.PathFinder.find_spec(top, [os.getcwd(), *sys.path])
+        or importlib.util.find_spec(top)
+    )
 
 
 def _entry(roots: Sequence[Path]) -> str:
@@ -131,9 +150,15 @@ def _entry(roots: Sequence[Path]) -> str:
 
 
 def _known(path: Path) -> dict[str, None]:
-    """The entries of the list, in their order; none if it is absent or damaged: then the user is asked."""
+    """The entries of the list, in their order; none if it is absent or damaged: then the user is
+    asked.
+    """
     try:
         entries: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {entry: None for entry in entries if isinstance(entry, str)} if isinstance(entries, list) else {}
+    return (
+        {entry: None for entry in entries if isinstance(entry, str)}
+        if isinstance(entries, list)
+        else {}
+    )

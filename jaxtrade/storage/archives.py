@@ -1,4 +1,6 @@
-"""NumPy archives (`.npz`) of unknown origin: their headers say how large they are before they are unpacked."""
+"""NumPy archives (`.npz`) of unknown origin: their headers say how large they are before they are
+unpacked.
+"""
 
 from __future__ import annotations
 
@@ -12,39 +14,68 @@ import numpy as np
 
 from jaxtrade.storage import digests
 
-MOST_TIMES, SMALL = 30, 16 << 20  # records of real runs unpack to at most 6 times their size; small ones may do so more
+MOST_TIMES, SMALL = (
+    30,
+    16 << 20,
+)  # records of real runs unpack to at most 6 times their size; small ones may do so more
 # What reading raises for bytes that are no archive of arrays.
-FAULTS = (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+FAULTS = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def read_arrays(source: Path | bytes) -> dict[str, np.ndarray]:
-    """All arrays of an archive, by name. No pickle is read, and nothing is unpacked that the headers contradict.
+    """All arrays of an archive, by name. No pickle is read, and nothing is unpacked that the
+    headers contradict.
 
-    Raises DataError if the file has changed since it was written, or one of FAULTS: ValueError, with both figures, for
-    an archive that unpacks to more than SMALL bytes and MOST_TIMES its own size.
+    Raises DataError if the file has changed since it was written, or one of FAULTS: ValueError,
+    with both figures, for an archive that unpacks to more than SMALL bytes and MOST_TIMES its own
+    size.
     """
     content = source if isinstance(source, bytes) else digests.checked(source)
     size = len(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        unpacked, most = sum(info.file_size for info in archive.infolist()), SMALL + MOST_TIMES * size
+        unpacked, most = (
+            sum(info.file_size for info in archive.infolist()),
+            SMALL + MOST_TIMES * size,
+        )
         if unpacked > most:
-            raise ValueError(f"it unpacks to {unpacked:,} bytes, and at most {most:,} are read from {size:,}")
-        # The end of each entry is reached, where its sum is checked; `np.load` of the archive would not reach it.
-        return {info.filename.removesuffix(".npy"): _array(_entry(archive, info)) for info in archive.infolist()}
+            raise ValueError(
+                f"it unpacks to {unpacked:,} bytes, and at most {most:,} are read from {size:,}"
+            )
+        # The end of each entry is reached, where its sum is checked; `np.load` of the archive would
+        # not reach it.
+        return {
+            info.filename.removesuffix(".npy"): _array(_entry(archive, info))
+            for info in archive.infolist()
+        }
 
 
 def _entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """The unpacked bytes of an entry, checked against its sum. `ZipFile.read` would unpack all that there is, whatever
-    the header says; a read of so many bytes stops there."""
+    """The unpacked bytes of an entry, checked against its sum. `ZipFile.read` would unpack all that
+    there is, whatever the header says; a read of so many bytes stops there."""
     with archive.open(info) as stream:
         return stream.read(info.file_size)
 
 
 def _array(entry: bytes) -> np.ndarray:
-    """One array. Its header is compared with the bytes that there are, because NumPy makes room for the header's."""
+    """One array. Its header is compared with the bytes that there are, because NumPy makes room for
+    the header's.
+    """
     stream = io.BytesIO(entry)
     version = np.lib.format.read_magic(stream)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read_header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, _, dtype = read_header(stream)
     if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(entry) - stream.tell():
         raise ValueError(f"an array of {dtype}{list(shape)} in {len(entry) - stream.tell()} bytes")

@@ -1,6 +1,8 @@
-"""Checkpoints and policy bundles: directories of arrays. Reading one that is incomplete or damaged raises an error.
+"""Checkpoints and policy bundles: directories of arrays. Reading one that is incomplete or damaged
+raises an error.
 
-A directory is written under a temporary name, all its files and the directory are fsynced, and then it is renamed.
+A directory is written under a temporary name, all its files and the directory are fsynced, and then
+it is renamed.
 `manifest.json` holds size and SHA-256 of every file, and a digest of itself that must match byte for byte. Arrays are
 members of a NumPy `.npz` file, named by their path in the tree and read without pickle. Typed PRNG keys are stored as
 their key data.
@@ -33,8 +35,8 @@ _NAME = re.compile(r"update-(\d{8,})")
 
 
 class Restored(NamedTuple):
-    """A restored state, the update at which it was saved, its metadata, and one line per damaged checkpoint that was
-    skipped."""
+    """A restored state, the update at which it was saved, its metadata, and one line per damaged
+    checkpoint that was skipped."""
 
     state: PyTree
     step: int
@@ -55,8 +57,10 @@ def _is_key(leaf: Any) -> bool:
 
 def _leaves(tree: PyTree) -> dict[str, Any]:
     """Path in the tree -> leaf, e.g. `params/policy_head/kernel`."""
-    leaves = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf
-              for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+    leaves = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    }
     for name, leaf in leaves.items():
         if not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
             raise TypeError(f"'{name}' is a {type(leaf).__name__}; a checkpoint holds arrays only")
@@ -68,7 +72,9 @@ def _describe(leaf: Any) -> dict[str, Any]:
 
 
 def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
-    """Returns the bytes of an npz file, and a description of each leaf: path -> {dtype, shape, key implementation}."""
+    """Returns the bytes of an npz file, and a description of each leaf: path -> {dtype, shape, key
+    implementation}.
+    """
     described: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
     for name, leaf in _leaves(tree).items():
@@ -77,7 +83,8 @@ def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
             described[name]["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         array = np.asarray(jax.device_get(leaf))
-        # NumPy's file format has no bfloat16 and similar dtypes, so their bits are stored as unsigned integers.
+        # NumPy's file format has no bfloat16 and similar dtypes, so their bits are stored as
+        # unsigned integers.
         arrays[name] = array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
@@ -85,18 +92,25 @@ def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
 
 
 def _check_structure(found: Mapping[str, Any], like: Mapping[str, Any], where: Path) -> None:
-    """Raise CheckpointError unless two structures are equal. Both map a path in the tree to {dtype, shape}."""
+    """Raise CheckpointError unless two structures are equal. Both map a path in the tree to {dtype,
+    shape}.
+    """
     for name, expected in like.items():
         if name not in found:
-            raise CheckpointError(f"{where}: leaf '{name}' is missing; was it saved by another configuration?")
+            raise CheckpointError(
+                f"{where}: leaf '{name}' is missing; was it saved by another configuration?"
+            )
         here = {part: found[name][part] for part in ("dtype", "shape")}
         if here != expected:
             raise CheckpointError(
                 f"{where}: leaf '{name}' is {here['dtype']}{here['shape']}, expected {expected['dtype']}"
-                f"{expected['shape']}; was it saved by another configuration?")
+                f"{expected['shape']}; was it saved by another configuration?"
+            )
     if extra := sorted(found.keys() - like.keys()):
-        raise CheckpointError(f"{where}: leaf '{extra[0]}' is not part of the expected state ({len(extra)} such); "
-                              "was it saved by another configuration?")
+        raise CheckpointError(
+            f"{where}: leaf '{extra[0]}' is not part of the expected state ({len(extra)} such); "
+            "was it saved by another configuration?"
+        )
 
 
 def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path) -> PyTree:
@@ -112,8 +126,10 @@ def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path
         dtype = np.dtype(leaf.dtype)
         array = array.view(dtype) if dtype.kind == "V" else array
         if array.dtype != dtype or array.shape != tuple(leaf.shape):
-            raise CheckpointError(f"{where}: leaf '{name}' holds {array.dtype}{list(array.shape)}, which its manifest "
-                                  "contradicts")
+            raise CheckpointError(
+                f"{where}: leaf '{name}' holds {array.dtype}{list(array.shape)}, which its manifest "
+                "contradicts"
+            )
         restored.append(jnp.array(array))  # a copy: JAX cannot donate memory that NumPy shares
     return jax.tree.unflatten(jax.tree.structure(like), restored)
 
@@ -122,7 +138,9 @@ def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path
 
 
 def _fsync_directory(directory: Path) -> None:
-    if os.name == "nt":  # Windows cannot open directories, and its file system journals renames anyway
+    if (
+        os.name == "nt"
+    ):  # Windows cannot open directories, and its file system journals renames anyway
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -141,13 +159,18 @@ def _write(path: Path, data: bytes) -> None:
 def _render(body: Mapping[str, Any]) -> bytes:
     """The bytes of a manifest: `body` and a digest of its canonical form."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()
-    return json.dumps({**body, "digest": digest}, sort_keys=True, indent=1, allow_nan=False).encode()
+    return json.dumps(
+        {**body, "digest": digest}, sort_keys=True, indent=1, allow_nan=False
+    ).encode()
 
 
 def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) -> None:
-    """Write a directory atomically. After a crash at any point, `target` is the old directory, the new one or
-    absent."""
-    listed = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
+    """Write a directory atomically. After a crash at any point, `target` is the old directory, the
+    new one or absent."""
+    listed = {
+        name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in files.items()
+    }
     manifest = _render({**body, "format": FORMAT, "files": listed, "versions": _versions()})
     parent = target.parent
     if not parent.exists():
@@ -178,7 +201,9 @@ def _versions() -> dict[str, str]:
 
 
 def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read a directory and check every byte. Returns (manifest, contents by file name). Raises _DamagedError."""
+    """Read a directory and check every byte. Returns (manifest, contents by file name). Raises
+    _DamagedError.
+    """
     path = directory / MANIFEST
     try:
         raw = path.read_bytes()
@@ -194,7 +219,9 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     if not intact:
         raise _DamagedError(f"{path}: damaged (its contents do not match its own digest)")
     if manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: format {manifest.get('format')}, this version reads {FORMAT}")
+        raise CheckpointError(
+            f"{path}: format {manifest.get('format')}, this version reads {FORMAT}"
+        )
     files = {}
     for name, expected in manifest["files"].items():
         try:
@@ -202,9 +229,13 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         except OSError as error:
             raise _DamagedError(f"{directory / name}: cannot be read ({error.strerror})") from None
         if len(data) != expected["size"]:
-            raise _DamagedError(f"{directory / name}: {len(data)} bytes, {expected['size']} were written (cut short?)")
+            raise _DamagedError(
+                f"{directory / name}: {len(data)} bytes, {expected['size']} were written (cut short?)"
+            )
         if hashlib.sha256(data).hexdigest() != expected["sha256"]:
-            raise _DamagedError(f"{directory / name}: damaged (SHA-256 differs from the manifest's)")
+            raise _DamagedError(
+                f"{directory / name}: damaged (SHA-256 differs from the manifest's)"
+            )
         files[name] = data
     return manifest, files
 
@@ -213,7 +244,9 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def list_checkpoints(directory: Path | str) -> list[tuple[int, Path]]:
-    """(update, path) of every checkpoint under `directory`, oldest first. Damaged checkpoints are included."""
+    """(update, path) of every checkpoint under `directory`, oldest first. Damaged checkpoints are
+    included.
+    """
     directory = Path(directory)
     if not directory.is_dir():
         return []
@@ -221,23 +254,31 @@ def list_checkpoints(directory: Path | str) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in matches if match)
 
 
-def save(directory: Path | str, step: int, state: PyTree, metadata: Mapping[str, Any], keep: int = 3) -> Path:
-    """Write `directory/update-<step>`, delete all but the `keep` newest checkpoints, and return the new path.
+def save(
+    directory: Path | str, step: int, state: PyTree, metadata: Mapping[str, Any], keep: int = 3
+) -> Path:
+    """Write `directory/update-<step>`, delete all but the `keep` newest checkpoints, and return the
+    new path.
 
-    Checkpoints of later updates belong to a history that could not be resumed. They are renamed to `*.stale`.
+    Checkpoints of later updates belong to a history that could not be resumed. They are renamed to
+    `*.stale`.
 
     Args:
         state: any pytree of arrays; typed PRNG keys are allowed.
         metadata: JSON values (config digest, data fingerprint, ...).
     Raises:
-        OSError: disk full, or no permission. No partial checkpoint is left, and older checkpoints are unchanged.
+        OSError: disk full, or no permission. No partial checkpoint is left, and older checkpoints
+            are unchanged.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, got {keep}")
     target = Path(directory) / f"update-{step:08d}"
     data, described = _pack(state)
-    _publish(target, {"state.npz": data},
-             {"kind": "checkpoint", "update": step, "metadata": dict(metadata), "leaves": described})
+    _publish(
+        target,
+        {"state.npz": data},
+        {"kind": "checkpoint", "update": step, "metadata": dict(metadata), "leaves": described},
+    )
     present = list_checkpoints(directory)
     for number, path in present:
         if number > step:
@@ -248,18 +289,21 @@ def save(directory: Path | str, step: int, state: PyTree, metadata: Mapping[str,
 
 
 def set_aside(path: Path) -> None:
-    """Rename a checkpoint to `*.stale`, replacing an older stale one. `list_checkpoints` then skips it."""
+    """Rename a checkpoint to `*.stale`, replacing an older stale one. `list_checkpoints` then skips
+    it.
+    """
     stale = path.with_name(f"{path.name}.stale")
     shutil.rmtree(stale, ignore_errors=True)
     path.rename(stale)
 
 
 def restore(path: Path | str, like: PyTree) -> Restored:
-    """Load one checkpoint directory into the structure of `like` (arrays or `jax.eval_shape` structs).
+    """Load one checkpoint directory into the structure of `like` (arrays or `jax.eval_shape`
+    structs).
 
     Raises:
-        CheckpointError: the checkpoint is damaged or has another format, or a leaf is missing, unexpected, or has
-            another dtype or shape.
+        CheckpointError: the checkpoint is damaged or has another format, or a leaf is missing,
+            unexpected, or has another dtype or shape.
     """
     return _restore(Path(path), like, None)
 
@@ -268,18 +312,25 @@ def _restore(path: Path, like: PyTree, fields: frozenset[str] | None) -> Restore
     """`restore`, limited to the top-level `fields` if they are given."""
     manifest, files = _read(path)
     if manifest["kind"] != "checkpoint" or path.name != f"update-{manifest['update']:08d}":
-        raise _DamagedError(f"{path}: its manifest says {manifest['kind']} {manifest.get('update')}, its name another")
-    leaves = {name: leaf for name, leaf in manifest["leaves"].items()
-              if fields is None or name.partition("/")[0] in fields}
+        raise _DamagedError(
+            f"{path}: its manifest says {manifest['kind']} {manifest.get('update')}, its name another"
+        )
+    leaves = {
+        name: leaf
+        for name, leaf in manifest["leaves"].items()
+        if fields is None or name.partition("/")[0] in fields
+    }
     state = _unpack(files["state.npz"], leaves, like, path / "state.npz")
     return Restored(state, manifest["update"], manifest["metadata"], [])
 
 
 def restore_part(directory: Path | str, like: Mapping[str, PyTree]) -> Restored:
-    """Load some fields of the newest good checkpoint. The state is returned as a mapping with the names of `like`.
+    """Load some fields of the newest good checkpoint. The state is returned as a mapping with the
+    names of `like`.
 
     Args:
-        like: name of a field of the saved state -> its structure (arrays or `jax.eval_shape` structs).
+        like: name of a field of the saved state -> its structure (arrays or `jax.eval_shape`
+            structs).
     Raises:
         CheckpointError: as `restore_latest`.
     """
@@ -287,7 +338,8 @@ def restore_part(directory: Path | str, like: Mapping[str, PyTree]) -> Restored:
 
 
 def restore_latest(directory: Path | str, like: PyTree) -> Restored:
-    """Load the newest good checkpoint under `directory`. `problems` names the newer ones that are damaged.
+    """Load the newest good checkpoint under `directory`. `problems` names the newer ones that are
+    damaged.
 
     Raises:
         CheckpointError: there is no checkpoint, all are damaged, or the newest good one does not have the structure of
@@ -314,11 +366,17 @@ def _newest(directory: Path | str, load: Callable[[Path], Restored]) -> Restored
 
 
 def save_policy(directory: Path | str, policy: PyTree, schema: Mapping[str, Any]) -> Path:
-    """Write a policy (parameters, normaliser, ...) and its JSON schema as one directory with checksums."""
+    """Write a policy (parameters, normaliser, ...) and its JSON schema as one directory with
+    checksums.
+    """
     directory = Path(directory)
     data, described = _pack(policy)
     text = json.dumps(schema, sort_keys=True, indent=1, allow_nan=False).encode()
-    _publish(directory, {"policy.npz": data, "schema.json": text}, {"kind": "policy", "leaves": described})
+    _publish(
+        directory,
+        {"policy.npz": data, "schema.json": text},
+        {"kind": "policy", "leaves": described},
+    )
     return directory
 
 
@@ -335,7 +393,9 @@ def read_schema(directory: Path | str) -> dict[str, Any]:
 
 
 def load_policy(directory: Path | str, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
-    """Load (policy, schema) from a bundle. The policy has the structure of `like`. Raises CheckpointError."""
+    """Load (policy, schema) from a bundle. The policy has the structure of `like`. Raises
+    CheckpointError.
+    """
     directory = Path(directory)
     manifest, files = _read_policy(directory)
     policy = _unpack(files["policy.npz"], manifest["leaves"], like, directory / "policy.npz")

@@ -1,7 +1,8 @@
 """Programs that are compiled beside other work: XLA compiles in threads, without Python's lock.
 
-A program is traced and lowered where `Programs.begin` is called, because tracing holds Python's lock and follows the
-settings of its thread. XLA then compiles it in a thread. With a `Store`, a program of an earlier start is read instead.
+A program is traced and lowered where `Programs.begin` is called, because tracing holds Python's
+lock and follows the settings of its thread. XLA then compiles it in a thread. With a `Store`, a
+program of an earlier start is read instead.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ THREADS = 2  # XLA uses further threads of its own for large programs
 
 
 class Pending:
-    """A program that is being compiled or read. kept: whether it comes from an earlier start, once it is ready. eager:
-    whether it is a function that is not compiled at all (`storage.eager`)."""
+    """A program that is being compiled or read. kept: whether it comes from an earlier start, once
+    it is ready. eager: whether it is a function that is not compiled at all (`storage.eager`)."""
 
     def __init__(self) -> None:
         self.kept = self.eager = False
@@ -47,14 +48,22 @@ class Pending:
 
     @property
     def result_like(self) -> PyTree:
-        """Shapes and dtypes of the program's result. Waits only for a kept program whose file is damaged or gone."""
+        """Shapes and dtypes of the program's result. Waits only for a kept program whose file is
+        damaged or gone.
+        """
         if (found := self._described()) is None:
             found = (self.wait() if self._lowered is None else self._lowered).out_info
-        # Without the placement, which JAX would write into every program that is lowered for these shapes.
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type), found)
+        # Without the placement, which JAX would write into every program that is lowered for these
+        # shapes.
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type),
+            found,
+        )
 
     def wait(self) -> jax.stages.Compiled:
-        """The compiled program; call it without the static arguments. Raises what the compilation raised."""
+        """The compiled program; call it without the static arguments. Raises what the compilation
+        raised.
+        """
         return self._future.result()
 
 
@@ -73,7 +82,8 @@ class _Job:
 class Programs:
     """The programs of one run. Use it as a context manager: at its end no thread is left.
 
-    store: where programs are kept; None: nowhere. facts: plain values that determine what the programs compute, part
+    store: where programs are kept; None: nowhere. facts: plain values that determine what the
+        programs compute, part
     of the key of every kept one.
     """
 
@@ -86,7 +96,9 @@ class Programs:
 
     @property
     def busy(self) -> str:
-        """What is being traced, compiled or read at this moment: names with commas between them, or ""."""
+        """What is being traced, compiled or read at this moment: names with commas between them, or
+        "".
+        """
         return ", ".join(self._busy)
 
     @contextmanager
@@ -100,23 +112,38 @@ class Programs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 where: TracebackType | None) -> None:
-        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal. A command
-        # that Ctrl-C ends does not wait for what has begun either: its process ends at once, and its threads with it.
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a
+        # signal. A command that Ctrl-C ends does not wait for what has begun either: its process
+        # ends at once, and its threads with it.
         self._closing = True
         self._pool.shutdown(wait=not interrupt.received(), cancel_futures=kind is not None)
 
-    def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = (),
-              keep: bool = True, later: bool = False) -> Pending:
-        """Begin to compile a jitted function, or to read it, and return at once (after tracing and lowering).
+    def begin(
+        self,
+        name: str,
+        program: Any,
+        args: tuple[Any, ...],
+        static: tuple[Hashable, ...] = (),
+        keep: bool = True,
+        later: bool = False,
+    ) -> Pending:
+        """Begin to compile a jitted function, or to read it, and return at once (after tracing and
+        lowering).
 
         Args:
             name: of the program; with `facts` it determines what the program computes.
             program: jitted function of (*static, *args).
             args: arguments, concrete or abstract (`jax.ShapeDtypeStruct`).
-            keep: False for a program that depends on more than name and facts say, or that calls the host.
-            later: compile or read it once the programs that were begun before are ready, so as not to delay them.
+            keep: False for a program that depends on more than name and facts say, or that calls
+                the host.
+            later: compile or read it once the programs that were begun before are ready, so as not
+                to delay them.
         Raises what tracing raises. An error of XLA is raised by `Pending.wait`.
         """
         start, pending = time.perf_counter(), Pending()
@@ -141,7 +168,9 @@ class Programs:
         self._begun[_signature(job.program, job.static, job.args)] = job.pending
         return job.pending
 
-    def begun(self, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = ()) -> Pending | None:
+    def begun(
+        self, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = ()
+    ) -> Pending | None:
         """The program that `begin` was called for with such arguments, or None."""
         return self._begun.get(_signature(program, static, args))
 
@@ -150,12 +179,18 @@ class Programs:
         self._pool.submit(task).add_done_callback(_tell_failure)
 
     def _read(self, job: _Job, text: str) -> jax.stages.Compiled:
-        """Read a program that was traced and lowered by an earlier start; compile it if its file is damaged."""
+        """Read a program that was traced and lowered by an earlier start; compile it if its file is
+        damaged.
+        """
         start = time.perf_counter()
         assert self._store is not None
         found = self._store.read(text, job.args)
         job.pending.seconds, job.pending.kept = time.perf_counter() - start, found is not None
-        return self._compile(job, job.program.lower(*job.static, *job.args)) if found is None else found
+        return (
+            self._compile(job, job.program.lower(*job.static, *job.args))
+            if found is None
+            else found
+        )
 
     def _compile(self, job: _Job, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
         """Compile a program, or read it if an earlier start has compiled the same text."""
@@ -165,16 +200,20 @@ class Programs:
         else:
             text = text_key(job.name, lowered, job.args)
             found = store.read(text, job.args) if store.holds(text) else None
-            compiled, data = (found, None) if found is not None else store.compiled(lowered, job.name)
+            compiled, data = (
+                (found, None) if found is not None else store.compiled(lowered, job.name)
+            )
             job.pending.kept = found is not None
             if found is not None or data is not None:
                 self._later(functools.partial(_keep, store, key, text, data))
         job.pending.seconds += time.perf_counter() - start
         return compiled
 
-    def _submit(self, before: list[Future[Any]], task: Callable[..., Any], job: _Job, *given: Any) -> Future[Any]:
-        """Do a job's task in a thread once `before` are done. They came earlier, so they have a thread or an earlier
-        place in the queue."""
+    def _submit(
+        self, before: list[Future[Any]], task: Callable[..., Any], job: _Job, *given: Any
+    ) -> Future[Any]:
+        """Do a job's task in a thread once `before` are done. They came earlier, so they have a
+        thread or an earlier place in the queue."""
 
         def run() -> Any:
             wait(before)
@@ -189,19 +228,29 @@ class Programs:
 
 
 class RepeatedPrograms(Programs):
-    """The programs of one run that is repeated on other data: each is compiled once, and serves every repetition.
+    """The programs of one run that is repeated on other data: each is compiled once, and serves
+    every repetition.
 
-    A program is known by its name and the shapes of its arguments, as a kept one is. So use it only for repetitions
-    with the same configuration.
+    A program is known by its name and the shapes of its arguments, as a kept one is. So use it only
+    for repetitions with the same configuration.
     """
 
     def __init__(self, store: Store | None = None, facts: Mapping[str, Any] | None = None) -> None:
         super().__init__(store, facts)
         self._known: dict[Hashable, Pending] = {}
 
-    def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = (),
-              keep: bool = True, later: bool = False) -> Pending:
-        """As `Programs.begin`; what was begun before under this name for such arguments is returned as it is."""
+    def begin(
+        self,
+        name: str,
+        program: Any,
+        args: tuple[Any, ...],
+        static: tuple[Hashable, ...] = (),
+        keep: bool = True,
+        later: bool = False,
+    ) -> Pending:
+        """As `Programs.begin`; what was begun before under this name for such arguments is returned
+        as it is.
+        """
         signature = _signature(name, static, args)
         if signature not in self._known:
             self._known[signature] = super().begin(name, program, args, static, keep, later)
@@ -210,23 +259,41 @@ class RepeatedPrograms(Programs):
 
 def _tell_failure(future: Future[Any]) -> None:
     """Nobody waits for this task, so its error is printed here."""
-    if not future.cancelled() and not interrupt.received() and (error := future.exception()) is not None:
+    if (
+        not future.cancelled()
+        and not interrupt.received()
+        and (error := future.exception()) is not None
+    ):
         traceback.print_exception(error)
 
 
 def _keep(store: Store, key: str, text: str, data: bytes | None) -> None:
-    """Keep a program, or only note its key if the store holds the program already (`data` is None)."""
+    """Keep a program, or only note its key if the store holds the program already (`data` is
+    None).
+    """
     if data is None or store.write(text, data):
         store.link(key, text)
 
 
 def _signature(program: Any, static: tuple[Hashable, ...], args: tuple[Any, ...]) -> Hashable:
     tree, leaves = described(args)
-    return program, static, tree, tuple((tuple(shape), dtype, weak) for shape, dtype, weak in leaves)
+    return (
+        program,
+        static,
+        tree,
+        tuple((tuple(shape), dtype, weak) for shape, dtype, weak in leaves),
+    )
 
 
 def _on_one_device(args: tuple[Any, ...]) -> bool:
-    """Whether all concrete arrays are on the first device, a CPU: kept programs were tested there alone."""
+    """Whether all concrete arrays are on the first device, a CPU: kept programs were tested there
+    alone.
+    """
     usual = {jax.local_devices()[0]}
-    return jax.default_backend() == "cpu" and jax.config.values["jax_default_device"] is None and all(  # pyright: ignore (untyped)
-        leaf.devices() == usual for leaf in jax.tree.leaves(args) if isinstance(leaf, jax.Array))
+    return (
+        jax.default_backend() == "cpu"
+        and jax.config.values["jax_default_device"] is None
+        and all(  # pyright: ignore (untyped)
+            leaf.devices() == usual for leaf in jax.tree.leaves(args) if isinstance(leaf, jax.Array)
+        )
+    )

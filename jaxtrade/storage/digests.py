@@ -1,8 +1,9 @@
-"""`digests.json` of a folder: sha256 of its files, so that one that was changed later is told from the one that was
-written.
+"""`digests.json` of a folder: sha256 of its files, so that one that was changed later is told from
+the one that was written.
 
-A file of which no digest is known is taken as it is: folders of earlier versions have none. While files are replaced,
-the old and the new digest both count, so that a process that is killed between leaves nothing that looks damaged.
+A file of which no digest is known is taken as it is: folders of earlier versions have none. While
+files are replaced, the old and the new digest both count, so that a process that is killed between
+leaves nothing that looks damaged.
 """
 
 from __future__ import annotations
@@ -21,15 +22,19 @@ FILE = "digests.json"
 
 
 def checked(path: Path) -> bytes:
-    """The bytes of a file. Raises DataError if they are not those that were written, OSError if it cannot be read."""
+    """The bytes of a file. Raises DataError if they are not those that were written, OSError if it
+    cannot be read.
+    """
     for _ in range(2):  # a process may replace the file, and note its digest, between the two reads
         content = path.read_bytes()
         known = _known(path.parent).get(path.name)
         found = hashlib.sha256(content).hexdigest()
         if known is None or found in known:
             return content
-    raise DataError(f"{path}: has changed since it was written (sha256 {found[:16]}..., {FILE} says {known[0][:16]}"
-                    "...); restore the file, or make it again")
+    raise DataError(
+        f"{path}: has changed since it was written (sha256 {found[:16]}..., {FILE} says {known[0][:16]}"
+        "...); restore the file, or make it again"
+    )
 
 
 def covers(path: Path) -> bool:
@@ -42,19 +47,30 @@ def read_json(path: Path, again: str = "") -> dict[str, Any]:
     try:
         found = json.loads(checked(path))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({str(error)[:120]}){again and f'; {again}'}") from None
+        raise DataError(
+            f"{path}: cannot be read ({str(error)[:120]}){again and f'; {again}'}"
+        ) from None
     if not isinstance(found, dict):
-        raise DataError(f"{path}: expected a JSON object, found a {type(found).__name__}{again and f'; {again}'}")
+        raise DataError(
+            f"{path}: expected a JSON object, found a {type(found).__name__}{again and f'; {again}'}"
+        )
     return found
 
 
 @contextmanager
 def replacing(folder: Path, new: Mapping[str, bytes | Path]) -> Iterator[None]:
-    """Inside the block, files of a folder are replaced. new: name -> content, or the file that will be moved there."""
-    made = {name: hashlib.sha256(each if isinstance(each, bytes) else each.read_bytes()).hexdigest()
-            for name, each in new.items() if name != FILE}
+    """Inside the block, files of a folder are replaced. new: name -> content, or the file that will
+    be moved there.
+    """
+    made = {
+        name: hashlib.sha256(each if isinstance(each, bytes) else each.read_bytes()).hexdigest()
+        for name, each in new.items()
+        if name != FILE
+    }
     before = _kept(folder)
-    _write(folder, before | {name: [digest, *before.get(name, ())] for name, digest in made.items()})
+    _write(
+        folder, before | {name: [digest, *before.get(name, ())] for name, digest in made.items()}
+    )
     yield
     _write(folder, before | {name: [digest] for name, digest in made.items()})
 
@@ -81,8 +97,10 @@ def _known(folder: Path) -> dict[str, list[str]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read ({str(error)[:120]}); without it, the files beside it are taken as "
-                        "they are") from None
+        raise DataError(
+            f"{path}: cannot be read ({str(error)[:120]}); without it, the files beside it are taken as "
+            "they are"
+        ) from None
 
 
 def _kept(folder: Path) -> dict[str, list[str]]:

@@ -1,7 +1,8 @@
-"""Programs that are not compiled: every operation runs by itself, in the order of the source code (`compute.eager`).
+"""Programs that are not compiled: every operation runs by itself, in the order of the source code
+(`compute.eager`).
 
-A debugger, `print` and an exception's line number then see values and not tracers. The numbers are those of the
-compiled program up to rounding, because XLA fuses and reorders sums. It is very slow.
+A debugger, `print` and an exception's line number then see values and not tracers. The numbers are
+those of the compiled program up to rounding, because XLA fuses and reorders sums. It is very slow.
 """
 
 from __future__ import annotations
@@ -27,10 +28,19 @@ class EagerProgram:
 
 
 class EagerPrograms(Programs):
-    """The programs of a run that compiles nothing. Shapes and types are checked when a program begins, as ever."""
+    """The programs of a run that compiles nothing. Shapes and types are checked when a program
+    begins, as ever.
+    """
 
-    def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = (),
-              keep: bool = True, later: bool = False) -> Pending:
+    def begin(
+        self,
+        name: str,
+        program: Any,
+        args: tuple[Any, ...],
+        static: tuple[Hashable, ...] = (),
+        keep: bool = True,
+        later: bool = False,
+    ) -> Pending:
         """As `Programs.begin`, at once: nothing is compiled or kept."""
         del name, keep, later
         like = jax.eval_shape(lambda *given: program(*static, *given), *args)

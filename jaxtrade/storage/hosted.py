@@ -19,7 +19,8 @@ def is_key(leaf: Any) -> bool:
 def hosted(tree: PyTree) -> PyTree:
     """The arrays as NumPy arrays; typed keys stay keys of JAX.
 
-    With several processes, all of them must call this at the same place: what other processes hold is sent.
+    With several processes, all of them must call this at the same place: what other processes hold
+    is sent.
     """
     if jax.process_count() == 1:
         return jax.tree.map(lambda x: x if is_key(x) else np.asarray(jax.device_get(x)), tree)
@@ -38,7 +39,9 @@ def _hosted(leaf: Any) -> Any:
 
 
 def placed(tree: PyTree, shardings: PyTree) -> PyTree:
-    """The arrays on the devices of `shardings`, in memory of their own. All processes hold the same values."""
+    """The arrays on the devices of `shardings`, in memory of their own. All processes hold the same
+    values.
+    """
     return jax.tree.map(_placed, tree, shardings)
 
 
@@ -47,7 +50,10 @@ def _placed(leaf: Any, sharding: NamedSharding) -> jax.Array:
         return leaf
     if is_key(leaf):
         data = jax.random.key_data(leaf)
-        wider = NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec, *(None,) * (data.ndim - len(sharding.spec))))
+        wider = NamedSharding(
+            sharding.mesh,
+            PartitionSpec(*sharding.spec, *(None,) * (data.ndim - len(sharding.spec))),
+        )
         return jax.random.wrap_key_data(_placed(data, wider), impl=jax.random.key_impl(leaf))
     if jax.process_count() == 1:
         return jax.device_put(leaf, sharding, may_alias=False)

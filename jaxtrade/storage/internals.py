@@ -1,7 +1,8 @@
-"""What is used of JAX and XLA that no release promises: private names, and options that a release may drop.
+"""What is used of JAX and XLA that no release promises: private names, and options that a release
+may drop.
 
-Each is used in one place, and asked for first. A release that lacks one costs what `PARTS` says, and a line; never the
-command. Nothing here loads JAX.
+Each is used in one place, and asked for first. A release that lacks one costs what `PARTS` says,
+and a line; never the command. Nothing here loads JAX.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ ASK_SECONDS = 60.0
 
 
 class Part(NamedTuple):
-    """name: of what is used. place: the module that uses it. without: what is lost where it is missing."""
+    """name: of what is used. place: the module that uses it. without: what is lost where it is
+    missing.
+    """
 
     name: str
     place: str
@@ -32,16 +35,31 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "fusion": Part("--xla_backend_extra_options=xla_cpu_use_multi_output_fusion", "storage/programs.py",
-                   "steps on a CPU are slower"),
-    "determinism": Part("--xla_gpu_deterministic_ops, --xla_gpu_autotune_level", "storage/programs.py",
-                        "runs on a GPU may have other bits each time"),
-    "started": Part("jax._src.xla_bridge.backends_are_initialized", "storage/internals.py",
-                    "a run keeps the compute threads, CPU devices and XLA flags that the process was started with"),
-    "processes": Part("jax._src.distributed.global_state", "storage/internals.py",
-                      "no run is trained by several processes"),
-    "keeping": Part("jax._src, jaxlib.lapack", "storage/executable.py",
-                    "compiled programs are traced and lowered again at each start; JAX's own cache stays"),
+    "fusion": Part(
+        "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion",
+        "storage/programs.py",
+        "steps on a CPU are slower",
+    ),
+    "determinism": Part(
+        "--xla_gpu_deterministic_ops, --xla_gpu_autotune_level",
+        "storage/programs.py",
+        "runs on a GPU may have other bits each time",
+    ),
+    "started": Part(
+        "jax._src.xla_bridge.backends_are_initialized",
+        "storage/internals.py",
+        "a run keeps the compute threads, CPU devices and XLA flags that the process was started with",
+    ),
+    "processes": Part(
+        "jax._src.distributed.global_state",
+        "storage/internals.py",
+        "no run is trained by several processes",
+    ),
+    "keeping": Part(
+        "jax._src, jaxlib.lapack",
+        "storage/executable.py",
+        "compiled programs are traced and lowered again at each start; JAX's own cache stays",
+    ),
 }
 _lost: dict[str, str] = {}
 
@@ -58,7 +76,8 @@ def lost() -> list[str]:
 
 @functools.cache
 def jaxlib_version() -> str:
-    """The version of the installed jaxlib; empty if there is none. `importlib.metadata` takes longer than all of
+    """The version of the installed jaxlib; empty if there is none. `importlib.metadata` takes
+    longer than all of
     `import jaxtrade`."""
     spec = importlib.util.find_spec("jaxlib")
     if spec is None or spec.origin is None:
@@ -72,8 +91,9 @@ def jaxlib_version() -> str:
 
 
 def knows(flags: str) -> bool:
-    """Whether the installed XLA takes these options in `XLA_FLAGS`. For one that it does not know, it ends the process:
-    a release that was never tried is asked in a process of its own, which takes about a second."""
+    """Whether the installed XLA takes these options in `XLA_FLAGS`. For one that it does not know,
+    it ends the process: a release that was never tried is asked in a process of its own, which
+    takes about a second."""
     return jaxlib_version().startswith(TRIED) or _asked(flags)
 
 
@@ -85,8 +105,13 @@ def _asked(flags: str) -> bool:
 
     command = [sys.executable, "-c", "import jax; jax.devices('cpu')"]
     try:
-        done = subprocess.run(command, env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_SECONDS)
+        done = subprocess.run(
+            command,
+            env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=ASK_SECONDS,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
@@ -105,10 +130,12 @@ def can_keep() -> bool:
 
 
 def backends_started() -> bool:
-    """Whether JAX has started in this process: it has then read `NPROC` and `XLA_FLAGS`, and reads them no more.
+    """Whether JAX has started in this process: it has then read `NPROC` and `XLA_FLAGS`, and reads
+    them no more.
 
-    No public function tells it without starting JAX. Where the private one is missing, JAX counts as started once it
-    is loaded: settings that might come too late are then not made, so that no manifest names one without effect.
+    No public function tells it without starting JAX. Where the private one is missing, JAX counts
+    as started once it is loaded: settings that might come too late are then not made, so that no
+    manifest names one without effect.
     """
     if "jax" not in sys.modules:
         return False
@@ -121,10 +148,12 @@ def backends_started() -> bool:
 
 
 def coordination() -> Any:
-    """JAX's state of this process among others: `client`, `process_id`, `num_processes`. None if it has joined none.
+    """JAX's state of this process among others: `client`, `process_id`, `num_processes`. None if it
+    has joined none.
 
-    The public functions (`jax.process_index`) would start the devices, and none gives the coordination service.
-    Raises JaxtradeError in a process that has joined others where this JAX keeps the state elsewhere.
+    The public functions (`jax.process_index`) would start the devices, and none gives the
+    coordination service. Raises JaxtradeError in a process that has joined others where this JAX
+    keeps the state elsewhere.
     """
     if "jax" not in sys.modules or not sys.modules["jax"].distributed.is_initialized():
         return None
@@ -133,6 +162,7 @@ def coordination() -> Any:
 
         return None if global_state.num_processes == 1 else global_state
     except (ImportError, AttributeError) as error:
-        raise JaxtradeError(f"this release of JAX ({jaxlib_version()}) hides its coordination service ({error}), so no "
-                            "run can be trained by several processes with it; install JAX 0.11, or use one process"
-                            ) from error
+        raise JaxtradeError(
+            f"this release of JAX ({jaxlib_version()}) hides its coordination service ({error}), so no "
+            "run can be trained by several processes with it; install JAX 0.11, or use one process"
+        ) from error

@@ -10,11 +10,17 @@ from typing import IO
 from jaxtrade.errors import StorageError
 
 PAUSE = 0.02  # seconds between two attempts
-_TAKEN = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)  # what a lock that another process holds is answered with
+_TAKEN = (
+    errno.EWOULDBLOCK,
+    errno.EACCES,
+    errno.EDEADLK,
+)  # what a lock that another process holds is answered with
 
 
 def try_lock(handle: IO[str] | IO[bytes]) -> bool:
-    """Take the lock of an open file, without waiting. False: another process holds it, or the file system has none."""
+    """Take the lock of an open file, without waiting. False: another process holds it, or the file
+    system has none.
+    """
     try:
         _lock(handle)
     except OSError:
@@ -25,8 +31,8 @@ def try_lock(handle: IO[str] | IO[bytes]) -> bool:
 def wait_lock(handle: IO[str] | IO[bytes], where: str, seconds: float) -> None:
     """Take the lock of an open file, waiting for at most `seconds`.
 
-    Raises StorageError, which names `where`, if another process holds it for so long, OSError if the file system has no
-    locks.
+    Raises StorageError, which names `where`, if another process holds it for so long, OSError if
+    the file system has no locks.
     """
     until = time.monotonic() + seconds
     while True:
@@ -36,7 +42,9 @@ def wait_lock(handle: IO[str] | IO[bytes], where: str, seconds: float) -> None:
             if error.errno not in _TAKEN:
                 raise
             if time.monotonic() >= until:
-                raise StorageError(f"{where}: another process has held its lock for {seconds:g} s") from None
+                raise StorageError(
+                    f"{where}: another process has held its lock for {seconds:g} s"
+                ) from None
             time.sleep(PAUSE)
         else:
             return

@@ -1,12 +1,14 @@
 """A cache of prepared markets: one file of arrays per market, in a folder of this user alone.
 
-Reading and preparing ten years of minute bars takes seconds. The result is kept here, under a key that its maker forms
-from everything it depends on (`data.prepared`). An entry holds a digest of every array and of its own description, so a
-damaged file is never used. Entries are written under a temporary name and then renamed, so processes that write one
-entry at once do not disturb each other. After each write the entries that were used longest ago are removed, until the
-folder is within its limit. The folder may be deleted at any time.
+Reading and preparing ten years of minute bars takes seconds. The result is kept here, under a key
+that its maker forms from everything it depends on (`data.prepared`). An entry holds a digest of
+every array and of its own description, so a damaged file is never used. Entries are written under a
+temporary name and then renamed, so processes that write one entry at once do not disturb each
+other. After each write the entries that were used longest ago are removed, until the folder is
+within its limit. The folder may be deleted at any time.
 
-An entry is a line that names the format, a line of JSON that names types and shapes, and the bytes of the arrays.
+An entry is a line that names the format, a line of JSON that names types and shapes, and the bytes
+of the arrays.
 """
 
 from __future__ import annotations
@@ -48,27 +50,33 @@ class Entry(NamedTuple):
 
 
 def markets_folder(env: Mapping[str, str] = os.environ, system: str = platform.system()) -> Path:
-    """The folder of prepared markets: beside the compiled programs, or `markets` inside `JAX_COMPILATION_CACHE_DIR` if
-    that names a local folder.
+    """The folder of prepared markets: beside the compiled programs, or `markets` inside
+    `JAX_COMPILATION_CACHE_DIR` if that names a local folder.
 
     Raises RuntimeError if the user has no home folder.
     """
     given = env.get(PROGRAMS, "")
     if given and "://" not in given:
         return Path(given) / "markets"
-    return cache_folder({name: text for name, text in env.items() if name != PROGRAMS}, system).with_name("markets")
+    return cache_folder(
+        {name: text for name, text in env.items() if name != PROGRAMS}, system
+    ).with_name("markets")
 
 
 def limit_bytes(env: Mapping[str, str] = os.environ) -> int:
-    """The largest size of the folder, from `JAXTRADE_MARKETS_GB`. Raises ConfigError if that is not a number."""
+    """The largest size of the folder, from `JAXTRADE_MARKETS_GB`. Raises ConfigError if that is not
+    a number.
+    """
     text = env.get(VARIABLE, "")
     try:
         limit = float(text) if text else DEFAULT_GB
     except ValueError:
         limit = -1.0
     if not 0 <= limit < 1e9:
-        raise ConfigError(f"{VARIABLE} = '{text}': give the gigabytes that prepared markets may take, such as "
-                          f"{DEFAULT_GB:g}; 0 keeps none")
+        raise ConfigError(
+            f"{VARIABLE} = '{text}': give the gigabytes that prepared markets may take, such as "
+            f"{DEFAULT_GB:g}; 0 keeps none"
+        )
     return int(limit * 1e9)
 
 
@@ -99,13 +107,17 @@ def read_entry(path: Path) -> Entry | None:
             arrays[listed["name"]] = array
         if file.read(1):
             raise DamagedError("there are bytes after its last array")
-    with suppress(OSError):  # another process removed it after it was read, or it belongs to another user
+    with suppress(
+        OSError
+    ):  # another process removed it after it was read, or it belongs to another user
         os.utime(path)
     return Entry(arrays, head["facts"])
 
 
 def _read_array(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray | None:
-    """The next array of an entry; None if the file ends before it, or if it would hold Python objects."""
+    """The next array of an entry; None if the file ends before it, or if it would hold Python
+    objects.
+    """
     count = math.prod(shape) * dtype.itemsize
     if dtype.hasobject or count > os.fstat(file.fileno()).st_size - file.tell():
         return None
@@ -121,7 +133,12 @@ def _head(file: BinaryIO) -> dict[str, Any]:
     try:
         head = json.loads(line)
         digest = head.pop("digest")
-    except (ValueError, KeyError, TypeError, AttributeError):  # not JSON, without a digest, not an object
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ):  # not JSON, without a digest, not an object
         raise DamagedError("its description cannot be read") from None
     if _line(head, digest) != line or digest != _text_digest(head):
         raise DamagedError("its description does not match its own digest")
@@ -132,18 +149,24 @@ def _head(file: BinaryIO) -> dict[str, Any]:
 
 
 def write_entry(folder: Path, key: str, entry: Entry, limit: int) -> bool:
-    """Write an entry atomically, then remove the entries used longest ago until the folder is within `limit` bytes.
+    """Write an entry atomically, then remove the entries used longest ago until the folder is
+    within `limit` bytes.
 
-    Writes nothing, and returns False, if the entry alone is larger. Raises OSError if it cannot be written.
+    Writes nothing, and returns False, if the entry alone is larger. Raises OSError if it cannot be
+    written.
     """
     if sum(array.nbytes for array in entry.arrays.values()) > limit:
         return False
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
     arrays = {name: np.ascontiguousarray(array) for name, array in entry.arrays.items()}
-    head = {"facts": entry.facts,
-            "arrays": [{"name": name, "dtype": array.dtype.str, "shape": array.shape, "sha256": _digest(array)}
-                       for name, array in arrays.items()]}
+    head = {
+        "facts": entry.facts,
+        "arrays": [
+            {"name": name, "dtype": array.dtype.str, "shape": array.shape, "sha256": _digest(array)}
+            for name, array in arrays.items()
+        ],
+    }
     temporary = folder / f".{key}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -158,7 +181,8 @@ def write_entry(folder: Path, key: str, entry: Entry, limit: int) -> bool:
 
 
 def evict(folder: Path, limit: int, spared: Path) -> None:
-    """Remove the entries used longest ago until the folder is within `limit` bytes, and files of killed writers.
+    """Remove the entries used longest ago until the folder is within `limit` bytes, and files of
+    killed writers.
 
     spared: the entry that stays. Another process may remove the same files at the same time.
     """
@@ -182,7 +206,9 @@ def evict(folder: Path, limit: int, spared: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    with suppress(FileNotFoundError, PermissionError):  # removed by another process; on Windows: read by one
+    with suppress(
+        FileNotFoundError, PermissionError
+    ):  # removed by another process; on Windows: read by one
         path.unlink()
 
 

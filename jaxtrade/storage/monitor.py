@@ -1,10 +1,12 @@
 """`monitor.csv`: one row for each training episode, in the format of Stable-Baselines3's `Monitor`.
 
-Line 1 is `#` and a JSON object with `t_start` (seconds since 1970) and `env_id`, ended by LF. A CSV table follows, as
+Line 1 is `#` and a JSON object with `t_start` (seconds since 1970) and `env_id`, ended by LF. A CSV
+table follows, as
 `csv.DictWriter` writes it (CRLF). `stable_baselines3.common.monitor.load_results` reads the file. A run has one such
 file, because `load_results` adds up all that it finds in a folder.
 
-The file only grows at its end, by whole lines, in the order of the updates. To drop rows it is cut, which needs no
+The file only grows at its end, by whole lines, in the order of the updates. To drop rows it is cut,
+which needs no
 space: a full disk, a kill and a rollback all leave a file that can be read.
 """
 
@@ -23,8 +25,18 @@ import numpy as np
 from jaxtrade.errors import DataError, StorageError
 
 MONITOR = "monitor.csv"  # in the run folder
-ROWS, LOST = "monitor/rows", "monitor/lost"  # metrics: the rows of an update's episodes; episodes without a row
-COLUMNS = ("r", "l", "drawdown", "turnover", "sharpe_ratio", "max_drawdown")  # of a row on the device; then a symbol
+ROWS, LOST = (
+    "monitor/rows",
+    "monitor/lost",
+)  # metrics: the rows of an update's episodes; episodes without a row
+COLUMNS = (
+    "r",
+    "l",
+    "drawdown",
+    "turnover",
+    "sharpe_ratio",
+    "max_drawdown",
+)  # of a row on the device; then a symbol
 FIELDS = ("r", "l", "t", *COLUMNS[2:], "symbol", "agent", "update")
 LENGTH = COLUMNS.index("l")
 EOL = b"\r\n"
@@ -33,7 +45,8 @@ EOL = b"\r\n"
 class Episodes(NamedTuple):
     """The episodes that ended in one update, in the order of its steps, agent by agent.
 
-    update: updates done, this one included. rows: float32[n, 7], COLUMNS and the symbol's number. agent: int[n].
+    update: updates done, this one included. rows: float32[n, 7], COLUMNS and the symbol's number.
+        agent: int[n].
     """
 
     update: int
@@ -54,8 +67,8 @@ def ended_episodes(rows: np.ndarray | None, done: int, agents: int) -> list[Epis
     """The episodes of a chunk, by update.
 
     Args:
-        rows: float32[updates, ..., R, 7], metric ROWS of a chunk, with the axes of the agents; a row of length 0 is
-            unused. None: the learner reports no episodes.
+        rows: float32[updates, ..., R, 7], metric ROWS of a chunk, with the axes of the agents; a
+            row of length 0 is unused. None: the learner reports no episodes.
         done: updates before the chunk. agents: their number.
     """
     if rows is None:
@@ -68,13 +81,24 @@ def ended_episodes(rows: np.ndarray | None, done: int, agents: int) -> list[Epis
 
 
 def text_of(ended: Sequence[Episodes], symbols: Sequence[str], seconds: float) -> str:
-    """The CSV lines of episodes. seconds: since `t_start`. Figures have 7 digits; an undefined one is empty."""
+    """The CSV lines of episodes. seconds: since `t_start`. Figures have 7 digits; an undefined one
+    is empty.
+    """
     lines, t = io.StringIO(newline=""), round(seconds, 6)
     table = csv.writer(lines)  # the dialect of `DictWriter`, without a dictionary for each row
     for update, rows, agents in ended:
         for (r, length, *rest, symbol), agent in zip(rows.tolist(), agents.tolist(), strict=True):
-            table.writerow([f"{r:.7g}", int(length), t, *("" if x != x else f"{x:.7g}" for x in rest),
-                            symbols[int(symbol)], agent, update])
+            table.writerow(
+                [
+                    f"{r:.7g}",
+                    int(length),
+                    t,
+                    *("" if x != x else f"{x:.7g}" for x in rest),
+                    symbols[int(symbol)],
+                    agent,
+                    update,
+                ]
+            )
     return lines.getvalue()
 
 
@@ -94,7 +118,8 @@ class Place(NamedTuple):
 def place_after(path: Path, update: int) -> Place | None:
     """Where a file ends after the rows of update `update`, without a torn last line.
 
-    None if the file is missing, or its first two lines are torn. Raises DataError for a damaged line before that place.
+    None if the file is missing, or its first two lines are torn. Raises DataError for a damaged
+    line before that place.
     """
     if not path.is_file():
         return None
@@ -108,8 +133,10 @@ def place_after(path: Path, update: int) -> Place | None:
                 break  # a killed process may have torn the last line
             cells = line.rstrip(EOL).split(b",")
             if len(cells) != len(FIELDS) or not cells[-1].isdigit():
-                raise DataError(f"{path}: line {number} is damaged: {line[:60]!r}; expected {len(FIELDS)} columns with "
-                                "the update last; restore the file, or delete it: the run then begins another")
+                raise DataError(
+                    f"{path}: line {number} is damaged: {line[:60]!r}; expected {len(FIELDS)} columns with "
+                    "the update last; restore the file, or delete it: the run then begins another"
+                )
             if int(cells[-1]) > update:
                 break
             size += len(line)
@@ -123,8 +150,10 @@ def _start(path: Path, first: bytes, names: bytes) -> float:
             return float(start)
     except (ValueError, KeyError, TypeError):
         pass  # the message below is the same for all of them
-    raise DataError(f"{path}: its first two lines are {first[:60]!r} and {names[:60]!r}; expected '#' with t_start as "
-                    f"JSON, then {','.join(FIELDS)}; restore the file, or delete it: the run then begins another")
+    raise DataError(
+        f"{path}: its first two lines are {first[:60]!r} and {names[:60]!r}; expected '#' with t_start as "
+        f"JSON, then {','.join(FIELDS)}; restore the file, or delete it: the run then begins another"
+    )
 
 
 def _open(path: Path, mode: str) -> IO[bytes]:
@@ -134,16 +163,24 @@ def _open(path: Path, mode: str) -> IO[bytes]:
 class MonitorSink:
     """Writes `monitor.csv`. Rows and messages of the run are ignored; only episodes count."""
 
-    def __init__(self, path: Path | str, env_id: str, symbols: Sequence[str], resume_update: int | None = None,
-                 clock: Callable[[], float] = time.time, opened: Callable[[Path, str], IO[bytes]] = _open) -> None:
-        """Begin a file, or continue one after `resume_update`: later rows are cut off, the resumed run writes them
-        again.
+    def __init__(
+        self,
+        path: Path | str,
+        env_id: str,
+        symbols: Sequence[str],
+        resume_update: int | None = None,
+        clock: Callable[[], float] = time.time,
+        opened: Callable[[Path, str], IO[bytes]] = _open,
+    ) -> None:
+        """Begin a file, or continue one after `resume_update`: later rows are cut off, the resumed
+        run writes them again.
 
         Args:
             env_id: the market and the task, for the first line. symbols: names by number.
             clock: seconds since 1970. opened: opens the file.
         Raises:
-            DataError: the file that is to be continued is damaged. StorageError: nothing can be written.
+            DataError: the file that is to be continued is damaged. StorageError: nothing can be
+                written.
         """
         self._path, self._symbols, self._clock = Path(path), tuple(symbols), clock
         found = None if resume_update is None else place_after(self._path, resume_update)
@@ -154,17 +191,21 @@ class MonitorSink:
             self._append(_first_lines(self._start, env_id).encode())
 
     def episodes(self, ended: Sequence[Episodes]) -> None:
-        """Write the rows of a chunk; their `t` is the chunk's end. Raises StorageError if the disk is full: the file
-        then ends with the rows of the chunk before."""
+        """Write the rows of a chunk; their `t` is the chunk's end. Raises StorageError if the disk
+        is full: the file then ends with the rows of the chunk before."""
         self._append(text_of(ended, self._symbols, self._clock() - self._start).encode())
 
     def rewind(self, update: int, steps: int) -> None:
-        """Drop the rows after `update`. Raises DataError if the file was damaged or removed meanwhile."""
+        """Drop the rows after `update`. Raises DataError if the file was damaged or removed
+        meanwhile.
+        """
         del steps
         found = place_after(self._path, update)
         if found is None:
-            raise DataError(f"{self._path}: gone, or without its first lines, while the run wrote to it; resume the "
-                            "run: it begins another")
+            raise DataError(
+                f"{self._path}: gone, or without its first lines, while the run wrote to it; resume the "
+                "run: it begins another"
+            )
         self._size = found.size
         self._cut()
 
@@ -183,11 +224,13 @@ class MonitorSink:
         left = memoryview(data)
         try:
             while left:
-                left = left[self._file.write(left):]
+                left = left[self._file.write(left) :]
         except OSError as error:
             self._cut()
-            raise StorageError(f"{self._path}: the episodes of the last chunk could not be written: {error}; free some "
-                               "space, then resume (or switch the file off with monitor.csv=false)") from error
+            raise StorageError(
+                f"{self._path}: the episodes of the last chunk could not be written: {error}; free some "
+                "space, then resume (or switch the file off with monitor.csv=false)"
+            ) from error
         self._size += len(data)
 
     def _cut(self) -> None:

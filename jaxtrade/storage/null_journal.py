@@ -1,8 +1,8 @@
 """`nulls.jsonl`: the statistics of finished null markets, so that a test that was killed goes on.
 
-The first line says what the draws belong to, every further line is one draw. A line is on the disk before the next draw
-begins. A last line that is cut off was being written when the process was killed: it is dropped, and its draw is made
-again.
+The first line says what the draws belong to, every further line is one draw. A line is on the disk
+before the next draw begins. A last line that is cut off was being written when the process was
+killed: it is dropped, and its draw is made again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ FORMAT = 1
 
 
 class NullJournal:
-    """The journal of one test. `known[i]` holds the statistics of draw i by name, for all draws that are finished."""
+    """The journal of one test. `known[i]` holds the statistics of draw i by name, for all draws
+    that are finished.
+    """
 
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
         """Open the journal, or begin it.
 
-        facts: what the draws depend on, besides their number: kind, seed, digests of configuration and data; JSON
-        values. Raises ConfigError if the file belongs to other facts, or is damaged before its last line.
+        facts: what the draws depend on, besides their number: kind, seed, digests of configuration
+            and data; JSON
+        values. Raises ConfigError if the file belongs to other facts, or is damaged before its last
+        line.
         """
         self.path, self._facts = path, {"format": FORMAT, **facts}
         self.known: list[dict[str, float]] = []
@@ -38,7 +42,9 @@ class NullJournal:
             self._check_facts(rows[0])
         for number, row in enumerate(rows[1:], start=2):
             if row.get("draw") != len(self.known) or not isinstance(row.get("statistics"), dict):
-                raise self._damaged(number, f"expected draw {len(self.known)} and its statistics, found {row}")
+                raise self._damaged(
+                    number, f"expected draw {len(self.known)} and its statistics, found {row}"
+                )
             self.known.append(row["statistics"])
         if lines:
             os.truncate(path, sum(map(len, lines)))
@@ -69,12 +75,20 @@ class NullJournal:
 
     def _check_facts(self, found: Mapping[str, Any]) -> None:
         wanted = json.loads(json.dumps(self._facts))
-        differ = [name for name in sorted(set(found) | set(wanted)) if found.get(name) != wanted.get(name)]
+        differ = [
+            name for name in sorted(set(found) | set(wanted)) if found.get(name) != wanted.get(name)
+        ]
         if differ:
-            parts = "; ".join(f"{name}: found {found.get(name)}, expected {wanted.get(name)}" for name in differ)
-            raise ConfigError(f"{self.path}: holds the null markets of another test ({parts}). Fix: ask for that test "
-                              "again, or move the file away to begin this one")
+            parts = "; ".join(
+                f"{name}: found {found.get(name)}, expected {wanted.get(name)}" for name in differ
+            )
+            raise ConfigError(
+                f"{self.path}: holds the null markets of another test ({parts}). Fix: ask for that test "
+                "again, or move the file away to begin this one"
+            )
 
     def _damaged(self, number: int, what: str) -> ConfigError:
-        return ConfigError(f"{self.path}: line {number}: {what}. Fix: remove that line and all after it; their draws "
-                           "are then made again")
+        return ConfigError(
+            f"{self.path}: line {number}: {what}. Fix: remove that line and all after it; their draws "
+            "are then made again"
+        )

@@ -1,8 +1,10 @@
-"""How programs are compiled: XLA's settings, and the folder of compiled programs that persists between runs.
+"""How programs are compiled: XLA's settings, and the folder of compiled programs that persists
+between runs.
 
-JAX's cache is in the folder itself. JAX keys an entry by program, versions, flags and device, so it never loads a stale
-one. The subfolder `KEPT` holds programs that commands keep whole (`kept.Store`). Both may be deleted at any time. Only
-the user may write to them, because anyone who can write to them can run code as this user.
+JAX's cache is in the folder itself. JAX keys an entry by program, versions, flags and device, so it
+never loads a stale one. The subfolder `KEPT` holds programs that commands keep whole
+(`kept.Store`). Both may be deleted at any time. Only the user may write to them, because anyone who
+can write to them can run code as this user.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
     from jaxtrade.storage.source import Source
 
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"
-# This option fuses loops that share their inputs. Without it, XLA's CPU compiler repeats the whole computation for
-# every leaf of a result: an environment step would be computed about twenty times.
+# This option fuses loops that share their inputs. Without it, XLA's CPU compiler repeats the whole
+# computation for every leaf of a result: an environment step would be computed about twenty times.
 FUSION = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
-# The same bits in every process on one GPU: no operation whose order of sums is open, and no choice between programs by
-# timing them.
+# The same bits in every process on one GPU: no operation whose order of sums is open, and no choice
+# between programs by timing them.
 _ORDER, _TIMING = "--xla_gpu_deterministic_ops", "--xla_gpu_autotune_level"
 DETERMINISTIC = f"{_ORDER}=true {_TIMING}=0"
 OFF = "JAXTRADE_XLA_DEFAULTS"  # 1: leave XLA's settings alone
@@ -42,8 +44,9 @@ LEAST_SECONDS = 0.2  # programs that compile faster than this are not cached
 
 
 def cache_folder(env: Mapping[str, str] = os.environ, system: str = platform.system()) -> Path:
-    """The folder of compiled programs: `JAX_COMPILATION_CACHE_DIR` if it is set, else `jaxtrade/programs` in the
-    user's cache folder (`XDG_CACHE_HOME` or `~/.cache`; on macOS `~/Library/Caches`; on Windows `LOCALAPPDATA`).
+    """The folder of compiled programs: `JAX_COMPILATION_CACHE_DIR` if it is set, else
+    `jaxtrade/programs` in the user's cache folder (`XDG_CACHE_HOME` or `~/.cache`; on macOS
+    `~/Library/Caches`; on Windows `LOCALAPPDATA`).
 
     Raises RuntimeError if the user has no home folder.
     """
@@ -60,10 +63,11 @@ def cache_folder(env: Mapping[str, str] = os.environ, system: str = platform.sys
 
 
 def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:
-    """Add `FUSION` to `XLA_FLAGS`, unless the flags already hold backend options, `JAXTRADE_XLA_DEFAULTS` is 1 or this
-    XLA does not know the option.
+    """Add `FUSION` to `XLA_FLAGS`, unless the flags already hold backend options,
+    `JAXTRADE_XLA_DEFAULTS` is 1 or this XLA does not know the option.
 
-    XLA reads the flags once, when a process first uses a device. Only the CPU platform uses this option.
+    XLA reads the flags once, when a process first uses a device. Only the CPU platform uses this
+    option.
     """
     given = env.get("XLA_FLAGS", "")
     if env.get(OFF) == "1" or "xla_backend_extra_options" in given:
@@ -83,11 +87,15 @@ def pin_threads(count: int, env: MutableMapping[str, str] = os.environ) -> None:
 
 
 def use_cpu_devices(count: int, env: MutableMapping[str, str] = os.environ) -> None:
-    """Let a CPU count as so many devices, unless `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` already says as how many.
+    """Let a CPU count as so many devices, unless `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` already says
+    as how many.
 
     Call this before JAX starts.
     """
-    if "xla_force_host_platform_device_count" in env.get("XLA_FLAGS", "") or "JAX_NUM_CPU_DEVICES" in env:
+    if (
+        "xla_force_host_platform_device_count" in env.get("XLA_FLAGS", "")
+        or "JAX_NUM_CPU_DEVICES" in env
+    ):
         return
     env["JAX_NUM_CPU_DEVICES"] = str(count)  # which JAX reads when it is imported
     if "jax" in sys.modules:
@@ -95,10 +103,11 @@ def use_cpu_devices(count: int, env: MutableMapping[str, str] = os.environ) -> N
 
 
 def use_determinism(env: MutableMapping[str, str] = os.environ) -> None:
-    """Add the options of `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already give one of them another value or
-    this XLA does not know them.
+    """Add the options of `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already give one of them
+    another value or this XLA does not know them.
 
-    Call this before JAX starts. Only the GPU platform uses these options. Without a GPU plugin nothing is added.
+    Call this before JAX starts. Only the GPU platform uses these options. Without a GPU plugin
+    nothing is added.
     """
     given = env.get("XLA_FLAGS", "")
     missing = [option for option in DETERMINISTIC.split() if option.partition("=")[0] not in given]
@@ -111,8 +120,12 @@ def use_determinism(env: MutableMapping[str, str] = os.environ) -> None:
 
 
 def is_deterministic(flags: str) -> bool:
-    """Whether XLA's flags ask for the same bits on a GPU. Of an option that stands twice, the last counts."""
-    found = {name: value or "true" for name, _, value in (flag.partition("=") for flag in flags.split())}
+    """Whether XLA's flags ask for the same bits on a GPU. Of an option that stands twice, the last
+    counts.
+    """
+    found = {
+        name: value or "true" for name, _, value in (flag.partition("=") for flag in flags.split())
+    }
     return found.get(_ORDER) in ("true", "1") and found.get(_TIMING) == "0"
 
 
@@ -120,16 +133,21 @@ def has_gpu_plugin() -> bool:
     """Whether a package is installed by which JAX can use a GPU. Imports nothing of it."""
     plugins = importlib.util.find_spec("jax_plugins")
     folders = [] if plugins is None else plugins.submodule_search_locations or []
-    return any(each.is_dir() for folder in folders for kind in ("xla_cuda*", "xla_rocm*")
-               for each in Path(folder).glob(kind))
+    return any(
+        each.is_dir()
+        for folder in folders
+        for kind in ("xla_cuda*", "xla_rocm*")
+        for each in Path(folder).glob(kind)
+    )
 
 
 def use_cache() -> str:
     """Keep compiled programs in `cache_folder()`. Call this before anything is compiled.
 
-    If JAX already has a cache folder (`JAX_COMPILATION_CACHE_DIR`), that one is kept. A folder that others can write to
-    is not used: a compiled program is code. Does nothing if `JAX_ENABLE_COMPILATION_CACHE` is off. Returns a sentence
-    that says why programs cannot be kept, or a warning; empty if all is well, or if no cache is wanted.
+    If JAX already has a cache folder (`JAX_COMPILATION_CACHE_DIR`), that one is kept. A folder that
+    others can write to is not used: a compiled program is code. Does nothing if
+    `JAX_ENABLE_COMPILATION_CACHE` is off. Returns a sentence that says why programs cannot be kept,
+    or a warning; empty if all is well, or if no cache is wanted.
     """
     import jax
 
@@ -159,9 +177,11 @@ def use_cache() -> str:
 
 
 def written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
-    """(a sentence about who else can write to a folder of programs, whether it is used nevertheless).
+    """(a sentence about who else can write to a folder of programs, whether it is used
+    nevertheless).
 
-    named: whether the user named the folder. It is then used if his own group alone can write to it.
+    named: whether the user named the folder. It is then used if his own group alone can write to
+        it.
     """
     said = ""
     for each in (folder, folder / KEPT):
@@ -177,24 +197,36 @@ def _written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
         return "", True
     above = folder.resolve().parent
     if above.stat().st_mode & stat.S_IWOTH and not above.stat().st_mode & stat.S_ISVTX:
-        return (f"{folder} is not used, so programs are compiled again: other users can replace it, because they can "
-                f"write to {above}; chmod o-w {shlex.quote(str(above))}"), False
+        return (
+            f"{folder} is not used, so programs are compiled again: other users can replace it, because they can "
+            f"write to {above}; chmod o-w {shlex.quote(str(above))}"
+        ), False
     found = folder.stat()
     if found.st_uid not in (0, os.geteuid()):
-        return (f"{folder} is not used, so programs are compiled again: it belongs to another user, and a compiled "
-                f"program is code; set {VARIABLE} to a folder of your own"), False
+        return (
+            f"{folder} is not used, so programs are compiled again: it belongs to another user, and a compiled "
+            f"program is code; set {VARIABLE} to a folder of your own"
+        ), False
     mend = f"chmod go-w {shlex.quote(str(folder))}"
-    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not (named and found.st_gid == os.getegid())):
-        return (f"{folder} is not used, so programs are compiled again: other users can write to it, and a compiled "
-                f"program is code; {mend}"), False
+    if found.st_mode & stat.S_IWOTH or (
+        found.st_mode & stat.S_IWGRP and not (named and found.st_gid == os.getegid())
+    ):
+        return (
+            f"{folder} is not used, so programs are compiled again: other users can write to it, and a compiled "
+            f"program is code; {mend}"
+        ), False
     if found.st_mode & stat.S_IWGRP:
-        return f"{folder}: your group can write compiled programs there, which are code; {mend} stops that", True
+        return (
+            f"{folder}: your group can write compiled programs there, which are code; {mend} stops that",
+            True,
+        )
     return "", True
 
 
 def drop_unfinished(folder: Path, seconds: float = 3.0) -> None:
-    """Remove what JAX wrote to its cache in the last few seconds: JAX writes an entry in place, so it may be half an
-    entry, and JAX never writes it again. A whole one that is removed is only compiled again."""
+    """Remove what JAX wrote to its cache in the last few seconds: JAX writes an entry in place, so
+    it may be half an entry, and JAX never writes it again. A whole one that is removed is only
+    compiled again."""
     since = time.time() - seconds
     for path in folder.glob("*-cache"):
         with suppress(OSError):  # another process removed it, or owns it
@@ -202,12 +234,14 @@ def drop_unfinished(folder: Path, seconds: float = 3.0) -> None:
                 path.unlink()
 
 
-def kept_programs(source: Source | None, warn: Callable[[str], None],
-                  env: Mapping[str, str] = os.environ) -> Store | None:
+def kept_programs(
+    source: Source | None, warn: Callable[[str], None], env: Mapping[str, str] = os.environ
+) -> Store | None:
     """The store of whole programs, in JAX's cache folder. Call this after `use_cache`.
 
-    None if JAX has no local cache folder, if `JAX_ENABLE_COMPILATION_CACHE` is off, if `KEEP` is 0, without `source`,
-    or with a release of JAX whose programs cannot be kept (`internals.KEEPING`): keeping one uses JAX's internals.
+    None if JAX has no local cache folder, if `JAX_ENABLE_COMPILATION_CACHE` is off, if `KEEP` is 0,
+    without `source`, or with a release of JAX whose programs cannot be kept (`internals.KEEPING`):
+    keeping one uses JAX's internals.
     source, warn: as in `kept.Store`.
     """
     import jax

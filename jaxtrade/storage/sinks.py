@@ -1,11 +1,14 @@
-"""Sinks for the metrics of a run: JSON lines, TensorBoard, log file; and its lines of text, which `progress` shows too.
+"""Sinks for the metrics of a run: JSON lines, TensorBoard, log file; and its lines of text, which
+`progress` shows too.
 
-A row is the metrics of one update: name -> float, or list of floats. If several agents train side by side, `name` is
-their mean and `name/each` the list by agent. A row also holds `update` (updates done), `steps` (environment steps
-done), `total_updates`, `seconds` and `steps_per_second` (both without compilation) and `eta_seconds`.
+A row is the metrics of one update: name -> float, or list of floats. If several agents train side
+by side, `name` is their mean and `name/each` the list by agent. A row also holds `update` (updates
+done), `steps` (environment steps done), `total_updates`, `seconds` and `steps_per_second` (both
+without compilation) and `eta_seconds`.
 
-An undefined metric is NaN in a row, `null` in JSON and `n/a` on the console. A sink may be given names for the entries
-of a list (`action_share`: HOLD, BUY, ...); it then shows and writes the entries by name.
+An undefined metric is NaN in a row, `null` in JSON and `n/a` on the console. A sink may be given
+names for the entries of a list (`action_share`: HOLD, BUY, ...); it then shows and writes the
+entries by name.
 """
 
 from __future__ import annotations
@@ -24,12 +27,16 @@ from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter
 
 if TYPE_CHECKING:
-    from jaxtrade.types import Row  # this module must not load JAX: a command shows its progress before that
+    from jaxtrade.types import (
+        Row,
+    )  # this module must not load JAX: a command shows its progress before that
 
 Names = Mapping[str, Sequence[str]]  # name of a list-valued metric -> names of its entries
 EACH = "/each"  # suffix of a metric's name: its values by agent
 UNDONE = "undone"  # in the row of one of several agents: what it did in this chunk was taken back
-Columns = Sequence[tuple[str, str, str]]  # label, metric and format of a learner's console columns (`types.Column`)
+Columns = Sequence[
+    tuple[str, str, str]
+]  # label, metric and format of a learner's console columns (`types.Column`)
 UNNAMED: Names = MappingProxyType({})
 
 
@@ -54,7 +61,9 @@ class Rewinding(Protocol):
     """A sink that stores rows and can drop those that a rollback undid."""
 
     def rewind(self, update: int, steps: int) -> None:
-        """Drop the rows after a rollback: the run is back at `update` updates and `steps` environment steps."""
+        """Drop the rows after a rollback: the run is back at `update` updates and `steps`
+        environment steps.
+        """
         ...
 
 
@@ -62,8 +71,12 @@ class Rewinding(Protocol):
 class Phased(Protocol):
     """A sink that shows what the run is doing."""
 
-    def phase(self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str) -> None:
-        """The run begins something: "compiling", "training". Arguments: as `progress.screen.Screen.phase`."""
+    def phase(
+        self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str
+    ) -> None:
+        """The run begins something: "compiling", "training". Arguments: as
+        `progress.screen.Screen.phase`.
+        """
         ...
 
 
@@ -78,8 +91,10 @@ def by_name(row: Row, names: Names) -> dict[str, Any]:
             return [labelled(each, labels) for each in value]
         return dict(zip(labels, value, strict=True))
 
-    return {key: labelled(value, names[base]) if (base := key.removesuffix(EACH)) in names else value
-            for key, value in row.items()}
+    return {
+        key: labelled(value, names[base]) if (base := key.removesuffix(EACH)) in names else value
+        for key, value in row.items()
+    }
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
@@ -98,16 +113,23 @@ def _duration(seconds: float) -> str:
 
 
 def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
-    """One line about a chunk: progress, speed, mean return, then the learner's own `columns` from the last update.
+    """One line about a chunk: progress, speed, mean return, then the learner's own `columns` from
+    the last update.
 
-    The return is the mean over all episodes that finished in the chunk, because a single update may finish none. It is
-    left out if the learner reports none.
+    The return is the mean over all episodes that finished in the chunk, because a single update may
+    finish none. It is left out if the learner reports none.
     """
     last = rows[-1]
-    parts = [f"update {last['update']:.0f}/{last['total_updates']:.0f}", f"steps {last['steps']:,.0f}",
-             f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s", f"eta {_duration(last['eta_seconds'])}"]
+    parts = [
+        f"update {last['update']:.0f}/{last['total_updates']:.0f}",
+        f"steps {last['steps']:,.0f}",
+        f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s",
+        f"eta {_duration(last['eta_seconds'])}",
+    ]
     if "episode_reward" in last:
-        parts.append(f"return {_figure(per_episode(rows, lambda row: row['episode_reward']), '.3f')}")
+        parts.append(
+            f"return {_figure(per_episode(rows, lambda row: row['episode_reward']), '.3f')}"
+        )
     parts += [f"{label} {_figure(last.get(metric), form)}" for label, metric, form in columns]
     return "  ".join(parts)
 
@@ -115,7 +137,8 @@ def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
 def per_episode(rows: Sequence[Row], figure: Callable[[Row], float]) -> float:
     """Mean of a metric over all episodes that ended in these updates; NaN if none ended.
 
-    figure: the metric of a row, a mean over that row's episodes. Each row is weighted by its number of episodes.
+    figure: the metric of a row, a mean over that row's episodes. Each row is weighted by its number
+        of episodes.
     """
     ended = [row for row in rows if row.get("episodes", 0) > 0]
     count = sum(row["episodes"] for row in ended)
@@ -126,23 +149,35 @@ def _shares(values: Sequence[float], labels: Sequence[str]) -> str:
     """Percentages by name. Entries that are 0 are left out."""
     if not all(math.isfinite(value) for value in values):
         return "n/a"
-    return " ".join(f"{label} {100 * value:.1f}" for label, value in zip(labels, values, strict=True) if value > 0)
+    return " ".join(
+        f"{label} {100 * value:.1f}"
+        for label, value in zip(labels, values, strict=True)
+        if value > 0
+    )
 
 
 def panel_line(rows: Sequence[Row], names: Names) -> str:
     """One line about the policy's behaviour over a chunk.
 
-    It shows actions and reasons for the end of episodes in per cent by name, round turns per episode, and the number
-    of illegal samples. It is empty if the rows have none of these metrics.
+    It shows actions and reasons for the end of episodes in per cent by name, round turns per
+    episode, and the number of illegal samples. It is empty if the rows have none of these metrics.
     """
     last, parts = rows[-1], []
     if "action_share" in last and "action_share" in names:
-        means = [sum(shares) / len(rows) for shares in zip(*(row["action_share"] for row in rows), strict=True)]
+        means = [
+            sum(shares) / len(rows)
+            for shares in zip(*(row["action_share"] for row in rows), strict=True)
+        ]
         parts.append(f"actions % {_shares(means, names['action_share'])}")
     if "episode_trades" in last:
-        parts.append(f"trades/episode {_figure(per_episode(rows, lambda row: row['episode_trades']), '.2f')}")
+        parts.append(
+            f"trades/episode {_figure(per_episode(rows, lambda row: row['episode_trades']), '.2f')}"
+        )
     if "end_share" in last and "end_share" in names:
-        ends = [per_episode(rows, lambda row, i=i: row["end_share"][i]) for i in range(len(last["end_share"]))]
+        ends = [
+            per_episode(rows, lambda row, i=i: row["end_share"][i])
+            for i in range(len(last["end_share"]))
+        ]
         parts.append(f"ends % {_shares(ends, names['end_share'])}")
     if "illegal" in last:
         count = sum(row["illegal"] + row.get("illegal_executed", 0) for row in rows)
@@ -186,13 +221,17 @@ def _json_value(value: Any) -> Any:
 
 
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
-    """Rows of a JSON lines file. A last line without a newline is ignored: a killed process may have torn it.
+    """Rows of a JSON lines file. A last line without a newline is ignored: a killed process may
+    have torn it.
 
     Raises:
         DataError: another line is not JSON; the message has its number.
     """
     lines = Path(path).read_bytes().split(b"\n")
-    complete, torn = lines[:-1], lines[-1]  # the text after the last newline is a torn line, or empty
+    complete, torn = (
+        lines[:-1],
+        lines[-1],
+    )  # the text after the last newline is a torn line, or empty
     del torn
     rows = []
     for number, line in enumerate(complete, start=1):
@@ -206,13 +245,18 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
 class JsonlSink:
     """Writes one JSON object per row. Messages are ignored, because they are not data."""
 
-    def __init__(self, path: Path | str, resume_update: int | None = None, names: Names = UNNAMED,
-                 every_update: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        resume_update: int | None = None,
+        names: Names = UNNAMED,
+        every_update: bool = True,
+    ) -> None:
         """Start a new file, or continue one after `resume_update`.
 
-        Later rows are removed, because the resumed run writes them again. every_update: whether each update has a row.
-        Then one of `resume_update` must be there. Raises DataError if a file to continue has changed since it was
-        closed, or is missing or damaged.
+        Later rows are removed, because the resumed run writes them again. every_update: whether
+        each update has a row. Then one of `resume_update` must be there. Raises DataError if a file
+        to continue has changed since it was closed, or is missing or damaged.
         """
         self._path, self._names, self._every_update = Path(path), names, every_update
         if resume_update is not None and self._path.exists():
@@ -220,8 +264,10 @@ class JsonlSink:
             digests.forget(self._path)
             _drop_rows(self._path, resume_update, every_update)
         elif resume_update and every_update:
-            raise DataError(f"{path}: is missing, and the run goes on after update {resume_update}; restore the file, "
-                            "or train a new run")
+            raise DataError(
+                f"{path}: is missing, and the run goes on after update {resume_update}; restore the file, "
+                "or train a new run"
+            )
         else:
             digests.forget(self._path)
             self._path.write_bytes(b"")
@@ -246,36 +292,48 @@ class JsonlSink:
 
 
 def _drop_rows(path: Path, after: int, every_update: bool) -> None:
-    """Remove the rows after update `after`, and a torn last line. The file is replaced atomically. every_update: as of
+    """Remove the rows after update `after`, and a torn last line. The file is replaced atomically.
+    every_update: as of
     `JsonlSink`."""
     rows = read_rows(path)
     try:
         kept = [row for row in rows if row["update"] <= after]
     except (KeyError, TypeError):
-        raise DataError(f"{path}: a row without its 'update'; restore the file, or train a new run") from None
+        raise DataError(
+            f"{path}: a row without its 'update'; restore the file, or train a new run"
+        ) from None
     last = kept[-1]["update"] if kept else 0
     if every_update and last != after:
-        raise DataError(f"{path}: its rows end at update {last}, and the run goes on after update {after}; restore the "
-                        "file, or train a new run")
+        raise DataError(
+            f"{path}: its rows end at update {last}, and the run goes on after update {after}; restore the "
+            "file, or train a new run"
+        )
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text("".join(_line(row) for row in kept), encoding="utf-8")
     temporary.replace(path)
 
 
 def _line(row: Row) -> str:
-    return json.dumps({key: _json_value(value) for key, value in row.items()}, allow_nan=False) + "\n"
+    return (
+        json.dumps({key: _json_value(value) for key, value in row.items()}, allow_nan=False) + "\n"
+    )
 
 
-# What the environment and an advisor report about a rollout; the loop reports times; all else is the learner's.
-_ROLLOUT = re.compile(r"episode|reward_|action_share|end_share|illegal|breaches|win_rate|forced_|commission_share|"
-                      r"advice_share|agreement|override|trust|hit_rate|brier|crowding_|impact_|maker_|offset_")
+# What the environment and an advisor report about a rollout; the loop reports times; all else is
+# the learner's.
+_ROLLOUT = re.compile(
+    r"episode|reward_|action_share|end_share|illegal|breaches|win_rate|forced_|commission_share|"
+    r"advice_share|agreement|override|trust|hit_rate|brier|crowding_|impact_|maker_|offset_"
+)
 _GROUPED = ("monitor/",)
 _TIME = ("update", "seconds", "steps_per_second", "eta_seconds")
 NO_FIGURES = ("steps", "total_updates")  # the horizontal axis, and a constant
 
 
 def grouped(name: str) -> str:
-    """The TensorBoard tag of a metric: `rollout/`, `time/` or `train/`, then its name. A name with a group stays."""
+    """The TensorBoard tag of a metric: `rollout/`, `time/` or `train/`, then its name. A name with
+    a group stays.
+    """
     if name.startswith(_GROUPED):
         return name
     return f"{'time' if name in _TIME else 'rollout' if _ROLLOUT.match(name) else 'train'}/{name}"
@@ -284,11 +342,13 @@ def grouped(name: str) -> str:
 class TensorBoardSink:
     """Writes TensorBoard event files. The horizontal axis is environment steps.
 
-    Tags are grouped (`grouped`). A list becomes `name/0`, `name/1`, ..., or one tag per entry name. A list of lists
-    becomes `name/0/0`, ...
+    Tags are grouped (`grouped`). A list becomes `name/0`, `name/1`, ..., or one tag per entry name.
+    A list of lists becomes `name/0/0`, ...
     """
 
-    def __init__(self, directory: Path | str, resume_steps: int | None = None, names: Names = UNNAMED) -> None:
+    def __init__(
+        self, directory: Path | str, resume_steps: int | None = None, names: Names = UNNAMED
+    ) -> None:
         """resume_steps: TensorBoard is to hide what an earlier process wrote after this step."""
         self._names = names
         self._writer = EventWriter(directory)
@@ -303,8 +363,11 @@ class TensorBoardSink:
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            named = {grouped(name): value for name, value in by_name(row, self._names).items()
-                     if name not in NO_FIGURES}
+            named = {
+                grouped(name): value
+                for name, value in by_name(row, self._names).items()
+                if name not in NO_FIGURES
+            }
             self._writer.scalars(dict(scalars_of("", named)), int(row["steps"]))
         self._writer.flush()
 
@@ -331,7 +394,9 @@ class TensorBoardSink:
 
 
 def scalars_of(tag: str, value: Any) -> Iterator[tuple[str, float]]:
-    """(tag, number) of every finite number in a row; entries of lists and mappings become `tag/entry`."""
+    """(tag, number) of every finite number in a row; entries of lists and mappings become
+    `tag/entry`.
+    """
     if isinstance(value, list | Mapping):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from scalars_of(f"{tag}/{key}" if tag else str(key), item)

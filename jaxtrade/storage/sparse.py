@@ -1,4 +1,6 @@
-"""Which chunks of a long run get a line of progress, where lines cannot replace each other (files, notebooks)."""
+"""Which chunks of a long run get a line of progress, where lines cannot replace each other (files,
+notebooks).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ MOST_LINES = 100  # chunks of a run with a line; `metrics.jsonl` and `run.log` k
 
 
 def worth_a_line(rows: Sequence[Row], most: int = MOST_LINES) -> bool:
-    """Whether the chunk of these rows is one of at most `most` chunks, evenly spread over the run, or its last one.
+    """Whether the chunk of these rows is one of at most `most` chunks, evenly spread over the run,
+    or its last one.
 
     rows: those of one chunk, with `update` and `total_updates`.
     """

@@ -1,4 +1,6 @@
-"""Several files that replace earlier ones together. Each is whole: a killed process leaves no half-written file."""
+"""Several files that replace earlier ones together. Each is whole: a killed process leaves no
+half-written file.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,12 @@ from jaxtrade.storage import digests
 
 @contextmanager
 def staged(folder: Path, noted: bool = True) -> Iterator[Path]:
-    """An empty folder for new files; at the end of the block they move to `folder`, over files of the same names.
+    """An empty folder for new files; at the end of the block they move to `folder`, over files of
+    the same names.
 
-    If the block raises, nothing moves. `folder` and its parents are created. What a killed process has left is removed
-    by the next one. noted: whether the digests of the files are kept beside them.
+    If the block raises, nothing moves. `folder` and its parents are created. What a killed process
+    has left is removed by the next one. noted: whether the digests of the files are kept beside
+    them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     new = folder / ".new"
@@ -31,6 +35,8 @@ def staged(folder: Path, noted: bool = True) -> Iterator[Path]:
     except OSError as error:
         if error.filename is not None or error.errno is None:
             raise
-        raise OSError(error.errno, error.strerror, str(folder)) from None  # pictures and archives name no file
+        raise OSError(
+            error.errno, error.strerror, str(folder)
+        ) from None  # pictures and archives name no file
     finally:
         shutil.rmtree(new, ignore_errors=True)

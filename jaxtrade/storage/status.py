@@ -1,7 +1,8 @@
-"""`status.json` in a run's folder: what the run does now, and in which process. `jaxtrade runs` reads it.
+"""`status.json` in a run's folder: what the run does now, and in which process. `jaxtrade runs`
+reads it.
 
-The file is small and replaced as a whole at every chunk and phase, by the run's main process alone. A run goes on if it
-cannot be written. Loads no heavy library.
+The file is small and replaced as a whole at every chunk and phase, by the run's main process alone.
+A run goes on if it cannot be written. Loads no heavy library.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 STATUS = "status.json"
 FORMAT = 1
 STAMP = "%Y-%m-%dT%H:%M:%SZ"
-# Seconds without a sign of life after which a run counts as stalled. Compiling, loading and evaluating give none.
+# Seconds without a sign of life after which a run counts as stalled. Compiling, loading and
+# evaluating give none.
 QUIET, QUIET_TRAINING = 1_800.0, 120.0
 CHUNKS = 10  # chunks of training that may take as long as all of them before, until the run counts as stalled
 
@@ -34,11 +36,12 @@ CHUNKS = 10  # chunks of training that may take as long as all of them before, u
 class RunStatus(NamedTuple):
     """The content of `status.json`.
 
-    pid, host: the process. began: its own start, as its system counts it, so that another process with its number is
-    not taken for it; "" where the system does not say. phase: what it does, such as "training"; "ended" after the last
-    word. fault: what ended it; None if nothing did. update, total_updates, steps: how far training is; None before its
-    first chunk. chunk_seconds: time between the last two chunks. utc: when this was written. task, learner, market:
-    what is trained.
+    pid, host: the process. began: its own start, as its system counts it, so that another process
+        with its number is
+    not taken for it; "" where the system does not say. phase: what it does, such as "training";
+    "ended" after the last word. fault: what ended it; None if nothing did. update, total_updates,
+    steps: how far training is; None before its first chunk. chunk_seconds: time between the last
+    two chunks. utc: when this was written. task, learner, market: what is trained.
     """
 
     pid: int
@@ -63,11 +66,15 @@ class StatusSink:
     """
 
     def __init__(self, folder: Path, tell: Tell, about: Mapping[str, str]) -> None:
-        """tell: receives the line about a file that cannot be written. about: `task`, `learner` and `market`."""
+        """tell: receives the line about a file that cannot be written. about: `task`, `learner` and
+        `market`.
+        """
         self._path, self._tell, self._told = folder / STATUS, tell, False
         self._last: float | None = None
         now = f"{datetime.now(UTC):{STAMP}}"
-        self._status = RunStatus(os.getpid(), platform.node(), began_of(os.getpid()), "loading", now)._replace(**about)
+        self._status = RunStatus(
+            os.getpid(), platform.node(), began_of(os.getpid()), "loading", now
+        )._replace(**about)
         self._write()
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -75,12 +82,18 @@ class StatusSink:
         row: Mapping[str, Any] = rows[-1]
         now = time.monotonic()
         self._status = self._status._replace(
-            phase="training", update=int(row["update"]), total_updates=int(row["total_updates"]),
-            steps=int(row["steps"]), chunk_seconds=None if self._last is None else round(now - self._last, 3))
+            phase="training",
+            update=int(row["update"]),
+            total_updates=int(row["total_updates"]),
+            steps=int(row["steps"]),
+            chunk_seconds=None if self._last is None else round(now - self._last, 3),
+        )
         self._last = now
         self._write()
 
-    def phase(self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str) -> None:
+    def phase(
+        self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str
+    ) -> None:
         """The run begins something."""
         del about, total, now
         self._status = self._status._replace(phase=name)
@@ -92,8 +105,9 @@ class StatusSink:
     def failed(self, error: BaseException) -> None:
         """The run ends by an error: say which in the file when it closes."""
         text = str(error).strip().splitlines()
-        self._status = self._status._replace(fault=f"{type(error).__name__}: {text[0]}" if text else
-                                             type(error).__name__)
+        self._status = self._status._replace(
+            fault=f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+        )
 
     def close(self) -> None:
         """The run has ended."""
@@ -106,18 +120,22 @@ class StatusSink:
         temporary = self._path.with_name(f"{STATUS}.tmp")
         try:
             digests.forget(self._path)
-            temporary.write_text(json.dumps({"format": FORMAT, **self._status._asdict()}) + "\n", encoding="utf-8")
+            temporary.write_text(
+                json.dumps({"format": FORMAT, **self._status._asdict()}) + "\n", encoding="utf-8"
+            )
             temporary.replace(self._path)
         except OSError as error:
             if not self._told:
                 self._told = True
-                self._tell(f"note: {self._path} cannot be written ({error.strerror}); the run goes on, and 'jaxtrade "
-                           "runs' shows an older state of it")
+                self._tell(
+                    f"note: {self._path} cannot be written ({error.strerror}); the run goes on, and 'jaxtrade "
+                    "runs' shows an older state of it"
+                )
 
 
 def read_status(folder: Path) -> RunStatus | None:
-    """The status of the run in `folder`; None if it has none, as runs of earlier versions. Raises DataError where the
-    file is damaged."""
+    """The status of the run in `folder`; None if it has none, as runs of earlier versions. Raises
+    DataError where the file is damaged."""
     path = folder / STATUS
     try:
         found = json.loads(digests.checked(path))
@@ -127,11 +145,15 @@ def read_status(folder: Path) -> RunStatus | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); the run writes it anew, or delete it") from None
+        raise DataError(
+            f"{path}: cannot be read ({error}); the run writes it anew, or delete it"
+        ) from None
 
 
 def age_of(status: RunStatus) -> float:
-    """Seconds since a status was written, by this machine's clock. Raises ValueError for a time that is none."""
+    """Seconds since a status was written, by this machine's clock. Raises ValueError for a time
+    that is none.
+    """
     written = datetime.strptime(status.utc, STAMP).replace(tzinfo=UTC)
     return max(0.0, (datetime.now(UTC) - written).total_seconds())
 
@@ -145,8 +167,12 @@ def is_quiet(status: RunStatus) -> bool:
 
 
 def is_alive(status: RunStatus) -> bool | None:
-    """Whether the process of a status runs on this machine; None if that cannot be told, as of another machine."""
-    if status.host != platform.node() or os.name == "nt":  # on Windows signal 0 would end the process
+    """Whether the process of a status runs on this machine; None if that cannot be told, as of
+    another machine.
+    """
+    if (
+        status.host != platform.node() or os.name == "nt"
+    ):  # on Windows signal 0 would end the process
         return None
     try:
         os.kill(status.pid, 0)
@@ -158,8 +184,9 @@ def is_alive(status: RunStatus) -> bool | None:
 
 
 def began_of(pid: int) -> str:
-    """When a process began, in the system's own count (Linux: clock ticks since the machine started); "" elsewhere, and
-    of a process that has ended and whose parent has not asked for it yet."""
+    """When a process began, in the system's own count (Linux: clock ticks since the machine
+    started); "" elsewhere, and of a process that has ended and whose parent has not asked for it
+    yet."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:

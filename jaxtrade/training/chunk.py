@@ -1,4 +1,6 @@
-"""A chunk: a fixed number of updates as one compiled program. The host acts only at chunk borders."""
+"""A chunk: a fixed number of updates as one compiled program. The host acts only at chunk
+borders.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from jaxtrade.types import Algorithm, Array, PyTree
 
 
 class _Compilations(threading.local):
-    """Counts the programs that XLA compiles, by thread: others are compiled beside a run, and do not delay it."""
+    """Counts the programs that XLA compiles, by thread: others are compiled beside a run, and do
+    not delay it.
+    """
 
     count = 0
 
@@ -38,20 +42,31 @@ def _count_compilations() -> _Compilations:
     return _COMPILATIONS
 
 
-def chunk_program(algorithm: Algorithm, updates: int, exchange: Exchange | None = None,
-                  place: Place = ONE_DEVICE, state: PyTree = None, params: PyTree = None) -> Any:
-    """The jitted function (state, params, inputs) -> (state, metrics [updates, ...], news) of `updates` updates.
+def chunk_program(
+    algorithm: Algorithm,
+    updates: int,
+    exchange: Exchange | None = None,
+    place: Place = ONE_DEVICE,
+    state: PyTree = None,
+    params: PyTree = None,
+) -> Any:
+    """The jitted function (state, params, inputs) -> (state, metrics [updates, ...], news) of
+    `updates` updates.
 
-    The function donates the state: its arrays are invalid after the call. inputs: [updates, ...], or None if the
-    algorithm takes no inputs. news: result of `exchange.close_chunk`, or None.
+    The function donates the state: its arrays are invalid after the call. inputs: [updates, ...],
+    or None if the algorithm takes no inputs. news: result of `exchange.close_chunk`, or None.
 
-    place: the devices; with several, `algorithm` is from its `wrap`, and `state` and `params` are given, or shapes of
+    place: the devices; with several, `algorithm` is from its `wrap`, and `state` and `params` are
+        given, or shapes of
     them.
     """
 
-    def run(state: PyTree, params: PyTree, inputs: PyTree = None) -> tuple[PyTree, dict[str, Array], PyTree]:
-        state, metrics = jax.lax.scan(lambda state, now: algorithm.update(state, params, now), state, inputs,
-                                      length=updates)
+    def run(
+        state: PyTree, params: PyTree, inputs: PyTree = None
+    ) -> tuple[PyTree, dict[str, Array], PyTree]:
+        state, metrics = jax.lax.scan(
+            lambda state, now: algorithm.update(state, params, now), state, inputs, length=updates
+        )
         state, news = exchange.close_chunk(state) if exchange else (state, None)
         return state, metrics, news
 
@@ -59,7 +74,9 @@ def chunk_program(algorithm: Algorithm, updates: int, exchange: Exchange | None 
 
 
 class Chunk:
-    """A chunk that is being compiled. recompiles: programs that were compiled because chunks ran."""
+    """A chunk that is being compiled. recompiles: programs that were compiled because chunks
+    ran.
+    """
 
     def __init__(self, pending: Pending) -> None:
         """pending: the program, from `chunk_program`."""
@@ -68,7 +85,9 @@ class Chunk:
 
     @property
     def compile_seconds(self) -> float:
-        """Time spent on the program: traced, lowered and compiled, or read if an earlier start had kept it."""
+        """Time spent on the program: traced, lowered and compiled, or read if an earlier start had
+        kept it.
+        """
         return self._pending.seconds
 
     @property
@@ -83,15 +102,18 @@ class Chunk:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes that the program works on: arguments, results and temporaries. None if XLA does not tell."""
+        """Bytes that the program works on: arguments, results and temporaries. None if XLA does not
+        tell.
+        """
         return program_bytes(self._pending.wait())
 
     def wait(self) -> None:
         """Wait until the program is ready. Raises what its compilation raised."""
         self._pending.wait()
 
-    def __call__(self, state: PyTree, params: PyTree,
-                 inputs: PyTree = None) -> tuple[PyTree, dict[str, np.ndarray], PyTree]:
+    def __call__(
+        self, state: PyTree, params: PyTree, inputs: PyTree = None
+    ) -> tuple[PyTree, dict[str, np.ndarray], PyTree]:
         """Run the chunk and wait for the device. Metrics and news are NumPy arrays.
 
         Programs that this thread compiles meanwhile count as recompiles.
@@ -100,13 +122,25 @@ class Chunk:
         before = counted.count
         state, metrics, news = program(state, params, inputs)
         state, (measured, news) = jax.block_until_ready(state), hosted((metrics, news))
-        self.recompiles += 0 if self.eager else counted.count - before  # without jit, each operation is compiled
+        self.recompiles += (
+            0 if self.eager else counted.count - before
+        )  # without jit, each operation is compiled
         return state, measured, news
 
 
-def compile_chunk(programs: Programs, algorithm: Algorithm, updates: int, state: PyTree, params: PyTree,
-                  inputs: PyTree = None, exchange: Exchange | None = None, place: Place = ONE_DEVICE) -> Chunk:
-    """Begin to compile the program that `training.loop.train` runs, for arguments with these shapes and dtypes."""
+def compile_chunk(
+    programs: Programs,
+    algorithm: Algorithm,
+    updates: int,
+    state: PyTree,
+    params: PyTree,
+    inputs: PyTree = None,
+    exchange: Exchange | None = None,
+    place: Place = ONE_DEVICE,
+) -> Chunk:
+    """Begin to compile the program that `training.loop.train` runs, for arguments with these shapes
+    and dtypes.
+    """
     # A program that calls the host, or is divided over devices, cannot be kept.
     keep = (exchange is None or not exchange.inside) and not place.many
     name = f"train chunk of {updates} updates" + ("" if exchange is None else " with advice")

@@ -1,4 +1,5 @@
-"""Training control: early stopping, plateau adjustments and the best checkpoint, by scores on validation sessions.
+"""Training control: early stopping, plateau adjustments and the best checkpoint, by scores on
+validation sessions.
 
 `decide` is a pure function of numbers. `Controller` is the hook around it. It calls a score function that the caller
 gives, keeps the best state, and changes tunable floats. Because these are leaves of the state, nothing compiles again.
@@ -30,9 +31,11 @@ KEEP_ALL = 1_000_000  # `write_checkpoint` deletes nothing: `_prune` decides wha
 class ControlState(NamedTuple):
     """The state of the controller: plain numbers, saved in each checkpoint.
 
-    scores: (update, score) of every evaluation. best_score, best_update: those of the best evaluation. since_best:
-    evaluations since the best one. flat: evaluations since then (or since the last adjustment) that count towards the
-    next adjustment. cooldown: number of coming evaluations that do not count. adjustments: number of adjustments.
+    scores: (update, score) of every evaluation. best_score, best_update: those of the best
+        evaluation. since_best:
+    evaluations since the best one. flat: evaluations since then (or since the last adjustment) that
+    count towards the next adjustment. cooldown: number of coming evaluations that do not count.
+    adjustments: number of adjustments.
     """
 
     scores: tuple[tuple[int, float], ...] = ()
@@ -47,7 +50,8 @@ class ControlState(NamedTuple):
 class Decision(NamedTuple):
     """Result of one evaluation.
 
-    best: the state is the best so far. adjust: lower the step sizes and raise the exploration. stop: end the run early.
+    best: the state is the best so far. adjust: lower the step sizes and raise the exploration.
+        stop: end the run early.
     """
 
     best: bool
@@ -56,45 +60,74 @@ class Decision(NamedTuple):
 
 
 def exhausted(state: ControlState, config: ControlConfig) -> bool:
-    """True if there was no better score for `patience` evaluations. This is final: a resume does not continue the run.
+    """True if there was no better score for `patience` evaluations. This is final: a resume does
+    not continue the run.
     """
     return 0 < config.patience <= state.since_best and len(state.scores) >= config.min_evaluations
 
 
-def decide(state: ControlState, score: float, update: int, config: ControlConfig,
-           last: bool = False) -> tuple[ControlState, Decision]:
-    """Add one evaluation -> (new state, decision). A run that stops or has finished (`last`) is not adjusted.
+def decide(
+    state: ControlState, score: float, update: int, config: ControlConfig, last: bool = False
+) -> tuple[ControlState, Decision]:
+    """Add one evaluation -> (new state, decision). A run that stops or has finished (`last`) is not
+    adjusted.
 
-    score: higher is better. It is a new best only if it exceeds the best score by more than `config.improvement`.
+    score: higher is better. It is a new best only if it exceeds the best score by more than
+        `config.improvement`.
     """
     state = state._replace(scores=(*state.scores, (update, score)))
     if state.best_score is None or score > state.best_score + config.improvement:
-        state = state._replace(best_score=score, best_update=update, since_best=0, flat=0,
-                               cooldown=max(state.cooldown - 1, 0))
+        state = state._replace(
+            best_score=score,
+            best_update=update,
+            since_best=0,
+            flat=0,
+            cooldown=max(state.cooldown - 1, 0),
+        )
         return state, Decision(best=True, adjust=False, stop=False)
     counts = state.cooldown == 0
-    state = state._replace(since_best=state.since_best + 1, flat=state.flat + counts,
-                           cooldown=max(state.cooldown - 1, 0))
+    state = state._replace(
+        since_best=state.since_best + 1,
+        flat=state.flat + counts,
+        cooldown=max(state.cooldown - 1, 0),
+    )
     stop = exhausted(state, config)
     if last or stop:
         return state, Decision(best=False, adjust=False, stop=stop and not last)
     if not 0 < config.plateau_patience <= state.flat:
         return state, Decision(best=False, adjust=False, stop=False)
-    state = state._replace(flat=0, cooldown=config.plateau_cooldown, adjustments=state.adjustments + 1)
+    state = state._replace(
+        flat=0, cooldown=config.plateau_cooldown, adjustments=state.adjustments + 1
+    )
     return state, Decision(best=False, adjust=True, stop=False)
 
 
-def adjusted(floats: Mapping[str, Any], config: ControlConfig, step_sizes: Sequence[str],
-             exploration: Sequence[str]) -> dict[str, Any]:
-    """Tunable floats after one adjustment. A value that is already beyond its bound does not change.
+def adjusted(
+    floats: Mapping[str, Any],
+    config: ControlConfig,
+    step_sizes: Sequence[str],
+    exploration: Sequence[str],
+) -> dict[str, Any]:
+    """Tunable floats after one adjustment. A value that is already beyond its bound does not
+    change.
 
-    floats: by name, float64[] for one agent or float64[N] for several. step_sizes, exploration: names of the floats to
+    floats: by name, float64[] for one agent or float64[N] for several. step_sizes, exploration:
+        names of the floats to
     lower and to raise, as in `Algorithm`.
     """
-    lower = {name: np.minimum(floats[name], np.maximum(floats[name] * config.plateau_lr_factor, config.plateau_lr_min))
-             for name in step_sizes}
-    raised = {name: np.maximum(floats[name], np.minimum(floats[name] * config.plateau_ent_factor,
-                                                        config.plateau_ent_max)) for name in exploration}
+    lower = {
+        name: np.minimum(
+            floats[name], np.maximum(floats[name] * config.plateau_lr_factor, config.plateau_lr_min)
+        )
+        for name in step_sizes
+    }
+    raised = {
+        name: np.maximum(
+            floats[name],
+            np.minimum(floats[name] * config.plateau_ent_factor, config.plateau_ent_max),
+        )
+        for name in exploration
+    }
     return lower | raised
 
 
@@ -105,7 +138,8 @@ def _shown(values: np.ndarray) -> str:
 
 
 class Controller:
-    """A hook of `train` (a `hooks.StatefulHook`) that evaluates every `evaluate_every` chunks and after the last one.
+    """A hook of `train` (a `hooks.StatefulHook`) that evaluates every `evaluate_every` chunks and
+    after the last one.
 
     `folder` holds the whole best state as a checkpoint. During the run it also holds the state that was the best at the
     last regular checkpoint. A resume or a rollback goes back to that checkpoint, and needs its best state. Any other
@@ -114,15 +148,29 @@ class Controller:
 
     name = "control"
 
-    def __init__(self, config: ControlConfig, score: Callable[[PyTree], float], folder: Path, *, chunk_updates: int,
-                 total_updates: int, steps_per_update: int, metadata: Mapping[str, Any], tell: Callable[[str], None],
-                 unit: str, step_sizes: Sequence[str] = (), exploration: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        config: ControlConfig,
+        score: Callable[[PyTree], float],
+        folder: Path,
+        *,
+        chunk_updates: int,
+        total_updates: int,
+        steps_per_update: int,
+        metadata: Mapping[str, Any],
+        tell: Callable[[str], None],
+        unit: str,
+        step_sizes: Sequence[str] = (),
+        exploration: Sequence[str] = (),
+    ) -> None:
         """
         Args:
-            score: (state) -> score of its policy; higher is better. unit: name of the score in messages.
+            score: (state) -> score of its policy; higher is better. unit: name of the score in
+                messages.
             folder: folder of the best state. metadata: further metadata of its checkpoints.
             tell: receives one line per evaluation.
-            step_sizes, exploration: names of the tunable floats that a plateau lowers and raises (`Algorithm`).
+            step_sizes, exploration: names of the tunable floats that a plateau lowers and raises
+                (`Algorithm`).
         """
         self._step_sizes, self._exploration = tuple(step_sizes), tuple(exploration)
         self.state = ControlState()
@@ -144,7 +192,9 @@ class Controller:
         return self.state._asdict()
 
     def recall(self, memory: Mapping[str, Any]) -> None:
-        self.state = ControlState(**{**memory, "scores": tuple((u, s) for u, s in memory.get("scores", ()))})
+        self.state = ControlState(
+            **{**memory, "scores": tuple((u, s) for u, s in memory.get("scores", ()))}
+        )
         for update, path in checkpoint.list_checkpoints(self._folder) if is_main() else ():
             if update != self.state.best_update:
                 checkpoint.set_aside(path)
@@ -155,8 +205,10 @@ class Controller:
             return Change()
         score = self._score(state)
         if not math.isfinite(score):
-            raise DivergedError(f"update {update}: {self._unit} is {score} on the validation sessions; check the scale "
-                                "of the reward (reward.preset, reward.weights)")
+            raise DivergedError(
+                f"update {update}: {self._unit} is {score} on the validation sessions; check the scale "
+                "of the reward (reward.preset, reward.weights)"
+            )
         self.state, decision = decide(self.state, score, update, self._config, last)
         overrides: dict[str, Any] = {}
         notes = [f"the best is {self.state.best_score:.6g} at update {self.state.best_update}"]
@@ -164,14 +216,25 @@ class Controller:
             self._keep(state, update)
             notes = ["the best so far"]
         if decision.adjust:
-            floats = {name: np.asarray(getattr(state.hparams, name), np.float64)
-                      for name in (*self._step_sizes, *self._exploration)}
+            floats = {
+                name: np.asarray(getattr(state.hparams, name), np.float64)
+                for name in (*self._step_sizes, *self._exploration)
+            }
             overrides = adjusted(floats, self._config, self._step_sizes, self._exploration)
-            notes.append("no progress: " + (", ".join(
-                f"{name} {_shown(floats[name])} -> {_shown(value)}" for name, value in overrides.items())
-                or "this learner has nothing to adjust"))
+            notes.append(
+                "no progress: "
+                + (
+                    ", ".join(
+                        f"{name} {_shown(floats[name])} -> {_shown(value)}"
+                        for name, value in overrides.items()
+                    )
+                    or "this learner has nothing to adjust"
+                )
+            )
         if decision.stop:
-            notes.append(f"stopped early, after {self.state.since_best} evaluations without a better one")
+            notes.append(
+                f"stopped early, after {self.state.since_best} evaluations without a better one"
+            )
         self._tell(f"validation at update {update}: {self._unit} {score:.6g}; {'; '.join(notes)}")
         return Change(stop=decision.stop, hparams=overrides)
 
@@ -189,10 +252,12 @@ class Controller:
     def summary(self) -> str:
         """One line about the whole run. There must have been an evaluation."""
         state = self.state
-        return (f"validation: {self._unit} was best at update {state.best_update}, {state.best_score:.6g} (of "
-                f"{several(len(state.scores), 'evaluation')}, last {state.scores[-1][1]:.6g}; "
-                f"{several(state.adjustments, 'adjustment')}); that state is in {self._folder}; the table below is of "
-                f"{'it' if self._config.keep == 'best' else 'the last one'}")
+        return (
+            f"validation: {self._unit} was best at update {state.best_update}, {state.best_score:.6g} (of "
+            f"{several(len(state.scores), 'evaluation')}, last {state.scores[-1][1]:.6g}; "
+            f"{several(state.adjustments, 'adjustment')}); that state is in {self._folder}; the table below is of "
+            f"{'it' if self._config.keep == 'best' else 'the last one'}"
+        )
 
     def best(self, like: PyTree) -> PyTree:
         """The best state of a finished run; all others are deleted. like: template of the state.

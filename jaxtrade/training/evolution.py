@@ -16,29 +16,49 @@ from jaxtrade.types import PyTree
 
 
 class Event(Protocol):
-    """(state, scores float32[N], update) -> (the state after the event, the row of the lineage about it)."""
+    """(state, scores float32[N], update) -> (the state after the event, the row of the lineage
+    about it).
+    """
 
-    def __call__(self, state: PyTree, scores: np.ndarray, update: int) -> tuple[PyTree, dict[str, Any]]: ...
+    def __call__(
+        self, state: PyTree, scores: np.ndarray, update: int
+    ) -> tuple[PyTree, dict[str, Any]]: ...
 
 
 class Evolution:
-    """A hook of `train` (a `hooks.StatefulHook`): an event every `every` chunks, but not after the last one, because
-    nothing would be trained after it.
+    """A hook of `train` (a `hooks.StatefulHook`): an event every `every` chunks, but not after the
+    last one, because nothing would be trained after it.
 
-    events, copies: events so far, and agents that became copies in them. A rollback and a resume restore both.
+    events, copies: events so far, and agents that became copies in them. A rollback and a resume
+        restore both.
     """
 
     name = "evolution"
 
-    def __init__(self, every: int, *, score: Callable[[PyTree], np.ndarray], event: Event,
-                 record: Callable[[dict[str, Any]], None], tell: Callable[[str], None], chunk_updates: int,
-                 total_updates: int) -> None:
+    def __init__(
+        self,
+        every: int,
+        *,
+        score: Callable[[PyTree], np.ndarray],
+        event: Event,
+        record: Callable[[dict[str, Any]], None],
+        tell: Callable[[str], None],
+        chunk_updates: int,
+        total_updates: int,
+    ) -> None:
         """
         Args:
-            score: state -> score of each agent, float64[N]; higher is better. It reads validation sessions alone.
+            score: state -> score of each agent, float64[N]; higher is better. It reads validation
+                sessions alone.
             record: takes the row of each event. tell: takes one line about it.
         """
-        self._every, self._score, self._event, self._record, self._tell = every, score, event, record, tell
+        self._every, self._score, self._event, self._record, self._tell = (
+            every,
+            score,
+            event,
+            record,
+            tell,
+        )
         self._chunk_updates, self._total_updates = chunk_updates, total_updates
         self.events = self.copies = 0
 
@@ -56,9 +76,13 @@ class Evolution:
         copied = [(i, source) for i, source in enumerate(row["source"]) if source != i]
         self.events, self.copies = self.events + 1, self.copies + len(copied)
         self._record(row)
-        self._tell(f"evolution at update {update}: {described(scores)}; "
-                   + (", ".join(f"agent {i} goes on from agent {source}" for i, source in copied)
-                      or "nobody is replaced: no agent is finite"))
+        self._tell(
+            f"evolution at update {update}: {described(scores)}; "
+            + (
+                ", ".join(f"agent {i} goes on from agent {source}" for i, source in copied)
+                or "nobody is replaced: no agent is finite"
+            )
+        )
         return Change(state=state, save=True) if copied else Change()
 
 

@@ -1,4 +1,6 @@
-"""The training loop: compiled chunks of updates, and a host loop that acts only at chunk borders."""
+"""The training loop: compiled chunks of updates, and a host loop that acts only at chunk
+borders.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,14 @@ from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
 
 
 class TrainResult(NamedTuple):
-    """Result of a run: final state, one row per update of this process, and figures about the run itself.
+    """Result of a run: final state, one row per update of this process, and figures about the run
+    itself.
 
-    health: check -> (passed, value), see `health.learning_health`. stopped: True if a hook ended the run early. With
-    several agents, `state` is stacked, `steps` counts the steps of one agent, and `steps_per_second` is that of all
-    agents together. program_bytes: what the compiled chunk works on; None if it is unknown or none was compiled.
+    health: check -> (passed, value), see `health.learning_health`. stopped: True if a hook ended
+        the run early. With
+    several agents, `state` is stacked, `steps` counts the steps of one agent, and
+    `steps_per_second` is that of all agents together. program_bytes: what the compiled chunk works
+    on; None if it is unknown or none was compiled.
     """
 
     state: PyTree
@@ -61,29 +66,51 @@ class TrainResult(NamedTuple):
 
     def __repr__(self) -> str:
         failed = [name for name, (passed, _) in self.health.items() if not passed]
-        return short_repr("TrainResult", several(self.updates, "update"), several(self.steps, "step"),
-                          f"{self.steps_per_second:,.0f} steps/s", f"compiled in {self.compile_seconds:.1f} s",
-                          f"health: {'failed ' + ', '.join(failed) if failed else 'ok'}",
-                          *(["stopped early"] if self.stopped else []), several(len(self.history), "metric row"))
+        return short_repr(
+            "TrainResult",
+            several(self.updates, "update"),
+            several(self.steps, "step"),
+            f"{self.steps_per_second:,.0f} steps/s",
+            f"compiled in {self.compile_seconds:.1f} s",
+            f"health: {'failed ' + ', '.join(failed) if failed else 'ok'}",
+            *(["stopped early"] if self.stopped else []),
+            several(len(self.history), "metric row"),
+        )
 
 
-def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,
-          state: PyTree | None = None, sinks: Sequence[MetricSink] = (), checkpoint_dir: Path | str | None = None,
-          metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = (),
-          num_seeds: int | Stack | None = None, hparams: Hparams = NO_HPARAMS, max_rollbacks: int | None = 0,
-          exchange: Exchange | None = None, programs: Programs | None = None,
-          ahead: Callable[[PyTree], object] | None = None, place: Place = ONE_DEVICE) -> TrainResult:
-    """Train until `state.total_updates`, the length for which the algorithm was built (see `plan_run`).
+def train(
+    algorithm: Algorithm,
+    params: PyTree,
+    *,
+    config: TrainConfig,
+    key: Array | None = None,
+    state: PyTree | None = None,
+    sinks: Sequence[MetricSink] = (),
+    checkpoint_dir: Path | str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    hooks: Sequence[Hook] = (),
+    num_seeds: int | Stack | None = None,
+    hparams: Hparams = NO_HPARAMS,
+    max_rollbacks: int | None = 0,
+    exchange: Exchange | None = None,
+    programs: Programs | None = None,
+    ahead: Callable[[PyTree], object] | None = None,
+    place: Place = ONE_DEVICE,
+) -> TrainResult:
+    """Train until `state.total_updates`, the length for which the algorithm was built (see
+    `plan_run`).
 
     Args:
-        algorithm: the algorithm of one agent. params: environment parameters; traced, never compiled into the program.
-        key: starts a new run. state: continues a run, and stays valid for the caller. Give exactly one of the two.
+        algorithm: the algorithm of one agent. params: environment parameters; traced, never
+            compiled into the program.
+        key: starts a new run. state: continues a run, and stays valid for the caller. Give exactly
+            one of the two.
         sinks: each receives the rows of every chunk.
-        checkpoint_dir: folder of whole-state checkpoints, written every `config.checkpoint_every` chunks and at the
-            end. None: the run saves nothing.
+        checkpoint_dir: folder of whole-state checkpoints, written every `config.checkpoint_every`
+            chunks and at the end. None: the run saves nothing.
         metadata: JSON values for each checkpoint; only with `checkpoint_dir`.
-        hooks: called in order after every chunk. See `hooks.Change` for what they may change, and `hooks.StatefulHook`
-            for hooks with a memory.
+        hooks: called in order after every chunk. See `hooks.Change` for what they may change, and
+            `hooks.StatefulHook` for hooks with a memory.
         num_seeds: number of agents that train side by side as one program and share `params` (default:
             `config.num_seeds`), or a `population.Stack` that says what they share. With several agents, `key` is one
             key per agent (`Stack.keys`), or a single key from which agent i gets `fold_in(key, i)`. Every array of the
@@ -97,15 +124,21 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             first one. Later rows are dropped, also by sinks that are `Rewinding`. Of several agents only the one that
             diverged goes back, and the limit is for each (see `replacement`). A resumed run goes back to where it was
             stopped at most. None: it neither rolls back nor ends; the learner skips steps that are not finite.
-        exchange: exchange of data with the host in each update. A stateful exchange must be among `hooks` too.
-        programs: where `init` and the chunk are compiled, side by side, and perhaps kept. Default: compiled here.
-        ahead: called once with the shapes of the state while the chunk is compiled, to begin further programs.
-        place: the devices. `state`, checkpoints, the result and what hooks get have the same form on any of them.
+        exchange: exchange of data with the host in each update. A stateful exchange must be among
+            `hooks` too.
+        programs: where `init` and the chunk are compiled, side by side, and perhaps kept. Default:
+            compiled here.
+        ahead: called once with the shapes of the state while the chunk is compiled, to begin
+            further programs.
+        place: the devices. `state`, checkpoints, the result and what hooks get have the same form
+            on any of them.
     Raises:
-        ValueError: both or neither of `key` and `state` are given, hparams with `state`, or metadata without a folder.
-        DivergedError: a loss or gradient is not finite and no rollback is left; of several agents, for none of them.
-            That state is not saved.
-        PreemptedError, InterruptedRunError: SIGTERM, SIGINT (main thread). It stops at the chunk border and is saved.
+        ValueError: both or neither of `key` and `state` are given, hparams with `state`, or
+            metadata without a folder.
+        DivergedError: a loss or gradient is not finite and no rollback is left; of several agents,
+            for none of them. That state is not saved.
+        PreemptedError, InterruptedRunError: SIGTERM, SIGINT (main thread). It stops at the chunk
+            border and is saved.
         StorageError: a checkpoint could not be written.
         ConfigError: the length of the run is not a whole number of chunks, a hook sets an unknown hyper-parameter, or
             `state` or `key` is for another number of agents.
@@ -113,7 +146,9 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     if (key is None) == (state is None):
         raise ValueError("train needs either key (a new run) or state (to continue one)")
     if state is not None and hparams:
-        raise ValueError("hparams are those with which a new run begins; a state has its own (see hooks.set_hparams)")
+        raise ValueError(
+            "hparams are those with which a new run begins; a state has its own (see hooks.set_hparams)"
+        )
     if metadata and checkpoint_dir is None:
         raise ValueError("metadata go into checkpoints, and without checkpoint_dir there are none")
     stack = Stack.of(config.num_seeds if num_seeds is None else num_seeds)
@@ -124,11 +159,27 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
     with Programs() if programs is None else nullcontext(programs) as compiling:
         io.phase("compiling", "the training program", lambda: compiling.busy)
-        first = begun(compiling, stacked, params, key, state, stack, config, exchange, hparams, place)
+        first = begun(
+            compiling, stacked, params, key, state, stack, config, exchange, hparams, place
+        )
         stack.check(first.state)
-        run = _Run(stacked, params, first.state, config, stack, io, hooks, exchange, compiling, place, first.chunk,
-                   ahead)
-        del first  # else a third copy of a large state (a replay) would stay in memory beside the run's two
+        run = _Run(
+            stacked,
+            params,
+            first.state,
+            config,
+            stack,
+            io,
+            hooks,
+            exchange,
+            compiling,
+            place,
+            first.chunk,
+            ahead,
+        )
+        del (
+            first
+        )  # else a third copy of a large state (a replay) would stay in memory beside the run's two
         _loop(run, max_rollbacks)
     return run.result()
 
@@ -146,7 +197,8 @@ class _Point(NamedTuple):
 class _Run:
     """The progress of a run. The next chunk donates `state`, so nothing else may hold its arrays.
 
-    retries: number of rollbacks to `good`, the current rollback point. trained: updates done by this process, including
+    retries: number of rollbacks to `good`, the current rollback point. trained: updates done by
+        this process, including
     undone ones. seconds: time that they took.
     """
 
@@ -171,15 +223,21 @@ class _Run:
     asked: bool = False  # a hook has asked for a checkpoint
 
     def __post_init__(self) -> None:
-        self.update, self.total = map(self.stack.first, hosted((self.state.update, self.state.total_updates)))
+        self.update, self.total = map(
+            self.stack.first, hosted((self.state.update, self.state.total_updates))
+        )
         self.updates = self.config.chunk_updates
         self.steps_per_update = self.algorithm.steps_per_update
         if (self.total - self.update) % self.updates:
-            raise ConfigError(f"train.chunk_updates={self.updates}: the {self.total - self.update} updates left are "
-                              "not a whole number of chunks; keep the value that the run was started with")
+            raise ConfigError(
+                f"train.chunk_updates={self.updates}: the {self.total - self.update} updates left are "
+                "not a whole number of chunks; keep the value that the run was started with"
+            )
         self.good = self._point(memories(self.hooks))
         self.state = self.place.copied(self.state)
-        self.ready: PyTree = None  # inputs of the first chunk, which the compilation has already requested
+        self.ready: PyTree = (
+            None  # inputs of the first chunk, which the compilation has already requested
+        )
 
     @property
     def unfinished(self) -> bool:
@@ -187,36 +245,57 @@ class _Run:
 
     @property
     def rollbacks(self) -> int:
-        """Number of rollbacks in the whole run, including earlier processes; of several agents the most of any."""
+        """Number of rollbacks in the whole run, including earlier processes; of several agents the
+        most of any.
+        """
         return self.good.rollbacks + int(np.max(self.retries))
 
     @property
     def speed(self) -> float:
-        """Environment steps per second of all agents together, without the compilation. NaN before the first chunk."""
+        """Environment steps per second of all agents together, without the compilation. NaN before
+        the first chunk.
+        """
         steps = self.trained * self.steps_per_update * self.stack.count
         return steps / self.seconds if self.seconds else float("nan")
 
     def compile(self) -> None:
-        """Wait for the chunk's program, unless the run is finished. Other programs are begun meanwhile."""
+        """Wait for the chunk's program, unless the run is finished. Other programs are begun
+        meanwhile.
+        """
         if not self.unfinished:
             return
         if self.chunk is None:
             self.ready = self._inputs()
-            self.chunk = chunks.compile_chunk(self.programs, self.algorithm, self.updates, self.state, self.params,
-                                       self.ready, self.exchange, self.place)
+            self.chunk = chunks.compile_chunk(
+                self.programs,
+                self.algorithm,
+                self.updates,
+                self.state,
+                self.params,
+                self.ready,
+                self.exchange,
+                self.place,
+            )
         if self.ahead is not None:
             self.ahead(jax.eval_shape(lambda state: state, self.state))
         self.chunk.wait()
         how = "ready, as an earlier start compiled it," if self.chunk.kept else "compiled"
-        self.io.message("compute.eager: nothing is compiled, which is very slow" if self.chunk.eager else
-                        f"{how} in {self.chunk.compile_seconds:.1f} s")
-        self.io.phase("training", f"{self.total * self.steps_per_update:,} steps in {self.total} updates")
+        self.io.message(
+            "compute.eager: nothing is compiled, which is very slow"
+            if self.chunk.eager
+            else f"{how} in {self.chunk.compile_seconds:.1f} s"
+        )
+        self.io.phase(
+            "training", f"{self.total * self.steps_per_update:,} steps in {self.total} updates"
+        )
 
     def _inputs(self) -> PyTree:
         return None if self.exchange is None else self.exchange.inputs(self.update, self.updates)
 
     def advance(self) -> list[dict[str, Any]]:
-        """Run one chunk -> its rows. `update` does not change: `report` advances it once the chunk is accepted."""
+        """Run one chunk -> its rows. `update` does not change: `report` advances it once the chunk
+        is accepted.
+        """
         assert self.chunk is not None
         start = time.perf_counter()
         inputs, self.ready = self._inputs() if self.ready is None else self.ready, None
@@ -226,26 +305,40 @@ class _Run:
             self.exchange.receive(self.update + self.updates, news)
         self.seconds += time.perf_counter() - start
         self.trained += self.updates
-        return [self._row(self.update + i + 1, {name: values[i] for name, values in metrics.items()})
-                for i in range(self.updates)]
+        return [
+            self._row(self.update + i + 1, {name: values[i] for name, values in metrics.items()})
+            for i in range(self.updates)
+        ]
 
     def _row(self, update: int, metrics: dict[str, np.ndarray]) -> dict[str, Any]:
-        return {"update": update, "total_updates": self.total, "steps": update * self.steps_per_update,
-                **self.stack.row(metrics)}
+        return {
+            "update": update,
+            "total_updates": self.total,
+            "steps": update * self.steps_per_update,
+            **self.stack.row(metrics),
+        }
 
     def respond(self, rows: list[dict[str, Any]], allowed: int | None) -> divergence.Response:
         """Carry out what follows from the losses and gradients of a chunk, and say what it was."""
         if self.stack.shape and allowed and not self.stack.meets:
-            return divergence.Response.END if self.replace(rows, allowed) else divergence.Response.GO_ON
+            return (
+                divergence.Response.END
+                if self.replace(rows, allowed)
+                else divergence.Response.GO_ON
+            )
         action = divergence.respond(rows, self.rollbacks, allowed)
         if action is divergence.Response.ROLL_BACK:
             fault = divergence.describe(rows, self.algorithm.step_sizes)
-            self.roll_back(f"{fault}; rolled back to update {self.good.update} "
-                           f"(rollback {self.rollbacks + 1} of at most {allowed})")
+            self.roll_back(
+                f"{fault}; rolled back to update {self.good.update} "
+                f"(rollback {self.rollbacks + 1} of at most {allowed})"
+            )
         return action
 
     def roll_back(self, message: str) -> None:
-        """Go back to the rollback point, with other random numbers and the changes of `Algorithm.retry`."""
+        """Go back to the rollback point, with other random numbers and the changes of
+        `Algorithm.retry`.
+        """
         self.retries += 1
         again = divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry)
         self.state = self.place.copied(self.place.settled(again))
@@ -253,19 +346,33 @@ class _Run:
         self.history = [row for row in self.history if row["update"] <= self.update]
         recall(self.hooks, self.good.memories)
         self.io.rewind(self.update, self.update * self.steps_per_update)
-        changes = " and ".join(note for note in (self.algorithm.retry_note, "other random numbers") if note)
+        changes = " and ".join(
+            note for note in (self.algorithm.retry_note, "other random numbers") if note
+        )
         self.io.message(f"{message}, with {changes}")
 
     def replace(self, rows: list[dict[str, Any]], allowed: int) -> bool:
-        """Put back the agents that diverged in this chunk, of several -> whether all of them have diverged for good."""
+        """Put back the agents that diverged in this chunk, of several -> whether all of them have
+        diverged for good.
+        """
         before = hosted(self.state.rollbacks).reshape(-1)
         decision = replacement.decide(rows, before, allowed)
         if decision.back.any():
             self.retries = self.retries + decision.again
-            self.state = self.place.settled(replacement.replaced(
-                self.state, self.good.state, decision, self.retries, self.algorithm.retry, self.stack))
+            self.state = self.place.settled(
+                replacement.replaced(
+                    self.state,
+                    self.good.state,
+                    decision,
+                    self.retries,
+                    self.algorithm.retry,
+                    self.stack,
+                )
+            )
             replacement.marked(rows, decision)
-        for line in replacement.messages(rows, decision, before, allowed, self.good.update, self.algorithm):
+        for line in replacement.messages(
+            rows, decision, before, allowed, self.good.update, self.algorithm
+        ):
             self.io.message(line)
         return bool(decision.stays.all())
 
@@ -292,12 +399,19 @@ class _Run:
             self.state = self.place.put(state)
 
     def save(self, interrupted: bool, keep: bool) -> None:
-        """Write a checkpoint if one is due. keep: also keep its state in memory as the rollback point."""
+        """Write a checkpoint if one is due. keep: also keep its state in memory as the rollback
+        point.
+        """
         due = self.update // self.updates % self.config.checkpoint_every == 0 or self.asked
         self.asked = False
         if due or interrupted or not self.unfinished:
             saved = memories(self.hooks)
-            self.io.save(self.place.joined(self.state), self.update, self.update * self.steps_per_update, saved)
+            self.io.save(
+                self.place.joined(self.state),
+                self.update,
+                self.update * self.steps_per_update,
+                saved,
+            )
             if keep:
                 self.good, self.retries = self._point(saved), 0
                 self.state = self.place.copied(self.state)
@@ -306,17 +420,29 @@ class _Run:
         return _Point(self.state, self.update, int(np.max(self.state.rollbacks)), saved)
 
     def result(self) -> TrainResult:
-        recompiles, seconds = (0, 0.0) if self.chunk is None else (self.chunk.recompiles, self.chunk.compile_seconds)
+        recompiles, seconds = (
+            (0, 0.0) if self.chunk is None else (self.chunk.recompiles, self.chunk.compile_seconds)
+        )
         health = {}
         if self.history:
             health = population_health(self.history, recompiles, self.stack, self.algorithm.health)
-        return TrainResult(self.place.joined(self.state), self.history, health, self.update,
-                           self.update * self.steps_per_update, seconds,
-                           self.speed, self.stopped, None if self.chunk is None else self.chunk.bytes)
+        return TrainResult(
+            self.place.joined(self.state),
+            self.history,
+            health,
+            self.update,
+            self.update * self.steps_per_update,
+            seconds,
+            self.speed,
+            self.stopped,
+            None if self.chunk is None else self.chunk.bytes,
+        )
 
 
 def _loop(run: _Run, max_rollbacks: int | None) -> None:
-    """Run chunk by chunk to the end of the run, or until a hook, a signal or a divergence ends it."""
+    """Run chunk by chunk to the end of the run, or until a hook, a signal or a divergence ends
+    it.
+    """
     with catch_signals() as signals:
         with signals.no_border():
             run.compile()

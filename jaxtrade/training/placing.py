@@ -16,16 +16,20 @@ class Place(Protocol):
 
     @property
     def many(self) -> bool:
-        """Whether a mesh of devices is used. The compiled program is then not kept for the next start."""
+        """Whether a mesh of devices is used. The compiled program is then not kept for the next
+        start.
+        """
         ...
 
     def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
-        """The learner of all agents: its `init` is over all devices, its `update` is what one device computes."""
+        """The learner of all agents: its `init` is over all devices, its `update` is what one
+        device computes.
+        """
         ...
 
     def program(self, run: Callable[..., Any], state: PyTree, params: PyTree) -> Any:
-        """The jitted chunk, which donates the state. run(state, params, inputs) -> (state, metrics, news), of one
-        device. state, params: arrays, or their shapes."""
+        """The jitted chunk, which donates the state. run(state, params, inputs) -> (state, metrics,
+        news), of one device. state, params: arrays, or their shapes."""
         ...
 
     def put(self, state: PyTree) -> PyTree:
@@ -45,8 +49,8 @@ class Place(Protocol):
         ...
 
     def joined(self, state: PyTree) -> PyTree:
-        """A state in the form of checkpoints and hooks, which is the same for any number of devices. With several
-        processes, all of them must call this together."""
+        """A state in the form of checkpoints and hooks, which is the same for any number of
+        devices. With several processes, all of them must call this together."""
         ...
 
 

@@ -1,7 +1,9 @@
-"""Several agents as one program: the algorithm mapped over agents, and `Stack`, which knows their number.
+"""Several agents as one program: the algorithm mapped over agents, and `Stack`, which knows their
+number.
 
-Agent i gets the same result as an agent trained alone from the same key, up to rounding, because another program may
-add floats in another order. A single agent is not stacked: its program and its bits are those of the algorithm itself.
+Agent i gets the same result as an agent trained alone from the same key, up to rounding, because
+another program may add floats in another order. A single agent is not stacked: its program and its
+bits are those of the algorithm itself.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class Axes(NamedTuple):
     key: axis of the key of `init`. 0: one key per agent. None: all agents start from the same key.
     params: axis, or tree of axes, of the environment parameters. None: the agents share them.
     inputs: axis, or tree of axes, of the inputs of `update` (advice). None: the agents share them.
-    name: name of the mapped axis, over which the agents may add up numbers (`env.shared`). None: they never meet.
+    name: name of the mapped axis, over which the agents may add up numbers (`env.shared`). None:
+        they never meet.
     """
 
     key: int | None = 0
@@ -44,10 +47,12 @@ SEEDS = Axes()  # agents that differ by their keys alone
 
 
 def population(algorithm: Algorithm, axes: Axes = SEEDS) -> Algorithm:
-    """The algorithm of N agents: `init` and `update` work on stacked states [N, ...] and return metrics [N, ...].
+    """The algorithm of N agents: `init` and `update` work on stacked states [N, ...] and return
+    metrics [N, ...].
 
-    A population is an `Algorithm` too, so it can be stacked again: states [K, N, ...]. `act` stays that of one agent.
-    Agents that never meet may be computed in groups that take turns (`Algorithm.together`).
+    A population is an `Algorithm` too, so it can be stacked again: states [K, N, ...]. `act` stays
+    that of one agent. Agents that never meet may be computed in groups that take turns
+    (`Algorithm.together`).
     """
     init = jax.vmap(algorithm.init, (axes.key, axes.params), axis_name=axes.name)
     if axes.name is None:
@@ -62,11 +67,13 @@ class Stack:
     """The number of agents in one program, and the layout of their arrays.
 
     shape: leading axes of every array of the state. () means one agent, without a leading axis.
-    axes: what differs between the agents along each leading axis, outermost first. None: only their keys differ.
-    swept: the agents of a sweep, which have settings of their own. Empty: they differ by their seeds alone.
+    axes: what differs between the agents along each leading axis, outermost first. None: only their
+        keys differ.
+    swept: the agents of a sweep, which have settings of their own. Empty: they differ by their
+        seeds alone.
 
-    Agents are counted in row-major order over `shape`. In folders, flags and reports an agent has a number: its seed,
-    or in a sweep, where several agents have the same seed, its index.
+    Agents are counted in row-major order over `shape`. In folders, flags and reports an agent has a
+    number: its seed, or in a sweep, where several agents have the same seed, its index.
     """
 
     shape: tuple[int, ...] = ()
@@ -74,25 +81,37 @@ class Stack:
     swept: tuple[Agent, ...] = ()
 
     def __post_init__(self) -> None:
-        if any(size < 1 for size in self.shape) or (self.axes is not None and len(self.axes) != len(self.shape)):
+        if any(size < 1 for size in self.shape) or (
+            self.axes is not None and len(self.axes) != len(self.shape)
+        ):
             raise ValueError(f"a Stack needs sizes of at least 1 and one Axes for each, got {self}")
         if self.swept and self.shape != (len(self.swept),):
-            raise ValueError(f"a Stack of {len(self.swept)} agents of a sweep has the shape ({len(self.swept)},), not "
-                             f"{self.shape}")
+            raise ValueError(
+                f"a Stack of {len(self.swept)} agents of a sweep has the shape ({len(self.swept)},), not "
+                f"{self.shape}"
+            )
 
     @classmethod
     def of(cls, agents: int | Stack) -> Stack:
-        """The stack for a number of agents. One agent gets the empty shape. A `Stack` is returned unchanged."""
+        """The stack for a number of agents. One agent gets the empty shape. A `Stack` is returned
+        unchanged.
+        """
         if isinstance(agents, Stack):
             return agents
         return cls() if agents == 1 else cls((agents,))
 
     @classmethod
     def of_run(cls, config: RunConfig) -> Stack:
-        """The agents of a run, without what those of a sweep have of their own (`runs.swept.Swept.stack`)."""
+        """The agents of a run, without what those of a sweep have of their own
+        (`runs.swept.Swept.stack`).
+        """
         if config.shared.on:
             return cls((config.agents,), (Axes(name=AGENTS),))
-        return cls((config.agents,), swept=agents_of(config)) if config.sweep.on else cls.of(config.agents)
+        return (
+            cls((config.agents,), swept=agents_of(config))
+            if config.sweep.on
+            else cls.of(config.agents)
+        )
 
     @property
     def meets(self) -> bool:
@@ -113,7 +132,9 @@ class Stack:
     @property
     def key_shape(self) -> tuple[int, ...]:
         """The shape of the keys that `init` takes."""
-        return tuple(size for size, axes in zip(self.shape, self._axes, strict=True) if axes.key is not None)
+        return tuple(
+            size for size, axes in zip(self.shape, self._axes, strict=True) if axes.key is not None
+        )
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm of all agents. For one agent it is the same object."""
@@ -128,15 +149,20 @@ class Stack:
         return function
 
     def keys(self, seed: int) -> Array:
-        """Typed keys of the seeds `seed`, `seed + 1`, ..., of `key_shape`; of a sweep, of the agents' own seeds."""
+        """Typed keys of the seeds `seed`, `seed + 1`, ..., of `key_shape`; of a sweep, of the
+        agents' own seeds.
+        """
         if not self.key_shape:
             return jax.random.key(seed)
-        own = [agent.seed - self.swept[0].seed for agent in self.swept] or np.arange(math.prod(self.key_shape))
+        own = [agent.seed - self.swept[0].seed for agent in self.swept] or np.arange(
+            math.prod(self.key_shape)
+        )
         seeds = jnp.asarray(own, jnp.uint32) + jnp.uint32(seed)
         return jax.vmap(jax.random.key)(seeds).reshape(self.key_shape)
 
     def split_key(self, key: Array) -> Array:
-        """Keys of `key_shape`. A single key gives `fold_in(key, i)` for agent i; an array of keys is returned as it is.
+        """Keys of `key_shape`. A single key gives `fold_in(key, i)` for agent i; an array of keys
+        is returned as it is.
 
         Raises ConfigError if `key` holds another number of keys.
         """
@@ -152,8 +178,10 @@ class Stack:
     def check(self, state: LoopState) -> None:
         """Raises ConfigError if `state` is for another number of agents."""
         if state.update.shape != self.shape:
-            raise ConfigError(f"{self._asked}: the given state is of {state.update.size} agent(s); keep the value that "
-                              "the run was started with")
+            raise ConfigError(
+                f"{self._asked}: the given state is of {state.update.size} agent(s); keep the value that "
+                "the run was started with"
+            )
 
     @property
     def _asked(self) -> str:
@@ -182,15 +210,24 @@ class Stack:
     # --- their figures -----------------------------------------------------------------------------------------------
 
     def row(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """The metrics of one update as Python numbers and lists. With several agents as in `mean_and_each`."""
+        """The metrics of one update as Python numbers and lists. With several agents as in
+        `mean_and_each`.
+        """
         if not self.shape:
             return {name: value.tolist() for name, value in metrics.items()}
         skip = len(self.shape)
-        return mean_and_each({name: value.reshape(self.count, *value.shape[skip:]) for name, value in metrics.items()})
+        return mean_and_each(
+            {
+                name: value.reshape(self.count, *value.shape[skip:])
+                for name, value in metrics.items()
+            }
+        )
 
     def histories(self, rows: Sequence[Row]) -> list[list[Row]]:
         """For each agent its own rows, as in `agent_rows`."""
-        return [list(agent_rows(rows, i)) for i in range(self.count)] if self.shape else [list(rows)]
+        return (
+            [list(agent_rows(rows, i)) for i in range(self.count)] if self.shape else [list(rows)]
+        )
 
     def each(self, rows: Sequence[Row], name: str) -> np.ndarray:
         """One metric of all agents, float64[len(rows), *shape, ...]."""
@@ -208,7 +245,9 @@ class Stack:
         return number if self.swept else number - seed
 
     def folder(self, path: Path, number: int) -> Path:
-        """The folder of one agent: `path` for one agent, `path/seed_<n>` for several, `path/agent_<nnn>` in a sweep."""
+        """The folder of one agent: `path` for one agent, `path/seed_<n>` for several,
+        `path/agent_<nnn>` in a sweep.
+        """
         if self.swept:
             return path / f"agent_{number:03d}"
         return path / f"seed_{number}" if self.shape else path
@@ -221,11 +260,17 @@ class Stack:
         """Entries that tell a report which agent it is about."""
         if self.swept:
             agent = self.swept[number]
-            return {"agent": agent.index, "trained_seed": agent.seed, "overrides": dict(agent.overrides)}
+            return {
+                "agent": agent.index,
+                "trained_seed": agent.seed,
+                "overrides": dict(agent.overrides),
+            }
         return {"trained_seed": number} if self.shape else {}
 
     def label(self, number: int) -> str:
-        """The agent in a message: "seed 3", "agent 2 (ppo.learning_rate=0.001, seed 0)"; "" for a single agent."""
+        """The agent in a message: "seed 3", "agent 2 (ppo.learning_rate=0.001, seed 0)"; "" for a
+        single agent.
+        """
         if self.swept:
             return f"agent {number} ({self.swept[number].text})"
         return f"seed {number}" if self.shape else ""
@@ -236,22 +281,29 @@ class Stack:
             return []
         each = f"each for {steps:,} steps; figures are means over them"
         if not self.swept:
-            return [f"{self.count} agents as one program, seeds {seed} .. {seed + self.count - 1}, {each}"]
+            return [
+                f"{self.count} agents as one program, seeds {seed} .. {seed + self.count - 1}, {each}"
+            ]
         more = len(self.swept) - MOST_SHOWN
-        return [f"{self.count} agents as one program, {each}",
-                *(f"  agent {agent.index}: {agent.text}" for agent in self.swept[:MOST_SHOWN]),
-                *([f"  and {more} more, in agents.json"] if more > 0 else [])]
+        return [
+            f"{self.count} agents as one program, {each}",
+            *(f"  agent {agent.index}: {agent.text}" for agent in self.swept[:MOST_SHOWN]),
+            *([f"  and {more} more, in agents.json"] if more > 0 else []),
+        ]
 
     @property
     def mean_label(self) -> str:
         """Suffix for the name of a mean over agents."""
-        return f", mean of {self.count} {'agents' if self.swept else 'seeds'}," if self.shape else ""
+        return (
+            f", mean of {self.count} {'agents' if self.swept else 'seeds'}," if self.shape else ""
+        )
 
 
 def mean_and_each(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Combine the metrics of one update, each [N, ...].
 
-    `name`: the mean over the agents where it is not NaN; for a flag, whether it is True for all agents. `name/each`:
+    `name`: the mean over the agents where it is not NaN; for a flag, whether it is True for all
+        agents. `name/each`:
     a list by agent.
     """
     row: dict[str, Any] = {}
@@ -269,5 +321,10 @@ def _mean(value: np.ndarray) -> np.ndarray:
 
 
 def agent_rows(rows: Sequence[Row], i: int) -> list[dict[str, Any]]:
-    """Rows as agent i alone would have written them, without the entries about time (`seconds` and the like)."""
-    return [{name.removesuffix(EACH): value[i] for name, value in row.items() if name.endswith(EACH)} for row in rows]
+    """Rows as agent i alone would have written them, without the entries about time (`seconds` and
+    the like).
+    """
+    return [
+        {name.removesuffix(EACH): value[i] for name, value in row.items() if name.endswith(EACH)}
+        for row in rows
+    ]

@@ -1,11 +1,14 @@
-"""One of several agents diverges: it alone goes back to the rollback point, and the others keep their bits.
+"""One of several agents diverges: it alone goes back to the rollback point, and the others keep
+their bits.
 
 The rule, for a run with several agents and a limit of rollbacks above 0:
 
 - An agent whose loss or gradient is not finite in a chunk takes its own part of the rollback point, with another key
-  and the changes of `Algorithm.retry`. It goes on at the update of the others, so it learns from fewer updates.
+  and the changes of `Algorithm.retry`. It goes on at the update of the others, so it learns from
+  fewer updates.
 - The limit holds for each agent. An agent that has none left is frozen: at the end of every chunk it is put back to its
-  part of the rollback point, unchanged. Its count in the state is then one above the limit, so a resumed run knows it.
+  part of the rollback point, unchanged. Its count in the state is then one above the limit, so a
+  resumed run knows it.
 - The run ends when all agents are frozen.
 """
 
@@ -26,25 +29,37 @@ from jaxtrade.types import Algorithm, LoopState, PyTree, Row
 
 
 def frozen(rollbacks: np.ndarray, allowed: int) -> list[int]:
-    """The indices of the agents that have diverged for good. rollbacks: int[...] `LoopState.rollbacks`."""
+    """The indices of the agents that have diverged for good. rollbacks: int[...]
+    `LoopState.rollbacks`.
+    """
     return [int(i) for i in np.flatnonzero(np.reshape(rollbacks, -1) > allowed)]
 
 
 def summary(rollbacks: Any, allowed: int) -> dict[str, Any]:
-    """What a run's `summary.json` says about rollbacks. rollbacks: int[] of one agent, or int[...] of several."""
+    """What a run's `summary.json` says about rollbacks. rollbacks: int[] of one agent, or int[...]
+    of several.
+    """
     counts = np.asarray(rollbacks)
     if not counts.ndim:
         return {"rollbacks": int(counts)}
     gone = frozen(counts, allowed) if allowed else []
-    times = np.minimum(counts.reshape(-1), allowed).tolist()  # a frozen agent counts one more than it went back
+    times = np.minimum(
+        counts.reshape(-1), allowed
+    ).tolist()  # a frozen agent counts one more than it went back
     return {"rollbacks": max(times), "rollbacks_by_agent": times, "frozen_agents": gone}
 
 
 def closing(rollbacks: Any, allowed: int) -> list[str]:
     """The line of a finished run about agents that diverged for good; none if there are none."""
     gone = summary(rollbacks, allowed).get("frozen_agents")
-    return [f"agents that diverged for good (their policies are of their last finite state): "
-            f"{', '.join(map(str, gone))}"] if gone else []
+    return (
+        [
+            f"agents that diverged for good (their policies are of their last finite state): "
+            f"{', '.join(map(str, gone))}"
+        ]
+        if gone
+        else []
+    )
 
 
 class Decision(NamedTuple):
@@ -64,7 +79,9 @@ class Decision(NamedTuple):
 
 
 def decide(rows: Sequence[Row], rollbacks: np.ndarray, allowed: int) -> Decision:
-    """Decide from the rows of a chunk. rollbacks: int[agents] before the chunk. allowed: the limit for each agent."""
+    """Decide from the rows of a chunk. rollbacks: int[agents] before the chunk. allowed: the limit
+    for each agent.
+    """
     finite = np.all([row["finite" + EACH] for row in rows], axis=0)
     was_frozen = rollbacks > allowed
     again = ~finite & (rollbacks < allowed)
@@ -72,14 +89,25 @@ def decide(rows: Sequence[Row], rollbacks: np.ndarray, allowed: int) -> Decision
     return Decision(again, gone | was_frozen, rollbacks + again + gone)
 
 
-def replaced(state: Any, good: LoopState, decision: Decision, retries: np.ndarray,
-             retry: Callable[[Any, int], Any], stack: Stack) -> Any:
-    """The state of all agents after those that diverged have gone back to `good`; leaves [*stack.shape, ...].
+def replaced(
+    state: Any,
+    good: LoopState,
+    decision: Decision,
+    retries: np.ndarray,
+    retry: Callable[[Any, int], Any],
+    stack: Stack,
+) -> Any:
+    """The state of all agents after those that diverged have gone back to `good`; leaves
+    [*stack.shape, ...].
 
-    retries: int[agents] how often each agent has gone back to `good`, this time included. An agent that tries again has
-    its count of rollbacks folded into its key, as in `divergence.rolled_back`. `update` and advice stay those of all.
+    retries: int[agents] how often each agent has gone back to `good`, this time included. An agent
+        that tries again has
+    its count of rollbacks folded into its key, as in `divergence.rolled_back`. `update` and advice
+    stay those of all.
     """
-    again, back = (jnp.asarray(each.reshape(stack.shape)) for each in (decision.again, decision.back))
+    again, back = (
+        jnp.asarray(each.reshape(stack.shape)) for each in (decision.again, decision.back)
+    )
     rollbacks = jnp.asarray(decision.rollbacks.reshape(stack.shape), jnp.int32)
     fold_in, hparams = stack.map(jax.random.fold_in), good.hparams
     for times in sorted(set(retries[decision.again].tolist())):  # `retry` takes one number for all
@@ -95,9 +123,14 @@ def replaced(state: Any, good: LoopState, decision: Decision, retries: np.ndarra
 
 
 def _where(mask: jax.Array, new: PyTree, old: PyTree) -> PyTree:
-    """`new` where an agent's `mask` is True. Always new arrays, because the next chunk donates them."""
-    return jax.tree.map(lambda a, b: jnp.where(jnp.reshape(mask, mask.shape + (1,) * (a.ndim - mask.ndim)), a, b), new,
-                        old)
+    """`new` where an agent's `mask` is True. Always new arrays, because the next chunk donates
+    them.
+    """
+    return jax.tree.map(
+        lambda a, b: jnp.where(jnp.reshape(mask, mask.shape + (1,) * (a.ndim - mask.ndim)), a, b),
+        new,
+        old,
+    )
 
 
 def marked(rows: Sequence[dict[str, Any]], decision: Decision) -> None:
@@ -107,18 +140,29 @@ def marked(rows: Sequence[dict[str, Any]], decision: Decision) -> None:
             row[UNDONE + EACH] = decision.back.tolist()
 
 
-def messages(rows: Sequence[Row], decision: Decision, before: np.ndarray, allowed: int, point: int,
-             algorithm: Algorithm) -> list[str]:
-    """One line for each agent that diverged in this chunk. before: int[agents] counts of rollbacks before it. point:
-    update of the rollback point."""
+def messages(
+    rows: Sequence[Row],
+    decision: Decision,
+    before: np.ndarray,
+    allowed: int,
+    point: int,
+    algorithm: Algorithm,
+) -> list[str]:
+    """One line for each agent that diverged in this chunk. before: int[agents] counts of rollbacks
+    before it. point: update of the rollback point."""
     changes = " and ".join(note for note in (algorithm.retry_note, "other random numbers") if note)
     lines = []
     for i in np.flatnonzero(decision.rollbacks > before):
-        own = [row | {"update": of["update"]} for row, of in zip(agent_rows(rows, int(i)), rows, strict=True)]
+        own = [
+            row | {"update": of["update"]}
+            for row, of in zip(agent_rows(rows, int(i)), rows, strict=True)
+        ]
         fault = describe(own, algorithm.step_sizes)
         lines.append(
             f"agent {i}, {fault}; it goes back to its state of update {point} (rollback {before[i] + 1} of at most "
-            f"{allowed}), with {changes}; the other agents go on" if decision.again[i] else
-            f"agent {i}, {fault}; after {several(int(before[i]), 'rollback')} it is frozen: it stays at its state of "
-            f"update {point}")
+            f"{allowed}), with {changes}; the other agents go on"
+            if decision.again[i]
+            else f"agent {i}, {fault}; after {several(int(before[i]), 'rollback')} it is frozen: it stays at its "
+            f"state of update {point}"
+        )
     return lines

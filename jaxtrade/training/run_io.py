@@ -16,23 +16,31 @@ from jaxtrade.training.together import is_main
 from jaxtrade.types import PyTree
 
 
-def write_checkpoint(directory: Path, update: int, state: PyTree, metadata: Mapping[str, Any], keep: int) -> None:
-    """`checkpoint.save`, in process 0 alone. Raises StorageError, which says what could not be saved and what to do."""
+def write_checkpoint(
+    directory: Path, update: int, state: PyTree, metadata: Mapping[str, Any], keep: int
+) -> None:
+    """`checkpoint.save`, in process 0 alone. Raises StorageError, which says what could not be
+    saved and what to do.
+    """
     if not is_main():
         return
     try:
         checkpoint.save(directory, update, state, metadata, keep)
     except OSError as error:
-        raise StorageError(f"{directory}: the checkpoint of update {update} could not be written: {error}; "
-                           "free some space or choose another run folder (--run-dir), then resume") from error
+        raise StorageError(
+            f"{directory}: the checkpoint of update {update} could not be written: {error}; "
+            "free some space or choose another run folder (--run-dir), then resume"
+        ) from error
 
 
 @dataclass(frozen=True)
 class RunIO:
     """The outputs of a run.
 
-    sinks: receive rows and messages. checkpoint_dir: folder of whole-state checkpoints; None: nothing is saved.
-    metadata: JSON values for every checkpoint. keep_checkpoints: number of the newest checkpoints that are kept.
+    sinks: receive rows and messages. checkpoint_dir: folder of whole-state checkpoints; None:
+        nothing is saved.
+    metadata: JSON values for every checkpoint. keep_checkpoints: number of the newest checkpoints
+        that are kept.
     """
 
     sinks: Sequence[MetricSink] = ()
@@ -45,7 +53,9 @@ class RunIO:
             sink.write(rows)
 
     def episodes(self, ended: Sequence[Episodes]) -> None:
-        """Hand the episodes that ended in a chunk, by update, to all sinks that take them. Raises StorageError."""
+        """Hand the episodes that ended in a chunk, by update, to all sinks that take them. Raises
+        StorageError.
+        """
         for sink in self.sinks:
             if isinstance(sink, EpisodeSink):
                 sink.episodes(ended)
@@ -61,16 +71,22 @@ class RunIO:
                 sink.phase(name, about, 0, now)
 
     def rewind(self, update: int, steps: int) -> None:
-        """Drop the rows after `update` from all sinks that can rewind. steps: environment steps at `update`."""
+        """Drop the rows after `update` from all sinks that can rewind. steps: environment steps at
+        `update`.
+        """
         for sink in self.sinks:
             if isinstance(sink, Rewinding):
                 sink.rewind(update, steps)
 
     def save(self, state: PyTree, update: int, steps: int, memories: Mapping[str, Any]) -> None:
-        """Write a checkpoint, if there is a folder. memories: memory of each hook, by name. Raises StorageError."""
+        """Write a checkpoint, if there is a folder. memories: memory of each hook, by name. Raises
+        StorageError.
+        """
         if self.checkpoint_dir is None:
             return
-        metadata = dict(self.metadata) | {"steps": steps} | ({"hooks": memories} if memories else {})
+        metadata = (
+            dict(self.metadata) | {"steps": steps} | ({"hooks": memories} if memories else {})
+        )
         write_checkpoint(self.checkpoint_dir, update, state, metadata, self.keep_checkpoints)
 
     def newest(self) -> Path | None:
@@ -80,6 +96,10 @@ class RunIO:
 
     def interrupted(self, received: signal.Signals, update: int) -> JaxtradeError:
         """The error of a run that a signal has stopped after `update`."""
-        kept = "nothing was saved (no directory)" if self.checkpoint_dir is None else f"saved in {self.checkpoint_dir}"
+        kept = (
+            "nothing was saved (no directory)"
+            if self.checkpoint_dir is None
+            else f"saved in {self.checkpoint_dir}"
+        )
         error = InterruptedRunError if received == signal.SIGINT else PreemptedError
         return error(f"{received.name}: stopped after update {update}; {kept}")

@@ -1,9 +1,11 @@
 """SIGINT and SIGTERM: the handler records the signal, and the run ends at its next chunk border.
 
-Several processes of a run stop at the same border, if any of them has received a signal (`at_border`).
+Several processes of a run stop at the same border, if any of them has received a signal
+(`at_border`).
 
-Of a command, Ctrl-C waits only a moment for the border (`interrupt.GRACE_S`), and a second one does not wait. In other
-programs the first Ctrl-C waits for the border, and the second one raises KeyboardInterrupt.
+Of a command, Ctrl-C waits only a moment for the border (`interrupt.GRACE_S`), and a second one does
+not wait. In other programs the first Ctrl-C waits for the border, and the second one raises
+KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -28,12 +30,16 @@ class Signals:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing new to save, so that a command ends at once after SIGTERM (`interrupt`)."""
+        """Whether there is nothing new to save, so that a command ends at once after SIGTERM
+        (`interrupt`).
+        """
         return not self._borders
 
     @contextmanager
     def no_border(self) -> Iterator[None]:
-        """Ctrl-C inside this block raises KeyboardInterrupt: there is nothing new to save, so nothing to wait for."""
+        """Ctrl-C inside this block raises KeyboardInterrupt: there is nothing new to save, so
+        nothing to wait for.
+        """
         self._borders = False
         try:
             yield
@@ -50,35 +56,48 @@ class Signals:
                 raise KeyboardInterrupt
         self.received = signal.Signals(number)
         if not interrupt.installed():
-            # `print` is not safe in a signal handler: it may interrupt another write to the same buffer.
+            # `print` is not safe in a signal handler: it may interrupt another write to the same
+            # buffer.
             again = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
-            os.write(2, f"{self.received.name}: stopping at the end of this chunk{again}\n".encode())
+            os.write(
+                2, f"{self.received.name}: stopping at the end of this chunk{again}\n".encode()
+            )
 
     def at_border(self) -> signal.Signals | None:
-        """The signal that asked the run to stop, the same in all of its processes; None if no process received one.
+        """The signal that asked the run to stop, the same in all of its processes; None if no
+        process received one.
 
-        Every process must call it at every border. A signal that comes later counts at the next border.
+        Every process must call it at every border. A signal that comes later counts at the next
+        border.
         """
         number = agree(int(self.received or 0))
         return signal.Signals(number) if number else None
 
 
 def stops(received: signal.Signals, finished: bool) -> bool:
-    """Whether a signal stops the run at this border. finished: nothing is left to train. A run that has trained to its
-    end goes on to its evaluation, unless the signal ends a command: that may come back, and then only evaluates."""
+    """Whether a signal stops the run at this border. finished: nothing is left to train. A run that
+    has trained to its end goes on to its evaluation, unless the signal ends a command: that may
+    come back, and then only evaluates."""
     return not finished or interrupt.ends(received)
 
 
 @contextmanager
 def catch_signals() -> Iterator[Signals]:
-    # SIGINT and SIGTERM go to `signals` inside the context. The former handlers are restored after it.
+    # SIGINT and SIGTERM go to `signals` inside the context. The former handlers are restored after
+    # it.
     signals = Signals()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # only the main thread may set handlers
         yield signals
         return
-    # A shell makes the commands that it starts in the background ignore SIGINT; that is left as it is.
-    before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)
-              if signal.getsignal(number) is not signal.SIG_IGN}
+    # A shell makes the commands that it starts in the background ignore SIGINT; that is left as it
+    # is.
+    before = {
+        number: signal.signal(number, signals)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield signals
     finally:

@@ -1,10 +1,12 @@
 """What the processes of one run do together: process 0 writes and decides, and all of them agree.
 
-They talk through JAX's coordination service, which process 0 holds, and not through their devices. So no program is
-compiled for it, no two programs wait for each other on a device, and one process may wait for as long as another one
-evaluates. Every process must make the same calls in the same order, from its main thread.
+They talk through JAX's coordination service, which process 0 holds, and not through their devices.
+So no program is compiled for it, no two programs wait for each other on a device, and one process
+may wait for as long as another one evaluates. Every process must make the same calls in the same
+order, from its main thread.
 
-In a run of one process every function is the identity. This module loads JAX only in a process that has joined others.
+In a run of one process every function is the identity. This module loads JAX only in a process that
+has joined others.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ ValueT = TypeVar("ValueT", bool, int, float, str, dict[str, Any], list[Any])
 
 
 class _Calls:
-    """Numbers the calls of this process, which are the same in all of them. kept: keys that process 0 has to delete."""
+    """Numbers the calls of this process, which are the same in all of them. kept: keys that process
+    0 has to delete.
+    """
 
     def __init__(self) -> None:
         self.made = 0
@@ -50,7 +54,9 @@ def process_count() -> int:
 
 
 def is_main() -> bool:
-    """Whether this process writes the run's files and takes its decisions: process 0, or the only one."""
+    """Whether this process writes the run's files and takes its decisions: process 0, or the only
+    one.
+    """
     return process_index() == 0
 
 
@@ -67,8 +73,8 @@ def from_main(make: Callable[[], ValueT]) -> ValueT:
     """The value that process 0 makes, in every process. The others do not call `make`: they wait.
 
     make: returns a value that JSON can express; a float keeps its bits.
-    Raises what `make` raises in process 0. The others then raise StoppedTogetherError with the same exit code, if it is
-    an error of jaxtrade.
+    Raises what `make` raises in process 0. The others then raise StoppedTogetherError with the same
+    exit code, if it is an error of jaxtrade.
     """
     if (state := coordination()) is None:
         return make()
@@ -77,7 +83,9 @@ def from_main(make: Callable[[], ValueT]) -> ValueT:
         try:
             value = make()
         except JaxtradeError as error:
-            state.client.key_value_set(key, json.dumps({"error": str(error), "exit_code": error.exit_code}))
+            state.client.key_value_set(
+                key, json.dumps({"error": str(error), "exit_code": error.exit_code})
+            )
             raise
         state.client.key_value_set(key, json.dumps({"value": value}))
         _CALLS.kept.append(key)
@@ -100,7 +108,9 @@ def agree(number: int) -> int:
     client.key_value_set(f"{key}/{state.process_id}", str(int(number)))
     client.wait_at_barrier(f"{key}/all", 1000 * LONGEST_S)
     found = max(int(value) for _, value in client.key_value_dir_get(key))
-    if state.process_id == 0:  # all processes have come this far, so no one reads an earlier key any more
+    if (
+        state.process_id == 0
+    ):  # all processes have come this far, so no one reads an earlier key any more
         for old in _CALLS.kept:
             client.key_value_delete(old)
         _CALLS.kept = [f"{key}/"]  # with the slash, all keys below it

@@ -1,4 +1,6 @@
-"""What the page says about a run besides its curves: state, progress, warnings, the last lines of its log."""
+"""What the page says about a run besides its curves: state, progress, warnings, the last lines of
+its log.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ MOST_WARNINGS = 20
 
 def about(entry: RunEntry) -> str:
     """One line: market, task, learner. Empty if nothing of it is known."""
-    parts = [entry.market, entry.task and f"task {entry.task}", entry.learner and f"learner {entry.learner}"]
+    parts = [
+        entry.market,
+        entry.task and f"task {entry.task}",
+        entry.learner and f"learner {entry.learner}",
+    ]
     return ", ".join(part for part in parts if part)
 
 
@@ -34,7 +40,11 @@ def log_tail(folder: Path) -> list[str]:
 
 def warnings_in(lines: list[str]) -> list[str]:
     """The warnings among lines of a log, word for word, each of them once, newest last."""
-    found = [line.partition(" ")[2] for line in lines if line.partition(" ")[2].lower().startswith("warning")]
+    found = [
+        line.partition(" ")[2]
+        for line in lines
+        if line.partition(" ")[2].lower().startswith("warning")
+    ]
     return list(dict.fromkeys(found))[-MOST_WARNINGS:]
 
 
@@ -48,7 +58,9 @@ def latest_validation(folder: Path) -> dict[str, Any] | None:
 
 
 def validation_stamp(folder: Path) -> int | None:
-    """A number that changes whenever the run writes another validation session; None if there is none."""
+    """A number that changes whenever the run writes another validation session; None if there is
+    none.
+    """
     try:
         return (folder / VALIDATION).stat().st_mtime_ns // 1000
     except OSError:
@@ -56,7 +68,9 @@ def validation_stamp(folder: Path) -> int | None:
 
 
 def progress_of(last: Mapping[str, Any]) -> tuple[str, float]:
-    """("update 20 of 500", share done) of the newest row of the metrics; ("none yet", 0) without one."""
+    """("update 20 of 500", share done) of the newest row of the metrics; ("none yet", 0) without
+    one.
+    """
     update, total = last.get("update"), last.get("total_updates")
     if not isinstance(update, int | float):
         return "none yet", 0.0

@@ -1,9 +1,10 @@
 """Who may read the page: this machine's browser, with the token that the command printed.
 
-The server listens on the loopback interface alone. That does not keep other web pages out: a page in the same browser
-can send requests to it, and by DNS rebinding (a name of the attacker's that suddenly means 127.0.0.1) even read the
-answers, as CVE-2025-14279 of MLflow showed. So the Host header must name the loopback interface, and every request
-needs the token, which no other page knows.
+The server listens on the loopback interface alone. That does not keep other web pages out: a page
+in the same browser can send requests to it, and by DNS rebinding (a name of the attacker's that
+suddenly means 127.0.0.1) even read the answers, as CVE-2025-14279 of MLflow showed. So the Host
+header must name the loopback interface, and every request needs the token, which no other page
+knows.
 """
 
 from __future__ import annotations
@@ -14,10 +15,17 @@ from http.cookies import CookieError, SimpleCookie
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 # Nothing but the files of this server, no inline code, no frames.
-POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-          "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-HEADERS = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
-           "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
 
 
 def new_token() -> str:
@@ -26,7 +34,9 @@ def new_token() -> str:
 
 
 def host_is_loopback(header: str | None) -> bool:
-    """Whether a Host header names the loopback interface, with any port (a tunnel's other end may have another)."""
+    """Whether a Host header names the loopback interface, with any port (a tunnel's other end may
+    have another).
+    """
     if header is None:
         return False
     name, colon, port = header.rpartition(":") if not header.endswith("]") else (header, "", "")
@@ -36,13 +46,15 @@ def host_is_loopback(header: str | None) -> bool:
 
 
 def token_fits(given: str | None, token: str) -> bool:
-    """Whether a token is the right one. The time that this takes says nothing about where they differ."""
+    """Whether a token is the right one. The time that this takes says nothing about where they
+    differ.
+    """
     return given is not None and secrets.compare_digest(given.encode(), token.encode())
 
 
 def cookie_name(token: str) -> str:
-    """The name of the cookie that holds a token. A browser keeps one cookie of a name for all ports of a host, so each
-    server needs a name of its own. Nobody can work the token out from it."""
+    """The name of the cookie that holds a token. A browser keeps one cookie of a name for all ports
+    of a host, so each server needs a name of its own. Nobody can work the token out from it."""
     return f"jaxtrade_watch_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
@@ -56,5 +68,7 @@ def cookie_token(header: str | None, name: str) -> str | None:
 
 
 def set_cookie(token: str) -> str:
-    """The value of a Set-Cookie header. No script can read it, and no other site can have it sent."""
+    """The value of a Set-Cookie header. No script can read it, and no other site can have it
+    sent.
+    """
     return f"{cookie_name(token)}={token}; HttpOnly; SameSite=Strict; Path=/"

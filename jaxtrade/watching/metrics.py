@@ -19,7 +19,8 @@ FILE = "metrics.jsonl"
 class Metrics:
     """The curves of one run. `poll` reads what is new.
 
-    version: changes whenever a curve has changed. last: the newest row. A figure of several agents is a curve of their
+    version: changes whenever a curve has changed. last: the newest row. A figure of several agents
+        is a curve of their
     mean, with the lowest and the highest agent as its band.
     """
 
@@ -48,7 +49,9 @@ class Metrics:
     def poll(self) -> bool:
         """Read the next piece of the file. Returns whether there was any."""
         rows = self._tail.read()
-        if self._tail.generation != self._generation:  # a rollback has undone rows: all of them are read again
+        if (
+            self._tail.generation != self._generation
+        ):  # a rollback has undone rows: all of them are read again
             self._generation = self._tail.generation
             self.curves, self.last, self.rows = {}, {}, 0
         if not rows:
@@ -60,7 +63,8 @@ class Metrics:
         return True
 
 
-# Rows are turned into columns first: a file of 100 MB has millions of values, and Python handles lists fast.
+# Rows are turned into columns first: a file of 100 MB has millions of values, and Python handles
+# lists fast.
 def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Point]]]:
     """(name, its points) of each figure. An entry of a list by name is `figure.ENTRY`."""
     names = dict.fromkeys(chain.from_iterable(rows))
@@ -71,11 +75,15 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Poin
         column = [row.get(name) for row in rows]
         each = [row.get(name + EACH) for row in rows] if name + EACH in names else None
         yield name, _points(updates, column, each)
-        entries = dict.fromkeys(chain.from_iterable(value for value in column if isinstance(value, dict)))
+        entries = dict.fromkeys(
+            chain.from_iterable(value for value in column if isinstance(value, dict))
+        )
         for entry in entries:
             own = [_entry(value, entry) for value in column]
-            agents = each and [[_entry(agent, entry) for agent in row] if isinstance(row, list) else None
-                               for row in each]
+            agents = each and [
+                [_entry(agent, entry) for agent in row] if isinstance(row, list) else None
+                for row in each
+            ]
             yield f"{name}.{entry}", _points(updates, own, agents)
 
 
@@ -83,12 +91,21 @@ def _entry(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _points(updates: Sequence[float], means: Sequence[Any], each: Sequence[Any] | None) -> list[Point]:
+def _points(
+    updates: Sequence[float], means: Sequence[Any], each: Sequence[Any] | None
+) -> list[Point]:
     """The points of the rows that have a number. each: of every row the agents' values."""
     if each is None:
-        return [(update, mean, mean, mean) for update, mean in zip(updates, means, strict=True) if _is_number(mean)]
-    return [(update, mean, *_band(mean, agents)) for update, mean, agents in zip(updates, means, each, strict=True)
-            if _is_number(mean)]
+        return [
+            (update, mean, mean, mean)
+            for update, mean in zip(updates, means, strict=True)
+            if _is_number(mean)
+        ]
+    return [
+        (update, mean, *_band(mean, agents))
+        for update, mean, agents in zip(updates, means, each, strict=True)
+        if _is_number(mean)
+    ]
 
 
 def _is_number(value: Any) -> bool:
@@ -96,7 +113,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _band(mean: float, each: Any) -> tuple[float, float]:
-    """The lowest and the highest agent of those that have a finite value; the mean if there is none."""
+    """The lowest and the highest agent of those that have a finite value; the mean if there is
+    none.
+    """
     if not isinstance(each, list):
         return mean, mean
     if None in each or not math.isfinite(sum(each)):

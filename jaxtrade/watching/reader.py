@@ -37,19 +37,38 @@ class Reader:
     def curves(self, run: Path, asked: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
         """The state of a run's curves, and those that are asked for.
 
-        asked: name -> (width, number of entries) that the reader has, as in `Curve.shown`. A file that is long is read
+        asked: name -> (width, number of entries) that the reader has, as in `Curve.shown`. A file
+            that is long is read
         piece by piece: `share_read` says how much of it the answer holds.
         """
         watched = self._watched(run)
         with watched.lock:
             metrics = watched.metrics
             metrics.poll()  # at once: a page that has to wait for the thread would see a chunk later
-            return {"version": metrics.version, "share_read": metrics.share_read, "names": sorted(metrics.curves),
-                    "rows": metrics.rows, "fault": metrics.fault, "generation": metrics.version.partition("-")[0],
-                    "last": {name: metrics.last.get(name) for name in
-                             ("update", "total_updates", "steps", "seconds", "eta_seconds", "steps_per_second")},
-                    "curves": {name: metrics.curves[name].shown(*known) for name, known in asked.items()
-                               if name in metrics.curves}}
+            return {
+                "version": metrics.version,
+                "share_read": metrics.share_read,
+                "names": sorted(metrics.curves),
+                "rows": metrics.rows,
+                "fault": metrics.fault,
+                "generation": metrics.version.partition("-")[0],
+                "last": {
+                    name: metrics.last.get(name)
+                    for name in (
+                        "update",
+                        "total_updates",
+                        "steps",
+                        "seconds",
+                        "eta_seconds",
+                        "steps_per_second",
+                    )
+                },
+                "curves": {
+                    name: metrics.curves[name].shown(*known)
+                    for name, known in asked.items()
+                    if name in metrics.curves
+                },
+            }
 
     def _watched(self, run: Path) -> _Watched:
         with self._guard:

@@ -1,4 +1,6 @@
-"""The server of the live page: GET alone, on the loopback interface alone, answers from a table of routes."""
+"""The server of the live page: GET alone, on the loopback interface alone, answers from a table of
+routes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ Route = Callable[[Query], Answer | None]  # None: there is no such thing
 
 def as_json(document: Any) -> Answer:
     """A document of plain data as an answer. Raises ValueError for a number that is not finite."""
-    return Answer(json.dumps(document, allow_nan=False, separators=(",", ":")).encode(), "application/json")
+    return Answer(
+        json.dumps(document, allow_nan=False, separators=(",", ":")).encode(), "application/json"
+    )
 
 
 def most_connections() -> int:
@@ -46,13 +50,18 @@ def most_connections() -> int:
     except ImportError:  # Windows
         return MOST_CONNECTIONS
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST_CONNECTIONS if limit == resource.RLIM_INFINITY else max(4, min(MOST_CONNECTIONS, limit - FILES))
+    return (
+        MOST_CONNECTIONS
+        if limit == resource.RLIM_INFINITY
+        else max(4, min(MOST_CONNECTIONS, limit - FILES))
+    )
 
 
 class Server(ThreadingHTTPServer):
     """Serves `routes` (by path) to whoever has the token. port 0: a free one.
 
-    Where `most_connections` are open, a new one takes the place of the one that has waited longest for a request.
+    Where `most_connections` are open, a new one takes the place of the one that has waited longest
+    for a request.
     """
 
     daemon_threads = True
@@ -94,7 +103,9 @@ class Server(ThreadingHTTPServer):
                 self._waiting[connection] = None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a connection that its other side has closed, or that was silent for too long."""
+        """Say nothing of a connection that its other side has closed, or that was silent for too
+        long.
+        """
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -114,7 +125,9 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request. Anything but GET and HEAD is refused; a path is looked up in the table and never on the disk."""
+    """One request. Anything but GET and HEAD is refused; a path is looked up in the table and never
+    on the disk.
+    """
 
     server: Server
     protocol_version = "HTTP/1.1"
@@ -126,7 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def parse_request(self) -> bool:
-        found = super().parse_request()  # reads the rest of the headers: until then the connection waits
+        found = (
+            super().parse_request()
+        )  # reads the rest of the headers: until then the connection waits
         self.server.waits(self.connection, False)
         return found
 
@@ -146,10 +161,17 @@ class _Handler(BaseHTTPRequestHandler):
             return self._plain(HTTPStatus.BAD_REQUEST, "not understood")
         token = self.server.token
         if TOKEN in query and target.path == "/" and guard.token_fits(query[TOKEN], token):
-            return self._send(HTTPStatus.SEE_OTHER, Answer(b"", "text/plain"),
-                              {"Location": "/", "Set-Cookie": guard.set_cookie(token)})
-        if not guard.token_fits(guard.cookie_token(self.headers.get("Cookie"), guard.cookie_name(token)), token):
-            return self._plain(HTTPStatus.FORBIDDEN, "open the address that jaxtrade watch has printed")
+            return self._send(
+                HTTPStatus.SEE_OTHER,
+                Answer(b"", "text/plain"),
+                {"Location": "/", "Set-Cookie": guard.set_cookie(token)},
+            )
+        if not guard.token_fits(
+            guard.cookie_token(self.headers.get("Cookie"), guard.cookie_name(token)), token
+        ):
+            return self._plain(
+                HTTPStatus.FORBIDDEN, "open the address that jaxtrade watch has printed"
+            )
         route = self.server.routes.get(target.path)
         found = None if route is None else route(query)
         if found is None:
@@ -162,7 +184,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: HTTPStatus, answer: Answer, headers: Mapping[str, str]) -> None:
         content = answer.content
         asked = getattr(self, "headers", None)  # absent if the request itself could not be read
-        packed = len(content) > SMALL and asked is not None and "gzip" in asked.get("Accept-Encoding", "")
+        packed = (
+            len(content) > SMALL
+            and asked is not None
+            and "gzip" in asked.get("Accept-Encoding", "")
+        )
         if packed:
             content = gzip.compress(content, compresslevel=1, mtime=0)
         self.send_response(status)

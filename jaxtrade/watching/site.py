@@ -14,14 +14,25 @@ from jaxtrade.watching import described
 from jaxtrade.watching.reader import Reader
 from jaxtrade.watching.server import Answer, Query, Route, as_json
 
-JS, CSS, HTML = "text/javascript; charset=utf-8", "text/css; charset=utf-8", "text/html; charset=utf-8"
+JS, CSS, HTML = (
+    "text/javascript; charset=utf-8",
+    "text/css; charset=utf-8",
+    "text/html; charset=utf-8",
+)
 UPLOT = "vendor/uplot/"
 FILES = {  # path -> file below jaxtrade/web, media type
-    "/": ("watch.html", HTML), "/icon.svg": ("icon.svg", "image/svg+xml"), "/watch.js": ("watch.js", JS),
+    "/": ("watch.html", HTML),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/watch.js": ("watch.js", JS),
     "/curves.js": ("curves.js", JS),
-    "/session.js": ("session.js", JS), "/theme.js": ("theme.js", JS), "/chart.js": ("chart.js", JS),
-    "/ohlc.js": ("ohlc.js", JS), "/theme.css": ("theme.css", CSS), "/page.css": ("page.css", CSS),
-    "/watch.css": ("watch.css", CSS), "/uplot.js": (UPLOT + "uPlot.iife.min.js", JS),
+    "/session.js": ("session.js", JS),
+    "/theme.js": ("theme.js", JS),
+    "/chart.js": ("chart.js", JS),
+    "/ohlc.js": ("ohlc.js", JS),
+    "/theme.css": ("theme.css", CSS),
+    "/page.css": ("page.css", CSS),
+    "/watch.css": ("watch.css", CSS),
+    "/uplot.js": (UPLOT + "uPlot.iife.min.js", JS),
     "/uplot.css": (UPLOT + "uPlot.min.css", CSS),
 }
 MOST_RUNS = 200  # in the list of the page, youngest first, beside the one that it shows
@@ -44,8 +55,10 @@ class Inventory:
             if time.monotonic() - self._read >= FRESH:
                 entries = ordered(entries_in(self._folder), "age") if self._folder.is_dir() else []
                 single = (self._folder / MANIFEST).is_file()
-                self._found = {each.name: (each, self._folder if single else self._folder / each.name)
-                               for each in entries}
+                self._found = {
+                    each.name: (each, self._folder if single else self._folder / each.name)
+                    for each in entries
+                }
                 self._read = time.monotonic()
             return self._found
 
@@ -55,16 +68,28 @@ def routes(folder: Path, reader: Reader) -> dict[str, Route]:
     inventory = Inventory(folder)
 
     def chosen(query: Query) -> tuple[RunEntry, Path] | None:
-        """The run that a request names: one of those that were found, so that no request names a path."""
+        """The run that a request names: one of those that were found, so that no request names a
+        path.
+        """
         return inventory.runs().get(query.get("run", ""))
 
     def runs(query: Query) -> Answer:
         """The youngest runs, and the one that the page shows (`run`), however old it is."""
         found = inventory.runs()
         names = dict.fromkeys([*islice(found, MOST_RUNS), *({query.get("run", "")} & found.keys())])
-        return as_json({"count": len(found), "runs": [
-            {"name": name, "state": found[name][0].status, "line": described.about(found[name][0])}
-            for name in names]})
+        return as_json(
+            {
+                "count": len(found),
+                "runs": [
+                    {
+                        "name": name,
+                        "state": found[name][0].status,
+                        "line": described.about(found[name][0]),
+                    }
+                    for name in names
+                ],
+            }
+        )
 
     def run(query: Query) -> Answer | None:
         found = chosen(query)
@@ -80,7 +105,13 @@ def routes(folder: Path, reader: Reader) -> dict[str, Route]:
         return None if latest is None else as_json(latest)
 
     pages = {path: _file(*of) for path, of in FILES.items()}
-    return {**pages, "/api/runs": runs, "/api/run": run, "/api/curves": curves, "/api/validation": validation}
+    return {
+        **pages,
+        "/api/runs": runs,
+        "/api/run": run,
+        "/api/curves": curves,
+        "/api/validation": validation,
+    }
 
 
 def _file(name: str, kind: str) -> Route:
@@ -93,13 +124,29 @@ def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
     curves = reader.curves(folder, {})
     last, lines = curves["last"], described.log_tail(folder)
     progress, share = described.progress_of(last)
-    more = [["read so far", f"{100 * curves['share_read']:.0f} % of the metrics"]] if curves["share_read"] < 1 else []
+    more = (
+        [["read so far", f"{100 * curves['share_read']:.0f} % of the metrics"]]
+        if curves["share_read"] < 1
+        else []
+    )
     more += [["cannot be read", curves["fault"]]] if curves["fault"] else []
-    return {"name": entry.name, "about": described.about(entry), "state": entry.status, "fault": entry.fault,
-            "age": entry.age, "progress": progress, "share": share,
-            "eta": last["eta_seconds"] if entry.status == "running" else None, "speed": last["steps_per_second"],
-            "more": more, "warnings": described.warnings_in(lines), "log": lines[-described.LOG_LINES:],
-            "validation": described.validation_stamp(folder), "names": curves["names"], "version": curves["version"]}
+    return {
+        "name": entry.name,
+        "about": described.about(entry),
+        "state": entry.status,
+        "fault": entry.fault,
+        "age": entry.age,
+        "progress": progress,
+        "share": share,
+        "eta": last["eta_seconds"] if entry.status == "running" else None,
+        "speed": last["steps_per_second"],
+        "more": more,
+        "warnings": described.warnings_in(lines),
+        "log": lines[-described.LOG_LINES :],
+        "validation": described.validation_stamp(folder),
+        "names": curves["names"],
+        "version": curves["version"],
+    }
 
 
 def _asked(text: str) -> dict[str, tuple[int, int]] | None:
@@ -107,8 +154,10 @@ def _asked(text: str) -> dict[str, tuple[int, int]] | None:
     found = {}
     for part in text.split(",") if text else ():
         name, *numbers = part.rsplit(":", 2)
-        if len(numbers) != 2 or not all(number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
-                                          for number in numbers):
+        if len(numbers) != 2 or not all(
+            number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
+            for number in numbers
+        ):
             return None
         found[name] = (int(numbers[0]), int(numbers[1]))
     return found if len(found) <= MOST_CURVES else None

@@ -7,14 +7,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-PIECE = 1 << 20  # bytes that one call of `Tail.read` parses at most, so that a large file blocks nobody for long
+PIECE = (
+    1 << 20
+)  # bytes that one call of `Tail.read` parses at most, so that a large file blocks nobody for long
 
 
 class Tail:
     """The rows of a file of JSON lines, from its start, each of them once.
 
-    A run may replace its file by a shorter one (after a rollback), or have written half a line. In the first case the
-    rows begin again, and `generation` is one higher. A half line is read when it is whole.
+    A run may replace its file by a shorter one (after a rollback), or have written half a line. In
+    the first case the rows begin again, and `generation` is one higher. A half line is read when it
+    is whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -23,7 +26,9 @@ class Tail:
         self._position = 0
         self.size = 0
         self.generation = 0
-        self.fault: str | None = None  # why the file could not be read the last time; None if it could, or is absent
+        self.fault: str | None = (
+            None  # why the file could not be read the last time; None if it could, or is absent
+        )
 
     @property
     def position(self) -> int:
@@ -31,11 +36,11 @@ class Tail:
         return self._position
 
     def read(self) -> list[dict[str, Any]]:
-        """The next rows, at most about `PIECE` bytes of them; empty if there are none, no file, or none that may be
-        read (`fault`).
+        """The next rows, at most about `PIECE` bytes of them; empty if there are none, no file, or
+        none that may be read (`fault`).
 
-        A line that is no JSON object is passed over: a process that was killed while it wrote leaves half a line, and
-        the run that goes on writes the next one after it.
+        A line that is no JSON object is passed over: a process that was killed while it wrote
+        leaves half a line, and the run that goes on writes the next one after it.
         """
         self.fault = None
         try:

@@ -9,8 +9,17 @@ from importlib import resources
 UPLOT = "vendor/uplot/"
 # In the order in which they are loaded: a file may use those before it.
 STYLES = (UPLOT + "uPlot.min.css", "theme.css", "page.css", "explorer.css", "print.css")
-SCRIPTS = (UPLOT + "uPlot.iife.min.js", "theme.js", "bundle.js", "chart.js", "ohlc.js", "equity.js", "trades.js",
-           "explorer.js", "report.js")
+SCRIPTS = (
+    UPLOT + "uPlot.iife.min.js",
+    "theme.js",
+    "bundle.js",
+    "chart.js",
+    "ohlc.js",
+    "equity.js",
+    "trades.js",
+    "explorer.js",
+    "report.js",
+)
 
 # Of the live page beside those above; `watching.site` serves them by name.
 LIVE = ("watch.css", "curves.js", "session.js", "watch.js")
@@ -23,5 +32,7 @@ def text(name: str) -> str:
 
 
 def source_hash(content: str) -> str:
-    """`'sha256-...'`, a source expression of CSP for one inline element with exactly this content (W3C CSP 3)."""
+    """`'sha256-...'`, a source expression of CSP for one inline element with exactly this content
+    (W3C CSP 3).
+    """
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode('ascii')}'"

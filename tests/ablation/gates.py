@@ -1,9 +1,10 @@
-"""What an ablation with advisors of known skill must show, or the listener is broken: gates G1 to G6.
+"""What an ablation with advisors of known skill must show, or the listener is broken: gates G1 to
+G6.
 
-A gate is True or False, or None where the matrix lacks the kinds that it needs. `certain` means that an interval
-deflated for all kinds lies on one side of 0: chance alone breaks none of these gates more than about once in 20
-matrices, and a matrix too small to be certain of anything passes those that look for harm. G2 and G5 look for a gain
-and fail then; G5 goes by means.
+A gate is True or False, or None where the matrix lacks the kinds that it needs. `certain` means
+that an interval deflated for all kinds lies on one side of 0: chance alone breaks none of these
+gates more than about once in 20 matrices, and a matrix too small to be certain of anything passes
+those that look for harm. G2 and G5 look for a gain and fail then; G5 goes by means.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ LAST = 4  # the last quarter of the updates after a turn must show that the list
 
 
 class Steps(NamedTuple):
-    """Kinds in an order in which they should rise: each less the one before, and the last less the first."""
+    """Kinds in an order in which they should rise: each less the one before, and the last less the
+    first.
+    """
 
     each: tuple[Comparison, ...]
     whole: Comparison
@@ -41,9 +44,11 @@ class Steps(NamedTuple):
 
 
 def steps(nets: Sequence[np.ndarray]) -> Steps:
-    """`Steps` of float64[S, D] each, at least two, in the order in which they should rise; deflated for all of them.
+    """`Steps` of float64[S, D] each, at least two, in the order in which they should rise; deflated
+    for all of them.
 
-    Means alone always have an order; only what chance cannot explain counts, as a fall or as a rise.
+    Means alone always have an order; only what chance cannot explain counts, as a fall or as a
+    rise.
     """
     if len(nets) < 2:
         raise ValueError("an order needs two kinds at least")
@@ -65,8 +70,10 @@ def gates(ablation: Ablation, fusion: FusionResult) -> list[Gate]:
     """All gates of one fusion. Those that compare days need enough of them."""
     days = len(fusion.scores[ablation.split].dates)
     few = _missing(f"{MIN_DAYS} days, there are {days}") if days < MIN_DAYS else None
-    return [Gate(name, about, *(few if few and name not in _WITHOUT_DAYS else check(ablation, fusion)))
-            for name, about, check in _GATES]
+    return [
+        Gate(name, about, *(few if few and name not in _WITHOUT_DAYS else check(ablation, fusion)))
+        for name, about, check in _GATES
+    ]
 
 
 Found = tuple[bool | None, str]
@@ -77,7 +84,9 @@ def _missing(what: str) -> Found:
 
 
 def g1_no_skill(ablation: Ablation, fusion: FusionResult) -> Found:
-    """Random advice and placebos earn nothing: 0 lies in the interval of their difference to no advice."""
+    """Random advice and placebos earn nothing: 0 lies in the interval of their difference to no
+    advice.
+    """
     kinds = [kind for kind in ablation.kinds if kind == "mock:random" or is_placebo(kind)]
     if not kinds:
         return _missing("mock:random or a mock:shifted/...")
@@ -87,8 +96,8 @@ def g1_no_skill(ablation: Ablation, fusion: FusionResult) -> Found:
 
 
 def g2_skill_pays(ablation: Ablation, fusion: FusionResult) -> Found:
-    """The more skill, the more it earns: no step from one skill to the next certainly falls, the last is certainly
-    above the first, and the oracle is 5 standard errors above no advice."""
+    """The more skill, the more it earns: no step from one skill to the next certainly falls, the
+    last is certainly above the first, and the oracle is 5 standard errors above no advice."""
     kinds = _numbered(ablation, "mock:skilled")
     kinds += ["mock:oracle"] if "mock:oracle" in ablation.kinds else []
     if len(kinds) < 2 or kinds[-1] != "mock:oracle":
@@ -97,16 +106,22 @@ def g2_skill_pays(ablation: Ablation, fusion: FusionResult) -> Found:
     oracle = ablation.compared(fusion, "mock:oracle", NONE)
     passed = order.rises and oracle.mean > 0 and (oracle.sigmas is None or oracle.sigmas >= SIGMAS)
     means = ", ".join(f"{kind} {ablation.net(fusion, kind).mean():,.0f}" for kind in kinds)
-    return passed, (f"{means}; steps that certainly fall: {len(order.wrong)}, last less first {shown(order.whole)}; "
-                    f"oracle {'no spread' if oracle.sigmas is None else f'{oracle.sigmas:.1f} standard errors'}")
+    return passed, (
+        f"{means}; steps that certainly fall: {len(order.wrong)}, last less first {shown(order.whole)}; "
+        f"oracle {'no spread' if oracle.sigmas is None else f'{oracle.sigmas:.1f} standard errors'}"
+    )
 
 
 def g3_late_or_rare(ablation: Ablation, fusion: FusionResult) -> Found:
-    """Advice that comes later, or less often, earns no more: no step towards sooner, or more often, certainly falls."""
+    """Advice that comes later, or less often, earns no more: no step towards sooner, or more often,
+    certainly falls.
+    """
     found, passed = [], True
     for name, sooner_is_lower in (("mock:delayed", True), ("mock:available", False)):
         for other, kinds in _families(ablation, name).items():
-            ordered = sorted(kinds, key=lambda kind: number_of(kind) or 0.0, reverse=sooner_is_lower)
+            ordered = sorted(
+                kinds, key=lambda kind: number_of(kind) or 0.0, reverse=sooner_is_lower
+            )
             ordered += [other] if other in ablation.kinds else []
             if len(ordered) < 2:
                 continue
@@ -119,7 +134,9 @@ def g3_late_or_rare(ablation: Ablation, fusion: FusionResult) -> Found:
 
 
 def g4_adversary(ablation: Ablation, fusion: FusionResult) -> Found:
-    """Advice that is mostly wrong, from the first bar on, does no certain harm: it is ignored, or turned around."""
+    """Advice that is mostly wrong, from the first bar on, does no certain harm: it is ignored, or
+    turned around.
+    """
     kinds = [kind for kind in ablation.kinds if kind.startswith("mock:adversarial")]
     if not kinds:
         return _missing("mock:adversarial:Q")
@@ -129,9 +146,9 @@ def g4_adversary(ablation: Ablation, fusion: FusionResult) -> Found:
 
 
 def g5_turn(ablation: Ablation, fusion: FusionResult) -> Found:
-    """An advisor that turns on its listener in mid-run: what listening had earned until then is never lost whole, and
-    over the last quarter of the updates after it the listener earns no less than without advice. Of training episodes;
-    means, without intervals."""
+    """An advisor that turns on its listener in mid-run: what listening had earned until then is
+    never lost whole, and over the last quarter of the updates after it the listener earns no less
+    than without advice. Of training episodes; means, without intervals."""
     kind = next((kind for kind in ablation.kinds if kind.startswith("turn")), None)
     if kind is None or fusion.turned is None:
         return _missing("turn[:Q]")
@@ -142,27 +159,40 @@ def g5_turn(ablation: Ablation, fusion: FusionResult) -> Found:
     before = float(mean[:turned].sum())
     after = np.cumsum(mean[turned:])
     lowest = float(min(0.0, after.min()))
-    ending = float(mean[turned + len(after) * (LAST - 1) // LAST:].mean())
-    back = next((i for i in range(len(after)) if mean[turned + i:].mean() >= 0), None)
+    ending = float(mean[turned + len(after) * (LAST - 1) // LAST :].mean())
+    back = next((i for i in range(len(after)) if mean[turned + i :].mean() >= 0), None)
     passed = before > 0 and lowest > -before and ending >= 0
     recovered = "never again" if back is None else f"again from update {turned + back} on"
-    return passed, (f"summed mean differences per episode: {before:+,.0f} until the turn at update {turned}, lowest "
-                    f"after it {lowest:+,.0f}; the mean of the rest is not below no advice {recovered}; last quarter "
-                    f"{ending:+,.0f} per update; {ablation.split}, all answers turned: less none "
-                    f"{shown(ablation.compared(fusion, kind, NONE))}")
+    return passed, (
+        f"summed mean differences per episode: {before:+,.0f} until the turn at update {turned}, lowest "
+        f"after it {lowest:+,.0f}; the mean of the rest is not below no advice {recovered}; last quarter "
+        f"{ending:+,.0f} per update; {ablation.split}, all answers turned: less none "
+        f"{shown(ablation.compared(fusion, kind, NONE))}"
+    )
 
 
 def g6_absence(ablation: Ablation, fusion: FusionResult) -> Found:
     """An advisor without any answer is no advisor: every agent's parameters have the same bits."""
-    kinds = [kind for kind in ablation.kinds if kind == "mock:failing"
-             or (kind.startswith("mock:available") and number_of(kind) == 0.0)]
+    kinds = [
+        kind
+        for kind in ablation.kinds
+        if kind == "mock:failing" or (kind.startswith("mock:available") and number_of(kind) == 0.0)
+    ]
     if not kinds:
         return _missing("mock:available:0/X or mock:failing")
     none = fusion.digests[ablation.kinds.index(NONE)]
-    same = {kind: sum(a == b for a, b in zip(fusion.digests[ablation.kinds.index(kind)], none, strict=True))
-            for kind in kinds}
-    return (all(count == len(none) for count in same.values()),
-            "; ".join(f"{kind}: {count} of {len(none)} seeds bit-identical" for kind, count in same.items()))
+    same = {
+        kind: sum(
+            a == b for a, b in zip(fusion.digests[ablation.kinds.index(kind)], none, strict=True)
+        )
+        for kind in kinds
+    }
+    return (
+        all(count == len(none) for count in same.values()),
+        "; ".join(
+            f"{kind}: {count} of {len(none)} seeds bit-identical" for kind, count in same.items()
+        ),
+    )
 
 
 def number_of(kind: str) -> float | None:
@@ -176,7 +206,11 @@ def number_of(kind: str) -> float | None:
 
 def _numbered(ablation: Ablation, name: str) -> list[str]:
     """Kinds of one name that change no other, by their number."""
-    kinds = [kind for kind in ablation.kinds if kind.partition("/")[2] == "" and kind.startswith(f"{name}:")]
+    kinds = [
+        kind
+        for kind in ablation.kinds
+        if kind.partition("/")[2] == "" and kind.startswith(f"{name}:")
+    ]
     return sorted(kinds, key=lambda kind: number_of(kind) or 0.0)
 
 
@@ -196,4 +230,5 @@ _GATES: tuple[tuple[str, str, Callable[[Ablation, FusionResult], Found]], ...] =
     ("G3", "gain falls with delay and absence", g3_late_or_rare),
     ("G4", "an adversary does no harm", g4_adversary),
     ("G5", "an advisor that turns is found out", g5_turn),
-    ("G6", "no answers, no difference", g6_absence))
+    ("G6", "no answers, no difference", g6_absence),
+)

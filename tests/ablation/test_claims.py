@@ -18,18 +18,29 @@ def made(worth: dict[str, float], **more):
     return made_ablation({"none": 0.0, **worth}, **more)
 
 
-@pytest.mark.parametrize(("worth", "expected"), [
-    ({TABLE: 30.0, OF_TABLE: 0.0, "rules": 5.0}, True), ({TABLE: 30.0, OF_TABLE: 29.5, "rules": 5.0}, False),
-    ({TABLE: 30.0, OF_TABLE: 0.0, "rules": 40.0}, False)])
+@pytest.mark.parametrize(
+    ("worth", "expected"),
+    [
+        ({TABLE: 30.0, OF_TABLE: 0.0, "rules": 5.0}, True),
+        ({TABLE: 30.0, OF_TABLE: 29.5, "rules": 5.0}, False),
+        ({TABLE: 30.0, OF_TABLE: 0.0, "rules": 40.0}, False),
+    ],
+)
 def test_it_helps_if_it_beats_its_placebo_and_the_rules(worth, expected):
     [claim] = claims(*made(worth))
     assert (claim.kind, claim.helps) == (TABLE, expected)
     assert claim.found.startswith("less its placebo +")
 
 
-@pytest.mark.parametrize(("worth", "missing"), [
-    ({"rules": 0.0}, OF_TABLE), ({OF_TABLE: 0.0}, "rules"), ({}, f"{OF_TABLE} and rules"),
-    ({"rules": 0.0, "mock:permuted/rules": 0.0}, OF_TABLE)])  # another one's placebo is no placebo of it
+@pytest.mark.parametrize(
+    ("worth", "missing"),
+    [
+        ({"rules": 0.0}, OF_TABLE),
+        ({OF_TABLE: 0.0}, "rules"),
+        ({}, f"{OF_TABLE} and rules"),
+        ({"rules": 0.0, "mock:permuted/rules": 0.0}, OF_TABLE),
+    ],
+)  # another one's placebo is no placebo of it
 def test_what_is_missing_is_named(worth, missing):
     [claim] = claims(*made({TABLE: 30.0, **worth}))
     assert (claim.helps, claim.found) == (None, f"needs {missing} in the matrix")
@@ -56,7 +67,9 @@ def test_few_days_say_nothing():
 
 def test_claims_are_in_the_table_and_in_the_document():
     ablation, _ = made({TABLE: 30.0, OF_TABLE: 0.0, "rules": 5.0})
-    assert ("table:x.npz: it helps on these days, unless the model was trained on them (less its placebo +"
-            in report.table(ablation))
+    assert (
+        "table:x.npz: it helps on these days, unless the model was trained on them (less its placebo +"
+        in report.table(ablation)
+    )
     document = json.loads(json.dumps(report.to_json(ablation), allow_nan=False))
     assert document["fusions"]["trust"]["claims"][TABLE]["helps"] is True

@@ -16,12 +16,22 @@ from jaxtrade.storage.trials import read_trials
 from tests.ablation.made import TINY
 
 
-@pytest.mark.parametrize(("flags", "names"), [
-    (["--kinds", "mock:skiled:0.6"], "did you mean 'skilled'"), (["--kinds", "https://h/v1"], "advise precompute"),
-    (["--fusions", "trsut"], "did you mean 'trust'"), (["--seeds", "0"], "--seeds 0"),
-    (["--seeds", "-1"], "--seeds -1"),
-    (["quickstart", "--set", "shared.on=true", "--set", "train.num_seeds=2"], "agents that do not meet"),
-    (["nowhere"], "nowhere"), (["--set", "rollout.num_env=3"], "num_envs")])
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        (["--kinds", "mock:skiled:0.6"], "did you mean 'skilled'"),
+        (["--kinds", "https://h/v1"], "advise precompute"),
+        (["--fusions", "trsut"], "did you mean 'trust'"),
+        (["--seeds", "0"], "--seeds 0"),
+        (["--seeds", "-1"], "--seeds -1"),
+        (
+            ["quickstart", "--set", "shared.on=true", "--set", "train.num_seeds=2"],
+            "agents that do not meet",
+        ),
+        (["nowhere"], "nowhere"),
+        (["--set", "rollout.num_env=3"], "num_envs"),
+    ],
+)
 def test_refusals_are_one_line_and_write_nothing(flags, names, tmp_path, capsys):
     out = tmp_path / "new"
     assert main(["ablate", "advisor", *flags, "--out", str(out)]) == 2
@@ -34,18 +44,35 @@ def test_refusals_are_one_line_and_write_nothing(flags, names, tmp_path, capsys)
 
 def test_another_learner_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(LEARNERS, "_added", {"own": object()})
-    assert main(["ablate", "advisor", "--test", "--set", "algorithm=own", "--out", str(tmp_path / "new")]) == 2
+    assert (
+        main(
+            [
+                "ablate",
+                "advisor",
+                "--test",
+                "--set",
+                "algorithm=own",
+                "--out",
+                str(tmp_path / "new"),
+            ]
+        )
+        == 2
+    )
     assert "algorithm=own: the ablation compares ways to use advice" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 
 def test_one_that_is_stopped_says_how_it_goes_on(tmp_path, capsys, monkeypatch):
     """Training knows only that it was stopped; the flags of the whole are not in its folder."""
+
     def stopped(*_args):
         raise PreemptedError("SIGTERM: stopped after update 5")
 
     monkeypatch.setattr("jaxtrade.ablation.run.ablate", stopped)
-    assert main(["ablate", "advisor", "--test", "--out", str(tmp_path / "new")]) == PreemptedError.exit_code
+    assert (
+        main(["ablate", "advisor", "--test", "--out", str(tmp_path / "new")])
+        == PreemptedError.exit_code
+    )
     assert f"--out {tmp_path / 'new'} and --resume" in capsys.readouterr().err
 
 
@@ -59,7 +86,9 @@ def test_only_what_was_begun_is_resumed(tmp_path, capsys):
     flags = ["ablate", "advisor", "--test", "--resume", "--out", str(tmp_path)]
     assert main(flags) == 2
     assert "no ablation was begun there (no begin.json)" in capsys.readouterr().err
-    (tmp_path / "begin.json").write_text(json.dumps({"config_sha256": "0" * 64, "kinds": [], "fusions": []}))
+    (tmp_path / "begin.json").write_text(
+        json.dumps({"config_sha256": "0" * 64, "kinds": [], "fusions": []})
+    )
     assert main(flags) == 2
     assert "config_sha256 is " in capsys.readouterr().err
     assert main([part for part in flags if part != "--resume"]) == 2
@@ -86,8 +115,20 @@ def test_the_shipped_matrix_is_a_configuration():
 def test_a_whole_small_matrix(tmp_path, capsys):
     out = tmp_path / "new"
     flags = [part for override in TINY for part in ("--set", override)]
-    command = ["ablate", "advisor", "--test", *flags, "--set", "split.test_sessions=5", "--out", str(out),
-               "--kinds", "mock:random,mock:oracle,turn", "--fusions", "trust,none"]
+    command = [
+        "ablate",
+        "advisor",
+        "--test",
+        *flags,
+        "--set",
+        "split.test_sessions=5",
+        "--out",
+        str(out),
+        "--kinds",
+        "mock:random,mock:oracle,turn",
+        "--fusions",
+        "trust,none",
+    ]
     assert main(command) == 0
     shown = capsys.readouterr()
     assert "mock:oracle (CHEATS)" in shown.out
@@ -97,7 +138,9 @@ def test_a_whole_small_matrix(tmp_path, capsys):
     assert list(document["fusions"]) == ["trust", "none"]
     assert document["cheats"] == ["mock:oracle", "turn"]
     assert (out / "ablation.txt").read_text() == shown.out
-    kinds = document["fusions"]["none"]["kinds"]  # advice that is only counted makes no difference at all
+    kinds = document["fusions"]["none"][
+        "kinds"
+    ]  # advice that is only counted makes no difference at all
     assert len({kind["parameters_sha256"][0] for kind in kinds.values()}) == 1
     assert kinds["turn"]["test"]["less_none"]["mean"] == 0.0
     assert document["fusions"]["trust"]["kinds"]["none"]["test"]["days"]
@@ -105,13 +148,19 @@ def test_a_whole_small_matrix(tmp_path, capsys):
     assert document["fusions"]["trust"]["health"]["recompiles"] == {"passed": True, "value": 0}
     first, second = read_trials(tmp_path).openings
     assert (first.kind, first.run, first.split, first.sessions) == ("ablate", "new", "test", 5)
-    assert (first.config, first.data) == tuple(document["provenance"][f"{name}_sha256"] for name in ("config", "data"))
-    honest = [f"trust/{kind}/{seed}" for kind in ("mock:random", "none") for seed in document["seeds"]]
+    assert (first.config, first.data) == tuple(
+        document["provenance"][f"{name}_sha256"] for name in ("config", "data")
+    )
+    honest = [
+        f"trust/{kind}/{seed}" for kind in ("mock:random", "none") for seed in document["seeds"]
+    ]
     assert sorted(first.net) == sorted(honest), "an advisor that knows the future is no trial"
     assert sorted(second.net) == sorted(name.replace("trust", "none") for name in honest)
     shown_days = document["fusions"]["trust"]["kinds"]["none"]["test"]
     assert list(first.dates) == shown_days["days"]
-    assert list(first.net[honest[-1]]) == [round(value, 3) for value in shown_days["net_by_seed_and_day"][-1]]
+    assert list(first.net[honest[-1]]) == [
+        round(value, 3) for value in shown_days["net_by_seed_and_day"][-1]
+    ]
     said = f"trials: this test set was opened 2 times ({2 * len(honest)} distinct trials), this time included"
     assert said in shown.out
     assert document["trials"]["opened"] == 2

@@ -19,25 +19,44 @@ def passed(name: str, worth: dict[str, float], **more) -> bool | None:
     return found[name].passed
 
 
-@pytest.mark.parametrize(("worth", "expected"), [
-    ({"mock:random": 0.0, PLACEBO: 0.0}, True), ({"mock:random": 0.0, PLACEBO: 30.0}, False),
-    ({"mock:random": -30.0}, False), ({"mock:oracle": 30.0}, None)])
+@pytest.mark.parametrize(
+    ("worth", "expected"),
+    [
+        ({"mock:random": 0.0, PLACEBO: 0.0}, True),
+        ({"mock:random": 0.0, PLACEBO: 30.0}, False),
+        ({"mock:random": -30.0}, False),
+        ({"mock:oracle": 30.0}, None),
+    ],
+)
 def test_g1_no_skill(worth, expected):
     assert passed("G1", worth) is expected
 
 
-@pytest.mark.parametrize(("worth", "expected"), [
-    ({"mock:skilled:0.9": 20.0, "mock:skilled:0.6": 5.0, "mock:oracle": 30.0}, True),
-    ({"mock:skilled:0.9": 5.0, "mock:skilled:0.6": 40.0, "mock:oracle": 60.0}, False),  # a step that falls
-    ({"mock:skilled:0.6": 0.0, "mock:oracle": 0.0}, False),  # nothing rises
-    ({"mock:skilled:0.6": -90.0, "mock:oracle": -30.0}, False),  # rises, and is still below no advice
-    ({"mock:skilled:0.6": 5.0}, None), ({"mock:oracle": 5.0}, None)])
+@pytest.mark.parametrize(
+    ("worth", "expected"),
+    [
+        ({"mock:skilled:0.9": 20.0, "mock:skilled:0.6": 5.0, "mock:oracle": 30.0}, True),
+        (
+            {"mock:skilled:0.9": 5.0, "mock:skilled:0.6": 40.0, "mock:oracle": 60.0},
+            False,
+        ),  # a step that falls
+        ({"mock:skilled:0.6": 0.0, "mock:oracle": 0.0}, False),  # nothing rises
+        (
+            {"mock:skilled:0.6": -90.0, "mock:oracle": -30.0},
+            False,
+        ),  # rises, and is still below no advice
+        ({"mock:skilled:0.6": 5.0}, None),
+        ({"mock:oracle": 5.0}, None),
+    ],
+)
 def test_g2_skill_pays(worth, expected):
     assert passed("G2", worth) is expected
 
 
 def test_g2_wants_five_standard_errors():
-    """A difference of 30 with a noise of 10 over 80 agent days is far off; with a noise of 400 it is not."""
+    """A difference of 30 with a noise of 10 over 80 agent days is far off; with a noise of 400 it
+    is not.
+    """
     worth = {"mock:skilled:0.6": 0.0, "mock:oracle": 30.0}
     assert passed("G2", worth, noise=10.0) is True
     assert passed("G2", worth, noise=400.0) is False
@@ -47,29 +66,49 @@ LATE, LATER = "mock:delayed:5/mock:skilled:0.6", "mock:delayed:30/mock:skilled:0
 RARE, RARER = "mock:available:0.5/mock:skilled:0.6", "mock:available:0.1/mock:skilled:0.6"
 
 
-@pytest.mark.parametrize(("worth", "expected"), [
-    ({"mock:skilled:0.6": 30.0, LATE: 20.0, LATER: 10.0}, True), ({"mock:skilled:0.6": 10.0, LATE: 30.0}, False),
-    ({LATE: 10.0, LATER: 30.0}, False), ({"mock:skilled:0.6": 30.0, RARE: 20.0, RARER: 10.0}, True),
-    ({RARE: 10.0, RARER: 30.0}, False), ({"mock:skilled:0.6": 10.0, RARE: 30.0}, False), ({LATE: 0.0}, None)])
+@pytest.mark.parametrize(
+    ("worth", "expected"),
+    [
+        ({"mock:skilled:0.6": 30.0, LATE: 20.0, LATER: 10.0}, True),
+        ({"mock:skilled:0.6": 10.0, LATE: 30.0}, False),
+        ({LATE: 10.0, LATER: 30.0}, False),
+        ({"mock:skilled:0.6": 30.0, RARE: 20.0, RARER: 10.0}, True),
+        ({RARE: 10.0, RARER: 30.0}, False),
+        ({"mock:skilled:0.6": 10.0, RARE: 30.0}, False),
+        ({LATE: 0.0}, None),
+    ],
+)
 def test_g3_late_or_rare(worth, expected):
     assert passed("G3", worth) is expected
 
 
-@pytest.mark.parametrize(("worth", "expected"), [
-    ({"mock:adversarial:0.6": 0.0}, True), ({"mock:adversarial:0.6": 40.0}, True),
-    ({"mock:adversarial:0.6": -40.0}, False), ({}, None)])
+@pytest.mark.parametrize(
+    ("worth", "expected"),
+    [
+        ({"mock:adversarial:0.6": 0.0}, True),
+        ({"mock:adversarial:0.6": 40.0}, True),
+        ({"mock:adversarial:0.6": -40.0}, False),
+        ({}, None),
+    ],
+)
 def test_g4_adversary(worth, expected):
     assert passed("G4", worth | {"mock:random": 0.0}) is expected
 
 
-@pytest.mark.parametrize(("after", "expected"), [
-    ([-5.0] * 4 + [5.0] * 16, True),  # loses for a while, then gains again
-    ([-5.0] * 20, False),  # never finds out; what was gained before (100) is lost whole
-    ([-30.0] * 4 + [5.0] * 16, False),  # finds out too late: 120 of the 100 are gone
-    ([0.0] * 15 + [-2.0] * 5, False)])  # never below, but still losing at the end
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ([-5.0] * 4 + [5.0] * 16, True),  # loses for a while, then gains again
+        ([-5.0] * 20, False),  # never finds out; what was gained before (100) is lost whole
+        ([-30.0] * 4 + [5.0] * 16, False),  # finds out too late: 120 of the 100 are gone
+        ([0.0] * 15 + [-2.0] * 5, False),
+    ],
+)  # never below, but still losing at the end
 def test_g5_turn(after, expected):
     profit = np.zeros((40, 2, 4))
-    profit[:, 1] = np.array([5.0] * 20 + after)[:, None] + np.random.default_rng(0).normal(0, 0.1, (40, 4))
+    profit[:, 1] = np.array([5.0] * 20 + after)[:, None] + np.random.default_rng(0).normal(
+        0, 0.1, (40, 4)
+    )
     profit[3] = np.nan  # no episode ended there
     assert passed("G5", {"turn": 0.0}, profit=profit, turned=20) is expected
 
@@ -107,8 +146,15 @@ def test_rising_steps():
         steps([noise[0]])
 
 
-@pytest.mark.parametrize(("kind", "number"), [
-    ("mock:skilled:0.6", 0.6), ("mock:delayed:5/mock:skilled:0.6", 5.0), ("mock:available/rules", None),
-    ("mock:oracle", None), ("rules", None)])
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ("mock:skilled:0.6", 0.6),
+        ("mock:delayed:5/mock:skilled:0.6", 5.0),
+        ("mock:available/rules", None),
+        ("mock:oracle", None),
+        ("rules", None),
+    ],
+)
 def test_numbers(kind, number):
     assert number_of(kind) == number

@@ -50,8 +50,10 @@ class Made(NamedTuple):
 
     def first(self):
         """The first states, which a chunk takes over."""
-        return jax.tree.map(jnp.copy, first_state(self.learner, matrix_stack(self.learner, self.advice, SEEDS),
-                                                  self.advice))
+        return jax.tree.map(
+            jnp.copy,
+            first_state(self.learner, matrix_stack(self.learner, self.advice, SEEDS), self.advice),
+        )
 
     def run(self, state):
         state, figures, _ = self.chunk(state, self.learner.params)
@@ -69,16 +71,27 @@ def made() -> Made:
     advice = first_advice(learner, tables, known, askable)
     stack = matrix_stack(learner, advice, SEEDS)
     with Programs() as programs:
-        chunk = compile_chunk(programs, KnownAdvice().wrap(stack.wrap(learner.algorithm)), 1,
-                              first_state(learner, stack, advice), learner.params)
+        chunk = compile_chunk(
+            programs,
+            KnownAdvice().wrap(stack.wrap(learner.algorithm)),
+            1,
+            first_state(learner, stack, advice),
+            learner.params,
+        )
     return Made(learner, tables, splits, followed, known, askable, advice, chunk)
 
 
 @pytest.fixture(scope="module")
 def one_update(made):
     first = made.first()
-    begun = jax.device_get(jax.tree.map(lambda x: x if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else
-                                        jax.random.key_data(x), first))
+    begun = jax.device_get(
+        jax.tree.map(
+            lambda x: (
+                x if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.random.key_data(x)
+            ),
+            first,
+        )
+    )
     return begun, *made.run(first)
 
 
@@ -92,14 +105,19 @@ def of(tree, k: int):
 
 @pytest.mark.long  # rl/test_agents.py
 def test_a_member_is_the_agent_trained_alone(made, one_update):
-    """Kind 2 (oracle), seed 1, in the algorithm's own program: floats within 1e-6, everything else exactly."""
+    """Kind 2 (oracle), seed 1, in the algorithm's own program: floats within 1e-6, everything else
+    exactly.
+    """
     _, state, figures = one_update
     k, seed = 2, 1
     first = without_advice(made.first())
-    alone, metrics = jax.jit(made.learner.algorithm.update)(of(of(first, k), seed), made.learner.params,
-                                                            matrix.of_kind(made.advice, k))
+    alone, metrics = jax.jit(made.learner.algorithm.update)(
+        of(of(first, k), seed), made.learner.params, matrix.of_kind(made.advice, k)
+    )
     member = of(of(without_advice(state), k), seed)
-    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(alone), jax.tree.leaves(member), strict=True):
+    for (path, a), b in zip(
+        jax.tree_util.tree_leaves_with_path(alone), jax.tree.leaves(member), strict=True
+    ):
         where = jax.tree_util.keystr(path)
         if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
             assert bool((jax.random.key_data(a) == jax.random.key_data(b)).all()), where
@@ -132,10 +150,17 @@ def test_no_answers_are_no_advisor_bit_for_bit(one_update):
 
 
 def test_other_tables_compile_nothing(made):
-    """A market's other answers are other arguments: the compiled program and the evaluation take them as they are."""
-    tables = [table._replace(bars=table.bars[:50], rows=table.rows[:50] + 0.1) for table in made.tables]
+    """A market's other answers are other arguments: the compiled program and the evaluation take
+    them as they are.
+    """
+    tables = [
+        table._replace(bars=table.bars[:50], rows=table.rows[:50] + 0.1) for table in made.tables
+    ]
     state = made.first()
-    first, other = (first_advice(made.learner, each, made.known, made.askable) for each in (tables, made.tables[::-1]))
+    first, other = (
+        first_advice(made.learner, each, made.known, made.askable)
+        for each in (tables, made.tables[::-1])
+    )
     compiled = []
 
     def listen(event, seconds, **more):
@@ -146,7 +171,9 @@ def test_other_tables_compile_nothing(made):
         state, _ = made.run(state.replace(advice=first))
         made.run(state.replace(advice=other))
     finally:
-        jax.monitoring.unregister_event_duration_listener(listen)  # others stay: a chunk counts with one of its own
+        jax.monitoring.unregister_event_duration_listener(
+            listen
+        )  # others stay: a chunk counts with one of its own
     assert compiled == []
 
 
@@ -155,15 +182,22 @@ def test_trust_is_measured_on_training_sessions_alone(made):
     held_out = made.followed.copy()
     held_out[made.known != 0] = 0
     assert held_out.any()
-    scored = np.asarray(first_advice(made.learner, made.tables, made.known, made.askable).outcomes.seen)
+    scored = np.asarray(
+        first_advice(made.learner, made.tables, made.known, made.askable).outcomes.seen
+    )
     assert scored.tolist() == [0, 0, int((made.known != 0).sum())]
 
 
 def test_second_answers_come_in_parts(made):
-    """From half of the run on, `rows` per update, each training bar once, in an order that is not that of time."""
-    config = made.learner.config.model_copy(update={
-        "advisor": made.learner.config.advisor.model_copy(update={"rows": 10}),
-        "train": made.learner.config.train.model_copy(update={"chunk_updates": 2})})
+    """From half of the run on, `rows` per update, each training bar once, in an order that is not
+    that of time.
+    """
+    config = made.learner.config.model_copy(
+        update={
+            "advisor": made.learner.config.advisor.model_copy(update={"rows": 10}),
+            "train": made.learner.config.train.model_copy(update={"chunk_updates": 2}),
+        }
+    )
     plan = made.learner.plan._replace(total_updates=8, chunks=4)
     bars = np.arange(50, dtype=np.int32)
     rows = np.tile(np.arange(50, dtype=np.float32)[:, None], 6)
@@ -193,10 +227,14 @@ def test_slots_show_advice_and_others_do_not():
 def test_the_first_state_is_that_of_the_agent_alone(made, one_update):
     begun, _, _ = one_update
     advice = matrix.of_kind(made.advice, 2)
-    alone = jax.jit(made.learner.algorithm.init)(jax.random.key(1), made.learner.params.replace(advice=advice.view))
+    alone = jax.jit(made.learner.algorithm.init)(
+        jax.random.key(1), made.learner.params.replace(advice=advice.view)
+    )
     member = of(of(without_advice(begun).replace(key=()), 2), 1)
     for a, b in zip(jax.tree.leaves(alone.replace(key=())), jax.tree.leaves(member), strict=True):
-        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-6, atol=1e-6
+        )
 
 
 @pytest.mark.slow
@@ -204,7 +242,9 @@ def test_an_evaluation_hears_its_own_advisor(made, one_update):
     """On held-out days, with nothing kept back; the seeds side by side as each alone."""
     _, state, figures = one_update
     trained = matrix.Trained(without_advice(state), made.advice, figures, None, 0.0, 0.0, {})
-    found = scoring.score(made.learner, trained, made.tables, made.followed, made.splits["test"], "test")
+    found = scoring.score(
+        made.learner, trained, made.tables, made.followed, made.splits["test"], "test"
+    )
     assert found.net.shape == (3, SEEDS, 3)
     assert np.array_equal(found.net[0], found.net[1])
     assert np.isnan(found.agreement[:2]).all()
@@ -217,20 +257,35 @@ def test_an_evaluation_hears_its_own_advisor(made, one_update):
     view = view_of(made.learner.config.advisor, made.learner.params.market.sessions, table, False)
     params = made.learner.params.replace(sessions=made.splits["test"], advice=view)
     decisions = decision_bars(params.market, params.sessions)
-    record = backtest(made.learner.env, greedy(made.learner.algorithm, alone, made.learner.env), params, decisions,
-                      "strategy", jax.random.key(0))
+    record = backtest(
+        made.learner.env,
+        greedy(made.learner.algorithm, alone, made.learner.env),
+        params,
+        decisions,
+        "strategy",
+        jax.random.key(0),
+    )
     assert np.array_equal(session_pnl(record.equity, decisions.last) / 1000, found.net[2, 1])
 
 
 def test_a_killed_matrix_goes_on_to_the_same_bits(made, tmp_path):
-    """With second answers in mid-run, which a resumed process finds in the state, or makes visible itself."""
-    config = tiny("train.total_timesteps=768", "train.checkpoint_every=1", "train.keep_checkpoints=9", "advisor.rows=8")
+    """With second answers in mid-run, which a resumed process finds in the state, or makes visible
+    itself.
+    """
+    config = tiny(
+        "train.total_timesteps=768",
+        "train.checkpoint_every=1",
+        "train.keep_checkpoints=9",
+        "advisor.rows=8",
+    )
     learner = matrix.make_learner(config, "trust", load_market(config), made.splits["train"])
     tables, _, _ = make_tables(("none", "turn"), config, load_market(config))
     lines = []
 
     def trained(folder):
-        return matrix.train_matrix(learner, tables, made.known, made.askable, SEEDS, lines.append, folder)
+        return matrix.train_matrix(
+            learner, tables, made.known, made.askable, SEEDS, lines.append, folder
+        )
 
     whole = trained(tmp_path / "whole")
     assert whole.turned == 3

@@ -10,7 +10,12 @@ import pytest
 from jaxtrade.ablation import picture, report
 from tests.ablation.made import made_ablation
 
-WORTH = {"none": 0.0, "mock:random": 0.0, "mock:permuted/mock:skilled:0.6": 0.0, "mock:skilled:0.6": 30.0}
+WORTH = {
+    "none": 0.0,
+    "mock:random": 0.0,
+    "mock:permuted/mock:skilled:0.6": 0.0,
+    "mock:skilled:0.6": 30.0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +56,12 @@ def test_few_seeds_have_no_interval_and_the_report_says_why():
     assert "no intervals: they need 3 seeds and 5 days, there are 2 and 20." in report.table(found)
     assert "seeds are few" not in report.table(found)
     compared = found.to_none(fusion, "mock:skilled:0.6")
-    assert (compared.interval, compared.deflated, compared.sigmas, compared.certain) == (None, None, None, 0)
+    assert (compared.interval, compared.deflated, compared.sigmas, compared.certain) == (
+        None,
+        None,
+        None,
+        0,
+    )
     assert compared.days_only is not None
 
 
@@ -63,5 +73,8 @@ def test_the_picture(ablation, tmp_path):
 
 def test_without_matplotlib_there_is_no_picture(ablation, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert [path.name for path in report.write(ablation, tmp_path)] == ["ablation.json", "ablation.txt"]
+    assert [path.name for path in report.write(ablation, tmp_path)] == [
+        "ablation.json",
+        "ablation.txt",
+    ]
     assert not (tmp_path / "ablation.png").exists()

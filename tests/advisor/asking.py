@@ -8,11 +8,20 @@ import time
 from jaxtrade.advisor.host.prompts import make_question
 from jaxtrade.advisor.host.types import Answer, Backend, Question
 
-SLOTS = {"close": 5123.25, "atr": 6.0, "adx": 42.0, "plus_di": 31.0, "minus_di": 12.5, "rsi": 60.0, "roc": 0.001,
-         "price_to_vwap": 0.0005}
+SLOTS = {
+    "close": 5123.25,
+    "atr": 6.0,
+    "adx": 42.0,
+    "plus_di": 31.0,
+    "minus_di": 12.5,
+    "rsi": 60.0,
+    "roc": 0.001,
+    "price_to_vwap": 0.0005,
+}
 
-# Seconds in which something that must not wait is over on any machine, however busy. What it must not wait for lasts
-# longer: the hangs of these tests take 20 s, 60 s or for ever. The limits themselves are constants of the code.
+# Seconds in which something that must not wait is over on any machine, however busy. What it must
+# not wait for lasts longer: the hangs of these tests take 20 s, 60 s or for ever. The limits
+# themselves are constants of the code.
 SOON = 15.0
 
 BASE = make_question(0, "ES", "2024-03-01T10:31:00-05:00", SLOTS)
@@ -35,4 +44,6 @@ def ask(backend: Backend, seconds: float = 5.0, bar: int = 0) -> Answer:
 
 def recorded_line(asked: Question, raw: str, model: str = "") -> str:
     """One JSONL line that `read_recorded` accepts, without its end of line."""
-    return json.dumps({"bar": asked.bar, "time": asked.time, "symbol": asked.symbol, "raw": raw, "model": model})
+    return json.dumps(
+        {"bar": asked.bar, "time": asked.time, "symbol": asked.symbol, "raw": raw, "model": model}
+    )

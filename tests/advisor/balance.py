@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-PLACES = ("deduped", "cache_hit", "queued", "in_flight", "done", "failed", "expired", "dropped", "poisoned")
+PLACES = (
+    "deduped",
+    "cache_hit",
+    "queued",
+    "in_flight",
+    "done",
+    "failed",
+    "expired",
+    "dropped",
+    "poisoned",
+)
 
 
 def imbalance(snapshot: dict[str, Any]) -> int:

@@ -17,7 +17,14 @@ from jaxtrade.advisor.table import Delta
 from tests.advisor.service_parts import question
 
 T, M = 100, 4
-HEADER = {"run": "r", "config": "c", "prompt_version": "p1", "schema": "s1", "identity": {}, "versions": {}}
+HEADER = {
+    "run": "r",
+    "config": "c",
+    "prompt_version": "p1",
+    "schema": "s1",
+    "identity": {},
+    "versions": {},
+}
 
 
 def row(bar: int, confidence: float = 0.8) -> AdviceRow:
@@ -76,17 +83,34 @@ def journal(folder: Path) -> Journal:
 def plain(delta: Delta) -> tuple[int, dict[int, list[float]]]:
     """Version, and rows by bar without the padding; the shapes are checked."""
     bars, rows = np.asarray(delta.bars), np.asarray(delta.rows)
-    assert (bars.dtype, rows.dtype, np.asarray(delta.version).dtype) == (np.int32, np.float32, np.int32)
+    assert (bars.dtype, rows.dtype, np.asarray(delta.version).dtype) == (
+        np.int32,
+        np.float32,
+        np.int32,
+    )
     assert (bars.shape, rows.shape, np.shape(delta.version)) == ((M,), (M, 6), ())
     real = bars < T
     assert (rows[~real] == 0).all()
     assert (bars[~real] == T).all()
-    return int(delta.version), {int(bar): list(map(float, values)) for bar, values in zip(bars[real], rows[real],
-                                                                                           strict=True)}
+    return int(delta.version), {
+        int(bar): list(map(float, values))
+        for bar, values in zip(bars[real], rows[real], strict=True)
+    }
 
 
 def seen(bridge: Bridge, updates: Iterable[int]) -> list[tuple[int, dict[int, list[float]]]]:
     return [plain(bridge.delta(update)) for update in updates]
 
 
-__all__ = ["HEADER", "HandService", "HandSource", "M", "T", "journal", "plain", "question", "row", "seen"]
+__all__ = [
+    "HEADER",
+    "HandService",
+    "HandSource",
+    "M",
+    "T",
+    "journal",
+    "plain",
+    "question",
+    "row",
+    "seen",
+]

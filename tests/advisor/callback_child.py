@@ -1,7 +1,8 @@
-"""A process of its own for tests of the callback transport: `callback_child.py CALLS RAISES_AT...`, prints JSON.
+"""A process of its own for tests of the callback transport: `callback_child.py CALLS RAISES_AT...`,
+prints JSON.
 
-A scan in a compiled program, with work for XLA's threads around every callback, against one bridge; what the device
-holds at the end must be what the bridge handed out.
+A scan in a compiled program, with work for XLA's threads around every callback, against one bridge;
+what the device holds at the end must be what the bridge handed out.
 """
 
 from __future__ import annotations
@@ -52,11 +53,18 @@ def run(calls: int, raises: frozenset[int]) -> dict[str, object]:
     def update(carry: tuple, _: None) -> tuple:
         table, number, work = carry
         work = jnp.tanh(work @ work)  # keeps XLA's threads at it
-        want = jnp.mod(jnp.arange(BARS, dtype=jnp.float32) * 0.37 + number + work.sum() * 0, 1.0) + 0.01
+        want = (
+            jnp.mod(jnp.arange(BARS, dtype=jnp.float32) * 0.37 + number + work.sum() * 0, 1.0)
+            + 0.01
+        )
         bars, weights = demand(want, jnp.ones(BARS, bool), table.version, DEMAND)
         table = received(table, ask(number, bars, weights))
         # Asked again and again: what was answered is forgotten, a bar at a time.
-        return (table.replace(version=table.version.at[jnp.mod(number, BARS)].set(0)), number + 1, work), table.newest
+        return (
+            table.replace(version=table.version.at[jnp.mod(number, BARS)].set(0)),
+            number + 1,
+            work,
+        ), table.newest
 
     chunk = jax.jit(lambda carry: jax.lax.scan(update, carry, None, length=CHUNK), donate_argnums=0)
     carry = (empty_table(BARS), jnp.int32(0), jnp.eye(128) * 0.5)
@@ -68,17 +76,30 @@ def run(calls: int, raises: frozenset[int]) -> dict[str, object]:
     versions = np.concatenate(newest)
     table = carry[0]
     held = np.flatnonzero(np.asarray(table.version))
-    last = {int(bar): handed.rows[i] for handed in bridge._visible._history for i, bar in enumerate(handed.bars)}
-    return {"calls": bridge.calls, "version": bridge.version, "newest": int(table.newest),
-            "rising": bool((np.diff(versions) >= 0).all()), "compiled": chunk._cache_size(),
-            "same": all(np.array_equal(np.asarray(table.rows)[bar], last[int(bar)]) for bar in held),
-            "held": len(held), "contained": bridge.statistics()["contained"], "reported": reported}
+    last = {
+        int(bar): handed.rows[i]
+        for handed in bridge._visible._history
+        for i, bar in enumerate(handed.bars)
+    }
+    return {
+        "calls": bridge.calls,
+        "version": bridge.version,
+        "newest": int(table.newest),
+        "rising": bool((np.diff(versions) >= 0).all()),
+        "compiled": chunk._cache_size(),
+        "same": all(np.array_equal(np.asarray(table.rows)[bar], last[int(bar)]) for bar in held),
+        "held": len(held),
+        "contained": bridge.statistics()["contained"],
+        "reported": reported,
+    }
 
 
 def main() -> None:
     calls, raises = int(sys.argv[1]), frozenset(map(int, sys.argv[2:]))
     found = run(calls, raises)
-    print(json.dumps({**found, "cores": len(os.sched_getaffinity(0)), "devices": jax.device_count()}))
+    print(
+        json.dumps({**found, "cores": len(os.sched_getaffinity(0)), "devices": jax.device_count()})
+    )
 
 
 if __name__ == "__main__":

@@ -14,5 +14,7 @@ from jaxtrade.rl.listening.state import start_advice
 def hook_of(bridge: Bridge) -> AdviceExchange:
     nothing = np.zeros(bridge.bars, np.int8)
     view = make_view(empty_table(bridge.bars), nothing.astype(np.int32))
-    start = start_advice(view, nothing, nothing.astype(bool), AdvisorConfig(kind="none", bins=1, memory=10))
+    start = start_advice(
+        view, nothing, nothing.astype(bool), AdvisorConfig(kind="none", bins=1, memory=10)
+    )
     return AdviceExchange(AdvisorConfig(kind="none"), start, bridge)

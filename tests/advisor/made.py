@@ -28,8 +28,8 @@ def made_config(*overrides: str) -> RunConfig:
 def made_bars() -> Bars:
     """Three mornings of ES, 09:30 to 11:30, one bar a minute.
 
-    Bar i of a day opens at 6400 + 4 * day + (i % 7) ticks (0.25 points), closes one tick higher, reaches two ticks
-    above its open and one below, and trades 100 + i contracts.
+    Bar i of a day opens at 6400 + 4 * day + (i % 7) ticks (0.25 points), closes one tick higher,
+    reaches two ticks above its open and one below, and trades 100 + i contracts.
     """
     time, opens, volume = [], [], []
     for number, day in enumerate(DAYS):
@@ -39,8 +39,17 @@ def made_bars() -> Bars:
             opens.append(6400 + 4 * number + minute % 7)
             volume.append(100 + minute)
     open_ = np.array(opens, np.int32)
-    return Bars(np.array(time, np.int64), open_, open_ + 2, open_ - 1, open_ + 1, np.array(volume, np.float64), 60,
-                CONTRACTS["ES"], "made")
+    return Bars(
+        np.array(time, np.int64),
+        open_,
+        open_ + 2,
+        open_ - 1,
+        open_ + 1,
+        np.array(volume, np.float64),
+        60,
+        CONTRACTS["ES"],
+        "made",
+    )
 
 
 def made_book(*overrides: str, bars: Bars | None = None) -> QuestionBook:

@@ -1,7 +1,8 @@
-"""An HTTP server on loopback that misbehaves by script: one step per request, the last one again and again.
+"""An HTTP server on loopback that misbehaves by script: one step per request, the last one again
+and again.
 
-Steps write to the bare socket, so that nothing between them and the client repairs what they break. Nothing is random:
-a burst is a longer script.
+Steps write to the bare socket, so that nothing between them and the client repairs what they break.
+Nothing is random: a burst is a longer script.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 LONGEST = 20.0  # seconds that a hanging step holds on without being stopped
-GOOD = {"v": 1, "direction": "long", "confidence": 0.7, "risk": 0.2, "horizon_bars": 30, "reason": "trend"}
+GOOD = {
+    "v": 1,
+    "direction": "long",
+    "confidence": 0.7,
+    "risk": 0.2,
+    "horizon_bars": 30,
+    "reason": "trend",
+}
 
 
 class Request(NamedTuple):
@@ -56,20 +64,35 @@ def head(status: int, headers: Mapping[str, str]) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def reply(status: int = 200, body: bytes | str = b"", headers: Mapping[str, str] | None = None) -> Step:
+def reply(
+    status: int = 200, body: bytes | str = b"", headers: Mapping[str, str] | None = None
+) -> Step:
     """A whole and honest response; `headers` may override its length."""
     data = body.encode() if isinstance(body, str) else body
     sent = {"Content-Length": str(len(data)), "Content-Type": "application/json", **(headers or {})}
     return lambda wire: wire.send(head(status, sent) + data)
 
 
-def completion(content: Any, finish: str = "stop", message: Mapping[str, Any] | None = None, **fields: Any) -> bytes:
+def completion(
+    content: Any, finish: str = "stop", message: Mapping[str, Any] | None = None, **fields: Any
+) -> bytes:
     """The body of a chat completion whose message has `content`."""
-    choice = {"index": 0, "finish_reason": finish,
-              "message": {"role": "assistant", "content": content, **(message or {})}}
+    choice = {
+        "index": 0,
+        "finish_reason": finish,
+        "message": {"role": "assistant", "content": content, **(message or {})},
+    }
     usage = {"prompt_tokens": 321, "completion_tokens": 45, "total_tokens": 366}
-    return json.dumps({"id": "chatcmpl-1", "object": "chat.completion", "model": "tiny-1", "choices": [choice],
-                       "usage": usage, **fields}).encode()
+    return json.dumps(
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "model": "tiny-1",
+            "choices": [choice],
+            "usage": usage,
+            **fields,
+        }
+    ).encode()
 
 
 def says(content: Any, **more: Any) -> Step:
@@ -109,7 +132,7 @@ def drip(data: bytes, seconds: float, first: bytes = b"") -> Step:
         wire.send(first)
         for i in range(len(data)):
             wire.wait(seconds)
-            wire.send(data[i:i + 1])
+            wire.send(data[i : i + 1])
 
     return run
 
@@ -164,7 +187,9 @@ class FaultServer:
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
         self.port: int = self._listener.getsockname()[1]
-        self.url = f"{'https' if tls else 'http'}://{'localhost' if tls else '127.0.0.1'}:{self.port}/v1"
+        self.url = (
+            f"{'https' if tls else 'http'}://{'localhost' if tls else '127.0.0.1'}:{self.port}/v1"
+        )
         self._thread = threading.Thread(target=self._accept, name="fault-server", daemon=True)
         self._thread.start()
 
@@ -194,7 +219,9 @@ class FaultServer:
             except OSError:
                 return
             self.connections += 1
-            threading.Thread(target=self._serve, args=(sock,), name="fault-connection", daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=(sock,), name="fault-connection", daemon=True
+            ).start()
 
     def _serve(self, sock: socket.socket) -> None:
         try:
@@ -223,7 +250,7 @@ def _read(reader: Any) -> Request | None:
     if not line:
         return None
     headers = {}
-    while (header := reader.readline().decode("latin-1").strip()):
+    while header := reader.readline().decode("latin-1").strip():
         name, _, value = header.partition(":")
         headers[name.lower()] = value.strip()
     body = reader.read(int(headers.get("content-length", 0)))

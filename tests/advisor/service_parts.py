@@ -1,4 +1,6 @@
-"""Hand-made parts for tests of the advice service: a clock, questions, answers, backends and a pool without threads."""
+"""Hand-made parts for tests of the advice service: a clock, questions, answers, backends and a pool
+without threads.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,19 @@ class HandClock:
 
 
 def question(bar: int, version: str = "v1") -> Question:
-    return Question(bar, "NQ", "2024-03-01T10:00:00-05:00", {"adx": 31.5}, f"bar {bar}: ADX 31.5", version)
+    return Question(
+        bar, "NQ", "2024-03-01T10:00:00-05:00", {"adx": 31.5}, f"bar {bar}: ADX 31.5", version
+    )
 
 
 def good(prompt_tokens: int = 40, completion_tokens: int = 20, **more: object) -> Answer:
-    return Answer(ADVICE, raw='{"v": 1}', model="tiny", prompt_tokens=prompt_tokens,
-                  completion_tokens=completion_tokens)._replace(**more)
+    return Answer(
+        ADVICE,
+        raw='{"v": 1}',
+        model="tiny",
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+    )._replace(**more)
 
 
 def bad(failure: Failure, **more: object) -> Answer:
@@ -85,12 +94,15 @@ class HandPool:
 
 
 class ScriptedBackend:
-    """Answers by `script(question, deadline, attempt)`, attempt counting from 1 per bar; a callable result is called
-    in the worker's thread (to sleep, to hang, to raise). `paid`: successes by bar."""
+    """Answers by `script(question, deadline, attempt)`, attempt counting from 1 per bar; a callable
+    result is called in the worker's thread (to sleep, to hang, to raise). `paid`: successes by
+    bar."""
 
     name = "scripted"
 
-    def __init__(self, script: Callable[[Question, float, int], Answer | Callable[[], Answer]]) -> None:
+    def __init__(
+        self, script: Callable[[Question, float, int], Answer | Callable[[], Answer]]
+    ) -> None:
         self._script = script
         self._lock = threading.Lock()
         self.asked: Counter[int] = Counter()
@@ -101,7 +113,9 @@ class ScriptedBackend:
         self.closed = threading.Event()
 
     def count_anew(self) -> int:
-        """Begin to count `most_at_once` anew: from how many are under way now, which is returned."""
+        """Begin to count `most_at_once` anew: from how many are under way now, which is
+        returned.
+        """
         with self._lock:
             self.most_at_once = self._at_once
             return self._at_once

@@ -1,4 +1,6 @@
-"""The advisor of a configuration: what followed, which backend is asked, and what is written of it."""
+"""The advisor of a configuration: what followed, which backend is asked, and what is written of
+it.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,9 @@ def followed() -> np.ndarray:
 
 
 def test_a_round_turn_by_hand() -> None:
-    """ES: $2.08 a side is $4.16, more than one tick of $12.50's third, hence 1 tick, and 1 tick of slippage a side.
-    EURUSD over two sides: $3 a side at $1 a tick, no slippage beside the spread."""
+    """ES: $2.08 a side is $4.16, more than one tick of $12.50's third, hence 1 tick, and 1 tick of
+    slippage a side. EURUSD over two sides: $3 a side at $1 a tick, no slippage beside the
+    spread."""
     assert advising.round_turn(market(), config()) == 1 + 2
     assert advising.round_turn(market(), config("costs.commission=6.25", "costs.slippage=0")) == 1
     assert advising.round_turn(market(), config("costs.commission=6.251", "costs.slippage=0")) == 2
@@ -55,17 +58,26 @@ def test_a_round_turn_by_hand() -> None:
 
 
 def test_a_round_turn_of_a_market_whose_profits_are_converted() -> None:
-    """At 2/3 of a dollar a tick in the first bar, $4.16 are 6.24 ticks: 7, whatever later bars say."""
+    """At 2/3 of a dollar a tick in the first bar, $4.16 are 6.24 ticks: 7, whatever later bars
+    say.
+    """
     value = TickValue(jnp.array([2000, 1]), jnp.array([3, 1]))
-    converted = replace(market(), contract=replace(market().contract, currency="EUR"),
-                        data=market().data.replace(tick_value=value))
+    converted = replace(
+        market(),
+        contract=replace(market().contract, currency="EUR"),
+        data=market().data.replace(tick_value=value),
+    )
     assert advising.round_turn(converted, config()) == 7 + 2
 
 
 def test_what_followed_by_hand() -> None:
     """Each decision bar against the definition, at horizon 7 and a cost of 3 ticks."""
     chosen = config("advisor.horizon=7")
-    found, bars, sessions = advising.followed_of(market(), chosen), market().bars, market().data.sessions
+    found, bars, sessions = (
+        advising.followed_of(market(), chosen),
+        market().bars,
+        market().data.sessions,
+    )
     expected = np.zeros(len(bars), np.int8)
     for first, last in zip(sessions.first.tolist(), sessions.last.tolist(), strict=True):
         for bar in range(first, last + 1):
@@ -78,11 +90,15 @@ def test_what_followed_by_hand() -> None:
 
 
 def test_what_followed_pays_the_spread() -> None:
-    """Of two-sided bars a rise must carry a buy at the ask to a sale at the bid, and the other way round."""
+    """Of two-sided bars a rise must carry a buy at the ask to a sale at the bid, and the other way
+    round.
+    """
     chosen, two = config(*EURUSD, "advisor.horizon=3"), market(*EURUSD)
     found, bars = advising.followed_of(two, chosen), two.bars
     assert bars.ask is not None
-    first, last = (int(np.asarray(edge)[0]) for edge in (two.data.sessions.first, two.data.sessions.last))
+    first, last = (
+        int(np.asarray(edge)[0]) for edge in (two.data.sessions.first, two.data.sessions.last)
+    )
     for bar in range(first, last - 1):
         bought = int(bars.close[bar + 3]) - int(bars.ask.open[bar + 1])
         sold = int(bars.open[bar + 1]) - int(bars.ask.close[bar + 3])
@@ -94,12 +110,14 @@ def test_what_followed_pays_the_spread() -> None:
 
 def test_only_some_sessions() -> None:
     splits = split_sessions(market(), config().split)
-    parts = {name: advising.only(followed(), market(), splits[name]) for name in ("train", "test", "all")}
+    parts = {
+        name: advising.only(followed(), market(), splits[name]) for name in ("train", "test", "all")
+    }
     np.testing.assert_array_equal(parts["all"], followed())
     assert not (parts["train"] * parts["test"]).any()
     assert (parts["train"] != 0).any()
     assert (parts["test"] != 0).any()
-    ids = np.asarray(splits["test"].ids)[:int(splits["test"].count)]
+    ids = np.asarray(splits["test"].ids)[: int(splits["test"].count)]
     first = int(np.asarray(market().data.sessions.first)[ids].min())
     assert not parts["test"][:first].any()
     assert not parts["train"][first:].any()
@@ -119,26 +137,40 @@ def hit_rate(backend: Backend) -> float:
     return float((side == came)[scored].mean())
 
 
-@pytest.mark.parametrize(("kind", "low", "high"), [
-    ("mock:oracle", 1.0, 1.0), ("mock:adversarial:1.0", 0.0, 0.0), ("mock:skilled:0.7", 0.65, 0.75),
-    ("mock:permuted/mock:oracle", 0.4, 0.6), ("mock:delayed:0/mock:oracle", 1.0, 1.0),
-    ("mock:delayed:3/mock:permuted/mock:oracle", 0.4, 0.6), ("mock:shifted/mock:oracle", 0.4, 0.6),
-    ("mock:persistent:5", 0.4, 0.6),
-])
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        ("mock:oracle", 1.0, 1.0),
+        ("mock:adversarial:1.0", 0.0, 0.0),
+        ("mock:skilled:0.7", 0.65, 0.75),
+        ("mock:permuted/mock:oracle", 0.4, 0.6),
+        ("mock:delayed:0/mock:oracle", 1.0, 1.0),
+        ("mock:delayed:3/mock:permuted/mock:oracle", 0.4, 0.6),
+        ("mock:shifted/mock:oracle", 0.4, 0.6),
+        ("mock:persistent:5", 0.4, 0.6),
+    ],
+)
 def test_mocks_are_reported_what_followed(kind: str, low: float, high: float) -> None:
     assert low <= hit_rate(made(kind)) <= high
 
 
 def test_a_delayed_oracle_is_the_oracle_of_an_earlier_bar() -> None:
-    now = dict(zip(*(part.tolist() for part in ask_all(made("mock:oracle"), book(), range(1300, 1400))),
-                   strict=True))
+    now = dict(
+        zip(
+            *(part.tolist() for part in ask_all(made("mock:oracle"), book(), range(1300, 1400))),
+            strict=True,
+        )
+    )
     late = ask_all(made("mock:delayed:5/mock:oracle"), book(), range(1305, 1400))
     assert {int(bar): row.tolist() for bar, row in zip(*late, strict=True)} == {
-        bar: now[bar - 5] for bar in range(1305, 1400)}
+        bar: now[bar - 5] for bar in range(1305, 1400)
+    }
 
 
 def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them() -> None:
-    """Delayed rules at bar b are the rules at b - 5; where that bar lies in the warm-up there is nothing."""
+    """Delayed rules at bar b are the rules at b - 5; where that bar lies in the warm-up there is
+    nothing.
+    """
     bars = np.arange(1300, 1360)
     plain = ask_all(made("rules"), book(), bars - 5)
     late = ask_all(made("mock:delayed:5/rules"), book(), bars)
@@ -150,17 +182,26 @@ def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them() -> None:
     first_known = next(bar for bar in range(len(book().askable)) if book().question_or_none(bar))
     backend = made(f"mock:delayed:{early - first_known + 1}/rules")
     answer = backend.answer(book().question(early), 0.0)
-    assert (answer.advice, answer.failure, answer.detail) == (None, Failure.EMPTY,
-                                                              f"bar {first_known - 1} cannot be asked about")
+    assert (answer.advice, answer.failure, answer.detail) == (
+        None,
+        Failure.EMPTY,
+        f"bar {first_known - 1} cannot be asked about",
+    )
 
 
 def test_the_placebo_moves_whole_sessions() -> None:
-    """The rules' answers at the same minute of another session; where the warm-up has none there, the nearest bar's."""
+    """The rules' answers at the same minute of another session; where the warm-up has none there,
+    the nearest bar's.
+    """
     asked = np.flatnonzero(book().askable)
-    plain = dict(zip(*(part.tolist() for part in ask_all(made("rules"), book(), asked)), strict=True))
+    plain = dict(
+        zip(*(part.tolist() for part in ask_all(made("rules"), book(), asked)), strict=True)
+    )
     backend = made("mock:shifted/rules")
     assert isinstance(backend, Shifted)
-    assert backend.sessions == tuple(filter(None, map(tuple, session_places(book(), market().data.sessions))))
+    assert backend.sessions == tuple(
+        filter(None, map(tuple, session_places(book(), market().data.sessions)))
+    )
     moved = dict(zip(*(part.tolist() for part in ask_all(backend, book(), asked)), strict=True))
     assert set(moved) == set(plain)
     for bar, row in moved.items():
@@ -188,7 +229,12 @@ def test_seed_and_horizon_are_the_run_s_unless_given() -> None:
     assert shown(made("mock:random", "seed=7", "advisor.horizon=12")) == ("7", "12")
     assert shown(made("mock:random", "seed=7", seed=9, horizon=3)) == ("9", "3")
     placebo = made("mock:shifted/mock:random", "seed=7", "advisor.horizon=12", horizon=3).identity()
-    assert (placebo["seed"], placebo["least"], placebo["of.seed"], placebo["of.horizon"]) == ("7", "12", "7", "3")
+    assert (placebo["seed"], placebo["least"], placebo["of.seed"], placebo["of.horizon"]) == (
+        "7",
+        "12",
+        "7",
+        "3",
+    )
 
 
 def server_options(backend: Backend) -> Any:
@@ -198,27 +244,44 @@ def server_options(backend: Backend) -> Any:
 
 def test_a_server_is_asked_for_what_the_caps_count_on() -> None:
     options = server_options(made(URL, "advisor.service.completion_tokens=90", model="m"))
-    assert (options.max_tokens, options.answer, options.seed, options.base_url) == (90, "json", None, URL)
+    assert (options.max_tokens, options.answer, options.seed, options.base_url) == (
+        90,
+        "json",
+        None,
+        URL,
+    )
     chosen = config("advisor.template=pipe", kind=URL, model="m")
     piped = advising.backend_of(chosen, market(), make_book(market(), chosen), followed(), None)
     assert server_options(piped).answer == "pipe"
-    with pytest.raises(ConfigError, match=r"max_tokens = 900.*advisor\.service\.completion_tokens = 256"):
+    with pytest.raises(
+        ConfigError, match=r"max_tokens = 900.*advisor\.service\.completion_tokens = 256"
+    ):
         made(URL, model="m", max_tokens=900)
 
 
 def test_a_wrapped_server_keeps_its_own_sampling_seed() -> None:
-    """The run's seed shuffles; it does not reach the server, whose answers it would keep from the cache."""
+    """The run's seed shuffles; it does not reach the server, whose answers it would keep from the
+    cache.
+    """
     inner = made("mock:permuted/" + URL, "seed=7", model="m").identity()
     assert (inner["seed"], inner["of.seed"], inner["of.model"]) == ("7", "None", "m")
 
 
-@pytest.mark.parametrize(("kind", "options", "words"), [
-    ("off", {}, "answers no question"), ("none", {}, "answers no question"), ("table:a.npz", {}, "answers no question"),
-    ("replay:a.jsonl", {}, "answers no question"), ("mock:skiled:0.6", {}, "did you mean 'skilled'"),
-    ("mock:skilled:0.6", {"qq": 1}, "unknown option 'qq'"), (URL, {}, "option 'model' is missing"),
-    ("mock:permuted", {"inner": "rules"}, "write it into advisor.kind, as mock:permuted/rules"),
-    ("mock:turning/rules", {"turn": 5, "then": URL}, "takes time"), ("mock:permuted", {}, "'inner' is missing"),
-])
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        ("off", {}, "answers no question"),
+        ("none", {}, "answers no question"),
+        ("table:a.npz", {}, "answers no question"),
+        ("replay:a.jsonl", {}, "answers no question"),
+        ("mock:skiled:0.6", {}, "did you mean 'skilled'"),
+        ("mock:skilled:0.6", {"qq": 1}, "unknown option 'qq'"),
+        (URL, {}, "option 'model' is missing"),
+        ("mock:permuted", {"inner": "rules"}, "write it into advisor.kind, as mock:permuted/rules"),
+        ("mock:turning/rules", {"turn": 5, "then": URL}, "takes time"),
+        ("mock:permuted", {}, "'inner' is missing"),
+    ],
+)
 def test_kinds_that_cannot_be(kind: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
         made(kind, **options)
@@ -227,30 +290,62 @@ def test_kinds_that_cannot_be(kind: str, options: dict[str, Any], words: str) ->
 def test_the_rules_need_volume() -> None:
     for kind in ("rules", "mock:permuted/rules"):
         with pytest.raises(ConfigError, match="EURUSD have no volume"):
-            advising.backend_of(config(*EURUSD, kind=kind), market(*EURUSD), book(*EURUSD),
-                                np.zeros(len(book(*EURUSD).askable), np.int8), None)
+            advising.backend_of(
+                config(*EURUSD, kind=kind),
+                market(*EURUSD),
+                book(*EURUSD),
+                np.zeros(len(book(*EURUSD).askable), np.int8),
+                None,
+            )
 
 
 def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
     path, bars = tmp_path / "r.jsonl", np.flatnonzero(book().askable)
-    raw = json.dumps({"v": 1, "direction": "long", "confidence": 0.7, "risk": 0.2, "horizon_bars": 30, "reason": ""})
+    raw = json.dumps(
+        {
+            "v": 1,
+            "direction": "long",
+            "confidence": 0.7,
+            "risk": 0.2,
+            "horizon_bars": 30,
+            "reason": "",
+        }
+    )
     lines = [recorded_line(book().question(int(bar)), raw) for bar in bars[:3]]
     path.write_text("\n".join(lines) + "\n")
     said: list[str] = []
-    backend = advising.backend_of(config(kind=f"recorded:{path}"), market(), book(), followed(), said.append)
+    backend = advising.backend_of(
+        config(kind=f"recorded:{path}"), market(), book(), followed(), said.append
+    )
     assert said == [f"advisor recorded:{path}: 3 of 2165 askable bars are recorded"]
     found, rows = ask_all(backend, book(), bars[:5], said.append)
     assert found.tolist() == bars[:3].tolist()
-    assert rows[0].tolist() == [0.0, pytest.approx(2.1), 0.0, pytest.approx(0.7), pytest.approx(0.2), 30.0]
+    assert rows[0].tolist() == [
+        0.0,
+        pytest.approx(2.1),
+        0.0,
+        pytest.approx(0.7),
+        pytest.approx(0.2),
+        30.0,
+    ]
     assert said[1] == "advisor recorded: no advice about 2 bars (2 empty)"
 
 
-@pytest.mark.parametrize(("kind", "slow"), [
-    ("rules", False), ("mock:skilled:0.6", False), ("recorded:a/b.jsonl", False), (URL, True),
-    ("https://h/v1", True), ("mock:permuted/rules", False),
-    ("mock:available:0.5/" + URL, True), ("mock:slow:0.1/mock:random", True),
-    ("mock:permuted/mock:slow:1/mock:random", True), ("mock:delayed:5/recorded:a/b", False),
-])
+@pytest.mark.parametrize(
+    ("kind", "slow"),
+    [
+        ("rules", False),
+        ("mock:skilled:0.6", False),
+        ("recorded:a/b.jsonl", False),
+        (URL, True),
+        ("https://h/v1", True),
+        ("mock:permuted/rules", False),
+        ("mock:available:0.5/" + URL, True),
+        ("mock:slow:0.1/mock:random", True),
+        ("mock:permuted/mock:slow:1/mock:random", True),
+        ("mock:delayed:5/recorded:a/b", False),
+    ],
+)
 def test_what_takes_time(kind: str, slow: bool) -> None:
     assert advising.is_slow(kind) is slow
 
@@ -278,15 +373,20 @@ def test_a_wait_is_bounded() -> None:
     chosen = config("advisor.service.deadline_s=60.0", kind="mock:slow:30/mock:random")
     backend = advising.backend_of(chosen, market(), book(), followed(), None)
     with advising.service_of(chosen, backend) as service:
-        found, rows, statistics = ask_service(service, book(), np.flatnonzero(book().askable)[:20], wait_s=0.3)
+        found, rows, statistics = ask_service(
+            service, book(), np.flatnonzero(book().askable)[:20], wait_s=0.3
+        )
     assert (found.shape, rows.shape) == ((0,), (0, 6))
     assert statistics["in_flight"] + statistics["queued"] == 20
 
 
 @pytest.mark.parametrize(("failure", "waits"), [("connection", False), ("timeout", True)])
-def test_who_is_not_there_is_not_waited_for(failure: str, waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The breaker opens before anything was answered. A refused connection ends the asking at once; a time-out may be a
-    model that is still loading, so it ends when patience does. Neither asks about the rest."""
+def test_who_is_not_there_is_not_waited_for(
+    failure: str, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The breaker opens before anything was answered. A refused connection ends the asking at once;
+    a time-out may be a model that is still loading, so it ends when patience does. Neither asks
+    about the rest."""
     patience = 2.0 if waits else 60.0
     monkeypatch.setattr("jaxtrade.advisor.asking._PATIENCE_S", patience)
     chosen = config("advisor.service.breaker_failures=3", kind="mock:failing", failure=failure)
@@ -339,35 +439,65 @@ def test_where_a_service_keeps_its_files(tmp_path: Path) -> None:
     assert files(config(kind="mock:permuted/" + URL)) == (cache, None)
     for cap in ("max_calls=5", "max_tokens=5"):
         assert files(config(f"advisor.service.{cap}", kind="mock:random")) == (None, ledger)
-    assert files(config("advisor.service.max_cost=0.0", "advisor.service.price_prompt=1.0",
-                        "advisor.service.price_completion=1.0", kind=URL)) == (cache, ledger)
-    mine = config("advisor.service.cache=mine", "advisor.service.ledger=own", "advisor.service.max_calls=5", kind=URL)
+    assert files(
+        config(
+            "advisor.service.max_cost=0.0",
+            "advisor.service.price_prompt=1.0",
+            "advisor.service.price_completion=1.0",
+            kind=URL,
+        )
+    ) == (cache, ledger)
+    mine = config(
+        "advisor.service.cache=mine",
+        "advisor.service.ledger=own",
+        "advisor.service.max_calls=5",
+        kind=URL,
+    )
     assert files(mine) == ("mine", "own")
 
 
 def test_the_digest_leaves_out_what_a_replay_differs_in() -> None:
     same = advising.config_digest(config())
-    for other in (config(kind="mock:random"), config(kind=URL, model="m"), config("train.tensorboard=false"),
-                  config("advisor.service.workers=3")):
+    for other in (
+        config(kind="mock:random"),
+        config(kind=URL, model="m"),
+        config("train.tensorboard=false"),
+        config("advisor.service.workers=3"),
+    ):
         assert advising.config_digest(other) == same
         assert other.digest() != config().digest()
-    for change in ("seed=1", "advisor.transport=callback", "advisor.horizon=29", "advisor.template=pipe",
-                   "train.chunk_updates=6", "ppo.gamma=0.9"):
+    for change in (
+        "seed=1",
+        "advisor.transport=callback",
+        "advisor.horizon=29",
+        "advisor.template=pipe",
+        "train.chunk_updates=6",
+        "ppo.gamma=0.9",
+    ):
         assert advising.config_digest(config(change)) != same
 
 
-# The keys whose defaults have changed since, as an earlier run's config.yaml holds them, or is read.
+# The keys whose defaults have changed since, as an earlier run's config.yaml holds them, or is
+# read.
 EARLIER = ("advisor.abstain=2.0", "advisor.evidence=answers")
 
 
-@pytest.mark.parametrize(("overrides", "digest"), [
-    ((), "f4279c039def0e91256b1fada9fcf990294f37e8a744b55de8ef3e09a4d56c34"),
-    (("advisor.template=pipe", "advisor.fusion=rules"),
-     "8f777d309b992d164defe619724bc0ac0d6019fca1a1f8dec7af16906bff7d20"),
-])
-def test_the_digest_of_a_run_without_context_is_that_of_earlier_versions(overrides: tuple[str, ...], digest: str
-                                                                         ) -> None:
-    """Both were computed before `advisor.context` was there: journals of that time stay readable."""
+@pytest.mark.parametrize(
+    ("overrides", "digest"),
+    [
+        ((), "f4279c039def0e91256b1fada9fcf990294f37e8a744b55de8ef3e09a4d56c34"),
+        (
+            ("advisor.template=pipe", "advisor.fusion=rules"),
+            "8f777d309b992d164defe619724bc0ac0d6019fca1a1f8dec7af16906bff7d20",
+        ),
+    ],
+)
+def test_the_digest_of_a_run_without_context_is_that_of_earlier_versions(
+    overrides: tuple[str, ...], digest: str
+) -> None:
+    """Both were computed before `advisor.context` was there: journals of that time stay
+    readable.
+    """
     assert advising.config_digest(config(*EARLIER, *overrides)) == digest
 
 
@@ -375,18 +505,26 @@ def test_the_digest_holds_files_by_content(tmp_path: Path) -> None:
     def digest(folder: str, text: str) -> str:
         (tmp_path / folder).mkdir(exist_ok=True)
         news, template = tmp_path / folder / "news.jsonl", tmp_path / folder / "own.txt"
-        news.write_text(json.dumps({"time": "2013-10-07T09:00:00-04:00", "source": "wire", "text": text}))
+        news.write_text(
+            json.dumps({"time": "2013-10-07T09:00:00-04:00", "source": "wire", "text": text})
+        )
         template.write_text(f"{text} {{close}} {{news}} {{answer_format}}")
-        return advising.config_digest(config(f"advisor.context.news={news}", f"advisor.template={template}"))
+        return advising.config_digest(
+            config(f"advisor.context.news={news}", f"advisor.template={template}")
+        )
 
     assert digest("a", "one") == digest("b", "one")
     assert digest("a", "two") != digest("b", "one")
-    assert advising.config_digest(config("advisor.context.bars=3")) != advising.config_digest(config())
+    assert advising.config_digest(config("advisor.context.bars=3")) != advising.config_digest(
+        config()
+    )
 
 
 def test_the_header_of_a_journal(tmp_path: Path) -> None:
     backend = made("mock:skilled:0.6")
-    header = advising.journal_header(config(kind="mock:skilled:0.6"), book(), backend.identity(), run="r1")
+    header = advising.journal_header(
+        config(kind="mock:skilled:0.6"), book(), backend.identity(), run="r1"
+    )
     assert set(header) == set(HEADER)
     assert header["run"] == "r1"
     assert header["identity"]["q"] == "0.6"
@@ -395,4 +533,7 @@ def test_the_header_of_a_journal(tmp_path: Path) -> None:
     Journal.create(tmp_path / "j.jsonl", header).close()
     nobody = advising.journal_header(config(kind="none"), book(), {"kind": "none"})
     assert nobody["identity"] == {"kind": "none"}
-    assert nobody["run"] != advising.journal_header(config(kind="none"), book(), {"kind": "none"})["run"]
+    assert (
+        nobody["run"]
+        != advising.journal_header(config(kind="none"), book(), {"kind": "none"})["run"]
+    )

@@ -1,4 +1,6 @@
-"""docs/advisor.md is true: its tables are those of the code, its commands parse, its figures are the defaults."""
+"""docs/advisor.md is true: its tables are those of the code, its commands parse, its figures are
+the defaults.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,15 @@ from tests.advisor.markets import book
 from tests.test_docs_tables import rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "advisor.md").read_text(encoding="utf-8")
-COMMANDS = sorted(set(re.findall(r"^jaxtrade ((?:train|advise) [^\n#]+?) *(?:#.*)?$", PAGE.replace("\\\n", " "),
-                                 re.MULTILINE)))
+COMMANDS = sorted(
+    set(
+        re.findall(
+            r"^jaxtrade ((?:train|advise) [^\n#]+?) *(?:#.*)?$",
+            PAGE.replace("\\\n", " "),
+            re.MULTILINE,
+        )
+    )
+)
 
 
 def shown(value: object) -> str:
@@ -40,13 +49,21 @@ def shown(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-@pytest.mark.parametrize(("header", "prefix", "model"), [
-    ("key", "advisor", AdvisorConfig), ("key of the context", "advisor.context", ContextConfig),
-    ("key of the service", "advisor.service", ServiceOptions)])
+@pytest.mark.parametrize(
+    ("header", "prefix", "model"),
+    [
+        ("key", "advisor", AdvisorConfig),
+        ("key of the context", "advisor.context", ContextConfig),
+        ("key of the service", "advisor.service", ServiceOptions),
+    ],
+)
 def test_keys(header: str, prefix: str, model: type[BaseModel]) -> None:
     table, values = rows("advisor.md", header), model()
-    fields = {f"{prefix}.{name}": field for name, field in model.model_fields.items()
-              if name not in ("service", "context")}
+    fields = {
+        f"{prefix}.{name}": field
+        for name, field in model.model_fields.items()
+        if name not in ("service", "context")
+    }
     assert list(table) == list(fields)
     for key, field in fields.items():
         default, meaning = table[key]
@@ -57,7 +74,9 @@ def test_keys(header: str, prefix: str, model: type[BaseModel]) -> None:
 def test_mocks() -> None:
     table = rows("advisor.md", "mock")
     assert list(table) == list(MOCKS)
-    assert [name for name, cells in table.items() if cells[1]] == [name for name, kind in MOCKS.items() if kind.number]
+    assert [name for name, cells in table.items() if cells[1]] == [
+        name for name, kind in MOCKS.items() if kind.number
+    ]
 
 
 def test_options_and_templates() -> None:
@@ -74,9 +93,17 @@ def test_fields_of_templates() -> None:
 
 
 def test_the_prompt_that_it_shows_is_one() -> None:
-    found = book("advisor.template=window", "advisor.context.bars=5", "advisor.context.higher=[15,60]",
-                 "advisor.context.higher_bars=2")
-    bar = int(np.searchsorted(found.closes, datetime.fromisoformat("2013-10-08T12:18:00-04:00").timestamp()))
+    found = book(
+        "advisor.template=window",
+        "advisor.context.bars=5",
+        "advisor.context.higher=[15,60]",
+        "advisor.context.higher_bars=2",
+    )
+    bar = int(
+        np.searchsorted(
+            found.closes, datetime.fromisoformat("2013-10-08T12:18:00-04:00").timestamp()
+        )
+    )
     assert f"```\n{found.question(bar).prompt}```" in PAGE
 
 

@@ -1,4 +1,6 @@
-"""`jaxtrade advise ask` and `advise models` against a real server on loopback, and for kinds that need none."""
+"""`jaxtrade advise ask` and `advise models` against a real server on loopback, and for kinds that
+need none.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,10 @@ def ask(server: FaultServer, *more: str) -> list[str]:
 def training() -> np.ndarray:
     """bool[T]: the decision bars of the sessions before the last."""
     sessions, found = market().data.sessions, np.zeros(len(market().bars), bool)
-    for first, last in list(zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True))[:-1]:
-        found[first:last + 1] = True
+    for first, last in list(
+        zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True)
+    )[:-1]:
+        found[first : last + 1] = True
     return found
 
 
@@ -44,26 +48,53 @@ def training() -> np.ndarray:
 
 
 def test_the_last_askable_bar_of_training() -> None:
-    assert bar_at(book(), training(), None) == np.flatnonzero(book().askable & training())[-1] == LAST
+    assert (
+        bar_at(book(), training(), None) == np.flatnonzero(book().askable & training())[-1] == LAST
+    )
 
 
-@pytest.mark.parametrize(("at", "bar"), [
-    ("1000", 1000), ("2013-10-07T11:13", 1000), ("2013-10-07 11:13:59", 1000), ("2013-10-07T15:13:30Z", 1000),
-    ("2013-10-07T17:13:00+02:00", 1000), ("2013-10-07T11:14", 1001),
-])
+@pytest.mark.parametrize(
+    ("at", "bar"),
+    [
+        ("1000", 1000),
+        ("2013-10-07T11:13", 1000),
+        ("2013-10-07 11:13:59", 1000),
+        ("2013-10-07T15:13:30Z", 1000),
+        ("2013-10-07T17:13:00+02:00", 1000),
+        ("2013-10-07T11:14", 1001),
+    ],
+)
 def test_a_bar_by_index_and_by_time(at: str, bar: int) -> None:
     """A time means the last bar that has closed by then; without a zone it is the exchange's."""
     assert bar_at(book(), training(), at) == bar
 
 
-@pytest.mark.parametrize(("at", "words"), [
-    ("2013-10-08", r"may not be asked about: it is no decision bar.*--at 1330 \(close 2013-10-07T16:58:00-04:00\)"),
-    ("3", r"\(warm-up\); the nearest that may is --at \d+"),
-    ("99999", r"no such bar; the data have bars 0 to \d+ \(closes 2013-10-06T18:01:00-04:00 to 2013-10-11T"),
-    ("2014-01-01T10:00", r"lies outside the data \(closes 2013-10-06.* to 2013-10-11.*--at 6808"),
-    ("2012-01-01T10:00", r"lies outside the data .*the nearest bar that may be asked about is --at \d+"),
-    ("noon", r"neither a bar's index nor an ISO time; expected 1200 or .*without a zone: America/New_York"),
-])
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        (
+            "2013-10-08",
+            r"may not be asked about: it is no decision bar.*--at 1330 \(close 2013-10-07T16:58:00-04:00\)",
+        ),
+        ("3", r"\(warm-up\); the nearest that may is --at \d+"),
+        (
+            "99999",
+            r"no such bar; the data have bars 0 to \d+ \(closes 2013-10-06T18:01:00-04:00 to 2013-10-11T",
+        ),
+        (
+            "2014-01-01T10:00",
+            r"lies outside the data \(closes 2013-10-06.* to 2013-10-11.*--at 6808",
+        ),
+        (
+            "2012-01-01T10:00",
+            r"lies outside the data .*the nearest bar that may be asked about is --at \d+",
+        ),
+        (
+            "noon",
+            r"neither a bar's index nor an ISO time; expected 1200 or .*without a zone: America/New_York",
+        ),
+    ],
+)
 def test_bars_that_cannot_be_asked_about(at: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         bar_at(book(), training(), at)
@@ -73,13 +104,17 @@ def test_bars_that_cannot_be_asked_about(at: str, words: str) -> None:
 
 
 def test_outcomes_are_those_that_trust_is_made_of() -> None:
-    """Every outcome but one agrees with the labels; `room` tells a small move from a horizon without an end."""
+    """Every outcome but one agrees with the labels; `room` tells a small move from a horizon
+    without an end.
+    """
     labels = labels_of(market(), config())
     assert np.array_equal(labels.came, followed_of(market(), config()))
     assert not labels.came[~labels.room].any()
     last = np.asarray(market().data.sessions.last)
     assert [outcome(1, int(bar), labels) for bar in last] == [UNSCORED] * len(last)
-    up, down, small = (int(np.flatnonzero(labels.room & (labels.came == way))[0]) for way in (1, -1, 0))
+    up, down, small = (
+        int(np.flatnonzero(labels.room & (labels.came == way))[0]) for way in (1, -1, 0)
+    )
     assert [outcome(1, bar, labels) for bar in (up, down, small)] == [HIT, MISS, SMALL]
     assert [outcome(-1, bar, labels) for bar in (up, down, small)] == [MISS, HIT, SMALL]
     assert outcome(0, up, labels) == UNSCORED
@@ -88,20 +123,32 @@ def test_outcomes_are_those_that_trust_is_made_of() -> None:
 
 
 def test_the_room_of_a_horizon_is_counted_by_hand() -> None:
-    first, last = (int(np.asarray(part)[0]) for part in (market().data.sessions.first, market().data.sessions.last))
+    first, last = (
+        int(np.asarray(part)[0])
+        for part in (market().data.sessions.first, market().data.sessions.last)
+    )
     for horizon in (1, 2, 30):
         room = labels_of(market(), config(f"advisor.horizon={horizon}")).room
-        inside = [bar for bar in range(first, last + 1) if bar + horizon <= last + 1]  # `last + 1` is the flat bar
-        assert np.flatnonzero(room[:last + 1]).tolist() == inside
+        inside = [
+            bar for bar in range(first, last + 1) if bar + horizon <= last + 1
+        ]  # `last + 1` is the flat bar
+        assert np.flatnonzero(room[: last + 1]).tolist() == inside
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
 def test_prompt_answer_verdict_and_cost(capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything is shown as it went over the wire, and the cost is 321 and 45 tokens at 2 and 10 a million."""
+    """Everything is shown as it went over the wire, and the cost is 321 and 45 tokens at 2 and 10 a
+    million.
+    """
     with FaultServer(advises(reason="trend up")) as server:
-        prices = ("--set", "advisor.service.price_prompt=2", "--set", "advisor.service.price_completion=10")
+        prices = (
+            "--set",
+            "advisor.service.price_prompt=2",
+            "--set",
+            "advisor.service.price_completion=10",
+        )
         assert main(ask(server, "--at", "1000", *prices)) == 0
         (request,) = server.requests
     said = capsys.readouterr().out
@@ -121,19 +168,34 @@ def test_without_prices_the_cost_is_unknown(capsys: pytest.CaptureFixture[str]) 
     assert "cost unknown without prices" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("step", "verdict", "remedy"), [
-    (says("I would buy."), "no advice, parse: not JSON", "advisor.template=pipe asks for one short line"),
-    (says(json.dumps({"v": 1})), "no advice, schema: no key", "advisor.template=pipe asks for one short line"),
-    (says("{", finish="length"), "no advice, too_large: the answer was cut off",
-     "raise advisor.service.completion_tokens (now 256)"),
-    (says(None), "no advice, empty: no content", "raise advisor.service.completion_tokens"),
-    (reply(401, "{}"), "no advice, refused: status 401", "the key"),
-    (reply(500, "{}"), "no advice, http: status 500", "the server's own messages"),
-    (servers.reset(), "no advice, connection: ", "start the server, or check the URL"),
-    (servers.hang(), "no advice, timeout: ", "raise advisor.service.deadline_s (now 0.25)"),
-])
-def test_a_failure_has_a_reason_and_a_remedy(step: servers.Step, verdict: str, remedy: str,
-                                             capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("step", "verdict", "remedy"),
+    [
+        (
+            says("I would buy."),
+            "no advice, parse: not JSON",
+            "advisor.template=pipe asks for one short line",
+        ),
+        (
+            says(json.dumps({"v": 1})),
+            "no advice, schema: no key",
+            "advisor.template=pipe asks for one short line",
+        ),
+        (
+            says("{", finish="length"),
+            "no advice, too_large: the answer was cut off",
+            "raise advisor.service.completion_tokens (now 256)",
+        ),
+        (says(None), "no advice, empty: no content", "raise advisor.service.completion_tokens"),
+        (reply(401, "{}"), "no advice, refused: status 401", "the key"),
+        (reply(500, "{}"), "no advice, http: status 500", "the server's own messages"),
+        (servers.reset(), "no advice, connection: ", "start the server, or check the URL"),
+        (servers.hang(), "no advice, timeout: ", "raise advisor.service.deadline_s (now 0.25)"),
+    ],
+)
+def test_a_failure_has_a_reason_and_a_remedy(
+    step: servers.Step, verdict: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with FaultServer(step) as server:
         assert main(ask(server, "--set", "advisor.service.deadline_s=0.25")) == 1
     said = capsys.readouterr().out
@@ -159,8 +221,13 @@ def test_json_and_repetition(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(ask(server, "--repeat", "2")) == 1
     assert (document["bar"], document["split"], document["model"]) == (1000, "train", "tiny")
     first, second, third = document["answers"]
-    assert first["advice"] == {"direction": "long", "confidence": 0.7, "risk": 0.2, "horizon_bars": 30,
-                               "reason": "trend"}
+    assert first["advice"] == {
+        "direction": "long",
+        "confidence": 0.7,
+        "risk": 0.2,
+        "horizon_bars": 30,
+        "reason": "trend",
+    }
     assert second["advice"]["direction"] == "short"
     assert (third["advice"], third["failure"], third["raw"]) == (None, "parse", "no")
     assert "2 answers: 0 flat, 0 long, 0 short, 2 without advice" in capsys.readouterr().out
@@ -178,21 +245,37 @@ def test_a_panel_is_asked_member_by_member(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.count("verdict: ") == 2
 
 
-def test_a_server_that_rejects_the_form_is_asked_without_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_rejects_the_form_is_asked_without_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     rejects = reply(400, json.dumps({"error": {"message": "response_format is not supported"}}))
     with FaultServer(rejects, rejects, advises()) as server:
         assert main(ask(server)) == 0
         bodies = [request.body for request in server.requests]
     said = capsys.readouterr()
-    assert [body.get("response_format", {}).get("type") for body in bodies] == ["json_schema", "json_object", None]
+    assert [body.get("response_format", {}).get("type") for body in bodies] == [
+        "json_schema",
+        "json_object",
+        None,
+    ]
     assert "response_format is not supported" in said.err
     assert "verdict: long" in said.out
 
 
-def test_every_sample_of_a_question_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_sample_of_a_question_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ledger = tmp_path / "ledger.sqlite"
-    options = ("--set", "advisor.options.samples=3", "--set", "advisor.options.temperature=0.7", "--set",
-               "advisor.service.max_calls=4", "--set", f"advisor.service.ledger={ledger}")
+    options = (
+        "--set",
+        "advisor.options.samples=3",
+        "--set",
+        "advisor.options.temperature=0.7",
+        "--set",
+        "advisor.service.max_calls=4",
+        "--set",
+        f"advisor.service.ledger={ledger}",
+    )
     with FaultServer(advises()) as server:
         assert main(ask(server, *options)) == 0
         assert main(ask(server, *options)) == 1  # three more would exceed the cap
@@ -212,7 +295,10 @@ def test_caps_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         said = capsys.readouterr().out
         assert main(ask(server, *caps)) == 1
         assert len(server.requests) == 2
-    assert "verdict: no advice, stopped: not asked: 2 of advisor.service.max_calls = 2 are used" in said
+    assert (
+        "verdict: no advice, stopped: not asked: 2 of advisor.service.max_calls = 2 are used"
+        in said
+    )
     assert "3 answers: 0 flat, 2 long, 0 short, 1 without advice" in said
     kept = Ledger(ledger, Caps())
     assert kept.spent()[:2] == (2, 2 * 366)
@@ -240,8 +326,11 @@ def test_kinds_that_answer_here(kind: str, capsys: pytest.CaptureFixture[str]) -
 
 def test_recorded_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "answers.jsonl"
-    file.write_text(json.dumps({"bar": 1000, "raw": json.dumps({**servers.GOOD, "reason": "as recorded"})}) + "\n",
-                    encoding="utf-8")
+    file.write_text(
+        json.dumps({"bar": 1000, "raw": json.dumps({**servers.GOOD, "reason": "as recorded"})})
+        + "\n",
+        encoding="utf-8",
+    )
     assert main(["advise", "ask", "--advisor", f"recorded:{file}", "--at", "1000"]) == 0
     assert "reason: as recorded" in capsys.readouterr().out
     assert main(["advise", "ask", "--advisor", f"recorded:{file}", "--at", "1001"]) == 1
@@ -251,10 +340,12 @@ def test_recorded_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_kinds_that_answer_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "a.npz"
     table.write_bytes(b"x")
-    for arguments, words in (([], "advisor.kind = none: there is nobody to ask"),
-                             (["--advisor", f"table:{table}"], "jaxtrade advise inspect FILE shows it"),
-                             (["--advisor", f"replay:{table}"], "jaxtrade advise log RUN"),
-                             (["--advisor", "rules", "--repeat", "0"], "--repeat 0: expected 1 or more")):
+    for arguments, words in (
+        ([], "advisor.kind = none: there is nobody to ask"),
+        (["--advisor", f"table:{table}"], "jaxtrade advise inspect FILE shows it"),
+        (["--advisor", f"replay:{table}"], "jaxtrade advise log RUN"),
+        (["--advisor", "rules", "--repeat", "0"], "--repeat 0: expected 1 or more"),
+    ):
         assert main(["advise", "ask", *arguments]) == 2
         assert words in capsys.readouterr().err
 
@@ -262,19 +353,40 @@ def test_kinds_that_answer_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_the_only_model_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     with FaultServer(offers("one"), advises()) as server:
         assert main(["advise", "ask", "--advisor", server.url]) == 0
-        assert [request.path for request in server.requests] == ["/v1/models", "/v1/chat/completions"]
+        assert [request.path for request in server.requests] == [
+            "/v1/models",
+            "/v1/chat/completions",
+        ]
         assert server.requests[1].body["model"] == "one"
     shown = capsys.readouterr()
     assert "its only model is one; it is used (advisor.options.model)" in shown.err
     assert "model one, template" in shown.out
     with FaultServer(offers("one", "two")) as server:
         assert main(["advise", "ask", "--advisor", server.url]) == 2
-    assert "offers 2 models; name one (--set advisor.options.model=NAME) of one, two" in capsys.readouterr().err
+    assert (
+        "offers 2 models; name one (--set advisor.options.model=NAME) of one, two"
+        in capsys.readouterr().err
+    )
 
 
-def test_precompute_takes_the_only_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_precompute_takes_the_only_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with FaultServer(offers("one")) as server:
-        assert main(["advise", "precompute", "--advisor", server.url, "--out", str(tmp_path / "a.npz"), "--plan"]) == 0
+        assert (
+            main(
+                [
+                    "advise",
+                    "precompute",
+                    "--advisor",
+                    server.url,
+                    "--out",
+                    str(tmp_path / "a.npz"),
+                    "--plan",
+                ]
+            )
+            == 0
+        )
         assert len(server.requests) == 1
     assert "its only model is one" in capsys.readouterr().err
 
@@ -285,7 +397,11 @@ def test_every_phase_of_a_curriculum_gets_its_model() -> None:
         kind = [f'phases.{name}.run.advisor.kind="{server.url}"' for name in ("manage", "advised")]
         course = load_curriculum("curriculum", kind, (), make_config)
         found = _with_models(course, 2, Screen())
-        assert [phase.config.advisor.options.get("model") for phase in found.phases] == [None, None, "one"]
+        assert [phase.config.advisor.options.get("model") for phase in found.phases] == [
+            None,
+            None,
+            "one",
+        ]
         assert len(server.requests) == 1
         assert "model: one" in dump_curriculum(found)  # what a resumed curriculum reads
     assert [phase.config.advisor.kind for phase in found.phases] == ["off", server.url, server.url]
@@ -309,7 +425,9 @@ def test_models(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert "expected vllm:URL" in capsys.readouterr().err
 
 
-def test_the_key_of_a_short_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_of_a_short_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`openai` reads its own variable; nothing is sent without it."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert main(["advise", "models", "openai"]) == 2

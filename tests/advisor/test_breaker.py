@@ -14,14 +14,21 @@ def run(breaker: Breaker, outcomes: str, now: float = 0.0) -> list[str]:
     changes = []
     for outcome in outcomes:
         assert breaker.wait(now) == 0
-        changes.append(breaker.end({"+": True, "-": False, "?": None}[outcome], breaker.begin(), now))
+        changes.append(
+            breaker.end({"+": True, "-": False, "?": None}[outcome], breaker.begin(), now)
+        )
     return changes
 
 
 def test_five_failures_in_a_row_open_it() -> None:
     breaker = Breaker()
     assert run(breaker, "----+-----") == [*[""] * 9, "opened"]
-    assert (breaker.state, breaker.wait(0.0), breaker.wait(29.0), breaker.wait(30.0)) == ("open", 30.0, 1.0, 0.0)
+    assert (breaker.state, breaker.wait(0.0), breaker.wait(29.0), breaker.wait(30.0)) == (
+        "open",
+        30.0,
+        1.0,
+        0.0,
+    )
 
 
 def test_half_of_the_last_twenty_open_it() -> None:
@@ -86,7 +93,11 @@ def test_a_refusal_is_for_good_and_said_once() -> None:
     breaker = Breaker()
     assert breaker.refuse("wrong key", 5.0) is True
     assert breaker.refuse("wrong key", 6.0) is False
-    assert (breaker.wait(1e9), breaker.state, breaker.refused) == (math.inf, "open for good", "wrong key")
+    assert (breaker.wait(1e9), breaker.state, breaker.refused) == (
+        math.inf,
+        "open for good",
+        "wrong key",
+    )
     assert breaker.end(True, False, 7.0) == ""
     assert breaker.open_seconds(15.0) == 10.0
 

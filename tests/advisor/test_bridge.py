@@ -1,4 +1,6 @@
-"""The bridge: what is visible at an update is decided once, recorded first, and the same ever after."""
+"""The bridge: what is visible at an update is decided once, recorded first, and the same ever
+after.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,11 @@ def test_rows_come_padded_with_versions_that_rise_by_one() -> None:
     assert plain(bridge.delta(0)) == (1, {7: [*row(7, 0.5).values]})
     assert plain(bridge.delta(1)) == (0, {})
     source.rows.extend(row(bar) for bar in range(6))
-    assert [(version, sorted(rows)) for version, rows in seen(bridge, [2, 3, 4])] == [(2, [0, 1, 2, 3]), (3, [4, 5]),
-                                                                                      (0, [])]
+    assert [(version, sorted(rows)) for version, rows in seen(bridge, [2, 3, 4])] == [
+        (2, [0, 1, 2, 3]),
+        (3, [4, 5]),
+        (0, []),
+    ]
     assert bridge.version == 3
 
 
@@ -42,13 +47,17 @@ def test_what_was_handed_out_is_never_touched_again() -> None:
     bridge = Bridge(source, T, M)
     first = bridge.delta(0)
     kept = first.rows.copy()
-    first.rows[:] = -1.0  # a device that reads it in place is not the bridge's business: it keeps its own
+    first.rows[
+        :
+    ] = -1.0  # a device that reads it in place is not the bridge's business: it keeps its own
     again = bridge.delta(0)
     assert np.array_equal(again.rows, kept)
     assert not np.shares_memory(again.rows, bridge.delta(0).rows)
 
 
-def test_a_row_is_in_the_journal_before_it_is_visible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_in_the_journal_before_it_is_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bridge = Bridge(HandSource([row(3)]), T, M, journal(tmp_path))
     padded, order = Bridge._padded, []
 
@@ -87,8 +96,10 @@ def test_without_a_record_no_more_advice_is_given(tmp_path: Path) -> None:
     assert plain(bridge.delta(1)) == (0, {})
     source.rows.append(row(4))
     assert seen(bridge, [1, 2, 3]) == [(0, {})] * 3
-    assert reported == ["advisor: the journal could not be written (No space left on device); no more advice is given "
-                        "in this run"]
+    assert reported == [
+        "advisor: the journal could not be written (No space left on device); no more advice is given "
+        "in this run"
+    ]
     counts = bridge.statistics()
     assert (counts["rows_handed_out"], counts["rows_lost"], counts["contained"]) == (1, 2, {})
     assert counts["silent"]
@@ -98,7 +109,9 @@ def test_without_a_record_no_more_advice_is_given(tmp_path: Path) -> None:
     assert len(read_journal(tmp_path / "journal.jsonl").deltas) == 1
 
 
-def test_a_journal_that_cannot_be_synced_ends_the_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_that_cannot_be_synced_ends_the_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reported: list[str] = []
     bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), tell=reported.append)
 
@@ -137,7 +150,9 @@ def test_a_rollback_shows_the_same_rows_at_the_same_updates(tmp_path: Path) -> N
 
 
 def test_a_replay_equals_the_recording_through_rollbacks(tmp_path: Path) -> None:
-    """Updates as a run makes them, with rollbacks to the last memory; the same calls of the replay see the same."""
+    """Updates as a run makes them, with rollbacks to the last memory; the same calls of the replay
+    see the same.
+    """
     rng = random.Random(3)
     source = HandSource()
     live = Bridge(source, T, M, journal(tmp_path))
@@ -148,7 +163,9 @@ def test_a_replay_equals_the_recording_through_rollbacks(tmp_path: Path) -> None
             memory, at = live.memory(), update
             calls.append(("memory", 0))
         calls.append(("delta", update))
-        source.rows.extend(row(bar, rng.random()) for bar in rng.sample(range(T), rng.choice([0, 0, 1, 3])))
+        source.rows.extend(
+            row(bar, rng.random()) for bar in rng.sample(range(T), rng.choice([0, 0, 1, 3]))
+        )
         seen_live.append(plain(live.delta(update)))
         if rng.random() < 0.03:
             live.recall(memory)
@@ -177,10 +194,14 @@ def test_a_replay_writes_the_same_journal(tmp_path: Path) -> None:
     seen(live, range(5))
     live.stop()
     (tmp_path / "again").mkdir()
-    replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M, journal(tmp_path / "again"))
+    replay = Bridge(
+        Replayed(read_journal(tmp_path / "journal.jsonl")), T, M, journal(tmp_path / "again")
+    )
     seen(replay, range(5))
     replay.stop()
-    assert (tmp_path / "again" / "journal.jsonl").read_bytes() == (tmp_path / "journal.jsonl").read_bytes()
+    assert (tmp_path / "again" / "journal.jsonl").read_bytes() == (
+        tmp_path / "journal.jsonl"
+    ).read_bytes()
 
 
 def resumed(folder: Path, source: HandSource, memory: dict[str, object]) -> Bridge:
@@ -206,7 +227,10 @@ def test_a_killed_run_goes_on_as_it_was(tmp_path: Path) -> None:
     assert other.wants == [[(1, 1.0), (2, 2.5)]]  # the bars in flight
     bridge.wanted(np.array([5, 6]), np.array([1.0, 1.0]))
     assert other.wants[-1] == [(6, 1.0)]  # bar 5 will be seen again: it is not asked again
-    assert seen(bridge, [3, 4]) == [after[0], (2 + 1, {8: [*row(8).values]})]  # update 4 had not been recorded
+    assert seen(bridge, [3, 4]) == [
+        after[0],
+        (2 + 1, {8: [*row(8).values]}),
+    ]  # update 4 had not been recorded
     bridge.stop()
     assert [delta.update for delta in read_journal(tmp_path / "journal.jsonl").deltas] == [0, 3, 4]
 
@@ -216,9 +240,13 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path: Path) 
     seen(bridge, [0])
     memory = bridge.memory()
     bridge.stop()
-    with pytest.raises(JournalError, match=r"line 2 \(delta 1\) is not the one that the checkpoint"):
+    with pytest.raises(
+        JournalError, match=r"line 2 \(delta 1\) is not the one that the checkpoint"
+    ):
         resumed(tmp_path, HandSource(), {**memory, "sha256": "0" * 64})
-    with pytest.raises(JournalError, match="holds 1 deltas, and the checkpoint was written after 2"):
+    with pytest.raises(
+        JournalError, match="holds 1 deltas, and the checkpoint was written after 2"
+    ):
         resumed(tmp_path, HandSource(), {**memory, "deltas": 2})
     with pytest.raises(ValueError, match="a journal with 1 deltas and a history of 0"):
         Bridge(HandSource(), T, M, Journal.resume(tmp_path / "journal.jsonl")[0])
@@ -228,8 +256,13 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path: Path) 
 def test_a_replay_with_other_updates_is_loud(tmp_path: Path, updates: list[int]) -> None:
     """Update 0 and 3 have rows: to leave one out is another run."""
     reported: list[str] = []
-    recorded = Recorded({}, (JournalDelta(0, 1, (1,), (row(1).values,)), JournalDelta(3, 2, (2,), (row(2).values,))),
-                        journals.JournalPosition(2, "b"), (), ("", "a", "b"))
+    recorded = Recorded(
+        {},
+        (JournalDelta(0, 1, (1,), (row(1).values,)), JournalDelta(3, 2, (2,), (row(2).values,))),
+        journals.JournalPosition(2, "b"),
+        (),
+        ("", "a", "b"),
+    )
     bridge = Bridge(Replayed(recorded), T, M, tell=reported.append)
     last = seen(bridge, updates)[-1]
     assert last == (0, {})
@@ -246,16 +279,23 @@ def test_history_that_is_not_asked_for_is_loud(tmp_path: Path) -> None:
     seen(bridge, [0, 1])
     bridge.recall(start)
     assert plain(bridge.delta(1)) == (0, {})  # update 0 was left out
-    with pytest.raises(JournalError, match="delta 1 of this run's journal became visible at update 0"):
+    with pytest.raises(
+        JournalError, match="delta 1 of this run's journal became visible at update 0"
+    ):
         bridge.check()
 
 
-@pytest.mark.parametrize(("delta", "why"), [
-    (JournalDelta(0, 1, tuple(range(M + 1)), (row(0).values,) * (M + 1)),
-     "5 rows, and this run takes advisor.rows = 4"),
-    (JournalDelta(0, 1, (T,), (row(0).values,)), f"bars {T} to {T}, and the market has {T}"),
-    (JournalDelta(0, 1, (1,), ((1.0, 2.0),)), "rows of 2 numbers, expected 6"),
-])
+@pytest.mark.parametrize(
+    ("delta", "why"),
+    [
+        (
+            JournalDelta(0, 1, tuple(range(M + 1)), (row(0).values,) * (M + 1)),
+            "5 rows, and this run takes advisor.rows = 4",
+        ),
+        (JournalDelta(0, 1, (T,), (row(0).values,)), f"bars {T} to {T}, and the market has {T}"),
+        (JournalDelta(0, 1, (1,), ((1.0, 2.0),)), "rows of 2 numbers, expected 6"),
+    ],
+)
 def test_a_recording_that_does_not_fit_is_refused(delta: JournalDelta, why: str) -> None:
     recorded = Recorded({}, (delta,), journals.JournalPosition(1, "a"), (), ("", "a"))
     with pytest.raises(JournalError, match=why):
@@ -385,8 +425,14 @@ except AssertionError:
 
 
 def test_no_jax_operation_runs_in_the_loop() -> None:
-    done = subprocess.run([sys.executable, "-c", _NO_JAX], cwd=ROOT, capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "JAX_PLATFORMS": "cpu"})
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_JAX],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
     assert (done.returncode, done.stdout.strip()) == (0, "sound"), done.stderr
 
 
@@ -397,7 +443,9 @@ def test_a_full_delta_takes_well_below_a_millisecond_of_the_loop(tmp_path: Path)
     bridge = Bridge(source, 100_000, 256, Journal.create(tmp_path / "j", HEADER))
     took = []
     for update in range(100):
-        source.rows.extend(row(bar, rng.random()) for bar in range(256 * update, 256 * update + 256))
+        source.rows.extend(
+            row(bar, rng.random()) for bar in range(256 * update, 256 * update + 256)
+        )
         began = time.perf_counter()
         bridge.delta(update)
         took.append(time.perf_counter() - began)

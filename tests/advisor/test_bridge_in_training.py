@@ -1,4 +1,6 @@
-"""A bridge in the real training loop, by callback: rolled back, killed, resumed, and replayed to the same bits."""
+"""A bridge in the real training loop, by callback: rolled back, killed, resumed, and replayed to
+the same bits.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,13 @@ from tests.advisor.bridge_parts import HandSource, M, T, journal, row
 from tests.advisor.hooked import hook_of
 
 UPDATES, CHUNK = 24, 2
-CONFIG = TrainConfig(total_timesteps=UPDATES, chunk_updates=CHUNK, checkpoint_every=2, keep_checkpoints=100,
-                     tensorboard=False)
+CONFIG = TrainConfig(
+    total_timesteps=UPDATES,
+    chunk_updates=CHUNK,
+    checkpoint_every=2,
+    keep_checkpoints=100,
+    tensorboard=False,
+)
 
 
 class Floats(struct.PyTreeNode):
@@ -36,7 +43,9 @@ class Floats(struct.PyTreeNode):
 
 
 class State(struct.PyTreeNode):
-    """The least that the loop needs, a table, and a number that depends on all that was seen, and when."""
+    """The least that the loop needs, a table, and a number that depends on all that was seen, and
+    when.
+    """
 
     update: jax.Array
     total_updates: jax.Array
@@ -56,8 +65,15 @@ def learner(bridge: Bridge, faults: Sequence[tuple[int, int]]) -> Algorithm:
     ask, bad = exchange(bridge), jnp.array(faults).reshape(-1, 2)
 
     def init(key: jax.Array, params: Any) -> State:
-        return State(jnp.int32(0), jnp.int32(UPDATES), jnp.int32(0), key, Floats(jnp.float32(1), jnp.float32(1)),
-                     empty_table(T), jnp.float32(0))
+        return State(
+            jnp.int32(0),
+            jnp.int32(UPDATES),
+            jnp.int32(0),
+            key,
+            Floats(jnp.float32(1), jnp.float32(1)),
+            empty_table(T),
+            jnp.float32(0),
+        )
 
     def update(state: State, params: Any, inputs: Any) -> tuple[State, dict[str, jax.Array]]:
         key, draw = jax.random.split(state.key)
@@ -67,16 +83,26 @@ def learner(bridge: Bridge, faults: Sequence[tuple[int, int]]) -> Algorithm:
         seen = (table.rows.sum(axis=1) * table.version * want).sum()
         fails = ((bad[:, 0] == state.update) & (bad[:, 1] == state.rollbacks)).any()
         learned = jnp.sin(state.learned + seen * state.hparams.learning_rate)
-        return (state.replace(update=state.update + 1, key=key, table=table, learned=learned),
-                {"finite": ~fails, "learned": learned, "learning_rate": state.hparams.learning_rate,
-                 "approx_kl": state.learned, "param_delta": state.learned, "illegal": jnp.int32(0)})
+        return (
+            state.replace(update=state.update + 1, key=key, table=table, learned=learned),
+            {
+                "finite": ~fails,
+                "learned": learned,
+                "learning_rate": state.hparams.learning_rate,
+                "approx_kl": state.learned,
+                "param_delta": state.learned,
+                "illegal": jnp.int32(0),
+            },
+        )
 
     nothing: Any = None
     return Algorithm(init, update, nothing, nothing, nothing, 1, retry=halved)
 
 
 class Whimsical(HandSource):
-    """Answers some of what was wanted, some time later, by a seed of its own: no two runs are alike."""
+    """Answers some of what was wanted, some time later, by a seed of its own: no two runs are
+    alike.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -92,8 +118,12 @@ class Whimsical(HandSource):
         return super().take(update, deltas, self.rng.choice([0, 1, most]))
 
 
-def run(folder: Path, source: AdviceSource, faults: Sequence[tuple[int, int]] = ((8, 0), (15, 1), (14, 2)),
-        start: checkpoint.Restored | None = None) -> tuple[TrainResult, Bridge]:
+def run(
+    folder: Path,
+    source: AdviceSource,
+    faults: Sequence[tuple[int, int]] = ((8, 0), (15, 1), (14, 2)),
+    start: checkpoint.Restored | None = None,
+) -> tuple[TrainResult, Bridge]:
     folder.mkdir(exist_ok=True)
     if start is None:
         bridge = Bridge(source, T, M, journal(folder))
@@ -101,8 +131,15 @@ def run(folder: Path, source: AdviceSource, faults: Sequence[tuple[int, int]] = 
         bridge = Bridge(source, T, M, *Journal.resume(folder / "journal.jsonl"))
         bridge.recall(start.metadata["hooks"]["advice"])
     begin = {"key": jax.random.key(0)} if start is None else {"state": start.state}
-    result = train(learner(bridge, faults), (), config=CONFIG, checkpoint_dir=folder / "checkpoints",
-                   hooks=[hook_of(bridge)], max_rollbacks=3, **begin)
+    result = train(
+        learner(bridge, faults),
+        (),
+        config=CONFIG,
+        checkpoint_dir=folder / "checkpoints",
+        hooks=[hook_of(bridge)],
+        max_rollbacks=3,
+        **begin,
+    )
     assert bridge.statistics()["contained"] == {}
     bridge.stop()
     return result, bridge
@@ -120,7 +157,9 @@ def test_a_run_with_rollbacks_replays_to_the_same_bits(tmp_path: Path) -> None:
     again, replay = run(tmp_path / "b", Replayed(read_journal(tmp_path / "a/journal.jsonl")))
     assert bits(again) == bits(live)
     replay.check()
-    assert (tmp_path / "b/journal.jsonl").read_bytes() == (tmp_path / "a/journal.jsonl").read_bytes()
+    assert (tmp_path / "b/journal.jsonl").read_bytes() == (
+        tmp_path / "a/journal.jsonl"
+    ).read_bytes()
 
 
 @pytest.mark.slow
@@ -133,18 +172,27 @@ def test_two_live_runs_differ(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [4, 12, 20])
 def test_a_resumed_run_replays_to_the_same_bits(tmp_path: Path, at: int) -> None:
-    """Killed some updates after a checkpoint, so that the journal is ahead of it; resumed, with other answers."""
+    """Killed some updates after a checkpoint, so that the journal is ahead of it; resumed, with
+    other answers.
+    """
     run(tmp_path / "a", Whimsical(1))
     saved = dict(checkpoint.list_checkpoints(tmp_path / "a/checkpoints"))[at]
     template = learner(Bridge(HandSource(), T, M), ()).init(jax.random.key(0), ())
     start = checkpoint.restore(saved, template)
     lines = (tmp_path / "a/journal.jsonl").read_bytes().splitlines(keepends=True)
-    ahead = start.metadata["hooks"]["advice"]["deltas"] + 2  # deltas of which the killed run had seen the last
-    (tmp_path / "a/journal.jsonl").write_bytes(b"".join(lines[:1 + ahead]) + b'{"torn')
+    ahead = (
+        start.metadata["hooks"]["advice"]["deltas"] + 2
+    )  # deltas of which the killed run had seen the last
+    (tmp_path / "a/journal.jsonl").write_bytes(b"".join(lines[: 1 + ahead]) + b'{"torn')
     resumed, bridge = run(tmp_path / "a", Whimsical(3), start=start)
     assert bridge.version > start.metadata["hooks"]["advice"]["deltas"]
     again, _ = run(tmp_path / "again", Replayed(read_journal(tmp_path / "a/journal.jsonl")))
     assert bits(again) == bits(resumed)
-    twice, _ = run(tmp_path / "again", Replayed(read_journal(tmp_path / "a/journal.jsonl")), start=checkpoint.restore(
-        dict(checkpoint.list_checkpoints(tmp_path / "again/checkpoints"))[at], template))  # the replay, resumed
+    twice, _ = run(
+        tmp_path / "again",
+        Replayed(read_journal(tmp_path / "a/journal.jsonl")),
+        start=checkpoint.restore(
+            dict(checkpoint.list_checkpoints(tmp_path / "again/checkpoints"))[at], template
+        ),
+    )  # the replay, resumed
     assert bits(twice) == bits(resumed)

@@ -36,12 +36,18 @@ def test_the_key_is_of_all_that_an_answer_depends_on() -> None:
     asked = question(1)
     key = cache_key(WHO, asked)
     assert len(key) == 64
-    others = [cache_key(WHO | {"model": "big"}, asked), cache_key(WHO | {"base_url": "http://other"}, asked),
-              cache_key(WHO, asked._replace(prompt="another")), cache_key(WHO, asked._replace(prompt_version="v2")),
-              cache_key(WHO, asked, sample=1)]
+    others = [
+        cache_key(WHO | {"model": "big"}, asked),
+        cache_key(WHO | {"base_url": "http://other"}, asked),
+        cache_key(WHO, asked._replace(prompt="another")),
+        cache_key(WHO, asked._replace(prompt_version="v2")),
+        cache_key(WHO, asked, sample=1),
+    ]
     assert len({key, *others}) == 6
     assert cache_key(dict(reversed(WHO.items())), asked) == key  # order says nothing
-    assert cache_key(WHO, asked._replace(bar=2, slots={})) == key  # nor does anything the prompt does not hold
+    assert (
+        cache_key(WHO, asked._replace(bar=2, slots={})) == key
+    )  # nor does anything the prompt does not hold
 
 
 def test_without_a_prompt_nothing_tells_a_files_answers_apart(path: Path) -> None:
@@ -68,7 +74,9 @@ def test_advice_survives_the_process(path: Path) -> None:
 
 
 def test_the_first_advice_stays(path: Path) -> None:
-    """Fault 18: the same prompt gives different answers. I11: nothing is paid for and thrown away twice."""
+    """Fault 18: the same prompt gives different answers. I11: nothing is paid for and thrown away
+    twice.
+    """
     other = ADVICE._replace(buy=-9.0)
     for flush in (True, False):
         opened = Opened(path.with_name(f"{flush}.sqlite"))
@@ -91,11 +99,15 @@ def test_only_unreadable_answers_are_kept_as_negatives(path: Path, failure: Fail
     kept = failure in (Failure.PARSE, Failure.SCHEMA)
     assert cacheable(bad(failure)) is kept
     assert opened.cache.get("k") == (Cached(None, failure, 1) if kept else None)
-    assert not cacheable(bad(failure, raw=""))  # without the model's text nothing is known of the question
+    assert not cacheable(
+        bad(failure, raw="")
+    )  # without the model's text nothing is known of the question
 
 
 @pytest.mark.parametrize("flush", [True, False])
-def test_negatives_count_repetitions_of_the_same_failure_and_keep_the_text(path: Path, flush: bool) -> None:
+def test_negatives_count_repetitions_of_the_same_failure_and_keep_the_text(
+    path: Path, flush: bool
+) -> None:
     cache = Opened(path).cache
 
     def put(failure: Failure, raw: str) -> None:
@@ -112,7 +124,9 @@ def test_negatives_count_repetitions_of_the_same_failure_and_keep_the_text(path:
     assert cache.get("k") == Cached(None, Failure.PARSE, 2)
     cache.close()
     with sqlite3.connect(path) as connection:
-        rows = connection.execute("SELECT failure, attempts, length(raw), bar, symbol FROM answers").fetchall()
+        rows = connection.execute(
+            "SELECT failure, attempts, length(raw), bar, symbol FROM answers"
+        ).fetchall()
     assert rows == [("parse", 2, 65536, 1, "NQ")]
 
 
@@ -165,7 +179,7 @@ def test_a_damaged_page_is_found_on_opening(path: Path) -> None:
         cache.put(f"{number:064}", question(number), good(raw="x" * 300))
     cache.close()
     data = bytearray(path.read_bytes())
-    data[len(data) // 2:len(data) // 2 + 4096] = os.urandom(4096)
+    data[len(data) // 2 : len(data) // 2 + 4096] = os.urandom(4096)
     path.write_bytes(data)
     opened = Opened(path)
     assert opened.cache.quarantined == path.with_name("cache.sqlite.corrupt-1")
@@ -193,7 +207,9 @@ def test_a_database_of_something_else_is_left_alone_and_said(path: Path) -> None
 
 
 @pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = ON"])
-def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(path: Path, pragma: str) -> None:
+def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(
+    path: Path, pragma: str
+) -> None:
     first = Opened(path)
     first.cache.put("old", question(0), good())
     first.cache.flush()
@@ -278,8 +294,12 @@ cache.close()
 
 
 def start(path: Path, first: int, last: int) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(first), str(last)], stdout=subprocess.PIPE,
-                            text=True, cwd=Path(__file__).parents[2])
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), str(first), str(last)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
 
 
 def test_two_processes_share_a_cache(path: Path) -> None:
@@ -303,7 +323,9 @@ def test_a_kill_during_writes_leaves_a_usable_file(path: Path) -> None:
     writer.wait(timeout=30)
     opened = Opened(path)
     assert opened.messages == []
-    assert all(opened.cache.get(f"{number}") is not None for number in range(seen + 1))  # all that was written
+    assert all(
+        opened.cache.get(f"{number}") is not None for number in range(seen + 1)
+    )  # all that was written
 
 
 def test_a_locked_file_keeps_answers_until_it_is_free(path: Path) -> None:

@@ -1,5 +1,5 @@
-"""The callback transport: thousands of calls in compiled programs, with bugs behind it, on one core and on four
-devices. Each in its own process, as what fails here hangs."""
+"""The callback transport: thousands of calls in compiled programs, with bugs behind it, on one core
+and on four devices. Each in its own process, as what fails here hangs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,14 @@ def child(calls: int, *raises: int, cores: str = "", flags: str = "", **env: str
     command = [sys.executable, "-m", "tests.advisor.callback_child", str(calls), *map(str, raises)]
     if cores and shutil.which("taskset"):
         command = ["taskset", "-c", cores, *command]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S,
-                          env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, **env})
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, **env},
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr  # nor at exit
     return json.loads(done.stdout)
@@ -70,14 +76,33 @@ def test_four_devices_on_two_cores() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("devices", "one_core", "asynchronous"), [
-    (4, False, "false"), *(pytest.param(*row, marks=pytest.mark.long) for row in (
-        (1, True, "true"), (1, True, "false"), (1, False, "true"), (1, False, "false"), (4, True, "true"),
-        (4, True, "false"), (4, False, "true")))])
+@pytest.mark.parametrize(
+    ("devices", "one_core", "asynchronous"),
+    [
+        (4, False, "false"),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (
+                (1, True, "true"),
+                (1, True, "false"),
+                (1, False, "true"),
+                (1, False, "false"),
+                (4, True, "true"),
+                (4, True, "false"),
+                (4, False, "true"),
+            )
+        ),
+    ],
+)
 def test_twenty_thousand_calls(devices: int, one_core: bool, asynchronous: str) -> None:
-    found = child(20_000, 1, 10_000, cores=first_core() if one_core else "",
-                  flags=f"--xla_force_host_platform_device_count={devices}",
-                  JAX_CPU_ENABLE_ASYNC_DISPATCH=asynchronous)
+    found = child(
+        20_000,
+        1,
+        10_000,
+        cores=first_core() if one_core else "",
+        flags=f"--xla_force_host_platform_device_count={devices}",
+        JAX_CPU_ENABLE_ASYNC_DISPATCH=asynchronous,
+    )
     sound(found, 20_000)
 
 
@@ -93,7 +118,9 @@ def test_a_delta_reaches_the_program() -> None:
 
 def test_without_rows_it_is_the_padding() -> None:
     bridge = Bridge(NoSource(), T, M)
-    assert plain(jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1, jnp.int32), jnp.zeros(1))) == (0, {})
+    assert plain(
+        jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1, jnp.int32), jnp.zeros(1))
+    ) == (0, {})
 
 
 def test_one_bridge_is_one_callable() -> None:
@@ -104,12 +131,15 @@ def test_one_bridge_is_one_callable() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, MemoryError])
-def test_no_exception_leaves_it(monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
+def test_no_exception_leaves_it(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
     reported: list[str] = []
     bridge = Bridge(HandSource([row(1)]), T, M, tell=reported.append)
     ask = jax.jit(exchange(bridge))
     arguments = jnp.zeros(1, jnp.int32), jnp.zeros(1)
     with monkeypatch.context() as patched:
+
         def raises(*_: object) -> None:
             raise error("sk-CANARY")
 
@@ -127,21 +157,28 @@ def test_more_than_64_kib_is_refused_when_traced() -> None:
     ask = jax.jit(exchange(bridge))
     fits = (MOST_BYTES - 1024 * 28 - 8) // 8
     ask.lower(jnp.int32(0), jnp.zeros(fits, jnp.int32), jnp.zeros(fits))
-    with pytest.raises(ConfigError, match=r"advisor.rows = 1024 and advisor.demand = 4608: .*transport: exchange"):
+    with pytest.raises(
+        ConfigError, match=r"advisor.rows = 1024 and advisor.demand = 4608: .*transport: exchange"
+    ):
         ask.lower(jnp.int32(0), jnp.zeros(fits + 1, jnp.int32), jnp.zeros(fits + 1))
 
 
 def test_the_largest_sizes_of_the_configuration_fit() -> None:
     bridge = Bridge(NoSource(), 100_000, 1024)
-    assert np.shape(jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1024, jnp.int32), jnp.zeros(1024)).rows) == (
-        1024, 6)
+    assert np.shape(
+        jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1024, jnp.int32), jnp.zeros(1024)).rows
+    ) == (1024, 6)
 
 
 def test_it_is_refused_under_vmap_by_name() -> None:
     """JAX would call it once per environment."""
     ask = exchange(Bridge(NoSource(), T, M))
-    with pytest.raises(ConfigError, match=r"3 agents or environments at once .* set advisor\.transport: exchange"):
-        jax.jit(jax.vmap(ask, (0, None, None)))(jnp.arange(3), jnp.zeros(1, jnp.int32), jnp.zeros(1))
+    with pytest.raises(
+        ConfigError, match=r"3 agents or environments at once .* set advisor\.transport: exchange"
+    ):
+        jax.jit(jax.vmap(ask, (0, None, None)))(
+            jnp.arange(3), jnp.zeros(1, jnp.int32), jnp.zeros(1)
+        )
 
 
 def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:

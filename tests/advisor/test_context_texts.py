@@ -1,4 +1,6 @@
-"""The templates `window` and `desk`, worked out by hand on the made market (tests/advisor/made.py)."""
+"""The templates `window` and `desk`, worked out by hand on the made market
+(tests/advisor/made.py).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ import pytest
 from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.host.context import blocks, choosing
 from jaxtrade.advisor.host.context.bar_tables import PriceBar, length_of, window_block
-from jaxtrade.advisor.host.context.desk_texts import AccountRules, Scored, account_block, record_block
+from jaxtrade.advisor.host.context.desk_texts import (
+    AccountRules,
+    Scored,
+    account_block,
+    record_block,
+)
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.rules import RuleBackend
@@ -25,11 +32,13 @@ from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.made import made_bars, made_book, made_config
 from tests.advisor.markets import book, config, market
 
-BAR = 2 * 120 + 44  # closes at 10:15 of the third morning; it opens at 6400 + 8 + 44 % 7 = 6410 ticks = 1602.50
+BAR = (
+    2 * 120 + 44
+)  # closes at 10:15 of the third morning; it opens at 6400 + 8 + 44 % 7 = 6410 ticks = 1602.50
 SHORT = ("advisor.context.bars=3", "advisor.context.higher_bars=2", "advisor.context.higher=[5,15]")
-# Last bars: minutes 42 to 44 of the day, i % 7 = 0, 1, 2. The 5-minute bar 10:10 to 10:15: minutes 40 to 44, i % 7 = 5,
-# 6, 0, 1, 2: it opens at 6413, reaches 6416 and 6407, trades 140 + ... + 144 = 710. The day before: opens of 6404 to
-# 6410.
+# Last bars: minutes 42 to 44 of the day, i % 7 = 0, 1, 2. The 5-minute bar 10:10 to 10:15: minutes
+# 40 to 44, i % 7 = 5, 6, 0, 1, 2: it opens at 6413, reaches 6416 and 6407, trades 140 + ... + 144 =
+# 710. The day before: opens of 6404 to 6410.
 CONTEXT = """\
 Session since 09:30: open 1602.00, high 1604.00, low 1601.75
 Opening range (first 30 minutes): high 1604.00, low 1601.75
@@ -49,7 +58,8 @@ time,open,high,low,close,volume
 10-09 10:00,1602.25,1604.00,1601.75,1602.50,1830
 10-09 10:15,1602.50,1604.00,1601.75,1602.75,2055
 """
-# The flat time is 16:59. A round turn: 2 x $2.08 = a third of a tick of $12.50, rounded up to 1, and 2 of slippage.
+# The flat time is 16:59. A round turn: 2 x $2.08 = a third of a tick of $12.50, rounded up to 1,
+# and 2 of slippage.
 RULES = """\
 Rules of every account: start balance $50,000.00; drawdown limit $2,500.00 below the highest equity so far; daily loss \
 limit none; profit target $3,000.00
@@ -57,8 +67,9 @@ A round turn with one contract: commission $4.16, slippage 25.00 USD (2 ticks); 
 Tick: 0.25 points, 12.50 USD per contract
 Positions are closed in: 404 minutes
 """
-# Horizon 5, cost 3 ticks: from the open of minute t + 1 to the close of t + 5. (t + 1) % 7 = 1 and (t + 5) % 7 = 5 for
-# t % 7 = 0: from 1 to 5 + 1, up 5 ticks. For t % 7 = 2: from 3 to 0 + 1, within the cost.
+# Horizon 5, cost 3 ticks: from the open of minute t + 1 to the close of t + 5. (t + 1) % 7 = 1 and
+# (t + 5) % 7 = 5 for t % 7 = 0: from 1 to 5 + 1, up 5 ticks. For t % 7 = 2: from 3 to 0 + 1, within
+# the cost.
 RECORD = """\
 Your own record: your answers about earlier bars whose next 5 bars have passed. Up and down mean a move by more than \
 the cost of a round turn, undecided anything else.
@@ -73,7 +84,10 @@ Last 3 answers, oldest first: time of the bar's close, direction, confidence, wh
 
 def after_price(prompt: str) -> str:
     """What follows the lines that `v1` has too."""
-    return prompt.partition("(share of the price)\nSession")[2] and "Session" + prompt.partition("price)\nSession")[2]
+    return (
+        prompt.partition("(share of the price)\nSession")[2]
+        and "Session" + prompt.partition("price)\nSession")[2]
+    )
 
 
 def test_the_window_by_hand() -> None:
@@ -81,51 +95,81 @@ def test_the_window_by_hand() -> None:
     assert after_price(prompt) == CONTEXT
     plain = made_book("advisor.template=bar").question(BAR).prompt
     assert prompt.partition("Market: ES\n")[2].startswith(plain.partition("Market: ES\n")[2])
-    assert "one bar's indicators\nand what came before it, nothing about any account or position" in prompt
+    assert (
+        "one bar's indicators\nand what came before it, nothing about any account or position"
+        in prompt
+    )
 
 
 def test_the_desk_by_hand() -> None:
     found = made_book("advisor.template=desk", *SHORT)
     for minute, direction, confidence in ((35, 1, 0.7), (36, -1, 0.3), (37, 1, 0.9), (40, 1, 0.7)):
-        found.heard(240 + minute, Advice(0.0, float(direction), float(-direction), confidence, 0.1, 5))
-    assert after_price(found.question(BAR).prompt) == CONTEXT + RULES + RECORD  # minute 40 ends one bar too late
+        found.heard(
+            240 + minute, Advice(0.0, float(direction), float(-direction), confidence, 0.1, 5)
+        )
+    assert (
+        after_price(found.question(BAR).prompt) == CONTEXT + RULES + RECORD
+    )  # minute 40 ends one bar too late
 
 
 def test_the_desk_before_any_answer() -> None:
-    assert made_book("advisor.template=desk").question(BAR).prompt.endswith("404 minutes\nYour own record: none yet\n")
+    assert (
+        made_book("advisor.template=desk")
+        .question(BAR)
+        .prompt.endswith("404 minutes\nYour own record: none yet\n")
+    )
 
 
 def test_the_version_that_belongs_to_these_texts(tmp_path: Path) -> None:
-    """Another text has another version. If a hash of a text changes here and its version does not, raise
+    """Another text has another version. If a hash of a text changes here and its version does not,
+    raise
     `blocks.FORMAT`; then pin both again. Every cached answer is asked for anew."""
     news, events = tmp_path / "news.jsonl", tmp_path / "events.csv"
-    news.write_text('{"time": "2013-10-09T10:00:00-04:00", "source": "wire", "text": "Rates unchanged"}\n')
+    news.write_text(
+        '{"time": "2013-10-09T10:00:00-04:00", "source": "wire", "text": "Rates unchanged"}\n'
+    )
     events.write_text("time,name,importance,actual\n2013-10-09T10:00:00-04:00,Jobs,high,148K\n")
-    found = made_book("advisor.template=desk", f"advisor.context.news={news}", f"advisor.context.calendar={events}")
+    found = made_book(
+        "advisor.template=desk",
+        f"advisor.context.news={news}",
+        f"advisor.context.calendar={events}",
+    )
     found.heard(254, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
     question = found.question(BAR)
     assert (question.prompt_version, hashlib.sha256(question.prompt.encode()).hexdigest()[:16]) == (
-        "desk:ebcecedcac2a8c06", "150c4cec776f2d9d")
+        "desk:ebcecedcac2a8c06",
+        "150c4cec776f2d9d",
+    )
 
 
-def test_a_session_s_first_bar_has_no_opening_range_and_a_market_s_first_day_no_day_before() -> None:
+def test_a_session_s_first_bar_has_no_opening_range_and_a_market_s_first_day_no_day_before() -> (
+    None
+):
     found = made_book("advisor.template=window")
     first = found.question(2 * 120).prompt
     assert "Opening range (first 30 minutes): none yet\n" in first
     assert "Session since 09:30: open 1602.00, high 1602.50, low 1601.75\n" in first
-    assert "Opening range (first 30 minutes): none yet\n" in found.question(2 * 120 + 28).prompt  # closes at 09:59
-    assert "Opening range (first 30 minutes): high" in found.question(2 * 120 + 29).prompt  # closes at 10:00
+    assert (
+        "Opening range (first 30 minutes): none yet\n" in found.question(2 * 120 + 28).prompt
+    )  # closes at 09:59
+    assert (
+        "Opening range (first 30 minutes): high" in found.question(2 * 120 + 29).prompt
+    )  # closes at 10:00
     assert "Prior day: none yet\n" in found.question(110).prompt
 
 
 def test_a_longer_bar_is_shown_once_it_is_complete() -> None:
-    found = made_book("advisor.template=window", "advisor.context.higher=60", "advisor.context.higher_bars=3")
+    found = made_book(
+        "advisor.template=window", "advisor.context.higher=60", "advisor.context.higher_bars=3"
+    )
     assert "\n10-09 11:00,1602.50," not in found.question(2 * 120 + 88).prompt  # closes at 10:59
     hour = found.question(2 * 120 + 89).prompt.partition("60 minutes, oldest first:\n")[2]
     # Minutes 30 to 89 (i % 7 = 2 first, 5 last): volume 60 * (130 + 189) / 2.
-    assert hour.splitlines()[1:] == ["10-08 11:30,1602.50,1603.00,1600.75,1601.25,6135",
-                                     "10-09 10:00,1602.00,1604.00,1601.75,1602.50,3435",
-                                     "10-09 11:00,1602.50,1604.00,1601.75,1603.50,9570"]
+    assert hour.splitlines()[1:] == [
+        "10-08 11:30,1602.50,1603.00,1600.75,1601.25,6135",
+        "10-09 10:00,1602.00,1604.00,1601.75,1602.50,3435",
+        "10-09 11:00,1602.50,1604.00,1601.75,1603.50,9570",
+    ]
 
 
 def test_bars_without_volume_have_neither_vwap_nor_a_volume_column() -> None:
@@ -145,15 +189,20 @@ def test_bars_without_volume_have_neither_vwap_nor_a_volume_column() -> None:
 
 def test_a_shape_is_part_of_the_version() -> None:
     """Every key and every word of a block that a template shows; nothing that it does not show."""
+
     def version(*overrides: str) -> str:
-        return choosing.choose(made_config("advisor.template=desk", *overrides).advisor).template.version
+        return choosing.choose(
+            made_config("advisor.template=desk", *overrides).advisor
+        ).template.version
 
     for change in ("bars=21", "higher=[5,15]", "higher_bars=5", "opening_minutes=15", "record=9"):
         assert version(f"advisor.context.{change}") != version(), change
     assert version("advisor.horizon=6") != version()
     assert version("advisor.bins=4") != version()
     for name in ("v1", "no_volume", "anonymous", "pipe"):
-        chosen = choosing.choose(made_config(f"advisor.template={name}", "advisor.horizon=6").advisor)
+        chosen = choosing.choose(
+            made_config(f"advisor.template={name}", "advisor.horizon=6").advisor
+        )
         assert chosen.template.version == TEMPLATES[name].version
 
 
@@ -167,36 +216,46 @@ def test_a_word_of_a_block_is_part_of_the_version(monkeypatch: pytest.MonkeyPatc
             assert choosing.choose(chosen).template.version != before.version, (name, word)
 
 
-@pytest.mark.parametrize(("bar", "words"), [
-    (PriceBar("10-09 10:13", -0.3, 0.5, -0.4, 0.1, None), "expected raw prices above 0"),
-    (PriceBar("10-09 10:13", 5.0, 4.0, 3.0, 4.0, None), "the high highest"),
-    (PriceBar("10-09 10:13", 5.0, 6.0, 5.5, 5.6, None), "the low lowest"),
-    (PriceBar("10-09 10:13", 5.0, float("nan"), 5.0, 5.0, None), "raw prices"),
-    (PriceBar("10-09 10:13", 5.0, 6.0, 4.0, 5.0, -1.0), "raw volume"),
-])
+@pytest.mark.parametrize(
+    ("bar", "words"),
+    [
+        (PriceBar("10-09 10:13", -0.3, 0.5, -0.4, 0.1, None), "expected raw prices above 0"),
+        (PriceBar("10-09 10:13", 5.0, 4.0, 3.0, 4.0, None), "the high highest"),
+        (PriceBar("10-09 10:13", 5.0, 6.0, 5.5, 5.6, None), "the low lowest"),
+        (PriceBar("10-09 10:13", 5.0, float("nan"), 5.0, 5.0, None), "raw prices"),
+        (PriceBar("10-09 10:13", 5.0, 6.0, 4.0, 5.0, -1.0), "raw volume"),
+    ],
+)
 def test_values_that_no_bar_has_are_refused(bar: PriceBar, words: str) -> None:
     with pytest.raises(DataError, match=words):
         window_block([bar], 60, 2)
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(60, "1 minute"), (300, "5 minutes"), (15, "15 seconds"),
-                                                (3600, "60 minutes")])
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(60, "1 minute"), (300, "5 minutes"), (15, "15 seconds"), (3600, "60 minutes")],
+)
 def test_lengths(seconds: int, words: str) -> None:
     assert length_of(seconds) == words
 
 
 def test_an_account_with_other_rules() -> None:
-    rules = AccountRules(100_000.0, None, "intraday", 1000.0, None, 6.0, 0, 9, "0.001", 100.0, "JPY", True)
+    rules = AccountRules(
+        100_000.0, None, "intraday", 1000.0, None, 6.0, 0, 9, "0.001", 100.0, "JPY", True
+    )
     assert account_block(rules, None) == (
         "Rules of every account: start balance $100,000.00; drawdown limit none; daily loss limit $1,000.00; profit "
         "target none\n"
         "A round turn with one contract: commission $6.00, slippage 0.00 JPY (0 ticks); together 9 ticks, rounded up. "
         "Fills pay the spread between bid and ask besides\nTick: 0.001 points, 100.00 JPY per contract\n"
-        "Positions are closed in: none yet")
+        "Positions are closed in: none yet"
+    )
 
 
 def test_no_part_of_a_prompt_differs_between_accounts_in_another_state() -> None:
-    """A book has no way to learn of a position: it is made of the market and the configuration alone."""
+    """A book has no way to learn of a position: it is made of the market and the configuration
+    alone.
+    """
     one, two = (made_book("advisor.template=desk") for _ in range(2))
     assert all(one.question(bar) == two.question(bar) for bar in np.flatnonzero(one.askable)[::40])
 
@@ -213,7 +272,9 @@ def test_a_question_once_built_stays_the_same() -> None:
 
 
 def test_a_look_at_a_question_does_not_ask_it() -> None:
-    """A plan of costs looks at every question before any is answered. It counts the longest record."""
+    """A plan of costs looks at every question before any is answered. It counts the longest
+    record.
+    """
     found = made_book("advisor.template=desk")
     preview = found.preview(BAR)
     for bar in range(240, BAR):
@@ -232,7 +293,9 @@ def test_the_first_answer_about_a_bar_counts() -> None:
 
 def test_answers_of_another_split_do_not_count() -> None:
     found = made_book("advisor.template=desk")
-    found.heard(200, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))  # a training session; BAR is in the test session
+    found.heard(
+        200, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5)
+    )  # a training session; BAR is in the test session
     assert "record: none yet" in found.question(BAR).prompt
     assert "10-08 10:51,long" in found.question(230).prompt
 
@@ -249,7 +312,9 @@ def test_no_answers_shown_still_has_the_rates() -> None:
     text = record_block([(0, 0), (3, 5)], [], 30)
     assert text.endswith("Hits by stated confidence: 0.00 to 0.50: none yet; 0.50 to 1.00: 3 of 5")
     assert record_block([(0, 0)], [], 30) == "Your own record: none yet"
-    assert record_block([(0, 0)], [Scored("10-09 10:05", 0, 0.5, -1)], 30).endswith("10-09 10:05,flat,0.50,down")
+    assert record_block([(0, 0)], [Scored("10-09 10:05", 0, 0.5, -1)], 30).endswith(
+        "10-09 10:05,flat,0.50,down"
+    )
 
 
 def test_answers_reach_the_record_as_they_are_asked_for() -> None:
@@ -260,12 +325,16 @@ def test_answers_reach_the_record_as_they_are_asked_for() -> None:
     assert found.record is not None
     assert found.record.scorable(BAR).tolist() == list(range(240, BAR - 4))
     assert "Last 8 answers" in found.question(BAR).prompt
-    assert "Last 3 answers" in found.question(240 + 7).prompt  # asked before: minutes 0, 1 and 2 had ended then
+    assert (
+        "Last 3 answers" in found.question(240 + 7).prompt
+    )  # asked before: minutes 0, 1 and 2 had ended then
 
 
 def test_a_service_s_answers_reach_the_record_while_it_is_asked() -> None:
     found = made_book("advisor.template=desk")
-    options = ServiceOptions(workers=1, queue_size=2)  # so that a question is built when most answers have come
+    options = ServiceOptions(
+        workers=1, queue_size=2
+    )  # so that a question is built when most answers have come
     with AdviceService(make_backend("mock:random", {"seed": 3}), options) as service:
         bars, _, _ = ask_service(service, found, range(240, BAR + 1))
     assert len(bars) == BAR + 1 - 240
@@ -274,7 +343,9 @@ def test_a_service_s_answers_reach_the_record_while_it_is_asked() -> None:
 
 
 def test_the_rows_of_a_journal_make_the_same_record() -> None:
-    """A resumed run hears its journal's rows, which are float32, and shows what the answers themselves would show."""
+    """A resumed run hears its journal's rows, which are float32, and shows what the answers
+    themselves would show.
+    """
     told, resumed = made_book("advisor.template=desk"), made_book("advisor.template=desk")
     for bar, confidence in ((254, 0.6), (255, 0.7), (256, 0.8)):
         told.heard(bar, Advice(0.0, 1.0, -1.0, confidence, 0.1, 5))
@@ -308,19 +379,31 @@ def test_a_feed_that_the_template_does_not_show_is_refused(tmp_path: Path) -> No
     for name in ("v1", "anonymous", "pipe"):
         words = rf"context\.news = .*: the template {name} does not show it.*window or desk"
         with pytest.raises(ConfigError, match=words):
-            choosing.choose(config(f"advisor.template={name}", f"advisor.context.news={file}").advisor)
+            choosing.choose(
+                config(f"advisor.template={name}", f"advisor.context.news={file}").advisor
+            )
 
 
-@pytest.mark.parametrize(("template", "key", "needs"), [
-    ("v1", "bars=3", "{window}"), ("window", "record=3", "{record}"), ("desk", "news_hours=3", "{news}"),
-    ("window", "news_delay_s=3", "{news} and {calendar}"), ("pipe", "higher=[5]", "{higher}"),
-])
+@pytest.mark.parametrize(
+    ("template", "key", "needs"),
+    [
+        ("v1", "bars=3", "{window}"),
+        ("window", "record=3", "{record}"),
+        ("desk", "news_hours=3", "{news}"),
+        ("window", "news_delay_s=3", "{news} and {calendar}"),
+        ("pipe", "higher=[5]", "{higher}"),
+    ],
+)
 def test_a_key_without_effect_is_refused(template: str, key: str, needs: str) -> None:
     name = key.partition("=")[0]
     with pytest.raises(ConfigError) as caught:
-        choosing.choose(made_config(f"advisor.template={template}", f"advisor.context.{key}").advisor)
+        choosing.choose(
+            made_config(f"advisor.template={template}", f"advisor.context.{key}").advisor
+        )
     assert f"advisor.context.{name} = " in str(caught.value)
-    assert f"the template {template} shows nothing that it changes, which is {needs};" in str(caught.value)
+    assert f"the template {template} shows nothing that it changes, which is {needs};" in str(
+        caught.value
+    )
 
 
 def test_a_template_that_needs_volume_names_those_that_do_not() -> None:

@@ -20,14 +20,29 @@ from jaxtrade.advisor.host.queue import Key, State
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.balance import imbalance
-from tests.advisor.service_parts import ADVICE, CANARY, HandClock, HandPool, ScriptedBackend, bad, good, question
+from tests.advisor.service_parts import (
+    ADVICE,
+    CANARY,
+    HandClock,
+    HandPool,
+    ScriptedBackend,
+    bad,
+    good,
+    question,
+)
 
 
 class Office:
     """A desk with everything around it made by hand."""
 
-    def __init__(self, cache: Path | None = None, ledger: Path | None = None, pool: int = 4, use: Use = TRAINING,
-                 **options: Any) -> None:
+    def __init__(
+        self,
+        cache: Path | None = None,
+        ledger: Path | None = None,
+        pool: int = 4,
+        use: Use = TRAINING,
+        **options: Any,
+    ) -> None:
         self.options = ServiceOptions(workers=pool, **{"overhead_tokens": 64} | options)
         self.clock, self.pool = HandClock(), HandPool(pool)
         self.lines: list[str] = []
@@ -36,10 +51,21 @@ class Office:
         self.cache.open()
         cost = None if self.options.max_cost is None else int(self.options.max_cost * MICRO)
         self.ledger = Ledger(ledger, Caps(self.options.max_calls, self.options.max_tokens, cost))
-        outlet = Outlet(lambda bar, advice: self.ready.append((bar, advice)),
-                        lambda: self.options.ready_rows - len(self.ready), self.lines.append, use)
-        self.desk = Desk(ScriptedBackend(lambda *_: good()), self.options, self.clock, self.cache, self.ledger,
-                         self.pool, outlet)  # type: ignore[arg-type]
+        outlet = Outlet(
+            lambda bar, advice: self.ready.append((bar, advice)),
+            lambda: self.options.ready_rows - len(self.ready),
+            self.lines.append,
+            use,
+        )
+        self.desk = Desk(
+            ScriptedBackend(lambda *_: good()),
+            self.options,
+            self.clock,
+            self.cache,
+            self.ledger,
+            self.pool,
+            outlet,
+        )  # type: ignore[arg-type]
 
     def want(self, *bars: int, priority: float = 0.5) -> None:
         self.desk.wanted([(question(bar), priority) for bar in bars])
@@ -88,7 +114,9 @@ def test_the_deadline_is_of_the_clock() -> None:
 
 @pytest.mark.parametrize("failure", list(Failure))
 def test_failure_is_absence_never_an_opinion(failure: Failure) -> None:
-    """RL-Trainer's advisor made every failure a HOLD that counted as a success, and froze the agent."""
+    """RL-Trainer's advisor made every failure a HOLD that counted as a success, and froze the
+    agent.
+    """
     office = Office()
     office.want(1)
     office.answer(bad(failure))
@@ -98,13 +126,18 @@ def test_failure_is_absence_never_an_opinion(failure: Failure) -> None:
             office.answer(bad(failure))
     assert office.ready == []
     assert office.counts["done"] == 0
-    stopped = failure is Failure.STOPPED  # the end of the run cancelled it: no failure, but no opinion either
-    assert office.counts["stopped" if stopped else "failures"] == (1 if stopped else {failure.value: office.counts[
-        "asked"]})
+    stopped = (
+        failure is Failure.STOPPED
+    )  # the end of the run cancelled it: no failure, but no opinion either
+    assert office.counts["stopped" if stopped else "failures"] == (
+        1 if stopped else {failure.value: office.counts["asked"]}
+    )
 
 
-@pytest.mark.parametrize("advice", [ADVICE._replace(buy=math.nan), ADVICE._replace(confidence=1.01),
-                                    ADVICE._replace(horizon=0)])
+@pytest.mark.parametrize(
+    "advice",
+    [ADVICE._replace(buy=math.nan), ADVICE._replace(confidence=1.01), ADVICE._replace(horizon=0)],
+)
 def test_unusable_advice_is_absence(advice: Advice) -> None:
     office = Office()
     office.want(1)
@@ -114,7 +147,9 @@ def test_unusable_advice_is_absence(advice: Advice) -> None:
 
 def test_most_wanted_first_and_never_more_than_workers() -> None:
     office = Office(pool=2)
-    office.desk.wanted([(question(bar), priority) for bar, priority in ((1, 0.1), (2, 0.9), (3, 0.5))])
+    office.desk.wanted(
+        [(question(bar), priority) for bar, priority in ((1, 0.1), (2, 0.9), (3, 0.5))]
+    )
     office.turn()
     assert office.asked() == [2, 3]
     office.answer(good())
@@ -220,7 +255,9 @@ def test_overload_halves_what_runs_at_once() -> None:
 # --- poison ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("failure", [Failure.SCHEMA, Failure.PARSE, Failure.EMPTY, Failure.TOO_LARGE])
+@pytest.mark.parametrize(
+    "failure", [Failure.SCHEMA, Failure.PARSE, Failure.EMPTY, Failure.TOO_LARGE]
+)
 def test_three_times_the_same_fault_poisons(failure: Failure) -> None:
     office = Office(failed_for_s=0.0)
     for _ in range(3):
@@ -247,7 +284,11 @@ def test_within_one_ticket_too() -> None:
     for _ in range(3):
         office.turn(20.0)
         office.answer(bad(Failure.SCHEMA, retryable=True))
-    assert (office.state(1), office.counts["asked"], office.counts["failed"]) == (State.POISONED, 3, 0)
+    assert (office.state(1), office.counts["asked"], office.counts["failed"]) == (
+        State.POISONED,
+        3,
+        0,
+    )
 
 
 def test_what_earlier_runs_failed_to_read_is_not_paid_for_again(tmp_path: Path) -> None:
@@ -275,8 +316,10 @@ def test_a_dead_endpoint_is_one_clear_line_and_is_tried_again() -> None:
     for _ in range(5):
         office.answer(bad(Failure.CONNECTION, detail="connection refused by 127.0.0.1:9\x1b[31m"))
     assert office.asked() == []
-    assert office.lines == ["advisor scripted: too many requests fail, the last one by connection (connection refused "
-                           "by 127.0.0.1:9 [31m); next try in 30 s, the run goes on without new advice"]
+    assert office.lines == [
+        "advisor scripted: too many requests fail, the last one by connection (connection refused "
+        "by 127.0.0.1:9 [31m); next try in 30 s, the run goes on without new advice"
+    ]
     office.turn(30)
     assert len(office.asked()) == 1
     office.answer(bad(Failure.CONNECTION))
@@ -298,8 +341,11 @@ def test_a_proxys_pages_open_the_breaker_and_poison_nothing() -> None:
     assert (office.asked(), office.counts["breaker"], office.counts["poisoned"]) == ([], "open", 0)
 
 
-@pytest.mark.parametrize("probe", [bad(Failure.REFUSED, status=402), bad(Failure.EMPTY, status=200)],
-                         ids=["refused", "refused by the model"])
+@pytest.mark.parametrize(
+    "probe",
+    [bad(Failure.REFUSED, status=402), bad(Failure.EMPTY, status=200)],
+    ids=["refused", "refused by the model"],
+)
 def test_a_probe_that_is_refused_does_not_answer_again(probe: Answer) -> None:
     office = Office(pool=2)
     office.want(*range(10))
@@ -315,15 +361,19 @@ def test_a_refusal_while_a_probe_is_in_flight_is_the_last_word() -> None:
     office = Office(pool=2)
     office.want(*range(10))
     for _ in range(5):
-        office.answer(bad(Failure.CONNECTION), index=len(office.pool.jobs) - 1)  # the first request stays in flight
+        office.answer(
+            bad(Failure.CONNECTION), index=len(office.pool.jobs) - 1
+        )  # the first request stays in flight
     office.turn(30)
     assert len(office.asked()) == 2
     office.answer(bad(Failure.REFUSED, status=402, detail="quota used"))
     office.answer(good())  # the probe
     office.turn(1e6)
     assert office.asked() == []
-    assert office.lines[1:] == ["advisor scripted: it refuses (quota used); nothing more is asked in this run, which "
-                                "goes on with the advice it has"]
+    assert office.lines[1:] == [
+        "advisor scripted: it refuses (quota used); nothing more is asked in this run, which "
+        "goes on with the advice it has"
+    ]
 
 
 def test_an_outage_that_ends_in_an_unusable_answer_ends_with_the_first_usable_one() -> None:
@@ -339,8 +389,10 @@ def test_an_outage_that_ends_in_an_unusable_answer_ends_with_the_first_usable_on
     assert office.lines[2:] == ["advisor scripted: answers again"]
 
 
-@pytest.mark.parametrize(("status", "detail"), [(401, "wrong key"), (403, "forbidden"), (404, "no such model: nano"),
-                                                (402, "quota used")])
+@pytest.mark.parametrize(
+    ("status", "detail"),
+    [(401, "wrong key"), (403, "forbidden"), (404, "no such model: nano"), (402, "quota used")],
+)
 def test_a_refusal_ends_asking_with_one_clear_line(status: int, detail: str) -> None:
     office = Office(pool=3)
     office.want(*range(10))
@@ -351,7 +403,8 @@ def test_a_refusal_ends_asking_with_one_clear_line(status: int, detail: str) -> 
     assert office.asked() == []
     assert office.lines == [
         f"advisor scripted: it refuses ({detail}); nothing more is asked in this run, which goes on "
-        "with the advice it has"]
+        "with the advice it has"
+    ]
     assert office.counts["mode"] == f"refused: it refuses ({detail})"
 
 
@@ -364,7 +417,8 @@ def test_no_cap_is_ever_exceeded_and_one_line_says_so() -> None:
     assert (office.counts["asked"], len(office.ready)) == (5, 5)
     assert office.lines == [
         "advisor scripted: 5 of advisor.service.max_calls = 5 are used; one more request does not fit; from "
-        "here on answers come from the cache alone"]
+        "here on answers come from the cache alone"
+    ]
     assert office.counts["mode"].startswith("cache only")
 
 
@@ -391,7 +445,9 @@ def test_tokens_under_way_are_counted_at_their_most() -> None:
 
 
 def test_money_stops_where_the_most_that_a_request_can_cost_does_not_fit() -> None:
-    office = Office(max_cost=0.001, price_prompt=1.0, price_completion=2.0)  # 0.000594 at most, 0.00008 in truth
+    office = Office(
+        max_cost=0.001, price_prompt=1.0, price_completion=2.0
+    )  # 0.000594 at most, 0.00008 in truth
     office.want(*range(20))
     while office.pool.jobs:
         office.answer(good())
@@ -434,9 +490,11 @@ def test_another_model_is_a_refusal_where_one_is_wanted(tmp_path: Path) -> None:
     office.want(4)
     assert office.asked() == []
     assert [bar for bar, _ in office.ready] == [1, 2]
-    assert office.lines == ["advisor scripted: it refuses (it ran one and says that it now runs another; "
-                           "advisor.service.same_model is set); nothing more is asked in this run, which goes on with "
-                           "the advice it has"]
+    assert office.lines == [
+        "advisor scripted: it refuses (it ran one and says that it now runs another; "
+        "advisor.service.same_model is set); nothing more is asked in this run, which goes on with "
+        "the advice it has"
+    ]
     assert office.counts["models"] == {"one": 1}
     assert office.counts["prompt_tokens"] == 300
     again = Office(cache=tmp_path / "cache")
@@ -479,10 +537,16 @@ def test_requests_and_tokens_per_minute() -> None:
     assert len(office.asked()) == 3
 
 
-@pytest.mark.parametrize(("answer", "left"), [
-    (good(), 540), (good(171, 200), 229), (good(0, 0), 329), (bad(Failure.TIMEOUT), 329),
-    (bad(Failure.HTTP, status=500), 600),
-])
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        (good(), 540),
+        (good(171, 200), 229),
+        (good(0, 0), 329),
+        (bad(Failure.TIMEOUT), 329),
+        (bad(Failure.HTTP, status=500), 600),
+    ],
+)
 def test_the_rate_of_tokens_is_corrected_by_the_usage(answer: Answer, left: int) -> None:
     office = Office(tokens_per_minute=6000)
     office.want(1)
@@ -525,7 +589,11 @@ def test_what_another_process_answered_meanwhile_is_not_asked(tmp_path: Path) ->
     other.want(2)
     other.answer(good())
     office.answer(good())
-    assert ([bar for bar, _ in office.ready], office.asked(), office.counts["cache_hit"]) == ([1, 2], [], 1)
+    assert ([bar for bar, _ in office.ready], office.asked(), office.counts["cache_hit"]) == (
+        [1, 2],
+        [],
+        1,
+    )
 
 
 @pytest.mark.parametrize("advice", ["[NaN, 1, 1, 0.5, 0.5, 30]", "[0, 1, 1, 7.3, 0.5, 30]"])
@@ -574,8 +642,10 @@ def test_no_replacement_left_ends_asking() -> None:
     office.turn()
     office.want(2)
     assert office.asked() == []
-    assert office.lines == ["advisor scripted: workers hang or end, and all 4 replacements are used; nothing more is "
-                           "asked in this run, which goes on with the advice it has"]
+    assert office.lines == [
+        "advisor scripted: workers hang or end, and all 4 replacements are used; nothing more is "
+        "asked in this run, which goes on with the advice it has"
+    ]
 
 
 def test_after_a_stop_answers_still_come_and_nothing_is_asked() -> None:
@@ -601,7 +671,9 @@ def test_what_the_end_of_the_run_cancels_has_not_failed() -> None:
 
 @pytest.mark.parametrize("failure", [Failure.CONNECTION, Failure.SCHEMA])
 def test_a_run_that_has_ended_waits_for_nothing(failure: Failure) -> None:
-    """What fails in the wind-down is counted. That the next try is in 30 s is no news: there is none."""
+    """What fails in the wind-down is counted. That the next try is in 30 s is no news: there is
+    none.
+    """
     office = Office(pool=8)
     office.want(*range(8))
     office.desk.stopping = True
@@ -624,11 +696,22 @@ def test_no_secret_in_what_is_reported_counted_or_stored(tmp_path: Path) -> None
 
 # --- the laws --------------------------------------------------------------------------------------------------------
 
-ANSWERS = [good(), good(), bad(Failure.SCHEMA), bad(Failure.PARSE, retryable=True),
-           bad(Failure.TIMEOUT, retryable=True), bad(Failure.CONNECTION, retryable=True),
-           bad(Failure.HTTP, status=500, retryable=True),
-           bad(Failure.HTTP, status=429, retryable=True, retry_after=3.0), bad(Failure.HTTP, status=400),
-           bad(Failure.STOPPED), bad(Failure.RAISED), Answer(None), bad(Failure.EMPTY), good(0, 0)]
+ANSWERS = [
+    good(),
+    good(),
+    bad(Failure.SCHEMA),
+    bad(Failure.PARSE, retryable=True),
+    bad(Failure.TIMEOUT, retryable=True),
+    bad(Failure.CONNECTION, retryable=True),
+    bad(Failure.HTTP, status=500, retryable=True),
+    bad(Failure.HTTP, status=429, retryable=True, retry_after=3.0),
+    bad(Failure.HTTP, status=400),
+    bad(Failure.STOPPED),
+    bad(Failure.RAISED),
+    Answer(None),
+    bad(Failure.EMPTY),
+    good(0, 0),
+]
 
 
 class Trial:
@@ -636,8 +719,15 @@ class Trial:
 
     def __init__(self, max_calls: int | None) -> None:
         self.max_calls = max_calls
-        self.office = Office(pool=3, queue_size=6, ttl_chunks=3, ready_rows=5, max_calls=max_calls,
-                             max_tokens=4000 if max_calls else None, failed_for_s=5.0)
+        self.office = Office(
+            pool=3,
+            queue_size=6,
+            ttl_chunks=3,
+            ready_rows=5,
+            max_calls=max_calls,
+            max_tokens=4000 if max_calls else None,
+            failed_for_s=5.0,
+        )
         self.paid: Counter[int] = Counter()
         self.taken: list[int] = []
 
@@ -679,14 +769,25 @@ class Trial:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.one_of(
-    st.tuples(st.just("want"), st.lists(st.tuples(st.integers(0, 15), st.floats(0, 1)), max_size=8)),
-    st.tuples(st.just("answer"), st.integers(0, len(ANSWERS) - 1)),
-    st.tuples(st.just("pass"), st.sampled_from([0.1, 1.0, 20.0, 100.0])),
-    st.tuples(st.just("take"), st.integers(1, 5)),
-    st.tuples(st.just("hang"), st.none()),
-), max_size=60), st.sampled_from([None, 15]))
-def test_counts_caps_and_bounds_hold_after_any_sequence(steps: list[tuple[str, Any]], max_calls: int | None) -> None:
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.just("want"),
+                st.lists(st.tuples(st.integers(0, 15), st.floats(0, 1)), max_size=8),
+            ),
+            st.tuples(st.just("answer"), st.integers(0, len(ANSWERS) - 1)),
+            st.tuples(st.just("pass"), st.sampled_from([0.1, 1.0, 20.0, 100.0])),
+            st.tuples(st.just("take"), st.integers(1, 5)),
+            st.tuples(st.just("hang"), st.none()),
+        ),
+        max_size=60,
+    ),
+    st.sampled_from([None, 15]),
+)
+def test_counts_caps_and_bounds_hold_after_any_sequence(
+    steps: list[tuple[str, Any]], max_calls: int | None
+) -> None:
     trial = Trial(max_calls)
     for what, value in steps:
         trial.step(what, value)
@@ -698,9 +799,15 @@ def test_ten_thousand_faults_break_nothing() -> None:
     rng, trial, answered = random.Random(3), Trial(None), 0
     while answered < 10_000:
         what = rng.choices(["want", "answer", "pass", "take", "hang"], [30, 50, 10, 10, 0.05])[0]
-        value = {"want": lambda: [(rng.randrange(100_000), rng.random()) for _ in range(rng.randrange(4))],
-                 "answer": lambda: rng.randrange(len(ANSWERS)), "pass": lambda: rng.choice([0.1, 1.0, 20.0, 100.0]),
-                 "take": lambda: rng.randrange(6), "hang": lambda: None}[what]()
+        value = {
+            "want": lambda: [
+                (rng.randrange(100_000), rng.random()) for _ in range(rng.randrange(4))
+            ],
+            "answer": lambda: rng.randrange(len(ANSWERS)),
+            "pass": lambda: rng.choice([0.1, 1.0, 20.0, 100.0]),
+            "take": lambda: rng.randrange(6),
+            "hang": lambda: None,
+        }[what]()
         answered += what == "answer" and bool(trial.office.pool.jobs)
         trial.step(what, value)
     trial.end()

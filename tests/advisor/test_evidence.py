@@ -1,4 +1,6 @@
-"""Evidence of skill: by hand, against a reference that loops over rows, and on markets where no advice has skill."""
+"""Evidence of skill: by hand, against a reference that loops over rows, and on markets where no
+advice has skill.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,14 @@ from scipy import stats
 from jaxtrade.advisor.evidence import WINDOW, Skill, block_bars, is_evidence, skill_of, student
 
 
-def sums_of(bars: np.ndarray, advised: np.ndarray, followed: np.ndarray, weight: np.ndarray, blocks: int, size: int
-            ) -> np.ndarray:
+def sums_of(
+    bars: np.ndarray,
+    advised: np.ndarray,
+    followed: np.ndarray,
+    weight: np.ndarray,
+    blocks: int,
+    size: int,
+) -> np.ndarray:
     """float64[N, 1, 5] block sums of rows."""
     found = np.zeros((blocks, 1, 5))
     for bar, a, f, w in zip(bars, advised, followed, weight, strict=True):
@@ -21,9 +29,17 @@ def sums_of(bars: np.ndarray, advised: np.ndarray, followed: np.ndarray, weight:
     return found
 
 
-def reference(bars: np.ndarray, advised: np.ndarray, followed: np.ndarray, weight: np.ndarray, blocks: int, size: int
-              ) -> tuple[float, float, float, float]:
-    """The formulas of the module, row by row, without block sums: rate, effective, errors, windows."""
+def reference(
+    bars: np.ndarray,
+    advised: np.ndarray,
+    followed: np.ndarray,
+    weight: np.ndarray,
+    blocks: int,
+    size: int,
+) -> tuple[float, float, float, float]:
+    """The formulas of the module, row by row, without block sums: rate, effective, errors,
+    windows.
+    """
     n = weight.sum()
     bias, drift = (weight * advised).sum() / n, (weight * followed).sum() / n
     u = (advised - bias) * (followed - drift)
@@ -37,7 +53,12 @@ def reference(bars: np.ndarray, advised: np.ndarray, followed: np.ndarray, weigh
     variance *= windows / (windows - 1) / (1 - 1 / (3 * WINDOW))
     spread = (1 - bias**2) * (1 - drift**2)
     variance = max(variance, (weight**2).sum() * spread)
-    return (0.5 + mean / (2 * (1 - drift**2)), n**2 * spread / variance, n * mean / variance**0.5, windows)
+    return (
+        0.5 + mean / (2 * (1 - drift**2)),
+        n**2 * spread / variance,
+        n * mean / variance**0.5,
+        windows,
+    )
 
 
 @pytest.mark.slow
@@ -45,13 +66,22 @@ def reference(bars: np.ndarray, advised: np.ndarray, followed: np.ndarray, weigh
 @settings(max_examples=25, deadline=None)
 def test_block_sums_give_what_rows_give(seed: int, blocks: int, size: int) -> None:
     random = np.random.default_rng(seed)
-    bars = np.sort(random.choice(blocks * size, random.integers(5, blocks * size + 1) if blocks * size > 5 else 5))
+    bars = np.sort(
+        random.choice(
+            blocks * size, random.integers(5, blocks * size + 1) if blocks * size > 5 else 5
+        )
+    )
     advised, followed = random.choice([-1, 1], (2, len(bars)))
     advised[:2], followed[:3] = (1, -1), (1, -1, 1)  # both signs occur
     weight = random.uniform(0.1, 1.0, len(bars))
-    found = skill_of(jnp.asarray(sums_of(bars, advised, followed, weight, blocks, size), jnp.float32))
-    for name, expected in zip(("rate", "effective", "errors", "windows"),
-                              reference(bars, advised, followed, weight, blocks, size), strict=True):
+    found = skill_of(
+        jnp.asarray(sums_of(bars, advised, followed, weight, blocks, size), jnp.float32)
+    )
+    for name, expected in zip(
+        ("rate", "effective", "errors", "windows"),
+        reference(bars, advised, followed, weight, blocks, size),
+        strict=True,
+    ):
         assert float(getattr(found, name)[0]) == pytest.approx(expected, rel=2e-3, abs=2e-3), name
 
 
@@ -59,7 +89,9 @@ def test_the_rate_is_the_mean_of_the_two_hit_rates_by_hand() -> None:
     """Of 6 rises 4 were called, of 2 falls 1: (4/6 + 1/2) / 2, though 5 of 8 calls were right."""
     followed = np.array([1, 1, 1, 1, 1, 1, -1, -1])
     advised = np.array([1, 1, 1, 1, -1, -1, -1, 1])
-    found = skill_of(jnp.asarray(sums_of(np.arange(8) * 10, advised, followed, np.ones(8), 8, 10), jnp.float32))
+    found = skill_of(
+        jnp.asarray(sums_of(np.arange(8) * 10, advised, followed, np.ones(8), 8, 10), jnp.float32)
+    )
     assert float(found.rate[0]) == pytest.approx((4 / 6 + 1 / 2) / 2, abs=1e-6)
 
 
@@ -67,10 +99,14 @@ def test_the_rate_is_the_mean_of_the_two_hit_rates_by_hand() -> None:
 def test_one_direction_is_no_skill_however_the_market_drifts(sign: int) -> None:
     followed = np.where(np.arange(600) % 10 < 9, 1, -1)  # nine of ten moves are up
     advised = np.full(600, sign)
-    found = skill_of(jnp.asarray(sums_of(np.arange(600), advised, followed, np.ones(600), 20, 30), jnp.float32))
+    found = skill_of(
+        jnp.asarray(sums_of(np.arange(600), advised, followed, np.ones(600), 20, 30), jnp.float32)
+    )
     assert (float(found.rate[0]), float(found.effective[0])) == (0.5, 0.0)
     assert not is_evidence(found, 0.01).any()
-    market_of_one = skill_of(jnp.asarray(sums_of(np.arange(600), followed, advised, np.ones(600), 20, 30), jnp.float32))
+    market_of_one = skill_of(
+        jnp.asarray(sums_of(np.arange(600), followed, advised, np.ones(600), 20, 30), jnp.float32)
+    )
     assert not is_evidence(market_of_one, 0.01).any()
 
 
@@ -79,8 +115,16 @@ def test_repeated_outcomes_are_no_more_evidence() -> None:
     random = np.random.default_rng(3)
     alike = random.choice([-1, 1], (2, 60)).repeat(30, axis=1)
     apart = random.choice([-1, 1], (2, 1800))
-    worth = [float(skill_of(jnp.asarray(sums_of(np.arange(1800), rows[0], rows[1], np.ones(1800), 60, 30),
-                                          jnp.float32)).effective[0]) for rows in (alike, apart)]
+    worth = [
+        float(
+            skill_of(
+                jnp.asarray(
+                    sums_of(np.arange(1800), rows[0], rows[1], np.ones(1800), 60, 30), jnp.float32
+                )
+            ).effective[0]
+        )
+        for rows in (alike, apart)
+    ]
     assert worth[0] < 75
     assert 900 < worth[1] <= 1800
 
@@ -88,7 +132,9 @@ def test_repeated_outcomes_are_no_more_evidence() -> None:
 def test_no_rows_are_no_evidence() -> None:
     found = skill_of(jnp.zeros((10, 3, 5), jnp.float32))
     assert found.rate.tolist() == [0.5] * 3
-    assert (found.effective.tolist(), found.errors.tolist(), found.windows.tolist()) == ([0.0] * 3,) * 3
+    assert (found.effective.tolist(), found.errors.tolist(), found.windows.tolist()) == (
+        [0.0] * 3,
+    ) * 3
     assert not is_evidence(found, 2.5).any()
     assert not is_evidence(found, 0.0).any()
 
@@ -102,14 +148,22 @@ def test_the_bound_is_students_and_shared_by_the_ranges_with_data() -> None:
         chance = 2 * stats.norm.sf(2.5) / ranges
         bound = float(stats.t.isf(chance / 2, 20))
         assert not is_evidence(skill(bound * 0.99, ranges), 2.5).any()
-        assert is_evidence(skill(bound * 1.01, ranges), 2.5).tolist() == [i < ranges for i in range(5)]
-    assert not is_evidence(skill(1e6, 1, windows=3.9), 2.5).any()  # fewer than four windows say nothing
+        assert is_evidence(skill(bound * 1.01, ranges), 2.5).tolist() == [
+            i < ranges for i in range(5)
+        ]
+    assert not is_evidence(
+        skill(1e6, 1, windows=3.9), 2.5
+    ).any()  # fewer than four windows say nothing
 
 
-@pytest.mark.parametrize(("freedom", "within"), [(3, 0.06), (5, 0.02), (10, 0.005), (30, 0.001), (1000, 0.001)])
+@pytest.mark.parametrize(
+    ("freedom", "within"), [(3, 0.06), (5, 0.02), (10, 0.005), (30, 0.001), (1000, 0.001)]
+)
 def test_students_quantiles(freedom: int, within: float) -> None:
     z, expected = stats.norm.isf(0.0062), stats.t.isf(0.0062, freedom)
-    assert float(student(jnp.float32(z), jnp.float32(freedom))) == pytest.approx(expected, rel=within)
+    assert float(student(jnp.float32(z), jnp.float32(freedom))) == pytest.approx(
+        expected, rel=within
+    )
 
 
 def test_blocks_are_a_horizon_long() -> None:

@@ -1,4 +1,6 @@
-"""The exchange between chunks: how much is asked and comes in, in fixed shapes, and what earlier versions did."""
+"""The exchange between chunks: how much is asked and comes in, in fixed shapes, and what earlier
+versions did.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +36,31 @@ def exchange_of(bridge: Bridge, updates: int, **keys: Any) -> AdviceExchange:
     return AdviceExchange(config, hook_of(bridge).start, bridge, updates)
 
 
-@pytest.mark.parametrize(("keys", "most"), [
-    ({}, 20 * 64),
-    ({"demand": 3}, 60),
-    ({"demand_per": "chunk"}, 64),
-    ({"service": {"queue_size": 200}}, 200),  # the queue would drop the rest
-    ({"demand": 1024}, 5000),  # there are no more bars
-    ({"transport": "callback"}, 64),  # one request per update
-    ({"transport": "callback", "service": {"queue_size": 8}}, 64),
-])
-def test_questions_scale_with_the_chunk_within_what_the_queue_holds(keys: dict[str, Any], most: int) -> None:
+@pytest.mark.parametrize(
+    ("keys", "most"),
+    [
+        ({}, 20 * 64),
+        ({"demand": 3}, 60),
+        ({"demand_per": "chunk"}, 64),
+        ({"service": {"queue_size": 200}}, 200),  # the queue would drop the rest
+        ({"demand": 1024}, 5000),  # there are no more bars
+        ({"transport": "callback"}, 64),  # one request per update
+        ({"transport": "callback", "service": {"queue_size": 8}}, 64),
+    ],
+)
+def test_questions_scale_with_the_chunk_within_what_the_queue_holds(
+    keys: dict[str, Any], most: int
+) -> None:
     service = {"queue_size": 10_000} | keys.pop("service", {})
     assert exchange_of(Bridge(HandSource(), 5000, M), 20, service=service, **keys).most == most
 
 
 def test_the_default_asks_what_the_default_queue_holds() -> None:
-    assert exchange_of(Bridge(HandSource(), 5000, M), 20).most == AdvisorConfig().service.queue_size == 1024
+    assert (
+        exchange_of(Bridge(HandSource(), 5000, M), 20).most
+        == AdvisorConfig().service.queue_size
+        == 1024
+    )
 
 
 def test_the_largest_callback_stays_below_its_limit_by_default() -> None:
@@ -58,14 +69,26 @@ def test_the_largest_callback_stays_below_its_limit_by_default() -> None:
 
 
 def test_answers_come_in_at_each_update_of_a_chunk() -> None:
-    """Twice as many as one update takes: the second update has the rest, in arrays of the same shape."""
+    """Twice as many as one update takes: the second update has the rest, in arrays of the same
+    shape.
+    """
     exchange = exchange_of(Bridge(HandSource([row(bar) for bar in range(M + 2)]), T, M), 3)
     found = exchange.inputs(6, 3)
     assert (found.bars.shape, found.rows.shape, found.version.shape) == ((3, M), (3, M, 6), (3,))
-    parts = [plain(Delta(*part)) for part in zip(found.bars, found.rows, found.version, strict=True)]
-    assert [(version, sorted(rows)) for version, rows in parts] == [(1, [0, 1, 2, 3]), (2, [4, 5]), (0, [])]
+    parts = [
+        plain(Delta(*part)) for part in zip(found.bars, found.rows, found.version, strict=True)
+    ]
+    assert [(version, sorted(rows)) for version, rows in parts] == [
+        (1, [0, 1, 2, 3]),
+        (2, [4, 5]),
+        (0, []),
+    ]
     empty = exchange.inputs(9, 3)
-    assert [part.shape for part in (empty.bars, empty.rows, empty.version)] == [(3, M), (3, M, 6), (3,)]
+    assert [part.shape for part in (empty.bars, empty.rows, empty.version)] == [
+        (3, M),
+        (3, M, 6),
+        (3,),
+    ]
     assert (empty.bars == T).all()
 
 
@@ -88,7 +111,9 @@ def test_a_run_of_an_earlier_version_still_belongs_to_its_journal_and_asks_as_it
     assert config.advisor.demand_per == "chunk"
     header = json.loads((OLD / "advice.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert config_digest(config) == header["config"]
-    today = config.model_copy(update={"advisor": config.advisor.model_copy(update={"demand_per": "update"})})
+    today = config.model_copy(
+        update={"advisor": config.advisor.model_copy(update={"demand_per": "update"})}
+    )
     assert config_digest(today) == header["config"]  # so `train --advisor replay:FILE` takes it too
 
 
@@ -102,16 +127,29 @@ class Instant(HandSource):
 @pytest.mark.slow
 @pytest.mark.long
 def test_an_instant_advisor_answers_all_that_training_visits() -> None:
-    """In the shipped run's market, with as many visits as one of its chunks has: after two exchanges little is left."""
-    config = load_config("advised", ["rollout.num_envs=64", "rollout.num_steps=32", "network.hidden=[8]",
-                                     "ppo.num_epochs=1", "train.total_timesteps=163840", "train.tensorboard=false"])
+    """In the shipped run's market, with as many visits as one of its chunks has: after two
+    exchanges little is left.
+    """
+    config = load_config(
+        "advised",
+        [
+            "rollout.num_envs=64",
+            "rollout.num_steps=32",
+            "network.hidden=[8]",
+            "ppo.num_epochs=1",
+            "train.total_timesteps=163840",
+            "train.tensorboard=false",
+        ],
+    )
     setup = prepare(config)
     book = make_book(setup.market, config)
     askable = book.askable & in_sessions(setup.market, setup.splits["train"])
     start = first_advice(config, setup.market, setup.splits["train"], askable)
     bridge = Bridge(Instant(), len(setup.market.bars), config.advisor.rows)
     exchange = AdviceExchange(config.advisor, start, bridge, config.train.chunk_updates)
-    result = train(setup.algorithm, setup.params, config=config.train, exchange=exchange, key=jax.random.key(0))
+    result = train(
+        setup.algorithm, setup.params, config=config.train, exchange=exchange, key=jax.random.key(0)
+    )
     answered = (np.asarray(result.state.advice.view.table.version) > 0).sum()
     assert answered > 0.95 * askable.sum()
     assert bridge.statistics()["contained"] == {}

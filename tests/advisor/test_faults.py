@@ -1,8 +1,9 @@
-"""Faults of an endpoint through the whole host side: real sockets, client, service, cache and ledger.
+"""Faults of an endpoint through the whole host side: real sockets, client, service, cache and
+ledger.
 
-The single parts have their own tests (docs/advisor_faults.md has the table); here each fault meets all of them at once,
-and what must hold after every fault is checked: no advice, nothing lost or counted twice, caps kept, a short stop, no
-thread left, no key anywhere.
+The single parts have their own tests (docs/advisor_faults.md has the table); here each fault meets
+all of them at once, and what must hold after every fault is checked: no advice, nothing lost or
+counted twice, caps kept, a short stop, no thread left, no key anywhere.
 """
 
 from __future__ import annotations
@@ -32,7 +33,19 @@ from tests.advisor import servers
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
 from tests.advisor.bridge_parts import HEADER
-from tests.advisor.servers import GOOD, FaultServer, advises, completion, cut, drip, hang, head, reply, reset, says
+from tests.advisor.servers import (
+    GOOD,
+    FaultServer,
+    advises,
+    completion,
+    cut,
+    drip,
+    hang,
+    head,
+    reply,
+    reset,
+    says,
+)
 from tests.advisor.service_parts import CANARY, ScriptedBackend, good, question, until
 from tests.advisor.test_desk import Office
 
@@ -59,8 +72,11 @@ class Running(NamedTuple):
 
     def threads(self) -> list[str]:
         """Its threads that live."""
-        return [thread.name for thread in threading.enumerate()
-                if thread.name.startswith("advisor") and thread not in self.before]
+        return [
+            thread.name
+            for thread in threading.enumerate()
+            if thread.name.startswith("advisor") and thread not in self.before
+        ]
 
 
 @pytest.fixture
@@ -70,8 +86,16 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
     def new(url: str, **options: Any) -> Running:
         before, reported = set(threading.enumerate()), list[str]()
-        chosen = {"workers": 4, "deadline_s": 0.3, "retry_base_s": 0.01, "retry_cap_s": 0.02, "max_calls": MOST_CALLS,
-                  "cache": str(tmp_path / "cache.sqlite"), "ledger": str(tmp_path / "ledger.sqlite"), **options}
+        chosen = {
+            "workers": 4,
+            "deadline_s": 0.3,
+            "retry_base_s": 0.01,
+            "retry_cap_s": 0.02,
+            "max_calls": MOST_CALLS,
+            "cache": str(tmp_path / "cache.sqlite"),
+            "ledger": str(tmp_path / "ledger.sqlite"),
+            **options,
+        }
         backend = OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY"))
         made.append(AdviceService(backend, ServiceOptions(**chosen), tell=reported.append))
         return Running(made[-1], reported, tmp_path, before)
@@ -114,18 +138,30 @@ FAULTS: dict[str, servers.Step] = {
     "9 is nested": reply(200, b"[" * 100_000),
     "10 asks to wait": reply(429, b"", {"Retry-After": "1"}),
     "10 asks to wait a day": reply(429, b"", {"Retry-After": "86400"}),
-    "11 fails": reply(500), "11 is overloaded": reply(529), "11 is unavailable": reply(503),
-    "12 prompt too long": reply(400, b'{"error": {"code": "context_length_exceeded", "message": "too long"}}'),
-    "12 wrong key": reply(401), "12 no money": reply(402), "12 no model": reply(404, b'{"error": "no model m"}'),
+    "11 fails": reply(500),
+    "11 is overloaded": reply(529),
+    "11 is unavailable": reply(503),
+    "12 prompt too long": reply(
+        400, b'{"error": {"code": "context_length_exceeded", "message": "too long"}}'
+    ),
+    "12 wrong key": reply(401),
+    "12 no money": reply(402),
+    "12 no model": reply(404, b'{"error": "no model m"}'),
     "12 echoes the key": echoes_the_key,
     "13 HTML": reply(200, "<html>Sign in</html>"),
     "13 an error as success": reply(200, b'{"error": {"message": "loading"}}'),
-    "13 no body": reply(200), "13 no choices": reply(200, b'{"choices": []}'), "13 no content": says(None),
+    "13 no body": reply(200),
+    "13 no choices": reply(200, b'{"choices": []}'),
+    "13 no content": says(None),
     "13 tool calls": says(None, message={"tool_calls": [{}]}),
-    "14 cut off": says(json.dumps(GOOD)[:-4]), "14 prose": says("Buy! " + json.dumps(GOOD)),
+    "14 cut off": says(json.dumps(GOOD)[:-4]),
+    "14 prose": says("Buy! " + json.dumps(GOOD)),
     "14 the old fallback": says("HOLD | 0.0 | FORMAT_FALLBACK"),
-    "15 NaN": says(json.dumps(GOOD).replace("0.7", "NaN")), "15 a confidence of 653.3": advises(confidence=653.3),
-    "16 BUY": advises(direction="BUY"), "16 another key": advises(action="buy"), "17 another version": advises(v=2),
+    "15 NaN": says(json.dumps(GOOD).replace("0.7", "NaN")),
+    "15 a confidence of 653.3": advises(confidence=653.3),
+    "16 BUY": advises(direction="BUY"),
+    "16 another key": advises(action="buy"),
+    "17 another version": advises(v=2),
     "19 another request's id": reply(200, BODY, {"X-Request-Id": "jaxtrade-" + "0" * 16}),
 }
 
@@ -136,7 +172,9 @@ def test_a_fault_is_absence(step: servers.Step, start: Callable[..., Running]) -
         running = start(server.url)
         for _ in range(3):  # chunks
             running.service.submit([(question(bar), 1.0) for bar in range(6)])
-            assert until(lambda: running.counts["asked"] > 0 and running.counts["in_flight"] == 0, SOON)
+            assert until(
+                lambda: running.counts["asked"] > 0 and running.counts["in_flight"] == 0, SOON
+            )
         assert running.service.take(100) == []
         stop(running)
         assert running.service.take(100) == []
@@ -145,19 +183,38 @@ def test_a_fault_is_absence(step: servers.Step, start: Callable[..., Running]) -
 
 
 # Of each kind of fault one; the test above has them all, one by one.
-TELLING = ("1 answers after the deadline", "2 hangs", "3 drips its body", "4 hangs after its head",
-           "7 resets in the body", "8 ends in the body", "9 is too large", "10 asks to wait", "11 fails",
-           "12 wrong key", "13 no content", "14 prose", "15 NaN", "16 BUY", "19 another request's id")
+TELLING = (
+    "1 answers after the deadline",
+    "2 hangs",
+    "3 drips its body",
+    "4 hangs after its head",
+    "7 resets in the body",
+    "8 ends in the body",
+    "9 is too large",
+    "10 asks to wait",
+    "11 fails",
+    "12 wrong key",
+    "13 no content",
+    "14 prose",
+    "15 NaN",
+    "16 BUY",
+    "19 another request's id",
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [pytest.param(step, id=name, marks=[pytest.mark.long] * (name not in TELLING))
-                                  for name, step in FAULTS.items()])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, id=name, marks=[pytest.mark.long] * (name not in TELLING))
+        for name, step in FAULTS.items()
+    ],
+)
 def test_what_arrives_between_faults_is_what_the_journal_replays(
     step: servers.Step, start: Callable[..., Running], tmp_path: Path
 ) -> None:
-    """Every second bar meets the fault. What both transports hand to the compiled program is the bridge's deltas, and
-    those of a replay are the same at every update."""
+    """Every second bar meets the fault. What both transports hand to the compiled program is the
+    bridge's deltas, and those of a replay are the same at every update."""
     T, M, updates = 8, 4, 0
 
     def every_second(wire: servers.Wire) -> None:
@@ -167,14 +224,18 @@ def test_what_arrives_between_faults_is_what_the_journal_replays(
     with FaultServer(every_second) as server:
         running = start(server.url, workers=1, max_calls=100)
         journal = Journal.create(tmp_path / "journal.jsonl", HEADER)
-        bridge = Bridge(Live(running.service, question), T, M, journal, tell=running.messages.append)
+        bridge = Bridge(
+            Live(running.service, question), T, M, journal, tell=running.messages.append
+        )
         shown, got, end = [], dict[int, float](), time.monotonic() + 1.5
         while len(got) < T // 2 and (0 not in got or time.monotonic() < end):
             bars = np.array([bar for bar in range(T) if bar not in got], np.int32)
             bridge.wanted(bars, (T - bars).astype(np.float32))
             shown.append(bridge.delta(updates))
             real = shown[-1].bars < T
-            got |= dict(zip(shown[-1].bars[real].tolist(), shown[-1].rows[real, 3].tolist(), strict=True))
+            got |= dict(
+                zip(shown[-1].bars[real].tolist(), shown[-1].rows[real, 3].tolist(), strict=True)
+            )
             updates += 1
             time.sleep(0.01)
         bridge.stop()
@@ -187,7 +248,10 @@ def test_what_arrives_between_faults_is_what_the_journal_replays(
     for update, live in enumerate(shown):
         again = replay.delta(update)
         assert (again.bars.tobytes(), again.rows.tobytes(), int(again.version)) == (
-            live.bars.tobytes(), live.rows.tobytes(), int(live.version))
+            live.bars.tobytes(),
+            live.rows.tobytes(),
+            int(live.version),
+        )
 
 
 def test_20_a_reason_without_end_changes_nothing(start: Callable[..., Running]) -> None:
@@ -201,12 +265,23 @@ def test_20_a_reason_without_end_changes_nothing(start: Callable[..., Running]) 
     assert running.messages == []
 
 
-TRANSIENT = ["7 resets at once", "7 resets in the body", "8 ends in the body", "11 fails", "13 HTML", "13 no choices",
-             "19 another request's id", "3 drips its body", "2 hangs"]
+TRANSIENT = [
+    "7 resets at once",
+    "7 resets in the body",
+    "8 ends in the body",
+    "11 fails",
+    "13 HTML",
+    "13 no choices",
+    "19 another request's id",
+    "3 drips its body",
+    "2 hangs",
+]
 
 
 @pytest.mark.parametrize("step", [FAULTS[name] for name in TRANSIENT], ids=TRANSIENT)
-def test_after_a_passing_fault_there_is_one_answer(step: servers.Step, start: Callable[..., Running]) -> None:
+def test_after_a_passing_fault_there_is_one_answer(
+    step: servers.Step, start: Callable[..., Running]
+) -> None:
     """No question is answered twice, and none is paid for twice."""
     with FaultServer(step, advises()) as server:
         running = start(server.url, workers=1, failed_for_s=0.0, deadline_s=0.8)
@@ -227,7 +302,9 @@ def test_after_a_passing_fault_there_is_one_answer(step: servers.Step, start: Ca
 def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start: Callable[..., Running]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    running = start(f"http://127.0.0.1:{port}/v1", breaker_open_s=0.2, failed_for_s=0.0, max_calls=None)
+    running = start(
+        f"http://127.0.0.1:{port}/v1", breaker_open_s=0.2, failed_for_s=0.0, max_calls=None
+    )
     running.service.submit([(question(bar), 1.0) for bar in range(6)])
     assert until(lambda: running.counts["breaker"] == "open", SOON)
     assert running.service.take(10) == []
@@ -256,7 +333,7 @@ def test_1_latencies_of_a_heavy_tail_are_counted_where_they_belong() -> None:
     assert (found["counts"][0], found["counts"][-1]) == (1, 1)  # up to 1 ms, above 100 s
     assert found["total_s"] == pytest.approx(153.1005)
     assert found["longest_s"] == 150.0
-    assert found["p50_s"] == pytest.approx(10 ** -1.6)  # the bucket of 20 ms ends at 25 ms
+    assert found["p50_s"] == pytest.approx(10**-1.6)  # the bucket of 20 ms ends at 25 ms
     assert found["p99_s"] == 150.0
 
 
@@ -264,9 +341,13 @@ def test_21_stuck_workers_and_a_full_queue_are_bounded() -> None:
     """Submissions go on for ever, and what is kept of them does not grow."""
     gate = threading.Event()
     backend = ScriptedBackend(lambda *_: lambda: (gate.wait(30), good())[1])
-    service = AdviceService(backend, ServiceOptions(workers=2, queue_size=50, deadline_s=20.0), tell=[].append)
+    service = AdviceService(
+        backend, ServiceOptions(workers=2, queue_size=50, deadline_s=20.0), tell=[].append
+    )
     for chunk in range(400):
-        service.submit([(question(bar), bar / 1e6) for bar in range(100 * chunk, 100 * chunk + 100)])
+        service.submit(
+            [(question(bar), bar / 1e6) for bar in range(100 * chunk, 100 * chunk + 100)]
+        )
         assert imbalance(service.statistics()) == 0
         assert service.statistics()["threads"] <= 4
     assert until(lambda: service.statistics()["queued"] <= 50, 10)
@@ -279,19 +360,27 @@ def test_21_stuck_workers_and_a_full_queue_are_bounded() -> None:
 
 
 def test_26_no_module_of_the_advisor_reads_a_clock_that_can_be_set() -> None:
-    """Time steps, leap seconds and a wrong date change nothing: durations come from monotonic clocks alone."""
+    """Time steps, leap seconds and a wrong date change nothing: durations come from monotonic
+    clocks alone.
+    """
     settable = {"time", "time_ns", "now", "utcnow", "today", "localtime", "gmtime"}
     paths = sorted(Path(jaxtrade.advisor.__file__).parent.rglob("*.py"))
     assert len(paths) > 20
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(
-                    node.func.value, ast.Name) and node.func.value.id in ("time", "datetime", "date"):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+                and node.func.value.id in ("time", "datetime", "date")
+            ):
                 assert node.func.attr not in settable, f"{path.name}, line {node.lineno}"
 
 
 def test_26_a_day_that_passes_at_once_loses_nothing() -> None:
-    """A machine that slept: what was under way is given up or comes late, pauses are over, and asking goes on."""
+    """A machine that slept: what was under way is given up or comes late, pauses are over, and
+    asking goes on.
+    """
     office = Office(pool=2)
     office.want(1, 2, 3, 4)
     assert office.asked() == [1, 2]

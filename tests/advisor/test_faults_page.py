@@ -13,8 +13,12 @@ PAGE = (HERE.parents[1] / "docs" / "advisor_faults.md").read_text(encoding="utf-
 def test_every_test_that_it_names_is_there() -> None:
     named = set(re.findall(r"`(test_\w+)::(test_\w+)`", PAGE))
     assert len(named) > 80
-    there = {(path.stem, node.name) for path in (*HERE.glob("test_*.py"), *HERE.parent.glob("test_advi*.py"))
-             for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
+    there = {
+        (path.stem, node.name)
+        for path in (*HERE.glob("test_*.py"), *HERE.parent.glob("test_advi*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+    }
     assert sorted(named - there) == []
 
 

@@ -1,4 +1,6 @@
-"""How advice meets the policy: probabilities by hand, the old rules by brute force, masks that only shrink."""
+"""How advice meets the policy: probabilities by hand, the old rules by brute force, masks that only
+shrink.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,18 @@ LOGITS = jnp.array([0.3, -0.2, 0.1, 0.5, -0.4, 0.0, 0.2])
 SIDES = {"buy": [0.0, 2.0, 0.0], "sell": [0.0, 0.0, 2.0], "hold": [2.0, 0.0, 0.0]}
 
 
-def ref_of(side: int, advice: str | None, confidence: float = 0.7, risk: float = 0.2) -> ObservationRef:
+def ref_of(
+    side: int, advice: str | None, confidence: float = 0.7, risk: float = 0.2
+) -> ObservationRef:
     mask = LONG if side else FLAT
     given = advice is not None
-    seen = AdviceSeen(jnp.array([*SIDES[advice], confidence, risk, 1.0] if advice else [0.0] * 6, jnp.float32),
-                      jnp.int32(given))
-    return ObservationRef(jnp.array([5]), jnp.array([[side, 0, 0, 0, 0]]), None, bits_of(mask), seen, 7)
+    seen = AdviceSeen(
+        jnp.array([*SIDES[advice], confidence, risk, 1.0] if advice else [0.0] * 6, jnp.float32),
+        jnp.int32(given),
+    )
+    return ObservationRef(
+        jnp.array([5]), jnp.array([[side, 0, 0, 0, 0]]), None, bits_of(mask), seen, 7
+    )
 
 
 def fusion_of(kind: str, **more: Any) -> Fusion:
@@ -52,7 +60,9 @@ def terms_of(fusion: Fusion, ref: ObservationRef, odds: float) -> AdviceTerms:
     return fusion.terms(Trust(jnp.full(5, odds)), ref)
 
 
-def fused(kind: str, ref: ObservationRef, odds: float = 0.8, **more: Any) -> tuple[np.ndarray, np.ndarray]:
+def fused(
+    kind: str, ref: ObservationRef, odds: float = 0.8, **more: Any
+) -> tuple[np.ndarray, np.ndarray]:
     fusion = fusion_of(kind, **more)
     parameters = fusion.init(jax.random.key(0), 4)
     made = fusion.fuse(terms_of(fusion, ref, odds), parameters, jnp.ones(4), ref, LOGITS, ref.mask)
@@ -82,8 +92,12 @@ def test_trust_multiplies_the_odds_of_long_against_short(advice: str | None, sig
     held, _ = fused("trust", ref_of(1, advice), odds=0.8)
     before = np.asarray(distributions.probs(LOGITS, LONG))
     assert held[6] / held[0] == pytest.approx(before[6] / before[0] * np.exp(-0.4 * sign), rel=1e-5)
-    against, _ = fused("trust", ref_of(0, advice), odds=-0.8)  # an advisor that is mostly wrong is turned round
-    assert against[1] / against[2] == pytest.approx(plain[1] / plain[2] * np.exp(-0.8 * sign), rel=1e-5)
+    against, _ = fused(
+        "trust", ref_of(0, advice), odds=-0.8
+    )  # an advisor that is mostly wrong is turned round
+    assert against[1] / against[2] == pytest.approx(
+        plain[1] / plain[2] * np.exp(-0.8 * sign), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", ["trust", "gate", "rules", "slots", "none"])
@@ -91,22 +105,32 @@ def test_absent_advice_changes_no_bit(kind: str) -> None:
     for side in (0, 1):
         ref = ref_of(side, None)
         fusion = fusion_of(kind)
-        made = fusion.fuse(terms_of(fusion, ref, 2.0), fusion.init(jax.random.key(0), 4), jnp.ones(4), ref, LOGITS,
-                           ref.mask)
+        made = fusion.fuse(
+            terms_of(fusion, ref, 2.0),
+            fusion.init(jax.random.key(0), 4),
+            jnp.ones(4),
+            ref,
+            LOGITS,
+            ref.mask,
+        )
         np.testing.assert_array_equal(made.logits, LOGITS)
         np.testing.assert_array_equal(made.mask, ref.mask)
         assert float(made.cost) == 0.0
     nobody = ref_of(0, None).replace(aux=None)
     terms = fusion.terms(None, nobody)
     assert terms == (None, None)
-    np.testing.assert_array_equal(fusion.fuse(terms, {}, jnp.ones(4), nobody, LOGITS, FLAT).logits, LOGITS)
+    np.testing.assert_array_equal(
+        fusion.fuse(terms, {}, jnp.ones(4), nobody, LOGITS, FLAT).logits, LOGITS
+    )
 
 
 def test_a_policy_without_measured_trust_listens_to_nobody() -> None:
     ref = ref_of(0, "buy")
     fusion = fusion_of("trust")
     terms = fusion.terms(None, ref)
-    np.testing.assert_array_equal(fusion.fuse(terms, {}, jnp.ones(4), ref, LOGITS, FLAT).logits, LOGITS)
+    np.testing.assert_array_equal(
+        fusion.fuse(terms, {}, jnp.ones(4), ref, LOGITS, FLAT).logits, LOGITS
+    )
 
 
 def test_the_gate_listens_to_a_share_and_pays_for_it() -> None:
@@ -118,7 +142,9 @@ def test_the_gate_listens_to_a_share_and_pays_for_it() -> None:
     assert 0.3 < share < 0.7
     assert float(made.logits[1] - LOGITS[1]) == pytest.approx(0.4 * share, rel=1e-4)
     assert set(parameters) == {GATE}
-    grads = jax.grad(lambda p: fusion.fuse(terms, p, jnp.ones(4), ref, LOGITS, FLAT).logits[1])(parameters)
+    grads = jax.grad(lambda p: fusion.fuse(terms, p, jnp.ones(4), ref, LOGITS, FLAT).logits[1])(
+        parameters
+    )
     assert all(np.any(leaf) for leaf in jax.tree.leaves(grads))
 
 
@@ -129,7 +155,9 @@ def test_a_risk_at_the_veto_forbids_entries_and_nothing_else(kind: str) -> None:
     assert p[0] == pytest.approx(1.0)
     assert fused(kind, ref_of(0, "buy", risk=0.89), veto=0.9)[1].tolist() == FLAT.tolist()
     assert fused(kind, ref_of(1, "sell", risk=0.9), veto=0.9)[1].tolist() == LONG.tolist()
-    assert fused(kind, ref_of(0, None, risk=0.9), veto=0.0)[1].tolist() == FLAT.tolist()  # absent advice vetoes nothing
+    assert (
+        fused(kind, ref_of(0, None, risk=0.9), veto=0.0)[1].tolist() == FLAT.tolist()
+    )  # absent advice vetoes nothing
 
 
 def old_rules(p: np.ndarray, sampled: int, advised: int, c: float, w: float) -> int:
@@ -145,9 +173,13 @@ def old_rules(p: np.ndarray, sampled: int, advised: int, c: float, w: float) -> 
     return advised if c * w > p[sampled] * (1 - w) else sampled
 
 
-@pytest.mark.parametrize(("side", "confidence", "weight", "scale"),
-                         list(itertools.product([0, 1], [0.2, 0.55, 0.95], [0.15, 0.5], [1.0, 8.0])))
-def test_the_rules_are_the_mixture_of_what_they_make_of_each_action(side, confidence, weight, scale) -> None:
+@pytest.mark.parametrize(
+    ("side", "confidence", "weight", "scale"),
+    list(itertools.product([0, 1], [0.2, 0.55, 0.95], [0.15, 0.5], [1.0, 8.0])),
+)
+def test_the_rules_are_the_mixture_of_what_they_make_of_each_action(
+    side, confidence, weight, scale
+) -> None:
     mask = LONG if side else FLAT
     p = np.asarray(distributions.probs(LOGITS * scale, mask), np.float64)
     advised = int(advised_action(ENV, jnp.int32(-1), jnp.int32(side)))
@@ -156,14 +188,18 @@ def test_the_rules_are_the_mixture_of_what_they_make_of_each_action(side, confid
     for sampled in np.flatnonzero(p):
         expected[old_rules(p, int(sampled), advised, confidence, weight)] += 0.99 * p[sampled]
     mixed = rule_mixture(LOGITS * scale, mask, jnp.int32(advised), jnp.float32(confidence), weight)
-    np.testing.assert_allclose(np.asarray(distributions.probs(mixed, mask)), expected, rtol=2e-5, atol=1e-8)
+    np.testing.assert_allclose(
+        np.asarray(distributions.probs(mixed, mask)), expected, rtol=2e-5, atol=1e-8
+    )
     if scale == 1.0:
         found, _ = fused("rules", ref_of(side, "sell", confidence), weight=weight)
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-8)
 
 
 def test_the_old_failing_advisor_froze_the_agent_and_an_absent_one_does_not() -> None:
-    """HOLD with confidence 0, as the old system gave for every error: the rules make HOLD of everything below 0.5."""
+    """HOLD with confidence 0, as the old system gave for every error: the rules make HOLD of
+    everything below 0.5.
+    """
     frozen, _ = fused("rules", ref_of(0, "hold", confidence=0.0))
     assert frozen[0] > 0.99
     free, _ = fused("rules", ref_of(0, None))

@@ -17,12 +17,17 @@ from jaxtrade.advisor.host.types import Advice, Answer
 from tests.advisor.servers import GOOD, FaultServer, completion, cut, head
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-JSON = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=5), LEAVES, max_size=3)
+JSON = (
+    LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=5), LEAVES, max_size=3)
+)
 # Near misses: a good answer with some of its values replaced.
-NEAR = st.dictionaries(st.sampled_from([*GOOD, "extra"]), JSON, max_size=3).map(lambda changes: {**GOOD, **changes})
+NEAR = st.dictionaries(st.sampled_from([*GOOD, "extra"]), JSON, max_size=3).map(
+    lambda changes: {**GOOD, **changes}
+)
 FENCED = NEAR.map(lambda value: f"```{json.dumps(value)}```")
 THOUGHT = st.tuples(st.text(max_size=20), NEAR.map(json.dumps) | FENCED).map(
-    lambda parts: f"<think>{parts[0]}</think>{parts[1]}")
+    lambda parts: f"<think>{parts[0]}</think>{parts[1]}"
+)
 TEXTS = st.text(max_size=60) | JSON.map(json.dumps) | NEAR.map(json.dumps) | FENCED | THOUGHT
 SAMPLING = Sampling("jaxtrade-" + "0" * 16, False, parse_advice)
 
@@ -32,9 +37,19 @@ def is_sound(found: Parsed | Answer) -> bool:
     advice = found.advice
     if advice is None:
         return found.failure is not None and found.detail != ""
-    bounded = all(0 <= logit <= LOGIT_SCALE for logit in advice[:3]) and sum(logit > 0 for logit in advice[:3]) <= 1
-    return (isinstance(advice, Advice) and found.failure is None and bounded and math.isfinite(sum(advice))
-            and 0 <= advice.confidence <= 1 and 0 <= advice.risk <= 1 and 1 <= advice.horizon <= 390)
+    bounded = (
+        all(0 <= logit <= LOGIT_SCALE for logit in advice[:3])
+        and sum(logit > 0 for logit in advice[:3]) <= 1
+    )
+    return (
+        isinstance(advice, Advice)
+        and found.failure is None
+        and bounded
+        and math.isfinite(sum(advice))
+        and 0 <= advice.confidence <= 1
+        and 0 <= advice.risk <= 1
+        and 1 <= advice.horizon <= 390
+    )
 
 
 @settings(max_examples=40)
@@ -49,10 +64,15 @@ def test_any_fields(fields: list[str]) -> None:
     assert is_sound(parse_pipe(" | ".join(fields)))
 
 
-@given(st.integers(100, 599), st.binary(max_size=60) | (TEXTS | JSON).map(completion)
-       | st.dictionaries(st.sampled_from(["id", "choices", "usage", "model", "error"]), JSON)
-       .map(lambda value: json.dumps(value).encode()),
-       st.dictionaries(st.sampled_from(["retry-after", "date", "x-request-id"]), st.text(max_size=40)))
+@given(
+    st.integers(100, 599),
+    st.binary(max_size=60)
+    | (TEXTS | JSON).map(completion)
+    | st.dictionaries(st.sampled_from(["id", "choices", "usage", "model", "error"]), JSON).map(
+        lambda value: json.dumps(value).encode()
+    ),
+    st.dictionaries(st.sampled_from(["retry-after", "date", "x-request-id"]), st.text(max_size=40)),
+)
 def test_any_response(status: int, body: bytes, headers: dict[str, str]) -> None:
     try:
         answer = read_reply(status, headers, body, SAMPLING)
@@ -79,7 +99,7 @@ def test_any_bytes_from_a_server(seed: int) -> None:
         data = bytearray(good)
         for _ in range(rng.randint(1, 4)):
             at = rng.randrange(len(data))
-            data[at:at + rng.randint(0, 2)] = rng.randbytes(rng.randint(0, 2))
+            data[at : at + rng.randint(0, 2)] = rng.randbytes(rng.randint(0, 2))
         steps.append(cut(bytes(data)))
     with FaultServer(*steps) as server:
         backend = client(server.url)

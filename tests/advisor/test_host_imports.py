@@ -1,4 +1,6 @@
-"""The host side runs in threads beside a compiled program: it brings in no JAX, and HTTP only where it is used."""
+"""The host side runs in threads beside a compiled program: it brings in no JAX, and HTTP only where
+it is used.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,26 @@ import pytest
 import jaxtrade.advisor.host
 
 ROOT = Path(__file__).parents[2]
-NAMES = [module.name for module in pkgutil.walk_packages(jaxtrade.advisor.host.__path__, "jaxtrade.advisor.host.")]
+NAMES = [
+    module.name
+    for module in pkgutil.walk_packages(jaxtrade.advisor.host.__path__, "jaxtrade.advisor.host.")
+]
 
 
 def loaded(*names: str) -> set[str]:
     """Top-level modules that a fresh interpreter holds after importing `names`."""
-    code = (f"import {', '.join(names)}\nimport json, sys\n"
-            "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120,
-                          check=True)
+    code = (
+        f"import {', '.join(names)}\nimport json, sys\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     return set(json.loads(done.stdout))
 
 

@@ -1,4 +1,6 @@
-"""Text that wants to be an instruction: refused where it is asked about, inert where it is answered."""
+"""Text that wants to be an instruction: refused where it is asked about, inert where it is
+answered.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ CORPUS = [
     "'; DROP TABLE answers; --",
     "<script>fetch('https://example.invalid')</script>",
     "<img src=x onerror=alert(1)>",
-    "=HYPERLINK(\"https://example.invalid\")",
+    '=HYPERLINK("https://example.invalid")',
     "\x1b[2J\x1b]0;owned\x07",
     "\u202eelif a ton\u202c",
     "E\u200bS",
@@ -60,7 +62,12 @@ def test_an_injection_does_nothing(text: str) -> None:
     # As a reason it changes nothing, however long; in a model's name it stays a name.
     said = parse_advice(json.dumps({**GOOD, "reason": text}))
     assert said.advice == parse_advice(json.dumps(GOOD)).advice
-    answer = read_reply(200, {}, completion(json.dumps(GOOD), model=text), Sampling("jaxtrade-0", False, parse_advice))
+    answer = read_reply(
+        200,
+        {},
+        completion(json.dumps(GOOD), model=text),
+        Sampling("jaxtrade-0", False, parse_advice),
+    )
     assert answer.advice == parse_advice(json.dumps(GOOD)).advice
     assert answer.model.isprintable()
     # As a direction or an action it is refused.

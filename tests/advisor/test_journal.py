@@ -1,4 +1,6 @@
-"""The journal: whole, or refused with the line; killed, or resumed; replayed, or recognised as another run's."""
+"""The journal: whole, or refused with the line; killed, or resumed; replayed, or recognised as
+another run's.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,28 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, read_journal, row_text
+from jaxtrade.advisor.host.journal import (
+    Journal,
+    JournalDelta,
+    JournalPosition,
+    read_journal,
+    row_text,
+)
 from jaxtrade.errors import JournalError
 
-HEADER = {"run": "nq-train-1", "config": "c" * 64, "prompt_version": "p1", "schema": "s1",
-          "identity": {"kind": "mock", "model": "tiny"}, "versions": {"jax": "0.10.2"}}
-DELTAS = [JournalDelta(1, 1, (5, 9), ((0.1, -0.2, 0.3), (1.0, 2.0, -3.5))),
-          JournalDelta(1, 2, (6,), ((0.25, 0.5, 1e-7),)),
-          JournalDelta(4, 3, (5,), ((1 / 3, 2 / 3, 5e-324),))]
+HEADER = {
+    "run": "nq-train-1",
+    "config": "c" * 64,
+    "prompt_version": "p1",
+    "schema": "s1",
+    "identity": {"kind": "mock", "model": "tiny"},
+    "versions": {"jax": "0.10.2"},
+}
+DELTAS = [
+    JournalDelta(1, 1, (5, 9), ((0.1, -0.2, 0.3), (1.0, 2.0, -3.5))),
+    JournalDelta(1, 2, (6,), ((0.25, 0.5, 1e-7),)),
+    JournalDelta(4, 3, (5,), ((1 / 3, 2 / 3, 5e-324),)),
+]
 
 
 @pytest.fixture
@@ -46,10 +62,15 @@ def test_what_is_read_is_what_was_written_to_the_bit(path: Path) -> None:
 
 
 def test_float32_rows_come_back_as_the_same_float32(path: Path) -> None:
-    values = [struct.unpack("f", struct.pack("I", bits))[0] for bits in (1, 0x3DCCCCCD, 0x7F7FFFFF, 0x80000000)]
+    values = [
+        struct.unpack("f", struct.pack("I", bits))[0]
+        for bits in (1, 0x3DCCCCCD, 0x7F7FFFFF, 0x80000000)
+    ]
     write(path, [JournalDelta(1, 1, (0,), (tuple(values),))])
     (row,) = read_journal(path).deltas[0].rows
-    assert [struct.pack("f", value) for value in row] == [struct.pack("f", value) for value in values]
+    assert [struct.pack("f", value) for value in row] == [
+        struct.pack("f", value) for value in values
+    ]
 
 
 def test_each_line_holds_the_digest_of_all_before_it(path: Path) -> None:
@@ -63,7 +84,9 @@ def test_text_made_before_gives_the_same_journal(path: Path, tmp_path: Path) -> 
     write(path)
     journal = Journal.create(tmp_path / "other", HEADER)
     for delta in DELTAS:
-        journal.append_texts(delta.update, delta.version, delta.bars, [row_text(row) for row in delta.rows])
+        journal.append_texts(
+            delta.update, delta.version, delta.bars, [row_text(row) for row in delta.rows]
+        )
     for bars, texts in [((5, 9), ["[1.0]"]), ((5, 5), ["[1.0]", "[2.0]"]), ((), [])]:
         with pytest.raises(ValueError, match="distinct bars"):
             journal.append_texts(9, 9, bars, texts)
@@ -95,32 +118,44 @@ def edit(path: Path, number: int, old: str, new: str) -> None:
     path.write_text("\n".join(lines))
 
 
-@pytest.mark.parametrize(("number", "old", "new", "where"), [
-    (1, "nq-train-1", "nq-train-2", r"header \(line 1\): damaged or edited"),
-    (2, "-0.2", "-0.3", r"line 2 \(delta 1\): damaged or edited"),
-    (3, "0.25", "0.250", r"line 3 \(delta 2\): damaged or edited"),
-    (4, '"update":4', '"update":3', r"line 4 \(delta 3\): damaged or edited"),
-    (4, '"sha256":"', '"sha256":"0', r"line 4 \(delta 3\): damaged or edited"),
-    (3, "{", "", r"line 3 \(delta 2\): not a line of an advice journal"),
-    (3, '"kind":"delta"', '"kind":"delta","kind":"delta"', r"line 3 \(delta 2\): damaged or edited"),
-    (3, "0.25", "NaN", r"line 3 \(delta 2\): not a line of an advice journal"),
-])
-def test_an_edited_journal_is_refused_at_its_first_bad_line(path: Path, number: int, old: str, new: str,
-                                                            where: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "old", "new", "where"),
+    [
+        (1, "nq-train-1", "nq-train-2", r"header \(line 1\): damaged or edited"),
+        (2, "-0.2", "-0.3", r"line 2 \(delta 1\): damaged or edited"),
+        (3, "0.25", "0.250", r"line 3 \(delta 2\): damaged or edited"),
+        (4, '"update":4', '"update":3', r"line 4 \(delta 3\): damaged or edited"),
+        (4, '"sha256":"', '"sha256":"0', r"line 4 \(delta 3\): damaged or edited"),
+        (3, "{", "", r"line 3 \(delta 2\): not a line of an advice journal"),
+        (
+            3,
+            '"kind":"delta"',
+            '"kind":"delta","kind":"delta"',
+            r"line 3 \(delta 2\): damaged or edited",
+        ),
+        (3, "0.25", "NaN", r"line 3 \(delta 2\): not a line of an advice journal"),
+    ],
+)
+def test_an_edited_journal_is_refused_at_its_first_bad_line(
+    path: Path, number: int, old: str, new: str, where: str
+) -> None:
     write(path)
     edit(path, number, old, new)
     with pytest.raises(JournalError, match=where):
         read_journal(path)
 
 
-@pytest.mark.parametrize(("order", "where"), [
-    ([0, 2, 3, 4], "line 2 "),  # a line taken out
-    ([0, 2, 1, 3, 4], "line 2 "),  # two changed places
-    ([0, 1, 1, 2, 3, 4], "line 3 "),  # one twice
-    ([1, 2, 3, 4], "line 1"),  # no header
-    ([0, 1, 2, 3, 4, 4], "line 6 "),  # an end twice
-    ([0, 1, 2, 4], "line 4 "),  # the last delta taken out, the end left
-])
+@pytest.mark.parametrize(
+    ("order", "where"),
+    [
+        ([0, 2, 3, 4], "line 2 "),  # a line taken out
+        ([0, 2, 1, 3, 4], "line 2 "),  # two changed places
+        ([0, 1, 1, 2, 3, 4], "line 3 "),  # one twice
+        ([1, 2, 3, 4], "line 1"),  # no header
+        ([0, 1, 2, 3, 4, 4], "line 6 "),  # an end twice
+        ([0, 1, 2, 4], "line 4 "),  # the last delta taken out, the end left
+    ],
+)
 def test_lines_out_of_place_are_refused(path: Path, order: list[int], where: str) -> None:
     write(path)
     lines = path.read_text().splitlines(keepends=True)
@@ -142,8 +177,20 @@ def test_a_line_of_another_journal_is_refused(path: Path, tmp_path: Path) -> Non
         read_journal(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"time,open\n1,2\n", b'{"kind": "header"}\n', b"[1]\n", b"\x00\xff\n",
-                                     b"[" * 100_000 + b"\n", b'"sha256"\n', b"3\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"time,open\n1,2\n",
+        b'{"kind": "header"}\n',
+        b"[1]\n",
+        b"\x00\xff\n",
+        b"[" * 100_000 + b"\n",
+        b'"sha256"\n',
+        b"3\n",
+    ],
+)
 def test_what_is_no_journal_is_refused_at_line_1(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(JournalError, match="line 1"):
@@ -155,8 +202,15 @@ def test_a_journal_that_is_not_there_is_refused(path: Path) -> None:
         read_journal(path)
 
 
-@pytest.mark.parametrize(("name", "value"), [("config", "d" * 64), ("prompt_version", "p2"), ("schema", "s2"),
-                                             ("identity", {"kind": "mock", "model": "big"})])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("config", "d" * 64),
+        ("prompt_version", "p2"),
+        ("schema", "s2"),
+        ("identity", {"kind": "mock", "model": "big"}),
+    ],
+)
 def test_a_journal_of_another_run_is_refused_by_name(path: Path, name: str, value: object) -> None:
     write(path)
     with pytest.raises(JournalError, match=f"'{name}' is .* belongs to another run"):
@@ -170,7 +224,9 @@ def test_missing_lines_at_the_end_are_seen_by_a_position(path: Path) -> None:
     found = read_journal(path)  # looks like a killed run, and says so
     assert len(found.deltas) == 2
     assert "no end line" in found.notes[0]
-    with pytest.raises(JournalError, match=r"line 4 \(delta 3\) is missing: the run knows 3 deltas"):
+    with pytest.raises(
+        JournalError, match=r"line 4 \(delta 3\) is missing: the run knows 3 deltas"
+    ):
         read_journal(path, position=journal.position)
 
 
@@ -193,7 +249,7 @@ def test_a_torn_last_line_is_cut_and_said(path: Path, cut: int) -> None:
     assert kept.deltas == tuple(DELTAS[:2])
     journal.append(*DELTAS[2])
     journal.close()
-    assert path.read_bytes()[:len(data)] == data  # as if nothing had happened
+    assert path.read_bytes()[: len(data)] == data  # as if nothing had happened
     assert read_journal(path).notes == ()
 
 
@@ -229,16 +285,19 @@ def test_resume_of_an_edited_journal_changes_nothing(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(("delta", "message"), [
-    (JournalDelta(4, 3, (7,), ((1.0,),)), "version 3 of update 4 after version 3"),
-    (JournalDelta(3, 4, (7,), ((1.0,),)), "version 4 of update 3 after version 3 of update 4"),
-    (JournalDelta(5, 4, (7, 7), ((1.0,), (2.0,))), "1 distinct bars out of 2"),
-    (JournalDelta(5, 4, (7, 8), ((1.0,),)), "1 rows of 2"),
-    (JournalDelta(5, 4, (), ()), "0 rows of 0"),
-    (JournalDelta(5, 4, (7, 8), ((1.0,), (1.0, 2.0))), "several widths"),
-    (JournalDelta(5, 4, (7,), ((math.nan,),)), "not JSON compliant"),
-    (JournalDelta(5, 4, (7,), ((math.inf,),)), "not JSON compliant"),
-])
+@pytest.mark.parametrize(
+    ("delta", "message"),
+    [
+        (JournalDelta(4, 3, (7,), ((1.0,),)), "version 3 of update 4 after version 3"),
+        (JournalDelta(3, 4, (7,), ((1.0,),)), "version 4 of update 3 after version 3 of update 4"),
+        (JournalDelta(5, 4, (7, 7), ((1.0,), (2.0,))), "1 distinct bars out of 2"),
+        (JournalDelta(5, 4, (7, 8), ((1.0,),)), "1 rows of 2"),
+        (JournalDelta(5, 4, (), ()), "0 rows of 0"),
+        (JournalDelta(5, 4, (7, 8), ((1.0,), (1.0, 2.0))), "several widths"),
+        (JournalDelta(5, 4, (7,), ((math.nan,),)), "not JSON compliant"),
+        (JournalDelta(5, 4, (7,), ((math.inf,),)), "not JSON compliant"),
+    ],
+)
 def test_what_cannot_follow_is_not_written(path: Path, delta: JournalDelta, message: str) -> None:
     """I12: versions rise, and a row never changes within one."""
     journal = write(path, close=False)
@@ -294,12 +353,18 @@ def test_a_full_disk_takes_the_torn_line_back(path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_killed_writer_leaves_a_journal_that_resumes(path: Path) -> None:
-    code = ("import sys\nfrom jaxtrade.advisor.host.journal import HEADER, Journal\n"
-            "journal = Journal.create(sys.argv[1], dict.fromkeys(HEADER, 'x'))\nnumber = 0\n"
-            "while True:\n    number += 1\n    journal.append(number, number, [number], [[0.5] * 8])\n"
-            "    print(number, flush=True)")
-    writer = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True,
-                              cwd=Path(__file__).parents[2])
+    code = (
+        "import sys\nfrom jaxtrade.advisor.host.journal import HEADER, Journal\n"
+        "journal = Journal.create(sys.argv[1], dict.fromkeys(HEADER, 'x'))\nnumber = 0\n"
+        "while True:\n    number += 1\n    journal.append(number, number, [number], [[0.5] * 8])\n"
+        "    print(number, flush=True)"
+    )
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
     assert writer.stdout is not None
     seen = 0
     for line in writer.stdout:

@@ -26,10 +26,17 @@ def test_a_key_shows_itself_masked() -> None:
         copy.deepcopy(key)
 
 
-@pytest.mark.parametrize("echo", [
-    CANARY, f"Incorrect key {CANARY}.", 'sk-CANARY-0123\\"456\\/789', "sk-CANARY-0123%22456%2F789",
-    "Incorrect API key provided: sk-CAN***789", f"Bearer {CANARY}",
-])
+@pytest.mark.parametrize(
+    "echo",
+    [
+        CANARY,
+        f"Incorrect key {CANARY}.",
+        'sk-CANARY-0123\\"456\\/789',
+        "sk-CANARY-0123%22456%2F789",
+        "Incorrect API key provided: sk-CAN***789",
+        f"Bearer {CANARY}",
+    ],
+)
 def test_echoes_are_scrubbed(echo: str) -> None:
     clean = Secret(CANARY).scrub(echo)
     assert "CAN" not in clean
@@ -62,14 +69,17 @@ def test_from_a_private_file(tmp_path: Path) -> None:
             read_key(None, path)
 
 
-@pytest.mark.parametrize(("env", "value", "words"), [
-    ("LLM_KEY", "", "no variable LLM_KEY"),
-    ("LLM_KEY", "short", "LLM_KEY: not a key"),
-    ("LLM_KEY", "sk-CANARY with blanks", "LLM_KEY: not a key"),
-    ("LLM_KEY", "sk-CANARY\r\nX-Other: 1", "not a key"),
-    ("LLM_KEY", "sk-CANARY\u00e9\u00e9\u00e9", "not a key"),
-    (CANARY, "", "NAME of an environment variable"),  # the key itself where its name belongs
-])
+@pytest.mark.parametrize(
+    ("env", "value", "words"),
+    [
+        ("LLM_KEY", "", "no variable LLM_KEY"),
+        ("LLM_KEY", "short", "LLM_KEY: not a key"),
+        ("LLM_KEY", "sk-CANARY with blanks", "LLM_KEY: not a key"),
+        ("LLM_KEY", "sk-CANARY\r\nX-Other: 1", "not a key"),
+        ("LLM_KEY", "sk-CANARY\u00e9\u00e9\u00e9", "not a key"),
+        (CANARY, "", "NAME of an environment variable"),  # the key itself where its name belongs
+    ],
+)
 def test_messages_hold_no_key(env: str, value: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         read_key(env, None, {env: value})

@@ -1,8 +1,8 @@
 """A really started server of chat completions: llama.cpp with a tiny model of random weights.
 
-Its grammar makes every answer fit the schema while the weights know nothing: a null advisor through a real tokenizer,
-real HTTP and real latency. What it is known to do wrong is kept here too: HTTP 500 where it cannot read its own model's
-text, and numbers out of the schema's bounds.
+Its grammar makes every answer fit the schema while the weights know nothing: a null advisor through
+a real tokenizer, real HTTP and real latency. What it is known to do wrong is kept here too: HTTP
+500 where it cannot read its own model's text, and numbers out of the schema's bounds.
 """
 
 from __future__ import annotations
@@ -55,11 +55,24 @@ def start(folder: Path) -> Server:
     """A server process of its own, polite to what else runs, ready to answer."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tests.advisor.tiny_model", str(write_model(folder / "tiny.gguf")), str(port), KEY,
-               str(LIFE)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.advisor.tiny_model",
+        str(write_model(folder / "tiny.gguf")),
+        str(port),
+        KEY,
+        str(LIFE),
+    ]
     polite = [shutil.which("nice"), "-n", "19"] if shutil.which("nice") else []
-    process = subprocess.Popen([*map(str, polite), *command], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [*map(str, polite), *command],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     assert process.stdout is not None
     timer = threading.Timer(60, process.kill)  # a server that does not start is no reason to wait
     timer.start()
@@ -87,8 +100,16 @@ def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def make(key: str = KEY, **options: Any) -> OpenAIBackend:
         monkeypatch.setenv("LLM_KEY", key)
-        made.append(OpenAIBackend(OpenAIOptions(server.url, "tiny-random", "LLM_KEY",
-                                                **{"max_tokens": 600, "temperature": 1.0, **options})))
+        made.append(
+            OpenAIBackend(
+                OpenAIOptions(
+                    server.url,
+                    "tiny-random",
+                    "LLM_KEY",
+                    **{"max_tokens": 600, "temperature": 1.0, **options},
+                )
+            )
+        )
         return made[-1]
 
     yield make
@@ -97,7 +118,9 @@ def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def ask(backend: OpenAIBackend, bar: int, seconds: float = PATIENCE) -> Answer:
-    asked = make_question(bar, "ES", f"2024-03-01T10:{bar:02d}:00-05:00", {**SLOTS, "close": 5000.0 + bar})
+    asked = make_question(
+        bar, "ES", f"2024-03-01T10:{bar:02d}:00-05:00", {**SLOTS, "close": 5000.0 + bar}
+    )
     return backend.answer(asked, time.monotonic() + seconds)
 
 
@@ -113,14 +136,27 @@ def test_a_null_advisor(client: Any) -> None:
 
 
 @pytest.mark.parametrize("template", ["bar", "no_volume", "anonymous", "window", "desk", "own"])
-def test_every_template_that_asks_for_json_is_answered(client: Any, template: str, tmp_path: Path) -> None:
+def test_every_template_that_asks_for_json_is_answered(
+    client: Any, template: str, tmp_path: Path
+) -> None:
     """With few bars: the tiny model takes about a character for a token, and reads 4,096."""
     feeds: tuple[str, ...] = ()
     if template == "own":
-        (tmp_path / "own.txt").write_text("{symbol} {close}\n{levels}\n{record}\n{news}\n{answer_format}\n")
-        (tmp_path / "news.jsonl").write_text('{"time": "2013-10-09T09:00:00-04:00", "source": "wire", "text": "Up"}\n')
-        template, feeds = str(tmp_path / "own.txt"), (f"advisor.context.news={tmp_path / 'news.jsonl'}",)
-    few = ("advisor.context.bars=3", "advisor.context.higher_bars=1") if template in ("window", "desk") else ()
+        (tmp_path / "own.txt").write_text(
+            "{symbol} {close}\n{levels}\n{record}\n{news}\n{answer_format}\n"
+        )
+        (tmp_path / "news.jsonl").write_text(
+            '{"time": "2013-10-09T09:00:00-04:00", "source": "wire", "text": "Up"}\n'
+        )
+        template, feeds = (
+            str(tmp_path / "own.txt"),
+            (f"advisor.context.news={tmp_path / 'news.jsonl'}",),
+        )
+    few = (
+        ("advisor.context.bars=3", "advisor.context.higher_bars=1")
+        if template in ("window", "desk")
+        else ()
+    )
     found = made_book(f"advisor.template={template}", *few, *feeds)
     backend = client()
     for bar in (264, 274, 284):
@@ -138,7 +174,10 @@ def test_greedy_decoding_repeats_itself(client: Any) -> None:
 def test_threads_share_it(client: Any) -> None:
     backend = client()
     answers: list[Answer] = []
-    threads = [threading.Thread(target=lambda bar=bar: answers.append(ask(backend, bar))) for bar in range(4)]
+    threads = [
+        threading.Thread(target=lambda bar=bar: answers.append(ask(backend, bar)))
+        for bar in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -175,7 +214,9 @@ def test_numbers_out_of_bounds_are_refused(client: Any, monkeypatch: pytest.Monk
 
 
 def test_its_own_500s_are_survived(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text of any bytes is more than its parser of answers can read: that is its failure, and never advice."""
+    """Text of any bytes is more than its parser of answers can read: that is its failure, and never
+    advice.
+    """
     with_schema(monkeypatch, reason={"type": "string", "maxLength": 150})
     backend = client(max_tokens=900)
     for bar in range(16):
@@ -184,7 +225,9 @@ def test_its_own_500s_are_survived(client: Any, monkeypatch: pytest.MonkeyPatch)
         if answer.status == 500:
             break
     else:
-        pytest.fail("this release reads what older ones could not: see whether the pattern is still needed")
+        pytest.fail(
+            "this release reads what older ones could not: see whether the pattern is still needed"
+        )
     assert (answer.advice, answer.failure, answer.retryable) == (None, Failure.HTTP, True)
     assert ask(backend, 20).status in (200, 500)  # the connection and the server live on
 
@@ -197,7 +240,12 @@ def test_a_prompt_that_never_fits(client: Any) -> None:
 
 def test_a_wrong_key(client: Any) -> None:
     answer = ask(client(key="sk-wrong-CANARY-99"), 0)
-    assert (answer.advice, answer.failure, answer.status, answer.retryable) == (None, Failure.REFUSED, 401, False)
+    assert (answer.advice, answer.failure, answer.status, answer.retryable) == (
+        None,
+        Failure.REFUSED,
+        401,
+        False,
+    )
     assert "CANARY" not in repr(answer)
 
 
@@ -215,7 +263,9 @@ def test_a_server_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     try:
         assert ask(backend, 0).advice is not None
         threading.Timer(0.2, os.kill, (own.process.pid, signal.SIGKILL)).start()
-        during = backend.answer(question(1)._replace(prompt="x " * 1000), time.monotonic() + PATIENCE)
+        during = backend.answer(
+            question(1)._replace(prompt="x " * 1000), time.monotonic() + PATIENCE
+        )
         after = ask(backend, 2)
     finally:
         stop(own)
@@ -229,15 +279,34 @@ FEW = ("--set", "advisor.context.bars=3", "--set", "advisor.context.higher_bars=
 
 
 @pytest.mark.parametrize("template", [*TEMPLATES, "window", "desk"])
-def test_a_user_asks_it_first(server: Server, template: str, monkeypatch: pytest.MonkeyPatch,
-                              capsys: pytest.CaptureFixture[str]) -> None:
-    """`advise models` lists its model, and `advise ask` finds it and shows what it answers, with every template."""
+def test_a_user_asks_it_first(
+    server: Server,
+    template: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`advise models` lists its model, and `advise ask` finds it and shows what it answers, with
+    every template.
+    """
     monkeypatch.setenv("LLM_KEY", KEY)
     assert main(["advise", "models", server.url, "--key-env", "LLM_KEY"]) == 0
     assert capsys.readouterr().out.split()[0] == "tiny-random"
-    code = main(["advise", "ask", "--advisor", server.url, "--json", "--set", "advisor.options.key_env=LLM_KEY",
-                 "--set", "advisor.service.completion_tokens=600", "--set", f"advisor.template={template}",
-                 *(FEW if template in ("window", "desk") else ())])
+    code = main(
+        [
+            "advise",
+            "ask",
+            "--advisor",
+            server.url,
+            "--json",
+            "--set",
+            "advisor.options.key_env=LLM_KEY",
+            "--set",
+            "advisor.service.completion_tokens=600",
+            "--set",
+            f"advisor.template={template}",
+            *(FEW if template in ("window", "desk") else ()),
+        ]
+    )
     shown = capsys.readouterr()
     assert "its only model is tiny-random" in shown.err
     document = json.loads(shown.out)
@@ -245,4 +314,6 @@ def test_a_user_asks_it_first(server: Server, template: str, monkeypatch: pytest
     assert answer["prompt_tokens"] > 100
     assert answer["completion_tokens"] > 0
     assert code == (0 if answer["advice"] else 1)
-    assert answer["advice"] is not None or (template == "pipe" and answer["remedy"])  # `pipe` is not constrained
+    assert answer["advice"] is not None or (
+        template == "pipe" and answer["remedy"]
+    )  # `pipe` is not constrained

@@ -1,4 +1,6 @@
-"""No template and no feed shows anything of a bar's future; and each planted leak is found by the same function."""
+"""No template and no feed shows anything of a bar's future; and each planted leak is found by the
+same function.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +32,35 @@ def own(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_template_of_one_bar_shows_nothing_of_the_future(name: str, tmp_path: Path,
-                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_of_one_bar_shows_nothing_of_the_future(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tests.advisor.lookahead.feed_files", lambda *_: [])  # it shows no feed
     assert leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={name}") == []
 
 
 @pytest.mark.parametrize("name", ["window", "desk", "own"])
 @pytest.mark.parametrize("bar", [120, BAR, BAR + 1, 120 + 118])
-def test_a_template_with_context_shows_nothing_of_the_future(name: str, bar: int, tmp_path: Path) -> None:
-    """At the first bar of a session, inside one, where longer bars end, and at its last decision."""
+def test_a_template_with_context_shows_nothing_of_the_future(
+    name: str, bar: int, tmp_path: Path
+) -> None:
+    """At the first bar of a session, inside one, where longer bars end, and at its last
+    decision.
+    """
     template = own(tmp_path) if name == "own" else name
     assert leaks(tmp_path, world_at(bar), bar, f"advisor.template={template}") == []
 
 
 def test_the_news_that_is_shown(tmp_path: Path) -> None:
     prompt = question_in(tmp_path, world_at(BAR), BAR, "advisor.template=window").prompt
-    assert [text for text in ("early", "before", "at", "after") if f'"text": "{text}"' in prompt] == ["early", "before"]
+    assert [
+        text for text in ("early", "before", "at", "after") if f'"text": "{text}"' in prompt
+    ] == ["early", "before"]
     assert [name for name in ("Past", "Now", "Next") if f'"name": "{name} figures"' in prompt] == [
-        "Past", "Now", "Next"]
+        "Past",
+        "Now",
+        "Next",
+    ]
     assert '"value": "0.1"' in prompt
     assert "0.2" not in prompt.partition("EVENTS")[2]
     assert "0.3" not in prompt.partition("EVENTS")[2]
@@ -61,7 +73,9 @@ def one_ahead(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("name", ["window", "completed", "levels"])
 @pytest.mark.parametrize("template", ["window", "desk", "own"])
-def test_a_block_that_peeks_is_found(name: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_that_peeks_is_found(
+    name: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Earlier, name, one_ahead(getattr(Earlier, name)))
     template = own(tmp_path) if template == "own" else template
     found = leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
@@ -70,26 +84,38 @@ def test_a_block_that_peeks_is_found(name: str, template: str, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("template", [*PLAIN, "window", "desk"])
-def test_a_column_that_peeks_is_found(template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_that_peeks_is_found(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = questions.raw_columns
-    monkeypatch.setattr(questions, "raw_columns", lambda *args: {
-        name: np.append(values[1:], values[-1]) for name, values in honest(*args).items()})
+    monkeypatch.setattr(
+        questions,
+        "raw_columns",
+        lambda *args: {
+            name: np.append(values[1:], values[-1]) for name, values in honest(*args).items()
+        },
+    )
     if template in PLAIN:
         monkeypatch.setattr("tests.advisor.lookahead.feed_files", lambda *_: [])
     assert RISES in leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
 
 
 @pytest.mark.parametrize("template", ["window", "desk", "own"])
-def test_an_item_stamped_one_second_after_the_close_is_found(template: str, tmp_path: Path,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(news, "known_before", lambda feed, close, delay: bisect_right(feed.times, close + 1 - delay))
+def test_an_item_stamped_one_second_after_the_close_is_found(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        news, "known_before", lambda feed, close, delay: bisect_right(feed.times, close + 1 - delay)
+    )
     template = own(tmp_path) if template == "own" else template
     found = leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
     assert found == ["no news from the close on", "other news from the close on"]
 
 
 @pytest.mark.parametrize("template", ["window", "desk", "own"])
-def test_a_value_shown_before_its_time_is_found(template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_shown_before_its_time_is_found(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(events, "value_at", lambda event, close, delay: event.actual)
     template = own(tmp_path) if template == "own" else template
     found = leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
@@ -97,8 +123,9 @@ def test_a_value_shown_before_its_time_is_found(template: str, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("template", ["desk", "own"])
-def test_an_outcome_that_ends_one_bar_after_the_close_is_found(template: str, tmp_path: Path,
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outcome_that_ends_one_bar_after_the_close_is_found(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = Record.scorable
     monkeypatch.setattr(Record, "scorable", lambda self, bar: honest(self, bar + 1))
     template = own(tmp_path) if template == "own" else template
@@ -109,4 +136,6 @@ def test_the_record_counts_an_answer_from_the_bar_at_which_its_horizon_ends(tmp_
     book = book_in(tmp_path, world_at(BAR), BAR, "advisor.template=desk", "split.test_sessions=1")
     assert book.record is not None
     assert int(book.record.scorable(BAR)[-1]) == BAR - 5
-    assert int(book.record.scorable(BAR)[0]) == 240  # the first bar of the test session: another split does not count
+    assert (
+        int(book.record.scorable(BAR)[0]) == 240
+    )  # the first bar of the test session: another split does not count

@@ -19,14 +19,18 @@ from tests.advisor.asking import SOON, ask, question
 BARS = 4000
 FUTURE = np.where(np.arange(BARS) % 10 == 9, 0, np.where(np.arange(BARS) % 3 == 0, 1, -1))
 DEFINED = np.flatnonzero(FUTURE)
-DAYS = [[(bar, 60 * (bar - first)) for bar in range(first, first + 40)] for first in range(0, BARS, 50)]  # 10 bars off
+DAYS = [
+    [(bar, 60 * (bar - first)) for bar in range(first, first + 40)] for first in range(0, BARS, 50)
+]  # 10 bars off
 
 MAKERS: dict[str, Callable[[int], Backend]] = {
     "random": lambda seed: mocks.Random(seed),
     "constant": lambda seed: mocks.Constant("short", 0.4, seed),
     "skilled": lambda seed: mocks.Skilled(FUTURE, 0.6, seed=seed),
     "persistent": lambda seed: mocks.Persistent(20, seed=seed),
-    "permuted": lambda seed: wrappers.Permuted(mocks.Skilled(FUTURE, 0.9, seed=1), range(500), seed=seed),
+    "permuted": lambda seed: wrappers.Permuted(
+        mocks.Skilled(FUTURE, 0.9, seed=1), range(500), seed=seed
+    ),
     "shifted": lambda seed: wrappers.Shifted(mocks.Skilled(FUTURE, 0.9, seed=1), DAYS, seed=seed),
     "delayed": lambda seed: wrappers.Delayed(mocks.Random(seed), 5),
     "available": lambda seed: wrappers.Available(mocks.Random(seed), 0.5, seed),
@@ -41,7 +45,9 @@ def side(advice: Advice | None) -> int:
 
 
 def sides(backend: Backend, bars: np.ndarray) -> np.ndarray:
-    return np.array([side(backend.answer(question(0)._replace(bar=int(bar)), math.inf).advice) for bar in bars])
+    return np.array(
+        [side(backend.answer(question(0)._replace(bar=int(bar)), math.inf).advice) for bar in bars]
+    )
 
 
 def hits(backend: Backend) -> float:
@@ -51,7 +57,9 @@ def hits(backend: Backend) -> float:
 @pytest.mark.parametrize("name", MAKERS)
 def test_order_and_threads_do_not_matter(name: str) -> None:
     bars = np.arange(90, 130)
-    ordered = [MAKERS[name](7).answer(question(int(bar)), math.inf) for bar in bars]  # a new one for each
+    ordered = [
+        MAKERS[name](7).answer(question(int(bar)), math.inf) for bar in bars
+    ]  # a new one for each
     one = MAKERS[name](7)
     others = np.random.default_rng(1).permutation(bars).tolist()
     shuffled = {bar: one.answer(question(bar), math.inf) for bar in others}
@@ -60,7 +68,9 @@ def test_order_and_threads_do_not_matter(name: str) -> None:
     assert all(isinstance(text, str) for text in one.identity().values())
 
 
-@pytest.mark.parametrize("name", ["random", "persistent", "skilled", "permuted", "shifted", "available"])
+@pytest.mark.parametrize(
+    "name", ["random", "persistent", "skilled", "permuted", "shifted", "available"]
+)
 def test_another_seed_gives_other_answers(name: str) -> None:
     first, second = (MAKERS[name](seed) for seed in (7, 8))
     assert [ask(first, bar=bar) for bar in range(50)] != [ask(second, bar=bar) for bar in range(50)]
@@ -68,14 +78,20 @@ def test_another_seed_gives_other_answers(name: str) -> None:
 
 
 def test_numbers_are_the_same_on_every_machine() -> None:
-    assert [round(mocks.uniform(3, bar, "skill"), 6) for bar in range(3)] == [0.056628, 0.269924, 0.580015]
+    assert [round(mocks.uniform(3, bar, "skill"), 6) for bar in range(3)] == [
+        0.056628,
+        0.269924,
+        0.580015,
+    ]
     draws = np.array([mocks.uniform(1, bar, "x") for bar in range(20_000)])
     assert draws.min() >= 0
     assert draws.max() < 1
     assert np.histogram(draws, 10, (0, 1))[0].std() < 70  # about 42 expected
 
 
-@pytest.mark.parametrize(("q", "expected"), [(0.0, 0.0), (0.3, 0.3), (0.6, 0.6), (0.9, 0.9), (1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("q", "expected"), [(0.0, 0.0), (0.3, 0.3), (0.6, 0.6), (0.9, 0.9), (1.0, 1.0)]
+)
 def test_skill_is_what_is_claimed(q: float, expected: float) -> None:
     spread = 4 * math.sqrt(max(q * (1 - q), 1e-12) / len(DEFINED))
     assert abs(hits(mocks.Skilled(FUTURE, q)) - expected) <= spread
@@ -83,16 +99,21 @@ def test_skill_is_what_is_claimed(q: float, expected: float) -> None:
 
 @pytest.mark.parametrize("bars", [1, 10, 60, 240])
 def test_persistent_opinions_last_as_long_as_claimed(bars: int) -> None:
-    """Spells are geometric with this mean, and their sides are drawn anew, so the sides of two bars k apart correlate
-    by (1 - 1 / bars) ** k. 4 standard errors each."""
+    """Spells are geometric with this mean, and their sides are drawn anew, so the sides of two bars
+    k apart correlate by (1 - 1 / bars) ** k. 4 standard errors each."""
     length = 40_000
     mock = mocks.Persistent(bars, seed=5)
     began = np.array([mock.began(bar) for bar in range(length)])
     spells = np.diff(np.unique(began))
-    assert abs(spells.mean() - bars) <= 4 * bars / math.sqrt(len(spells)) * math.sqrt(1 - 1 / bars) + 1e-9
+    assert (
+        abs(spells.mean() - bars)
+        <= 4 * bars / math.sqrt(len(spells)) * math.sqrt(1 - 1 / bars) + 1e-9
+    )
     up = sides(mock, np.arange(length))
     assert set(up) == {-1, 1}
-    error = 4 * math.sqrt(2 * bars / length)  # sides are independent between spells, so there are length / bars of them
+    error = 4 * math.sqrt(
+        2 * bars / length
+    )  # sides are independent between spells, so there are length / bars of them
     assert abs(up.mean()) <= error
     for lag in {1, bars}:
         assert abs(np.mean(up[lag:] * up[:-lag]) - (1 - 1 / bars) ** lag) <= error
@@ -104,11 +125,15 @@ def test_persistent_opinions_know_nothing_and_name_their_confidence() -> None:
     advice = ask(make_backend("mock:persistent:60", {"confidence": 0.8})).advice
     assert advice is not None
     assert advice.confidence == 0.8
-    assert len({side(ask(mocks.Persistent(), bar=bar).advice) for bar in (-1, 0)}) <= 2  # no bar is out of its reach
+    assert (
+        len({side(ask(mocks.Persistent(), bar=bar).advice) for bar in (-1, 0)}) <= 2
+    )  # no bar is out of its reach
 
 
 def test_a_shift_moves_whole_sessions() -> None:
-    """Each session gets the answers of one other session, place by place: the order within a session stays."""
+    """Each session gets the answers of one other session, place by place: the order within a
+    session stays.
+    """
     placebo = wrappers.Shifted(mocks.Random(), DAYS, seed=3)
     offsets = set()
     for number, day in enumerate(DAYS):
@@ -123,7 +148,9 @@ def test_a_shift_moves_whole_sessions() -> None:
     kept = [bar for day in DAYS for bar, _ in day]
     shifted = sides(wrappers.Shifted(inner, DAYS), np.array(kept)).reshape(-1, 40)
     plain = sides(inner, np.array(kept)).reshape(-1, 40)
-    assert sorted(map(tuple, shifted)) == sorted(map(tuple, plain))  # the same days, of the same persistence
+    assert sorted(map(tuple, shifted)) == sorted(
+        map(tuple, plain)
+    )  # the same days, of the same persistence
     assert not np.array_equal(shifted, plain)
     assert ask(placebo, bar=45).failure is Failure.EMPTY
 
@@ -144,7 +171,9 @@ def test_where_the_other_session_has_no_such_bar_the_nearest_place_counts() -> N
     placebo = wrappers.Shifted(mocks.Random(), [late, [], short])
     assert [placebo.other(bar) for bar in (100, 101, 103)] == [202, 202, 202]
     assert [placebo.other(bar) for bar in (200, 201, 202)] == [100, 100, 100]
-    gap = wrappers.Shifted(mocks.Random(), [[(0, 0), (1, 60), (2, 120), (3, 180), (4, 240), (5, 300)], late])
+    gap = wrappers.Shifted(
+        mocks.Random(), [[(0, 0), (1, 60), (2, 120), (3, 180), (4, 240), (5, 300)], late]
+    )
     assert [gap.other(bar) for bar in range(6)] == [100, 100, 100, 101, 101, 103]
 
 
@@ -166,21 +195,40 @@ def test_kinds_of_skill() -> None:
     assert abs(hits(make_backend("mock:random")) - 1 / 3) < 0.04  # flat hits nothing
     placebo = make_backend("mock:permuted/mock:oracle", {**given, "bars": np.arange(BARS)})
     up = float(np.mean(FUTURE[DEFINED] > 0))
-    assert abs(hits(placebo) - (up**2 + (1 - up) ** 2)) < 0.04  # what the two frequencies give by chance
-    shifted = make_backend("mock:shifted/mock:oracle", {**given, "sessions": [[(b, b) for b in range(BARS)]]})
-    assert abs(hits(shifted) - (up**2 + (1 - up) ** 2)) < 0.2  # this future repeats, so a shift may hit it more often
-    assert sorted(sides(placebo, np.arange(BARS))) == sorted(sides(make_backend("mock:oracle", given), np.arange(BARS)))
+    assert (
+        abs(hits(placebo) - (up**2 + (1 - up) ** 2)) < 0.04
+    )  # what the two frequencies give by chance
+    shifted = make_backend(
+        "mock:shifted/mock:oracle", {**given, "sessions": [[(b, b) for b in range(BARS)]]}
+    )
+    assert (
+        abs(hits(shifted) - (up**2 + (1 - up) ** 2)) < 0.2
+    )  # this future repeats, so a shift may hit it more often
+    assert sorted(sides(placebo, np.arange(BARS))) == sorted(
+        sides(make_backend("mock:oracle", given), np.arange(BARS))
+    )
 
 
 def test_confidence_by_honesty() -> None:
     given = {"future": FUTURE}
     stated = {}
-    for name in ("skilled:0.6", "adversarial:0.6", "overconfident:0.5", "underconfident:0.9", "oracle"):
+    for name in (
+        "skilled:0.6",
+        "adversarial:0.6",
+        "overconfident:0.5",
+        "underconfident:0.9",
+        "oracle",
+    ):
         advice = ask(make_backend(f"mock:{name}", given)).advice
         assert advice is not None
         stated[name] = advice.confidence
-    assert stated == {"skilled:0.6": 0.6, "adversarial:0.6": 0.6, "overconfident:0.5": 0.99,
-                      "underconfident:0.9": 0.05, "oracle": 1.0}
+    assert stated == {
+        "skilled:0.6": 0.6,
+        "adversarial:0.6": 0.6,
+        "overconfident:0.5": 0.99,
+        "underconfident:0.9": 0.05,
+        "oracle": 1.0,
+    }
 
 
 def test_an_undefined_future_is_not_given_away() -> None:
@@ -236,8 +284,13 @@ def test_failing_is_absence_of_any_kind(failure: Failure) -> None:
     backend = make_backend("mock:failing", {"failure": failure.value, "retryable": True})
     answer = ask(backend)
     assert (answer.advice, answer.failure, answer.retryable) == (None, failure, True)
-    assert backend.identity() == {"kind": "mock:failing", "failure": failure.value, "retryable": "True", "seed": "0",
-                                  "horizon": "30"}
+    assert backend.identity() == {
+        "kind": "mock:failing",
+        "failure": failure.value,
+        "retryable": "True",
+        "seed": "0",
+        "horizon": "30",
+    }
 
 
 def test_slow_keeps_the_deadline_and_stops() -> None:
@@ -253,16 +306,28 @@ def test_slow_keeps_the_deadline_and_stops() -> None:
     assert ask(hung, 10).failure is Failure.STOPPED
 
 
-@pytest.mark.parametrize("broken", [
-    lambda: mocks.Skilled(np.array([0.5, 1])), lambda: mocks.Skilled(np.zeros((2, 2))),
-    lambda: mocks.Skilled(FUTURE, 1.2), lambda: mocks.Skilled(FUTURE, math.nan), lambda: mocks.Constant("up"),
-    lambda: mocks.Random(horizon=0), lambda: wrappers.Permuted(mocks.Random(), [1, 1]),
-    lambda: mocks.Persistent(0.5), lambda: mocks.Persistent(math.inf), lambda: mocks.Persistent(math.nan),
-    lambda: mocks.Persistent(9, confidence=2), lambda: wrappers.Shifted(mocks.Random(), []),
-    lambda: wrappers.Shifted(mocks.Random(), [[(3, 0)]]), lambda: wrappers.Shifted(mocks.Random(), [[(3, 0), (3, 60)]]),
-    lambda: wrappers.Available(mocks.Random(), 2), lambda: wrappers.Slow(mocks.Random(), math.nan),
-    lambda: mocks.Skilled(FUTURE, honesty="modest"),  # type: ignore[arg-type]
-])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda: mocks.Skilled(np.array([0.5, 1])),
+        lambda: mocks.Skilled(np.zeros((2, 2))),
+        lambda: mocks.Skilled(FUTURE, 1.2),
+        lambda: mocks.Skilled(FUTURE, math.nan),
+        lambda: mocks.Constant("up"),
+        lambda: mocks.Random(horizon=0),
+        lambda: wrappers.Permuted(mocks.Random(), [1, 1]),
+        lambda: mocks.Persistent(0.5),
+        lambda: mocks.Persistent(math.inf),
+        lambda: mocks.Persistent(math.nan),
+        lambda: mocks.Persistent(9, confidence=2),
+        lambda: wrappers.Shifted(mocks.Random(), []),
+        lambda: wrappers.Shifted(mocks.Random(), [[(3, 0)]]),
+        lambda: wrappers.Shifted(mocks.Random(), [[(3, 0), (3, 60)]]),
+        lambda: wrappers.Available(mocks.Random(), 2),
+        lambda: wrappers.Slow(mocks.Random(), math.nan),
+        lambda: mocks.Skilled(FUTURE, honesty="modest"),  # type: ignore[arg-type]
+    ],
+)
 def test_settings_that_cannot_be(broken: Callable[[], Backend]) -> None:
     with pytest.raises(ConfigError):
         broken()

@@ -33,7 +33,10 @@ def refused(step: servers.Step, **options: Any) -> str:
 def test_a_list_and_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", CANARY)
     with FaultServer(offers("a", "b/c:7b")) as server:
-        assert list_models(server.url, Access(key_env="MY_KEY")) == (Model("a", "me"), Model("b/c:7b", "me"))
+        assert list_models(server.url, Access(key_env="MY_KEY")) == (
+            Model("a", "me"),
+            Model("b/c:7b", "me"),
+        )
     (request,) = server.requests
     assert request.path == "/v1/models"
     assert request.headers["authorization"] == f"Bearer {CANARY}"
@@ -41,28 +44,39 @@ def test_a_list_and_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
     assert request.body is None
 
 
-@pytest.mark.parametrize(("body", "names"), [
-    ('{"data": []}', ()), ('{"object": "list", "data": null}', ()), ('[{"id": "x"}]', ("x",)),
-    ('{"models": [{"name": "y"}], "data": [{"id": "y"}, {"id": 3}, 7, {"id": "\\u001b[2J"}, {}]}', ("y",)),
-])
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ('{"data": []}', ()),
+        ('{"object": "list", "data": null}', ()),
+        ('[{"id": "x"}]', ("x",)),
+        (
+            '{"models": [{"name": "y"}], "data": [{"id": "y"}, {"id": 3}, 7, {"id": "\\u001b[2J"}, {}]}',
+            ("y",),
+        ),
+    ],
+)
 def test_forms_of_a_list(body: str, names: tuple[str, ...]) -> None:
     """Names that no request could hold are left out."""
     with FaultServer(reply(200, body)) as server:
         assert tuple(model.name for model in list_models(server.url)) == names
 
 
-@pytest.mark.parametrize(("step", "words"), [
-    (reply(401, '{"error": "no"}'), "status 401; the key is not accepted"),
-    (reply(404, "no"), "status 404; it has no list of models here"),
-    (reply(302, "", {"Location": "http://elsewhere"}), "status 302"),
-    (reply(200, "<html>"), "the answer is no JSON"),
-    (reply(200, b"\xff\xfe"), "the answer is no JSON"),
-    (reply(200, '{"error": "x"}'), "the answer holds no list 'data'"),
-    (reply(200, "[" * 5000), "the answer is no JSON"),
-    (servers.flood(8 * 1024 * 1024), "more than 4194304 bytes"),
-    (servers.bomb(10_000), "content came as 'gzip'"),
-    (servers.reset(), "it did not list its models"),
-])
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (reply(401, '{"error": "no"}'), "status 401; the key is not accepted"),
+        (reply(404, "no"), "status 404; it has no list of models here"),
+        (reply(302, "", {"Location": "http://elsewhere"}), "status 302"),
+        (reply(200, "<html>"), "the answer is no JSON"),
+        (reply(200, b"\xff\xfe"), "the answer is no JSON"),
+        (reply(200, '{"error": "x"}'), "the answer holds no list 'data'"),
+        (reply(200, "[" * 5000), "the answer is no JSON"),
+        (servers.flood(8 * 1024 * 1024), "more than 4194304 bytes"),
+        (servers.bomb(10_000), "content came as 'gzip'"),
+        (servers.reset(), "it did not list its models"),
+    ],
+)
 def test_what_is_no_list(step: servers.Step, words: str) -> None:
     said = refused(step)
     assert words in said
@@ -70,16 +84,24 @@ def test_what_is_no_list(step: servers.Step, words: str) -> None:
     assert said.isprintable()
 
 
-@pytest.mark.parametrize("step", [servers.hang(), servers.drip(b"x" * 1000, 0.02, servers.head(200, {
-    "Content-Length": "1000"}))])
+@pytest.mark.parametrize(
+    "step",
+    [
+        servers.hang(),
+        servers.drip(b"x" * 1000, 0.02, servers.head(200, {"Content-Length": "1000"})),
+    ],
+)
 def test_the_total_deadline_holds(step: servers.Step) -> None:
     assert "did not answer by the deadline" in refused(step, seconds=0.25)
 
 
 def test_no_message_holds_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", CANARY)
-    for step in (reply(401, CANARY), reply(200, json.dumps({"data": [{"id": "a", "owned_by": CANARY}]})),
-                 servers.cut(f"HTTP/1.1 200 {CANARY}\r\n".encode())):
+    for step in (
+        reply(401, CANARY),
+        reply(200, json.dumps({"data": [{"id": "a", "owned_by": CANARY}]})),
+        servers.cut(f"HTTP/1.1 200 {CANARY}\r\n".encode()),
+    ):
         with FaultServer(step) as server:
             try:
                 said = str(list_models(server.url, Access(key_env="MY_KEY")))
@@ -88,12 +110,23 @@ def test_no_message_holds_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "CANARY" not in said
 
 
-@pytest.mark.parametrize(("url", "access", "words"), [
-    ("http://example.com/v1", Access(), "plain http only on this machine"),
-    ("http://127.0.0.1:1/v1", Access(key_env="NO_SUCH_KEY"), "the environment has no variable NO_SUCH_KEY"),
-    ("https://127.0.0.1:1/v1", Access(ca_file=Path("nowhere.pem")), "advisor ca_file nowhere.pem"),
-    ("http://127.0.0.1:1/v1", Access(), "start the server, or check the URL"),
-])
+@pytest.mark.parametrize(
+    ("url", "access", "words"),
+    [
+        ("http://example.com/v1", Access(), "plain http only on this machine"),
+        (
+            "http://127.0.0.1:1/v1",
+            Access(key_env="NO_SUCH_KEY"),
+            "the environment has no variable NO_SUCH_KEY",
+        ),
+        (
+            "https://127.0.0.1:1/v1",
+            Access(ca_file=Path("nowhere.pem")),
+            "advisor ca_file nowhere.pem",
+        ),
+        ("http://127.0.0.1:1/v1", Access(), "start the server, or check the URL"),
+    ],
+)
 def test_what_is_not_asked(url: str, access: Access, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         list_models(url, access)
@@ -102,28 +135,42 @@ def test_what_is_not_asked(url: str, access: Access, words: str) -> None:
 def test_the_only_model() -> None:
     with FaultServer(offers("one")) as server:
         assert only_model(server.url) == "one"
-    with FaultServer(offers()) as server, pytest.raises(ConfigError, match="offers no model; load one"):
+    with (
+        FaultServer(offers()) as server,
+        pytest.raises(ConfigError, match="offers no model; load one"),
+    ):
         only_model(server.url)
-    with FaultServer(offers(*(f"m{i}" for i in range(14)))) as server, pytest.raises(ConfigError) as caught:
+    with (
+        FaultServer(offers(*(f"m{i}" for i in range(14)))) as server,
+        pytest.raises(ConfigError) as caught,
+    ):
         only_model(server.url)
-    assert "offers 14 models; name one (--set advisor.options.model=NAME) of m0, m1," in str(caught.value)
+    assert "offers 14 models; name one (--set advisor.options.model=NAME) of m0, m1," in str(
+        caught.value
+    )
     assert str(caught.value).endswith("m11 and 2 more")
 
 
 def test_a_configuration_gets_the_model_and_is_asked_once() -> None:
-    """Once the model is in the configuration, as in a run's folder, no request is sent: a resumed run keeps it."""
+    """Once the model is in the configuration, as in a run's folder, no request is sent: a resumed
+    run keeps it.
+    """
     lines: list[str] = []
     with FaultServer(offers("one"), offers("other")) as server:
         first = with_model(config(kind=f"mock:delayed:5/{server.url}", temperature=0), lines.append)
         assert first.advisor.options == {"temperature": 0, "model": "one"}
         assert with_model(first, lines.append) == first
         assert len(server.requests) == 1
-    assert lines == [f"advisor mock:delayed:5/{server.url}: its only model is one; it is used (advisor.options.model)"]
+    assert lines == [
+        f"advisor mock:delayed:5/{server.url}: its only model is one; it is used (advisor.options.model)"
+    ]
 
 
 def test_a_named_model_needs_no_server_and_a_missing_one_does() -> None:
     named = config(kind="http://127.0.0.1:1/v1", model="m")
     assert with_model(named, pytest.fail) == named
     assert with_model(config(kind="rules"), pytest.fail) == config(kind="rules")
-    with pytest.raises(ConfigError, match=r"\(--set advisor\.options\.model=NAME\) a run starts although"):
+    with pytest.raises(
+        ConfigError, match=r"\(--set advisor\.options\.model=NAME\) a run starts although"
+    ):
         with_model(config(kind="http://127.0.0.1:1/v1"), pytest.fail)

@@ -24,32 +24,61 @@ from jaxtrade.config import AdvisorConfig
 LONG, SHORT, HOLD = (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1.0, 0.0, 0.0)
 
 
-def nothing_scored(bins: int, evidence: str = "blocks", bars: int = 1000, horizon: int = 30) -> Outcomes:
-    return no_outcomes(AdvisorConfig.model_validate({"bins": bins, "evidence": evidence, "horizon": horizon}), bars)
+def nothing_scored(
+    bins: int, evidence: str = "blocks", bars: int = 1000, horizon: int = 30
+) -> Outcomes:
+    return no_outcomes(
+        AdvisorConfig.model_validate({"bins": bins, "evidence": evidence, "horizon": horizon}), bars
+    )
 
 
 def delta(*rows: tuple[int, tuple[float, float, float], float], padding: int = 0) -> Delta:
     bars = [bar for bar, _, _ in rows] + [1000] * padding
-    values = [[*logits, confidence, 0.0, 30.0] for _, logits, confidence in rows] + [[0.0] * 6] * padding
+    values = [[*logits, confidence, 0.0, 30.0] for _, logits, confidence in rows] + [
+        [0.0] * 6
+    ] * padding
     return Delta(np.array(bars, np.int32), np.array(values, np.float32), np.array(1, np.int32))
 
 
 def test_a_move_over_the_horizon_beyond_the_costs_in_the_same_session() -> None:
-    open_ = np.array([20, 10, 10, 10, 10, 10, 10, 10], np.int32)  # of the bar asked about: never read
+    open_ = np.array(
+        [20, 10, 10, 10, 10, 10, 10, 10], np.int32
+    )  # of the bar asked about: never read
     close = np.array([0, 10, 14, 13, 10, 4, 10, 99], np.int32)
-    # two sessions: decision bars 0..2 (flat bar 3) and 4..6 (flat bar 7); h = 2, a round turn costs 3 ticks
+    # two sessions: decision bars 0..2 (flat bar 3) and 4..6 (flat bar 7); h = 2, a round turn costs
+    # 3 ticks
     found = what_followed(open_, close, np.array([0, 4]), np.array([2, 6]), 2, 3)
-    # bar 0: close[2] - open[1] = 4 > 3; bar 1: close[3] - open[2] = 3, within costs; bar 2 has no full horizon;
-    # bar 4: close[6] - open[5] = 0; bar 5: close[7] - open[6] = 89
+    # bar 0: close[2] - open[1] = 4 > 3; bar 1: close[3] - open[2] = 3, within costs; bar 2 has no
+    # full horizon; bar 4: close[6] - open[5] = 0; bar 5: close[7] - open[6] = 89
     assert found.tolist() == [1, 0, 0, 0, 0, 1, 0, 0]
-    assert what_followed(open_, close, np.array([4]), np.array([6]), 1, 3).tolist() == [0, 0, 0, 0, -1, 0, 1, 0]
+    assert what_followed(open_, close, np.array([4]), np.array([6]), 1, 3).tolist() == [
+        0,
+        0,
+        0,
+        0,
+        -1,
+        0,
+        1,
+        0,
+    ]
     assert not what_followed(open_, close, np.array([0, 4]), np.array([2, 6]), 5, 0).any()
 
 
 def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain() -> None:
     followed = jnp.array([1, -1, 0, 1, 1], jnp.int8)
-    found = scored(nothing_scored(2), delta((0, LONG, 0.9), (1, LONG, 0.9), (2, LONG, 0.9), (3, HOLD, 0.9),
-                                         (4, SHORT, 0.2), padding=3), followed, 1e9)
+    found = scored(
+        nothing_scored(2),
+        delta(
+            (0, LONG, 0.9),
+            (1, LONG, 0.9),
+            (2, LONG, 0.9),
+            (3, HOLD, 0.9),
+            (4, SHORT, 0.2),
+            padding=3,
+        ),
+        followed,
+        1e9,
+    )
     assert found.count.tolist() == pytest.approx([1, 2])
     assert found.hits.tolist() == pytest.approx([0, 1])
     assert found.brier.tolist() == pytest.approx([0.2**2, 0.1**2 + 0.9**2])
@@ -61,7 +90,9 @@ def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain() -> No
 def test_old_outcomes_fade_in_the_order_in_which_rows_came() -> None:
     followed, memory = jnp.ones(4, jnp.int8), 10.0
     keep = 1 - 1 / memory
-    at_once = scored(nothing_scored(1), delta((0, SHORT, 0.5), (1, LONG, 0.5), (2, LONG, 0.5)), followed, memory)
+    at_once = scored(
+        nothing_scored(1), delta((0, SHORT, 0.5), (1, LONG, 0.5), (2, LONG, 0.5)), followed, memory
+    )
     assert at_once.count.tolist() == pytest.approx([keep**2 + keep + 1])
     assert at_once.hits.tolist() == pytest.approx([keep + 1])
     one_by_one = nothing_scored(1)
@@ -74,32 +105,53 @@ def test_old_outcomes_fade_in_the_order_in_which_rows_came() -> None:
     np.testing.assert_array_equal(nothing.count, one_by_one.count)
 
 
-@pytest.mark.parametrize(("hits", "count", "expected"), [
-    (0, 0, 0.0),  # nothing known
-    (52, 100, 0.0),  # within two standard errors of a coin
-    (70, 100, math.log(75 / 35)),  # (70 + 5) / 110
-    (30, 100, math.log(35 / 75)),  # mostly wrong: turned round
-    (1000, 1000, 2.0),  # the cap
-])
-def test_by_the_earlier_rule_trust_is_the_clipped_log_odds_of_the_hit_rate(hits: float, count: float,
-                                                                           expected: float) -> None:
-    outcomes = nothing_scored(1, "answers").replace(hits=jnp.array([hits], jnp.float32),
-                                                    count=jnp.array([count], jnp.float32))
+@pytest.mark.parametrize(
+    ("hits", "count", "expected"),
+    [
+        (0, 0, 0.0),  # nothing known
+        (52, 100, 0.0),  # within two standard errors of a coin
+        (70, 100, math.log(75 / 35)),  # (70 + 5) / 110
+        (30, 100, math.log(35 / 75)),  # mostly wrong: turned round
+        (1000, 1000, 2.0),  # the cap
+    ],
+)
+def test_by_the_earlier_rule_trust_is_the_clipped_log_odds_of_the_hit_rate(
+    hits: float, count: float, expected: float
+) -> None:
+    outcomes = nothing_scored(1, "answers").replace(
+        hits=jnp.array([hits], jnp.float32), count=jnp.array([count], jnp.float32)
+    )
     assert float(log_odds(outcomes, 10.0, 2.0, 2.0)[0]) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.slow
 def test_rows_are_summed_by_block_and_range() -> None:
     followed = jnp.array([1, -1, 1, 0] * 20, jnp.int8)
-    found = scored(nothing_scored(2, bars=80), delta((0, LONG, 0.9), (1, LONG, 0.9), (2, SHORT, 0.2), (3, LONG, 0.9),
-                                                     (64, SHORT, 0.9), padding=2), followed, 1e9)
+    found = scored(
+        nothing_scored(2, bars=80),
+        delta(
+            (0, LONG, 0.9),
+            (1, LONG, 0.9),
+            (2, SHORT, 0.2),
+            (3, LONG, 0.9),
+            (64, SHORT, 0.9),
+            padding=2,
+        ),
+        followed,
+        1e9,
+    )
     assert found.blocks is not None
     assert found.blocks.shape == (3, 2, 5)  # 80 bars in blocks of 30
     np.testing.assert_allclose(found.blocks[0, 1], [2, 2, 2, 0, 0])  # a hit and a miss, both long
     np.testing.assert_allclose(found.blocks[0, 0], [1, 1, -1, 1, -1])
     np.testing.assert_allclose(found.blocks[2, 1], [1, 1, -1, 1, -1])
     assert float(independent(nothing_scored(2))) == 0.0
-    assert float(independent(scored(nothing_scored(2, "answers"), delta((0, LONG, 0.9)), followed, 1e9))) == 1.0
+    assert (
+        float(
+            independent(scored(nothing_scored(2, "answers"), delta((0, LONG, 0.9)), followed, 1e9))
+        )
+        == 1.0
+    )
 
 
 def answers(share: float, bars: int, random: np.random.Generator, followed: np.ndarray) -> Delta:
@@ -109,10 +161,14 @@ def answers(share: float, bars: int, random: np.random.Generator, followed: np.n
 
 
 def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half() -> None:
-    """1,000 answers, 0.7 right and independent: worth 1,000 or somewhat fewer, so log(0.7 / 0.3) less the prior."""
+    """1,000 answers, 0.7 right and independent: worth 1,000 or somewhat fewer, so log(0.7 / 0.3)
+    less the prior.
+    """
     random = np.random.default_rng(1)
     followed = random.choice([-1, 1], 1000).astype(np.int8)
-    found = scored(nothing_scored(1), answers(0.7, 1000, random, followed), jnp.asarray(followed), 1e9)
+    found = scored(
+        nothing_scored(1), answers(0.7, 1000, random, followed), jnp.asarray(followed), 1e9
+    )
     worth = float(independent(found))
     assert 600 < worth <= 1000.5
     assert found.blocks is not None
@@ -121,7 +177,9 @@ def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half() -> 
     balanced = 0.5 + (both - bias * drift) / (2 * (1 - drift**2))
     expected = 0.5 + (balanced - 0.5) * worth / (worth + 10)
     assert n == pytest.approx(1000)
-    assert float(log_odds(found, 10.0, 2.5, 2.0)[0]) == pytest.approx(math.log(expected / (1 - expected)), abs=1e-4)
+    assert float(log_odds(found, 10.0, 2.5, 2.0)[0]) == pytest.approx(
+        math.log(expected / (1 - expected)), abs=1e-4
+    )
     assert float(log_odds(found, 10.0, 2.5, 0.3)[0]) == pytest.approx(0.3)  # the cap
 
 
@@ -133,7 +191,9 @@ def test_an_advisor_that_turns_is_found_out(evidence: str) -> None:
     outcomes = nothing_scored(1, evidence)
     trusts = []
     for share in (0.7, 0.3):
-        outcomes = scored(outcomes, answers(share, 1000, random, followed), jnp.asarray(followed), 200.0)
+        outcomes = scored(
+            outcomes, answers(share, 1000, random, followed), jnp.asarray(followed), 200.0
+        )
         trusts.append(float(log_odds(outcomes, 10.0, 2.5, 2.0)[0]))
     assert trusts[0] > 0.4
     assert trusts[1] < -0.4

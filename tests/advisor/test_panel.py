@@ -1,4 +1,6 @@
-"""A panel of advisors: common errors by hand, and its log-odds against the exact posterior of simulated advisors."""
+"""A panel of advisors: common errors by hand, and its log-odds against the exact posterior of
+simulated advisors.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.panel import PanelOutcomes, correlation, no_panel_outcomes, of_advisor, panel_scored, together
-from jaxtrade.advisor.table import AdviceSeen, Delta, consensus, demand, empty_table, look_up, make_view, received
+from jaxtrade.advisor.panel import (
+    PanelOutcomes,
+    correlation,
+    no_panel_outcomes,
+    of_advisor,
+    panel_scored,
+    together,
+)
+from jaxtrade.advisor.table import (
+    AdviceSeen,
+    Delta,
+    consensus,
+    demand,
+    empty_table,
+    look_up,
+    make_view,
+    received,
+)
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.rl.listening.fusion import Trust, make_fusion
 
@@ -29,13 +47,27 @@ def delta_of(entries: list[tuple[int, int, int]], bars: int, most: int, version:
     rows = np.zeros((most, 6), np.float32)
     for i, (advisor, bar, direction) in enumerate(entries):
         where[i] = advisor * bars + bar
-        rows[i] = [0.5 * (direction == 0), 1.8 * (direction > 0), 1.8 * (direction < 0), 0.6, 0.2, 30]
+        rows[i] = [
+            0.5 * (direction == 0),
+            1.8 * (direction > 0),
+            1.8 * (direction < 0),
+            0.6,
+            0.2,
+            30,
+        ]
     return Delta(where, rows, np.array(version, np.int32))
 
 
-def scored_all(config: AdvisorConfig, advised: np.ndarray, followed: np.ndarray, memory: float,
-               order: np.random.Generator | None) -> PanelOutcomes:
-    """Every advisor's advice int[A, T], ROWS at a time: in random order, or (None) one advisor after the other."""
+def scored_all(
+    config: AdvisorConfig,
+    advised: np.ndarray,
+    followed: np.ndarray,
+    memory: float,
+    order: np.random.Generator | None,
+) -> PanelOutcomes:
+    """Every advisor's advice int[A, T], ROWS at a time: in random order, or (None) one advisor
+    after the other.
+    """
     number, bars = advised.shape
     table, outcomes = empty_table(number * bars), no_panel_outcomes(config, bars)
 
@@ -46,7 +78,10 @@ def scored_all(config: AdvisorConfig, advised: np.ndarray, followed: np.ndarray,
 
     slots = np.arange(number * bars) if order is None else order.permutation(number * bars)
     for version, first in enumerate(range(0, len(slots), ROWS), 1):
-        chosen = [(int(s // bars), int(s % bars), int(advised[s // bars, s % bars])) for s in slots[first:first + ROWS]]
+        chosen = [
+            (int(s // bars), int(s % bars), int(advised[s // bars, s % bars]))
+            for s in slots[first : first + ROWS]
+        ]
         table, outcomes = step(table, outcomes, delta_of(chosen, bars, ROWS, version))
     return outcomes
 
@@ -64,7 +99,9 @@ def test_independent_log_odds_add_up_and_copies_count_once() -> None:
 def test_common_errors_lower_the_weight_of_both() -> None:
     common = jnp.array([[1.0, 0.9], [0.9, 1.0]])
     assert float(together(jnp.array([0.4, 0.4]), common)) == pytest.approx(0.8 / 1.9)
-    assert float(together(jnp.array([0.4, 0.0]), common)) == pytest.approx(0.4)  # the other is silent or has no trust
+    assert float(together(jnp.array([0.4, 0.0]), common)) == pytest.approx(
+        0.4
+    )  # the other is silent or has no trust
     # 0.8 is lowered by 1 + 0.9 * 0.2 / 0.8, 0.2 by 1 + 0.9
     assert float(together(jnp.array([0.8, 0.2]), common)) == pytest.approx(0.8 / 1.225 + 0.2 / 1.9)
 
@@ -78,7 +115,10 @@ def test_no_panel_is_worth_more_than_independent_advisors(odds: list[float], com
     found = float(together(jnp.array(positive), matrix))
     assert found <= sum(positive) + 1e-5
     assert found >= max(positive) / 2 - 1e-5  # and a strong one is not drowned by weak ones
-    turned, whole = float(together(-jnp.array(odds), matrix)), float(together(jnp.array(odds), matrix))
+    turned, whole = (
+        float(together(-jnp.array(odds), matrix)),
+        float(together(jnp.array(odds), matrix)),
+    )
     assert turned == pytest.approx(-whole, abs=1e-6)
 
 
@@ -86,7 +126,9 @@ def test_no_panel_is_worth_more_than_independent_advisors(odds: list[float], com
 
 
 def test_the_correlation_of_errors_by_hand_in_any_order() -> None:
-    """Four common bars, errors 1 1 0 0 and 1 0 0 0: covariance 1/8, deviations 1/2 and sqrt(3)/4, so 1 / sqrt(3)."""
+    """Four common bars, errors 1 1 0 0 and 1 0 0 0: covariance 1/8, deviations 1/2 and sqrt(3)/4,
+    so 1 / sqrt(3).
+    """
     bars, followed = ROWS, np.ones(ROWS)
     advised = np.zeros((2, bars), int)
     advised[0, :4], advised[1, :4] = (-1, -1, 1, 1), (-1, 1, 1, 1)
@@ -121,10 +163,12 @@ def test_each_advisor_is_scored_alone() -> None:
 
 @pytest.mark.slow
 def test_a_panel_comes_within_a_tenth_of_the_exact_posterior() -> None:
-    """Two advisors of skill 0.6 whose errors have the correlation 0.9, and a random one; 40,000 bars.
+    """Two advisors of skill 0.6 whose errors have the correlation 0.9, and a random one; 40,000
+    bars.
 
-    If both agree, P(both right) = 0.36 + 0.9 * 0.24 and P(both wrong) = 0.16 + 0.9 * 0.24, so the exact log-odds are
-    log(0.576 / 0.376). If they differ, each is as likely right: 0. The random one changes nothing.
+    If both agree, P(both right) = 0.36 + 0.9 * 0.24 and P(both wrong) = 0.16 + 0.9 * 0.24, so the
+    exact log-odds are log(0.576 / 0.376). If they differ, each is as likely right: 0. The random
+    one changes nothing.
     """
     random = np.random.default_rng(5)
     bars = 40_000
@@ -146,7 +190,9 @@ def test_a_panel_comes_within_a_tenth_of_the_exact_posterior() -> None:
     for third in (-1, 1):
         agreed = float(together(odds * jnp.array([1, 1, third]), trust.correlation))
         assert agreed == pytest.approx(exact, rel=0.1)
-        assert float(together(odds * jnp.array([1, -1, third]), trust.correlation)) == pytest.approx(0, abs=0.1 * exact)
+        assert float(
+            together(odds * jnp.array([1, -1, third]), trust.correlation)
+        ) == pytest.approx(0, abs=0.1 * exact)
     # As independent evidence, the panel would claim nearly twice as much.
     assert float(odds[:2].sum()) > 1.7 * exact
 
@@ -192,14 +238,17 @@ def test_a_bar_is_wanted_until_every_advisor_has_answered() -> None:
 def test_the_fusion_tilts_by_the_log_odds_of_the_panel_and_clips_them() -> None:
     fusion = make_fusion(config_of(2), EnvConfig())
     assert fusion is not None
-    each = AdviceSeen(jnp.array([[0, 1.8, 0, 0.6, 0, 1], [0, 0, 2.7, 0.9, 0, 1]], jnp.float32), jnp.array([1, 1]))
+    each = AdviceSeen(
+        jnp.array([[0, 1.8, 0, 0.6, 0, 1], [0, 0, 2.7, 0.9, 0, 1]], jnp.float32), jnp.array([1, 1])
+    )
     seen = consensus(each)
     trust = Trust(jnp.zeros((2, 5)).at[0, 3].set(0.8).at[1, 4].set(-0.5), jnp.eye(2))
 
     class Ref:
         aux = seen
 
-    # advisor 0 says buy and is trusted 0.8; advisor 1 says sell and is mostly wrong: both speak for buying
+    # advisor 0 says buy and is trusted 0.8; advisor 1 says sell and is mostly wrong: both speak for
+    # buying
     terms = fusion.terms(trust, Ref())  # type: ignore[arg-type]
     assert float(terms.advice) == pytest.approx(0.5 * 1.3)
     sure = Trust(jnp.full((2, 5), 2.0).at[1].set(-2.0), jnp.eye(2))

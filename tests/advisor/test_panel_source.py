@@ -1,4 +1,6 @@
-"""A panel's source: rows of every member in its own part of the table, fair shares, figures put together."""
+"""A panel's source: rows of every member in its own part of the table, fair shares, figures put
+together.
+"""
 
 from __future__ import annotations
 
@@ -94,8 +96,16 @@ def test_figures_are_put_together_and_kept_apart() -> None:
     source = panel_of([Given(), Given()])
     source.want([(1, 1.0)])
     found = source.statistics()
-    assert (found["asked"], found["failures"], found["cost"], found["mode"]) == (2, {"timeout": 2}, 3.0, "asking")
+    assert (found["asked"], found["failures"], found["cost"], found["mode"]) == (
+        2,
+        {"timeout": 2},
+        3.0,
+        "asking",
+    )
     assert sum(found["latency"]["counts"]) == 2
     assert found["latency"]["p50_s"] == pytest.approx(0.5)
     assert [member["asked"] for member in found["members"]] == [1, 1]
-    assert joined([{"cost": 1.0, "mode": "a"}, {"cost": None, "mode": "b"}]) == {"cost": None, "mode": "a; b"}
+    assert joined([{"cost": 1.0, "mode": "a"}, {"cost": None, "mode": "b"}]) == {
+        "cost": None,
+        "mode": "a; b",
+    }

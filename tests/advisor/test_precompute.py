@@ -1,4 +1,6 @@
-"""`jaxtrade advise precompute` and `inspect` against a real server on loopback: plans, resumption, caps, refusals."""
+"""`jaxtrade advise precompute` and `inspect` against a real server on loopback: plans, resumption,
+caps, refusals.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,21 @@ BARS = 22
 
 
 def command(out: Path, server: FaultServer, *more: str) -> list[str]:
-    return ["advise", "precompute", "--advisor", server.url, "--out", str(out), "--every", str(EVERY),
-            "--set", "advisor.options.model=tiny", "--set", "advisor.service.workers=1", *more]
+    return [
+        "advise",
+        "precompute",
+        "--advisor",
+        server.url,
+        "--out",
+        str(out),
+        "--every",
+        str(EVERY),
+        "--set",
+        "advisor.options.model=tiny",
+        "--set",
+        "advisor.service.workers=1",
+        *more,
+    ]
 
 
 def prompts(server: FaultServer) -> list[str]:
@@ -49,9 +64,11 @@ def asked_bars() -> np.ndarray:
     return np.flatnonzero(book().askable)[::EVERY]
 
 
-def test_a_snapshot_of_a_server_s_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every chosen bar is asked about once, under its own prompt; a second run takes all from the cache and writes the
-    same."""
+def test_a_snapshot_of_a_server_s_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every chosen bar is asked about once, under its own prompt; a second run takes all from the
+    cache and writes the same."""
     out = tmp_path / "a.npz"
     with FaultServer(advises()) as server:
         assert main(command(out, server)) == 0
@@ -59,42 +76,69 @@ def test_a_snapshot_of_a_server_s_answers(tmp_path: Path, capsys: pytest.Capture
         assert f"plan: {BARS} bars, none of them answered yet" in said
         assert f"{out}: {BARS} of {BARS} bars have advice (100.0%)" in said
         assert "failed attempts by kind: none" in said
-        assert sorted(prompts(server)) == sorted(book().question(int(bar)).prompt for bar in asked_bars())
+        assert sorted(prompts(server)) == sorted(
+            book().question(int(bar)).prompt for bar in asked_bars()
+        )
         first = load_table(out, market())
         assert first.bars.tolist() == asked_bars().tolist()
-        assert first.rows[0].tolist() == [0.0, pytest.approx(2.1), 0.0, pytest.approx(0.7), pytest.approx(0.2), 30.0]
+        assert first.rows[0].tolist() == [
+            0.0,
+            pytest.approx(2.1),
+            0.0,
+            pytest.approx(0.7),
+            pytest.approx(0.2),
+            30.0,
+        ]
         assert first.manifest["identity"]["model"] == "tiny"
         assert main(command(out, server)) == 0
-        assert f"{BARS} of them answered in {tmp_path / 'a.cache.sqlite'}\n      0 calls, 0 tokens" \
+        assert (
+            f"{BARS} of them answered in {tmp_path / 'a.cache.sqlite'}\n      0 calls, 0 tokens"
             in capsys.readouterr().out
+        )
         assert len(server.requests) == BARS
     assert read_snapshot(out).manifest == first.manifest
 
 
 def test_the_plan_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A token at most per byte of the prompt, 1024 beside it and 90 for the answer; at 2 and 10 a million."""
+    """A token at most per byte of the prompt, 1024 beside it and 90 for the answer; at 2 and 10 a
+    million.
+    """
     out = tmp_path / "a.npz"
-    prices = ("--set", "advisor.service.price_prompt=2", "--set", "advisor.service.price_completion=10",
-              "--set", "advisor.service.completion_tokens=90", "--set", "advisor.service.max_calls=21")
+    prices = (
+        "--set",
+        "advisor.service.price_prompt=2",
+        "--set",
+        "advisor.service.price_completion=10",
+        "--set",
+        "advisor.service.completion_tokens=90",
+        "--set",
+        "advisor.service.max_calls=21",
+    )
     with FaultServer(advises()) as server:
         assert main(command(out, server, *prices, "--plan")) == 0
         assert server.connections == 0
     prompt = sum(len(book().question(int(bar)).prompt.encode()) + 1024 for bar in asked_bars())
     said = capsys.readouterr().out
-    assert f"{BARS} calls, {prompt + 90 * BARS:,} tokens at most, cost at most {(2 * prompt + 900 * BARS) / 1e6:.2f};" \
+    assert (
+        f"{BARS} calls, {prompt + 90 * BARS:,} tokens at most, cost at most {(2 * prompt + 900 * BARS) / 1e6:.2f};"
         in said
+    )
     assert "max_calls = 21: it may stop before the end" in said
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_offer_measures_a_part_of_a_large_market(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second prompt is measured, which is close to all of them; without prices the cost is unknown."""
+    """Every second prompt is measured, which is close to all of them; without prices the cost is
+    unknown.
+    """
     backend, bars = make_backend("mock:random", {"seed": 0}), np.flatnonzero(book().askable)
     options = config().advisor.service
     monkeypatch.setattr(plan, "_MOST_BARS", len(bars) // 2 + 1)
     said: list[str] = []
     offer(backend, book(), book().askable, options, "ASK", "THEN", said.append)
-    found = re.search(rf"about {len(bars):,} calls and ([\d,]+) tokens, cost unknown \(no prices set\):", said[0])
+    found = re.search(
+        rf"about {len(bars):,} calls and ([\d,]+) tokens, cost unknown \(no prices set\):", said[0]
+    )
     assert found is not None
     exact = make_plan(backend, book(), bars, options, said.append).most.tokens
     assert int(found[1].replace(",", "")) == pytest.approx(exact, rel=0.01)
@@ -103,7 +147,12 @@ def test_an_offer_measures_a_part_of_a_large_market(monkeypatch: pytest.MonkeyPa
 
 def test_what_costs_money_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a.npz"
-    prices = ("--set", "advisor.service.price_prompt=2", "--set", "advisor.service.price_completion=10")
+    prices = (
+        "--set",
+        "advisor.service.price_prompt=2",
+        "--set",
+        "advisor.service.price_completion=10",
+    )
     with FaultServer(advises()) as server:
         assert main(command(out, server, *prices)) == 2
         said = capsys.readouterr().err
@@ -121,9 +170,11 @@ def interrupting(wire: Wire) -> None:
     advises()(wire)
 
 
-def test_ctrl_c_and_the_same_command_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Interrupted at the 8th request: exit 130, no snapshot, all answers kept. Again: no question a second time, and
-    the snapshot is that of a run that was never interrupted."""
+def test_ctrl_c_and_the_same_command_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Interrupted at the 8th request: exit 130, no snapshot, all answers kept. Again: no question a
+    second time, and the snapshot is that of a run that was never interrupted."""
     out, whole, seen = tmp_path / "a.npz", tmp_path / "b.npz", threading.Event()
 
     def later(wire: Wire) -> None:
@@ -134,7 +185,9 @@ def test_ctrl_c_and_the_same_command_again(tmp_path: Path, capsys: pytest.Captur
         assert main(command(out, server)) == 130
         seen.set()
         said = capsys.readouterr().err
-        kept = re.search(r"interrupted; at least (\d+) answers are kept in (\S+); the same command", said)
+        kept = re.search(
+            r"interrupted; at least (\d+) answers are kept in (\S+); the same command", said
+        )
         assert kept is not None
         assert kept[2] == str(tmp_path / "a.cache.sqlite")
         paid = len(server.requests)  # the 8th was answered, and some more until the signal was seen
@@ -158,8 +211,8 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.slow
 def test_a_kill_repeats_no_answered_call(tmp_path: Path) -> None:
-    """kill -9 while the 6th request is under way: the five answers before it are on disk, and only the one that was not
-    answered is asked for again."""
+    """kill -9 while the 6th request is under way: the five answers before it are on disk, and only
+    the one that was not answered is asked for again."""
     out, children = tmp_path / "a.npz", list[subprocess.Popen[bytes]]()
 
     def kill(wire: Wire) -> None:
@@ -177,16 +230,22 @@ def test_a_kill_repeats_no_answered_call(tmp_path: Path) -> None:
     assert len(read_snapshot(out).bars) == BARS
 
 
-def test_a_cap_stops_it_and_a_higher_one_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Five calls are allowed: five are made, over two runs as well; exit 1, with a snapshot of what there is."""
+def test_a_cap_stops_it_and_a_higher_one_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Five calls are allowed: five are made, over two runs as well; exit 1, with a snapshot of what
+    there is.
+    """
     out = tmp_path / "a.npz"
     with FaultServer(advises()) as server:
         for _ in range(2):
             assert main(command(out, server, "--set", "advisor.service.max_calls=5")) == 1
             assert len(server.requests) == 5
             said = capsys.readouterr()
-            assert (f"{BARS - 5} bars were not asked to the end (cache only: 5 of advisor.service.max_calls = 5 are "
-                    "used") in said.out
+            assert (
+                f"{BARS - 5} bars were not asked to the end (cache only: 5 of advisor.service.max_calls = 5 are "
+                "used"
+            ) in said.out
             assert len(load_table(out, market()).bars) == 5
         assert (tmp_path / "a.ledger.sqlite").is_file()
         assert main(command(out, server, "--set", "advisor.service.max_calls=100")) == 0
@@ -194,9 +253,11 @@ def test_a_cap_stops_it_and_a_higher_one_goes_on(tmp_path: Path, capsys: pytest.
     assert len(load_table(out, market()).bars) == BARS
 
 
-def test_a_cap_never_hides_what_the_cache_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first 12 bars were answered with nonsense, the others are in the cache. With no call allowed and a queue of
-    four that those 12 fill, all the others come nevertheless."""
+def test_a_cap_never_hides_what_the_cache_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first 12 bars were answered with nonsense, the others are in the cache. With no call
+    allowed and a queue of four that those 12 fill, all the others come nevertheless."""
     out = tmp_path / "a.npz"
     with FaultServer(*[says("no")] * 12, advises()) as server:
         assert main(command(out, server, "--set", "advisor.service.unusable_pause_after=13")) == 0
@@ -207,15 +268,24 @@ def test_a_cap_never_hides_what_the_cache_knows(tmp_path: Path, capsys: pytest.C
         assert main(command(out, server, *few)) == 1
         assert len(server.requests) == BARS
     said = capsys.readouterr().out
-    assert "12 bars were not asked to the end (cache only: 0 of advisor.service.max_calls = 0 are used" in said
+    assert (
+        "12 bars were not asked to the end (cache only: 0 of advisor.service.max_calls = 0 are used"
+        in said
+    )
     assert read_snapshot(out).bars.tolist() == asked_bars()[12:].tolist()
 
 
-@pytest.mark.parametrize(("step", "words"), [
-    (reply(401, "{}"), "it refuses"), (reply(404, "{}"), "it refuses"), (says("no idea"),
-     "failures: 8 parse; asking, but paused after unusable answers: 8 prose"),
-])
-def test_no_advice_at_all(step: servers.Step, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (reply(401, "{}"), "it refuses"),
+        (reply(404, "{}"), "it refuses"),
+        (says("no idea"), "failures: 8 parse; asking, but paused after unusable answers: 8 prose"),
+    ],
+)
+def test_no_advice_at_all(
+    step: servers.Step, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "a.npz"
     with FaultServer(step) as server:
         assert main(command(out, server, "--set", "advisor.service.attempts=1")) == 2
@@ -230,16 +300,31 @@ def test_no_advice_at_all(step: servers.Step, words: str, tmp_path: Path, capsys
 def test_a_dead_server_is_reported_soon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FaultServer(advises()) as server:
         gone = command(tmp_path / "a.npz", server)
-    assert main([*gone, "--set", "advisor.service.retry_base_s=0.05", "--set", "advisor.service.retry_cap_s=0.1"]) == 2
+    assert (
+        main(
+            [
+                *gone,
+                "--set",
+                "advisor.service.retry_base_s=0.05",
+                "--set",
+                "advisor.service.retry_cap_s=0.1",
+            ]
+        )
+        == 2
+    )
     said = capsys.readouterr().err
     assert "too many requests fail, the last one by connection" in said
     assert "no advice about any of 22 bars" in said
 
 
-def test_some_failures_are_counted_by_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_some_failures_are_counted_by_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Failures are absence: those bars have no row, and the run ends well."""
     out = tmp_path / "a.npz"
-    with FaultServer(says("no"), *[advises()] * 4, says('{"v": 2}'), says("no"), advises()) as server:
+    with FaultServer(
+        says("no"), *[advises()] * 4, says('{"v": 2}'), says("no"), advises()
+    ) as server:
         assert main(command(out, server)) == 0
     said, beside = capsys.readouterr()
     assert f"{BARS - 3} of {BARS} bars have advice (86.4%)" in said
@@ -248,18 +333,35 @@ def test_some_failures_are_counted_by_kind(tmp_path: Path, capsys: pytest.Captur
     assert len(load_table(out, market()).bars) == BARS - 3
 
 
-def test_a_plan_of_the_desk_counts_the_longest_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A question of `desk` holds the answers before it: none when the plan is made, all of them when it is asked."""
+def test_a_plan_of_the_desk_counts_the_longest_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A question of `desk` holds the answers before it: none when the plan is made, all of them
+    when it is asked.
+    """
     out = tmp_path / "a.npz"
     with FaultServer(advises()) as server:
-        assert main(command(out, server, "--set", "advisor.service.queue_size=2", "--set",
-                            "advisor.template=desk")) == 0
+        assert (
+            main(
+                command(
+                    out,
+                    server,
+                    "--set",
+                    "advisor.service.queue_size=2",
+                    "--set",
+                    "advisor.template=desk",
+                )
+            )
+            == 0
+        )
         asked = prompts(server)
     assert len(asked) == BARS
     assert "Your own record: none yet" in asked[0]
     assert "Last 8 answers, oldest first" in asked[15]  # of the training sessions
     assert "Last 8 answers, oldest first" not in asked[-1]  # the first answers of the test session
-    planned = int(re.findall(r"([0-9,]+) tokens at most", capsys.readouterr().out)[0].replace(",", ""))
+    planned = int(
+        re.findall(r"([0-9,]+) tokens at most", capsys.readouterr().out)[0].replace(",", "")
+    )
     used = sum(len(prompt.encode()) for prompt in asked)
     assert used < planned - BARS * (1024 + 256) < 1.3 * used
     assert read_snapshot(out).manifest["prompt_version"].startswith("desk:")
@@ -267,7 +369,21 @@ def test_a_plan_of_the_desk_counts_the_longest_record(tmp_path: Path, capsys: py
 
 def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a.npz"
-    assert main(["advise", "precompute", "--advisor", "mock:oracle", "--out", str(out), "--split", "train"]) == 0
+    assert (
+        main(
+            [
+                "advise",
+                "precompute",
+                "--advisor",
+                "mock:oracle",
+                "--out",
+                str(out),
+                "--split",
+                "train",
+            ]
+        )
+        == 0
+    )
     assert "answered here by mock:oracle: no calls, no cost" in capsys.readouterr().out
     assert [each.name for each in tmp_path.iterdir()] == ["a.npz"]
     assert main(["advise", "inspect", str(out), "quickstart", "--json"]) == 0
@@ -287,18 +403,39 @@ def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "its market differs: ES there, NQ here" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flags", "words"), [
-    (("--out", "a.txt"), "--out a.txt: expected a file whose name ends in .npz"),
-    (("--out", "no/a.npz"), "there is no folder no"),
-    (("--out", "a.npz", "--every", "0"), "--every 0: expected 1 or more"),
-    (("--out", "a.npz", "--split", "validation"), "--split validation: holds no bar"),
-    (("--out", "a.npz"), "advisor.kind = off (--advisor) answers no question"),
-    (("--out", "a.npz", "--advisor", "mock:skilld"), "did you mean 'skilled'"),
-    (("--out", "a.npz", "--advisor", "rules", "--set", "advisor.template=v9"), "prompt template 'v9': unknown"),
-    (("--out", "a.npz", "--advisor", "http://example.com/v1", "--set", "advisor.options.model=m"), "use https"),
-])
-def test_refusals_write_nothing(flags: Sequence[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--out", "a.txt"), "--out a.txt: expected a file whose name ends in .npz"),
+        (("--out", "no/a.npz"), "there is no folder no"),
+        (("--out", "a.npz", "--every", "0"), "--every 0: expected 1 or more"),
+        (("--out", "a.npz", "--split", "validation"), "--split validation: holds no bar"),
+        (("--out", "a.npz"), "advisor.kind = off (--advisor) answers no question"),
+        (("--out", "a.npz", "--advisor", "mock:skilld"), "did you mean 'skilled'"),
+        (
+            ("--out", "a.npz", "--advisor", "rules", "--set", "advisor.template=v9"),
+            "prompt template 'v9': unknown",
+        ),
+        (
+            (
+                "--out",
+                "a.npz",
+                "--advisor",
+                "http://example.com/v1",
+                "--set",
+                "advisor.options.model=m",
+            ),
+            "use https",
+        ),
+    ],
+)
+def test_refusals_write_nothing(
+    flags: Sequence[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["advise", "precompute", *flags]) == 2
     said = capsys.readouterr().err
@@ -360,16 +497,27 @@ def test_inspect_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def statistics(**more: Any) -> dict[str, Any]:
-    return {"asked": 30, "prompt_tokens": 9000, "completion_tokens": 1000, "cost": None,
-            "mode": "asking, breaker closed", "unusable": {}, **more}
+    return {
+        "asked": 30,
+        "prompt_tokens": 9000,
+        "completion_tokens": 1000,
+        "cost": None,
+        "mode": "asking, breaker closed",
+        "unusable": {},
+        **more,
+    }
 
 
 def test_the_progress_line_by_hand() -> None:
     """A quarter after 100 s leaves 300 s."""
-    assert progress_line(Asked(100, 25, 24, statistics()), 100.0) == \
-        "25 of 100 bars (25%)  24 advised  0:05:00 left  30 calls, 10,000 tokens"
-    assert progress_line(Asked(100, 25, 24, statistics(cost=1.5, mode="asking, breaker open")), 100.0).endswith(
-        "10,000 tokens  cost 1.50  asking, breaker open")
-    assert progress_line(Asked(100, 25, 24, statistics(unusable={"think": 1, "prose": 2})), 100.0).endswith(
-        "10,000 tokens  unusable: 2 prose, 1 think")
+    assert (
+        progress_line(Asked(100, 25, 24, statistics()), 100.0)
+        == "25 of 100 bars (25%)  24 advised  0:05:00 left  30 calls, 10,000 tokens"
+    )
+    assert progress_line(
+        Asked(100, 25, 24, statistics(cost=1.5, mode="asking, breaker open")), 100.0
+    ).endswith("10,000 tokens  cost 1.50  asking, breaker open")
+    assert progress_line(
+        Asked(100, 25, 24, statistics(unusable={"think": 1, "prose": 2})), 100.0
+    ).endswith("10,000 tokens  unusable: 2 prose, 1 think")
     assert progress_line(Asked(100, 0, 0, {}), 5.0) == "0 of 100 bars (0%)  0 advised"

@@ -1,4 +1,6 @@
-"""Questions show raw values that the market's own table agrees with, and nothing of what comes after their bar."""
+"""Questions show raw values that the market's own table agrees with, and nothing of what comes
+after their bar.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,39 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.markets import EURUSD, book, config, market
 
-FEATURES = ("close", "vwap", "atr", "adx", "plus_di", "minus_di", "rsi", "roc", "price_to_vwap", "efficiency_ratio",
-            "price_change_60min", "volume_ratio_20min")
+FEATURES = (
+    "close",
+    "vwap",
+    "atr",
+    "adx",
+    "plus_di",
+    "minus_di",
+    "rsi",
+    "roc",
+    "price_to_vwap",
+    "efficiency_ratio",
+    "price_change_60min",
+    "volume_ratio_20min",
+)
 
 
 def test_values_are_those_of_the_market_s_own_table() -> None:
-    """Undoing what the table stores (float32; levels less the close, in ticks) gives the raw columns, bar by bar."""
+    """Undoing what the table stores (float32; levels less the close, in ticks) gives the raw
+    columns, bar by bar.
+    """
     chosen = config(f"env.features=[{', '.join(FEATURES)}]")
     made = build_market(market().bars, chosen)
     columns = raw_columns(made, chosen, FEATURES)
-    table = {name: made.table[:, made.columns.index(f"feature.{name}")].astype(np.float64) for name in FEATURES}
+    table = {
+        name: made.table[:, made.columns.index(f"feature.{name}")].astype(np.float64)
+        for name in FEATURES
+    }
     tick, close = 0.25, made.bars.close.astype(np.float64)
-    undone = {"close": (table["close"] + close) * tick, "vwap": (table["vwap"] + close) * tick,
-              "atr": table["atr"] * tick}
+    undone = {
+        "close": (table["close"] + close) * tick,
+        "vwap": (table["vwap"] + close) * tick,
+        "atr": table["atr"] * tick,
+    }
     compared = in_sessions(made)
     assert compared.sum() == 2165
     for name in FEATURES:
@@ -41,15 +63,23 @@ def test_values_are_those_of_the_market_s_own_table() -> None:
 
 
 def test_a_question_by_hand() -> None:
-    """The first decision bar of the bundled ES bars opens at 09:30 in New York, hence closes at 09:31."""
+    """The first decision bar of the bundled ES bars opens at 09:30 in New York, hence closes at
+    09:31.
+    """
     found, bars = book(), market().bars
     bar = int(found.askable.argmax())
     question = found.question(bar)
-    assert (question.symbol, question.time, question.bar) == ("ES", "2013-10-07T09:31:00-04:00", bar)
+    assert (question.symbol, question.time, question.bar) == (
+        "ES",
+        "2013-10-07T09:31:00-04:00",
+        bar,
+    )
     assert question.slots["close"] == bars.close[bar] * 0.25
     assert question.slots["roc"] == pytest.approx(bars.close[bar] / bars.close[bar - 10] - 1)
-    ranges = [max(bars.high[i], bars.close[i - 1]) - min(bars.low[i], bars.close[i - 1])
-              for i in range(bar - 13, bar + 1)]
+    ranges = [
+        max(bars.high[i], bars.close[i - 1]) - min(bars.low[i], bars.close[i - 1])
+        for i in range(bar - 13, bar + 1)
+    ]
     assert question.slots["atr"] == pytest.approx(sum(ranges) / 14 * 0.25)
     assert question.prompt_version == TEMPLATES["v1"].version
     assert f"Price: {question.slots['close']}\n" in question.prompt
@@ -72,7 +102,9 @@ def other_future(bars: Bars, after: int, seed: int) -> Bars:
     """The bars up to and with row `after`, and different ones from there on."""
     rng = np.random.default_rng(seed)
     later = np.arange(len(bars)) > after
-    drift = np.where(later, np.cumsum(np.where(later, rng.integers(-6, 7, len(bars)), 0)), 0).astype(np.int32)
+    drift = np.where(
+        later, np.cumsum(np.where(later, rng.integers(-6, 7, len(bars)), 0)), 0
+    ).astype(np.int32)
     moved = {name: getattr(bars, name) + drift for name in ("open", "high", "low", "close")}
     volume = np.where(later, rng.integers(1, 900, len(bars)), bars.volume).astype(np.float64)
     return replace(bars, volume=volume, **moved)
@@ -80,8 +112,9 @@ def other_future(bars: Bars, after: int, seed: int) -> Bars:
 
 @pytest.mark.parametrize("template", ["v1", "anonymous", "no_volume", "pipe", "window", "desk"])
 def test_what_comes_later_changes_no_question(template: str) -> None:
-    """Invariant I10, over real bars: with another future after bar b, every question up to b is the same, to the last
-    bit of its values; and the next bar's is not, so the comparison sees differences."""
+    """Invariant I10, over real bars: with another future after bar b, every question up to b is the
+    same, to the last bit of its values; and the next bar's is not, so the comparison sees
+    differences."""
     chosen = config(f"advisor.template={template}")
     before = make_book(market(), chosen)
     askable = np.flatnonzero(before.askable)
@@ -89,9 +122,11 @@ def test_what_comes_later_changes_no_question(template: str) -> None:
         changed = build_market(other_future(market().bars, bar, number), chosen)
         after = make_book(changed, chosen)
         assert after.question(bar) == before.question(bar)
-        np.testing.assert_array_equal(after.askable[:bar + 1], before.askable[:bar + 1])
+        np.testing.assert_array_equal(after.askable[: bar + 1], before.askable[: bar + 1])
         for name, values in before.columns.items():
-            np.testing.assert_array_equal(after.columns[name][:bar + 1], values[:bar + 1], err_msg=name)
+            np.testing.assert_array_equal(
+                after.columns[name][: bar + 1], values[: bar + 1], err_msg=name
+            )
         following = int(askable[np.searchsorted(askable, bar) + 1])
         assert after.question(following) != before.question(following)
 
@@ -104,14 +139,22 @@ def test_what_was_cut_off_changes_no_question() -> None:
 
 
 def test_bars_without_volume() -> None:
-    """They have no VWAP: a template that shows one is refused with those that work, and such a one works."""
+    """They have no VWAP: a template that shows one is refused with those that work, and such a one
+    works.
+    """
     bare = market(*EURUSD)
-    with pytest.raises(ConfigError, match=r"template = v1: shows price_to_vwap.*set advisor\.template=no_volume"):
+    with pytest.raises(
+        ConfigError, match=r"template = v1: shows price_to_vwap.*set advisor\.template=no_volume"
+    ):
         make_book(bare, config("data.market=EURUSD"))
     found = book(*EURUSD)
     assert "price_to_vwap" not in found.columns
     assert "VWAP" not in found.question(int(found.askable.argmax())).prompt
-    working = [name for name, template in TEMPLATES.items() if not {"vwap", "price_to_vwap"} & set(template.slots)]
+    working = [
+        name
+        for name, template in TEMPLATES.items()
+        if not {"vwap", "price_to_vwap"} & set(template.slots)
+    ]
     assert working == ["no_volume"]
 
 
@@ -124,15 +167,17 @@ def test_two_sided_bars_count_by_their_mid() -> None:
     assert bars.close[bar] < middle
 
 
-@pytest.mark.parametrize(("seconds", "reported"), [
-    (1_381_152_660, "2013-10-07T09:31:00-04:00"),  # summer time
-    (1_386_340_260, "2013-12-06T09:31:00-05:00"),  # winter time
-    (1_383_456_600, "2013-11-03T01:30:00-04:00"),  # the hour that comes twice ...
-    (1_383_460_200, "2013-11-03T01:30:00-05:00"),  # ... is told apart by its offset
-])
+@pytest.mark.parametrize(
+    ("seconds", "reported"),
+    [
+        (1_381_152_660, "2013-10-07T09:31:00-04:00"),  # summer time
+        (1_386_340_260, "2013-12-06T09:31:00-05:00"),  # winter time
+        (1_383_456_600, "2013-11-03T01:30:00-04:00"),  # the hour that comes twice ...
+        (1_383_460_200, "2013-11-03T01:30:00-05:00"),  # ... is told apart by its offset
+    ],
+)
 def test_stamps_carry_their_offset(seconds: int, reported: str) -> None:
     assert stamp(seconds, "America/New_York") == reported
-
 
 
 def test_the_rules_slots_are_there_whatever_the_template_shows() -> None:
@@ -146,7 +191,9 @@ def test_a_symbol_that_no_prompt_may_hold_is_refused_before_anything_is_asked() 
 
 
 def test_columns_that_are_not_raw_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `check_columns` is for: normalised columns, wherever in the market's length they begin."""
+    """What `check_columns` is for: normalised columns, wherever in the market's length they
+    begin.
+    """
     found = raw_columns(market(), config(), ("adx", "rsi"))
     for row in (40, len(market().bars) - 1):
         wrong = {name: values.copy() for name, values in found.items()}

@@ -1,4 +1,6 @@
-"""The queue of questions: one ticket per key, bounded, most wanted first, settled states remembered."""
+"""The queue of questions: one ticket per key, bounded, most wanted first, settled states
+remembered.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,11 @@ def test_full_drops_the_least_wanted_whether_looked_up_or_not() -> None:
     assert queue.state(key(1)) is State.ABSENT
     queue.looked_up(queue.to_look_up(1)[0])  # bar 3
     queue.submit(question(4), 0.5, NOW)
-    assert [queue.state(key(bar)) for bar in (2, 3, 4)] == [State.ABSENT, State.QUEUED, State.QUEUED]
+    assert [queue.state(key(bar)) for bar in (2, 3, 4)] == [
+        State.ABSENT,
+        State.QUEUED,
+        State.QUEUED,
+    ]
 
 
 def test_expires_ttl_chunks_after_it_was_last_wanted() -> None:
@@ -148,7 +154,11 @@ def test_a_retry_into_a_full_queue_drops_the_least_wanted() -> None:
     queue.start(first)
     queue.submit(question(2), 0.5, NOW)
     queue.again(first, NOW)
-    assert (queue.state(key(1)), queue.state(key(2)), queue._counts.dropped) == (State.ABSENT, State.QUEUED, 1)
+    assert (queue.state(key(1)), queue.state(key(2)), queue._counts.dropped) == (
+        State.ABSENT,
+        State.QUEUED,
+        1,
+    )
     assert balance(queue) == 0
 
 
@@ -180,7 +190,12 @@ def test_a_poisoned_question_is_never_asked_again(in_flight: bool) -> None:
     queue.poisoned(entry)
     queue.forgive(key(1))
     queue.submit(question(1), 0.5, 1e12)
-    assert (queue.state(key(1)), len(queue), queue._counts.poisoned, balance(queue)) == (State.POISONED, 0, 1, 0)
+    assert (queue.state(key(1)), len(queue), queue._counts.poisoned, balance(queue)) == (
+        State.POISONED,
+        0,
+        1,
+        0,
+    )
 
 
 @pytest.mark.parametrize("priority", [math.nan, math.inf, -math.inf])
@@ -201,9 +216,29 @@ def test_look_ups_come_most_wanted_first_and_at_most_so_many() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["submit", "submit", "tick", "look", "hit", "start", "done", "failed",
-                                           "poisoned", "again"]),
-                          st.integers(0, 7), st.floats(0, 1)), max_size=80))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                [
+                    "submit",
+                    "submit",
+                    "tick",
+                    "look",
+                    "hit",
+                    "start",
+                    "done",
+                    "failed",
+                    "poisoned",
+                    "again",
+                ]
+            ),
+            st.integers(0, 7),
+            st.floats(0, 1),
+        ),
+        max_size=80,
+    )
+)
 def test_nothing_is_lost_or_counted_twice(steps: list[tuple[str, int, float]]) -> None:
     """I7 after any sequence of operations; the bound holds, and no key is in two places."""
     queue, flying = make(capacity=3, ttl=2), dict[Key, Entry]()

@@ -26,7 +26,12 @@ def test_round_trip(tmp_path: Path) -> None:
     assert backend.bars == [3, 5, 6, 9]
     first = ask(backend, bar=3)
     assert first.advice is not None
-    assert (first.advice.buy, first.raw, first.model, first.detail) == (pytest.approx(2.1), RAW, "tiny-1", "")
+    assert (first.advice.buy, first.raw, first.model, first.detail) == (
+        pytest.approx(2.1),
+        RAW,
+        "tiny-1",
+        "",
+    )
     assert ask(backend, bar=5).detail == "repaired"
     assert ask(backend, bar=6).failure is Failure.PARSE
     assert ask(backend, bar=9).failure is Failure.EMPTY
@@ -35,7 +40,9 @@ def test_round_trip(tmp_path: Path) -> None:
 
 def test_identity_is_that_of_the_rows() -> None:
     a, b, c = (RecordedRow(text) for text in "abc")
-    one, same, other = (RecordedBackend(rows) for rows in ({1: a, 2: b}, {2: b, 1: a}, {1: a, 2: c}))
+    one, same, other = (
+        RecordedBackend(rows) for rows in ({1: a, 2: b}, {2: b, 1: a}, {1: a, 2: c})
+    )
     assert one.identity() == same.identity() != other.identity()
     assert RecordedBackend({}, "pipe").identity() != RecordedBackend({}).identity()
 
@@ -65,17 +72,20 @@ def test_a_recording_can_be_permuted() -> None:
     assert horizons != sorted(horizons)
 
 
-@pytest.mark.parametrize(("lines", "words"), [
-    ([], "no rows"),
-    (["{}"], "file:1: expected an object with 'bar' and 'raw'"),
-    (['{"bar": 1, "raw": "x"}', '{"bar": 1, "raw": "y"}'], "file:2: bar 1 has a row already"),
-    (['{"bar": "1", "raw": "x"}'], "file:1: bar '1', expected an integer"),
-    (['{"bar": true, "raw": "x"}'], "file:1: bar True"),
-    (['{"bar": -1, "raw": "x"}'], "file:1: bar -1"),
-    (['{"bar": 1, "raw": null}'], "file:1: raw is no text"),
-    (['{"bar": 1, "raw": "x", "key": "y"}'], "file:1: expected an object"),
-    (["", '{"bar": 1, "raw": "x"'], "file:2: not JSON"),
-])
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "no rows"),
+        (["{}"], "file:1: expected an object with 'bar' and 'raw'"),
+        (['{"bar": 1, "raw": "x"}', '{"bar": 1, "raw": "y"}'], "file:2: bar 1 has a row already"),
+        (['{"bar": "1", "raw": "x"}'], "file:1: bar '1', expected an integer"),
+        (['{"bar": true, "raw": "x"}'], "file:1: bar True"),
+        (['{"bar": -1, "raw": "x"}'], "file:1: bar -1"),
+        (['{"bar": 1, "raw": null}'], "file:1: raw is no text"),
+        (['{"bar": 1, "raw": "x", "key": "y"}'], "file:1: expected an object"),
+        (["", '{"bar": 1, "raw": "x"'], "file:2: not JSON"),
+    ],
+)
 def test_rows_that_cannot_be_used(lines: list[str], words: str) -> None:
     with pytest.raises(DataError, match=words):
         read_rows("file", lines)

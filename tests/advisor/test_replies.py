@@ -1,5 +1,5 @@
-"""What a response means, without a socket: every status and malformed success has its failure and its advice on asking
-again."""
+"""What a response means, without a socket: every status and malformed success has its failure and
+its advice on asking again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ TEXT = json.dumps(GOOD)
 FULL = completion(TEXT)
 
 
-def read(status: int = 200, body: bytes = FULL, headers: dict[str, str] | None = None, random: bool = False) -> Answer:
+def read(
+    status: int = 200,
+    body: bytes = FULL,
+    headers: dict[str, str] | None = None,
+    random: bool = False,
+) -> Answer:
     return read_reply(status, headers or {}, body, Sampling(OWN, random, parse_advice))
 
 
@@ -33,32 +38,69 @@ def test_good() -> None:
     assert answer[7:] == (321, 45, TEXT, "tiny-1", ())
 
 
-@pytest.mark.parametrize(("status", "failure", "retryable"), [
-    (100, Failure.HTTP, False), (201, Failure.HTTP, False), (204, Failure.HTTP, False), (302, Failure.HTTP, False),
-    (307, Failure.HTTP, False), (400, Failure.HTTP, False), (401, Failure.REFUSED, False),
-    (402, Failure.REFUSED, False), (403, Failure.REFUSED, False), (404, Failure.REFUSED, False),
-    (405, Failure.HTTP, False), (408, Failure.HTTP, True), (409, Failure.HTTP, True), (413, Failure.HTTP, False),
-    (418, Failure.HTTP, False), (422, Failure.HTTP, False), (425, Failure.HTTP, True), (429, Failure.HTTP, True),
-    (500, Failure.HTTP, True), (502, Failure.HTTP, True), (503, Failure.HTTP, True), (504, Failure.HTTP, True),
-    (529, Failure.HTTP, True),
-])
-@pytest.mark.parametrize("body", [FULL, b"", b"<html>no</html>", error("sorry\x1b[31m\n"), b'{"error": "text"}',
-                                  b"[[1]]", b"\xff"])
+@pytest.mark.parametrize(
+    ("status", "failure", "retryable"),
+    [
+        (100, Failure.HTTP, False),
+        (201, Failure.HTTP, False),
+        (204, Failure.HTTP, False),
+        (302, Failure.HTTP, False),
+        (307, Failure.HTTP, False),
+        (400, Failure.HTTP, False),
+        (401, Failure.REFUSED, False),
+        (402, Failure.REFUSED, False),
+        (403, Failure.REFUSED, False),
+        (404, Failure.REFUSED, False),
+        (405, Failure.HTTP, False),
+        (408, Failure.HTTP, True),
+        (409, Failure.HTTP, True),
+        (413, Failure.HTTP, False),
+        (418, Failure.HTTP, False),
+        (422, Failure.HTTP, False),
+        (425, Failure.HTTP, True),
+        (429, Failure.HTTP, True),
+        (500, Failure.HTTP, True),
+        (502, Failure.HTTP, True),
+        (503, Failure.HTTP, True),
+        (504, Failure.HTTP, True),
+        (529, Failure.HTTP, True),
+    ],
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        FULL,
+        b"",
+        b"<html>no</html>",
+        error("sorry\x1b[31m\n"),
+        b'{"error": "text"}',
+        b"[[1]]",
+        b"\xff",
+    ],
+)
 def test_statuses(status: int, failure: Failure, retryable: bool, body: bytes) -> None:
     """Whatever the body says: a good completion under a failing status is no advice."""
     answer = read(status, body)
-    assert (answer.advice, answer.failure, answer.status, answer.retryable) == (None, failure, status, retryable)
+    assert (answer.advice, answer.failure, answer.status, answer.retryable) == (
+        None,
+        failure,
+        status,
+        retryable,
+    )
     assert str(status) in answer.detail
     assert answer.detail.isprintable()
 
 
-@pytest.mark.parametrize(("status", "body"), [
-    (429, error("You exceeded your current quota", code="insufficient_quota")),
-    (429, error("x", type="insufficient_quota")),
-    (400, error("too long", code="context_length_exceeded")),
-    (400, error("too long", type="exceed_context_size_error")),
-    (404, error("The model does not exist", code="model_not_found")),
-])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (429, error("You exceeded your current quota", code="insufficient_quota")),
+        (429, error("x", type="insufficient_quota")),
+        (400, error("too long", code="context_length_exceeded")),
+        (400, error("too long", type="exceed_context_size_error")),
+        (404, error("The model does not exist", code="model_not_found")),
+    ],
+)
 def test_what_asking_again_cannot_help(status: int, body: bytes) -> None:
     answer = read(status, body, {"retry-after": "5"})
     assert (answer.failure, answer.retryable, answer.retry_after) == (Failure.REFUSED, False, None)
@@ -74,31 +116,65 @@ def test_an_error_may_be_the_whole_body() -> None:
     answer = read(400, flat("bad request", type="BadRequestError", code=400))
     assert (answer.failure, answer.detail) == (Failure.HTTP, "status 400: error bad request")
     answer = read(200, flat("model is loading", code=503))
-    assert (answer.failure, answer.detail) == (Failure.PARSE, "no completion but error model is loading")
+    assert (answer.failure, answer.detail) == (
+        Failure.PARSE,
+        "no completion but error model is loading",
+    )
 
 
-@pytest.mark.parametrize(("status", "body"), [
-    (400, flat("This model's maximum context length is 4096 tokens. However, you requested 5096 tokens", code=400)),
-    (400, error("the request exceeds the available context size, try increasing it", type="server_error")),
-    (400, error("Requested tokens (5096) exceed context window of 4096")),
-    (422, error("inputs tokens + max_new_tokens must be <= 4096: too many input tokens")),
-    (400, error("prompt is too long: 210000 tokens > 200000 maximum")),
-    (500, error("input is too large to process. increase the physical batch size")),
-    (413, error("Request too large: reduce the context length")),
-])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (
+            400,
+            flat(
+                "This model's maximum context length is 4096 tokens. However, you requested 5096 tokens",
+                code=400,
+            ),
+        ),
+        (
+            400,
+            error(
+                "the request exceeds the available context size, try increasing it",
+                type="server_error",
+            ),
+        ),
+        (400, error("Requested tokens (5096) exceed context window of 4096")),
+        (422, error("inputs tokens + max_new_tokens must be <= 4096: too many input tokens")),
+        (400, error("prompt is too long: 210000 tokens > 200000 maximum")),
+        (500, error("input is too large to process. increase the physical batch size")),
+        (413, error("Request too large: reduce the context length")),
+    ],
+)
 def test_a_prompt_that_is_too_long_is_no_outage(status: int, body: bytes) -> None:
     answer = read(status, body)
     assert (answer.failure, answer.retryable) == (Failure.REFUSED, False)
     assert "error" in answer.detail
 
 
-@pytest.mark.parametrize(("body", "remedy"), [
-    (error("Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
-           "supported.", param="temperature", code="unsupported_value"), "advisor.options.temperature=null"),
-    (error("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
-           "instead.", param="max_tokens"), "advisor.options.tokens_key=max_completion_tokens"),
-    (flat("seed is not supported by this engine", code=400), "advisor.options.seed=null"),
-])
+@pytest.mark.parametrize(
+    ("body", "remedy"),
+    [
+        (
+            error(
+                "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
+                "supported.",
+                param="temperature",
+                code="unsupported_value",
+            ),
+            "advisor.options.temperature=null",
+        ),
+        (
+            error(
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+                "instead.",
+                param="max_tokens",
+            ),
+            "advisor.options.tokens_key=max_completion_tokens",
+        ),
+        (flat("seed is not supported by this engine", code=400), "advisor.options.seed=null"),
+    ],
+)
 def test_a_setting_that_the_model_does_not_take_names_the_key(body: bytes, remedy: str) -> None:
     answer = read(400, body)
     assert (answer.failure, answer.retryable) == (Failure.REFUSED, False)
@@ -108,7 +184,10 @@ def test_a_setting_that_the_model_does_not_take_names_the_key(body: bytes, remed
 
 def test_a_setting_out_of_range_is_no_setting_that_is_not_taken() -> None:
     answer = read(400, error("temperature must be at most 1", param="temperature"))
-    assert (answer.failure, answer.detail) == (Failure.HTTP, "status 400: error temperature must be at most 1")
+    assert (answer.failure, answer.detail) == (
+        Failure.HTTP,
+        "status 400: error temperature must be at most 1",
+    )
 
 
 def test_parts_that_nobody_reads_may_hold_anything() -> None:
@@ -116,29 +195,45 @@ def test_parts_that_nobody_reads_may_hold_anything() -> None:
     answer = read(200, FULL.replace(b'"usage": ', extra + b'"usage": ', 1))
     assert answer.advice == parse_advice(TEXT).advice
     doubled = read(200, completion(TEXT[:-1] + ', "risk": 0.1}'))
-    assert (doubled.advice, doubled.failure) == (None, Failure.PARSE)  # in the advice itself it is refused as before
+    assert (doubled.advice, doubled.failure) == (
+        None,
+        Failure.PARSE,
+    )  # in the advice itself it is refused as before
 
 
 def test_an_error_may_be_called_detail() -> None:
     assert read(400, b'{"detail": "this server runs another model"}').detail == (
-        "status 400: error this server runs another model")
+        "status 400: error this server runs another model"
+    )
     assert read(422, b'{"detail": [{"loc": ["body"]}]}').detail == "status 422"
 
 
 NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
 
 
-@pytest.mark.parametrize(("headers", "seconds"), [
-    ({}, None), ({"retry-after": "1"}, 1.0), ({"retry-after": " 0 "}, 0.0), ({"retry-after": "1.5"}, 1.5),
-    ({"retry-after": "86400"}, 86400.0), ({"retry-after": "-5"}, None), ({"retry-after": "soon"}, None),
-    ({"retry-after": ""}, None), ({"retry-after": "1e9"}, None), ({"retry-after": "9" * 40}, None),
-    ({"retry-after": "inf"}, None), ({"retry-after": "nan"}, None), ({"retry-after": "\u0661"}, None),
-    ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": NOW}, 60.0),
-    ({"retry-after": "Sun, 06 Nov 1994 08:48:37 GMT", "date": NOW}, 0.0),  # past: at once
-    ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT"}, None),  # no clock of ours decides
-    ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": "yesterday"}, None),
-    ({"retry-after": "Sun, 99 Nov 1994 08:50:37 GMT", "date": NOW}, None),
-])
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "1"}, 1.0),
+        ({"retry-after": " 0 "}, 0.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "86400"}, 86400.0),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": "1e9"}, None),
+        ({"retry-after": "9" * 40}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "\u0661"}, None),
+        ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": NOW}, 60.0),
+        ({"retry-after": "Sun, 06 Nov 1994 08:48:37 GMT", "date": NOW}, 0.0),  # past: at once
+        ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT"}, None),  # no clock of ours decides
+        ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": "yesterday"}, None),
+        ({"retry-after": "Sun, 99 Nov 1994 08:50:37 GMT", "date": NOW}, None),
+    ],
+)
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers) == seconds
     assert read(429, b"", headers).retry_after == seconds
@@ -146,48 +241,74 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     assert read(400, b"", headers).retry_after is None
 
 
-@pytest.mark.parametrize(("body", "failure", "words"), [
-    (b"", Failure.EMPTY, "empty"),
-    (b"<!doctype html><title>Sign in</title>", Failure.PARSE, "HTML"),
-    (b"ok", Failure.PARSE, "no completion"),
-    (b"\xff\xfe\x00", Failure.PARSE, "UTF-8"),
-    (FULL[:-20], Failure.PARSE, "not JSON"),
-    (FULL + b"{}", Failure.PARSE, "not JSON"),
-    (b"[" * 100_000, Failure.PARSE, "nested"),
-    (error("model is loading"), Failure.PARSE, "error model is loading"),
-    (b'{"error": {}, "choices": []}', Failure.EMPTY, "no choices"),
-    (b"[]", Failure.PARSE, "JSON list"),
-    (b"{}", Failure.PARSE, "'choices'"),
-    (b'{"choices": {}}', Failure.PARSE, "'choices'"),
-    (b'{"choices": []}', Failure.EMPTY, "no choices"),
-    (b'{"choices": [null]}', Failure.EMPTY, "no content"),
-    (b'{"choices": [{"message": []}]}', Failure.EMPTY, "no content"),
-    (b'{"choices": [{"text": "HOLD"}]}', Failure.EMPTY, "no content"),
-    (completion(None), Failure.EMPTY, "no content"),
-    (completion(""), Failure.EMPTY, "no content"),
-    (completion("", finish="stop"), Failure.EMPTY, "no content"),
-    (completion(None, finish="tool_calls", message={"tool_calls": [{}]}), Failure.EMPTY, "tool calls"),
-    (completion(TEXT, message={"tool_calls": [{"type": "function"}]}), Failure.EMPTY, "tool calls"),
-    (completion(None, message={"refusal": "I cannot help with trading."}), Failure.EMPTY, "refused"),
-    (completion(TEXT, finish="content_filter"), Failure.EMPTY, "filter"),
-    (completion([{"type": "text", "text": TEXT}]), Failure.PARSE, "list"),
-    (completion(GOOD), Failure.PARSE, "dict"),
-    (completion(0.9), Failure.PARSE, "float"),
-])
+@pytest.mark.parametrize(
+    ("body", "failure", "words"),
+    [
+        (b"", Failure.EMPTY, "empty"),
+        (b"<!doctype html><title>Sign in</title>", Failure.PARSE, "HTML"),
+        (b"ok", Failure.PARSE, "no completion"),
+        (b"\xff\xfe\x00", Failure.PARSE, "UTF-8"),
+        (FULL[:-20], Failure.PARSE, "not JSON"),
+        (FULL + b"{}", Failure.PARSE, "not JSON"),
+        (b"[" * 100_000, Failure.PARSE, "nested"),
+        (error("model is loading"), Failure.PARSE, "error model is loading"),
+        (b'{"error": {}, "choices": []}', Failure.EMPTY, "no choices"),
+        (b"[]", Failure.PARSE, "JSON list"),
+        (b"{}", Failure.PARSE, "'choices'"),
+        (b'{"choices": {}}', Failure.PARSE, "'choices'"),
+        (b'{"choices": []}', Failure.EMPTY, "no choices"),
+        (b'{"choices": [null]}', Failure.EMPTY, "no content"),
+        (b'{"choices": [{"message": []}]}', Failure.EMPTY, "no content"),
+        (b'{"choices": [{"text": "HOLD"}]}', Failure.EMPTY, "no content"),
+        (completion(None), Failure.EMPTY, "no content"),
+        (completion(""), Failure.EMPTY, "no content"),
+        (completion("", finish="stop"), Failure.EMPTY, "no content"),
+        (
+            completion(None, finish="tool_calls", message={"tool_calls": [{}]}),
+            Failure.EMPTY,
+            "tool calls",
+        ),
+        (
+            completion(TEXT, message={"tool_calls": [{"type": "function"}]}),
+            Failure.EMPTY,
+            "tool calls",
+        ),
+        (
+            completion(None, message={"refusal": "I cannot help with trading."}),
+            Failure.EMPTY,
+            "refused",
+        ),
+        (completion(TEXT, finish="content_filter"), Failure.EMPTY, "filter"),
+        (completion([{"type": "text", "text": TEXT}]), Failure.PARSE, "list"),
+        (completion(GOOD), Failure.PARSE, "dict"),
+        (completion(0.9), Failure.PARSE, "float"),
+    ],
+)
 def test_success_that_is_none(body: bytes, failure: Failure, words: str) -> None:
     answer = read(200, body)
-    assert (answer.advice, answer.failure, answer.status, answer.retryable) == (None, failure, 200, True)
+    assert (answer.advice, answer.failure, answer.status, answer.retryable) == (
+        None,
+        failure,
+        200,
+        True,
+    )
     assert words in answer.detail
 
 
 @pytest.mark.parametrize("random", [False, True])
-@pytest.mark.parametrize(("body", "failure"), [
-    (completion("I would hold."), Failure.PARSE),
-    (completion(json.dumps({**GOOD, "confidence": 7.3})), Failure.SCHEMA),
-    (completion("x" * (MAX_BYTES + 1)), Failure.TOO_LARGE),
-    (completion(TEXT, finish="length"), Failure.TOO_LARGE),  # whole by luck; a cut text is not kept
-    (completion("  "), Failure.EMPTY),
-])
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [
+        (completion("I would hold."), Failure.PARSE),
+        (completion(json.dumps({**GOOD, "confidence": 7.3})), Failure.SCHEMA),
+        (completion("x" * (MAX_BYTES + 1)), Failure.TOO_LARGE),
+        (
+            completion(TEXT, finish="length"),
+            Failure.TOO_LARGE,
+        ),  # whole by luck; a cut text is not kept
+        (completion("  "), Failure.EMPTY),
+    ],
+)
 def test_text_that_is_no_advice_is_kept_and_asked_again_only_where_chance_plays(
     body: bytes, failure: Failure, random: bool
 ) -> None:
@@ -204,40 +325,61 @@ def test_repaired_text_is_reported() -> None:
     assert answer.detail == "repaired"
 
 
-@pytest.mark.parametrize(("headers", "fields"), [
-    ({"x-request-id": OTHER}, {}),
-    ({"x-request-id": OWN}, {"id": f"chatcmpl-{OTHER}"}),
-    ({}, {"id": f"chatcmpl-{OTHER}-0"}),
-])
-def test_the_answer_to_another_request_is_refused(headers: dict[str, str], fields: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("headers", "fields"),
+    [
+        ({"x-request-id": OTHER}, {}),
+        ({"x-request-id": OWN}, {"id": f"chatcmpl-{OTHER}"}),
+        ({}, {"id": f"chatcmpl-{OTHER}-0"}),
+    ],
+)
+def test_the_answer_to_another_request_is_refused(
+    headers: dict[str, str], fields: dict[str, str]
+) -> None:
     with pytest.raises(MismatchError):
         read(200, completion(TEXT, **fields), headers)
 
 
-@pytest.mark.parametrize(("headers", "fields"), [
-    ({"x-request-id": OWN}, {"id": f"chatcmpl-{OWN}"}),
-    ({"x-request-id": "req_4f2a"}, {"id": 17}),  # a server's own id is not an echo
-    ({}, {}),
-])
+@pytest.mark.parametrize(
+    ("headers", "fields"),
+    [
+        ({"x-request-id": OWN}, {"id": f"chatcmpl-{OWN}"}),
+        ({"x-request-id": "req_4f2a"}, {"id": 17}),  # a server's own id is not an echo
+        ({}, {}),
+    ],
+)
 def test_other_ids_are_no_concern(headers: dict[str, str], fields: dict[str, Any]) -> None:
     assert read(200, completion(TEXT, **fields), headers).advice is not None
 
 
-@pytest.mark.parametrize("usage", [None, [], {}, {"prompt_tokens": -1}, {"prompt_tokens": True},
-                                   {"prompt_tokens": "9"}, {"prompt_tokens": 1e3}, {"prompt_tokens": 10**12}])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        [],
+        {},
+        {"prompt_tokens": -1},
+        {"prompt_tokens": True},
+        {"prompt_tokens": "9"},
+        {"prompt_tokens": 1e3},
+        {"prompt_tokens": 10**12},
+    ],
+)
 def test_tokens_that_cannot_be_counted_are_not(usage: Any) -> None:
     answer = read(200, completion(TEXT, usage=usage))
     assert answer.advice is not None
     assert (answer.prompt_tokens, answer.completion_tokens) == (0, 0)
 
 
-@pytest.mark.parametrize(("model", "shown"), [("m\x1b[31m", "m [31m"), (None, ""), (7, ""), ("x" * 999, "x" * 200)])
+@pytest.mark.parametrize(
+    ("model", "shown"), [("m\x1b[31m", "m [31m"), (None, ""), (7, ""), ("x" * 999, "x" * 200)]
+)
 def test_the_model_is_what_the_server_says(model: Any, shown: str) -> None:
     assert read(200, completion(TEXT, model=model)).model == shown
 
 
 def test_lone_surrogates_can_be_stored() -> None:
-    body = completion(TEXT).replace(b'trend', b'\\ud800')
+    body = completion(TEXT).replace(b"trend", b"\\ud800")
     answer = read(200, body)
     answer.raw.encode("utf-8")
     assert answer.advice is not None

@@ -11,21 +11,26 @@ from jaxtrade.advisor.host.types import Failure
 from tests.advisor.asking import question
 
 
-@pytest.mark.parametrize(("adx", "roc", "distance", "rsi", "direction", "confidence"), [
-    (42.0, 0.002, 0.001, 60.0, "buy", 0.8),
-    (42.0, -0.002, -0.001, 40.0, "sell", 0.8),
-    (25.0, 0.002, 0.001, 60.0, "buy", 0.6),
-    (30.0, 0.002, 0.001, 60.0, "buy", 0.6),  # strong is above 30
-    (20.0, -0.002, -0.001, 40.0, "sell", 0.6),
-    (19.9, 0.002, 0.001, 60.0, "hold", 0.5),  # no trend
-    (42.0, 0.002, -0.001, 60.0, "hold", 0.5),  # they disagree
-    (42.0, 0.0, 0.001, 60.0, "hold", 0.5),
-    (42.0, 0.002, 0.001, 70.1, "hold", 0.5),  # overbought
-    (42.0, 0.002, 0.001, 70.0, "buy", 0.8),
-    (42.0, -0.002, -0.001, 29.9, "hold", 0.5),  # oversold
-    (42.0, -0.002, -0.001, 75.0, "sell", 0.8),  # overbought forbids buying, not selling
-])
-def test_rules(adx: float, roc: float, distance: float, rsi: float, direction: str, confidence: float) -> None:
+@pytest.mark.parametrize(
+    ("adx", "roc", "distance", "rsi", "direction", "confidence"),
+    [
+        (42.0, 0.002, 0.001, 60.0, "buy", 0.8),
+        (42.0, -0.002, -0.001, 40.0, "sell", 0.8),
+        (25.0, 0.002, 0.001, 60.0, "buy", 0.6),
+        (30.0, 0.002, 0.001, 60.0, "buy", 0.6),  # strong is above 30
+        (20.0, -0.002, -0.001, 40.0, "sell", 0.6),
+        (19.9, 0.002, 0.001, 60.0, "hold", 0.5),  # no trend
+        (42.0, 0.002, -0.001, 60.0, "hold", 0.5),  # they disagree
+        (42.0, 0.0, 0.001, 60.0, "hold", 0.5),
+        (42.0, 0.002, 0.001, 70.1, "hold", 0.5),  # overbought
+        (42.0, 0.002, 0.001, 70.0, "buy", 0.8),
+        (42.0, -0.002, -0.001, 29.9, "hold", 0.5),  # oversold
+        (42.0, -0.002, -0.001, 75.0, "sell", 0.8),  # overbought forbids buying, not selling
+    ],
+)
+def test_rules(
+    adx: float, roc: float, distance: float, rsi: float, direction: str, confidence: float
+) -> None:
     advice = rule_advice({"adx": adx, "roc": roc, "price_to_vwap": distance, "rsi": rsi}, 30)
     assert advice.confidence == confidence
     assert advice.risk == pytest.approx(1 - confidence)
@@ -45,7 +50,9 @@ def test_backend_answers_from_raw_slots() -> None:
 def test_a_missing_or_normalised_slot_is_absence(name: str) -> None:
     """The old rules would have been fed 'WEAK trend, RSI OVERSOLD' from z-scores at every bar."""
     asked = question(3)
-    without = asked._replace(slots={key: value for key, value in asked.slots.items() if key != name})
+    without = asked._replace(
+        slots={key: value for key, value in asked.slots.items() if key != name}
+    )
     answer = RuleBackend().answer(without, 0.0)
     assert (answer.advice, answer.failure) == (None, Failure.SCHEMA)
     assert repr(name) in answer.detail

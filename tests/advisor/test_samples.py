@@ -1,4 +1,6 @@
-"""Several samples of one model: the agreement is the confidence, and every request is counted, capped and paid."""
+"""Several samples of one model: the agreement is the confidence, and every request is counted,
+capped and paid.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from jaxtrade.advisor.host.cache import cache_key
 from jaxtrade.advisor.host.ledger import Spend
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.registry import check_kind, make_backend
-from jaxtrade.advisor.host.samples import Sampled, calls_of, combined, is_worth_more, merged, vote_of
+from jaxtrade.advisor.host.samples import (
+    Sampled,
+    calls_of,
+    combined,
+    is_worth_more,
+    merged,
+    vote_of,
+)
 from jaxtrade.advisor.host.schema import advice_of
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
@@ -34,51 +43,71 @@ def said(direction: str, confidence: float = 0.9, risk: float = 0.2, horizon: in
 
 
 def answer(direction: str, **more: Any) -> Answer:
-    return Answer(said(direction), status=200, raw=direction, prompt_tokens=10, completion_tokens=5)._replace(**more)
+    return Answer(
+        said(direction), status=200, raw=direction, prompt_tokens=10, completion_tokens=5
+    )._replace(**more)
 
 
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("votes", "direction", "confidence"), [
-    ([LONG], LONG, 1.0),
-    ([LONG, LONG, SHORT], LONG, 1 / 3),  # |1 + 1 - 1| / 3
-    ([SHORT, SHORT, SHORT, FLAT], SHORT, 3 / 4),
-    ([LONG, LONG, FLAT, SHORT], LONG, 1 / 4),
-    ([LONG] * 5 + [SHORT] * 2 + [FLAT], LONG, 3 / 8),
-    ([FLAT, FLAT, LONG], FLAT, 2 / 3),
-    ([FLAT, FLAT], FLAT, 1.0),
-    ([LONG, SHORT], FLAT, 0.0),  # ties
-    ([LONG, LONG, FLAT, FLAT], FLAT, 0.0),
-    ([LONG, SHORT, FLAT], FLAT, 0.0),
-    ([SHORT, SHORT, LONG, LONG, FLAT], FLAT, 0.0),
-])
-def test_the_majority_and_its_agreement(votes: list[str], direction: str, confidence: float) -> None:
+@pytest.mark.parametrize(
+    ("votes", "direction", "confidence"),
+    [
+        ([LONG], LONG, 1.0),
+        ([LONG, LONG, SHORT], LONG, 1 / 3),  # |1 + 1 - 1| / 3
+        ([SHORT, SHORT, SHORT, FLAT], SHORT, 3 / 4),
+        ([LONG, LONG, FLAT, SHORT], LONG, 1 / 4),
+        ([LONG] * 5 + [SHORT] * 2 + [FLAT], LONG, 3 / 8),
+        ([FLAT, FLAT, LONG], FLAT, 2 / 3),
+        ([FLAT, FLAT], FLAT, 1.0),
+        ([LONG, SHORT], FLAT, 0.0),  # ties
+        ([LONG, LONG, FLAT, FLAT], FLAT, 0.0),
+        ([LONG, SHORT, FLAT], FLAT, 0.0),
+        ([SHORT, SHORT, LONG, LONG, FLAT], FLAT, 0.0),
+    ],
+)
+def test_the_majority_and_its_agreement(
+    votes: list[str], direction: str, confidence: float
+) -> None:
     for order in (votes, votes[::-1]):
         found = combined([said(vote) for vote in order])
         assert found == advice_of(direction, confidence, 0.2, 30)
 
 
 def test_risk_and_horizon_are_medians() -> None:
-    samples = [said(LONG, risk=risk, horizon=horizon) for risk, horizon in ((0.1, 5), (0.9, 60), (0.3, 10), (0.4, 30))]
+    samples = [
+        said(LONG, risk=risk, horizon=horizon)
+        for risk, horizon in ((0.1, 5), (0.9, 60), (0.3, 10), (0.4, 30))
+    ]
     found = combined(samples)
-    assert (found.risk, found.horizon) == (pytest.approx(0.35), 10)  # between 0.3 and 0.4; the lower of 10 and 30
+    assert (found.risk, found.horizon) == (
+        pytest.approx(0.35),
+        10,
+    )  # between 0.3 and 0.4; the lower of 10 and 30
     assert combined(samples[:3])[4:] == (0.3, 10)
 
 
 def test_what_a_sample_claims_is_not_used_apart_from_no_confidence() -> None:
     assert [vote_of(said(direction)) for direction in (LONG, SHORT, FLAT)] == [1, -1, 0]
     assert vote_of(said(LONG, confidence=0.0)) == 0
-    assert combined([said(LONG, 0.1), said(LONG, 0.2)]) == combined([said(LONG, 1.0), said(LONG, 0.9)])
+    assert combined([said(LONG, 0.1), said(LONG, 0.2)]) == combined(
+        [said(LONG, 1.0), said(LONG, 0.9)]
+    )
 
 
 UNUSABLE = bad(Failure.PARSE, raw="no", prompt_tokens=10, completion_tokens=1, retryable=True)
 
 
-@pytest.mark.parametrize(("parts", "usable"), [
-    ([answer(LONG), answer(LONG), UNUSABLE, UNUSABLE], True), ([answer(LONG), UNUSABLE, UNUSABLE, UNUSABLE], False),
-    ([answer(LONG), answer(LONG), bad(Failure.TIMEOUT)], True), ([answer(LONG), bad(Failure.TIMEOUT)], False),
-])
+@pytest.mark.parametrize(
+    ("parts", "usable"),
+    [
+        ([answer(LONG), answer(LONG), UNUSABLE, UNUSABLE], True),
+        ([answer(LONG), UNUSABLE, UNUSABLE, UNUSABLE], False),
+        ([answer(LONG), answer(LONG), bad(Failure.TIMEOUT)], True),
+        ([answer(LONG), bad(Failure.TIMEOUT)], False),
+    ],
+)
 def test_half_of_the_samples_must_be_usable(parts: list[Answer], usable: bool) -> None:
     found = merged(parts, 4)
     assert (found.advice is not None) == usable
@@ -93,7 +122,9 @@ def test_half_of_the_samples_must_be_usable(parts: list[Answer], usable: bool) -
 def test_asking_ends_early_where_no_answer_can_come_of_it() -> None:
     assert is_worth_more([UNUSABLE, UNUSABLE], 4)
     assert not is_worth_more([UNUSABLE, UNUSABLE, UNUSABLE], 4)
-    assert not is_worth_more([answer(LONG), bad(Failure.CONNECTION)], 4)  # an outage is not multiplied
+    assert not is_worth_more(
+        [answer(LONG), bad(Failure.CONNECTION)], 4
+    )  # an outage is not multiplied
     assert not is_worth_more([bad(Failure.REFUSED, status=401)], 4)
 
 
@@ -128,24 +159,38 @@ def test_each_sample_gets_its_number_and_its_share_of_the_time() -> None:
 
 
 def test_the_identity_names_the_samples() -> None:
-    one, three = (make_backend("http://127.0.0.1:1/v1", {"model": "m", "temperature": 0.7, "samples": n})
-                  for n in (1, 3))
+    one, three = (
+        make_backend("http://127.0.0.1:1/v1", {"model": "m", "temperature": 0.7, "samples": n})
+        for n in (1, 3)
+    )
     assert {**one.identity(), "samples": "3"} == three.identity()
     assert cache_key(one.identity(), question(1)) != cache_key(three.identity(), question(1))
     assert (calls_of(one), calls_of(three)) == (1, 3)
-    slow = make_backend("mock:slow:1/http://127.0.0.1:1/v1", {"model": "m", "temperature": 0.7, "samples": 3})
+    slow = make_backend(
+        "mock:slow:1/http://127.0.0.1:1/v1", {"model": "m", "temperature": 0.7, "samples": 3}
+    )
     assert calls_of(slow) == 3
     assert calls_of(make_backend("mock:random")) == 1
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"samples": 0}, "advisor.options.samples = 0: expected a whole number from 1"),
-    ({"samples": 33, "temperature": 1.0}, "to 32"), ({"samples": True}, "samples = True"),
-    ({"samples": 2.0, "temperature": 1.0}, "samples = 2.0"), ({"samples": "3"}, "samples = '3'"),
-    ({"samples": 3}, "temperature = 0 gives the same one each time; set advisor.options.temperature=0.7"),
-    ({"samples": 3, "temperature": 0}, "advisor.options.temperature"),
-])
-def test_samples_that_cannot_be_are_refused_before_anything_starts(options: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"samples": 0}, "advisor.options.samples = 0: expected a whole number from 1"),
+        ({"samples": 33, "temperature": 1.0}, "to 32"),
+        ({"samples": True}, "samples = True"),
+        ({"samples": 2.0, "temperature": 1.0}, "samples = 2.0"),
+        ({"samples": "3"}, "samples = '3'"),
+        (
+            {"samples": 3},
+            "temperature = 0 gives the same one each time; set advisor.options.temperature=0.7",
+        ),
+        ({"samples": 3, "temperature": 0}, "advisor.options.temperature"),
+    ],
+)
+def test_samples_that_cannot_be_are_refused_before_anything_starts(
+    options: dict[str, Any], words: str
+) -> None:
     for check in (check_kind, make_backend):
         with pytest.raises(ConfigError) as caught:
             check("http://127.0.0.1:1/v1", {"model": "m", **options})
@@ -187,10 +232,20 @@ def test_every_request_is_counted_and_paid(tmp_path: Path) -> None:
         got = running.take(9)
         found = stopped(running)
         assert [request.body["seed"] for request in server.requests] == [40, 41, 42, 43]
-    assert [(bar, advice.confidence) for bar, advice in got] == [(1, pytest.approx(1 / 3))]  # long, short, long
-    assert (found["done"], found["prompt_tokens"], found["completion_tokens"]) == (1, 4 * 321, 4 * 45)
+    assert [(bar, advice.confidence) for bar, advice in got] == [
+        (1, pytest.approx(1 / 3))
+    ]  # long, short, long
+    assert (found["done"], found["prompt_tokens"], found["completion_tokens"]) == (
+        1,
+        4 * 321,
+        4 * 45,
+    )
     assert found["cost"] == pytest.approx(4 * (321 + 2 * 45) / 1e6)
-    assert (found["unusable"], found["http"], found["failures"]) == ({"prose": 1}, {"200": 4}, {"parse": 1})
+    assert (found["unusable"], found["http"], found["failures"]) == (
+        {"prose": 1},
+        {"200": 4},
+        {"parse": 1},
+    )
     assert sum(found["latency"]["counts"]) == 4
 
 
@@ -207,10 +262,17 @@ def test_the_cap_on_calls_counts_every_sample(calls: int, questions: int) -> Non
     assert (found["done"], len(told)) == (questions, 1)
 
 
-@pytest.mark.parametrize(("script", "asked"), [
-    ([says("no")], 3), ([reply(401, "{}")], 1), ([advises(), reply(500, "")], 2),
-])
-def test_requests_that_were_not_made_are_given_back(script: list[Any], asked: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "asked"),
+    [
+        ([says("no")], 3),
+        ([reply(401, "{}")], 1),
+        ([advises(), reply(500, "")], 2),
+    ],
+)
+def test_requests_that_were_not_made_are_given_back(
+    script: list[Any], asked: int, tmp_path: Path
+) -> None:
     """Of 4 samples; the ledger then holds what was asked, and unreported usage at its most."""
     pytest.importorskip("h11")
     with FaultServer(*script) as server:
@@ -229,7 +291,9 @@ def test_samples_of_two_models_are_a_refusal_where_one_is_wanted() -> None:
     pytest.importorskip("h11")
     told: list[str] = []
     good = json.dumps(GOOD)
-    with FaultServer(says(good, model="one"), says(good, model="another"), says(good, model="one")) as server:
+    with FaultServer(
+        says(good, model="one"), says(good, model="another"), says(good, model="one")
+    ) as server:
         running = service(server.url, 3, told, same_model=True)
         running.submit([(question(1), 1.0)])
         assert until(lambda: running.statistics()["mode"].startswith("refused"), SOON)
@@ -260,7 +324,9 @@ def _tokens(plan: str) -> int:
     return int(plan.split(" tokens at most")[0].split()[-1].replace(",", ""))
 
 
-def test_a_service_with_samples_gives_the_question_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_with_samples_gives_the_question_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """deadline_s is the time of one request."""
     seen: list[float] = []
     inner: Callable[..., Answer] = Sampled.answer

@@ -35,7 +35,9 @@ def replaced(key: str, literal: str) -> str:
 
 def test_good_advice() -> None:
     parsed = parse_advice(" \n" + text() + "\n")
-    assert parsed.advice == Advice(hold=0.0, buy=LOGIT_SCALE * 0.7, sell=0.0, confidence=0.7, risk=0.2, horizon=30)
+    assert parsed.advice == Advice(
+        hold=0.0, buy=LOGIT_SCALE * 0.7, sell=0.0, confidence=0.7, risk=0.2, horizon=30
+    )
     assert (parsed.failure, parsed.detail, parsed.repaired) == (None, "", False)
 
 
@@ -49,53 +51,64 @@ def test_direction_and_confidence_become_bounded_logits() -> None:
         advice_of("long", math.nan, 0.5, 30)
 
 
-@pytest.mark.parametrize(("answer", "failure", "words"), [
-    ("", Failure.EMPTY, "empty"),
-    ("  \n\t", Failure.EMPTY, "empty"),
-    ("I would buy here.", Failure.PARSE, "not JSON"),
-    (text() + " Good luck!", Failure.PARSE, "Extra data"),
-    ("Sure: " + text(), Failure.PARSE, "not JSON"),
-    (text() + text(direction="short"), Failure.PARSE, "Extra data"),
-    (text()[:-5], Failure.PARSE, "not JSON"),
-    (text().replace('"', "'"), Failure.PARSE, "not JSON"),
-    (text()[:-1] + ",}", Failure.PARSE, "not JSON"),
-    (replaced("confidence", "NaN"), Failure.PARSE, "NaN"),
-    (replaced("risk", "Infinity"), Failure.PARSE, "Infinity"),
-    (replaced("risk", "-Infinity"), Failure.PARSE, "-Infinity"),
-    (replaced("confidence", "1e999"), Failure.PARSE, "overflows"),
-    (replaced("horizon_bars", "9" * 5000), Failure.PARSE, "not JSON"),
-    (text()[:-1] + ', "confidence": 0.9}', Failure.PARSE, "twice"),
-    ("[" * 60_000, Failure.PARSE, "nested"),
-    ("[" * 100_000, Failure.TOO_LARGE, "65536"),
-    ('{"a":' * 5000 + "1" + "}" * 5000, Failure.PARSE, "nested"),
-    (json.dumps("x" * MAX_BYTES), Failure.TOO_LARGE, "65536"),
-    ("[]", Failure.SCHEMA, "list"),
-    ("null", Failure.SCHEMA, "NoneType"),
-    ('"long"', Failure.SCHEMA, "str"),
-    (text(v=2), Failure.SCHEMA, "v 2"),
-    (text(v=True), Failure.SCHEMA, "v True"),
-    (text(v=1.0), Failure.SCHEMA, "v 1.0"),
-    (text(v="1"), Failure.SCHEMA, "v '1'"),
-    (text(confidence="0.9"), Failure.SCHEMA, "confidence '0.9'"),
-    (text(confidence=True), Failure.SCHEMA, "confidence True"),
-    (text(confidence=None), Failure.SCHEMA, "confidence None"),
-    (text(confidence=-0.1), Failure.SCHEMA, "confidence -0.1"),
-    (text(confidence=1.2), Failure.SCHEMA, "confidence 1.2"),
-    (text(confidence=653.3), Failure.SCHEMA, "653.3"),  # what a server with a schema was seen to return
-    (text(confidence="85%"), Failure.SCHEMA, "85%"),
-    (text(risk=85), Failure.SCHEMA, "risk 85"),
-    (text(horizon_bars=0), Failure.SCHEMA, "horizon_bars 0"),
-    (text(horizon_bars=391), Failure.SCHEMA, "391"),
-    (text(horizon_bars=30.0), Failure.SCHEMA, "30.0"),
-    (text(direction="BUY"), Failure.SCHEMA, "'BUY'"),
-    (text(direction="Long"), Failure.SCHEMA, "'Long'"),
-    (text(direction="achat"), Failure.SCHEMA, "'achat'"),
-    (text(direction=["long"]), Failure.SCHEMA, "string"),
-    (text(direction="\u202elong\x1b[31m"), Failure.SCHEMA, "\\u202e"),
-    (text(reason=None), Failure.SCHEMA, "reason"),
-    (text(action="buy everything"), Failure.SCHEMA, "'action'"),
-    (json.dumps({key: value for key, value in GOOD.items() if key != "risk"}), Failure.SCHEMA, "'risk'"),
-])
+@pytest.mark.parametrize(
+    ("answer", "failure", "words"),
+    [
+        ("", Failure.EMPTY, "empty"),
+        ("  \n\t", Failure.EMPTY, "empty"),
+        ("I would buy here.", Failure.PARSE, "not JSON"),
+        (text() + " Good luck!", Failure.PARSE, "Extra data"),
+        ("Sure: " + text(), Failure.PARSE, "not JSON"),
+        (text() + text(direction="short"), Failure.PARSE, "Extra data"),
+        (text()[:-5], Failure.PARSE, "not JSON"),
+        (text().replace('"', "'"), Failure.PARSE, "not JSON"),
+        (text()[:-1] + ",}", Failure.PARSE, "not JSON"),
+        (replaced("confidence", "NaN"), Failure.PARSE, "NaN"),
+        (replaced("risk", "Infinity"), Failure.PARSE, "Infinity"),
+        (replaced("risk", "-Infinity"), Failure.PARSE, "-Infinity"),
+        (replaced("confidence", "1e999"), Failure.PARSE, "overflows"),
+        (replaced("horizon_bars", "9" * 5000), Failure.PARSE, "not JSON"),
+        (text()[:-1] + ', "confidence": 0.9}', Failure.PARSE, "twice"),
+        ("[" * 60_000, Failure.PARSE, "nested"),
+        ("[" * 100_000, Failure.TOO_LARGE, "65536"),
+        ('{"a":' * 5000 + "1" + "}" * 5000, Failure.PARSE, "nested"),
+        (json.dumps("x" * MAX_BYTES), Failure.TOO_LARGE, "65536"),
+        ("[]", Failure.SCHEMA, "list"),
+        ("null", Failure.SCHEMA, "NoneType"),
+        ('"long"', Failure.SCHEMA, "str"),
+        (text(v=2), Failure.SCHEMA, "v 2"),
+        (text(v=True), Failure.SCHEMA, "v True"),
+        (text(v=1.0), Failure.SCHEMA, "v 1.0"),
+        (text(v="1"), Failure.SCHEMA, "v '1'"),
+        (text(confidence="0.9"), Failure.SCHEMA, "confidence '0.9'"),
+        (text(confidence=True), Failure.SCHEMA, "confidence True"),
+        (text(confidence=None), Failure.SCHEMA, "confidence None"),
+        (text(confidence=-0.1), Failure.SCHEMA, "confidence -0.1"),
+        (text(confidence=1.2), Failure.SCHEMA, "confidence 1.2"),
+        (
+            text(confidence=653.3),
+            Failure.SCHEMA,
+            "653.3",
+        ),  # what a server with a schema was seen to return
+        (text(confidence="85%"), Failure.SCHEMA, "85%"),
+        (text(risk=85), Failure.SCHEMA, "risk 85"),
+        (text(horizon_bars=0), Failure.SCHEMA, "horizon_bars 0"),
+        (text(horizon_bars=391), Failure.SCHEMA, "391"),
+        (text(horizon_bars=30.0), Failure.SCHEMA, "30.0"),
+        (text(direction="BUY"), Failure.SCHEMA, "'BUY'"),
+        (text(direction="Long"), Failure.SCHEMA, "'Long'"),
+        (text(direction="achat"), Failure.SCHEMA, "'achat'"),
+        (text(direction=["long"]), Failure.SCHEMA, "string"),
+        (text(direction="\u202elong\x1b[31m"), Failure.SCHEMA, "\\u202e"),
+        (text(reason=None), Failure.SCHEMA, "reason"),
+        (text(action="buy everything"), Failure.SCHEMA, "'action'"),
+        (
+            json.dumps({key: value for key, value in GOOD.items() if key != "risk"}),
+            Failure.SCHEMA,
+            "'risk'",
+        ),
+    ],
+)
 def test_what_is_no_advice_is_a_failure(answer: str, failure: Failure, words: str) -> None:
     parsed = parse_advice(answer)
     assert parsed.advice is None
@@ -114,11 +127,18 @@ def test_the_reason_is_kept_for_people() -> None:
     assert parse_pipe("BUY | 2 | trend up").reason == ""
 
 
-@pytest.mark.parametrize("answer", [
-    "```json\n" + text() + "\n```",
-    "Here is my advice:\n```\n" + text() + "\n```\nGood luck!",
-    "```json\nadvice = " + text(reason="brackets } and ] inside") + "\n" + text(direction="short") + "\n```",
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "```json\n" + text() + "\n```",
+        "Here is my advice:\n```\n" + text() + "\n```\nGood luck!",
+        "```json\nadvice = "
+        + text(reason="brackets } and ] inside")
+        + "\n"
+        + text(direction="short")
+        + "\n```",
+    ],
+)
 def test_the_one_repair_reads_the_first_object_in_the_only_fence(answer: str) -> None:
     parsed = parse_advice(answer)
     assert parsed.advice is not None
@@ -126,34 +146,51 @@ def test_the_one_repair_reads_the_first_object_in_the_only_fence(answer: str) ->
     assert parsed.repaired
 
 
-@pytest.mark.parametrize(("answer", "failure", "repaired"), [
-    ("```\n" + text(confidence=7.3) + "\n```", Failure.SCHEMA, True),  # the same rules inside
-    ("```\n" + text()[:-1] + ",}\n```", Failure.PARSE, True),  # one repair, not two
-    ("```\n" + text() + "\n```\n```\n" + text() + "\n```", Failure.PARSE, False),  # which of two?
-    ("```\n" + text(), Failure.PARSE, False),  # a fence that does not end
-    ("```\nbuy\n```", Failure.PARSE, False),
-    ("```" + "{" * 50 + "```", Failure.PARSE, False),
-    ("<think>It rises.</think>\n" + text(confidence=7.3), Failure.SCHEMA, True),
-    ("<think>It rises.</think> I would buy.", Failure.PARSE, True),
-    ("<think>" + text() + "</think>", Failure.PARSE, False),  # what is thought is no answer
-    ("<think>" + text() + "</think> \n", Failure.PARSE, False),
-    ("<think>It rises." + text(), Failure.PARSE, False),  # thinking that does not end
-    (text() + "</think>" + text()[:-1] + ",}", Failure.PARSE, True),
-    ("<think></think>Sure:\n" + text(), Failure.PARSE, True),
-])
+@pytest.mark.parametrize(
+    ("answer", "failure", "repaired"),
+    [
+        ("```\n" + text(confidence=7.3) + "\n```", Failure.SCHEMA, True),  # the same rules inside
+        ("```\n" + text()[:-1] + ",}\n```", Failure.PARSE, True),  # one repair, not two
+        (
+            "```\n" + text() + "\n```\n```\n" + text() + "\n```",
+            Failure.PARSE,
+            False,
+        ),  # which of two?
+        ("```\n" + text(), Failure.PARSE, False),  # a fence that does not end
+        ("```\nbuy\n```", Failure.PARSE, False),
+        ("```" + "{" * 50 + "```", Failure.PARSE, False),
+        ("<think>It rises.</think>\n" + text(confidence=7.3), Failure.SCHEMA, True),
+        ("<think>It rises.</think> I would buy.", Failure.PARSE, True),
+        ("<think>" + text() + "</think>", Failure.PARSE, False),  # what is thought is no answer
+        ("<think>" + text() + "</think> \n", Failure.PARSE, False),
+        ("<think>It rises." + text(), Failure.PARSE, False),  # thinking that does not end
+        (text() + "</think>" + text()[:-1] + ",}", Failure.PARSE, True),
+        ("<think></think>Sure:\n" + text(), Failure.PARSE, True),
+    ],
+)
 def test_the_repair_goes_no_further(answer: str, failure: Failure, repaired: bool) -> None:
     parsed = parse_advice(answer)
     assert (parsed.advice, parsed.failure, parsed.repaired) == (None, failure, repaired)
 
 
-@pytest.mark.parametrize("answer", [
-    "<think>ADX 42 {rising}, [so] buy.</think>\n\n" + text(),
-    "<think>" + text(direction="short") + "</think>" + text(),  # the answer, not what was thought
-    "I think </think> no, wait: <think>more</think>" + text(),
-    "<THINKING>\nhm\n</Thinking>\n" + text(),
-    "<think>" + "[" * 50 + "</think>" + text(),
-    "<think>```json\n" + text(direction="short") + "\n```</think>\n```json\n" + text() + "\n```",
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<think>ADX 42 {rising}, [so] buy.</think>\n\n" + text(),
+        "<think>"
+        + text(direction="short")
+        + "</think>"
+        + text(),  # the answer, not what was thought
+        "I think </think> no, wait: <think>more</think>" + text(),
+        "<THINKING>\nhm\n</Thinking>\n" + text(),
+        "<think>" + "[" * 50 + "</think>" + text(),
+        "<think>```json\n"
+        + text(direction="short")
+        + "\n```</think>\n```json\n"
+        + text()
+        + "\n```",
+    ],
+)
 def test_reasoning_is_left_out(answer: str) -> None:
     parsed = parse_advice(answer)
     assert parsed.advice is not None
@@ -168,14 +205,23 @@ def test_a_think_tag_in_the_reason_is_a_reason() -> None:
 
 @pytest.mark.parametrize("length", [201, 10_000])
 def test_a_long_reason_is_no_failure(length: int) -> None:
-    for long, brief in ((parse_advice(text(reason="x" * length)), parse_advice(text())),
-                        (parse_pipe("BUY | 0.9 | " + "x" * length), parse_pipe("BUY | 0.9 | up"))):
+    for long, brief in (
+        (parse_advice(text(reason="x" * length)), parse_advice(text())),
+        (parse_pipe("BUY | 0.9 | " + "x" * length), parse_pipe("BUY | 0.9 | up")),
+    ):
         assert long == brief._replace(reason="x" * 200)
 
 
-@pytest.mark.parametrize("answer", [
-    '{"' + '\\"' * 30_000, '"\\' * 15_000, "```" + '{"\\"' * 7000 + "```", "{" * 65_000, "</think>" * 8000 + "x",
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"' + '\\"' * 30_000,
+        '"\\' * 15_000,
+        "```" + '{"\\"' * 7000 + "```",
+        "{" * 65_000,
+        "</think>" * 8000 + "x",
+    ],
+)
 def test_reading_takes_linear_time(answer: str) -> None:
     began = time.perf_counter()
     assert parse_advice(answer).advice is None
@@ -201,12 +247,15 @@ def test_the_schema_that_servers_get_is_pinned() -> None:
 # --- the old pipe format ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("answer", "logits"), [
-    ("BUY | 0.85 | Strong uptrend ADX 42 above VWAP", (0.0, 2.55, 0.0)),
-    ("SELL|1|x", (0.0, 0.0, 3.0)),
-    (" HOLD | 0.5 |  \n", (1.5, 0.0, 0.0)),
-    ("<think>ADX | 42\nis strong</think>\nBUY | 0.85 | up", (0.0, 2.55, 0.0)),
-])
+@pytest.mark.parametrize(
+    ("answer", "logits"),
+    [
+        ("BUY | 0.85 | Strong uptrend ADX 42 above VWAP", (0.0, 2.55, 0.0)),
+        ("SELL|1|x", (0.0, 0.0, 3.0)),
+        (" HOLD | 0.5 |  \n", (1.5, 0.0, 0.0)),
+        ("<think>ADX | 42\nis strong</think>\nBUY | 0.85 | up", (0.0, 2.55, 0.0)),
+    ],
+)
 def test_pipe(answer: str, logits: tuple[float, ...]) -> None:
     parsed = parse_pipe(answer)
     assert parsed.advice is not None
@@ -214,34 +263,37 @@ def test_pipe(answer: str, logits: tuple[float, ...]) -> None:
     assert parsed.advice[4:] == (PIPE_RISK, PIPE_HORIZON)
 
 
-@pytest.mark.parametrize(("answer", "failure", "words"), [
-    # Each of these was HOLD, or an action with a number from elsewhere, in the old system.
-    ("Answer: BUY | 0.85", Failure.PARSE, "1 bars"),
-    ("Answer: BUY | 0.85 | up", Failure.SCHEMA, "unknown action"),
-    ("BUY, as ADX is 42 and my confidence 0.7", Failure.PARSE, "0 bars"),
-    ("BUY | 85% | up", Failure.SCHEMA, "85%"),
-    ("BUY | 42 | ADX 0.7", Failure.SCHEMA, "'42'"),
-    ("BUY | high | up", Failure.SCHEMA, "'high'"),
-    ("BUY | | up", Failure.SCHEMA, "''"),
-    ("buy | 0.9 | up", Failure.SCHEMA, "unknown action"),
-    ("COMPRAR | 0.9 | up", Failure.SCHEMA, "unknown action"),
-    ("BUY | 0,9 | up", Failure.SCHEMA, "0,9"),
-    ("BUY | .9 | up", Failure.SCHEMA, ".9"),
-    ("BUY | 1.2 | up", Failure.SCHEMA, "1.2"),
-    ("BUY | -0.2 | up", Failure.SCHEMA, "-0.2"),
-    ("BUY | nan | up", Failure.SCHEMA, "nan"),
-    ("BUY | 1e-1 | up", Failure.SCHEMA, "1e-1"),
-    ("BUY | 0.\u0669 | up", Failure.SCHEMA, "\\u0669"),  # a digit of another script
-    ("BUY | 0.9 | up | down", Failure.PARSE, "3 bars"),
-    ("BUY | 0.9 | up\nSELL | 0.9 | down", Failure.PARSE, "line"),
-    ("BUY | 0.9 | up\u2028SELL", Failure.PARSE, "line"),
-    ("MOVE_TO_BE | 0.90 | Profit", Failure.SCHEMA, "position"),
-    ("<think>BUY | 0.9 | up</think>", Failure.SCHEMA, "unknown action"),
-    ("<think>up | or | down?</think>I would buy", Failure.PARSE, "0 bars"),
-    ("BUY | 0.9 | " + "x" * MAX_BYTES, Failure.TOO_LARGE, "65536"),
-    ("   ", Failure.EMPTY, "empty"),
-    ("", Failure.EMPTY, "empty"),
-])
+@pytest.mark.parametrize(
+    ("answer", "failure", "words"),
+    [
+        # Each of these was HOLD, or an action with a number from elsewhere, in the old system.
+        ("Answer: BUY | 0.85", Failure.PARSE, "1 bars"),
+        ("Answer: BUY | 0.85 | up", Failure.SCHEMA, "unknown action"),
+        ("BUY, as ADX is 42 and my confidence 0.7", Failure.PARSE, "0 bars"),
+        ("BUY | 85% | up", Failure.SCHEMA, "85%"),
+        ("BUY | 42 | ADX 0.7", Failure.SCHEMA, "'42'"),
+        ("BUY | high | up", Failure.SCHEMA, "'high'"),
+        ("BUY | | up", Failure.SCHEMA, "''"),
+        ("buy | 0.9 | up", Failure.SCHEMA, "unknown action"),
+        ("COMPRAR | 0.9 | up", Failure.SCHEMA, "unknown action"),
+        ("BUY | 0,9 | up", Failure.SCHEMA, "0,9"),
+        ("BUY | .9 | up", Failure.SCHEMA, ".9"),
+        ("BUY | 1.2 | up", Failure.SCHEMA, "1.2"),
+        ("BUY | -0.2 | up", Failure.SCHEMA, "-0.2"),
+        ("BUY | nan | up", Failure.SCHEMA, "nan"),
+        ("BUY | 1e-1 | up", Failure.SCHEMA, "1e-1"),
+        ("BUY | 0.\u0669 | up", Failure.SCHEMA, "\\u0669"),  # a digit of another script
+        ("BUY | 0.9 | up | down", Failure.PARSE, "3 bars"),
+        ("BUY | 0.9 | up\nSELL | 0.9 | down", Failure.PARSE, "line"),
+        ("BUY | 0.9 | up\u2028SELL", Failure.PARSE, "line"),
+        ("MOVE_TO_BE | 0.90 | Profit", Failure.SCHEMA, "position"),
+        ("<think>BUY | 0.9 | up</think>", Failure.SCHEMA, "unknown action"),
+        ("<think>up | or | down?</think>I would buy", Failure.PARSE, "0 bars"),
+        ("BUY | 0.9 | " + "x" * MAX_BYTES, Failure.TOO_LARGE, "65536"),
+        ("   ", Failure.EMPTY, "empty"),
+        ("", Failure.EMPTY, "empty"),
+    ],
+)
 def test_pipe_failures_are_never_hold(answer: str, failure: Failure, words: str) -> None:
     parsed = parse_pipe(answer)
     assert parsed.advice is None
@@ -250,7 +302,9 @@ def test_pipe_failures_are_never_hold(answer: str, failure: Failure, words: str)
 
 
 def test_the_old_fallback_text_is_an_opinion_only_when_a_model_says_it() -> None:
-    """`HOLD | 0.0 | FORMAT_FALLBACK` was put in place of every answer without a bar; nothing here ever makes it."""
+    """`HOLD | 0.0 | FORMAT_FALLBACK` was put in place of every answer without a bar; nothing here
+    ever makes it.
+    """
     assert parse_pipe("no bar at all").advice is None
     said = parse_pipe("HOLD | 0.0 | FORMAT_FALLBACK").advice
     assert said is not None

@@ -34,7 +34,9 @@ class Running:
 
     def __init__(self, script: Script = lambda *_: good(), **options: Any) -> None:
         self.backend, self.messages = ScriptedBackend(script), list[str]()
-        self.service = AdviceService(self.backend, ServiceOptions(**options), tell=self.messages.append)
+        self.service = AdviceService(
+            self.backend, ServiceOptions(**options), tell=self.messages.append
+        )
 
     def want(self, *bars: int) -> None:
         self.service.submit([(question(bar), 0.5) for bar in bars])
@@ -75,6 +77,7 @@ def held(gate: threading.Event) -> Script:
         def wait() -> Answer:
             gate.wait(60)
             return good()
+
         return wait
 
     return script
@@ -95,7 +98,9 @@ def test_submit_and_take_do_not_wait_while_everything_hangs(run: Callable[..., R
     gate = threading.Event()
     running = run(held(gate), workers=2, queue_size=100)
     running.service.submit([(question(64 * 300 + bar), 0.5) for bar in range(2)])
-    assert until(lambda: running.counts["in_flight"] == 2)  # or a worker might take its question after the last submit
+    assert until(
+        lambda: running.counts["in_flight"] == 2
+    )  # or a worker might take its question after the last submit
     times = []
     for chunk in range(300):
         batch = [(question(64 * chunk + bar), 0.5) for bar in range(64)]
@@ -111,8 +116,9 @@ def test_submit_and_take_do_not_wait_while_everything_hangs(run: Callable[..., R
     gate.set()
 
 
-def test_a_hung_ledger_or_disk_does_not_reach_the_caller(run: Callable[..., Running],
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hung_ledger_or_disk_does_not_reach_the_caller(
+    run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate, hangs = threading.Event(), threading.Event()
     running = run(queue_size=10)
 
@@ -155,11 +161,15 @@ def test_never_more_at_once_than_workers(run: Callable[..., Running]) -> None:
 
 
 def test_answers_are_credited_to_their_own_bar(run: Callable[..., Running]) -> None:
-    """Fault 19: in whatever order they come. The old one credited outcomes to whichever environment came last."""
+    """Fault 19: in whatever order they come. The old one credited outcomes to whichever environment
+    came last.
+    """
+
     def script(asked: Question, deadline: float, attempt: int) -> Callable[[], Answer]:
         def answer() -> Answer:
             time.sleep(0.001 * (asked.bar * 7 % 5))
             return Answer(ADVICE._replace(horizon=asked.bar + 1))
+
         return answer
 
     running = run(script)
@@ -171,8 +181,9 @@ def test_answers_are_credited_to_their_own_bar(run: Callable[..., Running]) -> N
     assert len(rows) == 200
 
 
-def test_a_raising_backend_is_contained_reported_once_and_keeps_the_secret(run: Callable[..., Running],
-                                                                       caplog: pytest.LogCaptureFixture) -> None:
+def test_a_raising_backend_is_contained_reported_once_and_keeps_the_secret(
+    run: Callable[..., Running], caplog: pytest.LogCaptureFixture
+) -> None:
     def raises() -> Answer:
         raise ValueError(f"bad header Bearer {CANARY}")
 
@@ -181,7 +192,11 @@ def test_a_raising_backend_is_contained_reported_once_and_keeps_the_secret(run: 
         running.want(*range(19))
         assert running.settled()
     counts = running.counts
-    assert (counts["failed"], counts["failures"], counts["faults"]) == (19, {"raised": 19}, {"ValueError": 19})
+    assert (counts["failed"], counts["failures"], counts["faults"]) == (
+        19,
+        {"raised": 19},
+        {"ValueError": 19},
+    )
     assert running.messages == ["advisor: the backend raised ValueError; contained"]
     assert CANARY not in repr(counts) + repr(running.messages) + caplog.text
     assert running.service.take(100) == []
@@ -198,7 +213,9 @@ def test_dead_workers_are_replaced_and_counted(run: Callable[..., Running]) -> N
     assert (counts["died"], counts["done"], counts["failed"], counts["threads"]) == (4, 12, 4, 8)
 
 
-def test_hung_workers_are_replaced_so_often_and_threads_stay_bounded(run: Callable[..., Running]) -> None:
+def test_hung_workers_are_replaced_so_often_and_threads_stay_bounded(
+    run: Callable[..., Running],
+) -> None:
     gate = threading.Event()
     running = run(held(gate), workers=2, deadline_s=0.05, grace_s=0.05, breaker_failures=1000)
     running.want(*range(20))
@@ -208,13 +225,16 @@ def test_hung_workers_are_replaced_so_often_and_threads_stay_bounded(run: Callab
     assert counts["asked"] <= 4
     assert counts["stuck"] >= 3
     assert counts["threads"] <= 4
-    assert [line for line in running.messages if "replacements are used" in line] == running.messages
+    assert [
+        line for line in running.messages if "replacements are used" in line
+    ] == running.messages
     assert running.stop() < SOON
     gate.set()
 
 
-def test_stop_is_short_when_nothing_is_under_way(run: Callable[..., Running],
-                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_is_short_when_nothing_is_under_way(
+    run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for limit in ("_DRAIN_S", "_CLOSE_S", "_JOIN_S"):
         monkeypatch.setattr(service, limit, 60.0)
     running = run()
@@ -232,7 +252,9 @@ def test_stop_is_short_when_nothing_is_under_way(run: Callable[..., Running],
 @pytest.mark.slow
 @pytest.mark.parametrize("closes", [True, False])
 def test_stop_is_bounded_when_all_workers_hang(run: Callable[..., Running], closes: bool) -> None:
-    """The thread of RL-Trainer's advisor was never stopped: "terminate called without an active exception"."""
+    """The thread of RL-Trainer's advisor was never stopped: "terminate called without an active
+    exception".
+    """
     gate, others = threading.Event(), set(threading.enumerate())
     running = run(held(gate), workers=8)
     if closes:
@@ -243,12 +265,20 @@ def test_stop_is_bounded_when_all_workers_hang(run: Callable[..., Running], clos
     counts = running.counts
     assert counts["in_flight"] == (0 if closes else 8)
     gate.set()
-    assert until(lambda: not [thread for thread in set(threading.enumerate()) - others
-                              if thread.name.startswith("advisor-")])
+    assert until(
+        lambda: (
+            not [
+                thread
+                for thread in set(threading.enumerate()) - others
+                if thread.name.startswith("advisor-")
+            ]
+        )
+    )
 
 
-def test_stop_waits_for_what_is_paid_for(run: Callable[..., Running], tmp_path: Path,
-                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_waits_for_what_is_paid_for(
+    run: Callable[..., Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert service._DRAIN_S == 1.0
     for limit in ("_DRAIN_S", "_JOIN_S"):  # a busy machine may need more than that second
         monkeypatch.setattr(service, limit, 60.0)
@@ -281,8 +311,9 @@ def test_stop_is_bounded_when_closing_hangs_or_raises(run: Callable[..., Running
     assert running.messages == ["advisor: closing the backend raised ZeroDivisionError; contained"]
 
 
-def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(run: Callable[..., Running],
-                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(
+    run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
     running = run()
     monkeypatch.setattr(running.service._desk.queue, "next", lambda now: 1 // 0)
     running.want(1)
@@ -306,7 +337,9 @@ def test_a_listener_that_raises_ends_nothing() -> None:
         assert asked.statistics()["unreported"] == 1
 
 
-def test_the_desks_thread_dying_is_reported(run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_desks_thread_dying_is_reported(
+    run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def dies(now: float) -> None:
         raise SystemExit
 
@@ -325,24 +358,30 @@ def test_a_damaged_ledger_is_said_before_anything_starts(tmp_path: Path) -> None
     (tmp_path / "ledger").write_bytes(b"x" * 5000)
     before = threading.active_count()
     with pytest.raises(StorageError, match="ledger: what the advisor has spent"):
-        AdviceService(ScriptedBackend(lambda *_: good()), ServiceOptions(ledger=str(tmp_path / "ledger")))
+        AdviceService(
+            ScriptedBackend(lambda *_: good()), ServiceOptions(ledger=str(tmp_path / "ledger"))
+        )
     assert threading.active_count() == before
 
 
 def test_troubles_go_to_the_log_by_default(caplog: pytest.LogCaptureFixture) -> None:
-    asked = AdviceService(ScriptedBackend(lambda *_: bad(Failure.REFUSED, status=401, detail="wrong key")),
-                          ServiceOptions())
+    asked = AdviceService(
+        ScriptedBackend(lambda *_: bad(Failure.REFUSED, status=401, detail="wrong key")),
+        ServiceOptions(),
+    )
     with caplog.at_level(logging.WARNING, "jaxtrade.advisor"):
         asked.submit([(question(1), 1.0)])
         assert until(lambda: asked.statistics()["failed"] == 1)
     asked.stop()
     assert [record.message for record in caplog.records] == [
         "advisor scripted: it refuses (wrong key); nothing more is asked in this run, which goes on with the advice it "
-        "has"]
+        "has"
+    ]
 
 
 def test_files_and_threads_do_not_pile_up(tmp_path: Path) -> None:
     """I4 over many services in one process."""
+
     def opened() -> tuple[int, int]:
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
@@ -362,8 +401,11 @@ def test_no_secret_is_in_any_file(run: Callable[..., Running], tmp_path: Path) -
     def raises() -> Answer:
         raise ConnectionError(f"http://user:{CANARY}@host refused")
 
-    running = run(lambda asked, *_: good() if asked.bar % 2 else raises, cache=str(tmp_path / "cache"),
-                  ledger=str(tmp_path / "ledger"))
+    running = run(
+        lambda asked, *_: good() if asked.bar % 2 else raises,
+        cache=str(tmp_path / "cache"),
+        ledger=str(tmp_path / "ledger"),
+    )
     running.want(*range(20))
     assert until(lambda: running.counts["done"] >= 5)
     running.stop()
@@ -375,8 +417,12 @@ def test_no_secret_is_in_any_file(run: Callable[..., Running], tmp_path: Path) -
 
 def test_submitting_from_several_threads_loses_nothing(run: Callable[..., Running]) -> None:
     running = run(queue_size=10_000, ttl_chunks=10_000)
-    threads = [threading.Thread(target=lambda first=first: [running.want(first + bar) for bar in range(200)])
-               for first in (0, 1000, 2000)]
+    threads = [
+        threading.Thread(
+            target=lambda first=first: [running.want(first + bar) for bar in range(200)]
+        )
+        for first in (0, 1000, 2000)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -385,11 +431,24 @@ def test_submitting_from_several_threads_loses_nothing(run: Callable[..., Runnin
     assert (running.counts["submitted"], running.counts["done"]) == (600, 600)
 
 
-@pytest.mark.parametrize("wrong", [{"max_cost": 1.0}, {"max_cost": 1.0, "price_prompt": 0.1}, {"retry_cap_s": 0.1},
-                                   {"breaker_longest_s": 1.0}, {"workers": 0}, {"requests_per_minute": 1},
-                                   {"deadline_s": float("nan")}, {"no_such_key": 1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_cost": 1.0},
+        {"max_cost": 1.0, "price_prompt": 0.1},
+        {"retry_cap_s": 0.1},
+        {"breaker_longest_s": 1.0},
+        {"workers": 0},
+        {"requests_per_minute": 1},
+        {"deadline_s": float("nan")},
+        {"no_such_key": 1},
+    ],
+)
 def test_options_that_contradict_themselves_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=next(iter(wrong)) if "price_prompt" not in wrong else "price_completion"):
+    with pytest.raises(
+        ValidationError,
+        match=next(iter(wrong)) if "price_prompt" not in wrong else "price_completion",
+    ):
         ServiceOptions(**wrong)
 
 
@@ -412,19 +471,35 @@ print(time.monotonic(), flush=True)
 """
 
 
-ENDS = {"": 0, "service.stop()": 0, "sys.exit(7)": 7, "raise RuntimeError('of the user')": 1,
-        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)": -2}
+ENDS = {
+    "": 0,
+    "service.stop()": 0,
+    "sys.exit(7)": 7,
+    "raise RuntimeError('of the user')": 1,
+    "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)": -2,
+}
 
 
 def test_a_process_with_a_hung_backend_ends_within_three_seconds() -> None:
     """The standard pool's threads hold an interpreter for as long as they hang."""
-    children = {tail: subprocess.Popen([sys.executable, "-c", HEAD + tail], text=True, cwd=ROOT,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE) for tail in ENDS}
+    children = {
+        tail: subprocess.Popen(
+            [sys.executable, "-c", HEAD + tail],
+            text=True,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for tail in ENDS
+    }
     ended: dict[str, float] = {}
     end = time.monotonic() + 60
     while len(ended) < len(children) and time.monotonic() < end:
-        ended |= {tail: time.monotonic() for tail, child in children.items()
-                  if tail not in ended and child.poll() is not None}
+        ended |= {
+            tail: time.monotonic()
+            for tail, child in children.items()
+            if tail not in ended and child.poll() is not None
+        }
         time.sleep(0.01)
     for tail, child in children.items():
         assert tail in ended, f"still there: {tail!r}"
@@ -455,12 +530,15 @@ with AdviceService(ScriptedBackend(sell), options) as service:
 
 def test_a_kill_loses_no_more_paid_answers_than_there_are_workers(tmp_path: Path) -> None:
     """Fault 24: resume asks again only about what was under way, and knows what was spent."""
+
     def sold() -> list[str]:
         return (tmp_path / "sold").read_text().split() if (tmp_path / "sold").exists() else []
 
     for kill_at in (100, 350, 10**9):
         child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT)
-        assert until(lambda child=child, at=kill_at: len(sold()) >= at or child.poll() is not None, 60)
+        assert until(
+            lambda child=child, at=kill_at: len(sold()) >= at or child.poll() is not None, 60
+        )
         child.kill()
         child.wait(30)
     assert child.returncode == 0
@@ -485,8 +563,14 @@ def test_a_forked_child_leaves_its_parents_service_alone() -> None:
         service.submit([(question(1), 0.5)])
         assert until(lambda: service.statistics()["done"] == 1)
         """)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

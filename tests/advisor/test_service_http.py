@@ -35,7 +35,9 @@ def wait_for(done: Callable[[], bool], seconds: float = 10.0) -> bool:
 
 
 def test_answers_arrive_and_are_paid_once(tmp_path: Path) -> None:
-    options = ServiceOptions(workers=4, cache=str(tmp_path / "a.sqlite"), ledger=str(tmp_path / "l.sqlite"))
+    options = ServiceOptions(
+        workers=4, cache=str(tmp_path / "a.sqlite"), ledger=str(tmp_path / "l.sqlite")
+    )
     with FaultServer(advises()) as server:
         for _ in range(2):
             service = AdviceService(OpenAIBackend(OpenAIOptions(server.url, "m")), options)
@@ -62,14 +64,22 @@ def test_the_canary_is_in_no_file(
     def echo(status: int) -> servers.Step:
         def run(wire: servers.Wire) -> None:
             text = wire.request.headers["authorization"]
-            body = completion(json.dumps({**GOOD, "reason": text}) if status == 200 else text, model=text)
+            body = completion(
+                json.dumps({**GOOD, "reason": text}) if status == 200 else text, model=text
+            )
             wire.send(head(status, {"Content-Length": str(len(body)), "Retry-After": "0"}) + body)
 
         return run
 
-    options = ServiceOptions(workers=1, cache=str(tmp_path / "a.sqlite"), ledger=str(tmp_path / "l.sqlite"))
-    with FaultServer(echo(200), echo(500), servers.says(f"no advice {CANARY}"), echo(200), echo(401)) as server:
-        service = AdviceService(OpenAIBackend(OpenAIOptions(server.url, "m", key_env="KEY")), options, tell=said.append)
+    options = ServiceOptions(
+        workers=1, cache=str(tmp_path / "a.sqlite"), ledger=str(tmp_path / "l.sqlite")
+    )
+    with FaultServer(
+        echo(200), echo(500), servers.says(f"no advice {CANARY}"), echo(200), echo(401)
+    ) as server:
+        service = AdviceService(
+            OpenAIBackend(OpenAIOptions(server.url, "m", key_env="KEY")), options, tell=said.append
+        )
         service.submit(questions(8))
         assert wait_for(lambda: any("401" in line for line in said))
         service.stop()
@@ -80,12 +90,19 @@ def test_the_canary_is_in_no_file(
     assert "CANARY" not in caplog.text + repr(said) + repr(service.statistics())
 
 
-@pytest.mark.parametrize("step", [
-    servers.hang(), servers.drip(b"x" * 999, 0.05, head(200, {"Content-Length": "999"})),
-], ids=range(2))
+@pytest.mark.parametrize(
+    "step",
+    [
+        servers.hang(),
+        servers.drip(b"x" * 999, 0.05, head(200, {"Content-Length": "999"})),
+    ],
+    ids=range(2),
+)
 def test_a_hung_server_stops_in_time(step: servers.Step) -> None:
     with FaultServer(step) as server:
-        service = AdviceService(OpenAIBackend(OpenAIOptions(server.url, "m")), ServiceOptions(workers=4))
+        service = AdviceService(
+            OpenAIBackend(OpenAIOptions(server.url, "m")), ServiceOptions(workers=4)
+        )
         service.submit(questions(20))
         assert wait_for(lambda: len(server.requests) == 4)
         began = time.monotonic()

@@ -1,4 +1,6 @@
-"""Thousands of submissions to a backend that is slow, fails, hangs, raises and dies by a seeded script."""
+"""Thousands of submissions to a backend that is slow, fails, hangs, raises and dies by a seeded
+script.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,36 @@ from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import ScriptedBackend, bad, good, question
 
 WORKERS, QUEUE, READY = 6, 200, 300
-_KINDS = {"good": 40, "slow": 15, "schema": 10, "parse": 5, "500": 8, "429": 3, "timeout": 4, "reset": 5, "400": 3,
-          "raises": 3, "null": 2, "late": 1, "hang": 1, "dies": 1}
+_KINDS = {
+    "good": 40,
+    "slow": 15,
+    "schema": 10,
+    "parse": 5,
+    "500": 8,
+    "429": 3,
+    "timeout": 4,
+    "reset": 5,
+    "400": 3,
+    "raises": 3,
+    "null": 2,
+    "late": 1,
+    "hang": 1,
+    "dies": 1,
+}
 
 
 class Chaos:
-    """The script: what happens at an attempt follows from the seed, the bar and the attempt. At most two hangs and two
-    deaths, so that replacements last."""
+    """The script: what happens at an attempt follows from the seed, the bar and the attempt. At
+    most two hangs and two deaths, so that replacements last."""
 
     def __init__(self, seed: int) -> None:
         self.seed, self.gate = seed, threading.Event()
         self.kinds: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def __call__(self, asked: Question, deadline: float, attempt: int) -> Answer | Callable[[], Answer]:
+    def __call__(
+        self, asked: Question, deadline: float, attempt: int
+    ) -> Answer | Callable[[], Answer]:
         rng = random.Random(f"{self.seed} {asked.bar} {attempt}")
         (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
         with self._lock:
@@ -52,8 +70,12 @@ class Chaos:
             case "null":
                 return lambda: None  # type: ignore[return-value]
             case "500" | "429" | "400":
-                return bad(Failure.HTTP, status=int(kind), retryable=kind != "400",
-                           retry_after=0.01 if kind == "429" else None)
+                return bad(
+                    Failure.HTTP,
+                    status=int(kind),
+                    retryable=kind != "400",
+                    retry_after=0.01 if kind == "429" else None,
+                )
             case "schema" | "parse" | "timeout":
                 return bad(Failure(kind), retryable=True, prompt_tokens=30, completion_tokens=5)
             case "reset":
@@ -73,13 +95,19 @@ class Chaos:
         raise error("of the script")
 
 
-def stress(seed: int, chunks: int, bars: int, backend: ScriptedBackend, options: ServiceOptions) -> dict[str, Any]:
-    """One run; the invariants are asserted all along. Returns its last statistics, and what it handed out."""
+def stress(
+    seed: int, chunks: int, bars: int, backend: ScriptedBackend, options: ServiceOptions
+) -> dict[str, Any]:
+    """One run; the invariants are asserted all along. Returns its last statistics, and what it
+    handed out.
+    """
     rng, taken, reported = random.Random(seed), list[int](), list[str]()
     others, hanging = threading.active_count(), backend.count_anew()  # of a run before
     service = AdviceService(backend, options, tell=reported.append)
     for _ in range(chunks):
-        service.submit([(question(rng.randrange(bars)), rng.random()) for _ in range(rng.randrange(65))])
+        service.submit(
+            [(question(rng.randrange(bars)), rng.random()) for _ in range(rng.randrange(65))]
+        )
         taken += [bar for bar, _ in service.take(rng.randrange(100))]
         counts = service.statistics()
         assert imbalance(counts) == 0  # I7
@@ -102,13 +130,28 @@ def stress(seed: int, chunks: int, bars: int, backend: ScriptedBackend, options:
 
 
 def options_of(folder: Path, **more: Any) -> ServiceOptions:
-    return ServiceOptions(workers=WORKERS, queue_size=QUEUE, ready_rows=READY, ttl_chunks=30, deadline_s=0.1,
-                          grace_s=0.1, retry_base_s=0.001, retry_cap_s=0.01, failed_for_s=0.02, breaker_open_s=0.02,
-                          breaker_longest_s=0.05, cache=str(folder / "cache"), ledger=str(folder / "ledger"), **more)
+    return ServiceOptions(
+        workers=WORKERS,
+        queue_size=QUEUE,
+        ready_rows=READY,
+        ttl_chunks=30,
+        deadline_s=0.1,
+        grace_s=0.1,
+        retry_base_s=0.001,
+        retry_cap_s=0.01,
+        failed_for_s=0.02,
+        breaker_open_s=0.02,
+        breaker_longest_s=0.05,
+        cache=str(folder / "cache"),
+        ledger=str(folder / "ledger"),
+        **more,
+    )
 
 
 def two_runs(seed: int, chunks: int, bars: int, folder: Path) -> Chaos:
-    """A run, and another with the same files: nothing is paid for twice, no cap is passed by both together."""
+    """A run, and another with the same files: nothing is paid for twice, no cap is passed by both
+    together.
+    """
     chaos = Chaos(seed)
     backend = ScriptedBackend(chaos)
     max_calls, max_tokens = bars // 2, 45 * bars
@@ -139,11 +182,15 @@ def test_a_budget_is_spent_to_the_last_call_and_not_beyond(tmp_path: Path) -> No
     assert backend.calls == 300
     assert max(backend.paid.values()) == 1
     assert counts["mode"] == "stopped"
-    assert any("300 of advisor.service.max_calls = 300 are used" in line for line in counts["reported"])
+    assert any(
+        "300 of advisor.service.max_calls = 300 are used" in line for line in counts["reported"]
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [10, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(11, 16))])
+@pytest.mark.parametrize(
+    "seed", [10, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(11, 16))]
+)
 def test_the_same_for_longer(tmp_path: Path, seed: int) -> None:
     """Thousands of attempts in all, half of which fail."""
     chaos = two_runs(seed, 2000, 6000, tmp_path)

@@ -38,7 +38,9 @@ def test_it_comes_back_in_order_and_nothing_else_is_left(tmp_path: Path) -> None
     assert manifest["rows"] == 3
     assert [each.name for each in tmp_path.iterdir()] == ["s.npz"]
     first = read_snapshot(path).manifest["sha256"]
-    assert read_snapshot(saved(tmp_path)).manifest["sha256"] == first  # the same content, the same digest
+    assert (
+        read_snapshot(saved(tmp_path)).manifest["sha256"] == first
+    )  # the same content, the same digest
 
 
 def test_an_empty_one_comes_back(tmp_path: Path) -> None:
@@ -49,8 +51,8 @@ def test_an_empty_one_comes_back(tmp_path: Path) -> None:
 
 
 def test_it_serves_every_task_and_scaling_over_the_same_bars(tmp_path: Path) -> None:
-    """Rows are numbered by bars alone, so one precomputation serves a whole curriculum; the markets' own fingerprints
-    differ."""
+    """Rows are numbered by bars alone, so one precomputation serves a whole curriculum; the
+    markets' own fingerprints differ."""
     path = saved(tmp_path)
     other = build_market(market().bars, config("env.task=advised", "env.scaling=seed"))
     assert other.fingerprint != market().fingerprint
@@ -75,7 +77,9 @@ def test_other_bars_are_refused_with_what_differs(tmp_path: Path) -> None:
     assert market_entries(replace(sides, bars=moved)) != market_entries(sides)
 
 
-def rewritten(path: Path, change: Callable[[dict[str, np.ndarray], dict[str, Any]], object]) -> None:
+def rewritten(
+    path: Path, change: Callable[[dict[str, np.ndarray], dict[str, Any]], object]
+) -> None:
     with np.load(path) as found:
         arrays = {name: found[name] for name in ("bars", "rows")}
         manifest = json.loads(str(found["manifest"]))
@@ -87,10 +91,18 @@ EDITS: dict[str, tuple[Callable[[dict[str, np.ndarray], dict[str, Any]], object]
     "a row": (lambda arrays, _: arrays["rows"].__setitem__((1, 3), 0.9), "damaged or edited"),
     "a bar": (lambda arrays, _: arrays["bars"].__setitem__(0, 7), "damaged or edited"),
     "the market": (lambda _, manifest: manifest.update(symbol="NQ"), "damaged or edited"),
-    "who was asked": (lambda _, manifest: manifest.update(identity={"kind": "rules"}), "damaged or edited"),
-    "a row less": (lambda arrays, _: arrays.update(bars=arrays["bars"][:2], rows=arrays["rows"][:2]),
-                   "damaged or edited"),
-    "the type": (lambda arrays, _: arrays.update(rows=arrays["rows"].astype(np.float64)), "'rows' is float64"),
+    "who was asked": (
+        lambda _, manifest: manifest.update(identity={"kind": "rules"}),
+        "damaged or edited",
+    ),
+    "a row less": (
+        lambda arrays, _: arrays.update(bars=arrays["bars"][:2], rows=arrays["rows"][:2]),
+        "damaged or edited",
+    ),
+    "the type": (
+        lambda arrays, _: arrays.update(rows=arrays["rows"].astype(np.float64)),
+        "'rows' is float64",
+    ),
     "the digest": (lambda _, manifest: manifest.pop("sha256"), "not a snapshot"),
 }
 
@@ -122,11 +134,18 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
         read_snapshot(tmp_path)
 
 
-@pytest.mark.parametrize(("bars", "rows", "words"), [
-    ([4, 4], ROWS[:2], "repeated"), ([-1, 4], ROWS[:2], "negative"), ([4], ROWS[:2], "for 1 bars"),
-    ([4], [[0, np.nan, 0, 0, 0, 1]], "not finite"),
-])
-def test_what_cannot_be_is_not_written(bars: list[int], rows: Any, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bars", "rows", "words"),
+    [
+        ([4, 4], ROWS[:2], "repeated"),
+        ([-1, 4], ROWS[:2], "negative"),
+        ([4], ROWS[:2], "for 1 bars"),
+        ([4], [[0, np.nan, 0, 0, 0, 1]], "not finite"),
+    ],
+)
+def test_what_cannot_be_is_not_written(
+    bars: list[int], rows: Any, words: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=words):
         save_table(tmp_path / "s.npz", np.array(bars), np.array(rows), {})
     assert list(tmp_path.iterdir()) == []

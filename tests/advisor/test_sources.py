@@ -32,7 +32,9 @@ def lives():
     """Maker of live sources, which are stopped at the end."""
     made: list[Live] = []
 
-    def make(service: object, question_of: Callable[[int], Question] = question, **more: object) -> Live:
+    def make(
+        service: object, question_of: Callable[[int], Question] = question, **more: object
+    ) -> Live:
         made.append(Live(service, question_of, **more))  # type: ignore[arg-type]
         return made[-1]
 
@@ -74,7 +76,9 @@ def test_two_answers_about_a_bar_come_one_after_the_other(lives) -> None:
 def test_what_is_no_float32_is_left_out(lives, number: object) -> None:
     service, reported = HandService(), list[str]()
     live = lives(service, tell=reported.append)
-    service.ready.extend([(1, ADVICE._replace(confidence=number)), (2, ADVICE), (3, ADVICE._replace(buy=number))])
+    service.ready.extend(
+        [(1, ADVICE._replace(confidence=number)), (2, ADVICE), (3, ADVICE._replace(buy=number))]
+    )
     assert until(lambda: live.statistics()["rows_waiting"] == 1)
     assert until(lambda: live.statistics()["rows_refused"] == 2)
     assert [row.bar for row in live.take(0, 0, 4)] == [2]
@@ -133,8 +137,12 @@ def test_a_bar_without_a_question_is_skipped_for_good(lives) -> None:
     assert service.bars() == [[0, 6]] * 3
     assert tried == list(range(7))
     assert live.statistics()["bars_unaskable"] == 5
-    assert live.statistics()["contained"] == {"question DataError": 2, "question ConfigError": 1,
-                                              "question ZeroDivisionError": 1, "question": 1}
+    assert live.statistics()["contained"] == {
+        "question DataError": 2,
+        "question ConfigError": 1,
+        "question ZeroDivisionError": 1,
+        "question": 1,
+    }
     assert len(reported) == 4
     assert "no question about bar 1: no close" in reported[0]
     assert "CANARY" not in str(reported)
@@ -248,7 +256,9 @@ def test_a_service_that_raises_is_contained(lives, error: type[BaseException]) -
 def test_stop_with_a_hung_backend_takes_3_s_at_most(tmp_path: Path) -> None:
     slow = make_backend("mock:slow/mock:random", {"seconds": float("inf")})
     options = ServiceOptions(workers=4, deadline_s=60.0)
-    bridge = Bridge(Live(AdviceService(slow, options, tell=[].append), question), 1000, 4, journal(tmp_path))
+    bridge = Bridge(
+        Live(AdviceService(slow, options, tell=[].append), question), 1000, 4, journal(tmp_path)
+    )
     bridge.wanted(np.arange(64), np.ones(64))
     assert until(lambda: bridge.statistics()["in_flight"] == 4)
     began = time.monotonic()

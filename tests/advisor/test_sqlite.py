@@ -1,4 +1,6 @@
-"""Two processes that make the same new file at the same moment: neither takes it for a file of something else."""
+"""Two processes that make the same new file at the same moment: neither takes it for a file of
+something else.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,18 @@ from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend
 from jaxtrade.advisor.host.sqlite import is_busy
 
 CONNECT = sqlite3.connect
-MAKE_CACHE = (f"BEGIN IMMEDIATE; {cache._TABLE}; PRAGMA application_id={cache._APPLICATION}; "
-              f"PRAGMA user_version={cache.FORMAT}; COMMIT")
-MAKE_LEDGER = f"BEGIN IMMEDIATE; PRAGMA application_id={ledger._APPLICATION}; CREATE TABLE other (x); COMMIT"
+MAKE_CACHE = (
+    f"BEGIN IMMEDIATE; {cache._TABLE}; PRAGMA application_id={cache._APPLICATION}; "
+    f"PRAGMA user_version={cache.FORMAT}; COMMIT"
+)
+MAKE_LEDGER = (
+    f"BEGIN IMMEDIATE; PRAGMA application_id={ledger._APPLICATION}; CREATE TABLE other (x); COMMIT"
+)
 
 
 def meet(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> list[bool]:
-    """From now on, another connection runs `script` just before the first look at a file's tables. Returns a list that
-    will say whether it could: it cannot while the reader holds the file."""
+    """From now on, another connection runs `script` just before the first look at a file's tables.
+    Returns a list that will say whether it could: it cannot while the reader holds the file."""
     could: list[bool] = []
 
     class Meeting(sqlite3.Connection):
@@ -39,7 +45,9 @@ def meet(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> list[bool]
                     other.close()
             return super().execute(sql, *arguments)
 
-    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: CONNECT(*given, **named, factory=Meeting))
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *given, **named: CONNECT(*given, **named, factory=Meeting)
+    )
     return could
 
 
@@ -50,7 +58,9 @@ def test_the_script_makes_a_cache(tmp_path: Path) -> None:
     assert messages == []
 
 
-def test_a_cache_that_another_process_makes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_another_process_makes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, messages = tmp_path / "cache.sqlite", list[str]()
     could = meet(monkeypatch, path, MAKE_CACHE)
     opened = AdviceCache(path, messages.append)
@@ -60,7 +70,9 @@ def test_a_cache_that_another_process_makes_meanwhile(tmp_path: Path, monkeypatc
     assert opened.count() == 0
 
 
-def test_a_ledger_that_another_process_makes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_another_process_makes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "ledger.sqlite"
     could = meet(monkeypatch, path, MAKE_LEDGER)
     opened = Ledger(path, Caps())

@@ -44,20 +44,38 @@ def test_rows_are_written_by_bar_and_padding_is_dropped() -> None:
     again = received(table, delta([3], 2, side=-1.0))
     assert again.version[np.array([3, 99])].tolist() == [2, 1]
     assert float(again.rows[3, 1]) == -1.0
-    padding = Delta(np.full(4, BARS, np.int32), np.zeros((4, 6), np.float32), np.zeros((), np.int32))
-    for before, after in zip(jax.tree.leaves(table), jax.tree.leaves(received(table, padding)), strict=True):
+    padding = Delta(
+        np.full(4, BARS, np.int32), np.zeros((4, 6), np.float32), np.zeros((), np.int32)
+    )
+    for before, after in zip(
+        jax.tree.leaves(table), jax.tree.leaves(received(table, padding)), strict=True
+    ):
         np.testing.assert_array_equal(before, after)
 
 
 def test_advice_is_read_a_lag_later_and_never_across_a_session_or_beyond_its_age() -> None:
-    starts = session_starts(np.array([0, 10, 16]), np.array([8, 14, 98]), BARS)  # 0..9, 10..15, 16..99
-    view = make_view(received(empty_table(BARS), delta([10, 11, 40], 3)), starts, latency=(5,), max_age=5)
+    starts = session_starts(
+        np.array([0, 10, 16]), np.array([8, 14, 98]), BARS
+    )  # 0..9, 10..15, 16..99
+    view = make_view(
+        received(empty_table(BARS), delta([10, 11, 40], 3)), starts, latency=(5,), max_age=5
+    )
     seen = look_up(view, jnp.int32(15))
-    assert (bool(seen.valid), int(seen.version), float(seen.age), int(seen.direction)) == (True, 3, 5.0, 1)
+    assert (bool(seen.valid), int(seen.version), float(seen.age), int(seen.direction)) == (
+        True,
+        3,
+        5.0,
+        1,
+    )
     assert float(seen.confidence) == pytest.approx(0.7)
     assert float(seen.risk) == pytest.approx(0.2)
     assert bool(look_up(view, jnp.int32(45)).valid)
-    for row in (14, 16, 3, 46):  # asked before the session began, in the next one, before the data; no row
+    for row in (
+        14,
+        16,
+        3,
+        46,
+    ):  # asked before the session began, in the next one, before the data; no row
         none = look_up(view, jnp.int32(row))
         assert not bool(none.valid)
         assert all(not np.any(leaf) for leaf in jax.tree.leaves(none))
@@ -100,21 +118,29 @@ def test_which_bar_is_read_is_that_of_a_plain_loop() -> None:
 def test_lags_are_drawn_by_bar_from_the_list() -> None:
     size = 20_000
     rows, nothing = np.arange(size), np.zeros(size, np.int32)
-    lags = rows - np.asarray(make_view(empty_table(size), nothing, latency=(0, 1, 30), seed=7).source)
+    lags = rows - np.asarray(
+        make_view(empty_table(size), nothing, latency=(0, 1, 30), seed=7).source
+    )
     later = rows >= 30
     shares = [float((lags == lag)[later].mean()) for lag in (0, 1, 30)]
     assert sum(shares) == pytest.approx(1.0)
     assert shares == pytest.approx([1 / 3] * 3, abs=0.02)
-    other = rows - np.asarray(make_view(empty_table(size), nothing, latency=(0, 1, 30), seed=8).source)
-    assert float((lags == other)[later].mean()) == pytest.approx(1 / 3, abs=0.05)  # drawn anew, equal by chance
+    other = rows - np.asarray(
+        make_view(empty_table(size), nothing, latency=(0, 1, 30), seed=8).source
+    )
+    assert float((lags == other)[later].mean()) == pytest.approx(
+        1 / 3, abs=0.05
+    )  # drawn anew, equal by chance
     assert lag_list((1, 2, 3)).tolist().count(1) == 22
     assert len(lag_list((4,))) == LAGS
 
 
 def test_what_is_kept_back_depends_on_the_episode_and_the_bar() -> None:
     view = make_view(empty_table(BARS), np.zeros(BARS, np.int32), drop_episode=0.25, drop_bar=0.5)
-    shut = jax.vmap(jax.vmap(lambda episode, row: dropped(view, jnp.uint32(5), episode, row), (None, 0)), (0, None))(
-        jnp.arange(400), jnp.arange(300))
+    shut = jax.vmap(
+        jax.vmap(lambda episode, row: dropped(view, jnp.uint32(5), episode, row), (None, 0)),
+        (0, None),
+    )(jnp.arange(400), jnp.arange(300))
     whole = np.asarray(shut).all(axis=1)
     assert float(whole.mean()) == pytest.approx(0.25, abs=0.07)
     assert float(np.asarray(shut)[~whole].mean()) == pytest.approx(0.5, abs=0.02)

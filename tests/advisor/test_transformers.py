@@ -1,4 +1,6 @@
-"""`transformers serve` as docs/advisor.md starts it, with a tiny model of random weights: its text is no advice."""
+"""`transformers serve` as docs/advisor.md starts it, with a tiny model of random weights: its text
+is no advice.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,21 @@ from jaxtrade.advisor.host.types import Answer, Backend, Failure
 from tests.advisor.asking import SOON, question
 
 pytest.importorskip("h11")
-COMMAND = shutil.which("transformers", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
-ABSENT = [name for name in ("torch", "transformers", "fastapi", "uvicorn", "openai")
-          if importlib.util.find_spec(name) is None]
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(
-    bool(ABSENT) or COMMAND is None, reason=f"no {', '.join(ABSENT)}: pip install 'transformers[serving]'")]
+COMMAND = shutil.which(
+    "transformers", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+)
+ABSENT = [
+    name
+    for name in ("torch", "transformers", "fastapi", "uvicorn", "openai")
+    if importlib.util.find_spec(name) is None
+]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        bool(ABSENT) or COMMAND is None,
+        reason=f"no {', '.join(ABSENT)}: pip install 'transformers[serving]'",
+    ),
+]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds for torch to be loaded on a machine that does other things
@@ -59,16 +71,28 @@ def is_up(port: int) -> bool:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("models") / "tiny-random"
     folder.mkdir()
-    own = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
-           "HF_HUB_OFFLINE": "1"}
-    subprocess.run([sys.executable, "-m", "tests.advisor.tiny_transformer", str(folder)], cwd=ROOT, check=True,
-                   timeout=300, env=own)
+    own = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+        "HF_HUB_OFFLINE": "1",
+    }
+    subprocess.run(
+        [sys.executable, "-m", "tests.advisor.tiny_transformer", str(folder)],
+        cwd=ROOT,
+        check=True,
+        timeout=300,
+        env=own,
+    )
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     log = folder.with_name("server.log")
     with log.open("wb") as out:
-        process = subprocess.Popen([str(COMMAND), *documented(folder), "--port", str(port)], env=own, stdout=out,
-                                   stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            [str(COMMAND), *documented(folder), "--port", str(port)],
+            env=own,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
     until = time.monotonic() + PATIENCE
     try:
         while not is_up(port):
@@ -100,19 +124,25 @@ def ask(backend: Backend, bar: int = 0, seconds: float = PATIENCE) -> Answer:
 
 
 @pytest.mark.parametrize("structured", ["json_schema", "json_object", "none"])
-def test_every_request_is_accepted_and_its_text_is_checked(make: Make, server: Server, structured: str) -> None:
+def test_every_request_is_accepted_and_its_text_is_checked(
+    make: Make, server: Server, structured: str
+) -> None:
     answer = ask(make(structured=structured))
     assert (answer.advice, answer.status) == (None, 200)
     assert answer.failure in (Failure.PARSE, Failure.TOO_LARGE, Failure.EMPTY)
     assert answer.model.startswith(server.model)
-    assert answer.prompt_tokens == len(question().prompt.encode()) + 2  # a byte a token, the bar, a line's end
+    assert (
+        answer.prompt_tokens == len(question().prompt.encode()) + 2
+    )  # a byte a token, the bar, a line's end
     assert 1 <= answer.completion_tokens <= 40
 
 
 def test_greedy_decoding_repeats_itself_and_so_does_a_seed(make: Make) -> None:
     greedy = make()
     assert ask(greedy).raw == ask(greedy).raw != ""
-    sampled = make(temperature=1.5, seed=7)  # the tiny model's generation_config.json says do_sample
+    sampled = make(
+        temperature=1.5, seed=7
+    )  # the tiny model's generation_config.json says do_sample
     assert ask(sampled).raw == ask(sampled).raw != ask(greedy).raw
 
 

@@ -1,4 +1,6 @@
-"""Unusable answers: the first is reported with a remedy, too many in a row pause asking, and all are counted."""
+"""Unusable answers: the first is reported with a remedy, too many in a row pause asking, and all
+are counted.
+"""
 
 from __future__ import annotations
 
@@ -35,42 +37,77 @@ SERVER = {"structured": "json_schema", "answer": "json"}
 # --- reasons and remedies --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("answer", "reason"), [
-    (PROSE, "prose"),
-    (bad(Failure.PARSE, raw="<think>Up?</think>"), "think"),
-    (bad(Failure.PARSE, raw=" <THINK>Up?"), "think"),
-    (bad(Failure.PARSE, raw='{"v": 1,'), "json"),
-    (bad(Failure.SCHEMA, raw='{"v": 2}'), "schema"),
-    (bad(Failure.TOO_LARGE, raw='{"v"', detail="the answer was cut off at the token limit"), "cut_off"),
-    (bad(Failure.TOO_LARGE, status=200, detail="the answer was cut off at the token limit before any text"), "cut_off"),
-    (bad(Failure.TOO_LARGE, status=200, detail="more than 262144 bytes"), "too_large"),
-    (bad(Failure.EMPTY, status=200), "empty"),
-])
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (PROSE, "prose"),
+        (bad(Failure.PARSE, raw="<think>Up?</think>"), "think"),
+        (bad(Failure.PARSE, raw=" <THINK>Up?"), "think"),
+        (bad(Failure.PARSE, raw='{"v": 1,'), "json"),
+        (bad(Failure.SCHEMA, raw='{"v": 2}'), "schema"),
+        (
+            bad(Failure.TOO_LARGE, raw='{"v"', detail="the answer was cut off at the token limit"),
+            "cut_off",
+        ),
+        (
+            bad(
+                Failure.TOO_LARGE,
+                status=200,
+                detail="the answer was cut off at the token limit before any text",
+            ),
+            "cut_off",
+        ),
+        (bad(Failure.TOO_LARGE, status=200, detail="more than 262144 bytes"), "too_large"),
+        (bad(Failure.EMPTY, status=200), "empty"),
+    ],
+)
 def test_the_reason(answer: Answer, reason: str) -> None:
     assert is_unusable(answer)
     assert reason_of(answer) == reason
 
 
-@pytest.mark.parametrize("answer", [
-    good(), bad(Failure.PARSE, raw="", status=200),  # a proxy's page
-    bad(Failure.EMPTY),  # a mock's way of saying nothing
-    bad(Failure.CONNECTION), bad(Failure.HTTP, status=500), bad(Failure.STOPPED), bad(Failure.UNSUPPORTED, status=400),
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        good(),
+        bad(Failure.PARSE, raw="", status=200),  # a proxy's page
+        bad(Failure.EMPTY),  # a mock's way of saying nothing
+        bad(Failure.CONNECTION),
+        bad(Failure.HTTP, status=500),
+        bad(Failure.STOPPED),
+        bad(Failure.UNSUPPORTED, status=400),
+    ],
+)
 def test_what_is_not_an_unusable_answer(answer: Answer) -> None:
     assert not is_unusable(answer)
 
 
-@pytest.mark.parametrize(("reason", "identity", "words"), [
-    ("cut_off", SERVER, "raise advisor.service.completion_tokens (now 256)"),
-    ("think", SERVER, "advisor.service.completion_tokens"),
-    ("empty", SERVER, "advisor.service.completion_tokens"),
-    ("too_large", SERVER, "advisor.options.max_bytes"),
-    ("prose", SERVER, "does not keep to advisor.options.structured=json_schema; advisor.template=pipe"),
-    ("schema", {**SERVER, "structured": "none"}, "advisor.options.structured=json_schema makes"),
-    ("schema", {"inner.structured": "none", "inner.answer": "json"}, "advisor.options.structured=json_schema makes"),
-    ("prose", {**SERVER, "answer": "pipe"}, "advisor.template=v1"),
-    ("json", {"kind": "mine"}, "advisor.template=pipe"),
-])
+@pytest.mark.parametrize(
+    ("reason", "identity", "words"),
+    [
+        ("cut_off", SERVER, "raise advisor.service.completion_tokens (now 256)"),
+        ("think", SERVER, "advisor.service.completion_tokens"),
+        ("empty", SERVER, "advisor.service.completion_tokens"),
+        ("too_large", SERVER, "advisor.options.max_bytes"),
+        (
+            "prose",
+            SERVER,
+            "does not keep to advisor.options.structured=json_schema; advisor.template=pipe",
+        ),
+        (
+            "schema",
+            {**SERVER, "structured": "none"},
+            "advisor.options.structured=json_schema makes",
+        ),
+        (
+            "schema",
+            {"inner.structured": "none", "inner.answer": "json"},
+            "advisor.options.structured=json_schema makes",
+        ),
+        ("prose", {**SERVER, "answer": "pipe"}, "advisor.template=v1"),
+        ("json", {"kind": "mine"}, "advisor.template=pipe"),
+    ],
+)
 def test_the_remedy_fits(reason: str, identity: dict[str, str], words: str) -> None:
     assert words in remedy(reason, identity, 256)
 
@@ -82,8 +119,11 @@ def test_every_reason_has_words_and_a_remedy() -> None:
 def test_the_report_s_line() -> None:
     assert unusable_lines({}) == unusable_lines({"unusable": {}, "unusable_pauses": 0}) == []
     assert unusable_lines({"unusable": {"think": 2, "prose": 1200}, "unusable_pauses": 1}) == [
-        "advisor: 1,202 answers were paid for and could not be used (1200 prose, 2 think); asking paused 1 time"]
-    assert unusable_lines({"unusable": {"schema": 1}, "unusable_pauses": 0})[0].endswith("(1 schema)")
+        "advisor: 1,202 answers were paid for and could not be used (1200 prose, 2 think); asking paused 1 time"
+    ]
+    assert unusable_lines({"unusable": {"schema": 1}, "unusable_pauses": 0})[0].endswith(
+        "(1 schema)"
+    )
     assert reasons_text({}) == ""
 
 
@@ -114,7 +154,8 @@ def test_asking_pauses_and_probes_with_growing_pauses() -> None:
         'here."; advisor.template=pipe asks for one short line instead. Further ones are only counted',
         f"advisor scripted: {N} answers in a row cannot be used ({N} prose), so asking pauses; next try in 30 s, the "
         "run goes on without new advice",
-        "advisor scripted: an answer can be used again; asking goes on"]
+        "advisor scripted: an answer can be used again; asking goes on",
+    ]
 
 
 def test_the_bound_counts_what_is_in_flight() -> None:
@@ -178,9 +219,14 @@ def test_failures_of_the_endpoint_do_not_count_as_unusable() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(["answer", "hang", "turn", "want"]), max_size=80), st.integers(1, 12),
-       st.integers(2, 9))
-def test_a_server_without_a_usable_answer_gets_n_requests(steps: list[str], workers: int, most: int) -> None:
+@given(
+    st.lists(st.sampled_from(["answer", "hang", "turn", "want"]), max_size=80),
+    st.integers(1, 12),
+    st.integers(2, 9),
+)
+def test_a_server_without_a_usable_answer_gets_n_requests(
+    steps: list[str], workers: int, most: int
+) -> None:
     office = Office(pool=workers, unusable_pause_after=most, retry_share=1.0, attempts=10)
     hung = 0
     for number, step in enumerate(steps):
@@ -200,9 +246,21 @@ def test_a_server_without_a_usable_answer_gets_n_requests(steps: list[str], work
 
 UNUSABLE: dict[str, tuple[Step, str, str]] = {
     "prose": (says("I would buy here."), "prose", "advisor.template=pipe"),
-    "think": (says("<think>Up or down? ADX 42.</think>"), "think", "advisor.service.completion_tokens"),
-    "cut_off": (says(json.dumps(GOOD)[:60], finish="length"), "cut_off", "advisor.service.completion_tokens"),
-    "cut_off in its reasoning": (says(None, finish="length"), "cut_off", "advisor.service.completion_tokens"),
+    "think": (
+        says("<think>Up or down? ADX 42.</think>"),
+        "think",
+        "advisor.service.completion_tokens",
+    ),
+    "cut_off": (
+        says(json.dumps(GOOD)[:60], finish="length"),
+        "cut_off",
+        "advisor.service.completion_tokens",
+    ),
+    "cut_off in its reasoning": (
+        says(None, finish="length"),
+        "cut_off",
+        "advisor.service.completion_tokens",
+    ),
     "schema": (advises(direction="BUY"), "schema", "advisor.options.structured"),
 }
 
@@ -212,9 +270,19 @@ class Served:
 
     def __init__(self, url: str, **options: Any) -> None:
         self.clock, self.lines = HandClock(time.monotonic()), list[str]()
-        chosen: dict[str, Any] = {"workers": 8, "unusable_pause_after": N, "retry_share": 1.0, "attempts": 5, **options}
-        backend = OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY", temperature=0.7))  # failures are retried
-        self.service = AdviceService(backend, ServiceOptions(**chosen), self.clock, self.lines.append)
+        chosen: dict[str, Any] = {
+            "workers": 8,
+            "unusable_pause_after": N,
+            "retry_share": 1.0,
+            "attempts": 5,
+            **options,
+        }
+        backend = OpenAIBackend(
+            OpenAIOptions(url, "m", key_env="LLM_KEY", temperature=0.7)
+        )  # failures are retried
+        self.service = AdviceService(
+            backend, ServiceOptions(**chosen), self.clock, self.lines.append
+        )
         self.service.submit([(question(bar), 1.0) for bar in range(60)])
 
     @property
@@ -256,8 +324,10 @@ def test_n_requests_and_the_probes(name: str, serve: Callable[..., Served]) -> N
     assert served.counts["unusable"] == {reason: N + 2}
     first, pause = served.lines
     assert words in first
-    assert pause.endswith(f"{N} answers in a row cannot be used ({N} {reason}), so asking pauses; next try in 30 s, "
-                          "the run goes on without new advice")
+    assert pause.endswith(
+        f"{N} answers in a row cannot be used ({N} {reason}), so asking pauses; next try in 30 s, "
+        "the run goes on without new advice"
+    )
     assert all(line.isprintable() and len(line) < 500 for line in served.lines)
 
 
@@ -282,10 +352,16 @@ def test_the_sample_holds_no_key_and_no_control_characters(serve: Callable[..., 
     assert len(served.lines[0]) < 500
 
 
-@pytest.mark.parametrize("text", [
-    "<think>ADX 42, so up.</think>\n" + json.dumps(GOOD), "```json\n" + json.dumps(GOOD) + "\n```",
-    "<think>Hm.</think>\n```json\n" + json.dumps(GOOD) + "\n```", json.dumps({**GOOD, "reason": "x" * 10_000}),
-], ids=["think", "fence", "think and fence", "long reason"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>ADX 42, so up.</think>\n" + json.dumps(GOOD),
+        "```json\n" + json.dumps(GOOD) + "\n```",
+        "<think>Hm.</think>\n```json\n" + json.dumps(GOOD) + "\n```",
+        json.dumps({**GOOD, "reason": "x" * 10_000}),
+    ],
+    ids=["think", "fence", "think and fence", "long reason"],
+)
 def test_what_can_be_used_is_used(text: str, serve: Callable[..., Served]) -> None:
     with FaultServer(says(text)) as server:
         served = serve(server.url)
@@ -304,16 +380,21 @@ def takes_only(*forms: str) -> Step:
 
     def run(wire: Wire) -> None:
         form = wire.request.body.get("response_format", {}).get("type", "none")
-        words = json.dumps({"error": {"message": f"response_format type must be one of {forms}, but got: {form}"}})
+        words = json.dumps(
+            {"error": {"message": f"response_format type must be one of {forms}, but got: {form}"}}
+        )
         (reply(200, completion(json.dumps(GOOD))) if form in forms else reply(400, words))(wire)
 
     return run
 
 
-@pytest.mark.parametrize(("forms", "said"), [
-    (("json_object", "none"), "rejects response_format json_schema (status 400"),
-    (("none",), "rejects response_format json_schema and json_object (status 400"),
-])
+@pytest.mark.parametrize(
+    ("forms", "said"),
+    [
+        (("json_object", "none"), "rejects response_format json_schema (status 400"),
+        (("none",), "rejects response_format json_schema and json_object (status 400"),
+    ],
+)
 def test_a_rejected_response_format_falls_back_and_stays_there(
     forms: tuple[str, ...], said: str, serve: Callable[..., Served]
 ) -> None:
@@ -321,7 +402,10 @@ def test_a_rejected_response_format_falls_back_and_stays_there(
         served = serve(server.url)
         assert until(lambda: served.counts["done"] == 60, SOON)
         served.service.stop()
-        asked = [request.body.get("response_format", {}).get("type", "none") for request in server.requests]
+        asked = [
+            request.body.get("response_format", {}).get("type", "none")
+            for request in server.requests
+        ]
         rejected = [form for form in asked if form not in forms]
     assert served.counts["failures"] == {"unsupported": len(rejected)}
     assert len(rejected) <= N + 1  # those in flight at the start, then one at a time
@@ -348,8 +432,12 @@ def test_a_fall_back_keeps_the_identity_and_checks_answers_as_before() -> None:
 def test_a_server_that_rejects_every_form_is_an_outage(serve: Callable[..., Served]) -> None:
     with FaultServer(takes_only()) as server:
         served = serve(server.url, workers=4)
-        assert until(lambda: served.counts["breaker"] == "open" and served.counts["in_flight"] == 0, SOON)
+        assert until(
+            lambda: served.counts["breaker"] == "open" and served.counts["in_flight"] == 0, SOON
+        )
         served.service.stop()
-        assert len(server.requests) <= 4 + 1 + 5 + 3  # in flight, json_object, the breaker's failures, in flight then
+        assert (
+            len(server.requests) <= 4 + 1 + 5 + 3
+        )  # in flight, json_object, the breaker's failures, in flight then
     assert ["asked for no response_format" in line for line in served.lines] == [True, False]
     assert "too many requests fail, the last one by http" in served.lines[1]

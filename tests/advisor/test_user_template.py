@@ -1,4 +1,6 @@
-"""A user's own template: its fields are known, it says how to answer, and its version is that of its text."""
+"""A user's own template: its fields are known, it says how to answer, and its version is that of
+its text.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,25 @@ def written(folder: Path, text: str, name: str = "mine.txt") -> Path:
 def test_its_prompt(tmp_path: Path) -> None:
     found = made_book(f"advisor.template={written(tmp_path, TEXT)}")
     prompt = found.question(240 + 44).prompt
-    assert prompt.startswith("ES at 2013-10-09T10:15:00-04:00 costs 1602.75.\nSession since 09:30: open 1602.00,")
+    assert prompt.startswith(
+        "ES at 2013-10-09T10:15:00-04:00 costs 1602.75.\nSession since 09:30: open 1602.00,"
+    )
     assert prompt.endswith("\n{as it is}\n" + JSON_FORM)
     assert (found.template.answer, found.template.name) == ("json", "mine")
     assert found.template.slots == ("close",)
     assert found.template.blocks == ("levels",)
 
 
-@pytest.mark.parametrize(("head", "form", "rest"), [("answer: pipe\n", "pipe", PIPE_FORM), ("answer:json\n", "json",
-                                                                                            JSON_FORM)])
+@pytest.mark.parametrize(
+    ("head", "form", "rest"),
+    [("answer: pipe\n", "pipe", PIPE_FORM), ("answer:json\n", "json", JSON_FORM)],
+)
 def test_the_form_may_be_stated(head: str, form: str, rest: str, tmp_path: Path) -> None:
     plain = read_template(written(tmp_path, head + "{close}\n"))
     assert (plain.answer, plain.text) == (form, "{close}\n")
-    full = made_book(f"advisor.template={written(tmp_path, head + '{close} {answer_format}')}").question(240)
+    full = made_book(
+        f"advisor.template={written(tmp_path, head + '{close} {answer_format}')}"
+    ).question(240)
     assert full.prompt == "1602.25 " + rest.rstrip("\n")
 
 
@@ -54,24 +62,32 @@ def test_its_version_is_that_of_its_text(tmp_path: Path) -> None:
     assert version(TEXT.replace("costs", "is at")) != version(TEXT)
     assert version("answer: pipe\n{close}") != version("answer: json\n{close}")
     assert version(TEXT, "advisor.context.opening_minutes=15") != version(TEXT)
-    assert version("{close}{answer_format}", "advisor.horizon=6") == version("{close}{answer_format}")
+    assert version("{close}{answer_format}", "advisor.horizon=6") == version(
+        "{close}{answer_format}"
+    )
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("{close}\n{clsoe} {answer_format}", "line 2: field 'clsoe': unknown; did you mean 'close'?"),
-    ("{close}\n", "says nothing about the form of answers; put {answer_format}"),
-    ("{answer_format} {symbol}", "shows nothing of the market"),
-    ("answer: xml\n{close}", "line 1: answer: xml"),
-    ("{close}{answer_format}\n}", "line 2: Single '}' encountered"),
-    ("{close:.2f}{answer_format}", "line 1: field 'close' has a format of its own"),
-    ("{close!r}{answer_format}", "line 1: field 'close' has a format of its own"),
-    ("{close.__class__}{answer_format}", "line 1: field 'close.__class__': unknown"),
-    ("{0}{answer_format}", "line 1: field '0': unknown"),
-    ("{}{answer_format}", "line 1: field '': unknown"),
-    ("{balance}{answer_format}", "line 1: field 'balance': unknown"),
-    ("", "says nothing about the form"),
-    ("{close}" * 20_000, "characters; a template has at most 100,000"),
-])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "{close}\n{clsoe} {answer_format}",
+            "line 2: field 'clsoe': unknown; did you mean 'close'?",
+        ),
+        ("{close}\n", "says nothing about the form of answers; put {answer_format}"),
+        ("{answer_format} {symbol}", "shows nothing of the market"),
+        ("answer: xml\n{close}", "line 1: answer: xml"),
+        ("{close}{answer_format}\n}", "line 2: Single '}' encountered"),
+        ("{close:.2f}{answer_format}", "line 1: field 'close' has a format of its own"),
+        ("{close!r}{answer_format}", "line 1: field 'close' has a format of its own"),
+        ("{close.__class__}{answer_format}", "line 1: field 'close.__class__': unknown"),
+        ("{0}{answer_format}", "line 1: field '0': unknown"),
+        ("{}{answer_format}", "line 1: field '': unknown"),
+        ("{balance}{answer_format}", "line 1: field 'balance': unknown"),
+        ("", "says nothing about the form"),
+        ("{close}" * 20_000, "characters; a template has at most 100,000"),
+    ],
+)
 def test_a_wrong_template_is_named(text: str, words: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ConfigError, match=re.escape(f"{path}: ")) as caught:
@@ -81,12 +97,18 @@ def test_a_wrong_template_is_named(text: str, words: str, tmp_path: Path) -> Non
 
 def test_a_feed_that_it_shows_must_be_given(tmp_path: Path) -> None:
     path = written(tmp_path, "{close}\n{news}\n{answer_format}")
-    with pytest.raises(ConfigError, match=r"line 2: \{news\} needs a file; set advisor\.context\.news=FILE"):
+    with pytest.raises(
+        ConfigError, match=r"line 2: \{news\} needs a file; set advisor\.context\.news=FILE"
+    ):
         choose(made_config(f"advisor.template={path}").advisor)
 
 
 def test_it_is_checked_before_the_market_is_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"absent\.txt: cannot be read: .*check advisor\.template"):
-        preflight.check_names(config(f"advisor.template={tmp_path / 'absent.txt'}", kind="mock:random"))
-    with pytest.raises(ConfigError, match="prompt template 'windw': unknown; did you mean 'window'"):
+        preflight.check_names(
+            config(f"advisor.template={tmp_path / 'absent.txt'}", kind="mock:random")
+        )
+    with pytest.raises(
+        ConfigError, match="prompt template 'windw': unknown; did you mean 'window'"
+    ):
         preflight.check_names(config("advisor.template=windw", kind="mock:random"))

@@ -15,23 +15,29 @@ def test_good_advice_is_healthy() -> None:
     assert verdict_of(good()) == (True, False, "", False)
 
 
-@pytest.mark.parametrize(("answer", "expected"), [
-    (bad(Failure.TIMEOUT), (False, True, "", False)),
-    (bad(Failure.CONNECTION), (False, False, "", False)),
-    (bad(Failure.RAISED), (False, False, "", False)),
-    (bad(Failure.STOPPED), (None, False, "", False)),
-    (bad(Failure.UNSUPPORTED, status=400), (None, False, "", True)),
-    (bad(Failure.REFUSED, status=401), (False, False, "", True)),
-    (bad(Failure.HTTP, status=429, retryable=True), (False, True, "", True)),
-    (bad(Failure.HTTP, status=529, retryable=True), (False, True, "", True)),
-    (bad(Failure.HTTP, status=500, retryable=True), (False, False, "", True)),
-    (bad(Failure.HTTP, status=400), (False, False, "http 400", True)),
-    (bad(Failure.PARSE), (True, False, "parse", False)),
-    (bad(Failure.PARSE, raw="", status=200), (False, False, "", False)),  # a proxy's page, not the model's text
-    (bad(Failure.SCHEMA), (True, False, "schema", False)),
-    (bad(Failure.EMPTY), (True, False, "empty", False)),
-    (bad(Failure.TOO_LARGE), (True, False, "too_large", False)),
-])
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (bad(Failure.TIMEOUT), (False, True, "", False)),
+        (bad(Failure.CONNECTION), (False, False, "", False)),
+        (bad(Failure.RAISED), (False, False, "", False)),
+        (bad(Failure.STOPPED), (None, False, "", False)),
+        (bad(Failure.UNSUPPORTED, status=400), (None, False, "", True)),
+        (bad(Failure.REFUSED, status=401), (False, False, "", True)),
+        (bad(Failure.HTTP, status=429, retryable=True), (False, True, "", True)),
+        (bad(Failure.HTTP, status=529, retryable=True), (False, True, "", True)),
+        (bad(Failure.HTTP, status=500, retryable=True), (False, False, "", True)),
+        (bad(Failure.HTTP, status=400), (False, False, "http 400", True)),
+        (bad(Failure.PARSE), (True, False, "parse", False)),
+        (
+            bad(Failure.PARSE, raw="", status=200),
+            (False, False, "", False),
+        ),  # a proxy's page, not the model's text
+        (bad(Failure.SCHEMA), (True, False, "schema", False)),
+        (bad(Failure.EMPTY), (True, False, "empty", False)),
+        (bad(Failure.TOO_LARGE), (True, False, "too_large", False)),
+    ],
+)
 def test_failures(answer: Answer, expected: tuple[object, ...]) -> None:
     assert verdict_of(answer) == expected
 
@@ -40,11 +46,24 @@ def test_every_failure_is_judged() -> None:
     assert all(verdict_of(bad(failure)) for failure in Failure)
 
 
-@pytest.mark.parametrize("wrong", [
-    {"hold": math.nan}, {"buy": math.inf}, {"sell": -math.inf}, {"confidence": 1.2}, {"confidence": -0.1},
-    {"confidence": True}, {"confidence": "0.9"}, {"risk": 85.0}, {"risk": None}, {"horizon": 0}, {"horizon": -3},
-    {"horizon": 2.5}, {"horizon": True},
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hold": math.nan},
+        {"buy": math.inf},
+        {"sell": -math.inf},
+        {"confidence": 1.2},
+        {"confidence": -0.1},
+        {"confidence": True},
+        {"confidence": "0.9"},
+        {"risk": 85.0},
+        {"risk": None},
+        {"horizon": 0},
+        {"horizon": -3},
+        {"horizon": 2.5},
+        {"horizon": True},
+    ],
+)
 def test_unusable_advice_is_a_failure_and_no_opinion(wrong: dict[str, object]) -> None:
     """The old parsers turned "85 %" into 0.0 and 42 into 1.0; here it is absence."""
     advice = Advice(**(ADVICE._asdict() | wrong))

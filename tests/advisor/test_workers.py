@@ -18,7 +18,9 @@ from tests.advisor.service_parts import CANARY, good, question, until
 class Bench:
     """A pool of 2, what it posted, and a gate that holds its backend."""
 
-    def __init__(self, answer: Callable[[Question, float], Answer] | None = None, size: int = 2) -> None:
+    def __init__(
+        self, answer: Callable[[Question, float], Answer] | None = None, size: int = 2
+    ) -> None:
         self.gate = threading.Event()
         self.holding = threading.Semaphore(0)
         self.posted: list[Finished] = []
@@ -52,7 +54,10 @@ def test_answers_come_back_with_their_own_question_and_latency(bench: Bench) -> 
     bench.gate.set()
     assert until(lambda: len(bench.posted) == 2)
     bench.posted.sort(key=lambda finished: finished.job.number)
-    assert [(finished.job, finished.answer.model) for finished in bench.posted] == [(jobs[0], "1"), (jobs[1], "2")]
+    assert [(finished.job, finished.answer.model) for finished in bench.posted] == [
+        (jobs[0], "1"),
+        (jobs[1], "2"),
+    ]
     assert all(0.03 <= finished.latency < 5 for finished in bench.posted)
     assert all(bench.pool.returned(finished) for finished in bench.posted)
     assert (bench.pool.busy, bench.pool.free) == (0, 2)
@@ -115,7 +120,9 @@ def test_a_dead_worker_is_replaced(error: type[BaseException]) -> None:
     assert bench.pool.join(5)
 
 
-def test_a_thread_that_is_gone_without_a_word_is_noticed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_gone_without_a_word_is_noticed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = bench.start(1)
     worker = next(worker for worker in bench.pool._workers.values() if worker.job)
     monkeypatch.setattr(worker.thread, "is_alive", lambda: False)

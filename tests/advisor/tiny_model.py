@@ -1,7 +1,9 @@
-"""A language model of random weights in a llama.cpp file, made on the spot: it knows nothing, so its advice is chance.
+"""A language model of random weights in a llama.cpp file, made on the spot: it knows nothing, so
+its advice is chance.
 
-Byte-level vocabulary (3 special tokens, 256 bytes, then blanks up to a round number), 2 layers, width 64.
-Run as a program it serves the model: `python -m tests.advisor.tiny_model FILE PORT KEY SECONDS`.
+Byte-level vocabulary (3 special tokens, 256 bytes, then blanks up to a round number), 2 layers,
+width 64. Run as a program it serves the model: `python -m tests.advisor.tiny_model FILE PORT KEY
+SECONDS`.
 """
 
 from __future__ import annotations

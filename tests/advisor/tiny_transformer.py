@@ -1,4 +1,5 @@
-"""A Hugging Face model of random weights, made on the spot: `python -m tests.advisor.tiny_transformer FOLDER`.
+"""A Hugging Face model of random weights, made on the spot: `python -m
+tests.advisor.tiny_transformer FOLDER`.
 
 Byte-level tokens, 1 layer, width 32, about 0.1 MB. It knows nothing. Needs torch and transformers.
 """
@@ -29,9 +30,18 @@ def write_model(folder: Path) -> None:
     tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=len(tokens), hidden_size=32, intermediate_size=64, num_hidden_layers=1,
-                         num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=CONTEXT,
-                         bos_token_id=None, eos_token_id=0, pad_token_id=None)
+    config = LlamaConfig(
+        vocab_size=len(tokens),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=CONTEXT,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=None,
+    )
     model = LlamaForCausalLM(config)
     model.generation_config.do_sample = True
     model.save_pretrained(folder)

@@ -1,4 +1,6 @@
-"""Programs compiled for devices that are not here: the budgets of launches, and what is left out."""
+"""Programs compiled for devices that are not here: the budgets of launches, and what is left
+out.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,46 @@ measured = functools.cache(accelerator.measure)
 
 def compiled(target, shape):
     if not accelerator.installed(DEVICES[target].platform):
-        pytest.skip(f"needs the compiler for {target}: jaxtrade bench accelerator --install --target {target}")
+        pytest.skip(
+            f"needs the compiler for {target}: jaxtrade bench accelerator --install --target {target}"
+        )
     return measured(target, shape)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shape", "budget"), [
-    ("reference", {"rollout_step": 22, "after_rollout_per_step": 3, "minibatch": 45, "launches": 7500, "row_loops": 0,
-                   "temporaries": 330_000_000}),
-    pytest.param("default", {"launches": 5000, "row_loops": 0}, marks=pytest.mark.long),
-    pytest.param("gru", {"launches": 32_000, "row_loops": 0}, marks=pytest.mark.long),
-    ("env", {"step": 12, "row_loops": 0}),
-    pytest.param("dqn", {"rollout_step": 22, "gradient_step": 60, "row_loops": 0, "replay_bytes": 60_000_000},
-                 marks=pytest.mark.long),
-    ("dqn_prioritised", {"rollout_step": 22, "gradient_step": 280, "row_loops": 0, "replay_bytes": 68_000_000}),
-    pytest.param("pqn", {"rollout_step": 22, "gradient_step": 50, "row_loops": 0, "replay_bytes": 0},
-                 marks=pytest.mark.long),
-])
+@pytest.mark.parametrize(
+    ("shape", "budget"),
+    [
+        (
+            "reference",
+            {
+                "rollout_step": 22,
+                "after_rollout_per_step": 3,
+                "minibatch": 45,
+                "launches": 7500,
+                "row_loops": 0,
+                "temporaries": 330_000_000,
+            },
+        ),
+        pytest.param("default", {"launches": 5000, "row_loops": 0}, marks=pytest.mark.long),
+        pytest.param("gru", {"launches": 32_000, "row_loops": 0}, marks=pytest.mark.long),
+        ("env", {"step": 12, "row_loops": 0}),
+        pytest.param(
+            "dqn",
+            {"rollout_step": 22, "gradient_step": 60, "row_loops": 0, "replay_bytes": 60_000_000},
+            marks=pytest.mark.long,
+        ),
+        (
+            "dqn_prioritised",
+            {"rollout_step": 22, "gradient_step": 280, "row_loops": 0, "replay_bytes": 68_000_000},
+        ),
+        pytest.param(
+            "pqn",
+            {"rollout_step": 22, "gradient_step": 50, "row_loops": 0, "replay_bytes": 0},
+            marks=pytest.mark.long,
+        ),
+    ],
+)
 def test_launches_on_an_h200_stay_within_their_budgets(shape, budget):
     found = compiled("h200", shape)
     assert {name: found[name] for name in budget if found[name] > budget[name]} == {}
@@ -56,20 +81,32 @@ def test_two_processes_compile_the_same_program_for_a_gpu():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", ["dqn_prioritised", *(
-    pytest.param(shape, marks=pytest.mark.long) for shape in ("default", "dqn", "pqn"))])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "dqn_prioritised",
+        *(pytest.param(shape, marks=pytest.mark.long) for shape in ("default", "dqn", "pqn")),
+    ],
+)
 def test_no_lookup_becomes_a_loop_over_rows_on_a_tpu(shape):
     assert compiled("v5e", shape)["row_loops"] == 0
 
 
-@pytest.mark.parametrize(("inside", "found"), [
-    ([], "epochs"), ([("minibatches", 8, 42)], "minibatches"),
-    ([("levels", 20, 3), ("other levels", 20, 4)], "epochs")])
+@pytest.mark.parametrize(
+    ("inside", "found"),
+    [
+        ([], "epochs"),
+        ([("minibatches", 8, 42)], "minibatches"),
+        ([("levels", 20, 3), ("other levels", 20, 4)], "epochs"),
+    ],
+)
 def test_the_gradient_step_is_the_minibatch_inside_an_epoch_or_the_outer_loop(inside, found):
     """An epoch of 348 launches: 8 x 42 of them are nearly all, 20 x 4 are not."""
     outer = [("rollout", 128, 16), ("advantages", 128, 3), ("epochs", 2, 348)]
-    loops = [*(Loop(name, (), "", trips, 1, own) for name, trips, own in outer),
-             *(Loop(name, ("epochs",), "", trips, 2, own) for name, trips, own in inside)]
+    loops = [
+        *(Loop(name, (), "", trips, 1, own) for name, trips, own in outer),
+        *(Loop(name, ("epochs",), "", trips, 2, own) for name, trips, own in inside),
+    ]
     rollout, step = accelerator_child.q_loops(loops, 128)
     assert (rollout.name, step.name) == ("rollout", found)
 
@@ -114,8 +151,10 @@ def test_two_programs_are_compiled_for_a_tpu_at_the_same_time():
 def test_the_compilers_are_of_the_versions_that_jax_asks_for():
     [tpu] = accelerator.packages("tpu")
     assert re.fullmatch(r"libtpu==[\d.]+\.\*", tpu)
-    assert f"{tpu}; extra == \"tpu\"" in (importlib.metadata.requires("jax") or ())
-    assert accelerator.packages("cuda")[0] == f"jax-cuda13-pjrt=={importlib.metadata.version('jax')}"
+    assert f'{tpu}; extra == "tpu"' in (importlib.metadata.requires("jax") or ())
+    assert (
+        accelerator.packages("cuda")[0] == f"jax-cuda13-pjrt=={importlib.metadata.version('jax')}"
+    )
 
 
 def test_its_flags_are_checked():
@@ -131,7 +170,9 @@ def test_its_flags_are_checked():
 def test_a_failed_compilation_says_why(monkeypatch, tmp_path):
     monkeypatch.setenv(accelerator.FOLDER, str(tmp_path))
     (tmp_path / "libtpu").mkdir()  # installed, it seems
-    with pytest.raises(accelerator.CompilationError, match=r"v5e, reference: the compilation failed: .*Error"):
+    with pytest.raises(
+        accelerator.CompilationError, match=r"v5e, reference: the compilation failed: .*Error"
+    ):
         accelerator.measure("v5e", "reference")
     found = accelerator.run(Options(targets=("v5e",), shapes=("reference",)))
     assert "failed" in found["left_out"]["v5e reference"]
@@ -145,7 +186,10 @@ def test_the_page_shows_the_committed_results():
 
 
 def test_the_committed_results_are_of_clean_commits_and_complete():
-    now, before = compiled_table.read(compiled_table.NOW), compiled_table.read(compiled_table.BEFORE)
+    now, before = (
+        compiled_table.read(compiled_table.NOW),
+        compiled_table.read(compiled_table.BEFORE),
+    )
     assert set(now["targets"]) == set(DEVICES)
     assert all(set(shapes) == set(COMPILED_SHAPES) for shapes in now["targets"].values())
     assert before["stamp"]["command"].endswith("--code DIR")

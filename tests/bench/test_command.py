@@ -1,4 +1,6 @@
-"""`jaxtrade bench`: what it refuses, what goes to stdout, where results go, and that one failure stops no other."""
+"""`jaxtrade bench`: what it refuses, what goes to stdout, where results go, and that one failure
+stops no other.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[catalogue.Options]:
     def fail(options: catalogue.Options) -> dict[str, Any]:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(idle, "load", lambda: 0.1)  # of the machine that runs the tests, nothing is asked
+    monkeypatch.setattr(
+        idle, "load", lambda: 0.1
+    )  # of the machine that runs the tests, nothing is asked
     monkeypatch.setattr(catalogue, "BENCHES", {"one": "a thing", "two": "another", "bad": "none"})
     for name, work in (("one", run), ("two", run), ("bad", fail)):
         module = ModuleType(f"bench.{name}")
@@ -48,16 +52,20 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[catalogue.Options]:
     return seen
 
 
-@pytest.mark.parametrize(("argv", "fragments"), [
-    (["env_stpe"], ["'env_stpe'", "did you mean 'env_step'", *catalogue.BENCHES]),
-    (["env_step", "--repeats", "4"], ["--repeats 4", "at least 5"]),
-    (["env_step", "--quick", "--repeats", "0"], ["--repeats 0", "at least 1"]),
-    (["env_step", "--purejaxrl", "nowhere"], ["--purejaxrl nowhere"]),
-    (["env_step", "--compare", "nowhere.json"], ["nowhere.json", "cannot be read"]),
-    (["env_step", "--compare", "."], ["--compare .", "no result of env_step"]),
-])
-def test_refused_before_anything_runs(argv: list[str], fragments: list[str], here: Path,
-                                      capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("argv", "fragments"),
+    [
+        (["env_stpe"], ["'env_stpe'", "did you mean 'env_step'", *catalogue.BENCHES]),
+        (["env_step", "--repeats", "4"], ["--repeats 4", "at least 5"]),
+        (["env_step", "--quick", "--repeats", "0"], ["--repeats 0", "at least 1"]),
+        (["env_step", "--purejaxrl", "nowhere"], ["--purejaxrl nowhere"]),
+        (["env_step", "--compare", "nowhere.json"], ["nowhere.json", "cannot be read"]),
+        (["env_step", "--compare", "."], ["--compare .", "no result of env_step"]),
+    ],
+)
+def test_refused_before_anything_runs(
+    argv: list[str], fragments: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["bench", *argv]) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -66,16 +74,25 @@ def test_refused_before_anything_runs(argv: list[str], fragments: list[str], her
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize(("text", "fragment"), [("{", "not JSON"), ("[]", "no bench, quick, stamp"),
-                                                ('{"bench": "env_step"}', "no quick, stamp")])
-def test_what_is_no_result_is_refused(text: str, fragment: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [
+        ("{", "not JSON"),
+        ("[]", "no bench, quick, stamp"),
+        ('{"bench": "env_step"}', "no quick, stamp"),
+    ],
+)
+def test_what_is_no_result_is_refused(
+    text: str, fragment: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "old.json").write_text(text)
     assert cli.main(["bench", "env_step", "--compare", "old.json"]) == 2
     assert fragment in capsys.readouterr().err
 
 
-def test_one_line_of_json_a_table_and_a_file(reported: list[catalogue.Options], here: Path,
-                                             capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_of_json_a_table_and_a_file(
+    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["bench", "one", "--repeats", "9"]) == 0
     said = capsys.readouterr()
     [line] = said.out.splitlines()
@@ -91,9 +108,12 @@ def stolen(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     monkeypatch.setattr(idle.LEDGER, "worst", lambda: {"share": share, "side": "theirs"})
 
 
-def test_a_busy_machine_is_refused_before_anything_runs(reported: list[catalogue.Options], here: Path,
-                                                        capsys: pytest.CaptureFixture[str],
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_is_refused_before_anything_runs(
+    reported: list[catalogue.Options],
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(idle, "load", lambda: 0.31)
     for names in (["one"], ["one", "two"]):
         assert cli.main(["bench", *names]) == 2
@@ -106,9 +126,12 @@ def test_a_busy_machine_is_refused_before_anything_runs(reported: list[catalogue
     assert cli.main(["bench", "one", "--quick"]) == 0
 
 
-def test_steal_time_during_a_side_keeps_a_result_from_the_disk(reported: list[catalogue.Options], here: Path,
-                                                               capsys: pytest.CaptureFixture[str],
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steal_time_during_a_side_keeps_a_result_from_the_disk(
+    reported: list[catalogue.Options],
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stolen(monkeypatch, 0.02)
     assert cli.main(["bench", "one"]) == 1
     said = capsys.readouterr()
@@ -120,11 +143,18 @@ def test_steal_time_during_a_side_keeps_a_result_from_the_disk(reported: list[ca
     assert cli.main(["bench", "one"]) == 0
     result = json.loads((here / "bench" / "results" / "one.json").read_text())
     assert (result["forced"], result["reasons"]) == (False, [])
-    assert (result["stamp"]["load_before"], result["stamp"]["steal"]) == (0.1, {"share": 0.01, "side": "theirs"})
+    assert (result["stamp"]["load_before"], result["stamp"]["steal"]) == (
+        0.1,
+        {"share": 0.01, "side": "theirs"},
+    )
 
 
-def test_force_writes_and_marks(reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str],
-                                monkeypatch: pytest.MonkeyPatch) -> None:
+def test_force_writes_and_marks(
+    reported: list[catalogue.Options],
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stolen(monkeypatch, 0.02)
     monkeypatch.setattr(idle, "load", lambda: 2.0)
     assert cli.main(["bench", "one", "--force"]) == 0
@@ -135,11 +165,14 @@ def test_force_writes_and_marks(reported: list[catalogue.Options], here: Path, c
     stolen(monkeypatch, 0.0)
     monkeypatch.setattr(idle, "load", lambda: 0.1)
     assert cli.main(["bench", "one", "--force"]) == 0
-    assert not json.loads((here / "bench" / "results" / "one.json").read_text())["forced"]  # there was no need
+    assert not json.loads((here / "bench" / "results" / "one.json").read_text())[
+        "forced"
+    ]  # there was no need
 
 
-def test_between_benches_the_load_decays(reported: list[catalogue.Options], here: Path,
-                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_between_benches_the_load_decays(
+    reported: list[catalogue.Options], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[str] = []
     monkeypatch.setattr(command, "own_process", lambda words: done.append(words[1]) or 0)
     monkeypatch.setattr(idle, "settle", lambda: done.append("settle"))
@@ -154,17 +187,23 @@ def test_between_benches_the_load_decays(reported: list[catalogue.Options], here
     assert done == ["one", "two"]
 
 
-def test_quick_results_have_a_folder_of_their_own(reported: list[catalogue.Options], here: Path,
-                                                  capsys: pytest.CaptureFixture[str]) -> None:
+def test_quick_results_have_a_folder_of_their_own(
+    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["bench", "one", "--quick", "--purejaxrl", "."]) == 0
-    assert [path.relative_to(here).as_posix() for path in here.rglob("*.json")] == ["bench/results/quick/one.json"]
+    assert [path.relative_to(here).as_posix() for path in here.rglob("*.json")] == [
+        "bench/results/quick/one.json"
+    ]
     stamped = json.loads(capsys.readouterr().out)["stamp"]["command"]
-    assert stamped == "jaxtrade bench one --quick --purejaxrl DIR"  # no folder of this machine in a result
+    assert (
+        stamped == "jaxtrade bench one --quick --purejaxrl DIR"
+    )  # no folder of this machine in a result
     assert reported == [catalogue.Options(True, command.QUICK_REPEATS, Path("."))]
 
 
-def test_a_quick_run_replaces_no_full_result(reported: list[catalogue.Options], here: Path,
-                                             capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quick_run_replaces_no_full_result(
+    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     full = write(env_step() | {"bench": "one"}, here / "kept")
     assert cli.main(["bench", "one", "--quick", "--out", "kept"]) == 2
     assert "full result" in capsys.readouterr().err
@@ -172,8 +211,9 @@ def test_a_quick_run_replaces_no_full_result(reported: list[catalogue.Options], 
     assert reported == []
 
 
-def test_compare_reads_the_file_before_it_is_replaced(reported: list[catalogue.Options], here: Path,
-                                                      capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_reads_the_file_before_it_is_replaced(
+    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(env_step(rate=1_000_000.0) | {"bench": "one"}, here / "bench" / "results")
     assert cli.main(["bench", "one", "--compare", "bench/results"]) == 0
     said = capsys.readouterr().err
@@ -182,8 +222,9 @@ def test_compare_reads_the_file_before_it_is_replaced(reported: list[catalogue.O
     assert 'commit: "abc1234" ->' in said
 
 
-def test_a_failing_bench_is_shown_and_writes_nothing(reported: list[catalogue.Options], here: Path,
-                                                     capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_bench_is_shown_and_writes_nothing(
+    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["bench", "bad"]) == 70
     said = capsys.readouterr()
     assert said.out == ""
@@ -191,9 +232,12 @@ def test_a_failing_bench_is_shown_and_writes_nothing(reported: list[catalogue.Op
     assert list(here.rglob("*.json")) == []
 
 
-def test_a_disk_that_refuses_loses_no_measurement(reported: list[catalogue.Options], here: Path,
-                                                  capsys: pytest.CaptureFixture[str],
-                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_refuses_loses_no_measurement(
+    reported: list[catalogue.Options],
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def full(result: object, folder: Path) -> Path:
         raise OSError(28, "No space left on device", str(folder))
 
@@ -204,9 +248,12 @@ def test_a_disk_that_refuses_loses_no_measurement(reported: list[catalogue.Optio
     assert "--out" in said.err
 
 
-def test_several_run_in_a_process_each_and_the_worst_code_counts(reported: list[catalogue.Options], here: Path,
-                                                                 capsys: pytest.CaptureFixture[str],
-                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_run_in_a_process_each_and_the_worst_code_counts(
+    reported: list[catalogue.Options],
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ran: list[list[str]] = []
 
     def process(words: list[str]) -> int:
@@ -217,12 +264,19 @@ def test_several_run_in_a_process_each_and_the_worst_code_counts(reported: list[
     write(env_step() | {"bench": "two"}, here / "old")
     assert cli.main(["bench", "--quick", "--compare", "old"]) == 70
     assert [words[1] for words in ran] == ["one", "two", "bad"]  # the failure of one stops no other
-    assert ["--compare" in words for words in ran] == [False, True, False]  # who has an earlier result
+    assert ["--compare" in words for words in ran] == [
+        False,
+        True,
+        False,
+    ]  # who has an earlier result
     assert "bad (70)" in capsys.readouterr().err
     ran.clear()
     monkeypatch.setattr(idle, "settle", lambda: None)
     assert cli.main(["bench", "two", "one", "two", "--out", "there", "--purejaxrl", "old"]) == 0
-    assert ran == [["bench", name, "--repeats", "7", "--out", "there", "--purejaxrl", "old"] for name in ("two", "one")]
+    assert ran == [
+        ["bench", name, "--repeats", "7", "--out", "there", "--purejaxrl", "old"]
+        for name in ("two", "one")
+    ]
     parsed = cli.build_parser().parse_args(ran[0])
     assert (parsed.names, parsed.out, parsed.repeats) == (["two"], Path("there"), 7)
 
@@ -239,11 +293,16 @@ def test_a_process_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
 def test_a_killed_process_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     assert command.own_process(["bench", "one"], killed) == 70
-    assert f"bench one: its process was ended by signal {int(signal.SIGTERM)}" in capfd.readouterr().err
+    assert (
+        f"bench one: its process was ended by signal {int(signal.SIGTERM)}"
+        in capfd.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("layout", ["installed", "checkout"])
-def test_where_the_benches_are_found(layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_benches_are_found(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package, beside = tmp_path / "site" / "jaxtrade", tmp_path / "site" / "bench"
     folder = package / "bench" if layout == "installed" else beside
     folder.mkdir(parents=True)

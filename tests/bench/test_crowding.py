@@ -33,6 +33,9 @@ def test_a_quick_result_fits_its_page_and_money_adds_up() -> None:
     alone, crowd = (found["by_kappa"][kappa] for kappa in ("0", "4000"))
     assert alone["offset_high"]["mean"] == alone["impact_paid"]["mean"] == 0
     assert crowd["offset_high"]["mean"] > 4
-    for figures in (alone, crowd):  # fees are what is missing from zero: at most two sides in each step
+    for figures in (
+        alone,
+        crowd,
+    ):  # fees are what is missing from zero: at most two sides in each step
         fees = -(8 * figures["crowding_profit"]["mean"] + figures["maker_profit"]["mean"])
         assert 0 < fees < 8 * 1000 * 2 * 2.1

@@ -14,8 +14,14 @@ from bench.time_to_reward_settings import ROLLOUT, Goal
 
 def test_steps_are_counted_to_the_first_window_at_the_target() -> None:
     goal = Goal(target=1.0, window=2, updates=5)
-    assert curriculum.updates_to_target([0.0, 3.0, 0.0, 2.0, 2.0], goal) == (2, True)  # (0 + 3) / 2 is past it
-    assert curriculum.updates_to_target([0.0, 1.5, 0.0, 1.9, 0.2], goal) == (5, True)  # (1.9 + 0.2) / 2
+    assert curriculum.updates_to_target([0.0, 3.0, 0.0, 2.0, 2.0], goal) == (
+        2,
+        True,
+    )  # (0 + 3) / 2 is past it
+    assert curriculum.updates_to_target([0.0, 1.5, 0.0, 1.9, 0.2], goal) == (
+        5,
+        True,
+    )  # (1.9 + 0.2) / 2
     assert curriculum.updates_to_target([0.0, 1.5, 0.0, 1.9, 0.0], goal) == (5, False)
     assert curriculum.updates_to_target([0.0] * 5, goal) == (5, False)
 
@@ -41,6 +47,8 @@ def test_a_quick_result() -> None:
     found = curriculum.run(Options(quick=True))
     json.dumps(found, allow_nan=False)
     assert found["sides"]["from scratch"]["seeds"] == 2
-    alone, both = (found["sides"][f"curriculum, {name}"] for name in ("last phase alone", "all phases"))
+    alone, both = (
+        found["sides"][f"curriculum, {name}"] for name in ("last phase alone", "all phases")
+    )
     assert both["env_steps"] - alone["env_steps"] == 4 * ROLLOUT  # two early phases of two updates
     assert set(found["ratios"]) == {"curriculum, last phase alone", "curriculum, all phases"}

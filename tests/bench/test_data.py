@@ -21,7 +21,9 @@ def test_the_file_has_the_synthetic_bars(tmp_path: Path) -> None:
     assert bars == len(expected)
     first = files[data.CSV].read_text().splitlines()[:2]
     assert first[0] == "time,open,high,low,close,volume"
-    assert first[1].split(",")[0] == str(np.datetime64(int(expected.time[0]), "s")).replace("T", " ")
+    assert first[1].split(",")[0] == str(np.datetime64(int(expected.time[0]), "s")).replace(
+        "T", " "
+    )
     for file in files.values():
         market = load_market(data.config_of(file))
         np.testing.assert_array_equal(market.bars.time, expected.time)
@@ -31,6 +33,10 @@ def test_the_file_has_the_synthetic_bars(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_quick_run() -> None:
     found = data.run(Options(quick=True, repeats=1))
-    assert set(found["to_market"]) == {data.CSV, data.PARQUET, data.AGAIN} == set(found["peak_resident_bytes"])
+    assert (
+        set(found["to_market"])
+        == {data.CSV, data.PARQUET, data.AGAIN}
+        == set(found["peak_resident_bytes"])
+    )
     assert all(each["seconds"] > 0 for each in found["to_market"].values())
     assert min(found["peak_resident_bytes"].values()) > 50e6  # JAX and NumPy alone are larger

@@ -1,4 +1,6 @@
-"""The sweep behind the defaults: its cells, what a result keeps, its tables; a quick run is slow."""
+"""The sweep behind the defaults: its cells, what a result keeps, its tables; a quick run is
+slow.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def test_names_of_cells_differ():
 def test_a_cell_has_a_configuration_and_floats_that_exist(cell):
     config = config_of(PROBLEMS[cell.problem], cell.network, cell.static)
     assert config.minibatches >= 1
-    assert {name for floats in cell.variants.values() for name in floats} <= set(type(config.ppo).model_fields)
+    assert {name for floats in cell.variants.values() for name in floats} <= set(
+        type(config.ppo).model_fields
+    )
 
 
 def test_the_new_cells_change_nothing():
@@ -37,22 +41,28 @@ def test_the_new_cells_change_nothing():
 
 def test_the_defaults_are_the_centre_of_the_sweep():
     centre = sweep()[0].static
-    assert config_of(PROBLEMS["CartPole"], "mlp", tuple(key for key in centre if "ent_coef_end" not in key
-                                                        and "num_minibatches" not in key)) == load_config(None)
+    assert config_of(
+        PROBLEMS["CartPole"],
+        "mlp",
+        tuple(key for key in centre if "ent_coef_end" not in key and "num_minibatches" not in key),
+    ) == load_config(None)
     assert load_config(None).minibatches == 4
 
 
 def test_the_page_is_what_the_result_makes():
     result = json.loads(defaults.RESULT.read_text(encoding="utf-8"))
     page = defaults_page.PAGE.read_text(encoding="utf-8")
-    assert defaults_page.inserted(page, defaults_page.text_of(result)) == page, "run `python -m bench.defaults --draw`"
+    assert defaults_page.inserted(page, defaults_page.text_of(result)) == page, (
+        "run `python -m bench.defaults --draw`"
+    )
 
 
 def test_no_committed_cell_has_other_settings():
     result = json.loads(defaults.RESULT.read_text(encoding="utf-8"))
     planned = {cell.name: json.loads(json.dumps(settings_of(cell))) for cell in CELLS}
     assert {name: cell["settings"] for name, cell in result["cells"].items()} == {
-        name: planned[name] for name in result["cells"]}
+        name: planned[name] for name in result["cells"]
+    }
 
 
 def test_cells_are_of_clean_commits_of_this_history():
@@ -60,19 +70,28 @@ def test_cells_are_of_clean_commits_of_this_history():
         pytest.skip(reason)
     result = json.loads(defaults.RESULT.read_text(encoding="utf-8"))
     commits = {name: cell["commit"] for name, cell in result["cells"].items()}
-    assert {name: fault for name, each in commits.items() if (fault := provenance.fault(each, ROOT))} == {}
+    assert {
+        name: fault for name, each in commits.items() if (fault := provenance.fault(each, ROOT))
+    } == {}
 
 
 def reached(figure="score"):
     """The last figure of the new defaults by problem and network, float[8] over the seeds."""
     result = json.loads(defaults.RESULT.read_text(encoding="utf-8"))
-    return {(cell.problem, cell.network): np.array(result["cells"][cell.name]["judged"][figure][-1]).ravel()
-            for cell in final() if cell.label == "new" and figure in result["cells"][cell.name]["judged"]}
+    return {
+        (cell.problem, cell.network): np.array(
+            result["cells"][cell.name]["judged"][figure][-1]
+        ).ravel()
+        for cell in final()
+        if cell.label == "new" and figure in result["cells"][cell.name]["judged"]
+    }
 
 
 def test_every_seed_reaches_nine_tenths_of_the_optimum():
     scores = reached()
-    assert {("reversion", "mlp"), ("reversion", "gru"), ("trend", "mlp"), ("trend", "gru")} < set(scores)
+    assert {("reversion", "mlp"), ("reversion", "gru"), ("trend", "mlp"), ("trend", "gru")} < set(
+        scores
+    )
     assert {key: len(seeds) for key, seeds in scores.items()} == dict.fromkeys(scores, 8)
     assert {key: low for key, seeds in scores.items() if (low := seeds.min()) < 0.9} == {}
 
@@ -92,8 +111,19 @@ def test_the_interval_holds_the_mean():
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_sweep_goes_on_where_it_stopped(tmp_path):
-    cells = [Cell("floats", "CartPole", "mlp", "tiny", ("rollout.num_envs=8", "rollout.num_steps=8"),
-                  {"centre": {}, "gamma 0.5": {"gamma": 0.5}}, 64 * 5, 2, 2)]
+    cells = [
+        Cell(
+            "floats",
+            "CartPole",
+            "mlp",
+            "tiny",
+            ("rollout.num_envs=8", "rollout.num_steps=8"),
+            {"centre": {}, "gamma 0.5": {"gamma": 0.5}},
+            64 * 5,
+            2,
+            2,
+        )
+    ]
     told = []
     first = defaults.run(cells, tmp_path / "result.json", told.append)
     [cell] = first["cells"].values()
@@ -106,4 +136,9 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path):
     assert len(told) == 1
     assert again == first
     changed = [cells[0]._replace(steps=64 * 6)]
-    assert defaults.run(changed, tmp_path / "result.json", told.append)["cells"][cells[0].name]["updates"] == 6
+    assert (
+        defaults.run(changed, tmp_path / "result.json", told.append)["cells"][cells[0].name][
+            "updates"
+        ]
+        == 6
+    )

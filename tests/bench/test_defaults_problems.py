@@ -1,4 +1,6 @@
-"""The optima and random results that `bench.defaults_problems` states are computed again, by dynamic programming."""
+"""The optima and random results that `bench.defaults_problems` states are computed again, by
+dynamic programming.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,15 @@ MARKETS = [name for name, problem in problems.PROBLEMS.items() if problem.kind =
 def fresh(name: str) -> Setup:
     """The path on which the problem is judged. None of these agents looks at the observation."""
     problem = problems.PROBLEMS[name]
-    config = problems.config_of(problem, "mlp", ("env.features=[close]", "env.window=1", "rollout.num_envs=8"))
-    data = config.data.model_copy(update={"synthetic_seed": problems.FRESH_SEED,
-                                          "synthetic_sessions": problems.FRESH_SESSIONS})
+    config = problems.config_of(
+        problem, "mlp", ("env.features=[close]", "env.window=1", "rollout.num_envs=8")
+    )
+    data = config.data.model_copy(
+        update={
+            "synthetic_seed": problems.FRESH_SEED,
+            "synthetic_sessions": problems.FRESH_SESSIONS,
+        }
+    )
     return prepare(config.model_copy(update={"data": data}))
 
 
@@ -40,13 +48,26 @@ def solved_agent(setup: Setup) -> Agent:
 
 def dollars(setup: Setup, agent: Agent) -> float:
     params: EnvParams = setup.params
-    first, last = (np.asarray(x) for x in (params.market.sessions.first, params.market.sessions.last))
-    return float(profits(setup.env, agent, params, Sessions(first, last - first + 1, first)).mean() / 1000)
+    first, last = (
+        np.asarray(x) for x in (params.market.sessions.first, params.market.sessions.last)
+    )
+    return float(
+        profits(setup.env, agent, params, Sessions(first, last - first + 1, first)).mean() / 1000
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name not in (
-    "reversion", "trend", "martingale", "reversion, advised"))) for name in MARKETS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=[pytest.mark.long]
+            * (name not in ("reversion", "trend", "martingale", "reversion, advised")),
+        )
+        for name in MARKETS
+    ],
+)
 def test_the_stated_optimum_is_what_the_solved_policy_makes(name):
     setup, problem = fresh(name), problems.PROBLEMS[name]
     assert round(dollars(setup, solved_agent(setup)), 2) == problem.optimum
@@ -54,7 +75,9 @@ def test_the_stated_optimum_is_what_the_solved_policy_makes(name):
 
 
 def test_the_walk_by_hand():
-    """Two bars left, long before the flat bar: drift 0.2 is 2.5 dollars a bar, an entry costs 14.58 and an exit too."""
+    """Two bars left, long before the flat bar: drift 0.2 is 2.5 dollars a bar, an entry costs 14.58
+    and an exit too.
+    """
     solved = solve_walk(settings("manage"), 0.2, 449)
     assert solved.keys[0] == (0, 0, 0, 0, False)
     assert solved.value[2, 0] == solved.value[1, 0] == 0.0
@@ -64,8 +87,8 @@ def test_the_walk_by_hand():
 
 
 def test_a_step_of_the_walk_by_hand():
-    """BUY at the close 10,000: filled at the next open, one tick worse, with stop 9,992 and target 10,024. The bar
-    closes at 10,001."""
+    """BUY at the close 10,000: filled at the next open, one tick worse, with stop 9,992 and target
+    10,024. The bar closes at 10,001."""
     bar = OneStep(settings("entry"))
     (side, entry, stop, target, trailing), cash = bar.after(1, (0, 0, 0, 0, False), 9, 1)
     assert (side, entry, stop, target, trailing) == (1, 0, -9, 23, False)

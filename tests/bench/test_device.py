@@ -1,4 +1,6 @@
-"""`jaxtrade bench device`: which parts are run, skipped and kept, what a failure does, and what correctness asks."""
+"""`jaxtrade bench device`: which parts are run, skipped and kept, what a failure does, and what
+correctness asks.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,31 @@ from tests.bench.made_up import STAMP, side
 MACHINE = Machine("gpu", "NVIDIA H200", "h200")
 
 
-@pytest.mark.parametrize(("platform", "kind", "folder"), [
-    ("cpu", "cpu", "cpu"), ("gpu", "NVIDIA H200", "h200"), ("gpu", "NVIDIA H100 80GB HBM3", "h100"),
-    ("gpu", "NVIDIA A100-SXM4-80GB", "a100"), ("tpu", "TPU v5 lite", "v5e"), ("tpu", "TPU v6e", "v6e"),
-    ("gpu", "NVIDIA GH200 480GB", "nvidia-gh200-480gb"), ("gpu", "NVIDIA H100 PCIe", "nvidia-h100-pcie"),
-    ("gpu", "NVIDIA H200 MIG 1g.18gb", "nvidia-h200-mig-1g-18gb"), ("gpu", "NVIDIA GeForce RTX 5090",
-                                                                    "nvidia-geforce-rtx-5090"),
-    ("tpu", "../..", "tpu"),
-])
-def test_a_device_has_a_short_name_that_is_safe_in_paths(platform: str, kind: str, folder: str) -> None:
+@pytest.mark.parametrize(
+    ("platform", "kind", "folder"),
+    [
+        ("cpu", "cpu", "cpu"),
+        ("gpu", "NVIDIA H200", "h200"),
+        ("gpu", "NVIDIA H100 80GB HBM3", "h100"),
+        ("gpu", "NVIDIA A100-SXM4-80GB", "a100"),
+        ("tpu", "TPU v5 lite", "v5e"),
+        ("tpu", "TPU v6e", "v6e"),
+        ("gpu", "NVIDIA GH200 480GB", "nvidia-gh200-480gb"),
+        ("gpu", "NVIDIA H100 PCIe", "nvidia-h100-pcie"),
+        ("gpu", "NVIDIA H200 MIG 1g.18gb", "nvidia-h200-mig-1g-18gb"),
+        ("gpu", "NVIDIA GeForce RTX 5090", "nvidia-geforce-rtx-5090"),
+        ("tpu", "../..", "tpu"),
+    ],
+)
+def test_a_device_has_a_short_name_that_is_safe_in_paths(
+    platform: str, kind: str, folder: str
+) -> None:
     assert device.folder_of(platform, kind) == folder
 
 
 class Made:
-    """Parts `correctness`, `one`, `two` that nothing measures, and the command on them. ran: those measured, in order.
+    """Parts `correctness`, `one`, `two` that nothing measures, and the command on them. ran: those
+    measured, in order.
     faults: part -> what it raises."""
 
     def __init__(self, out: Path) -> None:
@@ -46,8 +59,14 @@ class Made:
         self.faults: dict[str, BaseException] = {}
         self.stamp: dict[str, Any] = dict(STAMP)
         self.correctness, self.size, self.machine = "passed", 1, MACHINE
-        self.parts = {name: Part(f"the part {name}", lambda quick, platform: {"size": (self.size,)},
-                                 self._measure(name)) for name in ("correctness", "one", "two")}
+        self.parts = {
+            name: Part(
+                f"the part {name}",
+                lambda quick, platform: {"size": (self.size,)},
+                self._measure(name),
+            )
+            for name in ("correctness", "one", "two")
+        }
 
     def _measure(self, name: str) -> Callable[[Context], dict[str, Any]]:
         def measure(context: Context) -> dict[str, Any]:
@@ -55,7 +74,10 @@ class Made:
             if name in self.faults:
                 raise self.faults[name]
             found = {"sides": {"ours": side(1e6)}, "ratios": {}}
-            verdict = {"correctness": self.correctness, "checks": {"update": {"passed": self.correctness == "passed"}}}
+            verdict = {
+                "correctness": self.correctness,
+                "checks": {"update": {"passed": self.correctness == "passed"}},
+            }
             return found | (verdict if name == "correctness" else {})
 
         return measure
@@ -73,7 +95,9 @@ class Made:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
-    monkeypatch.setenv("XLA_FLAGS", f"--one --xla_dump_to={tmp_path}")  # no folder of this machine in a result
+    monkeypatch.setenv(
+        "XLA_FLAGS", f"--one --xla_dump_to={tmp_path}"
+    )  # no folder of this machine in a result
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
     return Made(tmp_path / "out")
 
@@ -82,13 +106,28 @@ def test_every_part_is_saved_and_printed(made: Made, capsys: pytest.CaptureFixtu
     assert made.run() == 0
     said = capsys.readouterr()
     assert made.ran == ["correctness", "one", "two"]
-    assert [json.loads(line) for line in said.out.splitlines()] == [made.result(name) for name in made.ran]
+    assert [json.loads(line) for line in said.out.splitlines()] == [
+        made.result(name) for name in made.ran
+    ]
     found = made.result("two")
-    assert (found["bench"], found["about"], found["correctness"]) == ("two", "the part two", "passed")
-    assert found["config"] == {"device": "h200", "repeats": 7, "xla_flags": ["--one"], "sizes": {"size": [1]}}
+    assert (found["bench"], found["about"], found["correctness"]) == (
+        "two",
+        "the part two",
+        "passed",
+    )
+    assert found["config"] == {
+        "device": "h200",
+        "repeats": 7,
+        "xla_flags": ["--one"],
+        "sizes": {"size": [1]},
+    }
     assert found["stamp"]["command"] == "jaxtrade bench device"
     assert "two: done in" in said.err
-    assert sorted(path.name for path in (made.out / "h200").iterdir()) == ["correctness.json", "one.json", "two.json"]
+    assert sorted(path.name for path in (made.out / "h200").iterdir()) == [
+        "correctness.json",
+        "one.json",
+        "two.json",
+    ]
 
 
 def test_a_second_run_skips_what_is_there(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,8 +143,9 @@ def test_a_second_run_skips_what_is_there(made: Made, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("change", ["commit", "device", "versions", "size", "repeats"])
-def test_what_is_of_something_else_is_measured_again(made: Made, change: str,
-                                                     capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_of_something_else_is_measured_again(
+    made: Made, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     made.run()
     if change == "size":
         made.size = 2
@@ -113,8 +153,10 @@ def test_what_is_of_something_else_is_measured_again(made: Made, change: str,
         made.stamp = made.stamp | {change: "another"}
     made.run(repeats=9 if change == "repeats" else 7)
     assert made.ran == ["correctness", "one", "two"]
-    assert f"its {'sizes are others' if change in ('size', 'repeats') else change + ' is another'}" in (
-        capsys.readouterr().err)
+    assert (
+        f"its {'sizes are others' if change in ('size', 'repeats') else change + ' is another'}"
+        in (capsys.readouterr().err)
+    )
 
 
 def test_a_commit_with_changes_is_never_the_same(made: Made) -> None:
@@ -155,7 +197,9 @@ def test_a_part_that_fails_stops_no_other(made: Made, capsys: pytest.CaptureFixt
     assert made.result("two")["correctness"] == "passed"
 
 
-def test_failed_correctness_is_loud_and_in_every_result(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_correctness_is_loud_and_in_every_result(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
     made.correctness = "failed"
     assert made.run() == 1
     said = capsys.readouterr().err
@@ -175,8 +219,9 @@ def test_parts_are_chosen_by_name(made: Made) -> None:
     assert made.result("two")["correctness"] == "not run"
 
 
-def test_a_part_that_the_time_does_not_reach_is_left_to_the_next_run(made: Made, monkeypatch: pytest.MonkeyPatch,
-                                                                     capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_that_the_time_does_not_reach_is_left_to_the_next_run(
+    made: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(device, "SECONDS", 0.0)
     assert made.run() == 1
     assert made.ran == []
@@ -222,7 +267,14 @@ def test_its_flags_are_checked() -> None:
     assert "device" not in command.request(quick=True).names
     asked = command.request(["device"], quick=True, parts=["memory", "memory"])
     assert asked.options.parts == ("memory",)
-    assert command.stamped("device", asked.options) == ["jaxtrade", "bench", "device", "--quick", "--part", "memory"]
+    assert command.stamped("device", asked.options) == [
+        "jaxtrade",
+        "bench",
+        "device",
+        "--quick",
+        "--part",
+        "memory",
+    ]
     assert asked.out == Path("bench/results/quick")
 
 
@@ -236,11 +288,19 @@ def test_the_help_names_every_part() -> None:
 # ------------------------------------------------------------------------------------------------------------ parts
 def test_every_target_of_an_h200_has_a_figure_in_the_suite() -> None:
     sizes = {name: part.sizes(False, "gpu") for name, part in PARTS.items()}
-    sides = {"env_step": [f"ours_{size}" for size in sizes["env_step"]["sizes"]],
-             "ppo_train": [device_parts.side_name(shape) for shape in sizes["ppo_train"]["shapes"]]}
-    results: dict[str, Any] = {name: {"sides": {each: side(1e6) for each in found}} for name, found in sides.items()}
-    results["population"] = {"ratios": {f"{n} together/in turn, start-up and compilation excluded": {"wall": 1.0}
-                                        for n in sizes["population"]["counts"]}}
+    sides = {
+        "env_step": [f"ours_{size}" for size in sizes["env_step"]["sizes"]],
+        "ppo_train": [device_parts.side_name(shape) for shape in sizes["ppo_train"]["shapes"]],
+    }
+    results: dict[str, Any] = {
+        name: {"sides": {each: side(1e6) for each in found}} for name, found in sides.items()
+    }
+    results["population"] = {
+        "ratios": {
+            f"{n} together/in turn, start-up and compilation excluded": {"wall": 1.0}
+            for n in sizes["population"]["counts"]
+        }
+    }
     rows = [target for target in targets.load() if target.machine == "h200"]
     assert len(rows) >= 8
     assert [row.what for row in rows if row.measured({"h200": results})[1] is None] == []
@@ -250,22 +310,47 @@ def test_a_cpu_leaves_out_what_takes_it_minutes() -> None:
     for name in ("ppo_train", "precision", "memory"):
         on_cpu, on_gpu = (PARTS[name].sizes(False, platform) for platform in ("cpu", "gpu"))
         assert on_gpu["slow"] == []
-        assert on_cpu["slow"] == [shape for shape in on_gpu["shapes"] if shape not in on_cpu["shapes"]] != []
+        assert (
+            on_cpu["slow"]
+            == [shape for shape in on_gpu["shapes"] if shape not in on_cpu["shapes"]]
+            != []
+        )
     assert max(PARTS["population"].sizes(False, "gpu")["counts"]) == 256
 
 
 def test_the_roofline_stands_beside_what_was_measured(tmp_path: Path) -> None:
     path = tmp_path / "accelerator.json"
-    path.write_text(json.dumps({"targets": {"h200": {
-        "reference": {"estimate": {"steps_per_second": 2_000_000}}, "default": {"unread": "an operation"}}}}))
-    sides = {device_parts.side_name(shape): side(500_000) for shape in (device_parts.REFERENCE, device_parts.DEFAULT)}
-    assert device_parts.estimates("ppo_train", "h200", sides, path) == {"roofline": {"reference": {
-        "side": device_parts.side_name(device_parts.REFERENCE), "estimated_steps_per_second": 2_000_000,
-        "measured_over_estimate": 0.5}}}
+    path.write_text(
+        json.dumps(
+            {
+                "targets": {
+                    "h200": {
+                        "reference": {"estimate": {"steps_per_second": 2_000_000}},
+                        "default": {"unread": "an operation"},
+                    }
+                }
+            }
+        )
+    )
+    sides = {
+        device_parts.side_name(shape): side(500_000)
+        for shape in (device_parts.REFERENCE, device_parts.DEFAULT)
+    }
+    assert device_parts.estimates("ppo_train", "h200", sides, path) == {
+        "roofline": {
+            "reference": {
+                "side": device_parts.side_name(device_parts.REFERENCE),
+                "estimated_steps_per_second": 2_000_000,
+                "measured_over_estimate": 0.5,
+            }
+        }
+    }
     assert device_parts.estimates("ppo_train", "cpu", sides, path) == {}
     assert device_parts.estimates("ppo_train", "h200", sides, tmp_path / "none.json") == {}
     committed = json.loads(device_parts.COMPILED.read_text())["targets"]
-    assert all(shape in committed["h200"] for shapes in device_parts.ROOFLINE.values() for shape in shapes)
+    assert all(
+        shape in committed["h200"] for shapes in device_parts.ROOFLINE.values() for shape in shapes
+    )
 
 
 def context(jobs: Callable[..., Any]) -> Context:
@@ -294,7 +379,9 @@ def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.Mon
     flags.clear()
     PARTS["determinism"].measure(context(jobs))
     assert flags == [None, "--mine"]
-    assert device_parts.flags() == f"--mine {programs.DETERMINISTIC}"  # of every job that says nothing
+    assert (
+        device_parts.flags() == f"--mine {programs.DETERMINISTIC}"
+    )  # of every job that says nothing
 
 
 def test_a_check_that_fails_or_breaks_fails_correctness() -> None:
@@ -340,8 +427,12 @@ def test_a_job_answers_with_the_stamp_of_its_process() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no groups of processes there")
 def test_what_a_job_has_started_ends_with_it() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == b"1\n"
     job.end(process)
@@ -351,8 +442,13 @@ def test_what_a_job_has_started_ends_with_it() -> None:
 
 # ------------------------------------------------------------------------------------------------------ correctness
 def test_agents_with_other_actions_and_agents_that_drift_fail() -> None:
-    for same, steps, passed in ((64, [1e-6] * 64, True), (60, [1e-6] * 60, True), (59, [1e-6] * 59, False),
-                                (64, [1e-6] * 63 + [0.1], False), (0, [], False)):
+    for same, steps, passed in (
+        (64, [1e-6] * 64, True),
+        (60, [1e-6] * 60, True),
+        (59, [1e-6] * 59, False),
+        (64, [1e-6] * 63 + [0.1], False),
+        (0, [], False),
+    ):
         assert correctness.seeds_verdict(64, 3, same, steps)["passed"] is passed
 
 
@@ -365,12 +461,21 @@ def test_bits_that_differ_are_counted() -> None:
     one, equal, other = ({"w": jnp.float32([x, 1.0])} for x in (0.0, 0.0, -0.0))
     assert correctness.bits(State(one), State(equal))["arrays_differing"] == 0
     found = correctness.bits(State(one), State(other))  # -0 is equal and has other bits
-    assert (found["arrays"], found["arrays_differing"], found["parameter_difference"]) == (2, 1, 0.0)
-    assert correctness.bits(State(one), State({"w": jnp.float32([0.5, 1.0])}))["parameter_difference"] == 0.5
+    assert (found["arrays"], found["arrays_differing"], found["parameter_difference"]) == (
+        2,
+        1,
+        0.0,
+    )
+    assert (
+        correctness.bits(State(one), State({"w": jnp.float32([0.5, 1.0])}))["parameter_difference"]
+        == 0.5
+    )
 
 
 def test_a_replay_without_the_events_that_matter_says_nothing() -> None:
-    assert correctness.missing(Counter({"end_DAILY_LOSS": 1, "exit_LIQUIDATION": 2}), "strict") == ["end_STEP_LIMIT"]
+    assert correctness.missing(Counter({"end_DAILY_LOSS": 1, "exit_LIQUIDATION": 2}), "strict") == [
+        "end_STEP_LIMIT"
+    ]
 
 
 @pytest.mark.slow
@@ -378,8 +483,13 @@ def test_a_wrong_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each check passes on this machine, and fails where its reference is damaged."""
     assert correctness.trajectories(8, 200)["passed"]
     whole = correctness.make_tape
-    monkeypatch.setattr(correctness, "make_tape", lambda *given: (tape := whole(*given))._replace(
-        rules=tape.rules._replace(fees=tape.rules.fees + 1)))
+    monkeypatch.setattr(
+        correctness,
+        "make_tape",
+        lambda *given: (tape := whole(*given))._replace(
+            rules=tape.rules._replace(fees=tape.rules.fees + 1)
+        ),
+    )
     found = correctness.trajectories(8, 200)
     assert not found["passed"]
     assert found["accounts"]["default"]["fault"] is not None
@@ -388,28 +498,47 @@ def test_a_wrong_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(correctness.importlib.util, "find_spec", lambda name: None)
     assert correctness.update()["passed"]
     right = one_update.learned
-    monkeypatch.setattr(one_update, "learned", lambda config, weights, steps, rows, rate, entropy: right(
-        config, weights, steps, rows, rate, 1.01 * entropy))
+    monkeypatch.setattr(
+        one_update,
+        "learned",
+        lambda config, weights, steps, rows, rate, entropy: right(
+            config, weights, steps, rows, rate, 1.01 * entropy
+        ),
+    )
     assert not correctness.update()["passed"]
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_end_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
-    assert cli.main(["bench", "device", "--quick", "--repeats", "1", "--out", str(tmp_path / "out")]) == 0
+    assert (
+        cli.main(["bench", "device", "--quick", "--repeats", "1", "--out", str(tmp_path / "out")])
+        == 0
+    )
     said = capsys.readouterr()
     names = [name for name in PARTS if not PARTS[name].absent("cpu")]
-    found = {name: json.loads((tmp_path / "out" / "cpu" / f"{name}.json").read_text()) for name in names}
+    found = {
+        name: json.loads((tmp_path / "out" / "cpu" / f"{name}.json").read_text()) for name in names
+    }
     assert [json.loads(line)["bench"] for line in said.out.splitlines()] == names
     assert {each["correctness"] for each in found.values()} == {"passed"}
     checks = found["correctness"]["checks"]
     assert list(checks) == ["trajectories", "update", "resumed", "seeds"]
-    assert checks["resumed"]["again"]["arrays_differing"] == checks["resumed"]["resumed"]["arrays_differing"] == 0
+    assert (
+        checks["resumed"]["again"]["arrays_differing"]
+        == checks["resumed"]["resumed"]["arrays_differing"]
+        == 0
+    )
     assert checks["update"]["difference"]["numpy"] < 1e-5 < checks["update"]["bound"]["numpy"]
     for name in ("env_step", "ppo_train", "population", "precision"):
         assert all(each["steps_per_second"] > 0 for each in found[name]["sides"].values())
     assert all(0 < value < 0.1 for value in found["precision"]["distance"].values())
-    assert (found["compile"]["health"]["recompiles"], found["compile"]["health"]["host_transfers"]) == (0, 0)
+    assert (
+        found["compile"]["health"]["recompiles"],
+        found["compile"]["health"]["host_transfers"],
+    ) == (0, 0)
     assert all(each["temporary_bytes"] > 0 for each in found["memory"]["training"].values())
     assert "command_buffers: left out" in said.err

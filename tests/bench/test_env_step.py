@@ -29,15 +29,20 @@ def test_every_legal_action_is_equally_likely() -> None:
     np.testing.assert_array_equal(np.bincount(chosen, minlength=7), 100 * np.asarray(mask))
 
 
-def test_what_is_not_installed_is_left_out_and_named(world: setting.World, tmp_path: Path,
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_left_out_and_named(
+    world: setting.World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with ExitStack() as stack:
-        for found, left_out in (env_step.sb3(world, env_step.Scale(False), tmp_path, stack),
-                                env_step.one_core(env_step.Scale(False), stack)):
+        for found, left_out in (
+            env_step.sb3(world, env_step.Scale(False), tmp_path, stack),
+            env_step.one_core(env_step.Scale(False), stack),
+        ):
             assert found == {}
             assert left_out
-            assert all("psutil" in reason and env_step.INSTALL in reason for reason in left_out.values())
+            assert all(
+                "psutil" in reason and env_step.INSTALL in reason for reason in left_out.values()
+            )
 
 
 def test_the_twin_alone_is_work_to_repeat(world: setting.World, tmp_path: Path) -> None:
@@ -62,10 +67,15 @@ def test_stable_baselines_steps_the_twin(world: setting.World, tmp_path: Path, k
 def test_all_slots_are_consumed_in_each_way(world: setting.World) -> None:
     """A sum, a product with one weight a slot, and nothing; each call of a loop goes on."""
     _, refs, _ = jax.jit(stepping.started, static_argnums=(0, 2))(world.env, world.params, 32)
-    observations = np.asarray(jax.vmap(world.env.observe, (0, None))(refs, world.params), np.float64)
+    observations = np.asarray(
+        jax.vmap(world.env.observe, (0, None))(refs, world.params), np.float64
+    )
     weights = np.linspace(-1.0, 1.0, observations.shape[1])
-    for mode, expected in ((stepping.SUMMED, observations.sum()), (stepping.WRITTEN, (observations @ weights).sum()),
-                           (stepping.UNSEEN, 0.0)):
+    for mode, expected in (
+        (stepping.SUMMED, observations.sum()),
+        (stepping.WRITTEN, (observations @ weights).sum()),
+        (stepping.UNSEEN, 0.0),
+    ):
         seen = jax.jit(stepping.look, static_argnums=(0, 3))(world.env, refs, world.params, mode)
         np.testing.assert_allclose(seen, expected, rtol=1e-3, atol=1e-3, err_msg=mode)
         work = stepping.Loop(world.env, world.params, 32, 20, mode)
@@ -79,12 +89,19 @@ def test_a_quick_run_has_every_side_or_its_reason() -> None:
     kinds = {side["kind"] for side in result["sides"].values()}
     assert {"ours", "ours_unseen", "gymnax"} <= kinds
     assert len(result["sides"]) + len(result["left_out"]) == (
-        len(scale.sweep) + (len(scale.modes) + len(scale.core_modes)) * len(scale.looked_at) + len(["gymnax", "twin"])
-        + len(scale.dummy) + len(scale.subproc))
+        len(scale.sweep)
+        + (len(scale.modes) + len(scale.core_modes)) * len(scale.looked_at)
+        + len(["gymnax", "twin"])
+        + len(scale.dummy)
+        + len(scale.subproc)
+    )
     best = result["sides"][result["best"]]
     assert best["kind"] == "ours"
-    bytes_of = {side["kind"]: side["per_env_step"]["bytes"] for side in result["sides"].values()
-                if "per_env_step" in side}
+    bytes_of = {
+        side["kind"]: side["per_env_step"]["bytes"]
+        for side in result["sides"].values()
+        if "per_env_step" in side
+    }
     assert bytes_of["ours"] - bytes_of["ours_unseen"] > 4 * result["config"]["observation_size"]
     for name, side in result["sides"].items():
         if side["kind"] == "ours_one_core":
@@ -94,6 +111,8 @@ def test_a_quick_run_has_every_side_or_its_reason() -> None:
 
 def test_xlas_analysis_counts_the_body_of_a_loop_once() -> None:
     """What `Loop.cost` divides by."""
-    program = jax.jit(lambda x: jax.lax.scan(lambda x, _: (x + 1, None), x, length=50)[0]).lower(jnp.ones(1_000))
+    program = jax.jit(lambda x: jax.lax.scan(lambda x, _: (x + 1, None), x, length=50)[0]).lower(
+        jnp.ones(1_000)
+    )
     counted: Any = program.compile().cost_analysis()
     assert 1_000 <= counted["flops"] < 2_000

@@ -1,4 +1,6 @@
-"""The comparison of population-based training: its interval by hand, its fairness, and that the bench runs."""
+"""The comparison of population-based training: its interval by hand, its fairness, and that the
+bench runs.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,25 @@ from bench.catalogue import Options
 
 
 def test_the_interval_of_paired_differences_by_hand() -> None:
-    """Differences 1, 2, 3: mean 2, deviation 1, t of 2 degrees of freedom 4.3027: 2 +- 4.3027 / sqrt(3)."""
+    """Differences 1, 2, 3: mean 2, deviation 1, t of 2 degrees of freedom 4.3027: 2 +- 4.3027 /
+    sqrt(3).
+    """
     found = evolution.difference([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
     assert (found["mean"], found["each"], found["above_0"]) == (2.0, [1.0, 2.0, 3.0], 3)
     assert found["interval"] == pytest.approx([-0.4842, 4.484], abs=1e-3)
 
 
 def test_the_table_of_its_page() -> None:
-    found = {"config": {"agents": 8, "steps_per_agent": 49152, "repeats": 2}, "stamp": {"commit": "abc"},
-             "held_out": {"evolution": [3.0, 5.0], "random search": [1.0, 2.0]},
-             "differences": {"evolution - random search": {"mean": 2.5, "interval": [-4.0, 9.04]}}}
-    assert evolution_page.lines(found)[2:4] == ["| evolution | 3 | 5 | - |",
-                                                "| random search | 1 | 2 | +2.5 (-4.0 to +9.0) |"]
+    found = {
+        "config": {"agents": 8, "steps_per_agent": 49152, "repeats": 2},
+        "stamp": {"commit": "abc"},
+        "held_out": {"evolution": [3.0, 5.0], "random search": [1.0, 2.0]},
+        "differences": {"evolution - random search": {"mean": 2.5, "interval": [-4.0, 9.04]}},
+    }
+    assert evolution_page.lines(found)[2:4] == [
+        "| evolution | 3 | 5 | - |",
+        "| random search | 1 | 2 | +2.5 (-4.0 to +9.0) |",
+    ]
 
 
 def test_nothing_is_chosen_by_the_held_out_sessions() -> None:
@@ -37,4 +46,7 @@ def test_a_quick_result() -> None:
     found = evolution.run(Options(quick=True))
     json.dumps(found, allow_nan=False)
     assert {len(values) for values in found["held_out"].values()} == {2}
-    assert set(found["differences"]) == {"evolution - random search", "evolution - median of the first settings"}
+    assert set(found["differences"]) == {
+        "evolution - random search",
+        "evolution - median of the first settings",
+    }

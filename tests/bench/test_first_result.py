@@ -1,4 +1,6 @@
-"""From clone to table: the phases of a run as they are read from its lines. CI runs the bench itself."""
+"""From clone to table: the phases of a run as they are read from its lines. CI runs the bench
+itself.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,29 @@ import pytest
 from bench import first_result
 from jaxtrade.errors import DataError
 
-LINES = ("loading: JAX\n", "bars: bundled ES bars\n", "compiling: the training program\n", "compiling: 10.0 s\n",
-         "training: 1,024,000 steps\n", "update 1/2\n", "evaluating: 6 agents\n", "  net profit ($) 0.00\n")
+LINES = (
+    "loading: JAX\n",
+    "bars: bundled ES bars\n",
+    "compiling: the training program\n",
+    "compiling: 10.0 s\n",
+    "training: 1,024,000 steps\n",
+    "update 1/2\n",
+    "evaluating: 6 agents\n",
+    "  net profit ($) 0.00\n",
+)
 
 
 def test_phases_last_from_their_first_line_to_the_next() -> None:
     """The clock is read at the start, at the first line of each phase, and at the end."""
     times = iter([0.0, 1.5, 4.0, 14.0, 24.0, 25.0])
     found = first_result.phases(LINES, lambda: next(times))
-    assert found == {"starting": 1.5, "loading": 2.5, "compiling": 10.0, "training": 10.0, "evaluating": 1.0}
+    assert found == {
+        "starting": 1.5,
+        "loading": 2.5,
+        "compiling": 10.0,
+        "training": 10.0,
+        "evaluating": 1.0,
+    }
 
 
 @pytest.mark.parametrize("name", first_result.PHASES)

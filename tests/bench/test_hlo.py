@@ -65,13 +65,17 @@ def module():
 
 @pytest.mark.parametrize("opcode", ["all-gather", "all-reduce", "copy", "collective-permute"])
 def test_what_is_started_and_waited_for_is_one_launch(opcode):
-    text = ("ENTRY %main (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n"
-            f"  %s = f32[8]{{0}} {opcode}-start(%a)\n  ROOT %d = f32[8]{{0}} {opcode}-done(%s)\n}}\n")
+    text = (
+        "ENTRY %main (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n"
+        f"  %s = f32[8]{{0}} {opcode}-start(%a)\n  ROOT %d = f32[8]{{0}} {opcode}-done(%s)\n}}\n"
+    )
     assert hlo.parse(text).launches() == 1
 
 
 def test_launches_by_hand(module):
-    """An inner round starts 2. The outer loop starts 5 of these rounds and a product, 3 times; then 2 more."""
+    """An inner round starts 2. The outer loop starts 5 of these rounds and a product, 3 times; then
+    2 more.
+    """
     assert module.launches("inner_body") == 2
     assert module.launches("outer_body") == 5 * 2 + 1
     assert module.launches() == 3 * 11 + 2
@@ -81,7 +85,13 @@ def test_loops_and_their_rounds(module):
     """The length of one is in its configuration, that of the other in its condition."""
     outer, inner = module.loops()
     assert (outer.name, outer.trips, outer.runs, outer.own, outer.path) == ("while.1", 3, 1, 11, ())
-    assert (inner.name, inner.trips, inner.runs, inner.own, inner.path) == ("while.2", 5, 3, 2, ("while.1",))
+    assert (inner.name, inner.trips, inner.runs, inner.own, inner.path) == (
+        "while.2",
+        5,
+        3,
+        2,
+        ("while.1",),
+    )
     assert inner.scope.endswith("gather")
 
 
@@ -94,8 +104,9 @@ def test_a_loop_of_unknown_length_counts_as_it_is_told():
 
 
 def test_bytes_by_hand(module):
-    """A float32[8, 4] has 128 bytes. Inner round: 2 x 128, and 2 x 4 for the counter. Outer: 5 of these and 2 x 128.
-    The gather reads 128 bytes of its table, however long that is. The update in place moves 2 x 4 bytes."""
+    """A float32[8, 4] has 128 bytes. Inner round: 2 x 128, and 2 x 4 for the counter. Outer: 5 of
+    these and 2 x 128. The gather reads 128 bytes of its table, however long that is. The update in
+    place moves 2 x 4 bytes."""
     inner = 2 * 128 + 2 * 4
     assert module.bytes() == 3 * (5 * inner + 2 * 128) + 3 * 128 + 2 * 4
 

@@ -21,8 +21,12 @@ def test_the_kernels_line_is_read(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     assert idle.ticks(stat) is None
     #                 user nice system idle iowait irq softirq steal guest guest_nice
-    stat.write_text("cpu  100  20     30 9000    700   4       5    6    50         1\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
-    assert idle.ticks(stat) == Ticks(busy=100 + 20 + 30 + 4 + 5, stolen=6)  # guests are in user and nice already
+    stat.write_text(
+        "cpu  100  20     30 9000    700   4       5    6    50         1\ncpu0 1 1 1 1 1 1 1 1 1 1\n"
+    )
+    assert idle.ticks(stat) == Ticks(
+        busy=100 + 20 + 30 + 4 + 5, stolen=6
+    )  # guests are in user and nice already
     stat.write_text("cpu 1 2 3 4 5 6 7\n")  # a kernel from before steal time
     assert idle.ticks(stat) is None
 
@@ -45,14 +49,26 @@ def test_the_share_is_of_the_time_that_was_wanted() -> None:
 
 def test_the_worst_side_is_named_and_a_comparison_counts_by_itself() -> None:
     #                        a: 100 busy, 1 stolen       b: 97, 3 stolen           a again: 50, 0
-    ledger = Ledger(counter(Ticks(0, 0), Ticks(100, 1), Ticks(100, 1), Ticks(197, 4), Ticks(300, 4), Ticks(350, 4),
-                            Ticks(400, 5), Ticks(440, 10)))
+    ledger = Ledger(
+        counter(
+            Ticks(0, 0),
+            Ticks(100, 1),
+            Ticks(100, 1),
+            Ticks(197, 4),
+            Ticks(300, 4),
+            Ticks(350, 4),
+            Ticks(400, 5),
+            Ticks(440, 10),
+        )
+    )
     ledger.begin()
     for side in ("a", "b", "a"):
         with ledger.during(side):
             pass
     ledger.begin()
-    with ledger.during("a"):  # 40 busy, 5 stolen: 5 of 45, and 6 of 196 together with the comparison before
+    with ledger.during(
+        "a"
+    ):  # 40 busy, 5 stolen: 5 of 45, and 6 of 196 together with the comparison before
         pass
     assert ledger.worst() == {"share": 0.111, "side": "a"}
     assert ledger.worst() == {"unknown": idle.UNTIMED}  # forgotten
@@ -77,8 +93,16 @@ def test_a_system_without_steal_time_says_so() -> None:
 
 def test_sides_that_take_turns_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     # two sides, two repeats, in the order a b b a; b loses 10 of 30 ticks in its second turn
-    seen = [Ticks(0, 0), Ticks(10, 0), Ticks(10, 0), Ticks(20, 0), Ticks(20, 0), Ticks(30, 10), Ticks(30, 10),
-            Ticks(40, 10)]
+    seen = [
+        Ticks(0, 0),
+        Ticks(10, 0),
+        Ticks(10, 0),
+        Ticks(20, 0),
+        Ticks(20, 0),
+        Ticks(30, 10),
+        Ticks(30, 10),
+        Ticks(40, 10),
+    ]
     monkeypatch.setattr(idle, "LEDGER", Ledger(counter(*seen)))
     calls: list[str] = []
 
@@ -89,13 +113,20 @@ def test_sides_that_take_turns_are_watched(monkeypatch: pytest.MonkeyPatch) -> N
     assert idle.LEDGER.worst() == {"share": 0.333, "side": "b"}
 
 
-@pytest.mark.parametrize(("load", "steal", "expected"), [
-    (0.3, None, []),
-    (0.31, None, ["load average 0.31 at the start"]),
-    (None, {"unknown": "no /proc/stat"}, []),
-    (0.0, {"share": 0.01, "side": "a"}, []),
-    (1.5, {"share": 0.0123, "side": "a"}, ["load average 1.50 at the start", "steal time 1.23 % during a"]),
-])
+@pytest.mark.parametrize(
+    ("load", "steal", "expected"),
+    [
+        (0.3, None, []),
+        (0.31, None, ["load average 0.31 at the start"]),
+        (None, {"unknown": "no /proc/stat"}, []),
+        (0.0, {"share": 0.01, "side": "a"}, []),
+        (
+            1.5,
+            {"share": 0.0123, "side": "a"},
+            ["load average 1.50 at the start", "steal time 1.23 % during a"],
+        ),
+    ],
+)
 def test_reasons(load: float | None, steal: dict | None, expected: list[str]) -> None:
     assert idle.reasons(load, steal) == expected
 
@@ -106,7 +137,9 @@ def test_the_next_bench_waits_for_the_load_of_the_last(capsys: pytest.CaptureFix
     assert naps == [idle.NAP, idle.NAP]
     assert capsys.readouterr().err.count("waiting until the load") == 1
     naps.clear()
-    idle.settle(lambda: 2.0, naps.append, patience=3 * idle.NAP)  # another program's: left to the next check
+    idle.settle(
+        lambda: 2.0, naps.append, patience=3 * idle.NAP
+    )  # another program's: left to the next check
     assert len(naps) == 3
     naps.clear()
     idle.settle(lambda: None, naps.append)

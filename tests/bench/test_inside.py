@@ -1,4 +1,6 @@
-"""The benches of our own side, quick: they run, and what they say fits together. No figure is asserted."""
+"""The benches of our own side, quick: they run, and what they say fits together. No figure is
+asserted.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,28 @@ from bench.scaling import points
 QUICK = catalogue.Options(quick=True, repeats=1)
 
 
-LONG = ("population", "scaling", "intrabar", "converted", "ablation", "advisor", "monitor", "memory", "ppo_update",
-        "auto_envs")
+LONG = (
+    "population",
+    "scaling",
+    "intrabar",
+    "converted",
+    "ablation",
+    "advisor",
+    "monitor",
+    "memory",
+    "ppo_update",
+    "auto_envs",
+)
 
 
-@pytest.fixture(params=["rollout", "compile", "evaluation",
-                        *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
+@pytest.fixture(
+    params=[
+        "rollout",
+        "compile",
+        "evaluation",
+        *(pytest.param(name, marks=pytest.mark.long) for name in LONG),
+    ]
+)
 def result(request):
     return catalogue.run(request.param, QUICK, ["test"], None)
 
@@ -34,14 +52,19 @@ def test_a_quick_result(result):
     if result["bench"] == "compile":
         assert (result["health"]["recompiles"], result["health"]["host_transfers"]) == (0, 0)
     if result["bench"] == "memory":
-        assert sum(result["stored_leaves"].values()) == result["targets"]["stored_bytes_per_step"]["measured"]
+        assert (
+            sum(result["stored_leaves"].values())
+            == result["targets"]["stored_bytes_per_step"]["measured"]
+        )
     if result["bench"] == "scaling":
         assert "symbols" in result["left_out"]
     if result["bench"] == "auto_envs":
         speeds = {name: side["steps_per_second"] for name, side in result["sides"].items()}
         for name, learner in result["learners"].items():
             fastest = max(speed for side, speed in speeds.items() if side.startswith(f"{name}/"))
-            assert learner["share"] == pytest.approx(speeds[f"{name}/{learner['chosen']}"] / fastest, rel=1e-3)
+            assert learner["share"] == pytest.approx(
+                speeds[f"{name}/{learner['chosen']}"] / fastest, rel=1e-3
+            )
     if result["bench"] == "ppo_update":
         parts = result["settings"]["small_256"]["parts"]
         assert {"rollout", "learn", "normaliser", "shuffle", "rest"} == parts.keys()
@@ -49,10 +72,16 @@ def test_a_quick_result(result):
 
 def test_pairs_of_launches_that_differ_have_an_interval_that_says_so():
     def launch(walls):
-        return {"ours": [Sample(wall, 1.0) for wall in walls], "theirs": [Sample(1.0, 1.0)] * len(walls)}
+        return {
+            "ours": [Sample(wall, 1.0) for wall in walls],
+            "theirs": [Sample(1.0, 1.0)] * len(walls),
+        }
 
     assert paired([launch([0.5, 0.5]), launch([0.5, 0.5])], "ours", "theirs") == {
-        "median": 2, "pairs": 4, "interval": [2, 2]}
+        "median": 2,
+        "pairs": 4,
+        "interval": [2, 2],
+    }
     found = paired([launch([1.0, 1.0, 1.0]), launch([0.5, 0.5, 0.5])], "ours", "theirs")
     assert (found["median"], found["interval"]) == (1.5, [1, 2])  # six pairs, but two launches
 

@@ -34,7 +34,11 @@ def test_a_mean_of_episodes_counts_episodes_and_not_steps():
     assert recent.result(100) == {"reached": True, "steps": 16, "last": 10.0}
     recent.add(8, 8.0, 0, 0.0)
     assert recent.mean == 10.0  # an update without an end changes nothing
-    assert Recent(Goal("episode", 10.0, 3)).result(50) == {"reached": False, "steps": 50, "last": None}
+    assert Recent(Goal("episode", 10.0, 3)).result(50) == {
+        "reached": False,
+        "steps": 50,
+        "last": None,
+    }
 
 
 def test_the_interval_of_five_scores_by_hand():
@@ -52,18 +56,30 @@ def test_every_learner_has_settings_for_every_task():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("keys", "optimum"), [((), chosen.OPTIMUM), (chosen.FRESH, chosen.OPTIMUM_FRESH)])
+@pytest.mark.parametrize(
+    ("keys", "optimum"), [((), chosen.OPTIMUM), (chosen.FRESH, chosen.OPTIMUM_FRESH)]
+)
 def test_the_optimum_is_the_dynamic_programmes(keys, optimum):
-    """Expected reward of all episodes over their expected steps: starts are drawn from all decision bars."""
-    assert reward_per_step(load_config(None, [*chosen.CHAIN, *keys])) == pytest.approx(optimum, abs=2e-4)
+    """Expected reward of all episodes over their expected steps: starts are drawn from all decision
+    bars.
+    """
+    assert reward_per_step(load_config(None, [*chosen.CHAIN, *keys])) == pytest.approx(
+        optimum, abs=2e-4
+    )
 
 
 @pytest.mark.slow
 def test_a_greedy_return_is_that_of_one_episode():
-    """A policy that always pushes CartPole to one side falls after 8 to 11 steps, and nothing after that counts."""
-    algorithm, params = learners.algorithm_of("cartpole", learners.config_of("cartpole", "ppo", 2_048))
+    """A policy that always pushes CartPole to one side falls after 8 to 11 steps, and nothing after
+    that counts.
+    """
+    algorithm, params = learners.algorithm_of(
+        "cartpole", learners.config_of("cartpole", "ppo", 2_048)
+    )
     state = algorithm.init(jax.random.key(0), params)
-    left = algorithm._replace(act=lambda policy, carry, ref, params, key, explore: (carry, jax.numpy.int32(0), None))
+    left = algorithm._replace(
+        act=lambda policy, carry, ref, params, key, explore: (carry, jax.numpy.int32(0), None)
+    )
     returns = learners.episode_returns(left, algorithm.policy(state), params, jax.random.key(1), 64)
     assert 7 <= float(returns.min()) <= float(returns.max()) <= 12
 

@@ -1,4 +1,6 @@
-"""Learners of others on our environment: the adapter, what is left out and why, and each of them at a small size."""
+"""Learners of others on our environment: the adapter, what is left out and why, and each of them at
+a small size.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ from jaxtrade.errors import ConfigError
 from tests.extras import INSTALL, needed
 from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS, SEED, assert_equal_bits
 
-PPO = {"num_envs": 4, "num_steps": 32, "num_minibatches": 4, "num_epochs": 2, "normalise_observations": False}
+PPO = {
+    "num_envs": 4,
+    "num_steps": 32,
+    "num_minibatches": 4,
+    "num_epochs": 2,
+    "normalise_observations": False,
+}
 STEPS = 2 * 4 * 32  # of two updates
 
 
@@ -68,7 +76,8 @@ def make_train(config):
         return jax.lax.scan(step, (observation, state), jax.numpy.arange(config["NUM_STEPS"]))[1]
 
     return train
-"""}
+""",
+}
 T = 400
 
 
@@ -83,14 +92,24 @@ def checkout(tmp_path: Path) -> Path:
 
 @jax.jit
 def _native(params: Any) -> Any:
-    """The same actions by `TradingEnv`, HOLD for the illegal ones: observations, rewards, dones; illegal, truncated."""
+    """The same actions by `TradingEnv`, HOLD for the illegal ones: observations, rewards, dones;
+    illegal, truncated.
+    """
     keys = jax.random.split(jax.random.key(SEED), NUM_ENVS)
 
     def one(state: Any, ref: Any, action: Any) -> Any:
         illegal = ~ref.mask[action]
-        state, following, outcome = ENV.step(keys[0], state, jnp.where(illegal, Action.HOLD, action), params)
+        state, following, outcome = ENV.step(
+            keys[0], state, jnp.where(illegal, Action.HOLD, action), params
+        )
         done = outcome.terminated | outcome.truncated
-        return (state, following), (ENV.observe(ref, params), outcome.reward, done, illegal, outcome.truncated)
+        return (state, following), (
+            ENV.observe(ref, params),
+            outcome.reward,
+            done,
+            illegal,
+            outcome.truncated,
+        )
 
     actions = (jnp.arange(T)[:, None] + jnp.arange(NUM_ENVS)) % ENV.num_actions
     start = jax.vmap(ENV.reset, (0, None))(keys, params)
@@ -106,22 +125,30 @@ def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Pa
     assert not {"wrappers", "brax", "navix"} & (set(sys.modules) - before)
     assert sys.path == path
 
-    quiet = {"illegal": jnp.float32(0.0), "illegal_management": jnp.float32(0.0)}  # HOLD instead would change them
+    quiet = {
+        "illegal": jnp.float32(0.0),
+        "illegal_management": jnp.float32(0.0),
+    }  # HOLD instead would change them
     weights = PARAMS.reward_weights | quiet
     params = PARAMS.replace(reward_weights=weights)
     observation, reward, done, illegal, truncated = jax.tree.map(np.asarray, _native(params))
     assert min(illegal.sum(), (~illegal).sum(), (done & ~truncated).sum()) > 100
     assert truncated.any()
     replayed = train(jax.random.key(SEED), params)
-    for name, ours, theirs in zip(("observation", "reward", "done"), replayed, (observation, reward, done),
-                                  strict=True):
+    for name, ours, theirs in zip(
+        ("observation", "reward", "done"), replayed, (observation, reward, done), strict=True
+    ):
         assert_equal_bits(ours, theirs, name)
     # Market and rules are arguments of the program, not constants in it.
-    doubled = params.replace(reward_weights={name: 2.0 * weight for name, weight in weights.items()})
+    doubled = params.replace(
+        reward_weights={name: 2.0 * weight for name, weight in weights.items()}
+    )
     assert_equal_bits(train(jax.random.key(SEED), doubled)[1], 2.0 * reward, "reward")
 
 
-def test_what_cannot_run_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_run_is_left_out_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     small = setting.config(ppo=PPO)
     reasons = peers.left_out(learning_of(small), Options())
@@ -138,7 +165,9 @@ def test_what_cannot_run_is_left_out_with_the_reason(tmp_path: Path, monkeypatch
     normalised = setting.config(ppo=PPO | {"normalise_observations": True})
     found = peers.left_out(learning_of(normalised), Options(purejaxrl=tmp_path))
     assert set(found) == {"purejaxrl", "rejax", "sbx"}
-    assert all("ppo.normalise_observations = True, expected false" in reason for reason in found.values())
+    assert all(
+        "ppo.normalise_observations = True, expected false" in reason for reason in found.values()
+    )
 
 
 def test_a_path_that_is_no_checkout_is_an_error(tmp_path: Path) -> None:
@@ -186,9 +215,14 @@ def theirs(options: Options) -> Any:
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_a_network_of_other_widths_is_theirs(options: Options, activation: str) -> None:
-    """At its own widths the class that takes its place has the same parameters and the same outputs, bit for bit."""
+    """At its own widths the class that takes its place has the same parameters and the same
+    outputs, bit for bit.
+    """
     seen, peer = jax.random.normal(jax.random.key(1), (5, 12)), theirs(options)
-    made = [network(7, activation=activation) for network in (peer.ActorCritic, purejaxrl.sized((64, 64)))]
+    made = [
+        network(7, activation=activation)
+        for network in (peer.ActorCritic, purejaxrl.sized((64, 64)))
+    ]
     first, second = (network.init(jax.random.key(0), seen) for network in made)
     jax.tree.map(lambda one, other: assert_equal_bits(one, other, "parameters"), first, second)
     assert jax.tree.structure(first) == jax.tree.structure(second)
@@ -202,7 +236,15 @@ def test_the_widths_are_the_configurations() -> None:
     network: Any = purejaxrl.sized((9, 6, 4))(3, activation="relu")
     shapes = jax.tree.map(jnp.shape, network.init(jax.random.key(0), jnp.zeros(5))["params"])
     assert [shapes[f"Dense_{i}"]["kernel"] for i in range(8)] == [
-        (5, 9), (9, 6), (6, 4), (4, 3), (5, 9), (9, 6), (6, 4), (4, 1)]
+        (5, 9),
+        (9, 6),
+        (6, 4),
+        (4, 3),
+        (5, 9),
+        (9, 6),
+        (6, 4),
+        (4, 1),
+    ]
 
 
 @pytest.mark.slow
@@ -211,7 +253,9 @@ def test_the_widths_are_the_configurations() -> None:
 def test_purejaxrl_is_a_side_of_every_network(network: str, options: Options) -> None:
     theirs(options)
     config = ppo_train.config_of(network, 4, 64, 64, num_epochs=1)
-    train = purejaxrl.compiled(learning_of(config), setting.world(2), 1, options.purejaxrl or Path())
+    train = purejaxrl.compiled(
+        learning_of(config), setting.world(2), 1, options.purejaxrl or Path()
+    )
     learned = train(jax.random.key(0), setting.world(2).params)["runner_state"][0].params["params"]
     hidden = learning_of(config).hidden
     assert [learned[f"Dense_{i}"]["bias"].shape[0] for i in range(len(hidden))] == list(hidden)

@@ -32,7 +32,8 @@ def test_the_interval_holds_the_mean_and_shrinks_with_agreement():
 def test_the_picture_shows_a_quick_run(tmp_path):
     pytest.importorskip("matplotlib")
     result = precision_curves.run(Options(quick=True)) | {
-        "stamp": {"device": "cpu", "commit": "0" * 7}}
+        "stamp": {"device": "cpu", "commit": "0" * 7}
+    }
     assert list(result["curves"]) == ["float32", "tf32", "bfloat16"]
     assert result["curves"]["float32"]["end_minus_float32"] == 0
     assert result["curves"]["bfloat16"]["mean"] != result["curves"]["float32"]["mean"]

@@ -42,7 +42,10 @@ def test_only_a_clean_commit_of_the_history_will_do(history: Path) -> None:
 def test_without_the_whole_history_nothing_is_guessed(history: Path, tmp_path: Path) -> None:
     head = commit(history, "HEAD")
     git(tmp_path, "clone", "-q", "--depth", "1", history.as_uri(), "shallow")
-    for folder, reason in ((tmp_path / "shallow", "git fetch --unshallow"), (tmp_path, "no git history")):
+    for folder, reason in (
+        (tmp_path / "shallow", "git fetch --unshallow"),
+        (tmp_path, "no git history"),
+    ):
         assert reason in (provenance.no_history(folder) or "")
         with pytest.raises(DataError, match=reason):
             provenance.fault(head, folder)
@@ -55,8 +58,11 @@ def test_other_commits_are_not_published(history: Path, capsys: pytest.CaptureFi
         (history / name).write_text(f"{publish.BEGIN}\n{publish.END}\n")
     rows = history / "targets.yaml"
     rows.write_text("- {what: x, least: 1, bench: memory, at: [none]}\n")
-    for at, expected in ((commit(history, "HEAD"), 0), (commit(history, "aside"), 1),
-                         (commit(history, "HEAD") + "+", 1)):
+    for at, expected in (
+        (commit(history, "HEAD"), 0),
+        (commit(history, "aside"), 1),
+        (commit(history, "HEAD") + "+", 1),
+    ):
         write(env_step(stamp=STAMP | {"commit": at}), history / "bench" / "results")
         assert publish.main([], history, rows) == expected, at
         said = capsys.readouterr().err

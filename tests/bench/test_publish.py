@@ -1,4 +1,6 @@
-"""What is published, on pages and results of the test's own: nothing quick, nothing missed without its reason."""
+"""What is published, on pages and results of the test's own: nothing quick, nothing missed without
+its reason.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,14 @@ def run(checkout: Path, *argv: str) -> int:
     return publish.main(argv, checkout, checkout / "targets.yaml", lambda commit, root: None)
 
 
-def test_pages_are_written_between_the_markers_and_stay(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_are_written_between_the_markers_and_stay(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(checkout, "--check") == 1
-    assert "README.md, docs/benchmarks.md, throughput.png and throughput.svg" in capsys.readouterr().err
+    assert (
+        "README.md, docs/benchmarks.md, throughput.png and throughput.svg"
+        in capsys.readouterr().err
+    )
     assert run(checkout) == 0
     noted = capsys.readouterr().err
     assert "note: nothing at env_step.json: ratios.none: 'left out' counts as not measured" in noted
@@ -60,13 +67,20 @@ def test_pages_are_written_between_the_markers_and_stay(checkout: Path, capsys: 
         assert "old" not in page
         assert "Of all 7 targets, 3 are met, 2 missed and 2 not measured." in page
     text = (checkout / "docs" / "benchmarks.md").read_text()
-    for row in ("fast enough | >= 1,000x | 1,600x | met", "small enough | <= 200 B | 212 B | **missed**",
-                "compiled once | 0 | 0 | met", "as many steps | overlaps [0.1, 0.2] | [0.125, 0.375] | met",
-                "elsewhere | >= 1 | not measured | ", "on a card | >= 300M steps/s | 2M steps/s | **missed**"):
+    for row in (
+        "fast enough | >= 1,000x | 1,600x | met",
+        "small enough | <= 200 B | 212 B | **missed**",
+        "compiled once | 0 | 0 | met",
+        "as many steps | overlaps [0.1, 0.2] | [0.125, 0.375] | met",
+        "elsewhere | >= 1 | not measured | ",
+        "on a card | >= 300M steps/s | 2M steps/s | **missed**",
+    ):
         assert f"| {row} | - |" in text, row
     assert "- of the pointers.\n  - small enough: 212 B, target <= 200 B\n" in text
     assert "`env_step.json: memory.state_bytes`" in text
-    assert "`env_step.json: ratios.jaxtrade@1024/SubprocVecEnv(8).cpu`" in text  # the place itself, not the pattern
+    assert (
+        "`env_step.json: ratios.jaxtrade@1024/SubprocVecEnv(8).cpu`" in text
+    )  # the place itself, not the pattern
     assert "`card/env_step.json: sides.jaxtrade@1024.steps_per_second`" in text
     assert "A processor (cpu, 1 device), 2 CPU cores" in text
     assert "left out: DummyVecEnv(16): stable-baselines3 is not installed" in text
@@ -76,9 +90,17 @@ def test_pages_are_written_between_the_markers_and_stay(checkout: Path, capsys: 
 def test_what_is_stale_is_found(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = checkout / "bench" / "results"
     changes = {  # file -> (text before, after, what is named)
-        results / "env_step.json": ("8642000.0", "9000000.0", ["docs/benchmarks.md", "throughput.svg"]),
+        results / "env_step.json": (
+            "8642000.0",
+            "9000000.0",
+            ["docs/benchmarks.md", "throughput.svg"],
+        ),
         checkout / "README.md": ("7 targets", "8 targets", ["README.md"]),
-        results / "throughput.svg": (picture.digest({"env_step": env_step()}), "0", ["throughput.svg"]),
+        results / "throughput.svg": (
+            picture.digest({"env_step": env_step()}),
+            "0",
+            ["throughput.svg"],
+        ),
     }
     assert run(checkout) == 0
     for path, (old, new, named) in changes.items():
@@ -87,7 +109,9 @@ def test_what_is_stale_is_found(checkout: Path, capsys: pytest.CaptureFixture[st
         path.write_text(text.replace(old, new))
         assert run(checkout, "--check") == 1, path
         said = capsys.readouterr().err
-        assert [name for name in ("README.md", "docs/benchmarks.md", "throughput.svg") if name in said] == named
+        assert [
+            name for name in ("README.md", "docs/benchmarks.md", "throughput.svg") if name in said
+        ] == named
         path.write_text(text)
         assert run(checkout, "--check") == 0
 
@@ -100,18 +124,30 @@ def test_nothing_measured_is_said(checkout: Path) -> None:
     assert (checkout / "docs" / "benchmarks.md").read_text().count("| not measured |") == 7
 
 
-@pytest.mark.parametrize(("result", "fragment"), [
-    (env_step(quick=True), "a quick result"),
-    (env_step(sides={"jaxtrade@64": side(1.0, repeats=4)}), "fewer than 5 repeats of jaxtrade@64"),
-    (env_step(start=env_step()["start"] | {"repeats": 1}), "fewer than 5 repeats of start"),
-    (env_step(bench="memory"), "'memory'"),
-    (env_step(memory={"state_bytes": "many", "recompiles": 0}), "env_step.json: memory.state_bytes: expected a number"),
-])
-def test_what_may_not_be_published(result: dict, fragment: str, checkout: Path,
-                                   capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("result", "fragment"),
+    [
+        (env_step(quick=True), "a quick result"),
+        (
+            env_step(sides={"jaxtrade@64": side(1.0, repeats=4)}),
+            "fewer than 5 repeats of jaxtrade@64",
+        ),
+        (env_step(start=env_step()["start"] | {"repeats": 1}), "fewer than 5 repeats of start"),
+        (env_step(bench="memory"), "'memory'"),
+        (
+            env_step(memory={"state_bytes": "many", "recompiles": 0}),
+            "env_step.json: memory.state_bytes: expected a number",
+        ),
+    ],
+)
+def test_what_may_not_be_published(
+    result: dict, fragment: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(result | {"bench": "env_step"}, checkout / "bench" / "results")
     path = checkout / "bench" / "results" / "env_step.json"
-    path.write_text(path.read_text().replace('"bench": "env_step"', f'"bench": "{result["bench"]}"'))
+    path.write_text(
+        path.read_text().replace('"bench": "env_step"', f'"bench": "{result["bench"]}"')
+    )
     assert run(checkout) == 1
     assert fragment in capsys.readouterr().err
     assert (checkout / "README.md").read_text() == PAGE
@@ -123,16 +159,26 @@ def test_a_miss_needs_its_reason(checkout: Path, capsys: pytest.CaptureFixture[s
     assert "'small enough' was missed (212 B, target <= 200 B)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["none", f"{publish.END}\n{publish.BEGIN}\n", f"{publish.BEGIN}\n",
-                                  f"{publish.BEGIN}\n{publish.END}\n{publish.BEGIN}\n{publish.END}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "none",
+        f"{publish.END}\n{publish.BEGIN}\n",
+        f"{publish.BEGIN}\n",
+        f"{publish.BEGIN}\n{publish.END}\n{publish.BEGIN}\n{publish.END}\n",
+    ],
+)
 def test_markers_must_stand_once(text: str) -> None:
     with pytest.raises(DataError, match=r"page\.md: expected one line"):
         publish.inserted(text, ["x"], "page.md")
 
 
-def test_of_several_figures_only_least_takes_the_greatest(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_several_figures_only_least_takes_the_greatest(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (checkout / "targets.yaml").write_text(
-        '- {what: few, most: 9, bench: env_step, at: [sides, "jaxtrade@*", repeats]}\n')
+        '- {what: few, most: 9, bench: env_step, at: [sides, "jaxtrade@*", repeats]}\n'
+    )
     assert run(checkout) == 1
     assert "env_step.json: sides.jaxtrade@*.repeats: leads to 2 figures" in capsys.readouterr().err
 
@@ -141,19 +187,37 @@ def test_unknown_arguments_are_refused(checkout: Path) -> None:
     assert run(checkout, "--chek") == 2
 
 
-@pytest.mark.parametrize(("row", "fragment"), [
-    ("{what: x, bench: env_step, at: [a]}", "one of least, most"),
-    ("{what: x, bench: env_step, at: [a], least: 1, most: 2}", "one of least, most"),
-    ("{what: x, bench: env_stp, at: [a], least: 1}", "no bench is called 'env_stp'"),
-    ("{what: x, bench: env_step, at: a, least: 1}", "at: expected the list"),
-    ("{what: x, bench: env_step, at: [a], least: many}", "least: expected a number, found 'many'"),
-    ("{what: x, bench: env_step, at: [a], overlaps: 1}", "overlaps: expected [low, high], found 1"),
-    ("{what: x, bench: env_step, at: [a], least: 1, units: x}", "found units"),
-    ("{what: x, bench: env_step, at: [a], least: 1, ceiling: a}", "ceiling: expected the list of keys"),
-    ("{what: x, bench: env_step, at: [a], most: 1, ceiling: [a]}", "only a target with `least`"),
-    ("{what: x, bench: env_step, at: [a], least: 1, headline: y}", "headline: expected `least` and a ratio"),
-    ("none", "expected 'key: value'"),
-])
+@pytest.mark.parametrize(
+    ("row", "fragment"),
+    [
+        ("{what: x, bench: env_step, at: [a]}", "one of least, most"),
+        ("{what: x, bench: env_step, at: [a], least: 1, most: 2}", "one of least, most"),
+        ("{what: x, bench: env_stp, at: [a], least: 1}", "no bench is called 'env_stp'"),
+        ("{what: x, bench: env_step, at: a, least: 1}", "at: expected the list"),
+        (
+            "{what: x, bench: env_step, at: [a], least: many}",
+            "least: expected a number, found 'many'",
+        ),
+        (
+            "{what: x, bench: env_step, at: [a], overlaps: 1}",
+            "overlaps: expected [low, high], found 1",
+        ),
+        ("{what: x, bench: env_step, at: [a], least: 1, units: x}", "found units"),
+        (
+            "{what: x, bench: env_step, at: [a], least: 1, ceiling: a}",
+            "ceiling: expected the list of keys",
+        ),
+        (
+            "{what: x, bench: env_step, at: [a], most: 1, ceiling: [a]}",
+            "only a target with `least`",
+        ),
+        (
+            "{what: x, bench: env_step, at: [a], least: 1, headline: y}",
+            "headline: expected `least` and a ratio",
+        ),
+        ("none", "expected 'key: value'"),
+    ],
+)
 def test_faulty_targets_are_refused(row: str, fragment: str, tmp_path: Path) -> None:
     path = tmp_path / "targets.yaml"
     path.write_text(f"- {row}\n")
@@ -163,13 +227,27 @@ def test_faulty_targets_are_refused(row: str, fragment: str, tmp_path: Path) -> 
 
 
 def test_the_picture_says_what_it_shows(tmp_path: Path) -> None:
-    results = {"env_step": env_step(), "ppo_train": env_step(sides={
-        "small/ours/16": side(9.0), "small/ours/4": side(3.0), "large/ours/16": side(1.0), "unnumbered": side(2.0),
-        "small/ours/1024x32/batch 4096/4 epochs": side(8.0)})}
+    results = {
+        "env_step": env_step(),
+        "ppo_train": env_step(
+            sides={
+                "small/ours/16": side(9.0),
+                "small/ours/4": side(3.0),
+                "large/ours/16": side(1.0),
+                "unnumbered": side(2.0),
+                "small/ours/1024x32/batch 4096/4 epochs": side(8.0),
+            }
+        ),
+    }
     lines = picture.panels(results)
     assert [list(each) for each in lines.values()] == [
-        ["jaxtrade", "SubprocVecEnv"], ["jaxtrade", "jaxtrade, large batches, 4 epochs"], ["jaxtrade"]]
-    assert [point.num_envs for point in lines["Whole PPO training, 64-64, 4 epochs"]["jaxtrade"]] == [4, 16]
+        ["jaxtrade", "SubprocVecEnv"],
+        ["jaxtrade", "jaxtrade, large batches, 4 epochs"],
+        ["jaxtrade"],
+    ]
+    assert [
+        point.num_envs for point in lines["Whole PPO training, 64-64, 4 epochs"]["jaxtrade"]
+    ] == [4, 16]
     first, again = picture.files(tmp_path / "a"), tmp_path / "b.svg"
     results = {"env_step": env_step()}
     assert picture.draw(results, first)
@@ -183,23 +261,38 @@ def test_the_picture_says_what_it_shows(tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("SubprocVecEnv(8)", ("SubprocVecEnv", 8)), ("references@64", ("references", 64)), ("ours/16", ("ours", 16)),
-    ("sb3_dummy_4", ("sb3_dummy", 4)), ("sb3 n=4", ("sb3", 4)), ("jaxtrade, 1024 envs", ("jaxtrade", 1024)),
-    ("bare", ("bare", None)), ("8", ("8", None)),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("SubprocVecEnv(8)", ("SubprocVecEnv", 8)),
+        ("references@64", ("references", 64)),
+        ("ours/16", ("ours", 16)),
+        ("sb3_dummy_4", ("sb3_dummy", 4)),
+        ("sb3 n=4", ("sb3", 4)),
+        ("jaxtrade, 1024 envs", ("jaxtrade", 1024)),
+        ("bare", ("bare", None)),
+        ("8", ("8", None)),
+    ],
+)
 def test_names_and_numbers(name: str, expected: tuple[str, int | None]) -> None:
     assert picture.split_name(name) == expected
 
 
-@pytest.mark.parametrize(("bound", "limit", "in_force"), [
-    (25, 20.0, 17.0),  # above: 0.85 of the ceiling
-    (20, 20.0, 20),
-    (18, 20.0, 18),  # between 0.85 of it and it: stays
-    (25, None, 25),  # not measured
-])
-def test_a_target_above_its_ceiling_is_lowered(bound: float, limit: float | None, in_force: float) -> None:
-    target = targets.Target("x", "least", bound, "x", "env_step", ("a",), "", "", ("ceiling", "wall"))
+@pytest.mark.parametrize(
+    ("bound", "limit", "in_force"),
+    [
+        (25, 20.0, 17.0),  # above: 0.85 of the ceiling
+        (20, 20.0, 20),
+        (18, 20.0, 18),  # between 0.85 of it and it: stays
+        (25, None, 25),  # not measured
+    ],
+)
+def test_a_target_above_its_ceiling_is_lowered(
+    bound: float, limit: float | None, in_force: float
+) -> None:
+    target = targets.Target(
+        "x", "least", bound, "x", "env_step", ("a",), "", "", ("ceiling", "wall")
+    )
     results = {"": {"env_step": {"ceiling": {} if limit is None else {"wall": limit}}}}
     assert target.limit(results) == limit
     assert target.in_force(results).bound == pytest.approx(in_force)
@@ -214,8 +307,11 @@ def test_a_ceiling_that_is_no_number_is_refused() -> None:
 
 
 def test_each_row_of_whole_training_has_its_targets_and_its_ceiling() -> None:
-    rows = {(target.at[1], target.at[2]): target for target in targets.load() if target.bench == "ppo_train"
-            and target.at[0] == "ratios"}
+    rows = {
+        (target.at[1], target.at[2]): target
+        for target in targets.load()
+        if target.bench == "ppo_train" and target.at[0] == "ratios"
+    }
     for network in ("small", "large"):
         for count in (4, 16):
             assert rows[f"{network}/rejax/{count}", "wall"].bound == 1.15
@@ -232,4 +328,7 @@ def test_an_unverified_result_is_marked_wherever_it_stands(checkout: Path) -> No
     text = (checkout / "docs" / "benchmarks.md").read_text()
     assert "| fast enough | >= 1,000x | 1,600x, unverified | met |" in text
     assert "- **unverified**: load average 0.90 at the start" in text
-    assert "Unverified: measured on a machine that was not idle" in (checkout / "README.md").read_text()
+    assert (
+        "Unverified: measured on a machine that was not idle"
+        in (checkout / "README.md").read_text()
+    )

@@ -1,4 +1,6 @@
-"""The bench of a report's page: what it measures of a made-up run, with and without a browser, and its targets."""
+"""The bench of a report's page: what it measures of a made-up run, with and without a browser, and
+its targets.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,15 @@ def no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held(result: dict[str, Any]) -> dict[str, tuple[Any, bool | None]]:
     """Where a target of this bench looks -> (what it finds, whether it is met)."""
-    own = {each.at[0]: (each, each.measured({"": {"report": result}})[1])
-           for each in targets.load() if each.bench == "report"}
-    return {place: (value, None if value is None else target.met(value)) for place, (target, value) in own.items()}
+    own = {
+        each.at[0]: (each, each.measured({"": {"report": result}})[1])
+        for each in targets.load()
+        if each.bench == "report"
+    }
+    return {
+        place: (value, None if value is None else target.met(value))
+        for place, (target, value) in own.items()
+    }
 
 
 @pytest.mark.usefixtures("quick", "no_browser")
@@ -42,13 +50,21 @@ def test_without_a_browser_its_seconds_are_left_out() -> None:
 
 @pytest.mark.usefixtures("quick", "no_browser")
 def test_a_full_result_of_fewer_bars_is_refused() -> None:
-    with pytest.raises(RuntimeError, match=r"holds 180 bars \(0 were left out\); expected 60,000 or more"):
+    with pytest.raises(
+        RuntimeError, match=r"holds 180 bars \(0 were left out\); expected 60,000 or more"
+    ):
         report.run(Options(repeats=1))
 
 
 def test_the_targets() -> None:
-    assert held({"ready": {"seconds": 1.9}, "bytes": 3_000_001}) == {"ready": (1.9, True), "bytes": (3_000_001, False)}
-    assert held({"ready": {"seconds": 2.1}, "bytes": 1}) == {"ready": (2.1, False), "bytes": (1, True)}
+    assert held({"ready": {"seconds": 1.9}, "bytes": 3_000_001}) == {
+        "ready": (1.9, True),
+        "bytes": (3_000_001, False),
+    }
+    assert held({"ready": {"seconds": 2.1}, "bytes": 1}) == {
+        "ready": (2.1, False),
+        "bytes": (1, True),
+    }
 
 
 @pytest.mark.slow

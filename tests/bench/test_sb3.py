@@ -1,4 +1,6 @@
-"""Stable-Baselines3 does the mathematics that the configuration says, and the bench counts what the market paid."""
+"""Stable-Baselines3 does the mathematics that the configuration says, and the bench counts what the
+market paid.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,56 @@ from bench.one_update import UPDATE, Rollout
 from jaxtrade.errors import ConfigError
 from tests.extras import needed
 
-BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
-                        "normalise_observations": False, "learning_rate_end": 3e-4}
-OTHER = {  # another value of every field
-    "num_envs": 8, "num_steps": 128, "num_minibatches": 4, "num_epochs": 9, "num_shards": 2, "kind": "gru",
-    "rnn_width": 32, "hidden": (8,), "activation": "relu", "normalise_observations": True,
-    "normalise_per_symbol": False,
-    "normalise_advantages": False, "learning_rate": 1e-3, "learning_rate_end": 1e-4, "gamma": 0.5, "gae_lambda": 0.5,
-    "clip_eps": 0.1, "vf_clip_eps": 0.2, "ent_coef": 0.02, "ent_coef_end": 0.001, "vf_coef": 0.25,
-    "max_grad_norm": 1.0, "target_kl": 0.03, "gradient_rows": 4_096,
-    "adapter": 8, "adapter_freeze": 0.1, "normalise_rewards": True,
+BASE: dict[str, Any] = {
+    "num_envs": 4,
+    "num_steps": 64,
+    "num_minibatches": 2,
+    "num_shards": 1,
+    "normalise_observations": False,
+    "learning_rate_end": 3e-4,
 }
-REFUSED = {"adapter", "num_shards", "kind", "normalise_observations", "normalise_rewards", "learning_rate_end",
-           "vf_clip_eps", "ent_coef_end", "learning_rate"}  # the last alone: the rate would fall to its other end
-# A width and a freeze that this network has not, on either side; blocks, which change no result; and one symbol.
+OTHER = {  # another value of every field
+    "num_envs": 8,
+    "num_steps": 128,
+    "num_minibatches": 4,
+    "num_epochs": 9,
+    "num_shards": 2,
+    "kind": "gru",
+    "rnn_width": 32,
+    "hidden": (8,),
+    "activation": "relu",
+    "normalise_observations": True,
+    "normalise_per_symbol": False,
+    "normalise_advantages": False,
+    "learning_rate": 1e-3,
+    "learning_rate_end": 1e-4,
+    "gamma": 0.5,
+    "gae_lambda": 0.5,
+    "clip_eps": 0.1,
+    "vf_clip_eps": 0.2,
+    "ent_coef": 0.02,
+    "ent_coef_end": 0.001,
+    "vf_coef": 0.25,
+    "max_grad_norm": 1.0,
+    "target_kl": 0.03,
+    "gradient_rows": 4_096,
+    "adapter": 8,
+    "adapter_freeze": 0.1,
+    "normalise_rewards": True,
+}
+REFUSED = {
+    "adapter",
+    "num_shards",
+    "kind",
+    "normalise_observations",
+    "normalise_rewards",
+    "learning_rate_end",
+    "vf_clip_eps",
+    "ent_coef_end",
+    "learning_rate",
+}  # the last alone: the rate would fall to its other end
+# A width and a freeze that this network has not, on either side; blocks, which change no result;
+# and one symbol.
 WITHOUT_EFFECT = {"rnn_width", "gradient_rows", "adapter_freeze", "normalise_per_symbol"}
 
 
@@ -62,7 +100,10 @@ def test_the_faster_thread_count_is_taken() -> None:
     seconds = {1: iter([3.0, 2.0]), 2: iter([2.5, 9.0])}
     assert sb3.fastest(lambda count: next(seconds[count]), (1, 2), 2) == (1, {"1": 2.0, "2": 2.5})
     for two, chosen in ((1.7, 1), (1.6, 2)):  # twice the threads for a little is no bargain
-        assert sb3.fastest(lambda count, two=two: {1: 2.0, 2: two}[count], (2, 1), 1, sb3.WORTH)[0] == chosen
+        assert (
+            sb3.fastest(lambda count, two=two: {1: 2.0, 2: two}[count], (2, 1), 1, sb3.WORTH)[0]
+            == chosen
+        )
 
 
 # ---------------------------------------------------------------- with stable-baselines3
@@ -77,19 +118,31 @@ def torch() -> Iterator[Any]:
 
 
 def distance(rollout: Rollout, **changed: Any) -> float:
-    """|our step - SB3's step| / |our step| over all weights, with some of SB3's arguments changed."""
+    """|our step - SB3's step| / |our step| over all weights, with some of SB3's arguments
+    changed.
+    """
     return one_update.distance(rollout, sb3_update.updated(rollout, changed))
 
 
 @pytest.mark.slow
 def test_an_update_is_the_same_update(torch: Any) -> None:
-    """Masks, advantages with bootstrapped truncations, losses, gradient norm and Adam, over three epochs."""
+    """Masks, advantages with bootstrapped truncations, losses, gradient norm and Adam, over three
+    epochs.
+    """
     rollout = Rollout(normalise_advantages=False)
     assert int((rollout.seen.truncated & ~rollout.seen.terminated).sum()) > 10
     assert not rollout.seen.mask.all()
     assert distance(rollout) < 1e-4
-    for changed in ({"ent_coef": 0.0}, {"vf_coef": 0.45}, {"gamma": 0.89}, {"gae_lambda": 0.9}, {"clip_range": 0.2},
-                    {"n_epochs": 4}, {"learning_rate": 3.1e-3}, {"max_grad_norm": 0.01}):
+    for changed in (
+        {"ent_coef": 0.0},
+        {"vf_coef": 0.45},
+        {"gamma": 0.89},
+        {"gae_lambda": 0.9},
+        {"clip_range": 0.2},
+        {"n_epochs": 4},
+        {"learning_rate": 3.1e-3},
+        {"max_grad_norm": 0.01},
+    ):
         assert distance(rollout, **changed) > 0.01, changed
 
 

@@ -1,4 +1,6 @@
-"""The recorder of the README's screen: what a terminal would show of the sequences that rich writes."""
+"""The recorder of the README's screen: what a terminal would show of the sequences that rich
+writes.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ def shown(*parts: bytes) -> list[str]:
 
 
 def test_a_panel_is_drawn_over_the_one_before() -> None:
-    assert shown(b"note\r\n\x1b[1mone\x1b[0m\r\ntwo", b"\r\x1b[2K\x1b[1A\x1b[2Knew\r\n", b"two\r\nafter\r\n") == [
-        "note", "new", "two", "after", ""]
+    assert shown(
+        b"note\r\n\x1b[1mone\x1b[0m\r\ntwo", b"\r\x1b[2K\x1b[1A\x1b[2Knew\r\n", b"two\r\nafter\r\n"
+    ) == ["note", "new", "two", "after", ""]
 
 
 def test_what_is_cut_off_waits() -> None:
@@ -35,14 +38,19 @@ def test_unknown_sequences_are_refused() -> None:
 
 
 def test_the_frame_is_from_the_middle_of_the_training() -> None:
-    reads = [(float(i), f"\r\x1b[2K training  {percent} %  x\r".encode()) for i, percent in enumerate((10, 55, 95))]
+    reads = [
+        (float(i), f"\r\x1b[2K training  {percent} %  x\r".encode())
+        for i, percent in enumerate((10, 55, 95))
+    ]
     middle, end = frames(Recording(reads, 0))
     assert middle.plain() == [" training  55 %  x"]
     assert end.plain() == [" training  95 %  x"]
 
 
 def test_a_command_is_recorded_and_drawn(tmp_path: Path) -> None:
-    code = "import sys, os; print('size', *os.get_terminal_size(), sys.stdout.isatty()); sys.exit(3)"
+    code = (
+        "import sys, os; print('size', *os.get_terminal_size(), sys.stdout.isatty()); sys.exit(3)"
+    )
     recording = record([sys.executable, "-c", code], columns=70, rows=20, folder=tmp_path)
     assert recording.code == 3
     text = b"".join(data for _, data in recording.reads)

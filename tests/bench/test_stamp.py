@@ -1,4 +1,6 @@
-"""The commit of a result is that of the benches' own checkout; new results do not make it a changed one."""
+"""The commit of a result is that of the benches' own checkout; new results do not make it a changed
+one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from bench.stamp import commit
 
 def git(folder: Path, *words: str) -> str:
     who = ["-c", "commit.gpgsign=false", "-c", "user.name=x", "-c", "user.email=x@example.org"]
-    return subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_commit(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The rule that tells when a target is met, the statistics over seeds, and the committed settings."""
+"""The rule that tells when a target is met, the statistics over seeds, and the committed
+settings.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from bench import time_to_reward_settings as chosen
 from bench.catalogue import Options
 from bench.harness import Sample
 from bench.learning import learning_of
-from bench.time_to_reward import Run, bootstrap, compare, config_of, summary, train_until, window_mean
+from bench.time_to_reward import (
+    Run,
+    bootstrap,
+    compare,
+    config_of,
+    summary,
+    train_until,
+    window_mean,
+)
 from bench.time_to_reward_settings import Goal
 from bench.worker import Reply
 from tests.optimum.learner import chain_config, reward_per_step
@@ -33,7 +43,10 @@ def test_a_run_ends_with_the_update_that_meets_the_target() -> None:
 
 
 def test_one_lucky_update_is_not_enough() -> None:
-    assert follow([2.0, 2.0, 9.0]) == [2.0, 2.0]  # as many as the window has, although the first is past the target
+    assert follow([2.0, 2.0, 9.0]) == [
+        2.0,
+        2.0,
+    ]  # as many as the window has, although the first is past the target
     assert window_mean([2.0], GOAL) == -np.inf
 
 
@@ -52,7 +65,12 @@ def test_the_interval_on_hand_numbers() -> None:
 
 
 def runs(*steps: int, seconds_per_step: float = 0.01) -> dict[str, Any]:
-    return summary([Run(True, count, count * seconds_per_step, count * seconds_per_step * 2, 0.5) for count in steps])
+    return summary(
+        [
+            Run(True, count, count * seconds_per_step, count * seconds_per_step * 2, 0.5)
+            for count in steps
+        ]
+    )
 
 
 def test_ratios_on_hand_numbers() -> None:
@@ -96,7 +114,9 @@ def test_both_learners_get_the_same_settings(count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_every_side_runs_and_a_side_that_cannot_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_side_runs_and_a_side_that_cannot_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(time_to_reward, "QUICK", Goal(updates=2, window=1))
     reported = time_to_reward.run(Options(quick=True))
     assert json.dumps(reported)
@@ -118,5 +138,7 @@ def test_the_optimum_is_the_dynamic_programmes() -> None:
     config = config_of(4)
     task = config.env.task
     assert config.data == chain_config(task).data
-    assert (config.account, config.env, config.reward) == (lambda c: (c.account, c.env, c.reward))(chain_config(task))
+    assert (config.account, config.env, config.reward) == (lambda c: (c.account, c.env, c.reward))(
+        chain_config(task)
+    )
     assert reward_per_step(config) == pytest.approx(chosen.OPTIMUM, abs=2e-4)

@@ -1,4 +1,6 @@
-"""The bench of trust: today's rule is seldom fooled where the earlier one was, and still finds skill."""
+"""The bench of trust: today's rule is seldom fooled where the earlier one was, and still finds
+skill.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ DRAWS = 200
 def made():
     market = load_market(load_config("advised"))
     layout = trust.layout_of(market)
-    rules = {name: trust.trusts_of(AdvisorConfig.model_validate({"kind": "none", **keys}), layout.bars)
-             for name, keys in trust.RULES.items()}
+    rules = {
+        name: trust.trusts_of(AdvisorConfig.model_validate({"kind": "none", **keys}), layout.bars)
+        for name, keys in trust.RULES.items()
+    }
     return trust.markets_of(market, layout, 30), layout, rules
 
 
 @pytest.mark.parametrize("market", ["random walk", "phase-randomised"])
-@pytest.mark.parametrize("opinion", ["persistent:30", "persistent:240", "always long", "follow the trend of 30 bars"])
+@pytest.mark.parametrize(
+    "opinion", ["persistent:30", "persistent:240", "always long", "follow the trend of 30 bars"]
+)
 def test_no_trust_without_skill(made, market, opinion):
     markets, layout, rules = made
     found = trust.cell(markets[market], trust.OPINIONS[opinion], layout, rules, DRAWS, 7)
@@ -51,6 +57,11 @@ def test_a_quick_result_fits_its_page():
     assert set(found["false_trust"]) == {"real bars", "random walk", "phase-randomised"}
     assert set(found["worst_upper_bound"]) == set(trust.RULES)
     lines = trust_page.lines(found)
-    assert len([line for line in lines if line.startswith("| ")]) == 2 + len(found["false_trust"]["random walk"]) + 2
+    assert (
+        len([line for line in lines if line.startswith("| ")])
+        == 2 + len(found["false_trust"]["random walk"]) + 2
+    )
     worst = found["false_trust"]["random walk"]["persistent:240"]["answers"]
-    assert f"{100 * worst['share']:.1f} % (" in next(line for line in lines if line.startswith("| persistent:240 |"))
+    assert f"{100 * worst['share']:.1f} % (" in next(
+        line for line in lines if line.startswith("| persistent:240 |")
+    )

@@ -1,4 +1,6 @@
-"""The NumPy twin of the benches is the JAX environment: replayed step by step, with every kind of event."""
+"""The NumPy twin of the benches is the JAX environment: replayed step by step, with every kind of
+event.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,31 @@ from gymnasium.utils.env_checker import check_env
 from bench import replay, setting, tape, twin
 from jaxtrade.env.actions import Action
 from jaxtrade.env.money import tick_mills
-from jaxtrade.env.state import OFF, BracketParams, EndReason, EnvParams, ExitReason, StopKind, Trailing
+from jaxtrade.env.state import (
+    OFF,
+    BracketParams,
+    EndReason,
+    EnvParams,
+    ExitReason,
+    StopKind,
+    Trailing,
+)
 from jaxtrade.errors import ConfigError
 from tests import compiling
 from tests.env import worlds
 
 SESSIONS, ENVS, STEPS = 4, 16, 400
-SMALL = worlds.rules(drawdown=400_000, daily_loss=150_000, target=250_000, floor_cap=100_000, min_days=1)
+SMALL = worlds.rules(
+    drawdown=400_000, daily_loss=150_000, target=250_000, floor_cap=100_000, min_days=1
+)
 ACCOUNTS = {  # on what the bench trades, or with small limits on a market made rough
     "default": None,
     "lock": SMALL,
-    "fail": SMALL.replace(fail_on_daily_loss=jnp.bool_(True), trailing=worlds.i32(Trailing.END_OF_DAY),
-                          min_days=worlds.i32(2)),
+    "fail": SMALL.replace(
+        fail_on_daily_loss=jnp.bool_(True),
+        trailing=worlds.i32(Trailing.END_OF_DAY),
+        min_days=worlds.i32(2),
+    ),
     "static": worlds.rules(drawdown=150_000, trailing=Trailing.STATIC),
     "off": worlds.rules(target=150_000, stop_at_target=False, max_contracts=1),
 }
@@ -48,18 +63,23 @@ def world() -> setting.World:
 
 
 def variant(world: setting.World, name: str) -> EnvParams:
-    """The bench's own parameters, or with another account, several sessions, and data that end inside one; "static"
-    with stops and targets so near that one bar touches both."""
+    """The bench's own parameters, or with another account, several sessions, and data that end
+    inside one; "static" with stops and targets so near that one bar touches both."""
     account = ACCOUNTS[name]
     if account is None:
         return world.params
     sessions = world.params.market.sessions
-    market = world.params.market.replace(sessions=sessions.replace(complete=jnp.arange(SESSIONS) != 1))
+    market = world.params.market.replace(
+        sessions=sessions.replace(complete=jnp.arange(SESSIONS) != 1)
+    )
     params = world.params.replace(market=market, account=account, episode_sessions=worlds.i32(3))
     if name != "static":
         return params
-    return params.replace(max_steps=worlds.i32(150), contract=params.contract.replace(min_stop=worlds.i32(2)),
-                          brackets=BracketParams(*map(worlds.i32, (300, 1, 300))))
+    return params.replace(
+        max_steps=worlds.i32(150),
+        contract=params.contract.replace(min_stop=worlds.i32(2)),
+        brackets=BracketParams(*map(worlds.i32, (300, 1, 300))),
+    )
 
 
 PLAY = jax.jit(replay.play, static_argnums=(0, 5), compiler_options=compiling.fast())
@@ -68,7 +88,9 @@ PLAY = jax.jit(replay.play, static_argnums=(0, 5), compiler_options=compiling.fa
 @pytest.fixture(scope="module")
 def played(world: setting.World) -> Callable[[str], dict[str, np.ndarray]]:
     """Variant -> `replay.play` from starts all over the split, on the host."""
-    return functools.cache(lambda name: replay.played(world.env, variant(world, name), ENVS, STEPS, PLAY))
+    return functools.cache(
+        lambda name: replay.played(world.env, variant(world, name), ENVS, STEPS, PLAY)
+    )
 
 
 SEEN = {  # kinds of events that a variant must have had
@@ -83,7 +105,9 @@ SEEN = {  # kinds of events that a variant must have had
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_replays_the_environment(world: setting.World, played: Any, name: str) -> None:
     """6,400 steps: masks, ends, exits and mills equal, every slot and the reward within 1e-5."""
-    found = replay.compare(twin.Twin(tape.make_tape(world.config.env, variant(world, name))), played(name))
+    found = replay.compare(
+        twin.Twin(tape.make_tape(world.config.env, variant(world, name))), played(name)
+    )
     assert found.fault is None
     assert not [kind for kind in SEEN[name].split() if not found.kinds[kind]], found.kinds
 
@@ -103,17 +127,37 @@ def test_a_planted_fault_is_found(world: setting.World, played: Any, old: str) -
     found: dict[str, Any] = {}
     exec(source.replace(old, FAULTS[old]), vars(twin) | {"__builtins__": __builtins__}, found)
     faulty = type("Faulty", (twin.Twin,), {"step": found["step"]})
-    differing = replay.compare(faulty(tape.make_tape(world.config.env, variant(world, "static"))), played("static"))
+    differing = replay.compare(
+        faulty(tape.make_tape(world.config.env, variant(world, "static"))), played("static")
+    )
     assert differing.fault is not None
 
 
 def test_the_ids_are_the_environments() -> None:
-    assert [Action[name] for name in ("HOLD", "BUY", "SELL", "MOVE_STOP_TO_BREAKEVEN", "ENABLE_TRAIL", "DISABLE_TRAIL",
-                                      "CLOSE")] == [getattr(twin, action.name) for action in Action] == list(range(7))
+    assert (
+        [
+            Action[name]
+            for name in (
+                "HOLD",
+                "BUY",
+                "SELL",
+                "MOVE_STOP_TO_BREAKEVEN",
+                "ENABLE_TRAIL",
+                "DISABLE_TRAIL",
+                "CLOSE",
+            )
+        ]
+        == [getattr(twin, action.name) for action in Action]
+        == list(range(7))
+    )
     for names, prefix in ((ExitReason, "BY_"), (EndReason, ""), (StopKind, "")):
         for reason in list(names)[1:]:
             assert getattr(twin, prefix + reason.name) == reason
-    assert (tape.OFF, tape.INTRADAY, tape.END_OF_DAY) == (OFF, Trailing.INTRADAY, Trailing.END_OF_DAY)
+    assert (tape.OFF, tape.INTRADAY, tape.END_OF_DAY) == (
+        OFF,
+        Trailing.INTRADAY,
+        Trailing.END_OF_DAY,
+    )
 
 
 @pytest.fixture
@@ -122,7 +166,9 @@ def env(world: setting.World) -> twin.Twin:
 
 
 def test_gymnasiums_check_finds_nothing(env: twin.Twin) -> None:
-    made = gymnasium.make(EnvSpec("bench/Twin-v0", entry_point=lambda **_: env), disable_env_checker=True)
+    made = gymnasium.make(
+        EnvSpec("bench/Twin-v0", entry_point=lambda **_: env), disable_env_checker=True
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(made.unwrapped)
@@ -154,22 +200,34 @@ def test_what_it_refuses(world: setting.World, env: twin.Twin) -> None:
         env.step(1.5)
     other = world.params.replace(reward_weights={"win": jnp.float32(1)})
     config = world.config.env.model_copy(update={"intrabar": "nearer_extreme", "scaling": "seed"})
-    with pytest.raises(ConfigError, match=r"scaling = seed .*intrabar = nearer_extreme .*reward terms win"):
+    with pytest.raises(
+        ConfigError, match=r"scaling = seed .*intrabar = nearer_extreme .*reward terms win"
+    ):
         tape.make_tape(config, other)
 
 
 def test_an_order_is_cut_to_the_accounts_contracts(world: setting.World) -> None:
     account = world.params.account.replace(max_contracts=worlds.i32(2))
-    config, params = world.config.env.model_copy(update={"quantity": 5}), world.params.replace(account=account)
+    config, params = (
+        world.config.env.model_copy(update={"quantity": 5}),
+        world.params.replace(account=account),
+    )
     assert tape.rules_of(config, params).worth == 2 * tick_mills(params.contract)
 
 
 def test_a_process_that_steps_it_has_no_jax(env: twin.Twin, tmp_path: Path) -> None:
     path = tmp_path / "tape.npz"
     tape.save(env._tape, path)
-    code = ("import sys\nfrom bench import tape, twin\nenv = twin.Twin(tape.load(sys.argv[1]))\nenv.reset(seed=0)\n"
-            "env.step(0)\nassert 'jax' not in sys.modules, 'JAX was imported'")
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=120, cwd=Path(twin.__file__).parents[1])
+    code = (
+        "import sys\nfrom bench import tape, twin\nenv = twin.Twin(tape.load(sys.argv[1]))\nenv.reset(seed=0)\n"
+        "env.step(0)\nassert 'jax' not in sys.modules, 'JAX was imported'"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        check=True,
+        timeout=120,
+        cwd=Path(twin.__file__).parents[1],
+    )
     loaded = tape.load(str(path))
     assert repr(loaded[:2]) == repr(env._tape[:2])
     for ours, theirs in zip(loaded.bars, env._tape.bars, strict=True):

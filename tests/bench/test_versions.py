@@ -1,4 +1,6 @@
-"""This version against another checkout: who computes with how many threads, what is refused, one quick run."""
+"""This version against another checkout: who computes with how many threads, what is refused, one
+quick run.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_each_version_has_the_threads_that_it_chooses(monkeypatch):
     monkeypatch.setattr(harness, "cores", lambda: 6)
-    chosen = {name: (versions.threads(shape, True), versions.threads(shape, False))
-              for name, shape in versions.SHAPES.items()}
+    chosen = {
+        name: (versions.threads(shape, True), versions.threads(shape, False))
+        for name, shape in versions.SHAPES.items()
+    }
     assert chosen == {"env": (6, 6), "small": (1, 6), "large": (6, 6), "default": (6, 6)}
 
 
@@ -36,7 +40,15 @@ def test_another_checkout_is_required(tmp_path):
 def test_a_checkout_is_compared_with_itself(tmp_path):
     found = versions.run(Options(quick=True, repeats=1, code=ROOT))
     assert set(found["sides"]) == {"env/now", "env/before"}
-    assert set(found["ratios"]) == {"env", "quickstart cold", "quickstart warm", "chunk cold", "chunk warm"}
+    assert set(found["ratios"]) == {
+        "env",
+        "quickstart cold",
+        "quickstart warm",
+        "chunk cold",
+        "chunk warm",
+    }
     for work in ("quickstart", "chunk"):
-        cold, warm = (found["commands"][f"{work} {kind}/now"]["cpu_seconds"] for kind in ("cold", "warm"))
+        cold, warm = (
+            found["commands"][f"{work} {kind}/now"]["cpu_seconds"] for kind in ("cold", "warm")
+        )
         assert warm < cold  # a start that finds its programs compiles nothing

@@ -13,11 +13,14 @@ from bench.worker import ROOT, Worker, WorkerError
 
 
 @pytest.mark.parametrize("name", ["bench", "jaxtrade"])
-def test_a_folder_here_does_not_stand_before_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                         capfd: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_folder_here_does_not_stand_before_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
     """As in a checkout, whose `jaxtrade/` is not the installed one: there is no `bench` in it."""
     (tmp_path / name).mkdir()
-    (tmp_path / name / "__init__.py").write_text("raise ImportError('the folder here')", encoding="utf-8")
+    (tmp_path / name / "__init__.py").write_text(
+        "raise ImportError('the folder here')", encoding="utf-8"
+    )
     monkeypatch.chdir(tmp_path)
     with Worker("setting", "no_such_function", {}) as worker, pytest.raises(WorkerError):
         worker.run()
@@ -31,5 +34,7 @@ def test_the_peak_of_a_process_is_its_own() -> None:
     """The kernel's `ru_maxrss` of a new process begins with that of the process that started it."""
     held = np.ones(1 << 27)  # 1 GiB
     code = "from bench.worker import peak_resident; print(peak_resident())"
-    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     assert 10e6 < int(said) < held.nbytes

@@ -2,7 +2,8 @@
 
     python -m tests.cli.reference
 
-The wording is that of the parser's help; the layout is our own, because argparse's differs between Python versions.
+The wording is that of the parser's help; the layout is our own, because argparse's differs between
+Python versions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def below(parser: argparse.ArgumentParser) -> dict[str, tuple[argparse.ArgumentP
     return {}
 
 
-def leaves(name: str, parser: argparse.ArgumentParser, said: str) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
+def leaves(
+    name: str, parser: argparse.ArgumentParser, said: str
+) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
     """(words, parser, line of help) of every command that can be run."""
     children = below(parser)
     if not children:
@@ -40,7 +43,9 @@ def invocation(action: argparse.Action) -> str:
     """A flag or positional as it is typed."""
     value = str(action.metavar or action.dest.upper())
     if not action.option_strings:
-        return {"?": f"[{value}]", "*": f"[{value}...]", "+": f"{value}..."}.get(str(action.nargs), value)
+        return {"?": f"[{value}]", "*": f"[{value}...]", "+": f"{value}..."}.get(
+            str(action.nargs), value
+        )
     flag = action.option_strings[-1]
     if action.nargs == 0:
         return flag
@@ -61,10 +66,19 @@ def section(words: str, parser: argparse.ArgumentParser, said: str) -> list[str]
     """Heading, help and table of one command."""
     actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
     positional = [invocation(action) for action in actions if not action.option_strings]
-    rows = [f"| `{cell(invocation(action))}` | {prose(action.help or '')}"
-            f"{' (required)' if action.required and action.option_strings else ''} |" for action in actions]
+    rows = [
+        f"| `{cell(invocation(action))}` | {prose(action.help or '')}"
+        f"{' (required)' if action.required and action.option_strings else ''} |"
+        for action in actions
+    ]
     table = ["| | |", "|---|---|", *rows, ""] if rows else []
-    return [f"#### `{' '.join((words, *positional))}`", "", f"{said[:1].upper()}{said[1:]}.", "", *table]
+    return [
+        f"#### `{' '.join((words, *positional))}`",
+        "",
+        f"{said[:1].upper()}{said[1:]}.",
+        "",
+        *table,
+    ]
 
 
 def generated() -> str:

@@ -1,4 +1,6 @@
-"""The completion scripts: bash really completes with its one; the scripts of zsh and fish have every name."""
+"""The completion scripts: bash really completes with its one; the scripts of zsh and fish have
+every name.
+"""
 
 from __future__ import annotations
 
@@ -36,38 +38,55 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def completed(script: Path, cwd: Path, *words: str) -> list[str]:
     """What bash offers for the last of some words."""
     quoted = " ".join(f"'{word}'" for word in ("jaxtrade", *words))
-    code = (f"source '{script}'; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _jaxtrade_complete; "
-            'printf "%s\\n" "${COMPREPLY[@]}"')
-    done = subprocess.run(["bash", "--norc", "--noprofile", "-c", code], capture_output=True, text=True, cwd=cwd,
-                          check=True)
+    code = (
+        f"source '{script}'; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _jaxtrade_complete; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "--noprofile", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=True,
+    )
     assert done.stderr == ""
     return sorted(filter(None, done.stdout.splitlines()))
 
 
 @NEEDED
-@pytest.mark.parametrize(("words", "expected"), [
-    (("tr",), ["train"]),
-    (("train", "--mar"), ["--market"]),
-    (("train", "--market", "M"), sorted(name for name in CONTRACTS if name.startswith("M"))),
-    (("train", "--account", "apex_like_50k_daily"), sorted(n for n in PRESETS if n.startswith("apex_like_50k_daily"))),
-    (("train", "--set", "ppo.g"), ["ppo.gae_lambda=", "ppo.gamma=", "ppo.gradient_rows="]),
-    (("train", "qu"), ["quickstart"]),
-    (("train", "my"), ["my.yaml", "my_runs"]),  # a file and a folder, not my.csv
-    (("train", "--data", "my"), ["my.csv", "my.yaml", "my_runs"]),
-    (("train", "--run-dir", "my"), ["my_runs"]),
-    (("list", "ma"), ["markets"]),
-    (("config", "e"), ["explain"]),
-    (("config", "explain", "rollout"), sorted(["rollout", *(n for n in all_keys() if n.startswith("rollout."))])),
-    (("evaluate", "my"), ["my_runs"]),
-    (("runs", "my"), ["my_runs"]),
-    (("runs", "--sort", "n"), ["name", "net"]),
-    (("compare", "my"), ["my_runs"]),
-    (("compare", "my_runs", "--sh"), ["--shared-days"]),
-    (("evaluate", "my_runs", "--split", "v"), ["validation"]),
-    (("ablate", "advisor", "--time"), ["--timesteps"]),
-])
-def test_bash_completes(words: tuple[str, ...], expected: list[str], scripts: dict[str, Path],
-                        tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("tr",), ["train"]),
+        (("train", "--mar"), ["--market"]),
+        (("train", "--market", "M"), sorted(name for name in CONTRACTS if name.startswith("M"))),
+        (
+            ("train", "--account", "apex_like_50k_daily"),
+            sorted(n for n in PRESETS if n.startswith("apex_like_50k_daily")),
+        ),
+        (("train", "--set", "ppo.g"), ["ppo.gae_lambda=", "ppo.gamma=", "ppo.gradient_rows="]),
+        (("train", "qu"), ["quickstart"]),
+        (("train", "my"), ["my.yaml", "my_runs"]),  # a file and a folder, not my.csv
+        (("train", "--data", "my"), ["my.csv", "my.yaml", "my_runs"]),
+        (("train", "--run-dir", "my"), ["my_runs"]),
+        (("list", "ma"), ["markets"]),
+        (("config", "e"), ["explain"]),
+        (
+            ("config", "explain", "rollout"),
+            sorted(["rollout", *(n for n in all_keys() if n.startswith("rollout."))]),
+        ),
+        (("evaluate", "my"), ["my_runs"]),
+        (("runs", "my"), ["my_runs"]),
+        (("runs", "--sort", "n"), ["name", "net"]),
+        (("compare", "my"), ["my_runs"]),
+        (("compare", "my_runs", "--sh"), ["--shared-days"]),
+        (("evaluate", "my_runs", "--split", "v"), ["validation"]),
+        (("ablate", "advisor", "--time"), ["--timesteps"]),
+    ],
+)
+def test_bash_completes(
+    words: tuple[str, ...], expected: list[str], scripts: dict[str, Path], tmp_path: Path
+) -> None:
     (tmp_path / "my_runs").mkdir()
     for name in ("my.yaml", "my.csv"):
         (tmp_path / name).write_text("", encoding="utf-8")
@@ -79,8 +98,14 @@ def test_tab_in_a_real_bash(scripts: dict[str, Path]) -> None:
     """A word is completed and a space follows; a key of --set is followed by its value at once."""
     ours, theirs = pty.openpty()
     own = os.environ | {"PS1": "ready> ", "TERM": "dumb", "INPUTRC": "/dev/null"}
-    shell = subprocess.Popen(["bash", "--norc", "--noprofile", "-i"], stdin=theirs, stdout=theirs, stderr=theirs,
-                             env=own, start_new_session=True)
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=own,
+        start_new_session=True,
+    )
     os.close(theirs)
     seen = ""
 
@@ -91,7 +116,10 @@ def test_tab_in_a_real_bash(scripts: dict[str, Path]) -> None:
             assert time.monotonic() < end, seen
             seen += os.read(ours, 4096).decode()
 
-    os.write(ours, f"source '{scripts['bash']}'; jaxtrade() {{ echo \"<$*>\"; }}; echo so''urced\n".encode())
+    os.write(
+        ours,
+        f"source '{scripts['bash']}'; jaxtrade() {{ echo \"<$*>\"; }}; echo so''urced\n".encode(),
+    )
     until("sourced\r\n")
     os.write(ours, b"jaxtrade tra\t--set ppo.gam\t0.9\n")
     until("<train --set ppo.gamma=0.9>")
@@ -101,14 +129,21 @@ def test_tab_in_a_real_bash(scripts: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_scripts_of_other_shells_have_commands_flags_and_names(shell: str, scripts: dict[str, Path]) -> None:
-    """These shells are not at hand everywhere; docs/cli.md says with which versions the scripts were tried."""
+def test_the_scripts_of_other_shells_have_commands_flags_and_names(
+    shell: str, scripts: dict[str, Path]
+) -> None:
+    """These shells are not at hand everywhere; docs/cli.md says with which versions the scripts
+    were tried.
+    """
     text = scripts[shell].read_text()
-    assert [word for word in (*COMMANDS, "timesteps", "NQ", "apex_like_50k_2025") if word not in text] == []
+    assert [
+        word for word in (*COMMANDS, "timesteps", "NQ", "apex_like_50k_2025") if word not in text
+    ] == []
 
 
-def test_without_shtab_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch,
-                                                      capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_shtab_the_command_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
     said = capsys.readouterr()

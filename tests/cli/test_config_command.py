@@ -1,4 +1,6 @@
-"""`jaxtrade config`: where each value is from, and that every key is explained and has an example that works."""
+"""`jaxtrade config`: where each value is from, and that every key is explained and has an example
+that works.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,11 @@ def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
     found = []
     for name, field in model.model_fields.items():
         inner = field.annotation
-        found += (leaves(inner, f"{prefix}{name}.") if isinstance(inner, type) and issubclass(inner, BaseModel)
-                  else [prefix + name])
+        found += (
+            leaves(inner, f"{prefix}{name}.")
+            if isinstance(inner, type) and issubclass(inner, BaseModel)
+            else [prefix + name]
+        )
     return found
 
 
@@ -49,28 +54,65 @@ def test_all_keys_are_listed_once() -> None:
 
 
 def test_what_show_prints_is_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["--market", "NQ", "--test", "--envs", "16", "--set", "reward.weights.win=0.5", "--set", "data.roll=off"]
+    argv = [
+        "--market",
+        "NQ",
+        "--test",
+        "--envs",
+        "16",
+        "--set",
+        "reward.weights.win=0.5",
+        "--set",
+        "data.roll=off",
+    ]
     assert main(["config", "show", *argv]) == 0
     printed = capsys.readouterr().out
     expected = shared.resolve(build_parser().parse_args(["train", *argv]))
     assert make_config(parse_yaml(printed, "printed")) == expected
 
 
-def test_every_value_says_where_it_is_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_value_says_where_it_is_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("seed: 3\nrollout: {num_envs: 128, num_steps: 32}\nreward: {weights: {win: 0.5}}\n"
-                    "network: {kind: gru, hidden: [8]}\n", encoding="utf-8")
+    file.write_text(
+        "seed: 3\nrollout: {num_envs: 128, num_steps: 32}\nreward: {weights: {win: 0.5}}\n"
+        "network: {kind: gru, hidden: [8]}\n",
+        encoding="utf-8",
+    )
     bars = tmp_path / "bars.csv"
     bars.write_text("time\n", encoding="utf-8")
-    origins = shown(capsys, str(file), "--test", "--data", str(bars), "--envs", "32", "--set", "ppo.gamma=0.9",
-                    "--set", "reward.weights.loss=-1", "--set", "network={hidden: [16]}")
+    origins = shown(
+        capsys,
+        str(file),
+        "--test",
+        "--data",
+        str(bars),
+        "--envs",
+        "32",
+        "--set",
+        "ppo.gamma=0.9",
+        "--set",
+        "reward.weights.loss=-1",
+        "--set",
+        "network={hidden: [16]}",
+    )
     assert list(origins) == list(all_keys())
     assert {name: origin for name, origin in origins.items() if origin != "default"} == {
-        "seed": "file", "rollout.num_envs": "--envs", "rollout.num_steps": "--test", "ppo.num_minibatches": "--test",
+        "seed": "file",
+        "rollout.num_envs": "--envs",
+        "rollout.num_steps": "--test",
+        "ppo.num_minibatches": "--test",
         "pqn.num_minibatches": "--test",
-        "train.total_timesteps": "--test", "train.chunk_updates": "--test", "data.synthetic_sessions": "--test",
-        "data.source": "--data", "data.file": "--data", "ppo.gamma": "--set", "reward.weights": "--set",
-        "network.hidden": "--set"}  # the whole section was replaced: network.kind has its default again
+        "train.total_timesteps": "--test",
+        "train.chunk_updates": "--test",
+        "data.synthetic_sessions": "--test",
+        "data.source": "--data",
+        "data.file": "--data",
+        "ppo.gamma": "--set",
+        "reward.weights": "--set",
+        "network.hidden": "--set",
+    }  # the whole section was replaced: network.kind has its default again
 
 
 def test_changed_keys_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,18 +123,22 @@ def test_changed_keys_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert "default" not in origins.values()
 
 
-@pytest.mark.parametrize(("argv", "fragment"), [
-    (["show", "curriculum"], "a curriculum, which has one configuration per phase"),
-    (["show", "nowhere"], "no such file"),
-    (["show", "--set", "ppo.gama=1"], "did you mean 'ppo.gamma'"),
-    (["explain", "ppo.gama"], "did you mean ppo.gamma"),
-    (["explain", "kind"], "did you mean sampler.kind or network.kind or advisor.kind?"),
-    (["explain", "ppo.num_envs"], "is rollout.num_envs now"),
-    (["explain", "xyzzy"], "no key is called 'xyzzy' (all keys: jaxtrade config keys)"),
-    (["keys", "rolout"], "did you mean rollout?"),
-])
-def test_wrong_names_are_refused_with_a_hint(argv: list[str], fragment: str,
-                                             capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("argv", "fragment"),
+    [
+        (["show", "curriculum"], "a curriculum, which has one configuration per phase"),
+        (["show", "nowhere"], "no such file"),
+        (["show", "--set", "ppo.gama=1"], "did you mean 'ppo.gamma'"),
+        (["explain", "ppo.gama"], "did you mean ppo.gamma"),
+        (["explain", "kind"], "did you mean sampler.kind or network.kind or advisor.kind?"),
+        (["explain", "ppo.num_envs"], "is rollout.num_envs now"),
+        (["explain", "xyzzy"], "no key is called 'xyzzy' (all keys: jaxtrade config keys)"),
+        (["keys", "rolout"], "did you mean rollout?"),
+    ],
+)
+def test_wrong_names_are_refused_with_a_hint(
+    argv: list[str], fragment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["config", *argv]) == 2
     assert fragment in capsys.readouterr().err
 
@@ -114,29 +160,42 @@ def test_explain_says_all_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_explain_names_shipped_configurations_with_another_value(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_names_shipped_configurations_with_another_value(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["config", "explain", "stop_atr"]) == 0
-    assert "  shipped     6 in advised, 6 in curriculum, 6 in quickstart" in capsys.readouterr().out.splitlines()
+    assert (
+        "  shipped     6 in advised, 6 in curriculum, 6 in quickstart"
+        in capsys.readouterr().out.splitlines()
+    )
 
 
-@pytest.mark.parametrize(("name", "kind"), [
-    ("ppo.gamma", "number, at least 0, at most 1"),
-    ("control.plateau_lr_factor", "number, above 0, below 1"),
-    ("brackets.stop_atr", "number, at least 0.001, at most 100"),  # the limit that the refusal of 500 names
-    ("brackets.trail_atr", "number, at least 0.001, at most 100"),
-    ("compute.threads", "whole number, at least 1, at most 4,096 or auto"),
-    ("network.hidden", "list, each item: whole number, at least 1"),
-    ("data.stamp", "open | close | null"),
-    ("account.drawdown", "number or off or null"),
-    ("data.roll", "off, volume, or a mapping expiry: first trade date"),
-    ("train.tensorboard", "true or false"),
-    ("reward.weights", "mapping of text to number"),
-])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ppo.gamma", "number, at least 0, at most 1"),
+        ("control.plateau_lr_factor", "number, above 0, below 1"),
+        (
+            "brackets.stop_atr",
+            "number, at least 0.001, at most 100",
+        ),  # the limit that the refusal of 500 names
+        ("brackets.trail_atr", "number, at least 0.001, at most 100"),
+        ("compute.threads", "whole number, at least 1, at most 4,096 or auto"),
+        ("network.hidden", "list, each item: whole number, at least 1"),
+        ("data.stamp", "open | close | null"),
+        ("account.drawdown", "number or off or null"),
+        ("data.roll", "off, volume, or a mapping expiry: first trade date"),
+        ("train.tensorboard", "true or false"),
+        ("reward.weights", "mapping of text to number"),
+    ],
+)
 def test_types_and_ranges_in_words(name: str, kind: str) -> None:
     assert all_keys()[name].kind == kind
 
 
-def test_a_key_is_found_by_its_own_name_where_it_is_the_only_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_is_found_by_its_own_name_where_it_is_the_only_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["config", "explain", "gamma"]) == 0
     assert capsys.readouterr().out.startswith("ppo.gamma\n")
 
@@ -146,20 +205,31 @@ def test_explain_a_section_lists_its_keys(capsys: pytest.CaptureFixture[str]) ->
     printed = capsys.readouterr().out
     assert sections()["split"] in printed
     assert [line.split()[0] for line in printed.splitlines()[4:]] == [
-        "split.validation_sessions", "split.test_sessions", "split.embargo_sessions"]
+        "split.validation_sessions",
+        "split.test_sessions",
+        "split.embargo_sessions",
+    ]
 
 
 def test_every_key_has_a_description_a_type_and_a_page() -> None:
     assert [name for name, key in all_keys().items() if not key.description] == []
     assert [name for name, key in all_keys().items() if "any value" in key.kind] == []
-    pages = {name: (ROOT / config_command.page_of(name)).read_text(encoding="utf-8") for name in all_keys()}
-    assert [name for name, text in pages.items()
-            if name.partition(".")[0] not in text.lower() and name.rpartition(".")[2] not in text] == []
+    pages = {
+        name: (ROOT / config_command.page_of(name)).read_text(encoding="utf-8")
+        for name in all_keys()
+    }
+    assert [
+        name
+        for name, text in pages.items()
+        if name.partition(".")[0] not in text.lower() and name.rpartition(".")[2] not in text
+    ] == []
 
 
 @pytest.mark.parametrize("name", list(all_keys()))
 def test_every_example_works(name: str) -> None:
-    """As it is printed, quotes and all: the words that a shell makes of it are accepted, and set the key."""
+    """As it is printed, quotes and all: the words that a shell makes of it are accepted, and set
+    the key.
+    """
     words, started = shlex.split(" ".join(examples.of(all_keys()[name]))), "quickstart"
     if words[0] != "--set":
         started, *words = words
@@ -180,8 +250,28 @@ def test_a_table_fits_its_width() -> None:
     assert sum(line.endswith("...") for line in lines) > 5
 
 
-@pytest.mark.parametrize("value", ["off", "a b", "x, y", "1e3", "", "null", "it's", 0.1, 3, True, None, [1, 2],
-                                   ["off", "a,b"], {"win": 0.5}, "http://127.0.0.1:8080/v1", "a: b", "# no"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "off",
+        "a b",
+        "x, y",
+        "1e3",
+        "",
+        "null",
+        "it's",
+        0.1,
+        3,
+        True,
+        None,
+        [1, 2],
+        ["off", "a,b"],
+        {"win": 0.5},
+        "http://127.0.0.1:8080/v1",
+        "a: b",
+        "# no",
+    ],
+)
 def test_a_written_value_is_read_back(value: object) -> None:
     assert parse_yaml(f"key: {written(value)}", "written") == {"key": value}
     assert "\n" not in written(value)

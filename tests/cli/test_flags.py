@@ -1,4 +1,6 @@
-"""Flags for the keys that everybody sets: what they mean, their place among file, `--test` and `--set`, refusals."""
+"""Flags for the keys that everybody sets: what they mean, their place among file, `--test` and
+`--set`, refusals.
+"""
 
 from __future__ import annotations
 
@@ -20,32 +22,62 @@ def resolved(*argv: str) -> RunConfig:
     return shared.resolve(build_parser().parse_args(["train", *argv]))
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("1000000", 1_000_000), ("1_000_000", 1_000_000), ("1,000,000", 1_000_000), ("1M", 1_000_000), ("1m", 1_000_000),
-    ("250k", 250_000), ("1.5M", 1_500_000), ("2G", 2_000_000_000), ("1e6", 1_000_000), ("2.5E5", 250_000), ("7", 7),
-    ("9007199254740993", 9_007_199_254_740_993),  # a float64 cannot hold it
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1000000", 1_000_000),
+        ("1_000_000", 1_000_000),
+        ("1,000,000", 1_000_000),
+        ("1M", 1_000_000),
+        ("1m", 1_000_000),
+        ("250k", 250_000),
+        ("1.5M", 1_500_000),
+        ("2G", 2_000_000_000),
+        ("1e6", 1_000_000),
+        ("2.5E5", 250_000),
+        ("7", 7),
+        ("9007199254740993", 9_007_199_254_740_993),  # a float64 cannot hold it
+    ],
+)
 def test_a_count_is_read_as_people_write_it(text: str, value: int) -> None:
     assert flags.count(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "0", "-5", "1.5", "1X", "M", "1e-3", "0.2k5", "nan", "one", "1e6.5", "1.0001k"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "-5", "1.5", "1X", "M", "1e-3", "0.2k5", "nan", "one", "1e6.5", "1.0001k"]
+)
 def test_what_is_no_count_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         flags.count(text)
 
 
 def test_each_flag_sets_its_key() -> None:
-    config = resolved("--seed", "7", "--timesteps", "250k", "--envs", "64", "--account", "rules_off_50k")
-    assert (config.seed, config.train.total_timesteps, config.rollout.num_envs, config.account.preset) == (
-        7, 250_000, 64, "rules_off_50k")
+    config = resolved(
+        "--seed", "7", "--timesteps", "250k", "--envs", "64", "--account", "rules_off_50k"
+    )
+    assert (
+        config.seed,
+        config.train.total_timesteps,
+        config.rollout.num_envs,
+        config.account.preset,
+    ) == (7, 250_000, 64, "rules_off_50k")
 
 
 def test_file_then_test_then_flags_then_set(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("seed: 1\nrollout: {num_envs: 128, num_steps: 32}\ntrain: {total_timesteps: 999_424}\n",
-                    encoding="utf-8")
-    given = ["--test", "--seed", "2", "--timesteps", "300k", "--set", "train.total_timesteps=400_000"]
+    file.write_text(
+        "seed: 1\nrollout: {num_envs: 128, num_steps: 32}\ntrain: {total_timesteps: 999_424}\n",
+        encoding="utf-8",
+    )
+    given = [
+        "--test",
+        "--seed",
+        "2",
+        "--timesteps",
+        "300k",
+        "--set",
+        "train.total_timesteps=400_000",
+    ]
     config = resolved(str(file), *given)
     assert config.rollout.num_envs == 64  # --test over the file
     assert config.seed == 2  # the flag over the file
@@ -53,25 +85,44 @@ def test_file_then_test_then_flags_then_set(tmp_path: Path) -> None:
     assert resolved(str(file), *given[:5]).train.total_timesteps == 300_000  # the flag over --test
 
 
-def test_the_value_0_of_a_flag_counts_as_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_value_0_of_a_flag_counts_as_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["train", "--resume", str(tmp_path), "--seed", "0"]) == 2
     assert capsys.readouterr().err.endswith("keeps its configuration; drop --seed\n")
 
 
 @pytest.mark.parametrize("command", ["train", "curriculum"])
-def test_resume_refuses_every_flag(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--seed", "1", "--timesteps", "1M", "--envs", "8", "--account", "rules_off_50k", "--name", "x"]
+def test_resume_refuses_every_flag(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [
+        "--seed",
+        "1",
+        "--timesteps",
+        "1M",
+        "--envs",
+        "8",
+        "--account",
+        "rules_off_50k",
+        "--name",
+        "x",
+    ]
     assert main([command, "--resume", str(tmp_path), *given]) == 2
     assert capsys.readouterr().err.endswith("drop --seed, --timesteps, --envs, --account, --name\n")
 
 
-def test_continue_takes_the_flags_as_it_takes_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_continue_takes_the_flags_as_it_takes_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They change single keys of the configuration of the run that is continued."""
     from jaxtrade.runs import rundir
 
     source = tmp_path / "source"
     config = resolved("--seed", "5")
-    rundir.create_run(source, config, {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1})
+    rundir.create_run(
+        source, config, {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1}
+    )
     begun: list[RunConfig] = []
 
     def begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
@@ -81,10 +132,16 @@ def test_continue_takes_the_flags_as_it_takes_set(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(training, "_begin", begin)
     assert main(["train", "--continue", str(source), "--timesteps", "2M", "--name", "further"]) == 0
     [config] = begun
-    assert (config.seed, config.train.total_timesteps, config.transfer.moments) == (5, 2_000_000, True)
+    assert (config.seed, config.train.total_timesteps, config.transfer.moments) == (
+        5,
+        2_000_000,
+        True,
+    )
 
 
-def test_a_curriculum_takes_the_flags_for_every_phase(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_curriculum_takes_the_flags_for_every_phase(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A `--set` of one phase stands over a flag, as every `--set` does."""
     monkeypatch.chdir(tmp_path)
     phases: dict[str, tuple[int, int, int]] = {}
@@ -93,15 +150,42 @@ def test_a_curriculum_takes_the_flags_for_every_phase(monkeypatch: pytest.Monkey
         raise ConfigError("far enough")
 
     def seen(course: Curriculum) -> str:
-        phases.update({phase.name: (phase.config.seed, phase.config.train.total_timesteps,
-                                    phase.config.rollout.num_envs) for phase in course.phases})
+        phases.update(
+            {
+                phase.name: (
+                    phase.config.seed,
+                    phase.config.train.total_timesteps,
+                    phase.config.rollout.num_envs,
+                )
+                for phase in course.phases
+            }
+        )
         return "ES"
 
     monkeypatch.setattr(training, "keep_programs", stop)
     monkeypatch.setattr(training, "market_of", seen)
-    assert main(["curriculum", "--seed", "3", "--timesteps", "1e5", "--envs", "32", "--set",
-                 "phases.manage.run.train.total_timesteps=200_000", "--test"]) == 2
-    assert phases == {"entry": (3, 100_000, 32), "manage": (3, 200_000, 32), "advised": (3, 100_000, 32)}
+    assert (
+        main(
+            [
+                "curriculum",
+                "--seed",
+                "3",
+                "--timesteps",
+                "1e5",
+                "--envs",
+                "32",
+                "--set",
+                "phases.manage.run.train.total_timesteps=200_000",
+                "--test",
+            ]
+        )
+        == 2
+    )
+    assert phases == {
+        "entry": (3, 100_000, 32),
+        "manage": (3, 200_000, 32),
+        "advised": (3, 100_000, 32),
+    }
 
 
 def test_an_ablation_takes_flags_over_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,23 +199,45 @@ def test_an_ablation_takes_flags_over_test(monkeypatch: pytest.MonkeyPatch, tmp_
         raise ConfigError("far enough")
 
     monkeypatch.setattr(computing, "settle", stop)
-    given = ["ablate", "advisor", "--test", "--market", "ES", "--timesteps", "20480", "--envs", "16"]
+    given = [
+        "ablate",
+        "advisor",
+        "--test",
+        "--market",
+        "ES",
+        "--timesteps",
+        "20480",
+        "--envs",
+        "16",
+    ]
     with pytest.raises(ConfigError, match="far enough"):
         run_ablation(build_parser().parse_args(given))
     [config] = found
-    assert (config.data.source, config.train.total_timesteps, config.rollout.num_envs) == ("synthetic", 20_480, 16)
+    assert (config.data.source, config.train.total_timesteps, config.rollout.num_envs) == (
+        "synthetic",
+        20_480,
+        16,
+    )
 
 
 @pytest.mark.parametrize("argv", [["train"], ["curriculum"], ["ablate", "advisor"]])
-@pytest.mark.parametrize(("given", "fragment"), [
-    (["--name", "there"], "--name there: runs/there exists; choose another name"),
-    (["--name", "../up"], "--name ../up: expected letters"),
-    (["--account", "apex"], "account.preset: unknown preset 'apex'"),
-    (["--envs", "12"], "rollout.num_envs (12) must be a multiple of rollout.num_shards (8)"),
-])
-def test_wrong_values_are_refused_before_anything_is_written(argv: list[str], given: list[str], fragment: str,
-                                                             tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                             capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("given", "fragment"),
+    [
+        (["--name", "there"], "--name there: runs/there exists; choose another name"),
+        (["--name", "../up"], "--name ../up: expected letters"),
+        (["--account", "apex"], "account.preset: unknown preset 'apex'"),
+        (["--envs", "12"], "rollout.num_envs (12) must be a multiple of rollout.num_shards (8)"),
+    ],
+)
+def test_wrong_values_are_refused_before_anything_is_written(
+    argv: list[str],
+    given: list[str],
+    fragment: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Even an empty folder of that name is refused: its name is in use."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "there").mkdir(parents=True)
@@ -147,16 +253,25 @@ def test_two_flags_for_one_folder_are_refused(capsys: pytest.CaptureFixture[str]
     assert "--name a and --out b: both name the folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flag", "value", "fragment"), [
-    ("--timesteps", "1X", "'1X' is not a whole number of at least 1, such as 8, 1000000, 1M, 250k or 1e6"),
-    ("--seed", "-1", "'-1' is not a whole number of at least 0"),
-    ("--seed", "1.5", "'1.5' is not a whole number of at least 0"),
-    ("--envs", "0", "'0' is not a whole number of at least 1"),
-    ("--timesteps", "1" * 5000, "1111...1111"), ("--seed", "1" * 5000, "1111...1111"),
-    ("--devices", "many", "such as 8, 1000000, 1M, 250k or 1e6; or all, or auto"),
-])
-def test_a_value_that_is_no_number_is_a_usage_error(flag: str, value: str, fragment: str,
-                                                    capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("flag", "value", "fragment"),
+    [
+        (
+            "--timesteps",
+            "1X",
+            "'1X' is not a whole number of at least 1, such as 8, 1000000, 1M, 250k or 1e6",
+        ),
+        ("--seed", "-1", "'-1' is not a whole number of at least 0"),
+        ("--seed", "1.5", "'1.5' is not a whole number of at least 0"),
+        ("--envs", "0", "'0' is not a whole number of at least 1"),
+        ("--timesteps", "1" * 5000, "1111...1111"),
+        ("--seed", "1" * 5000, "1111...1111"),
+        ("--devices", "many", "such as 8, 1000000, 1M, 250k or 1e6; or all, or auto"),
+    ],
+)
+def test_a_value_that_is_no_number_is_a_usage_error(
+    flag: str, value: str, fragment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["train", flag, value])
     assert stop.value.code == 2

@@ -24,10 +24,13 @@ def test_the_page_has_every_command_and_flag() -> None:
 
 
 def test_every_flag_has_a_help() -> None:
-    silent = [f"{words} {reference.invocation(action)}"
-              for name, child in reference.below(build_parser()).items()
-              for words, parser, _ in reference.leaves(name, *child)
-              for action in parser._actions if not action.help]
+    silent = [
+        f"{words} {reference.invocation(action)}"
+        for name, child in reference.below(build_parser()).items()
+        for words, parser, _ in reference.leaves(name, *child)
+        for action in parser._actions
+        if not action.help
+    ]
     assert silent == []
 
 
@@ -47,8 +50,9 @@ def test_every_command_can_be_run_and_is_in_one_group() -> None:
     assert help.grouped(["train", "brand_new"]) == {"train": ["train"], "tools": ["brand_new"]}
 
 
-def test_help_shows_the_groups_and_the_most_used_lines(capsys: pytest.CaptureFixture[str],
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_shows_the_groups_and_the_most_used_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as stop:
         main(["--help"])
@@ -56,22 +60,35 @@ def test_help_shows_the_groups_and_the_most_used_lines(capsys: pytest.CaptureFix
     lines = capsys.readouterr().out.splitlines()
     start = lines.index("  train")
     assert lines[start + 1].startswith("    train ")
-    assert [line for line in lines if line.strip() in help.GROUPS] == [f"  {name}" for name in help.GROUPS]
+    assert [line for line in lines if line.strip() in help.GROUPS] == [
+        f"  {name}" for name in help.GROUPS
+    ]
     assert sum(line.startswith("  jaxtrade ") for line in lines) == 3
     # Every line of help begins in the same column.
-    commands = lines[start:lines.index("most used:")]
+    commands = lines[start : lines.index("most used:")]
     described = [line for line in commands if line.startswith("    ") and "  " in line[6:]]
-    assert len({line.index(line[4:].split(None, 1)[1]) for line in described if line[4] != " "}) == 1
+    assert (
+        len({line.index(line[4:].split(None, 1)[1]) for line in described if line[4] != " "}) == 1
+    )
 
 
 def test_the_most_used_lines_are_commands() -> None:
-    lines = [line.split("   ")[0].split() for line in help.EPILOG.splitlines() if line.startswith("  jaxtrade")]
+    lines = [
+        line.split("   ")[0].split()
+        for line in help.EPILOG.splitlines()
+        if line.startswith("  jaxtrade")
+    ]
     for words in lines:
         build_parser().parse_args(words[1:])
     assert len(lines) == 3
 
 
 def test_python_m_jaxtrade_is_the_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "jaxtrade", "--version"], capture_output=True, text=True, cwd=ROOT,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxtrade", "--version"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (0, f"jaxtrade {jaxtrade.__version__}\n")

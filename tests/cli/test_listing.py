@@ -1,4 +1,6 @@
-"""`jaxtrade list`: every part stands in its table with a line of text; a user's parts appear too."""
+"""`jaxtrade list`: every part stands in its table with a line of text; a user's parts appear
+too.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,26 @@ from jaxtrade.env.reward_presets import REWARDS
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {  # what is listed -> the names in its first column
-    "markets": list(CONTRACTS), "accounts": list(PRESETS), "tasks": list(parts.TASKS._built_in),
-    "networks": list(parts.NETWORKS._built_in), "learners": list(parts.LEARNERS._built_in),
+    "markets": list(CONTRACTS),
+    "accounts": list(PRESETS),
+    "tasks": list(parts.TASKS._built_in),
+    "networks": list(parts.NETWORKS._built_in),
+    "learners": list(parts.LEARNERS._built_in),
     "contracts": ["6B", "EURGBP", "GOOG", "SPY"],
-    "presets": ["advised", "advisor_ablation", "curriculum", "fx_allocate", "fx_dqn", "fx_ppo", "fx_pqn",
-                "quickstart"],
-    "features": [*dict.fromkeys((*SEED_FEATURES, *CONTEXT_FEATURES, *DUAL_FEATURES)), *descriptions.PARAMETRIC],
+    "presets": [
+        "advised",
+        "advisor_ablation",
+        "curriculum",
+        "fx_allocate",
+        "fx_dqn",
+        "fx_ppo",
+        "fx_pqn",
+        "quickstart",
+    ],
+    "features": [
+        *dict.fromkeys((*SEED_FEATURES, *CONTEXT_FEATURES, *DUAL_FEATURES)),
+        *descriptions.PARAMETRIC,
+    ],
     "templates": [*descriptions.TEMPLATES, *(f"{{{name}}}" for name in FIELDS)],
     "rewards": [*REWARDS, *parts.REWARD_TERMS._built_in],
 }
@@ -38,7 +54,9 @@ def listed(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, str]:
     """Name -> the rest of its row, of all tables that `list ARGV` prints."""
     assert main(["list", *argv]) == 0
     found = {}
-    for block in capsys.readouterr().out.strip().split("\n\n")[:-1]:  # the last one says how to use a name
+    for block in (
+        capsys.readouterr().out.strip().split("\n\n")[:-1]
+    ):  # the last one says how to use a name
         for line in block.splitlines()[1:]:
             name, _, rest = line.partition(" ")
             found[name] = rest.strip()
@@ -61,7 +79,9 @@ def test_every_advisor_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     kinds = {name.partition("/")[0].split(":")[1] for name in found if name.startswith("mock:")}
     assert kinds == set(MOCKS)
     heads = {name.partition(":")[0] for name in found}
-    assert {*_EXPECTED, "table", "replay", "off", "none"} - heads == {"https"}  # its row is that of http
+    assert {*_EXPECTED, "table", "replay", "off", "none"} - heads == {
+        "https"
+    }  # its row is that of http
     assert all(found.values())
 
 
@@ -75,14 +95,22 @@ def test_a_market_has_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_account_has_its_rules(capsys: pytest.CaptureFixture[str]) -> None:
     found = listed(capsys, "accounts")
     assert " ".join(found["apex_like_50k_daily_fail_2025"].split()) == (
-        "50,000 3,000 2,500 1,000 10 the floor trails live equity, up to target - drawdown; the daily loss ends it")
+        "50,000 3,000 2,500 1,000 10 the floor trails live equity, up to target - drawdown; the daily loss ends it"
+    )
     assert found["rules_off_50k"].endswith("no limits")
 
 
 @pytest.fixture
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What the user's module registers is forgotten afterwards."""
-    for registry in (parts.TASKS, parts.CONTEXTS, parts.REWARD_TERMS, parts.FEATURES, parts.ADVISORS, parts.NETWORKS):
+    for registry in (
+        parts.TASKS,
+        parts.CONTEXTS,
+        parts.REWARD_TERMS,
+        parts.FEATURES,
+        parts.ADVISORS,
+        parts.NETWORKS,
+    ):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
     yield
     sys.modules.pop("my_parts", None)
@@ -119,8 +147,9 @@ register_feature(FeatureSpec("body", "move", 1, "close - open"), lambda window, 
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_parts_of_an_imported_module_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_of_an_imported_module_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "my_parts.py").write_text(OWN, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
@@ -138,10 +167,12 @@ def test_an_unknown_module_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_listing_loads_nothing_heavy() -> None:
-    code = ("import sys; from jaxtrade.cli import main\n"
-            f"for what in {list(listing.LISTS)!r}: main(['list', what])\n"
-            "heavy = {'jax', 'pandas', 'numpy', 'flax', 'matplotlib', 'gymnax', 'torch'} & set(sys.modules)\n"
-            "sys.exit(f'loaded {heavy}' if heavy else 0)")
+    code = (
+        "import sys; from jaxtrade.cli import main\n"
+        f"for what in {list(listing.LISTS)!r}: main(['list', what])\n"
+        "heavy = {'jax', 'pandas', 'numpy', 'flax', 'matplotlib', 'gymnax', 'torch'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

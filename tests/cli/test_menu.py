@@ -1,4 +1,6 @@
-"""The menu: every leaf ends in a command that the parser takes, and no way of leaving it hangs or loops."""
+"""The menu: every leaf ends in a command that the parser takes, and no way of leaving it hangs or
+loops.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ HERE = str(Path(__file__).resolve().parents[2])
 # Keys of a leaf -> answers to its questions, and the command that it must run.
 LEAVES = {
     "1": ("", "doctor"),
-    "21": ("bars.csv nq close UTC", "data check bars.csv --market NQ --set data.stamp=close --set data.time_zone=UTC"),
+    "21": (
+        "bars.csv nq close UTC",
+        "data check bars.csv --market NQ --set data.stamp=close --set data.time_zone=UTC",
+    ),
     "22": ("eurusd", "data describe --market EURUSD"),
     "31": ("NQ", "train --test --market NQ --non-interactive"),
     "321": ("", "train quickstart"),
@@ -58,8 +63,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def walked(answers: str, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...] = (0,)) -> tuple[int, list[str]]:
-    """(exit code of the menu, the commands that it ran), for lines of input. codes: what the commands return."""
+def walked(
+    answers: str, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...] = (0,)
+) -> tuple[int, list[str]]:
+    """(exit code of the menu, the commands that it ran), for lines of input. codes: what the
+    commands return.
+    """
     ran: list[str] = []
 
     def runner(words: list[str]) -> int:
@@ -75,8 +84,9 @@ def test_every_leaf_is_walked() -> None:
 
 
 @pytest.mark.parametrize("keys", list(LEAVES))
-def test_a_leaf_prints_its_command_and_runs_it(keys: str, folder: Path, monkeypatch: pytest.MonkeyPatch,
-                                               capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_leaf_prints_its_command_and_runs_it(
+    keys: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     answers, command = LEAVES[keys]
     lines = "\n".join([*keys, *answers.split(), ""])
     assert walked(lines, monkeypatch) == (0, [command])
@@ -98,46 +108,76 @@ def test_the_newest_run_is_the_default(folder: Path, monkeypatch: pytest.MonkeyP
     assert walked("4\n1\n\n", monkeypatch)[1] == [f"evaluate {Path('runs/later')}"]
 
 
-@pytest.mark.parametrize(("answers", "said"), [
-    ("7\n\nthree\n3\n1\nNQ\n", "expected one of 1, 2, 3, 4, 5"),
-    ("3\n1\nXX\nNQ\n", "no market is called 'XX' (known: NQ, ES"),
-    ("3\n1\nN\x00Q\nNQ\n", "expected text"),
-    ("3\n4\n3\n1\nNQ\n", "Train"),  # back, and again
-])
-def test_a_wrong_answer_is_asked_again(answers: str, said: str, folder: Path, monkeypatch: pytest.MonkeyPatch,
-                                       capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ("7\n\nthree\n3\n1\nNQ\n", "expected one of 1, 2, 3, 4, 5"),
+        ("3\n1\nXX\nNQ\n", "no market is called 'XX' (known: NQ, ES"),
+        ("3\n1\nN\x00Q\nNQ\n", "expected text"),
+        ("3\n4\n3\n1\nNQ\n", "Train"),  # back, and again
+    ],
+)
+def test_a_wrong_answer_is_asked_again(
+    answers: str,
+    said: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert walked(answers, monkeypatch) == (0, ["train --test --market NQ --non-interactive"])
     assert said in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("answers", ["", "3\n", "3\n1\n", "9\n9\n9", "5\n1\n", "q\n1\n", "3\nq\n1\n", "3\n1\nQ\n1\n"])
-def test_the_end_of_the_input_exit_and_q_leave(answers: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "answers", ["", "3\n", "3\n1\n", "9\n9\n9", "5\n1\n", "q\n1\n", "3\nq\n1\n", "3\n1\nQ\n1\n"]
+)
+def test_the_end_of_the_input_exit_and_q_leave(
+    answers: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lines after leaving are not read."""
     assert walked(answers, monkeypatch) == (0, [])
 
 
-def test_several_commands_and_the_code_of_the_last(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_commands_and_the_code_of_the_last(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert walked("1\n3\n1\nES\n5\n", monkeypatch, codes=(0, 1)) == (
-        1, ["doctor", "train --test --market ES --non-interactive"])
+        1,
+        ["doctor", "train --test --market ES --non-interactive"],
+    )
     assert walked("1\n1\n", monkeypatch, codes=(2, 0)) == (0, ["doctor", "doctor"])
 
 
-def test_an_interrupted_command_ends_the_menu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_command_ends_the_menu(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert walked("1\n1\n", monkeypatch, codes=(130,)) == (130, ["doctor"])
 
 
-def test_wrong_folders_files_dates_and_counts_are_asked_again(folder: Path, monkeypatch: pytest.MonkeyPatch,
-                                                              capsys: pytest.CaptureFixture[str]) -> None:
-    assert walked("4\n2\nnowhere\nruns/mine\nFriday\n2013-10-11\n", monkeypatch)[1] == [LEAVES["42"][1]]
+def test_wrong_folders_files_dates_and_counts_are_asked_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert walked("4\n2\nnowhere\nruns/mine\nFriday\n2013-10-11\n", monkeypatch)[1] == [
+        LEAVES["42"][1]
+    ]
     assert walked("3\n3\n3\nruns/mine\nmany\n2M\n", monkeypatch)[1] == [LEAVES["333"][1]]
-    assert walked("3\n2\n2\nno.csv\nbars.csv\nES\nmiddle\nopen\n\n", monkeypatch)[1] == [LEAVES["322"][1]]
+    assert walked("3\n2\n2\nno.csv\nbars.csv\nES\nmiddle\nopen\n\n", monkeypatch)[1] == [
+        LEAVES["322"][1]
+    ]
     said = capsys.readouterr().out
-    for fragment in ("'nowhere' is no folder of a run", "'Friday' is no date", "'many' is not a whole number",
-                     "there is no file 'no.csv'", "expected open or close"):
+    for fragment in (
+        "'nowhere' is no folder of a run",
+        "'Friday' is no date",
+        "'many' is not a whole number",
+        "there is no file 'no.csv'",
+        "expected open or close",
+    ):
         assert fragment in said
 
 
-def test_non_interactive_never_asks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_non_interactive_never_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Not even where the answers are there."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("1\n"))
     assert main(["menu", "--non-interactive"]) == 2
@@ -158,12 +198,19 @@ class Terminal:
 
     def __init__(self, *argv: str, **variables: str) -> None:
         self.ours, theirs = pty.openpty()
-        own = {name: value for name, value in os.environ.items() if name != "CI"} | {"PYTHONPATH": HERE} | variables
+        own = (
+            {name: value for name, value in os.environ.items() if name != "CI"}
+            | {"PYTHONPATH": HERE}
+            | variables
+        )
         # `setsid -c` in Python: the terminal becomes the controlling one, so that Ctrl-C is a key.
-        code = ("import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-                "os.execv(sys.executable, [sys.executable, '-P', '-m', 'jaxtrade', *sys.argv[1:]])")
-        self.process = subprocess.Popen([sys.executable, "-c", code, *argv], stdin=theirs, stdout=theirs,
-                                        stderr=theirs, env=own)
+        code = (
+            "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+            "os.execv(sys.executable, [sys.executable, '-P', '-m', 'jaxtrade', *sys.argv[1:]])"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *argv], stdin=theirs, stdout=theirs, stderr=theirs, env=own
+        )
         os.close(theirs)
         self.seen = ""
 
@@ -221,8 +268,14 @@ def test_ci_on_a_terminal_is_never_asked() -> None:
 
 
 def test_bare_without_a_terminal_is_usage_and_2() -> None:
-    done = subprocess.run([sys.executable, "-P", "-m", "jaxtrade"], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, env=os.environ | {"PYTHONPATH": HERE}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "jaxtrade"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": HERE},
+        check=False,
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("usage: jaxtrade")
     assert done.stdout == ""
@@ -231,13 +284,23 @@ def test_bare_without_a_terminal_is_usage_and_2() -> None:
 def piped(answers: str, cwd: Path, seconds: float) -> subprocess.CompletedProcess[str]:
     """`printf ANSWERS | jaxtrade menu`."""
     own = {name: value for name, value in os.environ.items() if name != "CI"}
-    return subprocess.run([sys.executable, "-P", "-m", "jaxtrade", "menu"], input=answers, capture_output=True,
-                          text=True, env=own | {"PYTHONPATH": HERE}, cwd=cwd, timeout=seconds, check=False)
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "jaxtrade", "menu"],
+        input=answers,
+        capture_output=True,
+        text=True,
+        env=own | {"PYTHONPATH": HERE},
+        cwd=cwd,
+        timeout=seconds,
+        check=False,
+    )
 
 
 def test_a_leaf_really_runs_its_command(tmp_path: Path) -> None:
     """The shortest: a file that is refused. Its exit code is the menu's."""
-    (tmp_path / "bars.csv").write_text("time,open\n2013-10-07T13:30:00Z,1676.75\n", encoding="utf-8")
+    (tmp_path / "bars.csv").write_text(
+        "time,open\n2013-10-07T13:30:00Z,1676.75\n", encoding="utf-8"
+    )
     done = piped("2\n1\nbars.csv\nES\nopen\nnone\n", tmp_path, 300)
     assert "$ jaxtrade data check bars.csv --market ES --set data.stamp=open" in done.stdout
     assert done.stderr.startswith("error: bars.csv")
@@ -249,7 +312,9 @@ def test_a_leaf_really_runs_its_command(tmp_path: Path) -> None:
 def test_the_old_keys_run_the_smoke_test(tmp_path: Path) -> None:
     done = piped("3\n1\nNQ\n", tmp_path, 900)
     assert "$ jaxtrade train --test --market NQ --non-interactive" in done.stdout
-    [run] = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())  # the trial log lies beside it
+    [run] = (
+        path for path in (tmp_path / "runs").iterdir() if path.is_dir()
+    )  # the trial log lies beside it
     assert run.name.startswith("NQ-manage-")
     assert (run / "evaluation" / "test" / "evaluation.json").is_file()
     assert done.returncode in (0, 1), done.stderr  # 1: a check of the short run's learning failed

@@ -25,7 +25,12 @@ from tests.structure import ROOT
 OLD = ROOT / "tests" / "fixtures" / "run_0_1_0"
 
 
-def make(folder: Path, status: RunStatus | None = None, summary: dict | None = None, net: float | None = None) -> Path:
+def make(
+    folder: Path,
+    status: RunStatus | None = None,
+    summary: dict | None = None,
+    net: float | None = None,
+) -> Path:
     folder.mkdir(parents=True)
     shutil.copy(OLD / "config.yaml", folder)
     shutil.copy(OLD / "manifest.json", folder)
@@ -42,14 +47,30 @@ def make(folder: Path, status: RunStatus | None = None, summary: dict | None = N
 
 def evaluation(net: float) -> dict:
     figures = {"net_profit": net, "return_pct": net / 500}
-    return {"settings": {"sessions": 4}, "agents": {"greedy": {"strategy": figures}, "flat": {"strategy": {}}}}
+    return {
+        "settings": {"sessions": 4},
+        "agents": {"greedy": {"strategy": figures}, "flat": {"strategy": {}}},
+    }
 
 
 def status(ago: float = 1, **changes) -> RunStatus:
     """Of this process, half through its training."""
     stamp = f"{datetime.now(UTC) - timedelta(seconds=ago):{STAMP}}"
-    own = RunStatus(os.getpid(), platform.node(), began_of(os.getpid()), "training", stamp, None, 5, 10, 500, 1.0,
-                    "entry", "ppo", "ES")
+    own = RunStatus(
+        os.getpid(),
+        platform.node(),
+        began_of(os.getpid()),
+        "training",
+        stamp,
+        None,
+        5,
+        10,
+        500,
+        1.0,
+        "entry",
+        "ppo",
+        "ES",
+    )
     return own._replace(**changes)
 
 
@@ -70,11 +91,20 @@ STATES = {
     "stalled": (lambda: status(5_000), None),
     "stalled elsewhere": (lambda: status(5_000, host="another"), None),
     "died": (lambda: status(pid=gone()), None),
-    "stopped": (lambda: status(phase="ended", fault="PreemptedError: SIGTERM: stopped after update 5"), None),
+    "stopped": (
+        lambda: status(phase="ended", fault="PreemptedError: SIGTERM: stopped after update 5"),
+        None,
+    ),
     "failed": (lambda: status(phase="ended", fault="DivergedError: update 5"), None),
     "done": (lambda: status(phase="ended", update=10, steps=1_000), SUMMARY),
-    "done early": (lambda: status(phase="ended"), SUMMARY | {"stop_reason": "control.patience: 8 evaluations"}),
-    "stopped by the clock": (lambda: status(phase="ended"), SUMMARY | {"stop_reason": "control.wall_clock: stopped"}),
+    "done early": (
+        lambda: status(phase="ended"),
+        SUMMARY | {"stop_reason": "control.patience: 8 evaluations"},
+    ),
+    "stopped by the clock": (
+        lambda: status(phase="ended"),
+        SUMMARY | {"stop_reason": "control.wall_clock: stopped"},
+    ),
     "died at the end": (lambda: status(phase="ended"), None),
     "done, an old version": (lambda: None, SUMMARY),
     "unknown": (lambda: None, None),
@@ -88,7 +118,11 @@ def test_each_state_is_recognised(name, tmp_path):
     make(tmp_path / "run", own, summary)
     [entry] = entries_in(tmp_path)
     assert entry.status == name.partition(",")[0].split()[0]
-    assert (entry.task, entry.learner, entry.market) == ("manage" if own is None else "entry", "ppo", "ES")
+    assert (entry.task, entry.learner, entry.market) == (
+        "manage" if own is None else "entry",
+        "ppo",
+        "ES",
+    )
     assert (entry.fault is None) == (entry.status in ("running", "stalled", "done"))
 
 
@@ -98,23 +132,40 @@ def test_steps_and_figures(tmp_path):
     make(tmp_path / "old", None, SUMMARY)
     seeds = make(tmp_path / "seeds", status(phase="ended"), SUMMARY) / "evaluation" / "test"
     seeds.mkdir(parents=True)
-    (seeds / "seeds.json").write_text(json.dumps({"seeds": {str(n): evaluation(net)
-                                                            for n, net in enumerate((4.0, 8.0, 400.0))}}))
+    (seeds / "seeds.json").write_text(
+        json.dumps({"seeds": {str(n): evaluation(net) for n, net in enumerate((4.0, 8.0, 400.0))}})
+    )
     inside = make(tmp_path / "in_sample", status(), None, net=7.0)
     (inside / "evaluation" / "test").rename(inside / "evaluation" / "train")
     found = {entry.name: entry for entry in entries_in(tmp_path)}
-    assert (found["half"].steps, found["half"].total_steps, found["half"].net_per_day) == (500, 1_000, None)
+    assert (found["half"].steps, found["half"].total_steps, found["half"].net_per_day) == (
+        500,
+        1_000,
+        None,
+    )
     whole = found["whole"]
-    assert (whole.net_per_day, whole.return_pct, whole.days, whole.split, whole.agents) == (25.0, 0.2, 4, "test", 1)
+    assert (whole.net_per_day, whole.return_pct, whole.days, whole.split, whole.agents) == (
+        25.0,
+        0.2,
+        4,
+        "test",
+        1,
+    )
     assert (found["seeds"].net_per_day, found["seeds"].agents) == (2.0, 3)
     assert (found["old"].steps, found["old"].total_steps) == (1_000, 1_024)
-    assert found["in_sample"].net_per_day is None, "figures of the training sessions are none of a run's results"
+    assert found["in_sample"].net_per_day is None, (
+        "figures of the training sessions are none of a run's results"
+    )
     assert whole.age is not None
     assert 0 <= whole.age < 60
 
 
-@pytest.mark.parametrize("broken", ["manifest.json", "summary.json", "status.json", "evaluation/test/evaluation.json"])
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"agents": 3, "pid": [], "steps": "x"}'])
+@pytest.mark.parametrize(
+    "broken", ["manifest.json", "summary.json", "status.json", "evaluation/test/evaluation.json"]
+)
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"agents": 3, "pid": [], "steps": "x"}']
+)
 def test_a_broken_folder_is_a_line_with_its_fault(broken, content, tmp_path, capsys):
     make(tmp_path / "good", status(), None)
     run = make(tmp_path / "bad", status(phase="ended"), SUMMARY, net=1.0)
@@ -153,8 +204,12 @@ def test_parts_of_sweeps_and_curricula_are_runs(tmp_path):
         (tmp_path / sweep / "sweep.json").write_text("{}")
         (tmp_path / sweep / "config.yaml").write_text("")
     (tmp_path / "course" / "curriculum.yaml").write_text("")
-    assert [entry.name for entry in entries_in(tmp_path)] == ["course/phases/1-entry", "search/best", "sweep/group_0",
-                                                              "sweep/group_1"]
+    assert [entry.name for entry in entries_in(tmp_path)] == [
+        "course/phases/1-entry",
+        "search/best",
+        "sweep/group_0",
+        "sweep/group_1",
+    ]
     assert [entry.name for entry in entries_in(tmp_path / "sweep" / "group_0")] == ["group_0"]
 
 
@@ -163,9 +218,15 @@ def test_a_walk_forward_is_listed_with_all_its_days(tmp_path):
     folder.mkdir()
     (folder / "walkforward.json").write_text(json.dumps({"data_sha256": "d"}))
     assert entries_in(tmp_path)[0].status == "unknown"
-    np.savez(folder / "daily.npz", date=np.arange(19_000, 19_006), fold=np.repeat([0, 1], 3), seeds=np.array([3, 4]),
-             net=np.array([[1.0, 2, 3, 4, 5, 6], [3, 3, 3, 3, 3, 3]]), baselines=np.array(["flat"]),
-             baseline_net=np.zeros((1, 6)))
+    np.savez(
+        folder / "daily.npz",
+        date=np.arange(19_000, 19_006),
+        fold=np.repeat([0, 1], 3),
+        seeds=np.array([3, 4]),
+        net=np.array([[1.0, 2, 3, 4, 5, 6], [3, 3, 3, 3, 3, 3]]),
+        baselines=np.array(["flat"]),
+        baseline_net=np.zeros((1, 6)),
+    )
     [entry] = entries_in(tmp_path)
     assert (entry.status, entry.split, entry.days, entry.agents) == ("done", "walk-forward", 6, 2)
     assert entry.net_per_day == pytest.approx(3.25)
@@ -195,8 +256,29 @@ def test_the_table_and_the_json(tmp_path, capsys):
     make(tmp_path / "two", status(phase="ended", fault="DivergedError: update 5"), None)
     assert main(["runs", str(tmp_path), "--sort", "name"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["run", "status", "market", "learner", "task", "steps", "net/day", "($)", "days", "age"]
-    assert lines[1].split()[:9] == ["one", "done", "ES", "ppo", "entry", "1,000", "(100%)", "25.00", "4"]
+    assert lines[0].split() == [
+        "run",
+        "status",
+        "market",
+        "learner",
+        "task",
+        "steps",
+        "net/day",
+        "($)",
+        "days",
+        "age",
+    ]
+    assert lines[1].split()[:9] == [
+        "one",
+        "done",
+        "ES",
+        "ppo",
+        "entry",
+        "1,000",
+        "(100%)",
+        "25.00",
+        "4",
+    ]
     assert lines[2].split()[:8] == ["two", "failed", "ES", "ppo", "entry", "500", "(50%)", "-"]
     assert lines[3:] == ["", "two: DivergedError: update 5"]
     assert main(["runs", str(tmp_path), "--json", "--sort", "name"]) == 0
@@ -210,19 +292,35 @@ def test_the_table_and_the_json(tmp_path, capsys):
 
 def test_it_starts_no_jax(tmp_path):
     make(tmp_path / "one", status(), SUMMARY, net=100.0)
-    code = ("import sys\nfrom jaxtrade.cli import main\n"
-            f"assert main(['runs', {str(tmp_path)!r}]) == 0\n"
-            "print(sorted({'jax', 'pandas', 'flax', 'scipy', 'matplotlib'} & set(sys.modules)), file=sys.stderr)")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    code = (
+        "import sys\nfrom jaxtrade.cli import main\n"
+        f"assert main(['runs', {str(tmp_path)!r}]) == 0\n"
+        "print(sorted({'jax', 'pandas', 'flax', 'scipy', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stderr.strip() == "[]"
 
 
 @pytest.mark.slow
 def test_a_run_that_trains_and_is_killed(tmp_path):
     """A real process: it is seen running, and after SIGKILL as one that died."""
-    words = [sys.executable, "-m", "jaxtrade", "train", "--run-dir", str(tmp_path / "run"), "--set",
-             "train.total_timesteps=100_000_000", "--set", "train.tensorboard=false"]
-    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words = [
+        sys.executable,
+        "-m",
+        "jaxtrade",
+        "train",
+        "--run-dir",
+        str(tmp_path / "run"),
+        "--set",
+        "train.total_timesteps=100_000_000",
+        "--set",
+        "train.tensorboard=false",
+    ]
+    process = subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         until = time.monotonic() + 240
         while time.monotonic() < until:
@@ -240,4 +338,7 @@ def test_a_run_that_trains_and_is_killed(tmp_path):
         process.kill()
         process.wait()
     [entry] = entries_in(tmp_path)
-    assert (entry.status, entry.fault) == ("died", f"process {process.pid} is gone, it was training")
+    assert (entry.status, entry.fault) == (
+        "died",
+        f"process {process.pid} is gone, it was training",
+    )

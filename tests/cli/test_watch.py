@@ -18,10 +18,21 @@ def test_the_way_from_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[3].startswith("  ssh -L 4000:127.0.0.1:4000 ann@")
 
 
-@pytest.mark.parametrize("error", [OSError("no user name"), KeyError("getpwuid(): uid not found: 1234"),
-                                   ModuleNotFoundError("No module named 'pwd'")])
-def test_a_user_without_a_name_is_no_fault(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Python says of a container that runs under a number, before 3.13 and after, and of Windows."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("no user name"),
+        KeyError("getpwuid(): uid not found: 1234"),
+        ModuleNotFoundError("No module named 'pwd'"),
+    ],
+)
+def test_a_user_without_a_name_is_no_fault(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Python says of a container that runs under a number, before 3.13 and after, and of
+    Windows.
+    """
+
     def unknown() -> str:
         raise error
 

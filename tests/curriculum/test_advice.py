@@ -1,4 +1,6 @@
-"""The advisor of the shipped curriculum: `rules` in its last phase, unless the bars or the user say otherwise."""
+"""The advisor of the shipped curriculum: `rules` in its last phase, unless the bars or the user say
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,30 @@ def test_the_shipped_curriculum_asks_the_rules_in_its_last_phase() -> None:
     assert [phase.config.advisor.kind for phase in phases] == ["off", "off", "rules"]
 
 
-@pytest.mark.parametrize(("words", "named"), [
-    ([], False), (["curriculum"], False), (["--test", "--market", "EURUSD"], False), (["--advisor", "rules"], True),
-    (["--advisor", "off"], True), (["--set", "advisor.kind=none"], True),
-    (["--set", "phases.advised.run.advisor.kind=rules"], True), (["--set", "advisor.horizon=5"], False),
-    (["mine.yaml"], True)])
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ([], False),
+        (["curriculum"], False),
+        (["--test", "--market", "EURUSD"], False),
+        (["--advisor", "rules"], True),
+        (["--advisor", "off"], True),
+        (["--set", "advisor.kind=none"], True),
+        (["--set", "phases.advised.run.advisor.kind=rules"], True),
+        (["--set", "advisor.horizon=5"], False),
+        (["mine.yaml"], True),
+    ],
+)
 def test_whose_choice_an_advisor_is(words: list[str], named: bool) -> None:
     assert names_advisor(build_parser().parse_args(["curriculum", *words])) is named
 
 
 def phase(name: str, *overrides: str) -> Phase:
-    return Phase(name=name, config=load_config("quickstart", ["split.validation_sessions=1", *overrides]),
-                 gate=GateConfig())
+    return Phase(
+        name=name,
+        config=load_config("quickstart", ["split.validation_sessions=1", *overrides]),
+        gate=GateConfig(),
+    )
 
 
 def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason() -> None:
@@ -46,7 +60,9 @@ def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason() -> None
     kept = with_possible_advisors(phases, said.append)
     assert kept[:2] == phases[:2]
     assert kept[2].config.advisor.kind == "off"
-    assert kept[2].config.model_copy(update={"advisor": phases[2].config.advisor}) == phases[2].config
+    assert (
+        kept[2].config.model_copy(update={"advisor": phases[2].config.advisor}) == phases[2].config
+    )
     [line] = said
     assert line.startswith("phase without: trains without an advisor (choose one by --advisor): ")
     assert "have no volume" in line
@@ -63,7 +79,9 @@ def run(path: Path, *more: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.long  # test_phases.py resumes a curriculum, test_advisor_run.py a run with an advisor
-def test_it_closes_with_the_query_rate_and_resumes_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_closes_with_the_query_rate_and_resumes_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "course"
     assert run(path) == 0
     shown = capsys.readouterr().out.splitlines()
@@ -83,7 +101,9 @@ def test_it_closes_with_the_query_rate_and_resumes_to_it(tmp_path: Path, capsys:
 
 @pytest.mark.slow
 @pytest.mark.long  # test_phases.py turns it off
-def test_an_advisor_that_says_nothing_is_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_advisor_that_says_nothing_is_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(tmp_path / "course", "--advisor", "none") == 0
     assert LINE not in capsys.readouterr().out
 
@@ -91,7 +111,8 @@ def test_an_advisor_that_says_nothing_is_not_counted(tmp_path: Path, capsys: pyt
 @pytest.mark.slow
 @pytest.mark.long
 def test_on_bars_without_volume_the_default_trains_without_and_a_choice_is_refused(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     flags = ("--market", "EURUSD", "--set", "advisor.horizon=5")
     assert run(tmp_path / "chosen", *flags, "--advisor", "rules") == 2
     assert "have no volume" in capsys.readouterr().err

@@ -50,8 +50,14 @@ def test_phases_stand_over_the_base(tmp_path: Path) -> None:
 
 
 def test_set_reaches_every_phase_or_one(tmp_path: Path) -> None:
-    course = load(tmp_path, TEXT, "rollout.num_envs=32", "phases.second.run.rollout.num_steps=8",
-                  "phases.first.gate.min_kl=0.1", "enforce_gates=false")
+    course = load(
+        tmp_path,
+        TEXT,
+        "rollout.num_envs=32",
+        "phases.second.run.rollout.num_steps=8",
+        "phases.first.gate.min_kl=0.1",
+        "enforce_gates=false",
+    )
     assert [phase.config.rollout.num_envs for phase in course.phases] == [32, 32]
     assert [phase.config.rollout.num_steps for phase in course.phases] == [32, 8]
     assert course.phases[0].gate.min_kl == 0.1
@@ -64,18 +70,24 @@ def test_written_out_it_is_the_same(tmp_path: Path) -> None:
 
 
 def old_keys(sections: dict[str, Any]) -> dict[str, Any]:
-    """A run's sections as versions wrote them before `network` and `rollout` were sections of their own, and stops
-    were in ATRs."""
+    """A run's sections as versions wrote them before `network` and `rollout` were sections of their
+    own, and stops were in ATRs."""
     for old, new in MOVED.items():
         target, _, name = new.partition(".")
         section, _, key = old.partition(".")
         sections[section][key] = sections[target].pop(name)
     for key in IN_THOUSANDTHS:
         sections["brackets"][key] = round(1000 * sections["brackets"][key])
-    return {key: value for key, value in sections.items() if key not in ("network", "rollout", "algorithm")}
+    return {
+        key: value
+        for key, value in sections.items()
+        if key not in ("network", "rollout", "algorithm")
+    }
 
 
-def test_a_folder_of_an_earlier_version_is_read_and_its_digest_is_that_of_its_file(tmp_path: Path) -> None:
+def test_a_folder_of_an_earlier_version_is_read_and_its_digest_is_that_of_its_file(
+    tmp_path: Path,
+) -> None:
     course = load(tmp_path)
     values = parse_yaml(dump_curriculum(course), "course", exact=True)
     (tmp_path / "curriculum.yaml").write_text(dump_yaml(values), encoding="utf-8")
@@ -83,9 +95,17 @@ def test_a_folder_of_an_earlier_version_is_read_and_its_digest_is_that_of_its_fi
     for phase in values["phases"].values():
         phase["run"] = old_keys(phase["run"])
     (tmp_path / "curriculum.yaml").write_text(dump_yaml(values), encoding="utf-8")
-    old = {"enforce_gates": True, "phases": [
-        {"name": name, "config": phase["run"], "gate": phase["gate"]} for name, phase in values["phases"].items()]}
-    assert written_digest(tmp_path) == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()
+    old = {
+        "enforce_gates": True,
+        "phases": [
+            {"name": name, "config": phase["run"], "gate": phase["gate"]}
+            for name, phase in values["phases"].items()
+        ],
+    }
+    assert (
+        written_digest(tmp_path)
+        == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()
+    )
     assert read_curriculum(tmp_path).digest() == course.digest()
     written = written_digest(tmp_path)
     del values["phases"]["first"]["gate"], values["enforce_gates"]
@@ -93,43 +113,73 @@ def test_a_folder_of_an_earlier_version_is_read_and_its_digest_is_that_of_its_fi
     assert written_digest(tmp_path) != written
 
 
-def test_every_phase_is_trained_by_a_learner_that_can_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_phase_is_trained_by_a_learner_that_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(LEARNERS, "_added", {"own": object()})
-    with pytest.raises(ConfigError, match="phase second: algorithm=own: this learner does not carry"):
+    with pytest.raises(
+        ConfigError, match="phase second: algorithm=own: this learner does not carry"
+    ):
         load(tmp_path, TEXT.replace("env: {task: manage}", "algorithm: own"))
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("seed: 1", "no 'phases'; this is no curriculum"),
-    ("phases: {}", "'phases' is empty"),
-    (TEXT.replace("min_trades", "min_trade"), r"unknown key 'phases\.first\.gate\.min_trade'"),
-    (TEXT.replace("learning_rate: 0.0005", "learning_rat: 0.0005"), r"phase second.*ppo\.learning_rat"),
-    (TEXT.replace("first:", "First Phase:"), "lower-case"),
-    (TEXT.replace("validation_sessions: 1", "validation_sessions: 0"),
-     r"gate cannot be evaluated: split\.validation_sessions is 0"),
-    (TEXT.replace("base: {", "base: {train: {num_seeds: 2}, "), r"train\.num_seeds=2: a curriculum trains one policy"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed: 1", "no 'phases'; this is no curriculum"),
+        ("phases: {}", "'phases' is empty"),
+        (TEXT.replace("min_trades", "min_trade"), r"unknown key 'phases\.first\.gate\.min_trade'"),
+        (
+            TEXT.replace("learning_rate: 0.0005", "learning_rat: 0.0005"),
+            r"phase second.*ppo\.learning_rat",
+        ),
+        (TEXT.replace("first:", "First Phase:"), "lower-case"),
+        (
+            TEXT.replace("validation_sessions: 1", "validation_sessions: 0"),
+            r"gate cannot be evaluated: split\.validation_sessions is 0",
+        ),
+        (
+            TEXT.replace("base: {", "base: {train: {num_seeds: 2}, "),
+            r"train\.num_seeds=2: a curriculum trains one policy",
+        ),
+    ],
+)
 def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(tmp_path, text)
 
 
-@pytest.mark.parametrize(("argv", "fragment"), [
-    (["curriculum", "--from", "nowhere"], "nowhere: not a run directory"),
-    (["curriculum", "--phase", "manage"], "a later phase begins with another run; name its source (--from RUN)"),
-    (["curriculum", "--phase", "mange"], "no such phase (there are: entry, manage, advised)"),
-    (["curriculum", "--resume", "nowhere"], "nowhere (--resume): no curriculum.yaml"),
-    (["curriculum", "--resume", "x", "--test"], "drop --test"),
-    (["curriculum", "quickstart"], "no 'phases'; this is no curriculum"),
-    (["curriculum", "--set", "split.validation_sessions=0"], "gate cannot be evaluated"),
-    (["curriculum", "--set", "ppo.adapter_freeze=2"], "must be below 1"),
-    (["curriculum", "--set", "phases.manage.run.network.hidden=[8]"],
-     "phase manage: network.hidden=(8,): the source has (64, 64)"),
-    (["curriculum", "--set", "phases.advised.run.env.actions=seed6"],
-     "phase advised: 1 slots and actions of the source do not exist"),
-])
-def test_the_command_refuses_with_the_fix(argv: list[str], fragment: str, tmp_path: Path,
-                                          monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("argv", "fragment"),
+    [
+        (["curriculum", "--from", "nowhere"], "nowhere: not a run directory"),
+        (
+            ["curriculum", "--phase", "manage"],
+            "a later phase begins with another run; name its source (--from RUN)",
+        ),
+        (["curriculum", "--phase", "mange"], "no such phase (there are: entry, manage, advised)"),
+        (["curriculum", "--resume", "nowhere"], "nowhere (--resume): no curriculum.yaml"),
+        (["curriculum", "--resume", "x", "--test"], "drop --test"),
+        (["curriculum", "quickstart"], "no 'phases'; this is no curriculum"),
+        (["curriculum", "--set", "split.validation_sessions=0"], "gate cannot be evaluated"),
+        (["curriculum", "--set", "ppo.adapter_freeze=2"], "must be below 1"),
+        (
+            ["curriculum", "--set", "phases.manage.run.network.hidden=[8]"],
+            "phase manage: network.hidden=(8,): the source has (64, 64)",
+        ),
+        (
+            ["curriculum", "--set", "phases.advised.run.env.actions=seed6"],
+            "phase advised: 1 slots and actions of the source do not exist",
+        ),
+    ],
+)
+def test_the_command_refuses_with_the_fix(
+    argv: list[str],
+    fragment: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(argv) == 2
     assert fragment in capsys.readouterr().err

@@ -28,13 +28,18 @@ def test_values_are_those_of_the_hand() -> None:
     assert found["kl"].value == pytest.approx(0.003)  # of the last tenth, 2 of 20 updates
 
 
-@pytest.mark.parametrize(("name", "passing", "failing"), [
-    ("reward", {"min_reward": 0.5}, {"min_reward": 0.51}),
-    ("trades", {"min_trades": 7}, {"min_trades": 8}),
-    ("breach_share", {"max_breach_share": 0.25}, {"max_breach_share": 0.2}),
-    ("kl", {"min_kl": 0.0029}, {"min_kl": 0.0031}),
-])
-def test_each_condition_can_fail_alone(name: str, passing: dict[str, Any], failing: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("name", "passing", "failing"),
+    [
+        ("reward", {"min_reward": 0.5}, {"min_reward": 0.51}),
+        ("trades", {"min_trades": 7}, {"min_trades": 8}),
+        ("breach_share", {"max_breach_share": 0.25}, {"max_breach_share": 0.2}),
+        ("kl", {"min_kl": 0.0029}, {"min_kl": 0.0031}),
+    ],
+)
+def test_each_condition_can_fail_alone(
+    name: str, passing: dict[str, Any], failing: dict[str, Any]
+) -> None:
     assert all(check.passed for check in judged(**passing).values())
     found = judged(**failing)
     assert [check.name for check in found.values() if not check.passed] == [name]

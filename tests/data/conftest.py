@@ -35,7 +35,9 @@ def rows() -> list[str]:
 def write(tmp_path: Path) -> Callable[..., Path]:
     """write(rows, header=..., name=...) -> path of a CSV file."""
 
-    def _write(rows: list[str] | tuple[str, ...] = ROWS, header: str = HEADER, name: str = "bars.csv") -> Path:
+    def _write(
+        rows: list[str] | tuple[str, ...] = ROWS, header: str = HEADER, name: str = "bars.csv"
+    ) -> Path:
         path = tmp_path / name
         path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
         return path
@@ -57,7 +59,9 @@ def es_market(es_bars: Bars) -> Market:
 def nq_market() -> Market:
     from jaxtrade.data.market import load_market
 
-    return load_market(make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}}))
+    return load_market(
+        make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}})
+    )
 
 
 def utc(text: str) -> int:

@@ -16,17 +16,29 @@ FIELDS = ("open", "high", "low", "close")
 
 def as_share(bars: Bars, factor: int = 30) -> Bars:
     """The same moves as a share with ticks of a cent, `factor` times as many of them."""
-    contract = replace(bars.contract, symbol="SHR", kind="equity", tick_size=bars.contract.tick_size / 25,
-                       tick_mills=1000, price_ranges=())
+    contract = replace(
+        bars.contract,
+        symbol="SHR",
+        kind="equity",
+        tick_size=bars.contract.tick_size / 25,
+        tick_mills=1000,
+        price_ranges=(),
+    )
     prices = {name: getattr(bars, name) * np.int32(factor) for name in FIELDS}
     return replace(bars, contract=contract, **prices)
 
 
 def unadjusted(bars: Bars, date: str, ratio: Fraction, moved: float = 1.0) -> Bars:
-    """Prices as they traded before a split on `date`: times the ratio. moved: an overnight move on top."""
+    """Prices as they traded before a split on `date`: times the ratio. moved: an overnight move on
+    top.
+    """
     before = trade_dates(bars.time, bars.contract) < np.datetime64(date)
-    prices = {name: np.where(before, np.round(getattr(bars, name) * float(ratio) * moved), getattr(bars, name)).astype(
-        np.int32) for name in FIELDS}
+    prices = {
+        name: np.where(
+            before, np.round(getattr(bars, name) * float(ratio) * moved), getattr(bars, name)
+        ).astype(np.int32)
+        for name in FIELDS
+    }
     return replace(bars, **prices, volume=np.where(before, bars.volume / float(ratio), bars.volume))
 
 
@@ -43,7 +55,7 @@ def with_rows(bars: Bars, to: int, source: int, count: int, volume: bool = True)
     names = (*FIELDS, "volume") if volume else FIELDS
     columns = {name: getattr(bars, name).copy() for name in names}
     for column in columns.values():
-        column[to:to + count] = column[source:source + count].copy()
+        column[to : to + count] = column[source : source + count].copy()
     return replace(bars, **columns)
 
 
@@ -51,22 +63,32 @@ def standing(bars: Bars, first: int, count: int) -> Bars:
     """`count` bars from `first` on are the one at `first`."""
     columns = {name: getattr(bars, name).copy() for name in FIELDS}
     for column in columns.values():
-        column[first:first + count] = column[first]
+        column[first : first + count] = column[first]
     return replace(bars, **columns)
 
 
 def frame_of(bars: Bars, time_zone: str | None = None) -> pd.DataFrame:
-    """The bars as a file has them: prices in points. time_zone: stamps without offset, in that zone."""
+    """The bars as a file has them: prices in points. time_zone: stamps without offset, in that
+    zone.
+    """
     tick = float(bars.contract.tick_size)
     stamps = pd.to_datetime(bars.time, unit="s", utc=True)
-    time = bars.time if time_zone is None else stamps.tz_convert(time_zone).strftime("%Y-%m-%d %H:%M:%S")
+    time = (
+        bars.time
+        if time_zone is None
+        else stamps.tz_convert(time_zone).strftime("%Y-%m-%d %H:%M:%S")
+    )
     prices = {name: np.round(getattr(bars, name) * tick, 6) for name in FIELDS}
     return pd.DataFrame({"time": time, **prices, "volume": bars.volume})
 
 
 def read_again(bars: Bars, keep: np.ndarray | None = None) -> Bars:
-    """The bars as the reader makes them of a frame with some of their rows: its bar length is the usual step."""
-    return from_frame(frame_of(bars if keep is None else bars.rows(keep)), bars.contract, stamp="open")
+    """The bars as the reader makes them of a frame with some of their rows: its bar length is the
+    usual step.
+    """
+    return from_frame(
+        frame_of(bars if keep is None else bars.rows(keep)), bars.contract, stamp="open"
+    )
 
 
 def regular_hours(bars: Bars) -> Bars:
@@ -80,7 +102,15 @@ def longer(bars: Bars, seconds: int) -> Bars:
     """The bars joined to longer ones."""
     frame = frame_of(bars)
     parts = frame.groupby(frame.time // seconds * seconds, as_index=False)
-    joined = parts.agg({"time": "first", "open": "first", "high": "max", "low": "min", "close": "last",
-                        "volume": "sum"})
+    joined = parts.agg(
+        {
+            "time": "first",
+            "open": "first",
+            "high": "max",
+            "low": "min",
+            "close": "last",
+            "volume": "sum",
+        }
+    )
     joined["time"] = joined["time"] // seconds * seconds
     return from_frame(joined, bars.contract, stamp="open")

@@ -1,7 +1,8 @@
-"""The bundled week as two contracts: its last two days moved up by 100 points, under another symbol.
+"""The bundled week as two contracts: its last two days moved up by 100 points, under another
+symbol.
 
-The splice lies between neighbouring trade dates, so no hole would restart anything there, and a lift of 400 ticks shows
-in whatever looks across it.
+The splice lies between neighbouring trade dates, so no hole would restart anything there, and a
+lift of 400 ticks shows in whatever looks across it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ def lifted_bars() -> Bars:
     bars = bundled(ES)
     later = trade_dates(bars.time, ES) >= np.datetime64(SPLICE)
     prices: dict[str, Any] = {name: getattr(bars, name) * 0.25 + LIFT * later for name in PRICES}
-    frame = pd.DataFrame({"time": pd.to_datetime(bars.time, unit="s", utc=True), **prices, "volume": bars.volume,
-                          "symbol": np.where(later, "ESH4", "ESZ3")})
+    frame = pd.DataFrame(
+        {
+            "time": pd.to_datetime(bars.time, unit="s", utc=True),
+            **prices,
+            "volume": bars.volume,
+            "symbol": np.where(later, "ESH4", "ESZ3"),
+        }
+    )
     return from_frame(frame, ES, stamp="open", roll={"ESZ3": "start", "ESH4": SPLICE})

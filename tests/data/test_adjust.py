@@ -1,4 +1,6 @@
-"""Stated splits: hand-worked prices, exact recovery, and the same rule for bars, quotes and seconds."""
+"""Stated splits: hand-worked prices, exact recovery, and the same rule for bars, quotes and
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,25 @@ QUOTES = "time,bid_open,bid_high,bid_low,bid_close,ask_open,ask_high,ask_low,ask
 
 
 def stated(*splits: tuple[str, object]) -> tuple[ShareSplit, ...]:
-    return make_config({"data": {"splits": [{"date": date, "ratio": ratio} for date, ratio in splits]}}).data.splits
+    return make_config(
+        {"data": {"splits": [{"date": date, "ratio": ratio} for date, ratio in splits]}}
+    ).data.splits
 
 
 # --- what the configuration takes -------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("text", "ratio"), [("4", "4:1"), ("1.5", "3:2"), ("3:2", "3:2"), ("'1:10'", "1:10"),
-                                             ("0.1", "1:10"), ("20:2", "10:1")])
+
+@pytest.mark.parametrize(
+    ("text", "ratio"),
+    [
+        ("4", "4:1"),
+        ("1.5", "3:2"),
+        ("3:2", "3:2"),
+        ("'1:10'", "1:10"),
+        ("0.1", "1:10"),
+        ("20:2", "10:1"),
+    ],
+)
 def test_a_ratio_is_read_exactly(text, ratio):
     config = load_config("quickstart", [f"data.splits=[{{date: 2020-08-31, ratio: {text}}}]"])
     assert [split.ratio for split in config.data.splits] == [ratio]
@@ -40,16 +54,19 @@ def test_a_ratio_is_read_exactly(text, ratio):
     assert make_config(parse_yaml(dump_config(config), "again")).data == config.data
 
 
-@pytest.mark.parametrize(("splits", "message"), [
-    ("[{date: 2020-08-31, ratio: 0}]", "has no shares on one side"),
-    ("[{date: 2020-08-31, ratio: 1}]", "changes nothing"),
-    ("[{date: 2020-08-31, ratio: four}]", "is not a ratio"),
-    ("[{date: 2020-08-31, ratio: 4:0}]", "has no shares on one side"),
-    ("[{date: 2020-08-31, ratio: 3.14159}]", "in whole shares, more than 1000"),
-    ("[{date: 31.8.2020, ratio: 4}]", "is not a date; write YYYY-MM-DD"),
-    ("[{date: 2020-08-31, ratio: 4}, {date: 2020-08-30, ratio: 4}]", "dates must increase"),
-    ("[{date: 2020-08-31}]", r"data\.splits\.0\.ratio|ratio"),
-])
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ("[{date: 2020-08-31, ratio: 0}]", "has no shares on one side"),
+        ("[{date: 2020-08-31, ratio: 1}]", "changes nothing"),
+        ("[{date: 2020-08-31, ratio: four}]", "is not a ratio"),
+        ("[{date: 2020-08-31, ratio: 4:0}]", "has no shares on one side"),
+        ("[{date: 2020-08-31, ratio: 3.14159}]", "in whole shares, more than 1000"),
+        ("[{date: 31.8.2020, ratio: 4}]", "is not a date; write YYYY-MM-DD"),
+        ("[{date: 2020-08-31, ratio: 4}, {date: 2020-08-30, ratio: 4}]", "dates must increase"),
+        ("[{date: 2020-08-31}]", r"data\.splits\.0\.ratio|ratio"),
+    ],
+)
 def test_a_wrong_split_is_refused(splits, message):
     with pytest.raises(ConfigError, match=message):
         load_config("quickstart", [f"data.splits={splits}"])
@@ -58,30 +75,52 @@ def test_a_wrong_split_is_refused(splits, message):
 def test_splits_go_with_a_file_of_one_share():
     with pytest.raises(ConfigError, match=r"data\.splits is given but data\.source = bundled"):
         bars_of(load_config("quickstart", [f"data.splits=[{{date: {DATE}, ratio: 4}}]"]))
-    with pytest.raises(ConfigError, match=r"data\.splits adjusts the prices of one share, and data\.roll"):
+    with pytest.raises(
+        ConfigError, match=r"data\.splits adjusts the prices of one share, and data\.roll"
+    ):
         load_config("quickstart", [f"data.splits=[{{date: {DATE}, ratio: 4}}]", "data.roll=volume"])
 
 
 # --- prices -----------------------------------------------------------------------------------------------------------
 
+
 def five(prices: list[int]) -> Bars:
     """Bars of 2013-10-08 with these prices in ticks, all four the same."""
     column = np.array(prices, np.int32)
     time = np.datetime64("2013-10-08T14:00", "s").astype(np.int64) + 60 * np.arange(len(column))
-    return Bars(time, column, column, column, column, np.full(len(column), 100.0), 60, get_contract("ES"), "five")
+    return Bars(
+        time,
+        column,
+        column,
+        column,
+        column,
+        np.full(len(column), 100.0),
+        60,
+        get_contract("ES"),
+        "five",
+    )
 
 
-@pytest.mark.parametrize(("ratio", "prices", "expected"), [
-    (4, [49923, 4, 2, 6, 10], [12481, 1, 0, 2, 2]),       # 12480.75; 0.5 and 2.5 go to the even tick, 1.5 too
-    ("3:2", [3, 4, 5, 7, 150], [2, 3, 3, 5, 100]),         # 2, 2.67, 3.33, 4.67, 100
-    ("1:10", [3, 4, 5, 7, 150], [30, 40, 50, 70, 1500]),
-])
+@pytest.mark.parametrize(
+    ("ratio", "prices", "expected"),
+    [
+        (
+            4,
+            [49923, 4, 2, 6, 10],
+            [12481, 1, 0, 2, 2],
+        ),  # 12480.75; 0.5 and 2.5 go to the even tick, 1.5 too
+        ("3:2", [3, 4, 5, 7, 150], [2, 3, 3, 5, 100]),  # 2, 2.67, 3.33, 4.67, 100
+        ("1:10", [3, 4, 5, 7, 150], [30, 40, 50, 70, 1500]),
+    ],
+)
 def test_prices_before_the_date_by_hand(ratio, prices, expected):
     if 0 in expected:
         with pytest.raises(DataError, match=r"five: data\.splits makes prices of 0 to 12481 ticks"):
             adjusted(five(prices), stated((DATE, ratio)))
-        prices, expected = ([x for x, y in zip(prices, expected, strict=True) if y],
-                            [y for y in expected if y])
+        prices, expected = (
+            [x for x, y in zip(prices, expected, strict=True) if y],
+            [y for y in expected if y],
+        )
     bars = adjusted(five(prices), stated((DATE, ratio)))
     assert bars.close.tolist() == bars.open.tolist() == expected
     assert bars.close.dtype == np.int32
@@ -103,15 +142,19 @@ def test_two_splits_divide_by_both():
 
 def test_the_notes_count_bars_and_rounded_prices():
     bars = adjusted(five([4, 5, 6, 8]), stated((DATE, 4)))
-    assert bars.notes == ("data.splits: 4:1 on 2013-10-09: 4 of 4 bars lie before it; prices divided by the ratio, "
-                          "volumes multiplied",
-                          "data.splits: 8 of 16 adjusted prices fell between two ticks and were rounded to the nearer "
-                          "one (half to even)")
+    assert bars.notes == (
+        "data.splits: 4:1 on 2013-10-09: 4 of 4 bars lie before it; prices divided by the ratio, "
+        "volumes multiplied",
+        "data.splits: 8 of 16 adjusted prices fell between two ticks and were rounded to the nearer "
+        "one (half to even)",
+    )
 
 
 @pytest.mark.parametrize("ratio", ["4:1", "7:1", "1:5"])
 def test_a_stated_split_gives_back_the_series_bit_by_bit(es_bars, ratio, tmp_path: Path):
-    """The file's prices are the series' times the ratio; read with data.splits, the market is the series' own."""
+    """The file's prices are the series' times the ratio; read with data.splits, the market is the
+    series' own.
+    """
     new, old = map(int, ratio.split(":"))
     share = as_share(es_bars, 5)
     share = replace(share, volume=np.full(len(share), 1000.0))
@@ -120,11 +163,15 @@ def test_a_stated_split_gives_back_the_series_bit_by_bit(es_bars, ratio, tmp_pat
     again = load_bars(path, share.contract, stamp="open", splits=stated((DATE, ratio)))
     for name in (*FIELDS, "volume"):
         np.testing.assert_array_equal(getattr(again, name), getattr(share, name))
-    assert build_market(again, RunConfig()).fingerprint == build_market(share, RunConfig()).fingerprint
+    assert (
+        build_market(again, RunConfig()).fingerprint == build_market(share, RunConfig()).fingerprint
+    )
 
 
 def test_rounding_keeps_bars_valid_and_seconds_agree(es_bars):
-    """Prices that are no multiple of the ratio: the minutes still rebuild the bars of five minutes, every one."""
+    """Prices that are no multiple of the ratio: the minutes still rebuild the bars of five minutes,
+    every one.
+    """
     share = as_share(es_bars, 1)
     coarse = longer(share, 300)
     splits = stated((DATE, 7))
@@ -136,19 +183,29 @@ def test_rounding_keeps_bars_valid_and_seconds_agree(es_bars):
 
 
 def test_quotes_are_adjusted_alike(write: Callable[..., Path]):
-    rows = [f"2013-10-08T14:{minute:02d}:00Z,10.01,10.03,10.01,10.02,10.02,10.04,10.01,10.03" for minute in range(6)]
+    rows = [
+        f"2013-10-08T14:{minute:02d}:00Z,10.01,10.03,10.01,10.02,10.02,10.04,10.01,10.03"
+        for minute in range(6)
+    ]
     contract = replace(get_contract("ES"), tick_size=Decimal("0.01"), price_ranges=())
     bars = load_bars(write(rows, QUOTES), contract, stamp="open", splits=stated((DATE, 4)))
     assert bars.ask is not None
-    assert (bars.open[0], bars.high[0]) == (250, 251)          # 250.25, 250.75
+    assert (bars.open[0], bars.high[0]) == (250, 251)  # 250.25, 250.75
     assert (bars.ask.open[0], bars.ask.high[0]) == (250, 251)  # 250.5 to the even tick, 251
-    assert all((a >= b).all() for a, b in zip(bars.ask, (bars.open, bars.high, bars.low, bars.close), strict=True))
+    assert all(
+        (a >= b).all()
+        for a, b in zip(bars.ask, (bars.open, bars.high, bars.low, bars.close), strict=True)
+    )
 
 
 def test_a_split_that_the_file_allows_for_already_is_refused(es_bars):
-    with pytest.raises(DataError, match=r"after data\.splits, prices go .*; likely a file that is adjusted already"):
-        build_market(adjusted(as_share(es_bars), stated((DATE, 4))),
-                     make_config({"data": {"splits": [{"date": DATE, "ratio": 4}]}}))
+    with pytest.raises(
+        DataError, match=r"after data\.splits, prices go .*; likely a file that is adjusted already"
+    ):
+        build_market(
+            adjusted(as_share(es_bars), stated((DATE, 4))),
+            make_config({"data": {"splits": [{"date": DATE, "ratio": 4}]}}),
+        )
 
 
 def test_every_file_of_a_market_is_adjusted(es_bars, tmp_path: Path):
@@ -156,17 +213,37 @@ def test_every_file_of_a_market_is_adjusted(es_bars, tmp_path: Path):
     share = as_share(es_bars, 4)
     before = unadjusted(share, DATE, Fraction(4))
     contract = tmp_path / "shr.yaml"
-    contract.write_text("symbol: SHR\nkind: future\ncurrency: USD\ntick_size: 0.01\ntick_value: 1.0\ncommission: 0.5\n"
-                        "slippage: 1\nmin_stop_ticks: 5\ncalendar: cme_equity\n")
+    contract.write_text(
+        "symbol: SHR\nkind: future\ncurrency: USD\ntick_size: 0.01\ntick_value: 1.0\ncommission: 0.5\n"
+        "slippage: 1\nmin_stop_ticks: 5\ncalendar: cme_equity\n"
+    )
     markets = []
-    for name, bars, more in (("before", before, [f"data.splits=[{{date: {DATE}, ratio: 4}}]"]), ("after", share, [])):
+    for name, bars, more in (
+        ("before", before, [f"data.splits=[{{date: {DATE}, ratio: 4}}]"]),
+        ("after", share, []),
+    ):
         frame_of(bars).to_csv(tmp_path / f"{name}.csv", index=False)
         frame_of(longer(bars, 300)).to_csv(tmp_path / f"{name}_5.csv", index=False)
-        markets.append(load_market(load_config("quickstart", [
-            "data.source=file", f"data.file={tmp_path}/{name}_5.csv", f"data.seconds={tmp_path}/{name}.csv",
-            f"data.contract={contract}", "data.stamp=open", "env.intrabar=path", *more])))
+        markets.append(
+            load_market(
+                load_config(
+                    "quickstart",
+                    [
+                        "data.source=file",
+                        f"data.file={tmp_path}/{name}_5.csv",
+                        f"data.seconds={tmp_path}/{name}.csv",
+                        f"data.contract={contract}",
+                        "data.stamp=open",
+                        "env.intrabar=path",
+                        *more,
+                    ],
+                )
+            )
+        )
     for name in FIELDS:
-        np.testing.assert_array_equal(getattr(markets[0].bars, name), getattr(markets[1].bars, name))
+        np.testing.assert_array_equal(
+            getattr(markets[0].bars, name), getattr(markets[1].bars, name)
+        )
     assert markets[0].data.path is not None
     assert markets[1].data.path is not None
     np.testing.assert_array_equal(markets[0].data.path.falls, markets[1].data.path.falls)

@@ -32,20 +32,25 @@ def test_close_stamps_are_moved_back_by_one_bar(write):
     assert (at_open.time - at_close.time == 60).all()
 
 
-@pytest.mark.parametrize("stamp_text", [
-    "2013-10-07 09:{m}:00",          # naive New York, daylight saving
-    "2013-10-07T09:{m}:00-04:00",
-    "2013-10-07 13:{m}:00+00:00",
-    "2013-10-07T13:{m}:00.000000Z",
-])
+@pytest.mark.parametrize(
+    "stamp_text",
+    [
+        "2013-10-07 09:{m}:00",  # naive New York, daylight saving
+        "2013-10-07T09:{m}:00-04:00",
+        "2013-10-07 13:{m}:00+00:00",
+        "2013-10-07T13:{m}:00.000000Z",
+    ],
+)
 def test_every_way_to_write_the_same_instant_reads_the_same(write, rows, stamp_text):
     lines = [stamp_text.format(m=row[14:16]) + row[20:] for row in rows]
     bars = load_bars(write(lines), ES, stamp="open", time_zone="America/New_York")
     assert bars.time.tolist() == [1381152600 + 60 * i for i in range(6)]
 
 
-@pytest.mark.parametrize(("scale", "unit"), [(1, "seconds"), (10**3, "milliseconds"), (10**6, "microseconds"),
-                                             (10**9, "nanoseconds")])
+@pytest.mark.parametrize(
+    ("scale", "unit"),
+    [(1, "seconds"), (10**3, "milliseconds"), (10**6, "microseconds"), (10**9, "nanoseconds")],
+)
 def test_epoch_numbers_are_read_in_the_one_unit_that_fits_and_noted(write, rows, scale, unit):
     lines = [f"{(1381152600 + 60 * i) * scale}{row[20:]}" for i, row in enumerate(rows)]
     bars = load_bars(write(lines), ES, stamp="open")
@@ -60,14 +65,20 @@ def test_columns_by_map_and_by_obvious_alias(write, rows):
     last = load_bars(write(rows, header="time,open,high,low,Last,volume"), ES, stamp="open")
     assert last.close[0] == 6682
     assert "column 'Last' read as close" in last.notes
-    for note in ("column 'ts_event' read as time", "column 'O' read as open", "column 'Vol' read as volume"):
+    for note in (
+        "column 'ts_event' read as time",
+        "column 'O' read as open",
+        "column 'Vol' read as volume",
+    ):
         assert note in bars.notes
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_other_separators_are_read_and_noted(write, rows, separator):
-    path = write([row.replace(",", separator) for row in rows], header="time,open,high,low,close,volume".replace(
-        ",", separator))
+    path = write(
+        [row.replace(",", separator) for row in rows],
+        header="time,open,high,low,close,volume".replace(",", separator),
+    )
     bars = load_bars(path, ES, stamp="open")
     assert len(bars) == 6
     assert any("separated" in note for note in bars.notes)
@@ -77,7 +88,10 @@ def test_gzip_is_known_by_content_and_byte_order_mark_and_crlf_are_fine(tmp_path
     text = write().read_text().replace("\n", "\r\n")
     path = tmp_path / "zipped.csv"
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text.encode()))
-    assert load_bars(path, ES, stamp="open").close.tolist() == load_bars(write(), ES, stamp="open").close.tolist()
+    assert (
+        load_bars(path, ES, stamp="open").close.tolist()
+        == load_bars(write(), ES, stamp="open").close.tolist()
+    )
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -86,15 +100,20 @@ def test_parquet_and_frames_read_like_csv_at_every_resolution(tmp_path, write, u
     frame = pd.read_csv(write())
     frame["time"] = pd.to_datetime(frame["time"]).astype(f"datetime64[{unit}, UTC]")
     frame.to_parquet(tmp_path / "bars.parquet")
-    for bars in (load_bars(tmp_path / "bars.parquet", ES, stamp="open"), from_frame(frame, ES, stamp="open"),
-                 from_frame(frame.set_index("time"), ES, stamp="open")):
+    for bars in (
+        load_bars(tmp_path / "bars.parquet", ES, stamp="open"),
+        from_frame(frame, ES, stamp="open"),
+        from_frame(frame.set_index("time"), ES, stamp="open"),
+    ):
         for name in ("time", "open", "high", "low", "close", "volume"):
             np.testing.assert_array_equal(getattr(bars, name), getattr(expected, name))
 
 
 def test_price_scale_turns_integers_into_points(write, rows):
-    lines = [",".join([c[0], *(str(round(float(x) * 10_000)) for x in c[1:5]), c[5]])
-             for c in (row.split(",") for row in rows)]
+    lines = [
+        ",".join([c[0], *(str(round(float(x) * 10_000)) for x in c[1:5]), c[5]])
+        for c in (row.split(",") for row in rows)
+    ]
     assert load_bars(write(lines), ES, stamp="open", price_scale=0.0001).open[0] == 6681
 
 
@@ -106,19 +125,25 @@ def test_no_volume_column_is_zero_and_noted(write, rows):
 
 
 def test_expiry_selects_one_contract_of_several(write, rows):
-    path = write([f"{row},201312" for row in rows] + [f"{row},201403" for row in rows],
-                 header="time,open,high,low,close,volume,expiry")
+    path = write(
+        [f"{row},201312" for row in rows] + [f"{row},201403" for row in rows],
+        header="time,open,high,low,close,volume,expiry",
+    )
     assert len(load_bars(path, ES, stamp="open", expiry="201403")) == 6
 
 
 @pytest.mark.parametrize("symbol", ["ESZ3", "ES", "MESZ3", "ES 12-13", "ES=F", "ES.c.0", "@ES"])
 def test_symbols_of_the_market_or_its_micro_are_accepted(write, rows, symbol):
-    path = write([f"{row},{symbol}" for row in rows], header="time,open,high,low,close,volume,symbol")
+    path = write(
+        [f"{row},{symbol}" for row in rows], header="time,open,high,low,close,volume,symbol"
+    )
     assert len(load_bars(path, ES, stamp="open")) == 6
 
 
 def test_start_and_end_are_trade_dates(write, rows):
-    evening = [row.replace("2013-10-07T13", "2013-10-07T22") for row in rows]  # 18:30 New York: the next trade date
+    evening = [
+        row.replace("2013-10-07T13", "2013-10-07T22") for row in rows
+    ]  # 18:30 New York: the next trade date
     bars = load_bars(write(rows + evening), ES, stamp="open", start="2013-10-08")
     assert len(bars) == 6
     assert bars.time[0] == 1381152600 + 9 * 3600
@@ -130,17 +155,23 @@ def test_bundled_bars_have_the_published_counts(es_bars):
     assert es_bars.low.min() * 0.25 == 1640.0
 
 
-# Monday 00:00 of a trading server that keeps New York time plus seven hours is Sunday 17:00 in New York, also in the
-# weeks in which only one of Europe and the United States keeps summer time.
-SERVER_MIDNIGHTS = [("2014-03-03", "2014-03-02T22:00:00"), ("2014-03-10", "2014-03-09T21:00:00"),
-                    ("2014-03-31", "2014-03-30T21:00:00"), ("2014-10-27", "2014-10-26T21:00:00"),
-                    ("2014-11-03", "2014-11-02T22:00:00")]
+# Monday 00:00 of a trading server that keeps New York time plus seven hours is Sunday 17:00 in New
+# York, also in the weeks in which only one of Europe and the United States keeps summer time.
+SERVER_MIDNIGHTS = [
+    ("2014-03-03", "2014-03-02T22:00:00"),
+    ("2014-03-10", "2014-03-09T21:00:00"),
+    ("2014-03-31", "2014-03-30T21:00:00"),
+    ("2014-10-27", "2014-10-26T21:00:00"),
+    ("2014-11-03", "2014-11-02T22:00:00"),
+]
 
 
 @pytest.mark.parametrize(("monday", "wanted"), SERVER_MIDNIGHTS)
 def test_a_zone_with_a_fixed_shift(write, monday, wanted):
     lines = [f"{monday} {hour:02}:00:00,1670.25,1671.00,1669.75,1670.50,1" for hour in range(3)]
-    bars = load_bars(write(lines), replace(ES, price_ranges=()), stamp="open", time_zone="America/New_York+7h")
+    bars = load_bars(
+        write(lines), replace(ES, price_ranges=()), stamp="open", time_zone="America/New_York+7h"
+    )
     assert bars.time.tolist() == [utc(wanted) + 3600 * hour for hour in range(3)]
 
 

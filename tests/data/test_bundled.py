@@ -1,4 +1,6 @@
-"""The bundled currency pairs: stamps and prices of known events, whole ticks, and the market made from them."""
+"""The bundled currency pairs: stamps and prices of known events, whole ticks, and the market made
+from them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ def points(bars: Bars, ticks: int) -> float:
 def test_every_pair_is_bundled_with_the_bars_of_its_source(pairs: dict[str, Bars]) -> None:
     assert set(PAIRS) < set(BUNDLED)
     for symbol, bars in pairs.items():
-        assert (len(bars), bars.bar_seconds, bars.ask, bars.contract.symbol) == (57_600, 3600, None, symbol)
+        assert (len(bars), bars.bar_seconds, bars.ask, bars.contract.symbol) == (
+            57_600,
+            3600,
+            None,
+            symbol,
+        )
         assert bars.source == f"bundled {symbol} bars ({symbol.lower()}_hour.csv.gz)"
         assert bars.volume.min() > 0
 
@@ -50,8 +57,9 @@ def test_the_franc_lost_its_floor_at_half_past_nine_utc(pairs: dict[str, Bars]) 
 
 
 def test_the_pound_fell_when_the_referendum_was_counted(pairs: dict[str, Bars]) -> None:
-    """Votes were counted in the night of 2016-06-24; sterling's low came at 03:00 to 05:00 UTC. Its other shock is the
-    fall of 2016-10-06 at 23:07 UTC, and its low of these years that of March 2020."""
+    """Votes were counted in the night of 2016-06-24; sterling's low came at 03:00 to 05:00 UTC. Its
+    other shock is the fall of 2016-10-06 at 23:07 UTC, and its low of these years that of March
+    2020."""
     bars = pairs["GBPUSD"]
     night = slice(row(bars, "2016-06-23T21:00:00"), row(bars, "2016-06-24T12:00:00"))
     low = int(np.argmin(bars.low[night])) + night.start
@@ -64,10 +72,13 @@ def test_the_pound_fell_when_the_referendum_was_counted(pairs: dict[str, Bars]) 
     assert str(bars.time[day[0]].astype("datetime64[s]"))[:10] in ("2020-03-19", "2020-03-20")
 
 
-@pytest.mark.parametrize(("symbol", "least", "most"), [
-    ("GBPUSD", 1.14098, 1.71898), ("USDJPY", 81.082, 125.853), ("USDCHF", 0.81889, 1.03433)])
-def test_prices_are_whole_ticks_although_the_file_has_float_noise(pairs, symbol: str, least: float,
-                                                                  most: float) -> None:
+@pytest.mark.parametrize(
+    ("symbol", "least", "most"),
+    [("GBPUSD", 1.14098, 1.71898), ("USDJPY", 81.082, 125.853), ("USDCHF", 0.81889, 1.03433)],
+)
+def test_prices_are_whole_ticks_although_the_file_has_float_noise(
+    pairs, symbol: str, least: float, most: float
+) -> None:
     """GBPUSD's lowest price is written as 114097.99999999999."""
     bars = pairs[symbol]
     assert bars.low.dtype == np.int32

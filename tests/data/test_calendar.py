@@ -1,4 +1,6 @@
-"""The calendar: eras, half days, daylight saving on both sides of the Atlantic, what notices and real bars say."""
+"""The calendar: eras, half days, daylight saving on both sides of the Atlantic, what notices and
+real bars say.
+"""
 
 import csv
 import json
@@ -36,13 +38,22 @@ from jaxtrade.errors import ConfigError, DataError
 
 ES, FX = get_contract("ES"), get_contract("EURUSD")
 OIL, EURO = replace(ES, calendar="cme_metal_energy"), replace(ES, calendar="cme_fx")
-SHARE = Contract("GOOG", "equity", Decimal("0.01"), 1_000, "USD", 500, 1, 5, False, 0, "us_equity", ())
-SHARE_KEYS = {"columns": {"time": "ts_et"}, "time_zone": "America/New_York", "stamp": "open", "price_scale": 1e-4}
+SHARE = Contract(
+    "GOOG", "equity", Decimal("0.01"), 1_000, "USD", 500, 1, 5, False, 0, "us_equity", ()
+)
+SHARE_KEYS = {
+    "columns": {"time": "ts_et"},
+    "time_zone": "America/New_York",
+    "stamp": "open",
+    "price_scale": 1e-4,
+}
 NEW_YORK = ZoneInfo("America/New_York")
 
 
 def session(contract, day):
-    """(open, close, flat, halt start or None) of one trade date in New York, or None where it is closed."""
+    """(open, close, flat, halt start or None) of one trade date in New York, or None where it is
+    closed.
+    """
     schedule = table_schedule(contract, np.datetime64(day), np.datetime64(day))
     if not len(schedule.dates):
         return None
@@ -51,26 +62,69 @@ def session(contract, day):
         return datetime.fromtimestamp(int(seconds), NEW_YORK).strftime("%m-%d %H:%M")
 
     halt = schedule.halts[0]
-    return (wall(schedule.open[0]), wall(schedule.close[0]), wall(schedule.flat[0]),
-            wall(halt[0])[6:] if halt[1] > halt[0] else None)
+    return (
+        wall(schedule.open[0]),
+        wall(schedule.close[0]),
+        wall(schedule.flat[0]),
+        wall(halt[0])[6:] if halt[1] > halt[0] else None,
+    )
 
 
 SESSIONS = [
-    ("a week of October 2013: 17:15 close, halt", ES, "2013-10-08", ("10-07 18:00", "10-08 17:15", "10-08 16:59",
-                                                                     "16:15")),
+    (
+        "a week of October 2013: 17:15 close, halt",
+        ES,
+        "2013-10-08",
+        ("10-07 18:00", "10-08 17:15", "10-08 16:59", "16:15"),
+    ),
     ("Sunday open", ES, "2013-10-07", ("10-06 18:00", "10-07 17:15", "10-07 16:59", "16:15")),
-    ("17:00 close since September 2015", ES, "2015-09-21", ("09-20 18:00", "09-21 17:00", "09-21 16:59", "16:15")),
+    (
+        "17:00 close since September 2015",
+        ES,
+        "2015-09-21",
+        ("09-20 18:00", "09-21 17:00", "09-21 16:59", "16:15"),
+    ),
     ("the Friday before", ES, "2015-09-18", ("09-17 18:00", "09-18 17:15", "09-18 16:59", "16:15")),
-    ("the last day with a halt", ES, "2021-06-25", ("06-24 18:00", "06-25 17:00", "06-25 16:59", "16:15")),
+    (
+        "the last day with a halt",
+        ES,
+        "2021-06-25",
+        ("06-24 18:00", "06-25 17:00", "06-25 16:59", "16:15"),
+    ),
     ("no halt since", ES, "2021-06-28", ("06-27 18:00", "06-28 17:00", "06-28 16:59", None)),
-    ("Friday before November 2012", ES, "2012-11-16", ("11-15 18:00", "11-16 16:15", "11-16 16:14", None)),
-    ("holiday halt at 11:30 until 2014", ES, "2014-02-17", ("02-16 18:00", "02-17 11:30", "02-17 11:29", None)),
-    ("at 13:00 since Memorial Day 2014", ES, "2014-05-26", ("05-25 18:00", "05-26 13:00", "05-26 12:59", None)),
+    (
+        "Friday before November 2012",
+        ES,
+        "2012-11-16",
+        ("11-15 18:00", "11-16 16:15", "11-16 16:14", None),
+    ),
+    (
+        "holiday halt at 11:30 until 2014",
+        ES,
+        "2014-02-17",
+        ("02-16 18:00", "02-17 11:30", "02-17 11:29", None),
+    ),
+    (
+        "at 13:00 since Memorial Day 2014",
+        ES,
+        "2014-05-26",
+        ("05-25 18:00", "05-26 13:00", "05-26 12:59", None),
+    ),
     ("Thanksgiving", ES, "2023-11-23", ("11-22 18:00", "11-23 13:00", "11-23 12:59", None)),
     ("the Friday after", ES, "2023-11-24", ("11-23 18:00", "11-24 13:15", "11-24 13:14", None)),
     ("3 July", ES, "2025-07-03", ("07-02 18:00", "07-03 13:15", "07-03 13:14", None)),
-    ("the Friday after, missing in LEAN", ES, "2024-11-29", ("11-28 18:00", "11-29 13:15", "11-29 13:14", None)),
-    ("Good Friday with payrolls", ES, "2023-04-07", ("04-06 18:00", "04-07 09:15", "04-07 09:14", None)),
+    (
+        "the Friday after, missing in LEAN",
+        ES,
+        "2024-11-29",
+        ("11-28 18:00", "11-29 13:15", "11-29 13:14", None),
+    ),
+    (
+        "Good Friday with payrolls",
+        ES,
+        "2023-04-07",
+        ("04-06 18:00", "04-07 09:15", "04-07 09:14", None),
+    ),
     ("Good Friday", ES, "2024-03-29", None),
     ("Christmas on a Sunday", ES, "2022-12-26", None),
     ("New Year's Day", ES, "2025-01-01", None),
@@ -82,32 +136,60 @@ SESSIONS = [
     ("shares, half day", SHARE, "2015-12-24", ("12-24 09:30", "12-24 13:00", "12-24 12:59", None)),
     ("shares, a day of mourning", SHARE, "2025-01-09", None),
     ("crude oil in 2013", OIL, "2013-10-08", ("10-07 18:00", "10-08 17:15", "10-08 16:59", None)),
-    ("crude oil since September 2015", OIL, "2015-09-21", ("09-20 18:00", "09-21 17:00", "09-21 16:59", None)),
-    ("crude oil on a holiday until 2021", OIL, "2020-01-20", ("01-19 18:00", "01-20 13:00", "01-20 12:59", None)),
+    (
+        "crude oil since September 2015",
+        OIL,
+        "2015-09-21",
+        ("09-20 18:00", "09-21 17:00", "09-21 16:59", None),
+    ),
+    (
+        "crude oil on a holiday until 2021",
+        OIL,
+        "2020-01-20",
+        ("01-19 18:00", "01-20 13:00", "01-20 12:59", None),
+    ),
     ("and since", OIL, "2022-01-17", ("01-16 18:00", "01-17 14:30", "01-17 14:29", None)),
     ("crude oil, Good Friday with payrolls", OIL, "2023-04-07", None),
     ("euro futures on it", EURO, "2023-04-07", ("04-06 18:00", "04-07 11:15", "04-07 11:14", None)),
-    ("euro futures on a holiday until 2021", EURO, "2020-01-20", ("01-19 18:00", "01-20 13:00", "01-20 12:59", None)),
+    (
+        "euro futures on a holiday until 2021",
+        EURO,
+        "2020-01-20",
+        ("01-19 18:00", "01-20 13:00", "01-20 12:59", None),
+    ),
     ("and since", EURO, "2022-01-17", ("01-16 18:00", "01-17 17:00", "01-17 16:59", None)),
-    ("crude oil, the Friday after, missing in LEAN", OIL, "2024-11-29",
-     ("11-28 18:00", "11-29 13:45", "11-29 13:44", None)),
+    (
+        "crude oil, the Friday after, missing in LEAN",
+        OIL,
+        "2024-11-29",
+        ("11-28 18:00", "11-29 13:45", "11-29 13:44", None),
+    ),
     ("euro futures on it", EURO, "2024-11-29", ("11-28 18:00", "11-29 13:15", "11-29 13:14", None)),
     ("FX late open", FX, "2013-01-02", ("01-02 00:00", "01-02 17:00", "01-02 16:59", None)),
 ]
 
 
-@pytest.mark.parametrize(("contract", "day", "expected"), [s[1:] for s in SESSIONS], ids=[s[0] for s in SESSIONS])
+@pytest.mark.parametrize(
+    ("contract", "day", "expected"), [s[1:] for s in SESSIONS], ids=[s[0] for s in SESSIONS]
+)
 def test_scheduled_session(contract, day, expected):
     assert session(contract, day) == expected
 
 
 # New York's clocks change on 2013-03-10 and 2013-11-03, Europe's on 2013-03-31 and 2013-10-27.
-@pytest.mark.parametrize(("day", "open_utc"), [
-    ("2013-03-08", 23), ("2013-03-11", 22),   # US spring
-    ("2013-03-29", None), ("2013-04-01", 22),  # EU spring: nothing changes in New York
-    ("2013-10-25", 22), ("2013-10-28", 22),   # EU autumn
-    ("2013-11-01", 22), ("2013-11-04", 23),   # US autumn
-])
+@pytest.mark.parametrize(
+    ("day", "open_utc"),
+    [
+        ("2013-03-08", 23),
+        ("2013-03-11", 22),  # US spring
+        ("2013-03-29", None),
+        ("2013-04-01", 22),  # EU spring: nothing changes in New York
+        ("2013-10-25", 22),
+        ("2013-10-28", 22),  # EU autumn
+        ("2013-11-01", 22),
+        ("2013-11-04", 23),  # US autumn
+    ],
+)
 def test_sessions_follow_new_yorks_clock_through_both_daylight_saving_weeks(day, open_utc):
     schedule = table_schedule(ES, np.datetime64(day), np.datetime64(day))
     if open_utc is None:
@@ -117,19 +199,27 @@ def test_sessions_follow_new_yorks_clock_through_both_daylight_saving_weeks(day,
     assert schedule.close[0] - schedule.open[0] == (23 * 60 + 15) * 60
 
 
-@pytest.mark.parametrize(("contract", "stamp", "day"), [
-    (ES, "2013-10-06T22:00", "2013-10-07"), (ES, "2013-10-07T21:59", "2013-10-07"),
-    (ES, "2013-10-07T22:00", "2013-10-08"),
-    (ES, "2013-11-03T22:59", "2013-11-03"), (ES, "2013-11-03T23:00", "2013-11-04"),
-    (FX, "2014-05-04T21:00", "2014-05-05"), (FX, "2014-05-05T20:59", "2014-05-05"),
-    (FX, "2014-12-04T21:59", "2014-12-04"),
-])
+@pytest.mark.parametrize(
+    ("contract", "stamp", "day"),
+    [
+        (ES, "2013-10-06T22:00", "2013-10-07"),
+        (ES, "2013-10-07T21:59", "2013-10-07"),
+        (ES, "2013-10-07T22:00", "2013-10-08"),
+        (ES, "2013-11-03T22:59", "2013-11-03"),
+        (ES, "2013-11-03T23:00", "2013-11-04"),
+        (FX, "2014-05-04T21:00", "2014-05-05"),
+        (FX, "2014-05-05T20:59", "2014-05-05"),
+        (FX, "2014-12-04T21:59", "2014-12-04"),
+    ],
+)
 def test_the_trade_date_turns_in_the_evening(contract, stamp, day):
     seconds = np.array([np.datetime64(stamp, "s").astype(np.int64)])
     assert str(trade_dates(seconds, contract)[0]) == day
 
 
-@pytest.mark.parametrize(("first", "last"), [("2008-12-31", "2009-03-02"), ("2050-12-30", "2051-01-03")])
+@pytest.mark.parametrize(
+    ("first", "last"), [("2008-12-31", "2009-03-02"), ("2050-12-30", "2051-01-03")]
+)
 def test_dates_outside_the_table_name_the_way_out(first, last):
     message = r"bars: trade dates .* outside the calendar of ES.*2009-01-02\.\.2050-12-31.*data\.calendar.*infer"
     with pytest.raises(DataError, match=message):
@@ -138,21 +228,32 @@ def test_dates_outside_the_table_name_the_way_out(first, last):
 
 # --- rules and exceptions ---------------------------------------------------------------------------------------------
 
+
 def changes(name, first=None, last=None):
-    """Date -> DayChange of a calendar's trade dates first..last (its verified ones), ordinary dates left out."""
+    """Date -> DayChange of a calendar's trade dates first..last (its verified ones), ordinary dates
+    left out.
+    """
     hours = CALENDARS[name]
     first, last = first or hours.eras[0].valid_from, last or hours.verified_to
     found = hours.changes(int(first[:4]), int(last[:4]))
-    return {day: change for day, change in found.items() if first <= day <= last and change != REGULAR}
+    return {
+        day: change for day, change in found.items() if first <= day <= last and change != REGULAR
+    }
 
 
 @pytest.mark.parametrize("name", list(CALENDARS))
 def test_rules_give_every_verified_day_and_no_other(name):
-    """verified_days.csv lists the days that differ from the regular hours, as notices and bars have them."""
+    """verified_days.csv lists the days that differ from the regular hours, as notices and bars have
+    them.
+    """
     with open(Path(__file__).parent / "verified_days.csv", newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["calendar"] == name]
-    listed = {row["date"]: DayChange(**({"closed": True} if row["change"] == "closed" else {row["change"]: row["at"]}))
-              for row in rows}
+    listed = {
+        row["date"]: DayChange(
+            **({"closed": True} if row["change"] == "closed" else {row["change"]: row["at"]})
+        )
+        for row in rows
+    }
     assert len(listed) == len(rows) > 40
     assert changes(name) == listed
 
@@ -182,29 +283,72 @@ def test_every_exception_is_a_verified_weekday_that_no_rule_gives(name):
 
 PROJECTED = [  # notices of NYSE and what LEAN has of CME for 2027 agree; the rest are the rules' own answers
     ("New Year 2027 on a Friday", ES, "2027-01-01", None),
-    ("the first session of 2027", ES, "2027-01-04", ("01-03 18:00", "01-04 17:00", "01-04 16:59", None)),
-    ("Martin Luther King Day", OIL, "2027-01-18", ("01-17 18:00", "01-18 14:30", "01-18 14:29", None)),
-    ("Juneteenth kept on a Friday: stocks", ES, "2027-06-18", ("06-17 18:00", "06-18 13:00", "06-18 12:59", None)),
+    (
+        "the first session of 2027",
+        ES,
+        "2027-01-04",
+        ("01-03 18:00", "01-04 17:00", "01-04 16:59", None),
+    ),
+    (
+        "Martin Luther King Day",
+        OIL,
+        "2027-01-18",
+        ("01-17 18:00", "01-18 14:30", "01-18 14:29", None),
+    ),
+    (
+        "Juneteenth kept on a Friday: stocks",
+        ES,
+        "2027-06-18",
+        ("06-17 18:00", "06-18 13:00", "06-18 12:59", None),
+    ),
     ("oil", OIL, "2027-06-18", ("06-17 18:00", "06-18 13:00", "06-18 12:59", None)),
     ("euro futures", EURO, "2027-06-18", ("06-17 18:00", "06-18 13:00", "06-18 12:59", None)),
     ("Christmas on a Saturday", ES, "2027-12-24", None),
     ("dealers trade on", FX, "2027-12-24", ("12-23 17:00", "12-24 17:00", "12-24 16:59", None)),
-    ("New Year on a Saturday is not kept", ES, "2027-12-31", ("12-30 18:00", "12-31 17:00", "12-31 16:59", None)),
+    (
+        "New Year on a Saturday is not kept",
+        ES,
+        "2027-12-31",
+        ("12-30 18:00", "12-31 17:00", "12-31 16:59", None),
+    ),
     ("Christmas 2026 of dealers", FX, "2026-12-25", None),
-    ("payrolls on Good Friday 2034", ES, "2034-04-07", ("04-06 18:00", "04-07 09:15", "04-07 09:14", None)),
-    ("the last year but summer time", ES, "2050-07-01", ("06-30 18:00", "07-01 17:00", "07-01 16:59", None)),
+    (
+        "payrolls on Good Friday 2034",
+        ES,
+        "2034-04-07",
+        ("04-06 18:00", "04-07 09:15", "04-07 09:14", None),
+    ),
+    (
+        "the last year but summer time",
+        ES,
+        "2050-07-01",
+        ("06-30 18:00", "07-01 17:00", "07-01 16:59", None),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("contract", "day", "expected"), [s[1:] for s in PROJECTED], ids=[s[0] for s in PROJECTED])
+@pytest.mark.parametrize(
+    ("contract", "day", "expected"), [s[1:] for s in PROJECTED], ids=[s[0] for s in PROJECTED]
+)
 def test_projected_session(contract, day, expected):
     assert session(contract, day) == expected
 
 
 def test_good_fridays_with_a_payrolls_report():
-    """Known dates of Easter; the payrolls of March come on the third Friday after the week of the 12th."""
-    easters = ("2009-04-12", "2015-04-05", "2018-04-01", "2024-03-31", "2027-03-28", "2030-04-21", "2034-04-09",
-               "2036-04-13", "2038-04-25")
+    """Known dates of Easter; the payrolls of March come on the third Friday after the week of the
+    12th.
+    """
+    easters = (
+        "2009-04-12",
+        "2015-04-05",
+        "2018-04-01",
+        "2024-03-31",
+        "2027-03-28",
+        "2030-04-21",
+        "2034-04-09",
+        "2036-04-13",
+        "2038-04-25",
+    )
     fridays = [str(np.datetime64(day) - 2 * ONE_DAY) for day in easters]
     assert [str(good_friday(int(day[:4]))) for day in easters] == fridays
     for year in range(2009, 2051):
@@ -217,9 +361,13 @@ def test_good_fridays_with_a_payrolls_report():
 def test_sessions_after_the_verified_dates_are_marked_as_projected():
     first, last = np.datetime64("2026-12-28"), np.datetime64("2027-01-08")
     schedule = table_schedule(ES, first, last)
-    assert schedule.dates[schedule.projected].astype(str).tolist() == [f"2027-01-0{d}" for d in (4, 5, 6, 7, 8)]
-    assert schedule.notes == ("calendar: 2027-01-01..2027-01-08 projected by rule; holidays and early closes are "
-                              "verified until 2026-12-31, later notices of the exchange may differ",)
+    assert schedule.dates[schedule.projected].astype(str).tolist() == [
+        f"2027-01-0{d}" for d in (4, 5, 6, 7, 8)
+    ]
+    assert schedule.notes == (
+        "calendar: 2027-01-01..2027-01-08 projected by rule; holidays and early closes are "
+        "verified until 2026-12-31, later notices of the exchange may differ",
+    )
     verified = table_schedule(ES, first, np.datetime64("2026-12-31"))
     assert verified.notes == ()
     assert not verified.projected.any()
@@ -227,11 +375,13 @@ def test_sessions_after_the_verified_dates_are_marked_as_projected():
 
 # --- against the table of LEAN ----------------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True)
 class Lean:
     """An entry of LEAN's table beside one of our calendars, and the differences that we know of.
 
-    early_ours, closed_ours: dates in ours alone. regular: times at which LEAN's "early" closes are ordinary ones.
+    early_ours, closed_ours: dates in ours alone. regular: times at which LEAN's "early" closes are
+        ordinary ones.
     """
 
     calendar: str
@@ -243,17 +393,33 @@ class Lean:
 
 CME_ONLY = "2012-10-29 2012-10-30 2018-12-05 2023-07-03 2024-07-03 2024-11-29 2025-01-09"
 LEAN = {
-    # LEAN lists one closure only, Christmas 2026; its Good Fridays, Christmases and New Years are open days.
-    **{f"Future-{symbol}": Lean("cme_equity", f"Future-{symbol}", ("17:00",), CME_ONLY, None)
-       for symbol in ("cme-ES", "cme-NQ", "cme-RTY", "cbot-YM", "cme-MES", "cme-MNQ", "cme-M2K", "cbot-MYM")},
+    # LEAN lists one closure only, Christmas 2026; its Good Fridays, Christmases and New Years are
+    # open days.
+    **{
+        f"Future-{symbol}": Lean("cme_equity", f"Future-{symbol}", ("17:00",), CME_ONLY, None)
+        for symbol in (
+            "cme-ES",
+            "cme-NQ",
+            "cme-RTY",
+            "cbot-YM",
+            "cme-MES",
+            "cme-MNQ",
+            "cme-M2K",
+            "cbot-MYM",
+        )
+    },
     "Equity-usa": Lean("us_equity", "Equity-usa-[*]"),
-    # Early closes of Christmas Eve until 2015 and every closure in closed_ours are in OANDA's own bars of 2007-2018
-    # (from 2019: OANDA opens at 17:00 on the evening of the holiday, which is the next trade date).
+    # Early closes of Christmas Eve until 2015 and every closure in closed_ours are in OANDA's own
+    # bars of 2007-2018 (from 2019: OANDA opens at 17:00 on the evening of the holiday, which is the
+    # next trade date).
     "Forex-oanda": Lean(
-        "fx", "Forex-oanda-[*]", ("17:00",),
+        "fx",
+        "Forex-oanda-[*]",
+        ("17:00",),
         "2007-12-25 2008-12-25 2009-12-25 2012-12-24 2013-12-24 2014-12-24 2015-12-24 2019-12-24 2020-12-24 2021-12-24",
         "2013-12-25 2014-01-01 2014-12-25 2015-01-01 2016-12-26 2017-01-02 2017-12-25 2018-01-01 2018-12-25 2018-12-26 "
-        "2019-01-01 2019-12-25 2020-01-01 2023-12-25 2024-01-01 2024-12-25 2025-01-01 2025-12-25 2026-01-01"),
+        "2019-01-01 2019-12-25 2020-01-01 2023-12-25 2024-01-01 2024-12-25 2025-01-01 2025-12-25 2026-01-01",
+    ),
 }
 
 
@@ -265,7 +431,9 @@ def lean(shared):
 
 def weekdays(table, first):
     """LEAN's dates (12/31/2026) from `first` on as ISO dates, weekends left out."""
-    days = {f"{datetime.strptime(text, '%m/%d/%Y'):%Y-%m-%d}": value for text, value in table.items()}
+    days = {
+        f"{datetime.strptime(text, '%m/%d/%Y'):%Y-%m-%d}": value for text, value in table.items()
+    }
     return {day: value for day, value in days.items() if day >= first and np.is_busday(day)}
 
 
@@ -273,17 +441,23 @@ def weekdays(table, first):
 def test_half_days_and_closures_are_those_of_lean(lean, case):
     known = LEAN[case]
     hours, entry = CALENDARS[known.calendar], lean[known.entry]
-    theirs = {day: at[:5] for day, at in weekdays(entry["earlyCloses"], hours.eras[0].valid_from).items()
-              if at[:5] not in known.regular}
+    theirs = {
+        day: at[:5]
+        for day, at in weekdays(entry["earlyCloses"], hours.eras[0].valid_from).items()
+        if at[:5] not in known.regular
+    }
     ours = {day: change.close for day, change in changes(known.calendar).items() if change.close}
     assert {day: at for day, at in theirs.items() if day <= hours.verified_to} == {
-        day: at for day, at in ours.items() if day not in known.early_ours.split()}
+        day: at for day, at in ours.items() if day not in known.early_ours.split()
+    }
     closed = {day for day, change in changes(known.calendar).items() if change.closed}
     holidays = set(weekdays(dict.fromkeys(entry["holidays"]), hours.eras[0].valid_from))
     assert {day for day in holidays if day <= hours.verified_to} <= closed
     if known.closed_ours is not None:
         assert closed - holidays == set(known.closed_ours.split())
-    projected = changes(known.calendar, "2026-12-24", "2030-12-31")  # LEAN has some dates of these years
+    projected = changes(
+        known.calendar, "2026-12-24", "2030-12-31"
+    )  # LEAN has some dates of these years
     for day in (day for day in holidays if day > hours.verified_to):
         assert projected[day].closed, day
     for day in (day for day in theirs if day > hours.verified_to):
@@ -298,8 +472,10 @@ def test_the_real_es_week_agrees_with_the_table(es_bars):
     assert (schedule.close - last == 60).all()  # the last bar of every day closes with the session
 
 
-@pytest.mark.parametrize(("expiry", "day", "close"), [("201312", "2013-12-03", "17:15"),
-                                                      ("202003", "2020-01-06", "17:00")])
+@pytest.mark.parametrize(
+    ("expiry", "day", "close"),
+    [("201312", "2013-12-03", "17:15"), ("202003", "2020-01-06", "17:00")],
+)
 def test_real_single_days_of_both_eras(expiry, day, close):
     from jaxtrade.data.bundled import bundled
 
@@ -308,7 +484,9 @@ def test_real_single_days_of_both_eras(expiry, day, close):
     assert findings(schedule, bars.time, 60, ES) == ()
     assert datetime.fromtimestamp(int(bars.time[-1]) + 60, NEW_YORK).strftime("%H:%M") == close
     gap = np.flatnonzero(np.diff(bars.time) == 16 * 60)
-    assert [datetime.fromtimestamp(int(bars.time[i]), NEW_YORK).strftime("%H:%M") for i in gap] == ["16:14"]
+    assert [datetime.fromtimestamp(int(bars.time[i]), NEW_YORK).strftime("%H:%M") for i in gap] == [
+        "16:14"
+    ]
 
 
 def test_real_eurusd_hours_agree_but_for_known_holes():
@@ -317,8 +495,18 @@ def test_real_eurusd_hours_agree_but_for_known_holes():
     bars = bundled(FX)
     found = findings(schedule_for("table", FX, bars.time, 3600), bars.time, 3600, FX)
     assert [f[:10] for f in found] == [
-        "2007-01-09", "2008-01-01", "2009-12-25", "2015-08-20", "2015-08-21", "2016-12-12", "2016-12-16", "2017-03-31",
-        "2017-10-06", "2018-06-08", "2018-10-29"]
+        "2007-01-09",
+        "2008-01-01",
+        "2009-12-25",
+        "2015-08-20",
+        "2015-08-21",
+        "2016-12-12",
+        "2016-12-16",
+        "2017-03-31",
+        "2017-10-06",
+        "2018-06-08",
+        "2018-10-29",
+    ]
     assert "2016-12-12..2016-12-15: 4 scheduled sessions without a bar" in found
 
 
@@ -330,14 +518,18 @@ def test_bars_in_a_closure_and_missing_bars_are_found(es_bars):
     moved[late] += 600  # ten bars into the halt
     found = findings(schedule, moved, 60, ES)
     assert found == (
-        "2013-10-08: 10 bars inside a scheduled closure, first 2013-10-08 16:15 exchange time (calendar: table)",)
+        "2013-10-08: 10 bars inside a scheduled closure, first 2013-10-08 16:15 exchange time (calendar: table)",
+    )
     keep = (es_bars.time < halt - 7200) | (es_bars.time >= halt)
     missing = findings(schedule, es_bars.time[keep], 60, ES)[0]
     assert missing.startswith("2013-10-08: 134 of 1380 scheduled bars missing")
 
 
 def test_inferred_hours_say_so_and_match_the_table(es_bars):
-    ours, table = inferred_schedule(es_bars.time, 60, ES), schedule_for("table", ES, es_bars.time, 60)
+    ours, table = (
+        inferred_schedule(es_bars.time, 60, ES),
+        schedule_for("table", ES, es_bars.time, 60),
+    )
     assert ours.notes == ("calendar inferred from the bars: sessions 18:00-17:15 exchange time",)
     np.testing.assert_array_equal(ours.open, table.open)
     np.testing.assert_array_equal(ours.close, table.close)
@@ -345,7 +537,12 @@ def test_inferred_hours_say_so_and_match_the_table(es_bars):
 
 
 def test_inferred_hours_say_that_weekends_have_none(es_bars):
-    saturday = np.array([int(datetime(2013, 10, 12, 12, minute, tzinfo=NEW_YORK).timestamp()) for minute in range(30)])
+    saturday = np.array(
+        [
+            int(datetime(2013, 10, 12, 12, minute, tzinfo=NEW_YORK).timestamp())
+            for minute in range(30)
+        ]
+    )
     schedule = inferred_schedule(np.concatenate([es_bars.time, saturday]), 60, ES)
     assert any("30 bars of weekends lie in no session" in note for note in schedule.notes)
 
@@ -360,21 +557,31 @@ def test_an_inferred_half_day_closes_early(nq_market):
 
 def test_a_calendar_file(tmp_path, es_bars):
     path = tmp_path / "hours.csv"
-    path.write_text("date,open,close,halt_start,halt_end\n"
-                    "2013-10-07,18:00,17:15,16:15,16:30\n2013-10-08,18:00,13:00,,\n")
+    path.write_text(
+        "date,open,close,halt_start,halt_end\n"
+        "2013-10-07,18:00,17:15,16:15,16:30\n2013-10-08,18:00,13:00,,\n"
+    )
     schedule = file_schedule(str(path), ES)
     table = schedule_for("table", ES, es_bars.time, 60)
     assert schedule.open.tolist() == table.open[:2].tolist()
     assert schedule.halts[0].tolist() == table.halts[0].tolist()
     assert schedule.flat[1] == schedule.close[1] - 60
-    assert any("2013-10-08" in f and "closure" in f for f in findings(schedule, es_bars.time, 60, ES))
+    assert any(
+        "2013-10-08" in f and "closure" in f for f in findings(schedule, es_bars.time, 60, ES)
+    )
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("date,open\n", r"line 1: missing column close"),
-    ("date,open,close\n2013-10-07,18:00,25:00\n", r"line 2: .*expected YYYY-MM-DD and HH:MM"),
-    ("date,open,close\n2013-10-08,18:00,17:00\n2013-10-07,18:00,17:00\n", r"line 3: .*date order"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("date,open\n", r"line 1: missing column close"),
+        ("date,open,close\n2013-10-07,18:00,25:00\n", r"line 2: .*expected YYYY-MM-DD and HH:MM"),
+        (
+            "date,open,close\n2013-10-08,18:00,17:00\n2013-10-07,18:00,17:00\n",
+            r"line 3: .*date order",
+        ),
+    ],
+)
 def test_a_bad_calendar_file_names_the_line(tmp_path, text, message):
     path = tmp_path / "hours.csv"
     path.write_text(text)
@@ -387,7 +594,9 @@ def test_bars_on_no_session_at_all(tmp_path, calendar):
     path = tmp_path / "hours.csv"
     path.write_text("date,open,close\n")
     saturday = np.datetime64("2013-10-05T12:00", "s").astype(np.int64) + 60 * np.arange(5)
-    with pytest.raises(DataError, match=r"week\.csv: the calendar .* has no session on trade dates 2013-10-05"):
+    with pytest.raises(
+        DataError, match=r"week\.csv: the calendar .* has no session on trade dates 2013-10-05"
+    ):
         schedule_for(str(path) if calendar == "file" else calendar, ES, saturday, 60, "week.csv")
 
 
@@ -397,15 +606,23 @@ def test_a_calendar_that_is_not_there():
 
 
 def test_real_fx_minutes_open_on_sunday(shared):
-    bars = load_bars(shared / "data/lean_fx_oanda/eurusd_minute_bidask.csv.gz", FX, stamp="open",
-                     columns={f: f"bid_{f}" for f in ("open", "high", "low", "close")}, start="2014-05-05",
-                     end="2014-05-05")
+    bars = load_bars(
+        shared / "data/lean_fx_oanda/eurusd_minute_bidask.csv.gz",
+        FX,
+        stamp="open",
+        columns={f: f"bid_{f}" for f in ("open", "high", "low", "close")},
+        start="2014-05-05",
+        end="2014-05-05",
+    )
     assert datetime.fromtimestamp(int(bars.time[0]), NEW_YORK).strftime("%a %H") == "Sun 17"
     found = findings(schedule_for("table", FX, bars.time, 60), bars.time, 60, FX)
-    assert found == ("2014-05-05: 78 of 1440 scheduled bars missing (5 %)",)  # quiet minutes, no bar in a closure
+    assert found == (
+        "2014-05-05: 78 of 1440 scheduled bars missing (5 %)",
+    )  # quiet minutes, no bar in a closure
 
 
 # --- half days and halts of the real bars -----------------------------------------------------------------------------
+
 
 def clock(seconds):
     return datetime.fromtimestamp(int(seconds), NEW_YORK).strftime("%H:%M")
@@ -413,8 +630,9 @@ def clock(seconds):
 
 @pytest.mark.parametrize(("expiry", "dates"), [("201312", 12), ("201403", 2), ("202003", 1)])
 def test_every_halt_and_close_of_the_real_es_days(expiry, dates):
-    """On each date whose bars reach the halt: the last bar before it is 16:14, the first after it 16:30, and the last
-    of the date is the minute before the close. Thin contracts may miss a minute of them, and never stand inside."""
+    """On each date whose bars reach the halt: the last bar before it is 16:14, the first after it
+    16:30, and the last of the date is the minute before the close. Thin contracts may miss a minute
+    of them, and never stand inside."""
     bars = bundled(ES, expiry=expiry, start="2013-10-07", end="2020-01-06")
     schedule = schedule_for("table", ES, bars.time, 60)
     days, exact = trade_dates(bars.time, ES), 0
@@ -436,7 +654,8 @@ def test_the_real_december_contract_expires_in_the_morning():
     assert clock(bars.time[-1]) == "09:29"  # last trading 09:30 New York on the third Friday
 
 
-# One bar alone, hours after the close or before the open: strays of the source, reported as findings.
+# One bar alone, hours after the close or before the open: strays of the source, reported as
+# findings.
 FX_STRAYS = {"2009-12-25": "06:00", "2008-01-01": "04:00"}
 
 
@@ -451,30 +670,52 @@ def test_every_fx_holiday_of_the_real_eurusd_hours():
             found = clock(time_[-1] + 3600) if change.close else clock(time_[0])
             assert found == FX_STRAYS.get(day, change.close or change.open), day
     assert checked == 20
-    closed = [day for day, change in special.items() if change.closed and "2007-01-02" <= day <= "2018-12-31"]
+    closed = [
+        day
+        for day, change in special.items()
+        if change.closed and "2007-01-02" <= day <= "2018-12-31"
+    ]
     assert len(closed) == 15
     assert not np.isin(closed, days).any()
 
 
 BROKER = {  # dates of a broker's feed that differ from the table (OANDA's before 2019), and why
-    "2012-12-26": "opens 01:00", "2013-01-01": "opens 16:00", "2013-01-02": "opens 17:00", "2013-12-24": "12:00",
-    "2013-12-26": "opens 01:00", "2013-12-31": "12:00", "2014-01-01": "opens 16:00", "2014-12-26": "opens 02:00",
-    "2015-01-02": "opens 02:00", "2015-12-24": "12:00", "2016-12-26": "open", "2016-12-30": "17:00",
-    "2017-01-02": "open", "2017-12-26": "opens 23:00", "2018-01-02": "opens 17:00", "2018-12-24": "14:00",
-    "2018-12-26": "open", "2018-12-27": "opens 17:00",
+    "2012-12-26": "opens 01:00",
+    "2013-01-01": "opens 16:00",
+    "2013-01-02": "opens 17:00",
+    "2013-12-24": "12:00",
+    "2013-12-26": "opens 01:00",
+    "2013-12-31": "12:00",
+    "2014-01-01": "opens 16:00",
+    "2014-12-26": "opens 02:00",
+    "2015-01-02": "opens 02:00",
+    "2015-12-24": "12:00",
+    "2016-12-26": "open",
+    "2016-12-30": "17:00",
+    "2017-01-02": "open",
+    "2017-12-26": "opens 23:00",
+    "2018-01-02": "opens 17:00",
+    "2018-12-24": "14:00",
+    "2018-12-26": "open",
+    "2018-12-27": "opens 17:00",
 }
 BROKER_ONLY = {  # of one pair: the first date, holes, strays; GBPUSD closed at 15:00 on 2019-12-24
-    "GBPUSD": {"2012-11-16", "2014-05-01", "2018-03-17", "2019-12-24"}, "USDJPY": {"2012-11-16"},
+    "GBPUSD": {"2012-11-16", "2014-05-01", "2018-03-17", "2019-12-24"},
+    "USDJPY": {"2012-11-16"},
     "USDCHF": {"2012-11-15", "2012-12-31", "2015-01-15", "2015-01-16"},
 }
 
 
 @pytest.mark.parametrize("symbol", list(BROKER_ONLY))
 def test_real_broker_hours_agree_but_for_known_holidays(shared, symbol):
-    """Hourly bars of 2012-2022 in the server's time (Athens): half days from 2019 on are those of the table."""
+    """Hourly bars of 2012-2022 in the server's time (Athens): half days from 2019 on are those of
+    the table.
+    """
     frame = pd.read_csv(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz")
     local = pd.to_datetime(frame.iloc[:, 0]).dt.tz_localize("Europe/Athens")
-    time_ = local.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.int64)
+    time_ = (
+        local.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.int64)
+    )
     schedule = schedule_for("table", FX, time_, 3600)
     check_stamps(schedule, time_, 3600, FX)
     found = {line[:10] for line in findings(schedule, time_, 3600, FX)}
@@ -488,16 +729,27 @@ def test_real_broker_hours_agree_but_for_known_holidays(shared, symbol):
 
 # --- shares -----------------------------------------------------------------------------------------------------------
 
+
 def share_bars(shared, name, **keys):
     path = shared / f"data/lean_us_equity/{name}_minute_trade_x10000.csv.gz"
-    contract = replace(SHARE, symbol=name.upper(), tick_size=Decimal("0.0001"))  # SPY of 2023 has prints off the cent
+    contract = replace(
+        SHARE, symbol=name.upper(), tick_size=Decimal("0.0001")
+    )  # SPY of 2023 has prints off the cent
     return load_bars(path, contract, **SHARE_KEYS | keys)
 
 
 SHARE_DAYS = {  # trade dates of the files
-    "goog": ("2015-12-23", "2015-12-24", "2015-12-28"), "aapl": ("2014-06-05", "2014-06-06", "2014-06-09"),
-    "spy": ("2013-10-04", "2013-10-07", "2013-10-08", "2013-10-09", "2013-10-10", "2013-10-11",
-            "2023-08-03"),
+    "goog": ("2015-12-23", "2015-12-24", "2015-12-28"),
+    "aapl": ("2014-06-05", "2014-06-06", "2014-06-09"),
+    "spy": (
+        "2013-10-04",
+        "2013-10-07",
+        "2013-10-08",
+        "2013-10-09",
+        "2013-10-10",
+        "2013-10-11",
+        "2023-08-03",
+    ),
 }
 
 
@@ -532,9 +784,13 @@ def test_the_real_half_day_of_goog(shared):
     assert np.asarray(sessions.complete).all()
     days = trade_dates(bars.time, bars.contract) == np.datetime64("2015-12-24")
     of_day = bars.rows(days)
-    close = int(np.flatnonzero(of_day.time >= schedule_for("table", bars.contract, bars.time, 60).close[1])[0])
+    close = int(
+        np.flatnonzero(of_day.time >= schedule_for("table", bars.contract, bars.time, 60).close[1])[
+            0
+        ]
+    )
     assert clock(of_day.time[close - 1]) == "12:59"
-    assert of_day.volume[close - 1] > 10 * of_day.volume[close + 1:].max()
+    assert of_day.volume[close - 1] > 10 * of_day.volume[close + 1 :].max()
     assert len(of_day) - close == 15  # the trades after it are extended hours: features only
 
 
@@ -544,13 +800,17 @@ def test_shares_extended_hours_end(shared):
     evening = int(datetime(2014, 6, 6, 20, 0, tzinfo=NEW_YORK).timestamp())
     morning = int(datetime(2014, 6, 6, 3, 59, tzinfo=NEW_YORK).timestamp())
     found = findings(schedule, np.sort(np.append(bars.time, [evening, morning])), 60, bars.contract)
-    assert found == ("2014-06-06: 2 bars inside a scheduled closure, first 2014-06-06 03:59 exchange time (calendar: "
-                     "table)",)
+    assert found == (
+        "2014-06-06: 2 bars inside a scheduled closure, first 2014-06-06 03:59 exchange time (calendar: "
+        "table)",
+    )
 
 
 def test_shares_have_no_night_and_no_inferred_hours(shared):
     bars = share_bars(shared, "aapl", end="2014-06-06")  # before its split
-    with pytest.raises(ConfigError, match=r"session\.overnight = true: AAPL is decided on in regular hours only"):
+    with pytest.raises(
+        ConfigError, match=r"session\.overnight = true: AAPL is decided on in regular hours only"
+    ):
         build_market(bars, make_config({"session": {"overnight": True}}))
     with pytest.raises(ConfigError, match=r"data\.calendar=infer: AAPL has bars before its open"):
         build_market(bars, make_config({"data": {"calendar": "infer"}}))
@@ -558,26 +818,44 @@ def test_shares_have_no_night_and_no_inferred_hours(shared):
 
 def test_a_calendar_file_for_shares_holds_regular_hours(shared, tmp_path):
     path = tmp_path / "hours.csv"
-    path.write_text("date,open,close\n2014-06-05,09:30,16:00\n2014-06-06,09:30,13:00\n2014-06-09,09:30,16:00\n")
+    path.write_text(
+        "date,open,close\n2014-06-05,09:30,16:00\n2014-06-06,09:30,13:00\n2014-06-09,09:30,16:00\n"
+    )
     bars = share_bars(shared, "aapl")
     schedule = schedule_for(str(path), bars.contract, bars.time, 60)
     assert [clock(x) for x in schedule.flat] == ["15:59", "12:59", "15:59"]
-    assert [line[:10] for line in findings(schedule, bars.time, 60, bars.contract)] == ["2014-06-06"]  # after 17:00
+    assert [line[:10] for line in findings(schedule, bars.time, 60, bars.contract)] == [
+        "2014-06-06"
+    ]  # after 17:00
 
 
 # --- shifted stamps ---------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("shift", "dates", "first"), [
-    (60, "5 of 5", "2013-10-07 16:15"),        # close stamps read as opens: the bar before the halt stands in it
-    (-60, "6 of 6", "2013-10-06 17:59"),       # open stamps read as closes: the first stands before the open
-    (4 * 3600, "6 of 6", "2013-10-07 16:15"),  # UTC read as New York time
-])
+
+@pytest.mark.parametrize(
+    ("shift", "dates", "first"),
+    [
+        (
+            60,
+            "5 of 5",
+            "2013-10-07 16:15",
+        ),  # close stamps read as opens: the bar before the halt stands in it
+        (
+            -60,
+            "6 of 6",
+            "2013-10-06 17:59",
+        ),  # open stamps read as closes: the first stands before the open
+        (4 * 3600, "6 of 6", "2013-10-07 16:15"),  # UTC read as New York time
+    ],
+)
 def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
     moved = replace(es_bars, time=es_bars.time + shift)
     message = rf"bundled ES.*: bars inside a scheduled closure on {dates} trade dates, first {first} .*look shifted"
     with pytest.raises(DataError, match=message):
         build_market(moved, RunConfig())
-    with pytest.raises(DataError, match=r"data\.time_zone and data\.stamp; or data\.calendar=infer"):
+    with pytest.raises(
+        DataError, match=r"data\.time_zone and data\.stamp; or data\.calendar=infer"
+    ):
         check_text(moved, RunConfig())
     assert build_market(moved, make_config({"data": {"calendar": "infer"}})).num_sessions >= 4
 
@@ -586,7 +864,12 @@ def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
 def test_the_bundled_bars_are_not_shifted(symbol):
     contract = get_contract(symbol)
     bars = bundled(contract)
-    check_stamps(schedule_for("table", contract, bars.time, bars.bar_seconds), bars.time, bars.bar_seconds, contract)
+    check_stamps(
+        schedule_for("table", contract, bars.time, bars.bar_seconds),
+        bars.time,
+        bars.bar_seconds,
+        contract,
+    )
 
 
 def test_stray_prints_on_few_dates_are_findings(es_bars):
@@ -610,14 +893,21 @@ def test_local_time_is_that_of_each_second(zone):
     mixed = np.random.default_rng(0).permutation(hours)[:5000]
     for times in (hours, mixed, hours[:1], hours[:0]):
         info = ZoneInfo(zone)
-        offsets = [datetime.fromtimestamp(int(t), UTC).astimezone(info).utcoffset().total_seconds() for t in times]
+        offsets = [
+            datetime.fromtimestamp(int(t), UTC).astimezone(info).utcoffset().total_seconds()
+            for t in times
+        ]
         assert local_seconds(times, zone).tolist() == (times + np.array(offsets, np.int64)).tolist()
 
 
 def test_sessions_are_found_for_dates_in_any_order():
     schedule = table_schedule(ES, np.datetime64("2013-10-07"), np.datetime64("2013-10-25"))
-    dates = np.random.default_rng(0).choice(np.arange("2013-10-01", "2013-11-05", dtype="datetime64[D]"), 200)
+    dates = np.random.default_rng(0).choice(
+        np.arange("2013-10-01", "2013-11-05", dtype="datetime64[D]"), 200
+    )
     wanted = [list(schedule.dates).index(day) if day in schedule.dates else -1 for day in dates]
     assert schedule.find(dates).tolist() == wanted
-    assert schedule.find(np.sort(dates)).tolist() == [schedule.find(np.array([day]))[0] for day in np.sort(dates)]
+    assert schedule.find(np.sort(dates)).tolist() == [
+        schedule.find(np.array([day]))[0] for day in np.sort(dates)
+    ]
     assert schedule.find(dates[:0]).tolist() == []

@@ -1,4 +1,6 @@
-"""A user's contract: shipped examples, every fault by file and key, and where such a contract goes."""
+"""A user's contract: shipped examples, every fault by file and key, and where such a contract
+goes.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,42 @@ from jaxtrade.data.market import fingerprint
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError
 
-GOOD = {"symbol": "FOO", "kind": "future", "currency": "USD", "tick_size": "0.25", "tick_value": "12.5",
-        "commission": "2.08", "slippage": "1", "min_stop_ticks": "8", "calendar": "cme_equity"}
+GOOD = {
+    "symbol": "FOO",
+    "kind": "future",
+    "currency": "USD",
+    "tick_size": "0.25",
+    "tick_value": "12.5",
+    "commission": "2.08",
+    "slippage": "1",
+    "min_stop_ticks": "8",
+    "calendar": "cme_equity",
+}
 
 
 @pytest.fixture
 def contract_file(tmp_path):
-    """contract_file(key=value, ...) -> path of a good file with those keys changed (None: left out)."""
+    """contract_file(key=value, ...) -> path of a good file with those keys changed (None: left
+    out).
+    """
 
     def _write(**changes: str | None):
         path = tmp_path / "foo.yaml"
         values = {key: value for key, value in (GOOD | changes).items() if value is not None}
-        path.write_text("".join(f"{key}: {value}\n" for key, value in values.items()), encoding="utf-8")
+        path.write_text(
+            "".join(f"{key}: {value}\n" for key, value in values.items()), encoding="utf-8"
+        )
         return str(path)
 
     return _write
 
 
-SHIPPED = [("SPY", "equity", "0.0001", 10, 0), ("GOOG", "equity", "0.0001", 10, 0),
-           ("6B", "future", "0.0001", 6_250, 18), ("EURGBP", "fx", "0.00001", 1_000, 17)]
+SHIPPED = [
+    ("SPY", "equity", "0.0001", 10, 0),
+    ("GOOG", "equity", "0.0001", 10, 0),
+    ("6B", "future", "0.0001", 6_250, 18),
+    ("EURGBP", "fx", "0.00001", 1_000, 17),
+]
 
 
 @pytest.mark.parametrize(("name", "kind", "tick", "mills", "turn"), SHIPPED)
@@ -46,7 +65,8 @@ def test_shipped_examples(name, kind, tick, mills, turn):
 def test_a_file_gives_every_figure(contract_file):
     path = contract_file(micro="true", price_ranges="{2013: [1500, 1900.5]}")
     assert load_contract(path) == replace(
-        get_contract("ES"), symbol="FOO", micro=True, price_ranges=((2013, 1500.0, 1900.5),))
+        get_contract("ES"), symbol="FOO", micro=True, price_ranges=((2013, 1500.0, 1900.5),)
+    )
 
 
 FAULTS = [
@@ -62,7 +82,10 @@ FAULTS = [
     ({"symbol": "foo"}, ["'symbol' = 'foo'"]),
     ({"currency": "dollar"}, ["'currency' = 'dollar'"]),
     ({"kind": "stock"}, ["'kind' = 'stock'", "'equity'"]),
-    ({"calendar": "fx"}, ["calendar = fx is not one of a market of kind future", "cme_metal_energy"]),
+    (
+        {"calendar": "fx"},
+        ["calendar = fx is not one of a market of kind future", "cme_metal_energy"],
+    ),
     ({"price_ranges": "{2013: [1900, 1500]}"}, ["price_ranges.2013", "low must be below"]),
     ({"price_ranges": "{2013: [0, 1500]}"}, ["'price_ranges.2013.0' = 0"]),
 ]
@@ -80,7 +103,9 @@ def test_a_fault_of_the_file_as_a_whole_has_no_empty_key(contract_file):
     path = contract_file(calendar="fx")
     with pytest.raises(ConfigError) as caught:
         load_contract(path)
-    assert str(caught.value).startswith(f"{path}: calendar = fx is not one of a market of kind future")
+    assert str(caught.value).startswith(
+        f"{path}: calendar = fx is not one of a market of kind future"
+    )
 
 
 def test_all_faults_at_once(contract_file):
@@ -90,18 +115,25 @@ def test_all_faults_at_once(contract_file):
 
 
 def test_a_name_that_is_neither_file_nor_shipped():
-    with pytest.raises(ConfigError, match=r"contract 'SPI': no such file.*shipped: 6B, EURGBP, GOOG, SPY.*'SPY'"):
+    with pytest.raises(
+        ConfigError, match=r"contract 'SPI': no such file.*shipped: 6B, EURGBP, GOOG, SPY.*'SPY'"
+    ):
         load_contract("SPI")
 
 
 def test_bars_are_read_with_it_and_other_markets_are_refused(contract_file, write, rows):
     contract = load_contract(contract_file(symbol="ESX"))
     lines = [f"{row},ESXZ3" for row in rows]
-    bars = load_bars(write(lines, header="time,open,high,low,close,volume,symbol"), contract, stamp="open")
+    bars = load_bars(
+        write(lines, header="time,open,high,low,close,volume,symbol"), contract, stamp="open"
+    )
     assert bars.open[0] == 6681
     with pytest.raises(DataError, match=r"these are NQ bars but data\.market is ESX"):
-        load_bars(write([f"{row},NQZ3" for row in rows], header="time,open,high,low,close,volume,symbol"), contract,
-                  stamp="open")
+        load_bars(
+            write([f"{row},NQZ3" for row in rows], header="time,open,high,low,close,volume,symbol"),
+            contract,
+            stamp="open",
+        )
 
 
 def test_costs_of_a_file_are_part_of_the_fingerprint_and_those_of_a_known_market_are_not():
@@ -114,9 +146,13 @@ def test_costs_of_a_file_are_part_of_the_fingerprint_and_those_of_a_known_market
 def test_years_without_a_price_range_are_one_note(tmp_path):
     """Two minutes in each of seventeen years."""
     path = tmp_path / "spy.csv"
-    rows = [f"{year}-03-04T15:{minute}:00Z,100.0,100.0,100.0,100.0,5" for year in range(2008, 2025)
-            for minute in (30, 31)]
+    rows = [
+        f"{year}-03-04T15:{minute}:00Z,100.0,100.0,100.0,100.0,5"
+        for year in range(2008, 2025)
+        for minute in (30, 31)
+    ]
     path.write_text("\n".join(["time,open,high,low,close,volume", *rows]) + "\n", encoding="utf-8")
     notes = load_bars(path, load_contract("SPY"), stamp="open").notes
     assert [note for note in notes if "price range" in note] == [
-        "2008..2024: no price range is known for SPY; its prices are not checked against one"]
+        "2008..2024: no price range is known for SPY; its prices are not checked against one"
+    ]

@@ -5,12 +5,27 @@ import pytest
 from jaxtrade.data.contracts import CONTRACTS, get_contract, whole_mills
 from jaxtrade.errors import ConfigError
 
-# symbol, tick size, money per tick, money per point, all in the quote currency (CME contract specifications; lots)
-SPECS = [("NQ", "0.25", 5.0, 20), ("ES", "0.25", 12.5, 50), ("YM", "1", 5.0, 5), ("RTY", "0.10", 5.0, 50),
-         ("MNQ", "0.25", 0.5, 2), ("MES", "0.25", 1.25, 5), ("MYM", "1", 0.5, 0.5), ("M2K", "0.10", 0.5, 5),
-         ("GC", "0.10", 10.0, 100), ("MGC", "0.10", 1.0, 10), ("CL", "0.01", 10.0, 1_000), ("MCL", "0.01", 1.0, 100),
-         ("6E", "0.00005", 6.25, 125_000), ("EURUSD", "0.00001", 1.0, 100_000), ("GBPUSD", "0.00001", 1.0, 100_000),
-         ("USDJPY", "0.001", 100.0, 100_000), ("USDCHF", "0.00001", 1.0, 100_000)]
+# symbol, tick size, money per tick, money per point, all in the quote currency (CME contract
+# specifications; lots)
+SPECS = [
+    ("NQ", "0.25", 5.0, 20),
+    ("ES", "0.25", 12.5, 50),
+    ("YM", "1", 5.0, 5),
+    ("RTY", "0.10", 5.0, 50),
+    ("MNQ", "0.25", 0.5, 2),
+    ("MES", "0.25", 1.25, 5),
+    ("MYM", "1", 0.5, 0.5),
+    ("M2K", "0.10", 0.5, 5),
+    ("GC", "0.10", 10.0, 100),
+    ("MGC", "0.10", 1.0, 10),
+    ("CL", "0.01", 10.0, 1_000),
+    ("MCL", "0.01", 1.0, 100),
+    ("6E", "0.00005", 6.25, 125_000),
+    ("EURUSD", "0.00001", 1.0, 100_000),
+    ("GBPUSD", "0.00001", 1.0, 100_000),
+    ("USDJPY", "0.001", 100.0, 100_000),
+    ("USDCHF", "0.00001", 1.0, 100_000),
+]
 CURRENCY = {"USDJPY": "JPY", "USDCHF": "CHF"}
 
 
@@ -30,8 +45,14 @@ def test_all_contracts_are_specified_here():
 
 
 def test_figures_agree_with_the_table_of_lean(shared):
-    """Tick, multiplier and quote currency of every market that the extract has (an FX lot is 100,000 units there)."""
-    lines = (shared / "data/lean_calendar/symbol_properties_extract.csv").read_text(encoding="utf-8").splitlines()
+    """Tick, multiplier and quote currency of every market that the extract has (an FX lot is
+    100,000 units there).
+    """
+    lines = (
+        (shared / "data/lean_calendar/symbol_properties_extract.csv")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     rows = {line.split(",")[1]: line.split(",") for line in lines[1:]}
     known = set(rows) & set(CONTRACTS)
     assert len(known) == 13
@@ -44,27 +65,42 @@ def test_figures_agree_with_the_table_of_lean(shared):
 
 def test_every_market_has_a_plausible_range_for_each_year():
     for contract in CONTRACTS.values():
-        assert [year for year, _, _ in contract.price_ranges] == list(range(2007, 2027)), contract.symbol
-        assert all(0 < low < high < 3 * low for _, low, high in contract.price_ranges[6:13]), contract.symbol
+        assert [year for year, _, _ in contract.price_ranges] == list(range(2007, 2027)), (
+            contract.symbol
+        )
+        assert all(0 < low < high < 3 * low for _, low, high in contract.price_ranges[6:13]), (
+            contract.symbol
+        )
 
 
 def test_the_calendar_and_the_turn_of_the_trade_date_belong_to_the_kind_of_market():
-    hours = {"future": {("cme_equity", 18), ("cme_metal_energy", 18), ("cme_fx", 18)}, "fx": {("fx", 17)},
-             "equity": {("us_equity", 0)}}
+    hours = {
+        "future": {("cme_equity", 18), ("cme_metal_energy", 18), ("cme_fx", 18)},
+        "fx": {("fx", 17)},
+        "equity": {("us_equity", 0)},
+    }
     for contract in CONTRACTS.values():
         assert (contract.calendar, contract.turn_hour) in hours[contract.kind], contract.symbol
 
 
 def test_an_unknown_market_lists_and_suggests():
-    with pytest.raises(ConfigError, match=r"'MESS': unknown market \(known: NQ, ES, .*did you mean 'MES'"):
+    with pytest.raises(
+        ConfigError, match=r"'MESS': unknown market \(known: NQ, ES, .*did you mean 'MES'"
+    ):
         get_contract("MESS")
 
 
 def test_a_shipped_contract_given_as_a_market_names_its_key():
-    with pytest.raises(ConfigError, match=r"'spy': unknown market, but a shipped contract .* data\.contract=SPY .*"
-                                          r"--contract SPY; contract='SPY' in Python"):
+    with pytest.raises(
+        ConfigError,
+        match=r"'spy': unknown market, but a shipped contract .* data\.contract=SPY .*"
+        r"--contract SPY; contract='SPY' in Python",
+    ):
         get_contract("spy")
-    with pytest.raises(ConfigError, match=r"'QQQ': .*Shipped contracts: 6B, EURGBP, GOOG, SPY .*data\.contract=FILE"):
+    with pytest.raises(
+        ConfigError,
+        match=r"'QQQ': .*Shipped contracts: 6B, EURGBP, GOOG, SPY .*data\.contract=FILE",
+    ):
         get_contract("QQQ")
 
 

@@ -1,4 +1,6 @@
-"""Money of a tick where profits arise in another currency: figures by hand, rates known in time, faults."""
+"""Money of a tick where profits arise in another currency: figures by hand, rates known in time,
+faults.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,17 @@ def bars_at(contract: Contract, first: int, closes: list[int], seconds: int = 36
     """Bars whose open, high, low and close are one price each."""
     time = first + seconds * np.arange(len(closes))
     price = np.asarray(closes, np.int32)
-    return Bars(time, price, price, price, price, np.zeros(len(closes)), seconds, contract, f"{contract.symbol} bars")
+    return Bars(
+        time,
+        price,
+        price,
+        price,
+        price,
+        np.zeros(len(closes)),
+        seconds,
+        contract,
+        f"{contract.symbol} bars",
+    )
 
 
 def mills(bars: Bars, rates: Bars | None = None) -> list[Fraction]:
@@ -37,7 +49,9 @@ def mills(bars: Bars, rates: Bars | None = None) -> list[Fraction]:
 
 
 def test_a_pair_of_the_dollar_converts_at_its_own_open():
-    """100 JPY a tick at 100.000 is one dollar, at 125.000 eighty cents; 1 CHF at 0.80000 is $1.25."""
+    """100 JPY a tick at 100.000 is one dollar, at 125.000 eighty cents; 1 CHF at 0.80000 is
+    $1.25.
+    """
     assert mills(bars_at(get_contract("USDJPY"), TUESDAY, [100_000, 125_000])) == [1_000, 800]
     assert mills(bars_at(get_contract("USDCHF"), TUESDAY, [80_000, 100_000])) == [1_250, 1_000]
     bars = bars_at(get_contract("USDJPY"), TUESDAY, [100_000, 110_000])
@@ -52,13 +66,17 @@ def test_dollars_need_no_conversion():
 
 
 def test_a_cross_converts_at_the_last_rate_that_had_closed_by_the_open():
-    """GBPUSD bars of 13:00..16:00: the bar of 13:00 closes at 14:00, so an open at 14:59 still knows only that one."""
+    """GBPUSD bars of 13:00..16:00: the bar of 13:00 closes at 14:00, so an open at 14:59 still
+    knows only that one.
+    """
     rates = bars_at(get_contract("GBPUSD"), TUESDAY, [160_000, 161_000, 162_000])
     bars = bars_at(EURGBP, TUESDAY + 3600, [84_000] * 3, seconds=60)
     assert mills(bars, rates) == [1_600] * 3
     late = bars_at(EURGBP, TUESDAY + 2 * 3600 - 60, [84_000] * 2, seconds=60)
     assert mills(late, rates) == [1_600, 1_610]
-    yen = replace(EURGBP, symbol="EURJPY", currency="JPY", tick_size=Decimal("0.001"), tick_mills=100_000)
+    yen = replace(
+        EURGBP, symbol="EURJPY", currency="JPY", tick_size=Decimal("0.001"), tick_mills=100_000
+    )
     dollar = bars_at(get_contract("USDJPY"), TUESDAY, [98_000, 80_000])
     assert mills(bars_at(yen, TUESDAY + 7200, [130_000]), dollar) == [1_250]
 
@@ -72,28 +90,38 @@ def test_later_rates_do_not_reach_back():
 
 def test_rates_that_are_missing_or_old_are_errors():
     rates = bars_at(get_contract("GBPUSD"), TUESDAY, [160_000, 161_000])
-    with pytest.raises(DataError, match=r"no GBPUSD rate .* for 2 of 3 bars .*, first 2013-10-08T12:00:00Z"):
+    with pytest.raises(
+        DataError, match=r"no GBPUSD rate .* for 2 of 3 bars .*, first 2013-10-08T12:00:00Z"
+    ):
         tick_values(bars_at(EURGBP, TUESDAY - 3600, [84_000] * 3), rates)
     day = 86_400
     assert mills(bars_at(EURGBP, TUESDAY + day, [84_000]), rates) == [1_610]
     with pytest.raises(DataError, match=r"for 1 of 1 bars"):
         tick_values(bars_at(EURGBP, TUESDAY + 2 * day, [84_000]), rates)
-    friday = bars_at(get_contract("GBPUSD"), TUESDAY + 3 * day, [160_000])  # over the weekend to Monday
+    friday = bars_at(
+        get_contract("GBPUSD"), TUESDAY + 3 * day, [160_000]
+    )  # over the weekend to Monday
     assert mills(bars_at(EURGBP, TUESDAY + 6 * day, [84_000]), friday) == [1_600]
-    christmas = bars_at(get_contract("GBPUSD"), utc("2014-12-24T16:00:00"), [155_000])  # a closed day is no session
+    christmas = bars_at(
+        get_contract("GBPUSD"), utc("2014-12-24T16:00:00"), [155_000]
+    )  # a closed day is no session
     assert mills(bars_at(EURGBP, utc("2014-12-26T13:00:00"), [78_000]), christmas) == [1_550]
     with pytest.raises(DataError, match=r"for 1 of 1 bars"):
         tick_values(bars_at(EURGBP, utc("2014-12-29T13:00:00"), [78_000]), christmas)
-    with pytest.raises(ConfigError, match=r"EURGBP: profits arise in GBP; give the bars of its rate"):
+    with pytest.raises(
+        ConfigError, match=r"EURGBP: profits arise in GBP; give the bars of its rate"
+    ):
         tick_values(bars_at(EURGBP, TUESDAY, [84_000]), None)
     for symbol, price in (("EURUSD", 130_000), ("USDJPY", 98_000)):
-        with pytest.raises(ConfigError, match=f"{symbol}: profits arise in .*, which needs no rates"):
+        with pytest.raises(
+            ConfigError, match=f"{symbol}: profits arise in .*, which needs no rates"
+        ):
             tick_values(bars_at(get_contract(symbol), TUESDAY, [price]), rates)
 
 
 def test_dates_without_a_rate_are_left_out_by_the_keys_that_do_it():
-    """Rates of Tuesday to Thursday serve bars until Friday. No key is advised that is set already: where dates between
-    others lack a rate, or all dates do, none helps."""
+    """Rates of Tuesday to Thursday serve bars until Friday. No key is advised that is set already:
+    where dates between others lack a rate, or all dates do, none helps."""
     day, gbp = 86_400, get_contract("GBPUSD")
     hours = np.concatenate([TUESDAY + i * day + 3600 * np.arange(4) for i in range(3)])
     rates = bars_at(gbp, TUESDAY, [160_000] * len(hours))
@@ -105,8 +133,12 @@ def test_dates_without_a_rate_are_left_out_by_the_keys_that_do_it():
         return str(caught.value).partition("Fix: ")[2]
 
     assert advice(TUESDAY - day, 4, rates) == (
-        "give rates that cover them, or leave those dates out: data.start=2013-10-08")
-    assert advice(TUESDAY, 7, rates) == "give rates that cover them, or leave those dates out: data.end=2013-10-11"
+        "give rates that cover them, or leave those dates out: data.start=2013-10-08"
+    )
+    assert (
+        advice(TUESDAY, 7, rates)
+        == "give rates that cover them, or leave those dates out: data.end=2013-10-11"
+    )
     assert advice(TUESDAY + 700 * day, 3, rates) == "give rates that cover them"
     later = replace(rates, time=np.where(hours > TUESDAY + day, hours + 7 * day, hours))
     assert advice(TUESDAY, 10, later) == "give rates that cover them"
@@ -119,9 +151,14 @@ def test_a_tick_worth_less_than_a_mill_is_an_error():
 
 
 def test_the_file_of_rates(write):
-    header, stamps = "time,open,high,low,close", [f"2013-10-08T{hour}:00:00Z" for hour in (13, 14, 15)]
+    header, stamps = (
+        "time,open,high,low,close",
+        [f"2013-10-08T{hour}:00:00Z" for hour in (13, 14, 15)],
+    )
     path = write([f"{stamp},1.6,1.61,1.59,1.605" for stamp in stamps], header=header)
-    rates = load_rates(make_config({"data": {"conversion": str(path), "stamp": "open"}}).data, EURGBP)
+    rates = load_rates(
+        make_config({"data": {"conversion": str(path), "stamp": "open"}}).data, EURGBP
+    )
     assert rates is not None
     assert (rates.contract.symbol, rates.close.tolist()) == ("GBPUSD", [160_500] * 3)
     wrong = write([f"{stamp},0.85,0.85,0.85,0.85" for stamp in stamps], header=header)
@@ -129,36 +166,52 @@ def test_the_file_of_rates(write):
         load_rates(make_config({"data": {"conversion": str(wrong), "stamp": "open"}}).data, EURGBP)
 
 
-@pytest.mark.parametrize(("contract", "file", "text"), [
-    (EURGBP, None, "give bars of GBPUSD with data.conversion=FILE"),
-    (EURGBP, "none.csv", "data.conversion = 'none.csv': no such file"),
-    (get_contract("ES"), "rates.csv", "needs no file; drop it"),
-    (get_contract("USDJPY"), "rates.csv", "needs no file; drop it"),
-    (replace(EURGBP, currency="SEK"), None, "known for CHF, EUR, GBP, JPY only"),
-])
+@pytest.mark.parametrize(
+    ("contract", "file", "text"),
+    [
+        (EURGBP, None, "give bars of GBPUSD with data.conversion=FILE"),
+        (EURGBP, "none.csv", "data.conversion = 'none.csv': no such file"),
+        (get_contract("ES"), "rates.csv", "needs no file; drop it"),
+        (get_contract("USDJPY"), "rates.csv", "needs no file; drop it"),
+        (replace(EURGBP, currency="SEK"), None, "known for CHF, EUR, GBP, JPY only"),
+    ],
+)
 def test_what_cannot_be_converted_is_refused(contract, file, text):
     with pytest.raises(ConfigError) as caught:
         load_rates(make_config({"data": {"conversion": file}}).data, contract)
     assert text in str(caught.value)
 
 
-@pytest.mark.parametrize(("symbol", "scale"), [("USDJPY", 0.001), ("USDCHF", 0.00001), ("GBPUSD", 0.00001)])
+@pytest.mark.parametrize(
+    ("symbol", "scale"), [("USDJPY", 0.001), ("USDCHF", 0.00001), ("GBPUSD", 0.00001)]
+)
 def test_nine_years_of_real_hours(shared, symbol, scale):
-    """Server time is New York plus seven hours, daylight saving and all: hardly a bar lies in a closure.
+    """Server time is New York plus seven hours, daylight saving and all: hardly a bar lies in a
+    closure.
 
-    The Swiss franc's floor fell on 2015-01-15 between 09:00 and 10:00 UTC, sterling fell a twentieth at 23:07 UTC on
-    2016-10-06: a winter and a summer hour.
+    The Swiss franc's floor fell on 2015-01-15 between 09:00 and 10:00 UTC, sterling fell a
+    twentieth at 23:07 UTC on 2016-10-06: a winter and a summer hour.
     """
-    data = {"market": symbol, "source": "file", "file": str(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz"),
-            "time_zone": "America/New_York+7h", "stamp": "open", "price_scale": scale,
-            "columns": {"volume": "tick_volume"}}
+    data = {
+        "market": symbol,
+        "source": "file",
+        "file": str(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz"),
+        "time_zone": "America/New_York+7h",
+        "stamp": "open",
+        "price_scale": scale,
+        "columns": {"volume": "tick_volume"},
+    }
     market = load_market(make_config({"data": data}))
     assert (len(market.bars), market.num_sessions > 2_390) == (57_600, True)
     shocks = {"USDCHF": "2015-01-15T09:00:00", "GBPUSD": "2016-10-06T23:00:00"}
     if symbol in shocks:
         ranges = (market.bars.high - market.bars.low) / market.bars.close
         assert utc(shocks[symbol]) == market.bars.time[np.argmax(ranges)]
-    closed = sum(int(note.split(": ")[1].split()[0]) for note in market.notes if "inside a scheduled closure" in note)
+    closed = sum(
+        int(note.split(": ")[1].split()[0])
+        for note in market.notes
+        if "inside a scheduled closure" in note
+    )
     assert closed < 100
     value = market.data.tick_value
     if symbol == "GBPUSD":

@@ -25,47 +25,67 @@ from tests.data.damaged import regular_hours
 OVERNIGHT = make_config({"session": {"overnight": True}})
 
 
-def cuts(bars: Bars, config: RunConfig | None = None, calendar: str = "table") -> tuple[CutShort, ...]:
+def cuts(
+    bars: Bars, config: RunConfig | None = None, calendar: str = "table"
+) -> tuple[CutShort, ...]:
     schedule = schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds)
     return cut_short(bars, schedule, trade_dates(bars.time, bars.contract), config or RunConfig())
 
 
 def until(bars: Bars, stamp: str) -> Bars:
     """The bars that open before a UTC stamp, as an export of that moment has them."""
-    return bars.rows(slice(0, int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64)))))
+    return bars.rows(
+        slice(0, int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64))))
+    )
 
 
 def since(bars: Bars, stamp: str) -> Bars:
-    return bars.rows(slice(int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64))), None))
+    return bars.rows(
+        slice(int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64))), None)
+    )
 
 
 def test_an_export_that_ends_within_the_day(es_bars):
     (cut,) = cuts(until(es_bars, "2013-10-11T15:00"))  # 11:00 in New York
     assert (str(cut.date), cut.last, str(cut.before), cut.found, cut.due, cut.edge) == (
-        "2013-10-11", True, "2013-10-10", 90, 434, "10:59")
+        "2013-10-11",
+        True,
+        "2013-10-10",
+        90,
+        434,
+        "10:59",
+    )
     assert cut.text() == (
         "WARNING: 2013-10-11: the last session is cut short: 90 of 434 bars in the trading window, the last at 10:59 "
         "exchange time; sessions are held out from the end, so a test day is no whole day. Fix: leave it out with "
-        "data.end=2013-10-10 (--set), or export the day again when it is over")
+        "data.end=2013-10-10 (--set), or export the day again when it is over"
+    )
 
 
 def test_an_export_that_ends_in_the_evening_lacks_the_next_session(es_bars):
     (cut,) = cuts(until(es_bars, "2013-10-11T00:00"))
     assert (str(cut.date), cut.found, cut.edge) == ("2013-10-11", 0, None)
-    assert cut.text() == ("2013-10-11: the last session is cut short: 0 of 434 bars in the trading window; no decision "
-                          "is taken in it")
+    assert cut.text() == (
+        "2013-10-11: the last session is cut short: 0 of 434 bars in the trading window; no decision "
+        "is taken in it"
+    )
 
 
 def test_an_export_that_begins_within_the_day(es_bars):
     (cut,) = cuts(since(es_bars, "2013-10-07T15:30"))
     assert (str(cut.date), cut.last, cut.found, cut.edge) == ("2013-10-07", False, 314, "11:30")
-    assert cut.text().startswith("2013-10-07: the first session is cut short: 314 of 434 bars in the trading window, "
-                                 "the first at 11:30 exchange time")
+    assert cut.text().startswith(
+        "2013-10-07: the first session is cut short: 314 of 434 bars in the trading window, "
+        "the first at 11:30 exchange time"
+    )
 
 
 def test_both_ends(es_bars):
     bars = until(since(es_bars, "2013-10-07T15:30"), "2013-10-11T15:00")
-    assert [(str(cut.date), cut.last) for cut in cuts(bars)] == [("2013-10-07", False), ("2013-10-11", True)]
+    assert [(str(cut.date), cut.last) for cut in cuts(bars)] == [
+        ("2013-10-07", False),
+        ("2013-10-11", True),
+    ]
 
 
 def test_two_sessions_suffice_and_one_does_not(es_bars):
@@ -74,7 +94,9 @@ def test_two_sessions_suffice_and_one_does_not(es_bars):
 
 
 def test_the_decision_window_counts(es_bars):
-    """A file that begins at 07:00 in New York lacks nothing of regular hours, and eleven hours of the whole session."""
+    """A file that begins at 07:00 in New York lacks nothing of regular hours, and eleven hours of
+    the whole session.
+    """
     bars = since(es_bars, "2013-10-07T11:00")
     assert cuts(bars) == ()
     assert [(str(cut.date), cut.edge) for cut in cuts(bars, OVERNIGHT)] == [("2013-10-07", "07:00")]
@@ -94,7 +116,9 @@ def test_shipped_configurations_say_nothing(name):
 
 
 def test_an_early_close_of_the_calendar_is_a_whole_session(es_bars):
-    """The week of Thanksgiving 2013, made of another one: both Thursday and Friday close early, at 13:15."""
+    """The week of Thanksgiving 2013, made of another one: both Thursday and Friday close early, at
+    13:15.
+    """
     bars = replace(es_bars, time=es_bars.time + 49 * 86_400 + 3600, places=None)
     schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
     traded = bars.rows(in_session(schedule, bars.time, trade_dates(bars.time, bars.contract))[1])
@@ -112,7 +136,9 @@ def test_shares(es_bars):
 
 
 def test_a_long_bar_before_the_flat_time_is_no_cut(es_bars):
-    """Hours of FX never end at 16:59. One that is missing at the end is one of 24, and two are a cut."""
+    """Hours of FX never end at 16:59. One that is missing at the end is one of 24, and two are a
+    cut.
+    """
     eurusd = bundled(get_contract("EURUSD"), start="2013-10-07", end="2013-11-08")
     assert cuts(eurusd.rows(slice(0, -1))) == ()
     assert [cut.found for cut in cuts(eurusd.rows(slice(0, -8)))] == [16]
@@ -120,7 +146,10 @@ def test_a_long_bar_before_the_flat_time_is_no_cut(es_bars):
 
 def test_the_notes_of_every_command(es_bars):
     bars = until(es_bars, "2013-10-11T19:00")
-    for text in (check_text(bars, RunConfig()), describe_text(build_market(bars, RunConfig()), RunConfig())):
+    for text in (
+        check_text(bars, RunConfig()),
+        describe_text(build_market(bars, RunConfig()), RunConfig()),
+    ):
         assert "WARNING: 2013-10-11: the last session is cut short: 330 of 434 bars" in text
 
 
@@ -138,8 +167,10 @@ def test_init_leaves_a_cut_last_session_out(es_bars, here, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T15:00")))
     assert main(["init", "bars.csv", "--non-interactive"]) == 0
     said = capsys.readouterr().out
-    assert ("left out: 2013-10-11, the last session, is cut short: 90 of 434 bars in the trading window, the last at "
-            "10:59 exchange time (data.end=2013-10-10)") in said
+    assert (
+        "left out: 2013-10-11, the last session, is cut short: 90 of 434 bars in the trading window, the last at "
+        "10:59 exchange time (data.end=2013-10-10)"
+    ) in said
     assert "WARNING" not in said
     config = load_config("bars.yaml")
     assert config.data.end == "2013-10-10"
@@ -152,8 +183,10 @@ def test_init_leaves_a_cut_last_session_out(es_bars, here, capsys):
 def test_init_says_that_a_session_without_decisions_is_not_traded(es_bars, here, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T00:00")))
     assert main(["init", "bars.csv", "--non-interactive"]) == 0
-    assert "2013-10-11: the last session is cut short: 0 of 434 bars in the trading window; no decision is" in (
-        capsys.readouterr().out)
+    assert (
+        "2013-10-11: the last session is cut short: 0 of 434 bars in the trading window; no decision is"
+        in (capsys.readouterr().out)
+    )
     config = load_config("bars.yaml")
     assert config.data.end is None
     assert str(load_market(config).trade_dates[-1]) == "2013-10-10"

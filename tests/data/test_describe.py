@@ -8,7 +8,14 @@ from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import table_schedule
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.describe import ambiguous_share, check, check_text, decision_rows, describe, describe_text
+from jaxtrade.data.describe import (
+    ambiguous_share,
+    check,
+    check_text,
+    decision_rows,
+    describe,
+    describe_text,
+)
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import from_frame
 from jaxtrade.data.synthetic.grid import session_minutes
@@ -29,19 +36,25 @@ def test_figures_of_the_real_week(es_market):
 
 def test_costs_are_money_first(es_market):
     """Ticks say little to a newcomer: they stand behind the dollars."""
-    assert ("  costs          commission $2.08 per side, slippage $12.50 per side (1 tick): $29.16 per round turn and "
-            "contract\n") in describe_text(es_market, RunConfig())
+    assert (
+        "  costs          commission $2.08 per side, slippage $12.50 per side (1 tick): $29.16 per round turn and "
+        "contract\n"
+    ) in describe_text(es_market, RunConfig())
 
 
 def test_costs_over_a_quarter_of_the_stop_warn(es_market, nq_market):
     """29.16 of 100 dollars."""
-    assert "  WARNING: a round turn costs 29 % of the median stop" in describe_text(es_market, RunConfig())
+    assert "  WARNING: a round turn costs 29 % of the median stop" in describe_text(
+        es_market, RunConfig()
+    )
     assert "WARNING" not in describe_text(nq_market, RunConfig())
     assert "SYNTHETIC" in describe_text(nq_market, RunConfig())
 
 
 def test_decision_hours_are_in_the_markets_zone(es_bars, es_market):
-    """The bar of 16:56 is the last one after which a position can open and still be closed by 16:59."""
+    """The bar of 16:56 is the last one after which a position can open and still be closed by
+    16:59.
+    """
     row = "  decisions      usually at bars that open 09:30 .. 16:56, flat by 16:59 (America/New_York)\n"
     assert row in describe_text(es_market, RunConfig())
     night = make_config({"session": {"overnight": True}})
@@ -52,7 +65,9 @@ def test_decision_hours_are_in_the_markets_zone(es_bars, es_market):
 
 
 def test_decision_hours_of_hours():
-    hourly = build_market(bundled(get_contract("EURUSD"), start="2014-01-06", end="2014-02-07"), RunConfig())
+    hourly = build_market(
+        bundled(get_contract("EURUSD"), start="2014-01-06", end="2014-02-07"), RunConfig()
+    )
     hours = describe(hourly, RunConfig())["decision_hours"]
     assert (hours["first"], hours["last"], hours["flat"]) == ("17:00", "13:00", "16:59")
 
@@ -60,7 +75,10 @@ def test_decision_hours_of_hours():
 def test_missing_window_bars_are_counted(es_bars, es_market):
     first = int(es_market.data.sessions.first[1])
     keep = ~np.isin(np.arange(len(es_bars)), [first + 5, first + 50])
-    assert describe(build_market(es_bars.rows(keep), RunConfig()), RunConfig())["missing_window_bars"] == 2
+    assert (
+        describe(build_market(es_bars.rows(keep), RunConfig()), RunConfig())["missing_window_bars"]
+        == 2
+    )
 
 
 def test_ambiguous_share_by_brute_force(es_market):
@@ -86,31 +104,49 @@ def test_check_reports_a_good_file_and_refuses_a_bad_one(tmp_path):
 
 
 def test_check_says_when_bars_are_too_few_to_train_on(es_bars):
-    assert "too few to train on: 124 bars of history are needed" in check_text(es_bars.rows(slice(0, 100)), RunConfig())
+    assert "too few to train on: 124 bars of history are needed" in check_text(
+        es_bars.rows(slice(0, 100)), RunConfig()
+    )
     assert "too few" not in check_text(es_bars, RunConfig())
 
 
 def test_bars_after_the_verified_dates_are_read_and_labelled_as_projected():
-    """ES over New Year 2027: five sessions after the last notice, with Friday 1 January closed by rule."""
+    """ES over New Year 2027: five sessions after the last notice, with Friday 1 January closed by
+    rule.
+    """
     contract = get_contract("ES")
     schedule = table_schedule(contract, np.datetime64("2026-12-28"), np.datetime64("2027-01-08"))
     stamps = np.concatenate([session_minutes(schedule, i) for i in range(len(schedule.dates))])
     close = 7000 + 0.25 * np.cumsum(np.random.default_rng(0).integers(-3, 4, len(stamps)))
-    frame = pd.DataFrame({"time": stamps, "open": close, "high": close + 0.25, "low": close - 0.25, "close": close,
-                          "volume": 100})
+    frame = pd.DataFrame(
+        {
+            "time": stamps,
+            "open": close,
+            "high": close + 0.25,
+            "low": close - 0.25,
+            "close": close,
+            "volume": 100,
+        }
+    )
     bars, config = from_frame(frame, contract, stamp="open"), RunConfig()
     facts = describe(build_market(bars, config), config)
-    assert (facts["sessions"], facts["projected_sessions"], facts["calendar_verified_to"]) == (9, 5, "2026-12-31")
+    assert (facts["sessions"], facts["projected_sessions"], facts["calendar_verified_to"]) == (
+        9,
+        5,
+        "2026-12-31",
+    )
     note = "calendar: 2027-01-01..2027-01-08 projected by rule"
-    assert [text[:len(note)] for text in facts["notes"] if "projected" in text] == [note]
+    assert [text[: len(note)] for text in facts["notes"] if "projected" in text] == [note]
     text = describe_text(build_market(bars, config), config)
     assert "table, verified until 2026-12-31: 5 of 9 sessions projected by rule" in text
     assert f"note: {note}" in check_text(bars, config)
 
 
 def test_verified_sessions_are_labelled_as_verified(es_market):
-    assert "calendar       table, verified until 2026-12-31: every session verified" in describe_text(
-        es_market, RunConfig())
+    assert (
+        "calendar       table, verified until 2026-12-31: every session verified"
+        in describe_text(es_market, RunConfig())
+    )
     inferred = make_config({"data": {"calendar": "infer"}})
     assert "calendar       infer\n" in describe_text(es_market, inferred)
     assert describe(es_market, inferred)["calendar_verified_to"] is None

@@ -1,4 +1,6 @@
-"""Features: hand-worked numbers, an independent library, and the proof that none sees the future."""
+"""Features: hand-worked numbers, an independent library, and the proof that none sees the
+future.
+"""
 
 from pathlib import Path
 
@@ -8,7 +10,13 @@ import talib
 
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features import rolling
-from jaxtrade.data.features.columns import Window, compute_feature, compute_features, true_range_sum, true_ranges
+from jaxtrade.data.features.columns import (
+    Window,
+    compute_feature,
+    compute_features,
+    true_range_sum,
+    true_ranges,
+)
 from jaxtrade.data.features.schema import (
     CONTEXT_FEATURES,
     FIXED_COLUMNS,
@@ -25,11 +33,21 @@ from jaxtrade.data.features.schema import (
 )
 from jaxtrade.errors import ConfigError
 
-ALL = (*dict.fromkeys(SEED_FEATURES + CONTEXT_FEATURES), "ema_7", "sma_3", "rsi_9", "rsi_14", "atr_5", "atr_14")
+ALL = (
+    *dict.fromkeys(SEED_FEATURES + CONTEXT_FEATURES),
+    "ema_7",
+    "sma_3",
+    "rsi_9",
+    "rsi_14",
+    "atr_5",
+    "atr_14",
+)
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 
 
-def window(n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = True, level: int = 6000) -> Window:
+def window(
+    n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = True, level: int = 6000
+) -> Window:
     rng = np.random.default_rng(seed)
     close = level + np.cumsum(rng.integers(-8, 9, n))
     open_ = close + rng.integers(-4, 5, n)
@@ -42,12 +60,21 @@ def window(n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = 
 
 def of_closes(closes, **fields) -> Window:
     close = np.asarray(closes)
-    full = {"open": close, "high": close, "low": close, "close": close, "volume": np.ones(len(close)),
-            "date": np.zeros(len(close), int), "minute": np.full(len(close), 600), "tick_size": 1.0} | fields
+    full = {
+        "open": close,
+        "high": close,
+        "low": close,
+        "close": close,
+        "volume": np.ones(len(close)),
+        "date": np.zeros(len(close), int),
+        "minute": np.full(len(close), 600),
+        "tick_size": 1.0,
+    } | fields
     return Window(**full)
 
 
 # --- hand-worked -----------------------------------------------------------------------------------------------------
+
 
 def test_true_range_by_hand():
     high, low, close = np.array([10, 12, 9]), np.array([8, 11, 5]), np.array([9, 11, 6])
@@ -64,8 +91,12 @@ def test_the_bracket_sum_starts_with_the_fifteenth_bar():
 
 def test_atr_is_the_sum_over_fourteen():
     bars = window(40)
-    expected = np.mean([max(bars.high[i], bars.close[i - 1]) - min(bars.low[i], bars.close[i - 1])
-                        for i in range(7, 21)])
+    expected = np.mean(
+        [
+            max(bars.high[i], bars.close[i - 1]) - min(bars.low[i], bars.close[i - 1])
+            for i in range(7, 21)
+        ]
+    )
     assert compute_feature(bars, "atr")[20] == pytest.approx(expected, abs=1e-12)
 
 
@@ -105,8 +136,13 @@ def test_momentum_is_a_ratio():
 
 
 def test_vwap_by_hand_restarts_with_the_trade_date():
-    bars = of_closes([10, 20, 30, 40], volume=np.array([1.0, 3.0, 0.0, 2.0]), date=np.array([0, 0, 1, 1]),
-                     high=np.array([12, 22, 33, 42]), low=np.array([8, 18, 30, 38]))
+    bars = of_closes(
+        [10, 20, 30, 40],
+        volume=np.array([1.0, 3.0, 0.0, 2.0]),
+        date=np.array([0, 0, 1, 1]),
+        high=np.array([12, 22, 33, 42]),
+        low=np.array([8, 18, 30, 38]),
+    )
     # date 0: 10, (10 + 60)/4; date 1: nothing traded yet -> typical (33+30+30)/3, then 40
     assert compute_feature(bars, "vwap").tolist() == [10.0, 17.5, 31.0, 40.0]
 
@@ -128,7 +164,9 @@ def of_bars(highs, lows, closes, **fields) -> Window:
 
 
 def ramp(n: int, up: int = 2, down: int = 1) -> Window:
-    """Highs rise by `up`, lows fall by `down` a bar; closes stay at 100: every true range is its high - low."""
+    """Highs rise by `up`, lows fall by `down` a bar; closes stay at 100: every true range is its
+    high - low.
+    """
     i = np.arange(n)
     return of_bars(110 + up * i, 90 - down * i, np.full(n, 100))
 
@@ -136,10 +174,15 @@ def ramp(n: int, up: int = 2, down: int = 1) -> Window:
 def test_directional_figures_of_the_seed_count_both_sides_of_a_bar():
     bars, t = ramp(40), 27
     ranges = sum(20 + 3 * i for i in range(t - 13, t + 1))
-    plus, minus = 100 * 14 * 2 / ranges, 100 * 14 * 1 / ranges  # the textbook drops the smaller side: minus would be 0
+    plus, minus = (
+        100 * 14 * 2 / ranges,
+        100 * 14 * 1 / ranges,
+    )  # the textbook drops the smaller side: minus would be 0
     assert compute_feature(bars, "plus_di")[t] == pytest.approx(plus, abs=1e-12)
     assert compute_feature(bars, "minus_di")[t] == pytest.approx(minus, abs=1e-12)
-    assert compute_feature(bars, "adx")[t] == pytest.approx(100 / 3, abs=1e-9)  # every DX is 100 (2 - 1)/(2 + 1)
+    assert compute_feature(bars, "adx")[t] == pytest.approx(
+        100 / 3, abs=1e-9
+    )  # every DX is 100 (2 - 1)/(2 + 1)
 
 
 @pytest.mark.parametrize(("up", "down", "flag"), [(2, 1, 1.0), (1, 1, -1.0), (8, 5, 0.0)])
@@ -149,9 +192,15 @@ def test_trend_strength_by_hand(up, down, flag):
 
 
 def test_cci_of_the_seed_takes_each_deviation_from_its_own_mean():
-    closes = np.arange(100, 150)  # P - SMA20 is 9.5 at every bar: CCI = 1/0.015; the textbook's deviation is 5: 126.7
-    assert compute_feature(of_closes(closes), "cci")[40] == pytest.approx(9.5 / (0.015 * 9.5), abs=1e-9)
-    assert talib.CCI(*[closes.astype(float)] * 3, 20)[40] == pytest.approx(9.5 / (0.015 * 5), abs=1e-9)
+    closes = np.arange(
+        100, 150
+    )  # P - SMA20 is 9.5 at every bar: CCI = 1/0.015; the textbook's deviation is 5: 126.7
+    assert compute_feature(of_closes(closes), "cci")[40] == pytest.approx(
+        9.5 / (0.015 * 9.5), abs=1e-9
+    )
+    assert talib.CCI(*[closes.astype(float)] * 3, 20)[40] == pytest.approx(
+        9.5 / (0.015 * 5), abs=1e-9
+    )
     assert compute_feature(of_closes([7] * 50), "cci")[-1] == 0.0
 
 
@@ -160,7 +209,9 @@ def test_long_rsi_by_hand(name, n):
     closes = 100 + np.cumsum([0] + [3, -1] * 40)  # n changes: the share of rises decides
     gains = 3 * ((n + 1) // 2)
     losses = n // 2
-    t = n if n % 2 else n + 1  # a rise is the last change of an odd n; with an even n either order has the same sums
+    t = (
+        n if n % 2 else n + 1
+    )  # a rise is the last change of an odd n; with an even n either order has the same sums
     expected = 100 - 100 / (1 + (gains / n) / (losses / n + 1e-8))
     assert compute_feature(of_closes(closes), name)[t] == pytest.approx(expected, abs=1e-9)
 
@@ -168,10 +219,16 @@ def test_long_rsi_by_hand(name, n):
 def test_ranks_and_regimes_of_the_range_by_hand():
     bars = ramp(200)  # ATR grows by 3 a bar
     assert compute_feature(bars, "vol_percentile")[113] == 1.0
-    assert compute_feature(bars, "vol_regime")[60] == pytest.approx(3 * np.std(np.arange(20), ddof=1), abs=1e-12)
+    assert compute_feature(bars, "vol_regime")[60] == pytest.approx(
+        3 * np.std(np.arange(20), ddof=1), abs=1e-12
+    )
     shrinking = of_bars(1000 - np.arange(200), np.arange(200), np.full(200, 500))
-    assert compute_feature(shrinking, "vol_percentile")[150] == 1 / (150 - 14 + 1)  # the least of all so far
-    assert compute_feature(of_closes([9] * 150), "vol_percentile")[-1] == (136 + 1) / 2 / 136  # ties share the mean
+    assert compute_feature(shrinking, "vol_percentile")[150] == 1 / (
+        150 - 14 + 1
+    )  # the least of all so far
+    assert (
+        compute_feature(of_closes([9] * 150), "vol_percentile")[-1] == (136 + 1) / 2 / 136
+    )  # ties share the mean
 
 
 def test_the_rank_forgets_what_left_its_window(monkeypatch):
@@ -199,29 +256,39 @@ def test_shares_ratios_and_levels_by_hand():
     assert compute_feature(bars, "volume_ratio_5min")[30] == 30 / 28
     assert compute_feature(bars, "volume_ratio_20min")[30] == 30 / 20.5
     assert compute_feature(bars, "price_to_vwap")[1] == 0.0  # bar 0 traded nothing
-    assert compute_feature(bars, "price_to_vwap")[2] == pytest.approx(102 / ((101 + 2 * 102) / 3) - 1, abs=1e-15)
+    assert compute_feature(bars, "price_to_vwap")[2] == pytest.approx(
+        102 / ((101 + 2 * 102) / 3) - 1, abs=1e-15
+    )
 
 
 def test_features_of_allocate_by_hand():
-    """Closes rise by 1 a bar, so 20 of them have the deviation sqrt(35) and their mean lies 9.5 below the last."""
+    """Closes rise by 1 a bar, so 20 of them have the deviation sqrt(35) and their mean lies 9.5
+    below the last.
+    """
     bars = of_bars(np.arange(100, 180) + 2, np.arange(100, 180) - 3, np.arange(100, 180))
     for n in (1, 5, 15):
         assert compute_feature(bars, f"return_{n}")[30] == 130 / (130 - n) - 1
-    assert compute_feature(bars, "bollinger_position")[30] == pytest.approx(9.5 / (2 * 35**0.5), abs=1e-12)
+    assert compute_feature(bars, "bollinger_position")[30] == pytest.approx(
+        9.5 / (2 * 35**0.5), abs=1e-12
+    )
     assert (compute_feature(bars, "time_of_day")[:5] == bars.minute[:5] / 1440).all()
     still = of_bars(np.full(40, 100), np.full(40, 100), np.full(40, 100))
     assert compute_feature(still, "bollinger_position")[30] == 0.0
 
 
 def test_slopes_by_hand():
-    """Closes rise by 1 a bar: a mean of n closes rises by 1 too, and lies (n - 1)/2 below the close."""
+    """Closes rise by 1 a bar: a mean of n closes rises by 1 too, and lies (n - 1)/2 below the
+    close.
+    """
     bars = of_closes(np.arange(100, 360))
     assert compute_feature(bars, "sma_50_slope")[70] == pytest.approx(1 / (170 - 24.5), abs=1e-15)
     assert compute_feature(bars, "sma_200_slope")[250] == pytest.approx(1 / (350 - 99.5), abs=1e-15)
 
 
 def test_the_slope_of_the_adx_by_hand():
-    """Highs rise by 2 and lows fall by 1, then both by 1: k bars later DX is 100 (14 - k)/(42 - k)."""
+    """Highs rise by 2 and lows fall by 1, then both by 1: k bars later DX is 100 (14 - k)/(42 -
+    k).
+    """
     highs = 1000 + np.cumsum([2] * 41 + [1] * 19)
     bars = of_bars(highs, 900 - np.arange(60), np.full(60, 950))
     now = (9 * 100 / 3 + sum(100 * (14 - k) / (42 - k) for k in range(1, 6))) / 14
@@ -241,24 +308,37 @@ def test_changes_and_support_by_hand():
     assert compute_feature(bars, "price_vs_support")[30] == 130 / (111 - 3) - 1
 
 
-SWINGS = [(1002, 1.0), (1001, 0.0), (999, 0.0), (998, -1.0)]  # a tenth of a percent itself is inside the band
+SWINGS = [
+    (1002, 1.0),
+    (1001, 0.0),
+    (999, 0.0),
+    (998, -1.0),
+]  # a tenth of a percent itself is inside the band
 
 
 @pytest.mark.parametrize(("last", "value"), SWINGS)
 def test_swings_by_hand(last, value):
     """Five bars at 1000, then one; or then five whose extreme is the first of them."""
-    one, low, high = [1000] * 5 + [last], [1000] * 5 + [last] + [2000] * 4, [1000] * 5 + [last] + [500] * 4
+    one, low, high = (
+        [1000] * 5 + [last],
+        [1000] * 5 + [last] + [2000] * 4,
+        [1000] * 5 + [last] + [500] * 4,
+    )
     assert compute_feature(of_bars(one, one, one), "higher_high")[-1] == value
     assert compute_feature(of_bars(one, one, one), "lower_low")[-1] == -value
     assert compute_feature(of_bars(low, low, low), "higher_low")[-1] == value
     assert compute_feature(of_bars(high, high, high), "lower_high")[-1] == -value
 
 
-@pytest.mark.parametrize(("top", "bottom", "swing", "value"), [
-    (9899, 10101, 0, 0.7), (9900, 10100, 0, 0.0),  # one percent itself is not enough
-    (10000, 10000, 0, 0.0),  # two equal tops, which is what the name says, are not seen
-    (9899, 10101, 300, 0.0),  # closes of 9000 +- 300: a deviation of 3.4 %
-])
+@pytest.mark.parametrize(
+    ("top", "bottom", "swing", "value"),
+    [
+        (9899, 10101, 0, 0.7),
+        (9900, 10100, 0, 0.0),  # one percent itself is not enough
+        (10000, 10000, 0, 0.0),  # two equal tops, which is what the name says, are not seen
+        (9899, 10101, 300, 0.0),  # closes of 9000 +- 300: a deviation of 3.4 %
+    ],
+)
 def test_doubles_by_hand(top, bottom, swing, value):
     closes = 9000 + swing * np.array([1, -1] * 20)
     highs, lows = [10_000] * 20 + [top] * 20, [10_000] * 20 + [bottom] * 20
@@ -266,46 +346,76 @@ def test_doubles_by_hand(top, bottom, swing, value):
     assert compute_feature(of_bars(highs, lows, closes), "double_bottom")[-1] == value
 
 
-@pytest.mark.parametrize(("close", "out", "down"), [(1003, 1.0, 0.0), (1002, 0.0, 0.0), (998, 0.0, 0.0),
-                                                    (997, 0.0, 1.0)])
+@pytest.mark.parametrize(
+    ("close", "out", "down"), [(1003, 1.0, 0.0), (1002, 0.0, 0.0), (998, 0.0, 0.0), (997, 0.0, 1.0)]
+)
 def test_breakouts_by_hand(close, out, down):
-    """Twenty bars at 1000, then a close beyond two thousandths or not; its own high and low do not count."""
+    """Twenty bars at 1000, then a close beyond two thousandths or not; its own high and low do not
+    count.
+    """
     bars = of_bars([1000] * 20 + [5000], [1000] * 20 + [1], [1000] * 20 + [close])
     assert compute_feature(bars, "breakout_signal")[-1] == out
     assert compute_feature(bars, "breakdown_signal")[-1] == down
 
 
-@pytest.mark.parametrize(("minute", "flag"), [(569, "closed"), (570, "morning"), (659, "morning"), (660, "midday"),
-                                              (839, "midday"), (840, "afternoon"), (1019, "afternoon"),
-                                              (1020, "closed"), (0, "closed")])
+@pytest.mark.parametrize(
+    ("minute", "flag"),
+    [
+        (569, "closed"),
+        (570, "morning"),
+        (659, "morning"),
+        (660, "midday"),
+        (839, "midday"),
+        (840, "afternoon"),
+        (1019, "afternoon"),
+        (1020, "closed"),
+        (0, "closed"),
+    ],
+)
 def test_session_flags_are_one_hot_on_the_exchange_clock(minute, flag):
     bars = of_closes([5], minute=np.array([minute]))
     names = ("morning", "midday", "afternoon", "closed")
-    assert [compute_feature(bars, f"session_{name}")[0] for name in names] == [float(name == flag) for name in names]
+    assert [compute_feature(bars, f"session_{name}")[0] for name in names] == [
+        float(name == flag) for name in names
+    ]
 
 
 def test_without_volume_slots_are_neutral_and_named_absent():
     bars = window(300, volume=False)
-    for name, value in {"volume": 0.0, "mfi": 50.0, "volume_ratio_5min": 1.0, "volume_ratio_20min": 1.0}.items():
-        values = compute_feature(bars, name)[feature_spec(name).warm_up - 1:]
+    for name, value in {
+        "volume": 0.0,
+        "mfi": 50.0,
+        "volume_ratio_5min": 1.0,
+        "volume_ratio_20min": 1.0,
+    }.items():
+        values = compute_feature(bars, name)[feature_spec(name).warm_up - 1 :]
         assert (values == value).all(), name
     assert absent_features(("close", "volume", "rsi", "mfi")) == ("volume", "mfi")
 
 
 def test_a_flat_range_is_its_middle():
     flat = of_closes([5] * 40)
-    assert [compute_feature(flat, name)[-1] for name in ("stoch_k", "stoch_d", "williams_r")] == [50.0, 50.0, -50.0]
+    assert [compute_feature(flat, name)[-1] for name in ("stoch_k", "stoch_d", "williams_r")] == [
+        50.0,
+        50.0,
+        -50.0,
+    ]
 
 
 # --- the library ------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("period", [2, 5, 14, 50])
 @pytest.mark.parametrize("kind", ["sma", "ema", "rsi", "atr"])
 def test_parametric_features_agree_with_talib(kind, period):
     bars = window(600, seed=3)
     close, high, low = (x.astype(float) for x in (bars.close, bars.high, bars.low))
-    reference = {"sma": lambda: talib.SMA(close, period), "ema": lambda: talib.EMA(close, period),
-                 "rsi": lambda: talib.RSI(close, period), "atr": lambda: talib.ATR(high, low, close, period)}[kind]()
+    reference = {
+        "sma": lambda: talib.SMA(close, period),
+        "ema": lambda: talib.EMA(close, period),
+        "rsi": lambda: talib.RSI(close, period),
+        "atr": lambda: talib.ATR(high, low, close, period),
+    }[kind]()
     name = f"{kind}_{period}"
     ours = compute_feature(bars, name)
     start = feature_spec(name).warm_up - 1
@@ -320,7 +430,9 @@ TEXTBOOK = {
     "sma_50": lambda o, h, lo, c, v: talib.SMA(c, 50),
     "sma_200": lambda o, h, lo, c, v: talib.SMA(c, 200),
     "momentum": lambda o, h, lo, c, v: talib.ROCR(c, 10),
-    "volatility": lambda o, h, lo, c, v: talib.STDDEV(c, 20) * np.sqrt(20 / 19),  # the library divides by n
+    "volatility": lambda o, h, lo, c, v: (
+        talib.STDDEV(c, 20) * np.sqrt(20 / 19)
+    ),  # the library divides by n
     "bb_width": lambda o, h, lo, c, v: bands(c) * np.sqrt(20 / 19),
     "stoch_k": lambda o, h, lo, c, v: talib.STOCHF(h, lo, c, 14, 3)[0],
     "stoch_d": lambda o, h, lo, c, v: talib.STOCHF(h, lo, c, 14, 3)[1],
@@ -330,8 +442,11 @@ TEXTBOOK = {
     "support_20": lambda o, h, lo, c, v: talib.MIN(lo, 20),
     "resistance_20": lambda o, h, lo, c, v: talib.MAX(h, 20),
     "price_change_60min": lambda o, h, lo, c, v: talib.ROCP(c, 60),
-    "open": lambda o, h, lo, c, v: o, "high": lambda o, h, lo, c, v: h, "low": lambda o, h, lo, c, v: lo,
-    "close": lambda o, h, lo, c, v: c, "volume": lambda o, h, lo, c, v: v,
+    "open": lambda o, h, lo, c, v: o,
+    "high": lambda o, h, lo, c, v: h,
+    "low": lambda o, h, lo, c, v: lo,
+    "close": lambda o, h, lo, c, v: c,
+    "volume": lambda o, h, lo, c, v: v,
 }
 
 
@@ -341,7 +456,9 @@ def bands(close):
 
 
 def test_the_list_of_textbook_features_is_the_one_checked():
-    assert set(TEXTBOOK) == {name for name in SEED_FEATURES if feature_spec(name).source == "textbook"}
+    assert set(TEXTBOOK) == {
+        name for name in SEED_FEATURES if feature_spec(name).source == "textbook"
+    }
 
 
 @pytest.mark.parametrize("name", list(TEXTBOOK))
@@ -350,18 +467,25 @@ def test_textbook_features_of_the_seed_agree_with_talib(name):
     columns = [x.astype(float) for x in (bars.open, bars.high, bars.low, bars.close, bars.volume)]
     start = max(feature_spec(name).warm_up - 1, 20)
     expected = TEXTBOOK[name](*columns)
-    np.testing.assert_allclose(compute_feature(bars, name)[start:], expected[start:], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        compute_feature(bars, name)[start:], expected[start:], rtol=0, atol=1e-9
+    )
 
 
 def test_seed_sma_and_atr_agree_with_talib_too():
     bars = window(300, seed=4)
     close, high, low = (x.astype(float) for x in (bars.close, bars.high, bars.low))
-    np.testing.assert_allclose(compute_feature(bars, "sma_20")[19:], talib.SMA(close, 20)[19:], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        compute_feature(bars, "sma_20")[19:], talib.SMA(close, 20)[19:], rtol=0, atol=1e-9
+    )
     ranges = talib.TRANGE(high, low, close)[1:]
-    np.testing.assert_allclose(compute_feature(bars, "atr")[14:], talib.SMA(ranges, 14)[13:], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        compute_feature(bars, "atr")[14:], talib.SMA(ranges, 14)[13:], rtol=0, atol=1e-9
+    )
 
 
 # --- no look-ahead ----------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("volume", [True, False])
@@ -369,24 +493,32 @@ def test_a_prefix_of_the_bars_gives_the_prefix_of_the_feature(name, volume):
     full, ids = window(260, volume=volume), np.repeat([0, 1], [40, 220])
     column = compute_features(full, (name,), ids)
     for t in (0, 1, 13, 39, 40, 41, 54, 100, 150, 151, 200, 258):
-        cut = compute_features(features.take(full, slice(0, t + 1)), (name,), ids[:t + 1])
-        assert cut.tobytes() == column[:t + 1].tobytes()
+        cut = compute_features(features.take(full, slice(0, t + 1)), (name,), ids[: t + 1])
+        assert cut.tobytes() == column[: t + 1].tobytes()
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_changing_later_bars_changes_nothing_before(name):
-    a, b, t = window(300, level=1000), window(300, seed=9, level=1000), 180  # so low that a bar moves by a percent
-    fields = {f: np.concatenate([getattr(a, f)[:t + 1], getattr(b, f)[t + 1:]])
-              for f in ("open", "high", "low", "close", "volume", "minute")}
+    a, b, t = (
+        window(300, level=1000),
+        window(300, seed=9, level=1000),
+        180,
+    )  # so low that a bar moves by a percent
+    fields = {
+        f: np.concatenate([getattr(a, f)[: t + 1], getattr(b, f)[t + 1 :]])
+        for f in ("open", "high", "low", "close", "volume", "minute")
+    }
     mixed = Window(**fields, date=a.date, tick_size=a.tick_size)
     before = compute_feature(a, name)
     after = compute_feature(mixed, name)
-    assert after[:t + 1].tobytes() == before[:t + 1].tobytes()
-    assert not np.array_equal(after[t + 1:], before[t + 1:], equal_nan=True)
+    assert after[: t + 1].tobytes() == before[: t + 1].tobytes()
+    assert not np.array_equal(after[t + 1 :], before[t + 1 :], equal_nan=True)
 
 
 def test_a_planted_leak_is_caught_by_the_prefix_test(monkeypatch):
-    monkeypatch.setitem(features._COMPUTE, "close", lambda bars, _: np.full(len(bars.close), bars.close.mean()))
+    monkeypatch.setitem(
+        features._COMPUTE, "close", lambda bars, _: np.full(len(bars.close), bars.close.mean())
+    )
     full = window(100)
     cut = compute_feature(features.take(full, slice(0, 50)), "close")
     assert cut.tobytes() != compute_feature(full, "close")[:50].tobytes()
@@ -410,15 +542,23 @@ def test_defined_exactly_from_the_declared_warm_up():
 
 # --- declarations -----------------------------------------------------------------------------------------------------
 
+
 def test_columns_are_unique_and_in_order():
     columns = table_columns(("close", "rsi", "ema_9"))
     assert columns == (*FIXED_COLUMNS, "feature.close", "feature.rsi", "feature.ema_9")
     assert len(set(columns)) == len(columns)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("smaa_20", "did you mean 'sma_20'"), ("rsi_1", "at least 2"),
-                                            ("sma_0", "unknown feature"), ("sma_", "unknown feature"),
-                                            ("future", "known: open")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("smaa_20", "did you mean 'sma_20'"),
+        ("rsi_1", "at least 2"),
+        ("sma_0", "unknown feature"),
+        ("sma_", "unknown feature"),
+        ("future", "known: open"),
+    ],
+)
 def test_unknown_features_are_errors(name, hint):
     with pytest.raises(ConfigError, match=hint):
         feature_spec(name)
@@ -446,9 +586,15 @@ def test_the_features_of_the_context_by_name():
     assert CONTEXT_FEATURES == MARKET_CONTEXT + TIMEFRAMES + PATTERNS
     assert len(set(CONTEXT_FEATURES)) == 28
     assert longest_warm_up(CONTEXT_FEATURES) == 220
-    assert absent_features(CONTEXT_FEATURES) == ("price_to_vwap", "volume_regime", "volume_ratio_5min",
-                                                 "volume_ratio_20min")
-    assert all(feature_spec(name).source == "own" for name in set(CONTEXT_FEATURES) - set(SEED_FEATURES))
+    assert absent_features(CONTEXT_FEATURES) == (
+        "price_to_vwap",
+        "volume_regime",
+        "volume_ratio_5min",
+        "volume_ratio_20min",
+    )
+    assert all(
+        feature_spec(name).source == "own" for name in set(CONTEXT_FEATURES) - set(SEED_FEATURES)
+    )
 
 
 def test_the_page_of_features_is_current():
@@ -473,16 +619,22 @@ def test_smoothing_in_lanes_rounds_as_the_formula_says(alpha, n):
     rng = np.random.default_rng(n)
     walk = 6000 + np.cumsum(rng.integers(-8, 9, n))
     for values in (walk, rng.integers(0, 5, n) * 0.1, walk * 0.37):
-        assert rolling.smooth(values, alpha, 5999.3).tolist() == smooth_by_hand(values, alpha, 5999.3)
+        assert rolling.smooth(values, alpha, 5999.3).tolist() == smooth_by_hand(
+            values, alpha, 5999.3
+        )
 
 
 @pytest.mark.parametrize("memory", [0.5, 3, 64])
 def test_a_lane_whose_wrong_start_stays_is_computed_again(memory, monkeypatch):
-    """With few early steps no lane agrees with the one before it. A price that stands still keeps a wrong last bit."""
+    """With few early steps no lane agrees with the one before it. A price that stands still keeps a
+    wrong last bit.
+    """
     monkeypatch.setattr(rolling, "MEMORY", memory)
     again = []
     in_order = rolling._smooth_in_order
-    monkeypatch.setattr(rolling, "_smooth_in_order", lambda *given: again.append(1) or in_order(*given))
+    monkeypatch.setattr(
+        rolling, "_smooth_in_order", lambda *given: again.append(1) or in_order(*given)
+    )
     moving = 6000 + np.cumsum(np.random.default_rng(1).integers(-8, 9, 30_000))
     still = np.where(np.arange(30_000) < 5, 3.0, 12345.1)
     for values in (moving, still):

@@ -1,4 +1,6 @@
-"""Real bars are damaged as vendors' files are, and each damage is found with its row. Undamaged bars have none."""
+"""Real bars are damaged as vendors' files are, and each damage is found with its row. Undamaged
+bars have none.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ from tests.data.damaged import (
 )
 
 DATE = "2013-10-09"
-LOW_STOP = make_config({"brackets": {"stop_atr": 0.1, "trail_atr": 0.1}})  # int32 holds them across a jump
+LOW_STOP = make_config(
+    {"brackets": {"stop_atr": 0.1, "trail_atr": 0.1}}
+)  # int32 holds them across a jump
 
 
 def found(bars: Bars, **keys: object) -> tuple[BarFinding, ...]:
@@ -55,19 +59,31 @@ def first_of(bars: Bars, date: str) -> int:
 
 # --- splits -----------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("ratio", "moved"), [
-    ("4:1", 499.23 / 4 / 127.58),   # AAPL, 31 August 2020: closed at 499.23, opened at 127.58
-    ("5:1", 2213.40 / 5 / 444.61),  # TSLA on the same day
-    ("2:1", 1.01), ("3:1", 0.98), ("3:2", 1.0), ("7:1", 1.0), ("10:1", 1.02), ("20:1", 0.99), ("1:10", 1.01),
-    ("1:2", 1.0),
-])
+
+@pytest.mark.parametrize(
+    ("ratio", "moved"),
+    [
+        ("4:1", 499.23 / 4 / 127.58),  # AAPL, 31 August 2020: closed at 499.23, opened at 127.58
+        ("5:1", 2213.40 / 5 / 444.61),  # TSLA on the same day
+        ("2:1", 1.01),
+        ("3:1", 0.98),
+        ("3:2", 1.0),
+        ("7:1", 1.0),
+        ("10:1", 1.02),
+        ("20:1", 0.99),
+        ("1:10", 1.01),
+        ("1:2", 1.0),
+    ],
+)
 def test_a_split_is_found_and_refused_until_it_is_stated(es_bars, ratio, moved):
     share = as_share(es_bars)
     new, old = map(int, ratio.split(":"))
     bars = unadjusted(share, DATE, Fraction(new, old), moved)
     one = only(bars)
     assert (one.kind, one.row, one.date, one.ratio) == ("split", first_of(bars, DATE), DATE, ratio)
-    with pytest.raises(DataError, match=rf"2013-10-08T22:00:00Z: prices go .* likely a share split {ratio}") as told:
+    with pytest.raises(
+        DataError, match=rf"2013-10-08T22:00:00Z: prices go .* likely a share split {ratio}"
+    ) as told:
         build_market(bars, RunConfig())
     stated = {"4:1": "4", "1:10": "'1:10'", "3:2": "3:2"}.get(ratio)
     if stated:
@@ -82,14 +98,20 @@ def test_a_jump_is_accepted_as_a_note(es_bars):
 
 
 def test_two_splits_are_named_with_one_fix(es_bars):
-    bars = unadjusted(unadjusted(as_share(es_bars, 4), "2013-10-10", Fraction(3)), "2013-10-08", Fraction(2))
-    with pytest.raises(DataError, match=r"\[\{date: 2013-10-08, ratio: 2\}, \{date: 2013-10-10, ratio: 3\}\]"):
+    bars = unadjusted(
+        unadjusted(as_share(es_bars, 4), "2013-10-10", Fraction(3)), "2013-10-08", Fraction(2)
+    )
+    with pytest.raises(
+        DataError, match=r"\[\{date: 2013-10-08, ratio: 2\}, \{date: 2013-10-10, ratio: 3\}\]"
+    ):
         check_text(bars, RunConfig())
 
 
 @pytest.mark.parametrize("before", [2.22, 1.75, 0.56])
 def test_an_odd_jump_is_a_warning(es_bars, before):
-    """A share that falls by 55 % or 43 % overnight, or gains 79 %, was not split: no simple ratio is near."""
+    """A share that falls by 55 % or 43 % overnight, or gains 79 %, was not split: no simple ratio
+    is near.
+    """
     bars = unadjusted(as_share(es_bars), DATE, Fraction(1), before)
     one = only(bars)
     assert (one.kind, one.row, one.refuses) == ("jump", first_of(es_bars, DATE), False)
@@ -101,28 +123,40 @@ def test_a_level_that_does_not_stay_is_no_split(es_bars):
     first = first_of(share, DATE)
     prices = {name: getattr(share, name).copy() for name in ("open", "high", "low", "close")}
     for column in prices.values():
-        column[first:first + 20] //= 2
+        column[first : first + 20] //= 2
     assert not [one for one in found(replace(share, **prices)) if one.kind in ("split", "jump")]
 
 
 def test_years_between_two_dates_are_no_split(es_bars):
     """Ten years later the index is at three times the level."""
-    later = replace(es_bars, time=es_bars.time + 3650 * 86_400, **{
-        name: getattr(es_bars, name) * np.int32(3) for name in ("open", "high", "low", "close")})
-    both = {name: np.concatenate([getattr(es_bars, name), getattr(later, name)])
-            for name in ("time", "open", "high", "low", "close", "volume")}
+    later = replace(
+        es_bars,
+        time=es_bars.time + 3650 * 86_400,
+        **{name: getattr(es_bars, name) * np.int32(3) for name in ("open", "high", "low", "close")},
+    )
+    both = {
+        name: np.concatenate([getattr(es_bars, name), getattr(later, name)])
+        for name in ("time", "open", "high", "low", "close", "volume")
+    }
     assert found(replace(es_bars, places=None, **both)) == ()
 
 
 def test_a_split_in_a_future_is_two_price_scales(es_bars):
-    bars = unadjusted(replace(es_bars, contract=replace(es_bars.contract, price_ranges=())), DATE, Fraction(10))
+    bars = unadjusted(
+        replace(es_bars, contract=replace(es_bars.contract, price_ranges=())), DATE, Fraction(10)
+    )
     assert only(bars).cause == "two price scales in one file (10:1)"
 
 
 def test_the_real_split_of_aapl(shared):
     """7:1 on 2014-06-09. The first bar of the new price still opens at the old one."""
     contract = replace(load_contract("SPY"), symbol="AAPL", price_ranges=())
-    keys = {"columns": {"time": "ts_et"}, "time_zone": "America/New_York", "stamp": "open", "price_scale": 1e-4}
+    keys = {
+        "columns": {"time": "ts_et"},
+        "time_zone": "America/New_York",
+        "stamp": "open",
+        "price_scale": 1e-4,
+    }
     path = shared / "data/lean_us_equity/aapl_minute_trade_x10000.csv.gz"
     one = only(load_bars(path, contract, **keys))
     assert (one.kind, one.date, one.ratio) == ("split", "2014-06-09", "7:1")
@@ -134,20 +168,31 @@ def test_the_real_split_of_aapl(shared):
 
 # --- two levels in one date -------------------------------------------------------------------------------------------
 
+
 def mixed(bars: Bars, rows: np.ndarray, ticks: int) -> Bars:
     """The chosen rows at another level."""
-    return replace(bars, **{name: getattr(bars, name) + (rows * ticks).astype(np.int32)
-                            for name in ("open", "high", "low", "close")})
+    return replace(
+        bars,
+        **{
+            name: getattr(bars, name) + (rows * ticks).astype(np.int32)
+            for name in ("open", "high", "low", "close")
+        },
+    )
 
 
 @pytest.mark.parametrize("ticks", [24, -24, 212])
 @pytest.mark.parametrize("kind", ["in turn", "three of five", "at random"])
 def test_rows_of_two_contracts_around_a_roll(es_bars, ticks, kind):
-    """ES of December and March 2013 were 6 points apart; two dates of the week mix their minutes."""
+    """ES of December and March 2013 were 6 points apart; two dates of the week mix their
+    minutes.
+    """
     dates = trade_dates(es_bars.time, es_bars.contract).astype(str)
     row = np.arange(len(es_bars))
-    other = {"in turn": row % 2 == 0, "three of five": row % 5 < 3,
-             "at random": np.random.default_rng(1).random(len(row)) < 0.5}[kind]
+    other = {
+        "in turn": row % 2 == 0,
+        "three of five": row % 5 < 3,
+        "at random": np.random.default_rng(1).random(len(row)) < 0.5,
+    }[kind]
     bars = mixed(es_bars, other & np.isin(dates, ["2013-10-08", DATE]), ticks)
     (one,) = (each for each in found(bars) if each.kind == "levels")
     assert first_of(bars, "2013-10-08") <= one.row <= first_of(bars, "2013-10-08") + 20
@@ -159,20 +204,36 @@ def test_rows_of_two_contracts_around_a_roll(es_bars, ticks, kind):
 def test_another_scale_from_the_middle_of_a_date_on(es_bars):
     bars = as_share(es_bars, 4)
     row = first_of(bars, DATE) + 300
-    one = only(replace(bars, **{name: np.where(np.arange(len(bars)) < row, getattr(bars, name) * 2, getattr(bars, name))
-                                .astype(np.int32) for name in ("open", "high", "low", "close")}))
+    one = only(
+        replace(
+            bars,
+            **{
+                name: np.where(
+                    np.arange(len(bars)) < row, getattr(bars, name) * 2, getattr(bars, name)
+                ).astype(np.int32)
+                for name in ("open", "high", "low", "close")
+            },
+        )
+    )
     assert (one.kind, one.row) == ("levels", row)
 
 
 def test_prints_off_the_market_are_no_second_level(shared):
     """Trades of SPY by the second: 61 reported late, about $1.10 off, among 100,184 bars."""
     contract = replace(load_contract("SPY"), tick_size=Decimal("0.0001"), price_ranges=())
-    bars = load_bars(shared / "data/lean_us_equity/spy_second_trade_x10000.csv.gz", contract, stamp="open",
-                     columns={"time": "ts_et"}, time_zone="America/New_York", price_scale=1e-4)
+    bars = load_bars(
+        shared / "data/lean_us_equity/spy_second_trade_x10000.csv.gz",
+        contract,
+        stamp="open",
+        columns={"time": "ts_et"},
+        time_zone="America/New_York",
+        price_scale=1e-4,
+    )
     assert not [one for one in found(bars) if one.kind == "levels"]
 
 
 # --- single bars ------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("factor", [1.11, 0.89])
 def test_one_bar_11_per_cent_off(es_bars, factor):
@@ -205,6 +266,7 @@ def test_a_shock_that_leaves_a_trace_is_no_bad_print(es_bars):
 
 # --- runs of bars -----------------------------------------------------------------------------------------------------
 
+
 def test_150_identical_bars(es_bars):
     one = only(standing(es_bars, 2500, 150))
     assert (one.kind, one.row, one.bars) == ("stale", 2500, 150)
@@ -221,7 +283,9 @@ def test_a_block_of_190_bars_copied(es_bars, volume):
 
 
 def test_a_copied_day(es_bars):
-    one = only(with_rows(es_bars, first_of(es_bars, "2013-10-10"), first_of(es_bars, "2013-10-08"), 1350))
+    one = only(
+        with_rows(es_bars, first_of(es_bars, "2013-10-10"), first_of(es_bars, "2013-10-08"), 1350)
+    )
     assert (one.kind, one.bars) == ("copy", 1350)
 
 
@@ -234,6 +298,7 @@ def test_volume_that_is_0_throughout(es_bars):
 
 # --- gaps -------------------------------------------------------------------------------------------------------------
 
+
 def test_every_second_minute_missing(es_bars):
     """The file then looks like one of bars of two minutes."""
     bars = read_again(es_bars, es_bars.time // 60 % 2 == 0)
@@ -244,7 +309,9 @@ def test_every_second_minute_missing(es_bars):
 
 
 def test_every_second_minute_of_a_day_missing(es_bars):
-    day = (trade_dates(es_bars.time, es_bars.contract) == np.datetime64(DATE)) & (es_bars.time // 60 % 2 == 1)
+    day = (trade_dates(es_bars.time, es_bars.contract) == np.datetime64(DATE)) & (
+        es_bars.time // 60 % 2 == 1
+    )
     one = only(read_again(es_bars, ~day))
     assert (one.kind, one.row) == ("gaps", first_of(es_bars, DATE))
     assert "in steps of 120 s, in a file of 60 s bars" in one.size
@@ -258,9 +325,15 @@ def test_every_fifth_minute_missing(es_bars):
 
 # --- hours ------------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("label", "hours", "zone"), [
-    ("UTC", "05:30-12:00", "America/New_York"), ("America/Denver", "11:30-18:00", None),
-    ("America/New_York", None, None)])
+
+@pytest.mark.parametrize(
+    ("label", "hours", "zone"),
+    [
+        ("UTC", "05:30-12:00", "America/New_York"),
+        ("America/Denver", "11:30-18:00", None),
+        ("America/New_York", None, None),
+    ],
+)
 def test_regular_hours_labelled_with_a_wrong_zone(es_bars, label, hours, zone):
     """New York stamps of 09:30-16:00, read as those of another zone."""
     frame = frame_of(regular_hours(es_bars), "America/New_York")
@@ -276,9 +349,19 @@ def test_regular_hours_labelled_with_a_wrong_zone(es_bars, label, hours, zone):
 
 # --- no false findings ------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("symbol", "keys"), [
-    ("ES", {}), ("ES", {"start": "2013-10-06", "end": "2020-01-31"}), ("ES", {"roll": "volume"}), ("EURUSD", {}),
-    ("GBPUSD", {}), ("USDJPY", {}), ("USDCHF", {})])
+
+@pytest.mark.parametrize(
+    ("symbol", "keys"),
+    [
+        ("ES", {}),
+        ("ES", {"start": "2013-10-06", "end": "2020-01-31"}),
+        ("ES", {"roll": "volume"}),
+        ("EURUSD", {}),
+        ("GBPUSD", {}),
+        ("USDJPY", {}),
+        ("USDCHF", {}),
+    ],
+)
 def test_the_bundled_bars_have_no_findings(symbol, keys):
     assert found(bundled(get_contract(symbol), **keys)) == ()
 
@@ -288,30 +371,55 @@ def test_longer_bars_of_the_same_week_have_none(es_bars, seconds):
     assert found(longer(es_bars, seconds)) == ()
 
 
-SHARE_FILES = [f"{name}_{kind}" for name, kinds in (("spy", ("minute_trade", "minute_quote", "second_trade",
-               "second_quote")), ("goog", ("minute_trade", "minute_quote"))) for kind in kinds]
+SHARE_FILES = [
+    f"{name}_{kind}"
+    for name, kinds in (
+        ("spy", ("minute_trade", "minute_quote", "second_trade", "second_quote")),
+        ("goog", ("minute_trade", "minute_quote")),
+    )
+    for kind in kinds
+]
 
 
 @pytest.mark.parametrize("name", SHARE_FILES)
 def test_real_shares_have_no_findings(shared, name):
     contract = replace(load_contract("GOOG"), symbol=name[:4].upper(), tick_size=Decimal("0.0001"))
-    bars = load_bars(shared / f"data/lean_us_equity/{name}_x10000.csv.gz", contract, columns={"time": "ts_et"},
-                     time_zone="America/New_York", stamp="open", price_scale=1e-4)
+    bars = load_bars(
+        shared / f"data/lean_us_equity/{name}_x10000.csv.gz",
+        contract,
+        columns={"time": "ts_et"},
+        time_zone="America/New_York",
+        stamp="open",
+        price_scale=1e-4,
+    )
     assert found(bars) == ()
 
 
 @pytest.mark.parametrize("symbol", ["GBPUSD", "USDJPY", "USDCHF"])
 def test_ten_years_of_a_brokers_hours_have_no_findings(shared, symbol):
     """They hold the franc's shock of 2015 and the pound's of 2016."""
-    bars = load_bars(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz", get_contract(symbol), stamp="open",
-                     time_zone="America/New_York+7h", price_scale=1e-3 if symbol == "USDJPY" else 1e-5)
+    bars = load_bars(
+        shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz",
+        get_contract(symbol),
+        stamp="open",
+        time_zone="America/New_York+7h",
+        price_scale=1e-3 if symbol == "USDJPY" else 1e-5,
+    )
     assert found(bars) == ()
 
 
 @pytest.mark.parametrize("length", ["second", "minute", "hour"])
 def test_real_eurusd_has_no_findings(shared, length):
-    assert found(load_bars(shared / f"data/lean_fx_oanda/eurusd_{length}_bidask.csv.gz", get_contract("EURUSD"),
-                           stamp="open")) == ()
+    assert (
+        found(
+            load_bars(
+                shared / f"data/lean_fx_oanda/eurusd_{length}_bidask.csv.gz",
+                get_contract("EURUSD"),
+                stamp="open",
+            )
+        )
+        == ()
+    )
 
 
 TRULY_BAD = {  # prints far from both neighbours, at the halt of 16:15
@@ -323,8 +431,13 @@ TRULY_BAD = {  # prints far from both neighbours, at the halt of 16:15
 @pytest.mark.parametrize("kind", ["trade", "quote"])
 @pytest.mark.parametrize("expiry", ["201312", "201403", "201406", "202003"])
 def test_real_futures_have_no_findings_but_bad_prints(shared, kind, expiry):
-    bars = load_bars(shared / f"data/lean_es_1m/es_1m_{kind}.csv.gz", get_contract("ES"), stamp="open", expiry=expiry,
-                     missing=1.0)
+    bars = load_bars(
+        shared / f"data/lean_es_1m/es_1m_{kind}.csv.gz",
+        get_contract("ES"),
+        stamp="open",
+        expiry=expiry,
+        missing=1.0,
+    )
     bad = found(bars)
     assert [one.kind for one in bad] == ["spike"] * len(TRULY_BAD.get((kind, expiry), []))
     for one, stamp in zip(bad, TRULY_BAD.get((kind, expiry), []), strict=True):
@@ -332,6 +445,7 @@ def test_real_futures_have_no_findings_but_bad_prints(shared, kind, expiry):
 
 
 # --- where they are told ----------------------------------------------------------------------------------------------
+
 
 def test_findings_come_first_in_check_describe_and_notes(es_bars, tmp_path: Path):
     path, config = tmp_path / "es.csv", make_config({"data": {"stamp": "open"}})
@@ -349,10 +463,14 @@ def test_findings_come_first_in_check_describe_and_notes(es_bars, tmp_path: Path
 def test_check_refuses_a_split_as_training_does(es_bars, tmp_path: Path):
     path, contract = tmp_path / "shr.csv", tmp_path / "shr.yaml"
     frame_of(unadjusted(as_share(es_bars, 4), DATE, Fraction(4))).to_csv(path, index=False)
-    contract.write_text("symbol: SHR\nkind: future\ncurrency: USD\ntick_size: 0.01\ntick_value: 1.0\ncommission: 0.5\n"
-                        "slippage: 1\nmin_stop_ticks: 5\ncalendar: cme_equity\n")
+    contract.write_text(
+        "symbol: SHR\nkind: future\ncurrency: USD\ntick_size: 0.01\ntick_value: 1.0\ncommission: 0.5\n"
+        "slippage: 1\nmin_stop_ticks: 5\ncalendar: cme_equity\n"
+    )
     data = {"stamp": "open", "contract": str(contract)}
     line = first_of(es_bars, DATE) + 2
     with pytest.raises(DataError, match=rf"shr\.csv:{line}: bar 2013-10-08T22:00:00Z"):
         check(str(path), make_config({"data": data}))
-    assert "no fault" in check(str(path), make_config({"data": data | {"splits": [{"date": DATE, "ratio": 4}]}}))
+    assert "no fault" in check(
+        str(path), make_config({"data": data | {"splits": [{"date": DATE, "ratio": 4}]}})
+    )

@@ -1,6 +1,7 @@
 """Vendors' layouts: the bundled bars, written as a vendor writes them, are read back bar for bar.
 
-What a layout leaves open (time zone, stamp side) is asked for with the usual values, and never guessed.
+What a layout leaves open (time zone, stamp side) is asked for with the usual values, and never
+guessed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def put(tmp_path: Path) -> Callable[..., Path]:
 
 
 def assert_same(found: Bars, expected: Bars, volume: bool = True) -> None:
-    for name in FIELDS[:6 if volume else 5]:
+    for name in FIELDS[: 6 if volume else 5]:
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
     assert found.bar_seconds == expected.bar_seconds
     assert (found.ask is None) == (expected.ask is None)
@@ -69,29 +70,80 @@ def refusal(path: Path, contract: object = ES, **options: object) -> str:
 
 # (how it is written, what must be stated, the beginning of the note that says how it is read)
 TRADES = {
-    "mt5": (vendors.mt5, {"time_zone": SERVER}, "read as an MT5 export: stamps name a bar's open, in "
-                                                "America/New_York+7h (as stated)"),
-    "mt4": (vendors.mt4, {"time_zone": SERVER}, "read as an MT4 export (also HistData's): stamps name a bar's open"),
-    "ninjatrader": (vendors.ninjatrader, {"time_zone": "UTC", "stamp": "close"}, "read as a NinjaTrader or HistData "
-                    "file: stamps name a bar's close (as stated), in UTC (as stated)"),
-    "histdata": (vendors.histdata, {"time_zone": "Etc/GMT+5", "stamp": "open"}, "read as a NinjaTrader or HistData"),
-    "databento": (vendors.databento, {}, "read as a Databento file: stamps name a bar's open, in UTC"),
-    "databento integers": (lambda bars: vendors.databento(bars, pretty=False), {}, "read as a Databento file: stamps "
-                           "name a bar's open, in UTC, prices in units of 1e-09"),
-    "yfinance": (vendors.yahoo, {"stamp": "open"}, "read as a yfinance file of ES=F: stamps name a bar's open"),
+    "mt5": (
+        vendors.mt5,
+        {"time_zone": SERVER},
+        "read as an MT5 export: stamps name a bar's open, in America/New_York+7h (as stated)",
+    ),
+    "mt4": (
+        vendors.mt4,
+        {"time_zone": SERVER},
+        "read as an MT4 export (also HistData's): stamps name a bar's open",
+    ),
+    "ninjatrader": (
+        vendors.ninjatrader,
+        {"time_zone": "UTC", "stamp": "close"},
+        "read as a NinjaTrader or HistData "
+        "file: stamps name a bar's close (as stated), in UTC (as stated)",
+    ),
+    "histdata": (
+        vendors.histdata,
+        {"time_zone": "Etc/GMT+5", "stamp": "open"},
+        "read as a NinjaTrader or HistData",
+    ),
+    "databento": (
+        vendors.databento,
+        {},
+        "read as a Databento file: stamps name a bar's open, in UTC",
+    ),
+    "databento integers": (
+        lambda bars: vendors.databento(bars, pretty=False),
+        {},
+        "read as a Databento file: stamps name a bar's open, in UTC, prices in units of 1e-09",
+    ),
+    "yfinance": (
+        vendors.yahoo,
+        {"stamp": "open"},
+        "read as a yfinance file of ES=F: stamps name a bar's open",
+    ),
     "binance": (vendors.binance, {}, "read as Binance klines: stamps name a bar's open, in UTC"),
-    "binance without header": (lambda bars: vendors.binance(bars, header=False), {}, "read as Binance klines"),
-    "binance microseconds": (lambda bars: vendors.binance(bars, False, True), {}, "read as Binance klines"),
-    "date and time": (lambda bars: vendors.plain(bars, "Date,Time", lambda at: f"{at:%Y-%m-%d,%H:%M}"),
-                      {"time_zone": "UTC", "stamp": "open"}, "read as bars with separate date and time columns"),
-    "compact date and time": (lambda bars: vendors.plain(bars, "DATE,TIME", lambda at: f"{at:%Y%m%d,%H%M%S}"),
-                              {"time_zone": "UTC", "stamp": "open"}, "read as bars with separate date and time"),
-    "day first": (lambda bars: vendors.plain(bars, "date,time", lambda at: f"{at:%d.%m.%Y,%H:%M:%S}"),
-                  {"time_zone": "UTC", "stamp": "open", "date_order": "dmy"}, "read as bars with separate date"),
-    "one digit": (lambda bars: vendors.plain(bars, "date,time", lambda at: f"{at.month}/{at.day}/{at.year},{at:%H:%M}"),
-                  {"time_zone": "UTC", "stamp": "open", "date_order": "mdy"}, "read as bars with separate date"),
-    "open_time": (lambda bars: vendors.plain(bars, "open_time", lambda at: f"{at:%Y-%m-%d %H:%M:%S}+00:00"), {},
-                  "read as bars with a column open_time: stamps name a bar's open"),
+    "binance without header": (
+        lambda bars: vendors.binance(bars, header=False),
+        {},
+        "read as Binance klines",
+    ),
+    "binance microseconds": (
+        lambda bars: vendors.binance(bars, False, True),
+        {},
+        "read as Binance klines",
+    ),
+    "date and time": (
+        lambda bars: vendors.plain(bars, "Date,Time", lambda at: f"{at:%Y-%m-%d,%H:%M}"),
+        {"time_zone": "UTC", "stamp": "open"},
+        "read as bars with separate date and time columns",
+    ),
+    "compact date and time": (
+        lambda bars: vendors.plain(bars, "DATE,TIME", lambda at: f"{at:%Y%m%d,%H%M%S}"),
+        {"time_zone": "UTC", "stamp": "open"},
+        "read as bars with separate date and time",
+    ),
+    "day first": (
+        lambda bars: vendors.plain(bars, "date,time", lambda at: f"{at:%d.%m.%Y,%H:%M:%S}"),
+        {"time_zone": "UTC", "stamp": "open", "date_order": "dmy"},
+        "read as bars with separate date",
+    ),
+    "one digit": (
+        lambda bars: vendors.plain(
+            bars, "date,time", lambda at: f"{at.month}/{at.day}/{at.year},{at:%H:%M}"
+        ),
+        {"time_zone": "UTC", "stamp": "open", "date_order": "mdy"},
+        "read as bars with separate date",
+    ),
+    "open_time": (
+        lambda bars: vendors.plain(bars, "open_time", lambda at: f"{at:%Y-%m-%d %H:%M:%S}+00:00"),
+        {},
+        "read as bars with a column open_time: stamps name a bar's open",
+    ),
 }
 
 
@@ -103,26 +155,42 @@ def test_a_vendors_minutes_are_the_bars_they_were_written_from(es, put, name):
     assert bars.notes[0].startswith(note), bars.notes
 
 
-UNUSED = ("(median 1) is not used: fills pay costs.slippage, in ticks per side, which stands for half the spread; for "
-          "fills at real quotes give bid and ask bars (data.quotes)")
+UNUSED = (
+    "(median 1) is not used: fills pay costs.slippage, in ticks per side, which stands for half the spread; for "
+    "fills at real quotes give bid and ask bars (data.quotes)"
+)
 
 
 def test_a_column_of_spreads_is_said_to_be_unused(es, put):
     bars = load_bars(put(vendors.mt5(es)), ES, time_zone=SERVER)
     assert bars.notes[1] == f"column '<SPREAD>' {UNUSED}"
-    plain = vendors.plain(es.rows(slice(0, 50)), "time", lambda at: f"{at:%Y-%m-%dT%H:%MZ}").decode().splitlines()
-    text = "\n".join([f"{plain[0]},Spread", *(f"{line},{cell}" for line, cell in zip(plain[1:], ["1", ""] * 25,
-                                                                                    strict=True))])
+    plain = (
+        vendors.plain(es.rows(slice(0, 50)), "time", lambda at: f"{at:%Y-%m-%dT%H:%MZ}")
+        .decode()
+        .splitlines()
+    )
+    text = "\n".join(
+        [
+            f"{plain[0]},Spread",
+            *(f"{line},{cell}" for line, cell in zip(plain[1:], ["1", ""] * 25, strict=True)),
+        ]
+    )
     assert f"column 'Spread' {UNUSED}" in load_bars(put(text.encode()), ES, stamp="open").notes
     empty = "\n".join([f"{plain[0]},spread", *(f"{line}," for line in plain[1:])])
-    assert any(note.startswith("column 'spread' is not used") for note in load_bars(
-        put(empty.encode()), ES, stamp="open").notes)
+    assert any(
+        note.startswith("column 'spread' is not used")
+        for note in load_bars(put(empty.encode()), ES, stamp="open").notes
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in TRADES if name != "mt5"])
 def test_files_without_spreads_say_nothing_of_them(es, put, name):
     write, stated, _ = TRADES[name]
-    assert not [note for note in load_bars(put(write(es.rows(slice(0, 50)))), ES, **stated).notes if "spread" in note]
+    assert not [
+        note
+        for note in load_bars(put(write(es.rows(slice(0, 50)))), ES, **stated).notes
+        if "spread" in note
+    ]
 
 
 @pytest.mark.parametrize("name", TRADES)
@@ -137,10 +205,22 @@ def test_the_slow_reader_says_the_same(es, put, name, monkeypatch):
     assert slow.notes == fast.notes
 
 
-@pytest.mark.parametrize("name", ["mt5", "mt4", "ninjatrader", "databento", "databento integers", "binance",
-                                  "compact date and time", "day first"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mt5",
+        "mt4",
+        "ninjatrader",
+        "databento",
+        "databento integers",
+        "binance",
+        "compact date and time",
+        "day first",
+    ],
+)
 def test_common_vendors_are_read_fast(es, put, name, monkeypatch):
     """No cell becomes a Python string: the reader by lines is not asked."""
+
     def never(*_: object) -> None:
         raise AssertionError("read by lines")
 
@@ -152,9 +232,14 @@ def test_common_vendors_are_read_fast(es, put, name, monkeypatch):
 
 QUOTES = {
     "fxcm": (vendors.fxcm, {"time_zone": "UTC", "stamp": "open"}),
-    "fxcm of the python client": (lambda bars: vendors.fxcm(
-        bars, "date,bidopen,bidhigh,bidlow,bidclose,askopen,askhigh,asklow,askclose",
-        lambda at: f"{at:%Y-%m-%d %H:%M:%S}"), {"time_zone": "UTC", "stamp": "open"}),
+    "fxcm of the python client": (
+        lambda bars: vendors.fxcm(
+            bars,
+            "date,bidopen,bidhigh,bidlow,bidclose,askopen,askhigh,asklow,askclose",
+            lambda at: f"{at:%Y-%m-%d %H:%M:%S}",
+        ),
+        {"time_zone": "UTC", "stamp": "open"},
+    ),
     "lean hours": (vendors.lean_hours, {"time_zone": "UTC"}),
 }
 
@@ -168,14 +253,31 @@ def test_quotes_of_vendors_have_two_sides(eurusd, put, name):
 # --- what is asked for ---------------------------------------------------------------------------------------------
 
 ASKED = {
-    "mt5": ({}, ["read as an MT5 export; the file does not say the time zone of its stamps",
-                 "UTC+2, and UTC+3 in New York's summer", f"--set data.time_zone={SERVER}",
-                 "--set data.time_zone=UTC"]),
-    "ninjatrader": ({}, ["the time zone of its stamps nor whether a stamp names a bar's open or its close",
-                         "NinjaTrader 8's own exports: --set data.time_zone=UTC --set data.stamp=close",
-                         "HistData: --set data.time_zone=Etc/GMT+5 --set data.stamp=open"]),
-    "histdata": ({"time_zone": "Etc/GMT+5"}, ["does not say whether a stamp names", "HistData: --set data.stamp=open"]),
-    "yfinance": ({}, ["read as a yfinance file; the file does not say whether", "Yahoo: --set data.stamp=open"]),
+    "mt5": (
+        {},
+        [
+            "read as an MT5 export; the file does not say the time zone of its stamps",
+            "UTC+2, and UTC+3 in New York's summer",
+            f"--set data.time_zone={SERVER}",
+            "--set data.time_zone=UTC",
+        ],
+    ),
+    "ninjatrader": (
+        {},
+        [
+            "the time zone of its stamps nor whether a stamp names a bar's open or its close",
+            "NinjaTrader 8's own exports: --set data.time_zone=UTC --set data.stamp=close",
+            "HistData: --set data.time_zone=Etc/GMT+5 --set data.stamp=open",
+        ],
+    ),
+    "histdata": (
+        {"time_zone": "Etc/GMT+5"},
+        ["does not say whether a stamp names", "HistData: --set data.stamp=open"],
+    ),
+    "yfinance": (
+        {},
+        ["read as a yfinance file; the file does not say whether", "Yahoo: --set data.stamp=open"],
+    ),
     "mt4": ({}, ["read as an MT4 export", f"--set data.time_zone={SERVER}"]),
     "date and time": ({}, ["it is not stated whether stamps name a bar's open or its close"]),
 }
@@ -194,14 +296,17 @@ def test_fxcm_and_lean_quotes_ask_for_the_time_zone(eurusd, put):
     message = refusal(put(vendors.fxcm(eurusd)), EURUSD)
     assert "read as an FXCM file" in message
     assert "--set data.time_zone=UTC --set data.stamp=open" in message
-    assert "OANDA and CME futures: --set data.time_zone=UTC" in refusal(put(vendors.lean_hours(eurusd)), EURUSD)
+    assert "OANDA and CME futures: --set data.time_zone=UTC" in refusal(
+        put(vendors.lean_hours(eurusd)), EURUSD
+    )
 
 
 def test_what_the_user_states_overrides_the_format_and_the_note_says_so(es, put):
     bars = load_bars(put(vendors.databento(es)), ES, stamp="close")
     assert (bars.time == es.time - 60).all()
-    assert bars.notes[0].startswith("read as a Databento file: stamps name a bar's close (as stated; the format says "
-                                    "open)")
+    assert bars.notes[0].startswith(
+        "read as a Databento file: stamps name a bar's close (as stated; the format says open)"
+    )
 
 
 def test_a_day_above_12_shows_which_number_is_the_month(eurusd, put):
@@ -244,9 +349,15 @@ def test_mt5_in_utf16_and_with_commas(es, put):
 
 
 def test_mt5_days_are_refused_as_days(put):
-    rows = "".join(f"2013.10.{day:02d}\t1676.00\t1680.00\t1670.00\t1675.00\t9\t9\t1\n" for day in range(7, 12))
-    path = put(("<DATE>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\t<VOL>\t<SPREAD>\n" + rows).encode())
-    assert "the usual step between bars is 86400 s. Fix: give intraday bars" in refusal(path, time_zone="UTC")
+    rows = "".join(
+        f"2013.10.{day:02d}\t1676.00\t1680.00\t1670.00\t1675.00\t9\t9\t1\n" for day in range(7, 12)
+    )
+    path = put(
+        ("<DATE>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\t<VOL>\t<SPREAD>\n" + rows).encode()
+    )
+    assert "the usual step between bars is 86400 s. Fix: give intraday bars" in refusal(
+        path, time_zone="UTC"
+    )
 
 
 def test_faults_in_a_vendors_file_name_its_lines_and_columns(es, put):
@@ -271,7 +382,9 @@ def test_databento_several_instruments_are_chosen_by_symbol(es, put):
     assert_same(load_bars(path, ES, expiry="ESH4"), far)
     spread = put(both + vendors.databento(far, "ESZ3-ESH4", header=False))
     assert "a calendar spread is mixed in (500 rows)" in refusal(spread)
-    assert "these are ES bars but data.market is NQ" in refusal(put(vendors.databento(es)), get_contract("NQ"))
+    assert "these are ES bars but data.market is NQ" in refusal(
+        put(vendors.databento(es)), get_contract("NQ")
+    )
 
 
 def test_databento_without_symbols_tells_instruments_apart(es, put):
@@ -282,8 +395,13 @@ def test_databento_without_symbols_tells_instruments_apart(es, put):
     assert_same(load_bars(put(mixed.encode()), ES, expiry="77"), es)
 
 
-@pytest.mark.parametrize(("column", "old", "new", "what"), [("rtype", ",33,1,", ",32,1,", "lengths of bars"),
-                                                            ("publisher_id", ",33,1,", ",33,2,", "venues")])
+@pytest.mark.parametrize(
+    ("column", "old", "new", "what"),
+    [
+        ("rtype", ",33,1,", ",32,1,", "lengths of bars"),
+        ("publisher_id", ",33,1,", ",33,2,", "venues"),
+    ],
+)
 def test_databento_mixed_schemas_and_venues_are_refused(es, put, column, old, new, what):
     text = vendors.databento(es).decode()
     mixed = text + text.partition("\n")[2].replace(old, new)
@@ -292,10 +410,20 @@ def test_databento_mixed_schemas_and_venues_are_refused(es, put, column, old, ne
 
 def test_databento_frames_and_parquet(es, tmp_path):
     """`to_df()` gives the stamps as the index, with a zone, and decimal prices."""
-    frame = pd.DataFrame({"rtype": 33, "publisher_id": 1, "instrument_id": 5482, "open": es.open * 0.25,
-                          "high": es.high * 0.25, "low": es.low * 0.25, "close": es.close * 0.25,
-                          "volume": es.volume.astype(np.uint64), "symbol": "ESZ3"},
-                         index=pd.to_datetime(es.time, unit="s", utc=True).rename("ts_event"))
+    frame = pd.DataFrame(
+        {
+            "rtype": 33,
+            "publisher_id": 1,
+            "instrument_id": 5482,
+            "open": es.open * 0.25,
+            "high": es.high * 0.25,
+            "low": es.low * 0.25,
+            "close": es.close * 0.25,
+            "volume": es.volume.astype(np.uint64),
+            "symbol": "ESZ3",
+        },
+        index=pd.to_datetime(es.time, unit="s", utc=True).rename("ts_event"),
+    )
     assert_same(from_frame(frame, ES), es)
     frame.to_parquet(tmp_path / "bars.parquet")
     assert_same(load_bars(tmp_path / "bars.parquet", ES), es)
@@ -313,16 +441,22 @@ def test_yfinance_frames_as_they_come(es):
 
 def test_frames_and_files_of_several_tickers_are_refused(es, put):
     both = pd.concat([vendors.yahoo_frame(es), vendors.yahoo_frame(es, "NQ=F")], axis=1)
-    with pytest.raises(DataError, match=r"holds 2 tickers: ES=F, NQ=F. Fix: choose one, e.g. frame.xs\('ES=F'"):
+    with pytest.raises(
+        DataError, match=r"holds 2 tickers: ES=F, NQ=F. Fix: choose one, e.g. frame.xs\('ES=F'"
+    ):
         table_of_frame(both, "frame")
     message = refusal(put(both.to_csv().encode()), stamp="open")
     assert "Close ES=F" in message
-    columns = {name: f"{name.capitalize()} NQ=F" for name in ("open", "high", "low", "close", "volume")}
+    columns = {
+        name: f"{name.capitalize()} NQ=F" for name in ("open", "high", "low", "close", "volume")
+    }
     assert_same(load_bars(put(both.to_csv().encode()), ES, stamp="open", columns=columns), es)
 
 
 def test_yahoos_32_bit_prices_are_read_to_their_tick(eurusd, put):
-    """1.36543 is 1.3654299974441528 as a 32-bit float: not on the tick of 0.00001, but nothing else can be meant."""
+    """1.36543 is 1.3654299974441528 as a 32-bit float: not on the tick of 0.00001, but nothing else
+    can be meant.
+    """
     bid = eurusd.sides[0]
     bars = load_bars(put(vendors.yahoo(bid, "EURUSD=X")), EURUSD, stamp="open")
     assert_same(bars, bid)
@@ -338,7 +472,9 @@ def test_32_bit_prices_off_the_tick_are_refused(eurusd):
 
 
 def test_binance_in_a_zip(es, put):
-    assert_same(load_bars(put(vendors.zipped({"ES-1m-2013-10.csv": vendors.binance(es)}), "b.zip"), ES), es)
+    assert_same(
+        load_bars(put(vendors.zipped({"ES-1m-2013-10.csv": vendors.binance(es)}), "b.zip"), ES), es
+    )
 
 
 # --- LEAN ----------------------------------------------------------------------------------------------------------
@@ -347,7 +483,9 @@ def test_binance_in_a_zip(es, put):
 def test_lean_days_of_a_future_in_one_zip(es, put):
     """One file per UTC date; the expiry is in the names, and prices have decimals."""
     days = vendors.lean_days(es, "es", expiry="_201312_20131220")
-    assert list(days) == [f"201310{day}_es_minute_trade_201312_20131220.csv" for day in ("06", "07", "08")]
+    assert list(days) == [
+        f"201310{day}_es_minute_trade_201312_20131220.csv" for day in ("06", "07", "08")
+    ]
     path = put(vendors.zipped(days), "es.zip")
     assert "OANDA and CME futures: --set data.time_zone=UTC" in refusal(path)
     bars = load_bars(path, ES, time_zone="UTC")
@@ -374,19 +512,37 @@ def test_a_single_lean_day_by_its_file_name(es, put):
 
 
 def test_lean_shares_are_in_new_york_time_and_ten_thousandths(es, put):
-    """Whole prices in a file without an expiry are shares times 10,000. The bars serve as shares with a tick of ES."""
+    """Whole prices in a file without an expiry are shares times 10,000. The bars serve as shares
+    with a tick of ES.
+    """
     days = vendors.lean_days(es, "spy", "America/New_York", 10_000)
     bars = load_bars(put(vendors.zipped(days), "spy.zip"), ES)
     assert_same(bars, es)
-    assert bars.notes[0] == ("read as LEAN bars of shares of SPY: stamps name a bar's open, in America/New_York, "
-                             "prices in units of 0.0001")
+    assert bars.notes[0] == (
+        "read as LEAN bars of shares of SPY: stamps name a bar's open, in America/New_York, "
+        "prices in units of 0.0001"
+    )
 
 
-@pytest.mark.parametrize(("members", "part"), [
-    ({}, "holds no .csv or .txt file"), ({"a.csv": b"time,open\n", "b.csv": b"time,open\n"}, "holds 2 files (a.csv, b"),
-    ({"20131007_es_minute_trade.csv": b"0,1,1,1,1,1\n", "20131008_nq_minute_trade.csv": b"0,1,1,1,1,1\n"},
-     "holds files of es and nq"), ({"20131307_es_minute_trade.csv": b"0,1,1,1,1,1\n"}, "'20131307' in a file's name"),
-    ({"20131007_es_minute_trade.csv": b"86400000,1,1,1,1,1\n"}, "not milliseconds since midnight")])
+@pytest.mark.parametrize(
+    ("members", "part"),
+    [
+        ({}, "holds no .csv or .txt file"),
+        ({"a.csv": b"time,open\n", "b.csv": b"time,open\n"}, "holds 2 files (a.csv, b"),
+        (
+            {
+                "20131007_es_minute_trade.csv": b"0,1,1,1,1,1\n",
+                "20131008_nq_minute_trade.csv": b"0,1,1,1,1,1\n",
+            },
+            "holds files of es and nq",
+        ),
+        ({"20131307_es_minute_trade.csv": b"0,1,1,1,1,1\n"}, "'20131307' in a file's name"),
+        (
+            {"20131007_es_minute_trade.csv": b"86400000,1,1,1,1,1\n"},
+            "not milliseconds since midnight",
+        ),
+    ],
+)
 def test_archives_that_are_not_bars(put, members, part):
     assert part in refusal(put(vendors.zipped(members), "x.zip"), stamp="open", time_zone="UTC")
 
@@ -397,13 +553,21 @@ def test_a_damaged_zip_is_refused(es, put):
 
 
 def test_real_shares_of_lean_read_as_before_in_their_own_layout(shared, put):
-    """Two real days of GOOG, taken apart into LEAN's daily files, are the bars of the joined file."""
+    """Two real days of GOOG, taken apart into LEAN's daily files, are the bars of the joined
+    file.
+    """
     source = shared / "data" / "lean_us_equity" / "goog_minute_trade_x10000.csv.gz"
     from jaxtrade.data.contract_file import load_contract
 
     goog = load_contract("GOOG")
-    whole = load_bars(source, goog, stamp="open", time_zone="America/New_York", price_scale=0.0001,
-                      columns={"time": "ts_et"})
+    whole = load_bars(
+        source,
+        goog,
+        stamp="open",
+        time_zone="America/New_York",
+        price_scale=0.0001,
+        columns={"time": "ts_et"},
+    )
     days = vendors.lean_days(whole, "goog", "America/New_York", 10_000)
     assert_same(load_bars(put(vendors.zipped(days), "goog.zip"), goog), whole)
 
@@ -411,12 +575,21 @@ def test_real_shares_of_lean_read_as_before_in_their_own_layout(shared, put):
 def test_the_page_lists_every_layout(es, eurusd):
     """docs/data.md has a row for the layout of every file that these tests write."""
     page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
-    listed = {line.split(" | ")[0].strip("| ") for line in page.splitlines() if line.startswith("| ")}
+    listed = {
+        line.split(" | ")[0].strip("| ") for line in page.splitlines() if line.startswith("| ")
+    }
     few, hours = es.rows(slice(0, 5)), eurusd.rows(slice(0, 5))
     files = {name: write(few) for name, (write, *_) in TRADES.items()} | {
-        name: write(hours) for name, (write, _) in QUOTES.items()}
-    files |= vendors.lean_days(few, "es", expiry="_201312_20131220") | vendors.lean_days(few, "spy", scale=10_000)
-    found = {layout.title for name, content in files.items() if (layout := recognise(head_of(content, name)))}
+        name: write(hours) for name, (write, _) in QUOTES.items()
+    }
+    files |= vendors.lean_days(few, "es", expiry="_201312_20131220") | vendors.lean_days(
+        few, "spy", scale=10_000
+    )
+    found = {
+        layout.title
+        for name, content in files.items()
+        if (layout := recognise(head_of(content, name)))
+    }
     assert len(found) == 12
     assert found <= listed
     finam = b"<TICKER>,<PER>,<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>\nES,1,20131007,093000,1,1,1,1,1\n"
@@ -426,11 +599,46 @@ def test_the_page_lists_every_layout(es, eurusd):
     assert (layout.open_keys, layout.columns["symbol"]) == (("time_zone", "stamp"), "<TICKER>")
 
 
-HEADS = st.lists(st.lists(st.sampled_from([
-    "<DATE>", "<TIME>", "<OPEN>", "<CLOSE>", "<TICKVOL>", "date", "time", "open", "high", "low", "close", "ts_event",
-    "rtype", "instrument_id", "Price", "Ticker", "Datetime", "open_time", "close_time", "2013.10.07", "20131007 090000",
-    "09:30", "34200000", "1381152600000", "1676.25", "1", "", "BidOpen", "DateTime", "\u00e9"]), max_size=13),
-    max_size=5)
+HEADS = st.lists(
+    st.lists(
+        st.sampled_from(
+            [
+                "<DATE>",
+                "<TIME>",
+                "<OPEN>",
+                "<CLOSE>",
+                "<TICKVOL>",
+                "date",
+                "time",
+                "open",
+                "high",
+                "low",
+                "close",
+                "ts_event",
+                "rtype",
+                "instrument_id",
+                "Price",
+                "Ticker",
+                "Datetime",
+                "open_time",
+                "close_time",
+                "2013.10.07",
+                "20131007 090000",
+                "09:30",
+                "34200000",
+                "1381152600000",
+                "1676.25",
+                "1",
+                "",
+                "BidOpen",
+                "DateTime",
+                "\u00e9",
+            ]
+        ),
+        max_size=13,
+    ),
+    max_size=5,
+)
 
 
 @settings(deadline=None, max_examples=300)
@@ -442,4 +650,8 @@ def test_any_beginning_of_a_file_is_looked_at_without_an_error(rows, separator):
     layout = recognise(head)
     if head is not None and layout is not None:
         names = layout.names or tuple(head.names)
-        assert {*layout.columns.values(), *filter(None, (layout.date, layout.clock))} <= {*names, "volume", "time"}
+        assert {*layout.columns.values(), *filter(None, (layout.date, layout.clock))} <= {
+            *names,
+            "volume",
+            "time",
+        }

@@ -1,4 +1,6 @@
-"""The grammar of stamps: each form worked by hand, and every layout, in several zones, equal to the truth."""
+"""The grammar of stamps: each form worked by hand, and every layout, in several zones, equal to the
+truth.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +22,76 @@ ES = get_contract("ES")
 
 # 2013-10-07 is a Monday; 1381104000 is its midnight in UTC.
 NAIVE = {
-    "2013-10-07 09:05": 32700, "2013/10/7 9:05": 32700, "2013-10-7 9:05": 32700, "2013.10.7 9:05": 32700,
-    "2013 10 07 09:05": 32700, "20131007 090500": 32700, "20131007 905": 32700, "20131007 90500": 32700,
-    "2013-10-07,0905": 32700, "2013-10-07  09:05": 32700, "2013-10-07, 9:05": 32700, " 2013-10-07T09:05:00 ": 32700,
-    "2013-10-07 9:05 AM": 32700, "2013-10-07 9:05 pm": 75900, "2013-10-07 12:05 a.m.": 300, "2013-10-07 12:05PM": 43500,
-    "2013-10-07 09:05:00.000": 32700, "2013-10-07 09:05:00,000": 32700, "2013-10-07T09": 32400, "2013-10-7": 0,
+    "2013-10-07 09:05": 32700,
+    "2013/10/7 9:05": 32700,
+    "2013-10-7 9:05": 32700,
+    "2013.10.7 9:05": 32700,
+    "2013 10 07 09:05": 32700,
+    "20131007 090500": 32700,
+    "20131007 905": 32700,
+    "20131007 90500": 32700,
+    "2013-10-07,0905": 32700,
+    "2013-10-07  09:05": 32700,
+    "2013-10-07, 9:05": 32700,
+    " 2013-10-07T09:05:00 ": 32700,
+    "2013-10-07 9:05 AM": 32700,
+    "2013-10-07 9:05 pm": 75900,
+    "2013-10-07 12:05 a.m.": 300,
+    "2013-10-07 12:05PM": 43500,
+    "2013-10-07 09:05:00.000": 32700,
+    "2013-10-07 09:05:00,000": 32700,
+    "2013-10-07T09": 32400,
+    "2013-10-7": 0,
     "20131007": 0,
 }
 AWARE = {
-    "2013-10-07T09:05:00Z": 32700, "2013-10-07 09:05:00-04:00": 47100, "2013-10-07 09:05 -0400": 47100,
-    "2013-10-7 9:05+05:30": 12900, "20131007T090500+00:00": 32700, "2013-10-07T09+00:00": 32400,
-    "2013-10-07 09:05:00.000 GMT-0400": 47100, "2013-10-07 09:05 UTC": 32700, "2013-10-07 09:05 UTC+2": 25500,
+    "2013-10-07T09:05:00Z": 32700,
+    "2013-10-07 09:05:00-04:00": 47100,
+    "2013-10-07 09:05 -0400": 47100,
+    "2013-10-7 9:05+05:30": 12900,
+    "20131007T090500+00:00": 32700,
+    "2013-10-07T09+00:00": 32400,
+    "2013-10-07 09:05:00.000 GMT-0400": 47100,
+    "2013-10-07 09:05 UTC": 32700,
+    "2013-10-07 09:05 UTC+2": 25500,
 }
-NEITHER = ("", "x", "NaT", "2013-10-07 5", "2013-10-07 45", "2013-10-07 9:5", "2013-13-07 09:05", "2013-02-29 09:05",
-           "2013-10-07 24:00", "2013-10-07 09:60", "2013-10-07 13:05 PM", "2013-10-07 0:05 AM", "2013-10/07 09:05",
-           "2013-10-07 09:05 EST", "2013-10-07 09:05+15:00", "2013-10-07 09:05+04:61", "13-10-07 09:05",
-           "7/10/13 09:05", "07-Oct-2013 09:05", "2013-10-07Z", "2013-W41", "2013-280", "2013-10",
-           "2013-10-07 09:05:00-", "1381104000", "٢٠١٣-10-07 09:05")
+NEITHER = (
+    "",
+    "x",
+    "NaT",
+    "2013-10-07 5",
+    "2013-10-07 45",
+    "2013-10-07 9:5",
+    "2013-13-07 09:05",
+    "2013-02-29 09:05",
+    "2013-10-07 24:00",
+    "2013-10-07 09:60",
+    "2013-10-07 13:05 PM",
+    "2013-10-07 0:05 AM",
+    "2013-10/07 09:05",
+    "2013-10-07 09:05 EST",
+    "2013-10-07 09:05+15:00",
+    "2013-10-07 09:05+04:61",
+    "13-10-07 09:05",
+    "7/10/13 09:05",
+    "07-Oct-2013 09:05",
+    "2013-10-07Z",
+    "2013-W41",
+    "2013-280",
+    "2013-10",
+    "2013-10-07 09:05:00-",
+    "1381104000",
+    "٢٠١٣-10-07 09:05",
+)
 
 
-@pytest.mark.parametrize(("text", "seconds", "aware"), [
-    *((text, at, False) for text, at in NAIVE.items()), *((text, at, True) for text, at in AWARE.items())])
+@pytest.mark.parametrize(
+    ("text", "seconds", "aware"),
+    [
+        *((text, at, False) for text, at in NAIVE.items()),
+        *((text, at, True) for text, at in AWARE.items()),
+    ],
+)
 def test_a_stamp_says_one_thing(text, seconds, aware):
     found = read_stamps(as_cells(["x", text, text], strip=False), None)
     assert found.seconds.tolist() == [UNREAD, 1381104000 + seconds, 1381104000 + seconds]
@@ -63,20 +114,42 @@ def test_the_order_of_day_and_month_is_told():
 
 
 def test_no_part_of_a_second_is_dropped():
-    assert read_stamps(as_cells(["2013-10-07 09:05:00.5", "2013-10-07 09:05:00.0"]), None).seconds.tolist() == [
-        BROKEN, 1381104000 + 32700]
+    assert read_stamps(
+        as_cells(["2013-10-07 09:05:00.5", "2013-10-07 09:05:00.0"]), None
+    ).seconds.tolist() == [BROKEN, 1381104000 + 32700]
 
 
 # --- layouts of stamps, in zones -------------------------------------------------------------------------------------
 
-DATES = {"%Y-%m-%d": None, "%Y/%m/%d": None, "%Y.%m.%d": None, "%Y %m %d": None, "%Y%m%d": None, "%Y-%-m-%-d": None,
-         "%Y/%-m/%-d": None, "%Y.%-m.%-d": None, "%d.%m.%Y": "dmy", "%-d/%-m/%Y": "dmy", "%m/%d/%Y": "mdy",
-         "%-m-%-d-%Y": "mdy"}
-CLOCKS = ("%H:%M", "%-H:%M", "%H:%M:%S", "%H%M", "%-H%M", "%I:%M %p", "%-I:%M:%S %p", "%H:%M:%S.000")
+DATES = {
+    "%Y-%m-%d": None,
+    "%Y/%m/%d": None,
+    "%Y.%m.%d": None,
+    "%Y %m %d": None,
+    "%Y%m%d": None,
+    "%Y-%-m-%-d": None,
+    "%Y/%-m/%-d": None,
+    "%Y.%-m.%-d": None,
+    "%d.%m.%Y": "dmy",
+    "%-d/%-m/%Y": "dmy",
+    "%m/%d/%Y": "mdy",
+    "%-m-%-d-%Y": "mdy",
+}
+CLOCKS = (
+    "%H:%M",
+    "%-H:%M",
+    "%H:%M:%S",
+    "%H%M",
+    "%-H%M",
+    "%I:%M %p",
+    "%-I:%M:%S %p",
+    "%H:%M:%S.000",
+)
 JOINED = (" ", "T", "  ", ",", ", ")  # a comma: two columns
 ZONES = ("UTC", "America/New_York", "Asia/Tokyo")
 HOURS = pd.date_range("2013-10-07 13:00", periods=30, freq="1h", tz="UTC").append(
-    pd.date_range("2013-11-03 08:00", periods=60, freq="1h", tz="UTC"))  # after the change of clocks in New York
+    pd.date_range("2013-11-03 08:00", periods=60, freq="1h", tz="UTC")
+)  # after the change of clocks in New York
 
 
 @pytest.mark.parametrize("date", DATES)
@@ -85,18 +158,35 @@ def test_every_layout_is_read_in_its_zone_and_never_without(tmp_path, date):
     for turn, (clock, joined) in enumerate(itertools.product(CLOCKS, JOINED)):
         zone = ZONES[turn % 3]
         names = "date,time" if "," in joined else "time"
-        path.write_text("\n".join([f"{names},open,high,low,close,volume", *(
-            at.tz_convert(zone).strftime(date + joined + clock) + ",1670,1671,1669,1670,1" for at in HOURS)]) + "\n")
+        path.write_text(
+            "\n".join(
+                [
+                    f"{names},open,high,low,close,volume",
+                    *(
+                        at.tz_convert(zone).strftime(date + joined + clock)
+                        + ",1670,1671,1669,1670,1"
+                        for at in HOURS
+                    ),
+                ]
+            )
+            + "\n"
+        )
         bars = load_bars(path, ES, stamp="open", time_zone=zone, **state)
-        np.testing.assert_array_equal(bars.time, HOURS.as_unit("s").asi8, err_msg=f"{date}{joined}{clock} in {zone}")
-        with pytest.raises(DataError, match=r"column '(date )?time' = '.+': stamps carry no time zone"):
+        np.testing.assert_array_equal(
+            bars.time, HOURS.as_unit("s").asi8, err_msg=f"{date}{joined}{clock} in {zone}"
+        )
+        with pytest.raises(
+            DataError, match=r"column '(date )?time' = '.+': stamps carry no time zone"
+        ):
             load_bars(path, ES, stamp="open", **state)
 
 
 @pytest.mark.parametrize("clock", ["0", "5", "45", "9.30", "noon", "25:00"])
 def test_a_time_of_day_that_cannot_be_read_is_quoted(tmp_path, clock):
     path = tmp_path / "bars.csv"
-    path.write_text(f"date,time,open,high,low,close,volume\n2013-10-07,{clock},1670,1671,1669,1670,1\n")
+    path.write_text(
+        f"date,time,open,high,low,close,volume\n2013-10-07,{clock},1670,1671,1669,1670,1\n"
+    )
     with pytest.raises(DataError) as caught:
         load_bars(path, ES, stamp="open", time_zone="UTC")
     assert clock in str(caught.value)
@@ -113,8 +203,15 @@ def test_a_date_in_a_column_of_its_own_that_cannot_be_read_is_quoted(tmp_path, d
 
 @pytest.mark.parametrize("text", ["2013-10-7 13:3", "2013/10/7 13:3"])
 def test_a_frame_of_text_is_read_as_a_file_is(text):
-    frame = pd.DataFrame({"time": [f"{text}{i}" for i in range(3)], "open": 1670.0, "high": 1671.0, "low": 1669.0,
-                          "close": 1670.0})
+    frame = pd.DataFrame(
+        {
+            "time": [f"{text}{i}" for i in range(3)],
+            "open": 1670.0,
+            "high": 1671.0,
+            "low": 1669.0,
+            "close": 1670.0,
+        }
+    )
     bars = from_frame(frame, ES, stamp="open", time_zone="America/New_York")
     assert bars.time.tolist() == [1381167000, 1381167060, 1381167120]
     with pytest.raises(DataError, match="stamps carry no time zone"):
@@ -122,6 +219,7 @@ def test_a_frame_of_text_is_read_as_a_file_is(text):
 
 
 # --- numbers, lines before the header, columns that nobody reads ------------------------------------------------------
+
 
 def refusal(tmp_path: Path, text: str) -> str:
     path = tmp_path / "bars.csv"
@@ -150,10 +248,15 @@ def test_the_newest_row_first_is_said_as_such(tmp_path):
     assert "newest row comes first" in text
 
 
-@pytest.mark.parametrize(("before", "separator"), [
-    ("sep=;", ";"), ("sep=,", ","), ("https://www.example.com/bars", ","), ("Bars of ES", ";")])
+@pytest.mark.parametrize(
+    ("before", "separator"),
+    [("sep=;", ";"), ("sep=,", ","), ("https://www.example.com/bars", ","), ("Bars of ES", ";")],
+)
 def test_a_line_before_the_header_is_passed_over(tmp_path, before, separator):
-    path, lines = tmp_path / "bars.csv", [HEADER, *(row.format(f"2013-10-07 13:3{i}") for i, row in enumerate(ROWS))]
+    path, lines = (
+        tmp_path / "bars.csv",
+        [HEADER, *(row.format(f"2013-10-07 13:3{i}") for i, row in enumerate(ROWS))],
+    )
     path.write_text("\n".join([before, *(line.replace(",", separator) for line in lines)]) + "\n")
     bars = load_bars(path, ES, stamp="open", time_zone="UTC")
     assert len(bars) == 4
@@ -163,8 +266,15 @@ def test_a_line_before_the_header_is_passed_over(tmp_path, before, separator):
 @pytest.mark.parametrize("unread", ["line,line", ",", "line,"])
 def test_only_columns_that_are_read_must_be_unique(tmp_path, unread):
     path = tmp_path / "bars.csv"
-    path.write_text("\n".join([f"{HEADER},{unread}", *(
-        row.format(f"2013-10-07 13:3{i}") + ",7,8" for i, row in enumerate(ROWS))]) + "\n")
+    path.write_text(
+        "\n".join(
+            [
+                f"{HEADER},{unread}",
+                *(row.format(f"2013-10-07 13:3{i}") + ",7,8" for i, row in enumerate(ROWS)),
+            ]
+        )
+        + "\n"
+    )
     assert len(load_bars(path, ES, stamp="open", time_zone="UTC")) == 4
     text = path.read_text().replace(f"{HEADER},{unread}", f"{HEADER},close,{unread.split(',')[0]}")
     assert "'close' appears twice" in refusal(tmp_path, text)

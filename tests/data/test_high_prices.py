@@ -1,4 +1,6 @@
-"""Prices beyond 2^24 ticks, as index CFDs with three decimals have: float32 holds them relative to a base."""
+"""Prices beyond 2^24 ticks, as index CFDs with three decimals have: float32 holds them relative to
+a base.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,17 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import DataError
 
-CFD = replace(get_contract("ES"), symbol="USTEC", tick_size=Decimal("0.001"), tick_mills=1, price_ranges=())
-SHIFT_FREE = ["open", "high", "low", "close", "sma_5", "atr"]  # seen as distances, so a shift of all prices is unseen
+CFD = replace(
+    get_contract("ES"), symbol="USTEC", tick_size=Decimal("0.001"), tick_mills=1, price_ranges=()
+)
+SHIFT_FREE = [
+    "open",
+    "high",
+    "low",
+    "close",
+    "sma_5",
+    "atr",
+]  # seen as distances, so a shift of all prices is unseen
 FIELDS = ("open", "high", "low", "close")
 
 
@@ -32,14 +43,22 @@ def config(**env: object) -> RunConfig:
 
 
 def at(es_bars: Bars, points: int) -> Bars:
-    """The real week with moves of 7 thousandths a tick, so that odd prices appear, around a level in points."""
-    prices = {name: ((getattr(es_bars, name).astype(np.int64) - es_bars.open[0]) * 7 + points * 1000 + 123).astype(
-        np.int32) for name in FIELDS}
+    """The real week with moves of 7 thousandths a tick, so that odd prices appear, around a level
+    in points.
+    """
+    prices = {
+        name: (
+            (getattr(es_bars, name).astype(np.int64) - es_bars.open[0]) * 7 + points * 1000 + 123
+        ).astype(np.int32)
+        for name in FIELDS
+    }
     return replace(es_bars, contract=CFD, **prices)
 
 
 def observations(market: Market, chosen: RunConfig) -> np.ndarray:
-    """What is seen in 40 steps of the first session, with a position from the first one on. float32[40, D]."""
+    """What is seen in 40 steps of the first session, with a position from the first one on.
+    float32[40, D].
+    """
     env = TradingEnv(chosen.env)
     params = make_params(market, split_sessions(market, chosen.split)["train"], chosen)
     state, ref = env.reset(jax.random.key(0), params)
@@ -55,8 +74,10 @@ def test_the_problem_is_real():
 
 
 def test_three_decimals_at_twenty_thousand_are_read(write: Callable[..., Path]):
-    rows = [f"2013-10-07T13:{minute}:00Z,20000.123,20001.001,19999.999,20000.{100 + minute},7"
-            for minute in range(30, 40)]
+    rows = [
+        f"2013-10-07T13:{minute}:00Z,20000.123,20001.001,19999.999,20000.{100 + minute},7"
+        for minute in range(30, 40)
+    ]
     bars = load_bars(write(rows), CFD, stamp="open")
     assert bars.open[0] == 20_000_123
     assert bars.close.tolist() == [20_000_100 + minute for minute in range(30, 40)]
@@ -101,5 +122,7 @@ def test_raw_values_are_those_of_the_prices(es_bars):
 def test_a_range_beyond_any_base_names_the_real_cause():
     assert price_base(1, (1 << 24) - 1, "x") == 0
     assert price_base(1 << 24, 1 << 25, "x") == 3 << 23
-    with pytest.raises(DataError, match=r"bars\.csv: prices of 1 to 40000000 ticks span .* coarser tick_size"):
+    with pytest.raises(
+        DataError, match=r"bars\.csv: prices of 1 to 40000000 ticks span .* coarser tick_size"
+    ):
         price_base(1, 40_000_000, "bars.csv")

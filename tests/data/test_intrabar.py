@@ -32,15 +32,24 @@ Second = tuple[int, int, int, int]
 
 def bars_from(rows: list[Second], times: list[int], length: int) -> Bars:
     table = np.asarray(rows, np.int32)
-    return Bars(np.asarray(times, np.int64), *table.T, np.zeros(len(rows)), length, get_contract("ES"), f"{length} s")
+    return Bars(
+        np.asarray(times, np.int64),
+        *table.T,
+        np.zeros(len(rows)),
+        length,
+        get_contract("ES"),
+        f"{length} s",
+    )
 
 
 def minute_of(*minutes: list[Second]) -> tuple[Bars, Bars]:
     """Minutes and their seconds, from seconds' (open, high, low, close)."""
     whole = [(m[0][0], max(s[1] for s in m), min(s[2] for s in m), m[-1][3]) for m in minutes]
     times = [START + 60 * i + j for i, m in enumerate(minutes) for j in range(len(m))]
-    return (bars_from(whole, [START + 60 * i for i in range(len(minutes))], 60),
-            bars_from([s for m in minutes for s in m], times, 1))
+    return (
+        bars_from(whole, [START + 60 * i for i in range(len(minutes))], 60),
+        bars_from([s for m in minutes for s in m], times, 1),
+    )
 
 
 def flat(*prices: int) -> list[Second]:
@@ -50,23 +59,36 @@ def flat(*prices: int) -> list[Second]:
 
 def found(passages: Passages, row: int = 0) -> tuple[list[Fall], list[Fall]]:
     """The falls of a row as (before, turn, end), for a long and for a short."""
-    long, short = ([tuple(fall) for fall in side.T.tolist() if any(fall)] for side in passages.path.falls[row])
+    long, short = (
+        [tuple(fall) for fall in side.T.tolist() if any(fall)] for side in passages.path.falls[row]
+    )
     return long, short
 
 
-@pytest.mark.parametrize(("seconds", "long", "short"), [
-    (flat(100, 103, 105, 104), [(5, 5, 4)], [(0, 0, -5)]),
-    (flat(100, 98, 95), [(0, 0, -5)], []),  # deeper from the same high: one fall
-    (flat(100, 103, 98, 101, 106, 97, 99), [(3, 3, -2), (6, 6, -3)], [(0, 0, -3), (2, 2, -6)]),
-    (flat(100, 110, 104, 109, 112, 107), [(10, 10, 4)], [(0, 0, -12)]),  # the fall from 112 is the shallower
-    (flat(100, 110, 104, 112, 105), [(10, 10, 4), (12, 12, 5)], [(0, 0, -12)]),
-    (flat(100, 100, 100), [], []),
-    # inside a second: the high first for a long, the low first for a short
-    ([(100, 104, 99, 104), (104, 104, 98, 98)], [(0, 4, -1), (4, 4, -2)], [(0, 1, -4), (1, 2, -4)]),
-    ([(100, 104, 100, 104), (104, 104, 103, 103)], [(0, 4, 0)], [(0, 0, -4)]),
-    # a fall of the next second from that high is a fall of its own: the target may lie between
-    ([(100, 104, 103, 104), (104, 104, 102, 102)], [(0, 4, 3), (4, 4, 2)], [(0, 0, -4)]),
-])
+@pytest.mark.parametrize(
+    ("seconds", "long", "short"),
+    [
+        (flat(100, 103, 105, 104), [(5, 5, 4)], [(0, 0, -5)]),
+        (flat(100, 98, 95), [(0, 0, -5)], []),  # deeper from the same high: one fall
+        (flat(100, 103, 98, 101, 106, 97, 99), [(3, 3, -2), (6, 6, -3)], [(0, 0, -3), (2, 2, -6)]),
+        (
+            flat(100, 110, 104, 109, 112, 107),
+            [(10, 10, 4)],
+            [(0, 0, -12)],
+        ),  # the fall from 112 is the shallower
+        (flat(100, 110, 104, 112, 105), [(10, 10, 4), (12, 12, 5)], [(0, 0, -12)]),
+        (flat(100, 100, 100), [], []),
+        # inside a second: the high first for a long, the low first for a short
+        (
+            [(100, 104, 99, 104), (104, 104, 98, 98)],
+            [(0, 4, -1), (4, 4, -2)],
+            [(0, 1, -4), (1, 2, -4)],
+        ),
+        ([(100, 104, 100, 104), (104, 104, 103, 103)], [(0, 4, 0)], [(0, 0, -4)]),
+        # a fall of the next second from that high is a fall of its own: the target may lie between
+        ([(100, 104, 103, 104), (104, 104, 102, 102)], [(0, 4, 3), (4, 4, 2)], [(0, 0, -4)]),
+    ],
+)
 def test_falls_by_hand(seconds: list[Second], long: list[Fall], short: list[Fall]) -> None:
     passages = first_passages(*minute_of(seconds))
     assert found(passages) == (long, short)
@@ -127,7 +149,7 @@ def test_a_market_keeps_as_many_falls_as_one_of_its_bars_has() -> None:
     assert still.falls.shape == (1, 2, 3, 1)
     alone = market_path((first_passages(*minute_of(one)),))
     assert alone is not None
-    np.testing.assert_array_equal(kept.falls[:1, ..., :alone.falls.shape[-1]], alone.falls)
+    np.testing.assert_array_equal(kept.falls[:1, ..., : alone.falls.shape[-1]], alone.falls)
 
 
 def test_a_minute_without_seconds_is_ambiguous_and_counted() -> None:
@@ -153,7 +175,9 @@ def test_seconds_must_rebuild_the_bars(field: str) -> None:
     assert np.flatnonzero(passages.path.ambiguous.all(axis=1)).tolist() == [7]
     assert any("1 of 1000 bars (0.100 %) are not rebuilt" in note for note in passages.notes)
     good[field][9] += step
-    with pytest.raises(DataError, match=rf"do not rebuild 2 of 1000 bars.*\n.*2013-10-07T13:37:00Z: {field} "):
+    with pytest.raises(
+        DataError, match=rf"do not rebuild 2 of 1000 bars.*\n.*2013-10-07T13:37:00Z: {field} "
+    ):
         first_passages(replace(bars, **good), fine)
 
 
@@ -168,7 +192,9 @@ def test_seconds_must_be_finer_and_overlap() -> None:
 # ---- real seconds against brute force
 
 
-def read(path: IntrabarPath, row: int, long: bool, target: int, stop: int, trail: int, mark: int) -> tuple[str, int]:
+def read(
+    path: IntrabarPath, row: int, long: bool, target: int, stop: int, trail: int, mark: int
+) -> tuple[str, int]:
     """What the environment reads off a path, level by level: see `played`."""
     for before, turn, end in path.falls[row, 0 if long else 1].T.tolist():
         level = max(stop, max(mark, min(turn, target)) - trail)
@@ -177,10 +203,13 @@ def read(path: IntrabarPath, row: int, long: bool, target: int, stop: int, trail
     return "none", 0
 
 
-def played(seconds: list[tuple[int, int]], target: int, stop: int, trail: int, mark: int) -> tuple[str, int]:
-    """Brute force over (high, low) of every second, in ticks from the open: a level that is `stop`, or lies `trail`
-    below the highest mark (which starts at `mark`, and is capped at the target); inside a second the high, the level,
-    the target. -> ("out", level), ("target", target) or ("none", 0)."""
+def played(
+    seconds: list[tuple[int, int]], target: int, stop: int, trail: int, mark: int
+) -> tuple[str, int]:
+    """Brute force over (high, low) of every second, in ticks from the open: a level that is `stop`,
+    or lies `trail` below the highest mark (which starts at `mark`, and is capped at the target);
+    inside a second the high, the level, the target. -> ("out", level), ("target", target) or
+    ("none", 0)."""
     top = 0
     for high, low in seconds:
         top = max(top, high)
@@ -193,10 +222,12 @@ def played(seconds: list[tuple[int, int]], target: int, stop: int, trail: int, m
 
 
 @pytest.mark.parametrize("market", ["spy", "eurusd"])
-def test_paths_equal_a_scan_of_every_real_second(market: str, shared: Path, capsys: pytest.CaptureFixture[str]
-                                                 ) -> None:
-    """Random stops, targets, trailing distances and earlier marks on either side of the open, longs and shorts: which
-    was met first, and the level of a floor that trails the highs of this very bar."""
+def test_paths_equal_a_scan_of_every_real_second(
+    market: str, shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Random stops, targets, trailing distances and earlier marks on either side of the open, longs
+    and shorts: which was met first, and the level of a floor that trails the highs of this very
+    bar."""
     bars, seconds = getattr(real_seconds, market)(shared)
     passages = first_passages(bars, seconds)
     assert passages.mismatched.sum() <= 0.001 * passages.covered.sum()
@@ -205,7 +236,9 @@ def test_paths_equal_a_scan_of_every_real_second(market: str, shared: Path, caps
     end = np.searchsorted(seconds.time, bars.time + bars.bar_seconds)
     moved = np.flatnonzero(passages.covered & (bars.high > bars.low))
     counted: Counter[str] = Counter()
-    for row, long in zip(rng.choice(moved, PAIRS).tolist(), (rng.random(PAIRS) < 0.5).tolist(), strict=True):
+    for row, long in zip(
+        rng.choice(moved, PAIRS).tolist(), (rng.random(PAIRS) < 0.5).tolist(), strict=True
+    ):
         opened, sign = int(bars.open[row]), 1 if long else -1
         up, down = int(bars.high[row]) - opened, opened - int(bars.low[row])
         best, worst = (up, down) if long else (down, up)
@@ -218,19 +251,28 @@ def test_paths_equal_a_scan_of_every_real_second(market: str, shared: Path, caps
             continue
         inside = slice(begin[row], end[row])
         pair = (sign * (seconds.high[inside] - opened), sign * (seconds.low[inside] - opened))
-        scanned = played(list(zip(*(x.tolist() for x in (pair if long else pair[::-1])), strict=True)), target, stop,
-                         trail, mark)
+        scanned = played(
+            list(zip(*(x.tolist() for x in (pair if long else pair[::-1])), strict=True)),
+            target,
+            stop,
+            trail,
+            mark,
+        )
         reported = read(passages.path, row, long, target, stop, trail, mark)
         reported = ("target", target) if reported[0] == "none" and best >= target else reported
-        assert reported == scanned, f"{market} bar {row}: target {target}, stop {stop}, trail {trail}, mark {mark}"
+        assert reported == scanned, (
+            f"{market} bar {row}: target {target}, stop {stop}, trail {trail}, mark {mark}"
+        )
         counted[scanned[0]] += 1
         counted["trailed"] += scanned[0] == "out" and scanned[1] > stop
         counted["contested"] += worst >= -stop and best >= target
     used = (passages.path.falls != 0).any(axis=2).sum(axis=2)
     with capsys.disabled():
-        print(f"\n{market}: {PAIRS:,} pairs, {dict(counted)}; at most {used.max()} falls a side; "
-              f"{int((passages.path.ambiguous.any(axis=1) & passages.covered).sum())} ambiguous of "
-              f"{int(passages.covered.sum())}; {int(passages.mismatched.sum())} not rebuilt")
+        print(
+            f"\n{market}: {PAIRS:,} pairs, {dict(counted)}; at most {used.max()} falls a side; "
+            f"{int((passages.path.ambiguous.any(axis=1) & passages.covered).sum())} ambiguous of "
+            f"{int(passages.covered.sum())}; {int(passages.mismatched.sum())} not rebuilt"
+        )
     assert counted["contested"] > 5_000
     assert counted["trailed"] > 5_000
     assert counted["out"] + counted["target"] > PAIRS / 4
@@ -241,16 +283,25 @@ def test_paths_equal_a_scan_of_every_real_second(market: str, shared: Path, caps
 
 @pytest.fixture(scope="module")
 def generated() -> tuple[Bars, Bars]:
-    """Synthetic minutes and seconds that rebuild them: open, the extremes in a random order, close."""
+    """Synthetic minutes and seconds that rebuild them: open, the extremes in a random order,
+    close.
+    """
     bars = synthetic_bars(get_contract("ES"), 4, 0)
     high_first = np.random.default_rng(1).random(len(bars)) < 0.5
-    second, third = np.where(high_first, bars.high, bars.low), np.where(high_first, bars.low, bars.high)
+    second, third = (
+        np.where(high_first, bars.high, bars.low),
+        np.where(high_first, bars.low, bars.high),
+    )
     prices = np.stack([bars.open, second, third, bars.close], axis=1).reshape(-1)
     times = (bars.time[:, None] + np.array([0, 15, 30, 45])).reshape(-1)
-    return bars, Bars(times, prices, prices, prices, prices, np.zeros(len(prices)), 15, bars.contract, "quarters")
+    return bars, Bars(
+        times, prices, prices, prices, prices, np.zeros(len(prices)), 15, bars.contract, "quarters"
+    )
 
 
-def test_the_market_carries_the_paths_and_its_fingerprint_covers_them(generated: tuple[Bars, Bars]) -> None:
+def test_the_market_carries_the_paths_and_its_fingerprint_covers_them(
+    generated: tuple[Bars, Bars],
+) -> None:
     bars, fine = generated
     config = make_config({"data": {"source": "synthetic"}})
     plain, with_path = build_market(bars, config), build_market(bars, config, fine)
@@ -261,9 +312,14 @@ def test_the_market_carries_the_paths_and_its_fingerprint_covers_them(generated:
     assert plain.fingerprint != with_path.fingerprint
     fewer = build_market(bars, config, fine.rows(slice(0, 400)))
     assert len({m.fingerprint for m in (plain, with_path, fewer)}) == 3
-    assert any(f"bars of 15 s inside {len(bars)} of {len(bars)} bars" in note for note in with_path.notes)
-    params = make_params(with_path, split_sessions(with_path, config.split)["train"],
-                         make_config({"env": {"intrabar": "path"}}))
+    assert any(
+        f"bars of 15 s inside {len(bars)} of {len(bars)} bars" in note for note in with_path.notes
+    )
+    params = make_params(
+        with_path,
+        split_sessions(with_path, config.split)["train"],
+        make_config({"env": {"intrabar": "path"}}),
+    )
     assert params.market.path is not None
 
 
@@ -283,12 +339,28 @@ def test_seconds_beside_synthetic_bars_are_refused() -> None:
         load_market(make_config({"data": {"source": "synthetic", "seconds": "x.csv"}}))
 
 
-def test_seconds_are_read_with_the_keys_of_the_bars(write: Callable[..., Path], es_bars: Bars) -> None:
-    """Stamp side, columns and scale apply to both files; a second off the tick grid is named with its line."""
+def test_seconds_are_read_with_the_keys_of_the_bars(
+    write: Callable[..., Path], es_bars: Bars
+) -> None:
+    """Stamp side, columns and scale apply to both files; a second off the tick grid is named with
+    its line.
+    """
     header = "t,o,h,l,c"
-    data = {"source": "file", "stamp": "close", "price_scale": 0.01,
-            "columns": {"time": "t", "open": "o", "high": "h", "low": "l", "close": "c"}}
-    seconds = write(["2013-10-07T13:30:01Z,167025,167100,166975,167050",
-                     "2013-10-07T13:30:02Z,167050,167051,167050,167050"], header, "seconds.csv")
+    data = {
+        "source": "file",
+        "stamp": "close",
+        "price_scale": 0.01,
+        "columns": {"time": "t", "open": "o", "high": "h", "low": "l", "close": "c"},
+    }
+    seconds = write(
+        [
+            "2013-10-07T13:30:01Z,167025,167100,166975,167050",
+            "2013-10-07T13:30:02Z,167050,167051,167050,167050",
+        ],
+        header,
+        "seconds.csv",
+    )
     with pytest.raises(DataError, match=r"seconds\.csv:3: column 'h' = '167051': off the tick"):
-        seconds_of(make_config({"data": data | {"file": "none.csv", "seconds": str(seconds)}}), es_bars)
+        seconds_of(
+            make_config({"data": data | {"file": "none.csv", "seconds": str(seconds)}}), es_bars
+        )

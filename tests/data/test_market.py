@@ -1,4 +1,6 @@
-"""The session table, the float table and the fingerprint, on the real ES week and on cut or changed copies of it."""
+"""The session table, the float table and the fingerprint, on the real ES week and on cut or changed
+copies of it.
+"""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -28,9 +30,15 @@ def column(market, name):
 
 def test_the_real_week_has_five_full_sessions(es_market):
     sessions = es_market.data.sessions
-    assert [str(d) for d in es_market.trade_dates] == [f"2013-10-{d:02d}" for d in (7, 8, 9, 10, 11)]
-    assert [clock(es_market, r) for r in sessions.first] == [f"10-{d:02d} 09:30" for d in (7, 8, 9, 10, 11)]
-    assert [clock(es_market, r + 1) for r in sessions.last] == [f"10-{d:02d} 16:58" for d in (7, 8, 9, 10, 11)]
+    assert [str(d) for d in es_market.trade_dates] == [
+        f"2013-10-{d:02d}" for d in (7, 8, 9, 10, 11)
+    ]
+    assert [clock(es_market, r) for r in sessions.first] == [
+        f"10-{d:02d} 09:30" for d in (7, 8, 9, 10, 11)
+    ]
+    assert [clock(es_market, r + 1) for r in sessions.last] == [
+        f"10-{d:02d} 16:58" for d in (7, 8, 9, 10, 11)
+    ]
     # 449 minutes from 09:30 to 16:59 less the 15-minute halt; the flat bar is one of them
     assert (np.asarray(sessions.last) - np.asarray(sessions.first) + 2).tolist() == [434] * 5
     assert np.asarray(sessions.complete).all()
@@ -41,7 +49,10 @@ def test_the_real_week_has_five_full_sessions(es_market):
 
 def test_session_rows_are_ordered_and_disjoint(es_market, nq_market):
     for market in (es_market, nq_market):
-        s = {k: np.asarray(getattr(market.data.sessions, k)) for k in ("start", "end", "first", "last")}
+        s = {
+            k: np.asarray(getattr(market.data.sessions, k))
+            for k in ("start", "end", "first", "last")
+        }
         assert (s["start"] <= s["first"]).all()
         assert (s["first"] <= s["last"]).all()
         assert (s["last"] + 1 < s["end"]).all()
@@ -53,7 +64,9 @@ def test_bars_to_flat_counts_the_calendar(es_market):
     last = np.asarray(es_market.data.sessions.last)
     assert to_flat[last].tolist() == [1] * 5
     assert to_flat[last + 1].tolist() == [0] * 5
-    assert to_flat[np.asarray(es_market.data.sessions.first)].tolist() == [448] * 5  # 09:31 to 16:59
+    assert (
+        to_flat[np.asarray(es_market.data.sessions.first)].tolist() == [448] * 5
+    )  # 09:31 to 16:59
 
 
 def test_overnight_starts_in_the_evening_once_warm(es_bars):
@@ -66,11 +79,20 @@ def test_overnight_starts_in_the_evening_once_warm(es_bars):
 
 def test_half_days_end_a_minute_before_the_close(nq_market):
     last = np.asarray(nq_market.data.sessions.last)
-    assert [clock(nq_market, r + 1)[6:] for r in last[:6]] == ["16:58", "16:58", "16:58", "12:58", "13:13", "16:58"]
+    assert [clock(nq_market, r + 1)[6:] for r in last[:6]] == [
+        "16:58",
+        "16:58",
+        "16:58",
+        "12:58",
+        "13:13",
+        "16:58",
+    ]
 
 
 def test_fx_hours_step_the_whole_day_to_the_bar_closing_at_16():
-    market = load_market(make_config({"data": {"market": "EURUSD", "start": "2014-05-01", "end": "2014-06-30"}}))
+    market = load_market(
+        make_config({"data": {"market": "EURUSD", "start": "2014-05-01", "end": "2014-06-30"}})
+    )
     first, last = np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last)
     assert {clock(market, r)[6:] for r in first[1:]} == {"17:00"}
     assert {clock(market, r + 1)[6:] for r in last} == {"15:00"}
@@ -84,11 +106,15 @@ def test_the_fixed_columns_of_the_first_decision_bar(es_market):
     row = int(es_market.data.sessions.first[0])  # 09:30, closes 09:31
     bars = es_market.bars
     assert column(es_market, "close")[row] == bars.close[row]
-    ranges = [max(bars.high[i], bars.close[i - 1]) - min(bars.low[i], bars.close[i - 1])
-              for i in range(row - 13, row + 1)]
+    ranges = [
+        max(bars.high[i], bars.close[i - 1]) - min(bars.low[i], bars.close[i - 1])
+        for i in range(row - 13, row + 1)
+    ]
     assert int(es_market.data.tr_sum[row]) == sum(ranges)
     assert column(es_market, "atr")[row] == np.float32(sum(ranges) / 14)
-    assert column(es_market, "volume_mean")[row] == np.float32(bars.volume[row - 19:row + 1].mean())
+    assert column(es_market, "volume_mean")[row] == np.float32(
+        bars.volume[row - 19 : row + 1].mean()
+    )
     assert column(es_market, "hour")[row] == 0
     assert column(es_market, "from_open_seed")[row] == 0
     assert column(es_market, "to_close_seed")[row] == 1  # 449 minutes from 09:30 to 16:59
@@ -109,7 +135,9 @@ def test_stored_features_are_gaps_in_ticks(es_market):
     row = int(es_market.data.sessions.first[2]) + 100
     close = es_market.bars.close.astype(float)
     assert column(es_market, "feature.close")[row] == 0
-    assert column(es_market, "feature.sma_5")[row] == np.float32(close[row - 4:row + 1].mean() - close[row])
+    assert column(es_market, "feature.sma_5")[row] == np.float32(
+        close[row - 4 : row + 1].mean() - close[row]
+    )
     assert column(es_market, "feature.momentum")[row] == close[row] - close[row - 10]
     assert column(es_market, "feature.volume")[row] == es_market.bars.volume[row]
     assert es_market.columns[:8] == FIXED_COLUMNS
@@ -124,25 +152,40 @@ def test_every_float_is_finite(es_market, nq_market):
 def test_decisions_start_after_the_longest_warm_up(es_bars, features):
     from jaxtrade.data.features.columns import compute_features
 
-    config = make_config({"session": {"overnight": True}, "env": {"features": features, "window": 7}})
+    config = make_config(
+        {"session": {"overnight": True}, "env": {"features": features, "window": 7}}
+    )
     market = build_market(es_bars, config)
     days = np.zeros(len(es_bars), "datetime64[D]")
     values = compute_features(feature_input(es_bars, days), features, np.zeros(len(es_bars), int))
     first = int(market.data.sessions.first[0])
-    assert np.isfinite(values[first - 7:]).all()
-    assert first == max(7 + int(np.isnan(values).any(axis=1).sum()), 19)  # 19: the mean volume's 20 bars
+    assert np.isfinite(values[first - 7 :]).all()
+    assert first == max(
+        7 + int(np.isnan(values).any(axis=1).sum()), 19
+    )  # 19: the mean volume's 20 bars
 
 
-@pytest.mark.parametrize(("data", "overnight"), [
-    ({}, False), ({}, True), ({"market": "EURUSD", "start": "2012-11-01", "end": "2014-01-31"}, False),
-    ({"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}, True)])
+@pytest.mark.parametrize(
+    ("data", "overnight"),
+    [
+        ({}, False),
+        ({}, True),
+        ({"market": "EURUSD", "start": "2012-11-01", "end": "2014-01-31"}, False),
+        ({"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}, True),
+    ],
+)
 def test_the_session_table_by_brute_force(data, overnight):
-    """Bar by bar with the standard library's clocks: window, flat bar and bars to flat of every session."""
+    """Bar by bar with the standard library's clocks: window, flat bar and bars to flat of every
+    session.
+    """
     market = load_market(make_config({"data": data, "session": {"overnight": overnight}}))
     bars, sessions = market.bars, market.data.sessions
     evening = 17 if market.contract.kind == "fx" else 18
-    early = {"2012-12-24": 14, "2012-12-31": 14, "2013-12-24": 14, "2013-12-31": 14} if evening == 17 else {
-        "2023-11-23": 13, "2023-11-24": 13.25}
+    early = (
+        {"2012-12-24": 14, "2012-12-31": 14, "2013-12-24": 14, "2013-12-31": 14}
+        if evening == 17
+        else {"2023-11-23": 13, "2023-11-24": 13.25}
+    )
     rows: dict[str, list[int]] = {}
     for i, seconds in enumerate(bars.time.tolist()):
         wall = datetime.fromtimestamp(seconds, NEW_YORK)
@@ -151,7 +194,11 @@ def test_the_session_table_by_brute_force(data, overnight):
     for n, day in enumerate(str(d) for d in market.trade_dates):
         date = datetime.fromisoformat(day)
         close = early.get(day, 17)
-        flat = (date + timedelta(hours=close) - timedelta(minutes=1)).replace(tzinfo=NEW_YORK).timestamp()
+        flat = (
+            (date + timedelta(hours=close) - timedelta(minutes=1))
+            .replace(tzinfo=NEW_YORK)
+            .timestamp()
+        )
         opening = date.replace(hour=9, minute=30, tzinfo=NEW_YORK)
         if overnight or evening == 17:
             opening = (date - timedelta(days=1)).replace(hour=evening, tzinfo=NEW_YORK)
@@ -167,16 +214,22 @@ def test_the_session_table_by_brute_force(data, overnight):
 
 # --- holes, ends, shortage -------------------------------------------------------------------------------------------
 
+
 def test_data_that_end_inside_a_session_truncate_it(es_bars, es_market):
     end = int(es_market.data.sessions.first[4]) + 60
     market = build_market(es_bars.rows(slice(0, end + 1)), RunConfig())
-    complete, last = np.asarray(market.data.sessions.complete), np.asarray(market.data.sessions.last)
+    complete, last = (
+        np.asarray(market.data.sessions.complete),
+        np.asarray(market.data.sessions.last),
+    )
     assert complete.tolist() == [True] * 4 + [False]
     assert last[4] + 1 == end  # the last bar of the data
     assert any("2013-10-11: the data end before the flat bar" in note for note in market.notes)
 
 
-@pytest.mark.parametrize(("cut", "complete"), [("16:57", False), ("16:58", True), ("17:05", True), ("16:14", False)])
+@pytest.mark.parametrize(
+    ("cut", "complete"), [("16:57", False), ("16:58", True), ("17:05", True), ("16:14", False)]
+)
 def test_complete_asks_the_calendar_for_the_next_bar(es_bars, cut, complete):
     end = int(datetime(2013, 10, 11, int(cut[:2]), int(cut[3:]), tzinfo=NEW_YORK).timestamp())
     market = build_market(es_bars.rows(es_bars.time <= end), RunConfig())
@@ -188,7 +241,9 @@ def test_a_missing_flat_bar_moves_it_one_bar_forward(es_bars, es_market):
     keep = np.arange(len(es_bars)) != flat
     market = build_market(es_bars.rows(keep), RunConfig())
     assert clock(market, market.data.sessions.last[1] + 1) == "10-08 16:57"
-    assert int(market.data.bars_to_flat[market.data.sessions.last[1]]) == 2  # the calendar, not the bars
+    assert (
+        int(market.data.bars_to_flat[market.data.sessions.last[1]]) == 2
+    )  # the calendar, not the bars
     assert bool(market.data.sessions.complete[1])
 
 
@@ -199,57 +254,86 @@ def test_windows_cross_one_missing_session_and_no_more(es_bars, missing, restart
     days = trade_dates(es_bars.time, es_bars.contract)
     keep = ~np.isin(days, [np.datetime64(f"2013-10-{d:02d}") for d in missing])
     market = build_market(es_bars.rows(keep), RunConfig())
-    start = int(np.flatnonzero(days[keep] == np.datetime64("2013-10-10"))[0]) if restarts else int(
-        np.flatnonzero(days[keep] == np.datetime64("2013-10-09"))[0])
+    start = (
+        int(np.flatnonzero(days[keep] == np.datetime64("2013-10-10"))[0])
+        if restarts
+        else int(np.flatnonzero(days[keep] == np.datetime64("2013-10-09"))[0])
+    )
     assert (np.asarray(market.data.tr_sum)[start] == -1) == restarts
     assert any("feature windows restart on 2013-10-10" in n for n in market.notes) == restarts
 
 
-def test_windows_that_restart_with_the_session_start_decisions_after_its_warm_up(es_bars, es_market):
-    """Overnight, the first decision of every trade date has window + warm-up bars of that date alone."""
+def test_windows_that_restart_with_the_session_start_decisions_after_its_warm_up(
+    es_bars, es_market
+):
+    """Overnight, the first decision of every trade date has window + warm-up bars of that date
+    alone.
+    """
     options = {"data": {"window_reset": "session"}, "session": {"overnight": True}}
     market = build_market(es_bars, make_config(options))
     sessions = market.data.sessions
-    assert (np.asarray(sessions.first) - np.asarray(sessions.start)).tolist() == [123] * 5  # 20 + 104, its own included
+    assert (np.asarray(sessions.first) - np.asarray(sessions.start)).tolist() == [
+        123
+    ] * 5  # 20 + 104, its own included
     tr_sum = np.asarray(market.data.tr_sum)
     for start in np.asarray(sessions.start):
-        assert (tr_sum[start:start + 14] == -1).all()
+        assert (tr_sum[start : start + 14] == -1).all()
         assert tr_sum[start + 14] >= 0
     alone = build_market(es_bars.between("2013-10-09", "2013-10-09"), make_config(options))
     rows = slice(int(sessions.start[2]), int(sessions.end[2]))
     np.testing.assert_array_equal(market.table[rows], alone.table)
-    assert "feature windows restart with every trade date (data.window_reset=session)" in market.notes
+    assert (
+        "feature windows restart with every trade date (data.window_reset=session)" in market.notes
+    )
     day = build_market(es_bars, make_config({"data": {"window_reset": "session"}}))
-    assert np.array_equal(day.data.sessions.first, es_market.data.sessions.first)  # warm since the evening before
+    assert np.array_equal(
+        day.data.sessions.first, es_market.data.sessions.first
+    )  # warm since the evening before
     assert day.fingerprint != es_market.fingerprint
 
 
 def test_hourly_sessions_are_too_short_to_warm_up_in(crisis_bars):
-    with pytest.raises(DataError, match=r"124 bars of history are needed inside each session \(data\.window_reset"):
+    with pytest.raises(
+        DataError, match=r"124 bars of history are needed inside each session \(data\.window_reset"
+    ):
         build_market(crisis_bars, make_config({"data": {"window_reset": "session"}}))
 
 
 def test_too_few_bars_say_how_many_are_needed(es_bars):
-    with pytest.raises(DataError, match=r"124 bars of history are needed.*the data have 100 bars over 1 scheduled"):
+    with pytest.raises(
+        DataError, match=r"124 bars of history are needed.*the data have 100 bars over 1 scheduled"
+    ):
         build_market(es_bars.rows(slice(0, 100)), RunConfig())
 
 
 @pytest.fixture(scope="module")
 def crisis_bars():
-    return bundled(get_contract("EURUSD"), start="2008-10-01", end="2008-12-23")  # hourly ranges of hundreds of ticks
+    return bundled(
+        get_contract("EURUSD"), start="2008-10-01", end="2008-12-23"
+    )  # hourly ranges of hundreds of ticks
 
 
-@pytest.mark.parametrize(("values", "key"), [
-    ({"brackets": {"stop_atr": 1000.0}}, r"brackets\.stop_atr = 1000 ATRs: .* passes int32"),
-    ({"brackets": {"target_multiple": 10_000}}, r"brackets\.target_multiple = 10000: the largest target"),
-    ({"costs": {"commission": 2.0805}}, r"costs\.commission = 2\.0805: not a whole number of mills"),
-])
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"brackets": {"stop_atr": 1000.0}}, r"brackets\.stop_atr = 1000 ATRs: .* passes int32"),
+        (
+            {"brackets": {"target_multiple": 10_000}},
+            r"brackets\.target_multiple = 10000: the largest target",
+        ),
+        (
+            {"costs": {"commission": 2.0805}},
+            r"costs\.commission = 2\.0805: not a whole number of mills",
+        ),
+    ],
+)
 def test_figures_that_int32_cannot_hold_are_config_errors(crisis_bars, values, key):
     with pytest.raises(ConfigError, match=key):
         build_market(crisis_bars, make_config(values))
 
 
 # --- fingerprint ------------------------------------------------------------------------------------------------------
+
 
 def test_the_fingerprint_is_stable_and_on_device(es_bars, es_market):
     again = build_market(es_bars, RunConfig())
@@ -262,17 +346,27 @@ def test_the_fingerprint_is_stable_and_on_device(es_bars, es_market):
 def test_one_tick_changes_the_fingerprint(es_bars, es_market, name):
     prices = getattr(es_bars, name).copy()
     prices[3000] += 1
-    assert build_market(replace(es_bars, **{name: prices}), RunConfig()).fingerprint != es_market.fingerprint
+    assert (
+        build_market(replace(es_bars, **{name: prices}), RunConfig()).fingerprint
+        != es_market.fingerprint
+    )
 
 
-@pytest.mark.parametrize("values", [{"env": {"features": ("close", "volume")}}, {"session": {"overnight": True}}])
+@pytest.mark.parametrize(
+    "values", [{"env": {"features": ("close", "volume")}}, {"session": {"overnight": True}}]
+)
 def test_layout_is_in_the_fingerprint(es_bars, es_market, values):
     assert build_market(es_bars, make_config(values)).fingerprint != es_market.fingerprint
 
 
 def test_a_task_adds_its_context_and_nothing_else_changes(es_bars, es_market):
-    """`entry` and `manage` have one and the same market; `advised` has more columns, and waits for the slowest."""
-    assert build_market(es_bars, make_config({"env": {"task": "entry"}})).fingerprint == es_market.fingerprint
+    """`entry` and `manage` have one and the same market; `advised` has more columns, and waits for
+    the slowest.
+    """
+    assert (
+        build_market(es_bars, make_config({"env": {"task": "entry"}})).fingerprint
+        == es_market.fingerprint
+    )
     assert es_market.data.view.context is None
     advised = build_market(es_bars, make_config({"env": {"task": "advised"}}))
     width = len(es_market.columns)
@@ -287,19 +381,26 @@ def test_a_task_adds_its_context_and_nothing_else_changes(es_bars, es_market):
     assert np.isfinite(context).all()
     assert history_needed(RunConfig()) == 20 + 104
     assert history_needed(make_config({"env": {"task": "advised"}})) == 220
-    assert history_needed(make_config({"env": {"task": "advised", "features": ["sma_210"]}})) == 20 + 210
+    assert (
+        history_needed(make_config({"env": {"task": "advised", "features": ["sma_210"]}}))
+        == 20 + 210
+    )
 
 
 def test_too_few_bars_for_the_context(es_bars):
     """The message names what needs them: the slope of a 200-bar mean over 20 bars."""
     config = make_config({"env": {"task": "advised"}})
-    with pytest.raises(DataError, match=r"220 bars of history.*context that env\.task=advised.*another env\.task"):
+    with pytest.raises(
+        DataError, match=r"220 bars of history.*context that env\.task=advised.*another env\.task"
+    ):
         build_market(es_bars.rows(slice(0, 200)), config)
 
 
 @pytest.mark.parametrize("values", [{"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}}])
 def test_costs_are_no_data(es_bars, es_market, values):
-    """The same bars under other costs are the same data; the costs are in the configuration's digest."""
+    """The same bars under other costs are the same data; the costs are in the configuration's
+    digest.
+    """
     assert build_market(es_bars, make_config(values)).fingerprint == es_market.fingerprint
 
 
@@ -310,13 +411,20 @@ def test_what_does_not_reach_the_device_is_not_in_the_fingerprint(es_bars, es_ma
 
 # --- loading ----------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("data", "message"), [
-    ({"market": "NQ"}, r"data\.market = NQ: no bars are bundled for NQ.*data\.source=synthetic"),
-    ({"market": "XX"}, r"'XX': unknown market"),
-    ({"source": "file"}, r"needs data\.file"),
-    ({"file": "a.csv"}, r"data\.source = bundled; set data\.source=file"),
-    ({"calendar": "nothing.csv"}, r"data\.calendar = 'nothing\.csv'"),
-])
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"market": "NQ"},
+            r"data\.market = NQ: no bars are bundled for NQ.*data\.source=synthetic",
+        ),
+        ({"market": "XX"}, r"'XX': unknown market"),
+        ({"source": "file"}, r"needs data\.file"),
+        ({"file": "a.csv"}, r"data\.source = bundled; set data\.source=file"),
+        ({"calendar": "nothing.csv"}, r"data\.calendar = 'nothing\.csv'"),
+    ],
+)
 def test_contradictions_in_the_configuration(data, message):
     with pytest.raises(ConfigError, match=message):
         load_market(make_config({"data": data}))
@@ -326,8 +434,14 @@ def test_a_file_loads_like_the_bundle(tmp_path, es_market):
     from importlib import resources
 
     with resources.as_file(resources.files("jaxtrade.data.bundled") / "es_1m_trade.csv.gz") as path:
-        data = {"source": "file", "file": str(path), "stamp": "open", "expiry": "201312", "start": "2013-10-07",
-                "end": "2013-10-11"}
+        data = {
+            "source": "file",
+            "file": str(path),
+            "stamp": "open",
+            "expiry": "201312",
+            "start": "2013-10-07",
+            "end": "2013-10-11",
+        }
         assert load_market(make_config({"data": data})).fingerprint == es_market.fingerprint
 
 
@@ -339,7 +453,11 @@ def test_another_expiry_of_the_bundle():
 def test_bundled_files_are_small_and_attributed():
     from importlib import resources
 
-    files = {f.name: f for f in resources.files("jaxtrade.data.bundled").iterdir() if not f.name.startswith("__")}
+    files = {
+        f.name: f
+        for f in resources.files("jaxtrade.data.bundled").iterdir()
+        if not f.name.startswith("__")
+    }
     assert sum(len(f.read_bytes()) for f in files.values()) < 4_500_000
     for name in ("es_1m_trade", "eurusd_hour_bidask"):
         source = files[f"{name}.SOURCE.md"].read_text()

@@ -1,4 +1,6 @@
-"""Symbol sets: what a configuration may say, the files of a folder, and a market made of several."""
+"""Symbol sets: what a configuration may say, the files of a folder, and a market made of
+several.
+"""
 
 from __future__ import annotations
 
@@ -27,49 +29,99 @@ def config(**data: Any) -> RunConfig:
     return make_config({"data": data})
 
 
-@pytest.mark.parametrize(("data", "text"), [
-    ({"market": "USDCHF", "markets": PAIRS}, "data.market = USDCHF has no effect beside data.markets"),
-    ({"markets": ["EURUSD", "EURUSD"]}, "data.markets names EURUSD more than once"),
-    ({"markets": ["EURUSD", "eurusd"]}, "data.markets names EURUSD more than once"),
-    ({"markets": ["EURUSD", "USDJPY"], "file": "a.csv"},
-     "data.file belongs to one symbol, and data.markets names 2: give it in data.per_market, e.g. "
-     "{EURUSD: {file: ...}}, or all files in data.folder"),
-    ({"markets": ["EURUSD"], "seconds": "a.csv"}, "data.seconds belongs to one symbol"),
-    ({"markets": ["EURUSD", "USDJPY"], "folder": "bars"}, "data.source = bundled; set data.source=file"),
-    ({"folder": "bars"}, "data.folder is given and data.markets is empty"),
-    ({"per_market": {"EURUSD": {"start": "2018-01-01"}}}, "data.per_market is given and data.markets is empty"),
-    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJYP": {"price_scale": 0.001}}},
-     "data.per_market.USDJYP: USDJYP is not in data.markets (EURUSD, USDJPY); did you mean 'USDJPY'?"),
-    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scales": 0.001}}},
-     "data.per_market.USDJPY.price_scales: the section data has no such key; did you mean 'price_scale'?"),
-    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"markets": "x"}}}, "is a key of the whole set"),
-    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"markets": {"USDJPY": {"price_scale": 0.001}}}},
-     "'data.per_market': 'markets' is no symbol; the symbols stand in data.per_market directly, without 'markets' "
-     "around them, e.g. data.per_market: {USDJPY: {price_scale: 0.001}}"),
-    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"per_market": {"USDJPY": {}}}}, "'per_market' is no symbol"),
-    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"price_scale": 0.001}},
-     "'price_scale' stands where a symbol is expected, and its value is no section of keys; write symbol, key and"),
-    ({"markets": [f"A{i}" for i in range(128)]}, "a set has at most 127"),
-])
-def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(data: dict[str, Any], text: str) -> None:
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (
+            {"market": "USDCHF", "markets": PAIRS},
+            "data.market = USDCHF has no effect beside data.markets",
+        ),
+        ({"markets": ["EURUSD", "EURUSD"]}, "data.markets names EURUSD more than once"),
+        ({"markets": ["EURUSD", "eurusd"]}, "data.markets names EURUSD more than once"),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "file": "a.csv"},
+            "data.file belongs to one symbol, and data.markets names 2: give it in data.per_market, e.g. "
+            "{EURUSD: {file: ...}}, or all files in data.folder",
+        ),
+        ({"markets": ["EURUSD"], "seconds": "a.csv"}, "data.seconds belongs to one symbol"),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "folder": "bars"},
+            "data.source = bundled; set data.source=file",
+        ),
+        ({"folder": "bars"}, "data.folder is given and data.markets is empty"),
+        (
+            {"per_market": {"EURUSD": {"start": "2018-01-01"}}},
+            "data.per_market is given and data.markets is empty",
+        ),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJYP": {"price_scale": 0.001}}},
+            "data.per_market.USDJYP: USDJYP is not in data.markets (EURUSD, USDJPY); did you mean 'USDJPY'?",
+        ),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scales": 0.001}}},
+            "data.per_market.USDJPY.price_scales: the section data has no such key; did you mean 'price_scale'?",
+        ),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"markets": "x"}}},
+            "is a key of the whole set",
+        ),
+        (
+            {
+                "markets": ["EURUSD", "USDJPY"],
+                "per_market": {"markets": {"USDJPY": {"price_scale": 0.001}}},
+            },
+            "'data.per_market': 'markets' is no symbol; the symbols stand in data.per_market "
+            "directly, without 'markets' "
+            "around them, e.g. data.per_market: {USDJPY: {price_scale: 0.001}}",
+        ),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "per_market": {"per_market": {"USDJPY": {}}}},
+            "'per_market' is no symbol",
+        ),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "per_market": {"price_scale": 0.001}},
+            "'price_scale' stands where a symbol is expected, and its value is no section of "
+            "keys; write symbol, key and",
+        ),
+        ({"markets": [f"A{i}" for i in range(128)]}, "a set has at most 127"),
+    ],
+)
+def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(
+    data: dict[str, Any], text: str
+) -> None:
     with pytest.raises(ConfigFaultsError) as caught:
         config(**data)
     assert text in str(caught.value)
 
 
-@pytest.mark.parametrize(("data", "text"), [
-    ({"markets": ["EURUSD", "USDJYP"]}, "data.markets: 'USDJYP': unknown market"),
-    ({"markets": ["EURUSD", "USDJYP"]}, "did you mean 'USDJPY'"),
-    ({"markets": ["EURUSD", "NQ"]}, "no bars are bundled for NQ"),
-    ({"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scale": -1.0}}},
-     "data.per_market.USDJPY: 'data.price_scale' = -1.0"),
-    ({"markets": ["EURUSD", "SPY"], "per_market": {"SPY": {"contract": "GOOG"}}},
-     "data.per_market.SPY.contract = GOOG: its symbol is GOOG"),
-    ({"markets": ["EURUSD", "GBPUSD"], "per_market": {"GBPUSD": {"start": "2019-01-01"}}},
-     "no trade date is common to all symbols (EURUSD 2007-01-01..2018-12-31, GBPUSD 2019-01-01..2022-03-04)"),
-    ({"markets": ["EURUSD", "USDJPY"], "source": "file"}, "no file is given for EURUSD; name a folder in data.folder"),
-    ({"markets": ["EURUSD", "USDJPY"], "source": "file", "folder": "no/such"}, "data.folder = 'no/such': there is no"),
-])
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"markets": ["EURUSD", "USDJYP"]}, "data.markets: 'USDJYP': unknown market"),
+        ({"markets": ["EURUSD", "USDJYP"]}, "did you mean 'USDJPY'"),
+        ({"markets": ["EURUSD", "NQ"]}, "no bars are bundled for NQ"),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scale": -1.0}}},
+            "data.per_market.USDJPY: 'data.price_scale' = -1.0",
+        ),
+        (
+            {"markets": ["EURUSD", "SPY"], "per_market": {"SPY": {"contract": "GOOG"}}},
+            "data.per_market.SPY.contract = GOOG: its symbol is GOOG",
+        ),
+        (
+            {"markets": ["EURUSD", "GBPUSD"], "per_market": {"GBPUSD": {"start": "2019-01-01"}}},
+            "no trade date is common to all symbols (EURUSD 2007-01-01..2018-12-31, GBPUSD 2019-01-01..2022-03-04)",
+        ),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "source": "file"},
+            "no file is given for EURUSD; name a folder in data.folder",
+        ),
+        (
+            {"markets": ["EURUSD", "USDJPY"], "source": "file", "folder": "no/such"},
+            "data.folder = 'no/such': there is no",
+        ),
+    ],
+)
 def test_faults_of_a_symbol_are_found_before_jax_starts(data: dict[str, Any], text: str) -> None:
     with pytest.raises((ConfigError, DataError)) as caught:
         check(config(**data))
@@ -77,15 +129,28 @@ def test_faults_of_a_symbol_are_found_before_jax_starts(data: dict[str, Any], te
 
 
 def test_an_advisor_is_refused_with_a_set() -> None:
-    with pytest.raises(ConfigError, match=r"mock:skilled:0.6 advises on one symbol, and data.markets names 2"):
-        make_config({"data": {"markets": list(PAIRS)}, "advisor": {"kind": "mock:skilled:0.6", "fusion": "trust"}})
+    with pytest.raises(
+        ConfigError, match=r"mock:skilled:0.6 advises on one symbol, and data.markets names 2"
+    ):
+        make_config(
+            {
+                "data": {"markets": list(PAIRS)},
+                "advisor": {"kind": "mock:skilled:0.6", "fusion": "trust"},
+            }
+        )
 
 
 def test_symbols_may_be_written_small_and_keys_of_one_symbol_replace_the_common_ones() -> None:
-    members = member_configs(config(markets=["eurusd", "usdjpy"], start="2018-01-01",
-                                    per_market={"usdjpy": {"start": "2018-06-01", "price_scale": 0.001}}))
-    assert [(member.data.market, member.data.start, member.data.price_scale) for member in members] == [
-        ("EURUSD", "2018-01-01", 1.0), ("USDJPY", "2018-06-01", 0.001)]
+    members = member_configs(
+        config(
+            markets=["eurusd", "usdjpy"],
+            start="2018-01-01",
+            per_market={"usdjpy": {"start": "2018-06-01", "price_scale": 0.001}},
+        )
+    )
+    assert [
+        (member.data.market, member.data.start, member.data.price_scale) for member in members
+    ] == [("EURUSD", "2018-01-01", 1.0), ("USDJPY", "2018-06-01", 0.001)]
     assert all(not member.data.markets and not member.data.per_market for member in members)
 
 
@@ -103,7 +168,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_folder_has_one_file_for_each_symbol(folder: Path) -> None:
     chosen = config(source="file", folder=str(folder), markets=["USDJPY", "EURUSD"], stamp="open")
     assert [Path(str(member.data.file)).name for member in member_configs(chosen)] == [
-        "USDJPY.csv.gz", "eurusd_hours.csv.gz"]
+        "USDJPY.csv.gz",
+        "eurusd_hours.csv.gz",
+    ]
     market = load_markets(chosen)
     assert isinstance(market, MarketSet)
     assert market.symbols == ("USDJPY", "EURUSD")
@@ -112,18 +179,29 @@ def test_a_folder_has_one_file_for_each_symbol(folder: Path) -> None:
     assert market.members[0].fingerprint == own.fingerprint
 
 
-def test_a_symbol_without_a_file_names_the_files_that_were_found(folder: Path, tmp_path: Path) -> None:
+def test_a_symbol_without_a_file_names_the_files_that_were_found(
+    folder: Path, tmp_path: Path
+) -> None:
     chosen = config(source="file", folder=str(folder), markets=["EURUSD", "GBPUSD"], stamp="open")
-    with pytest.raises(DataError, match=r"no file is named after GBPUSD \(files found: EURUSDX.csv, USDJPY.csv.gz, "
-                                        r"eurusd_hours.csv.gz; expected GBPUSD\*\{.csv,.csv.gz,"):
+    with pytest.raises(
+        DataError,
+        match=r"no file is named after GBPUSD \(files found: EURUSDX.csv, USDJPY.csv.gz, "
+        r"eurusd_hours.csv.gz; expected GBPUSD\*\{.csv,.csv.gz,",
+    ):
         check(chosen)
     shutil.copytree(folder, tmp_path / "two")
     shutil.copy(tmp_path / "two" / "USDJPY.csv.gz", tmp_path / "two" / "usdjpy-old.csv.gz")
-    with pytest.raises(ConfigError, match=r"USDJPY.csv.gz, usdjpy-old.csv.gz are all named after USDJPY"):
-        member_configs(config(source="file", folder=str(tmp_path / "two"), markets=list(PAIRS), stamp="open"))
+    with pytest.raises(
+        ConfigError, match=r"USDJPY.csv.gz, usdjpy-old.csv.gz are all named after USDJPY"
+    ):
+        member_configs(
+            config(source="file", folder=str(tmp_path / "two"), markets=list(PAIRS), stamp="open")
+        )
 
 
-def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(folder: Path, tmp_path: Path) -> None:
+def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(
+    folder: Path, tmp_path: Path
+) -> None:
     run, old, new = tmp_path / "run", tmp_path / "old", tmp_path / "new"
     run.mkdir()
     shutil.copytree(folder, old)
@@ -134,22 +212,35 @@ def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(folder: Pa
     old.rename(new)
     with pytest.raises(DataError, match=r"its file data.per_market.EURUSD.file = .* is not at"):
         files.require(files.locate(chosen, manifest, run), manifest, run)
-    moved = manifest["files"]["data.per_market.EURUSD.file"] | {"relative": "../new/eurusd_hours.csv.gz"}
+    moved = manifest["files"]["data.per_market.EURUSD.file"] | {
+        "relative": "../new/eurusd_hours.csv.gz"
+    }
     manifest["files"] = {"data.per_market.EURUSD.file": moved}
     located = files.locate(chosen, manifest, run)
     assert Path(str(located.data.per_market["EURUSD"]["file"])) == new / "eurusd_hours.csv.gz"
 
 
 def test_a_set_holds_the_members_one_after_the_other() -> None:
-    chosen = make_config({"data": {"markets": ["EURUSD", "USDJPY", "GBPUSD"], "start": "2018-10-01",
-                                   "end": "2018-12-31"}})
+    chosen = make_config(
+        {
+            "data": {
+                "markets": ["EURUSD", "USDJPY", "GBPUSD"],
+                "start": "2018-10-01",
+                "end": "2018-12-31",
+            }
+        }
+    )
     market = load_markets(chosen)
     assert isinstance(market, MarketSet)
     data, parts = market.data, [member.data for member in market.members]
     assert market.name == "EURUSD+USDJPY+GBPUSD"
-    assert market.num_bars == sum(len(member.bars) for member in market.members) == data.close.shape[0]
+    assert (
+        market.num_bars == sum(len(member.bars) for member in market.members) == data.close.shape[0]
+    )
     for name in ("open", "high", "low", "close", "tr_sum", "bars_to_flat"):
-        np.testing.assert_array_equal(getattr(data, name), np.concatenate([getattr(part, name) for part in parts]))
+        np.testing.assert_array_equal(
+            getattr(data, name), np.concatenate([getattr(part, name) for part in parts])
+        )
     np.testing.assert_array_equal(data.symbol, np.repeat([0, 1, 2], np.diff(market.offsets)))
     assert data.symbol.dtype == np.int8
     assert data.ask is not None
@@ -160,15 +251,21 @@ def test_a_set_holds_the_members_one_after_the_other() -> None:
     np.testing.assert_array_equal(data.tick_value.times[rows], 1000)  # a dollar a tick
     np.testing.assert_array_equal(data.tick_value.over[rows], 1)
     firsts = np.asarray(data.sessions.first)
-    own = np.concatenate([np.asarray(part.sessions.first) + offset
-                          for part, offset in zip(parts, market.offsets[:-1], strict=True)])
+    own = np.concatenate(
+        [
+            np.asarray(part.sessions.first) + offset
+            for part, offset in zip(parts, market.offsets[:-1], strict=True)
+        ]
+    )
     np.testing.assert_array_equal(firsts, own)
     assert all(note.split(": ")[0] in market.symbols for note in market.notes)
 
 
 def test_a_set_depends_on_the_order_and_the_content_of_its_members() -> None:
-    made = {symbol: load_market(config(market=symbol, source="synthetic", synthetic_sessions=3))
-            for symbol in ("ES", "NQ")}
+    made = {
+        symbol: load_market(config(market=symbol, source="synthetic", synthetic_sessions=3))
+        for symbol in ("ES", "NQ")
+    }
     one, other = (join([made[a], made[b]], RunConfig()) for a, b in (("ES", "NQ"), ("NQ", "ES")))
     assert one.fingerprint != other.fingerprint
     assert one.data.tick_value is None
@@ -178,5 +275,7 @@ def test_a_set_depends_on_the_order_and_the_content_of_its_members() -> None:
 
 
 def test_a_command_for_one_symbol_refuses_a_set() -> None:
-    with pytest.raises(ConfigError, match=r"names 2 symbols \(EURUSD, USDJPY\), and only one is read here"):
+    with pytest.raises(
+        ConfigError, match=r"names 2 symbols \(EURUSD, USDJPY\), and only one is read here"
+    ):
         load_market(config(markets=list(PAIRS)))

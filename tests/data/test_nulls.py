@@ -1,4 +1,6 @@
-"""Null markets: what each kind keeps in every bar, what it destroys, and that its prices are checked."""
+"""Null markets: what each kind keeps in every bar, what it destroys, and that its prices are
+checked.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,19 @@ def bars_of_rows(rows: Any, ask: Any = None, seconds: int = 60, days: int = 1, *
     each = -(-count // days)
     time = OPENING + 86_400 * (np.arange(count) // each) + seconds * (np.arange(count) % each)
     side = None if ask is None else Side(*np.asarray(ask, np.int32).T)
-    return Bars(time=time.astype(np.int64), open=prices[:, 0], high=prices[:, 1], low=prices[:, 2], close=prices[:, 3],
-                volume=np.arange(1.0, count + 1), bar_seconds=seconds, contract=ES, source="by hand", ask=side, **kept)
+    return Bars(
+        time=time.astype(np.int64),
+        open=prices[:, 0],
+        high=prices[:, 1],
+        low=prices[:, 2],
+        close=prices[:, 3],
+        volume=np.arange(1.0, count + 1),
+        bar_seconds=seconds,
+        contract=ES,
+        source="by hand",
+        ask=side,
+        **kept,
+    )
 
 
 def random_rows(seed: int, count: int) -> np.ndarray:
@@ -52,7 +65,9 @@ def random_rows(seed: int, count: int) -> np.ndarray:
     close = 20_000 + np.cumsum(rng.integers(-9, 10, count))
     open_ = np.concatenate([[20_000], close[:-1]]) + rng.integers(-4, 5, count)
     high = np.maximum(open_, close) + rng.integers(0, 6, count)
-    return np.stack([open_, high, np.minimum(open_, close) - rng.integers(0, 6, count), close], axis=1)
+    return np.stack(
+        [open_, high, np.minimum(open_, close) - rng.integers(0, 6, count), close], axis=1
+    )
 
 
 def two_sided(rows: np.ndarray, seed: int) -> np.ndarray:
@@ -66,7 +81,9 @@ def valid(bars: Bars) -> None:
         assert side.low.min() >= 1
         assert {getattr(side, name).dtype for name in PRICES} == {np.dtype(np.int32)}
     if bars.ask is not None:
-        assert all((prices >= getattr(bars, name)).all() for name, prices in bars.ask._asdict().items())
+        assert all(
+            (prices >= getattr(bars, name)).all() for name, prices in bars.ask._asdict().items()
+        )
 
 
 def same(a: Bars, b: Bars) -> None:
@@ -79,43 +96,67 @@ def same(a: Bars, b: Bars) -> None:
 
 # --- sign -------------------------------------------------------------------------------------------------------------
 
+
 def test_a_mirrored_bar_by_hand() -> None:
-    """The second bar: gap +2, body -5, high 3 and low 6 from its previous close 100. Upside down: gap -2, body +5."""
+    """The second bar: gap +2, body -5, high 3 and low 6 from its previous close 100. Upside down:
+    gap -2, body +5.
+    """
     bars = bars_of_rows([(98, 101, 97, 100), (102, 103, 94, 95), (96, 99, 95, 98)])
     made = sign_flipped(bars, np.array([False, True, False]))
     assert np.stack([made.open, made.high, made.low, made.close], axis=1).tolist() == [
-        [98, 101, 97, 100], [98, 106, 97, 105], [106, 109, 105, 108]]
+        [98, 101, 97, 100],
+        [98, 106, 97, 105],
+        [106, 109, 105, 108],
+    ]
     first = sign_flipped(bars, np.array([True, False, False]))
-    assert [first.open[0], first.high[0], first.low[0], first.close[0]] == [98, 99, 95, 96], "about its own open"
+    assert [first.open[0], first.high[0], first.low[0], first.close[0]] == [98, 99, 95, 96], (
+        "about its own open"
+    )
     assert first.open[1:].tolist() == [98, 92], "the rest moves by what its close has moved"
 
 
 def test_a_mirrored_bar_with_two_sides_by_hand() -> None:
-    """Previous close 100 x 103, so S = 203. The bid is what the ask was, upside down: open 203 - 105 = 98."""
-    bars = bars_of_rows([(99, 101, 98, 100), (104, 106, 103, 105)], [(101, 104, 101, 103), (105, 108, 104, 107)])
+    """Previous close 100 x 103, so S = 203. The bid is what the ask was, upside down: open 203 -
+    105 = 98.
+    """
+    bars = bars_of_rows(
+        [(99, 101, 98, 100), (104, 106, 103, 105)], [(101, 104, 101, 103), (105, 108, 104, 107)]
+    )
     made = sign_flipped(bars, np.array([False, True]))
     assert made.ask is not None
     assert [int(getattr(made, name)[1]) for name in PRICES] == [98, 99, 95, 96]
     assert [int(prices[1]) for prices in made.ask] == [99, 100, 97, 98]
-    assert (made.ask.open - made.open).tolist() == [2, 1], "the spread at open and close is the real one"
+    assert (made.ask.open - made.open).tolist() == [2, 1], (
+        "the spread at open and close is the real one"
+    )
     assert (made.ask.close - made.close).tolist() == [3, 2]
 
 
 def test_a_spliced_series_begins_anew() -> None:
     """Each contract is mirrored by itself and begins at its real open."""
-    bars = bars_of_rows(random_rows(3, 40), days=4, legs=(Leg("a", "start"), Leg("b", "2024-01-04")))
+    bars = bars_of_rows(
+        random_rows(3, 40), days=4, legs=(Leg("a", "start"), Leg("b", "2024-01-04"))
+    )
     start = anchors(bars)
     assert np.flatnonzero(start).tolist() == [0, 20]
     made = sign_flipped(bars, np.arange(40) % 3 != 1)
     assert made.open[start].tolist() == bars.open[start].tolist()
-    alone = sign_flipped(replace(bars.rows(slice(20, None)), legs=()), (np.arange(40) % 3 != 1)[20:])
+    alone = sign_flipped(
+        replace(bars.rows(slice(20, None)), legs=()), (np.arange(40) % 3 != 1)[20:]
+    )
     same(made.rows(slice(20, None)), replace(alone, legs=made.legs))
 
 
-@given(seed=st.integers(0, 10_000), count=st.integers(1, 60), masked=st.integers(0, 10_000), sides=st.booleans(),
-       spliced=st.booleans())
-def test_sign_twice_with_one_mask_is_the_identity_and_keeps_magnitudes(seed: int, count: int, masked: int, sides: bool,
-                                                                       spliced: bool) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(1, 60),
+    masked=st.integers(0, 10_000),
+    sides=st.booleans(),
+    spliced=st.booleans(),
+)
+def test_sign_twice_with_one_mask_is_the_identity_and_keeps_magnitudes(
+    seed: int, count: int, masked: int, sides: bool, spliced: bool
+) -> None:
     rows = random_rows(seed, count)
     legs = (Leg("a", "start"), Leg("b", "2024-01-04")) if spliced else ()
     bars = bars_of_rows(rows, two_sided(rows, seed) if sides else None, days=3, legs=legs)
@@ -125,12 +166,16 @@ def test_sign_twice_with_one_mask_is_the_identity_and_keeps_magnitudes(seed: int
     same(sign_flipped(made, mask), bars)
     keeps(made, bars)
     start = anchors(bars)
-    steps, real = (np.diff(each.close.astype(int) + each.sides[1].close)[~start[1:]] for each in (made, bars))
+    steps, real = (
+        np.diff(each.close.astype(int) + each.sides[1].close)[~start[1:]] for each in (made, bars)
+    )
     np.testing.assert_array_equal(steps, np.where(mask[1:][~start[1:]], -real, real))
 
 
 def keeps(made: Bars, bars: Bars) -> None:
-    """What `sign` keeps in every bar: stamp, volume, spread, and the true range of one side or from bid to ask."""
+    """What `sign` keeps in every bar: stamp, volume, spread, and the true range of one side or from
+    bid to ask.
+    """
     np.testing.assert_array_equal(made.time, bars.time)
     np.testing.assert_array_equal(made.volume, bars.volume)
     inside = ~anchors(bars)
@@ -139,8 +184,10 @@ def keeps(made: Bars, bars: Bars) -> None:
         np.testing.assert_array_equal(new, real)
         return
     for name in ("open", "close"):
-        np.testing.assert_array_equal(getattr(made.ask, name) - getattr(made, name),
-                                      getattr(bars.ask, name) - getattr(bars, name))
+        np.testing.assert_array_equal(
+            getattr(made.ask, name) - getattr(made, name),
+            getattr(bars.ask, name) - getattr(bars, name),
+        )
     np.testing.assert_array_equal(made.ask.high - made.low, bars.ask.high - bars.low)
 
 
@@ -165,7 +212,9 @@ def test_a_null_market_of_es_has_the_stops_and_shapes_of_the_real_one(es_market:
     null = null_markets(es_market, RunConfig(), "sign", 0)(0)
     np.testing.assert_array_equal(null.data.tr_sum, es_market.data.tr_sum)
     np.testing.assert_array_equal(null.data.bars_to_flat, es_market.data.bars_to_flat)
-    for mine, own in zip(jax.tree.leaves(null.data.sessions), jax.tree.leaves(es_market.data.sessions), strict=True):
+    for mine, own in zip(
+        jax.tree.leaves(null.data.sessions), jax.tree.leaves(es_market.data.sessions), strict=True
+    ):
         np.testing.assert_array_equal(mine, own)
     assert jax.tree.structure(null.data) == jax.tree.structure(es_market.data)
     assert null.synthetic
@@ -177,16 +226,24 @@ def test_a_null_market_of_es_has_the_stops_and_shapes_of_the_real_one(es_market:
 
 def test_the_draws_are_fair_seeded_and_apart(es_market: Market) -> None:
     source = null_markets(es_market, RunConfig(), "sign", 0).source
-    first, again, next_, other = (null_bars(source, "sign", seed, draw)[0].close for seed, draw in
-                                  ((0, 0), (0, 0), (0, 1), (1, 0)))
+    first, again, next_, other = (
+        null_bars(source, "sign", seed, draw)[0].close
+        for seed, draw in ((0, 0), (0, 0), (0, 1), (1, 0))
+    )
     np.testing.assert_array_equal(first, again)
-    signs = [np.diff(close.astype(int))[np.diff(es_market.bars.close) != 0] > 0 for close in (first, next_, other)]
+    signs = [
+        np.diff(close.astype(int))[np.diff(es_market.bars.close) != 0] > 0
+        for close in (first, next_, other)
+    ]
     for a, b in ((0, 1), (0, 2), (1, 2)):
         assert abs((signs[a] == signs[b]).mean() - 0.5) < 4 * 0.5 / np.sqrt(len(signs[a]))
 
 
 def test_rows_before_after_stay_real(es_market: Market, eurusd_market: Market) -> None:
-    for market, config in ((es_market, RunConfig()), (eurusd_market, make_config({"data": {"market": "EURUSD"}}))):
+    for market, config in (
+        (es_market, RunConfig()),
+        (eurusd_market, make_config({"data": {"market": "EURUSD"}})),
+    ):
         row = int(np.asarray(market.data.sessions.start)[market.num_sessions // 3])
         for kind in NULL_KINDS if market is eurusd_market else ("sign", "phase", "martingale"):
             made = null_bars(null_markets(market, config, kind, 0, row).source, kind, 0, 0)[0]
@@ -197,8 +254,11 @@ def test_rows_before_after_stay_real(es_market: Market, eurusd_market: Market) -
 
 # --- intrabar paths ---------------------------------------------------------------------------------------------------
 
+
 def bars_and_seconds(seed: int, minutes: int, sides: bool) -> tuple[Bars, Bars]:
-    """Minutes of 60 one-second bars each; with two sides, minutes are made of the seconds of each side."""
+    """Minutes of 60 one-second bars each; with two sides, minutes are made of the seconds of each
+    side.
+    """
     rows = random_rows(seed, 60 * minutes)
     fine = bars_of_rows(rows, two_sided(rows, seed) if sides else None, seconds=1)
 
@@ -212,24 +272,35 @@ def bars_and_seconds(seed: int, minutes: int, sides: bool) -> tuple[Bars, Bars]:
 
 @pytest.mark.parametrize("sides", [False, True])
 def test_the_path_of_mirrored_bars_is_that_of_mirrored_seconds(sides: bool) -> None:
-    """Independent of the swap: mirror every second bar about its minute's mirror, then read the falls of each side."""
+    """Independent of the swap: mirror every second bar about its minute's mirror, then read the
+    falls of each side.
+    """
     minutes, fine = bars_and_seconds(5, 50, sides)
     mask = random_signs(50, np.random.default_rng(1))
     made = sign_flipped(minutes, mask)
     bid, ask = minutes.sides
-    sums = (ask.close.astype(int) + bid.close)
+    sums = ask.close.astype(int) + bid.close
     centre = np.concatenate([[int(ask.open[0]) + int(bid.open[0])], sums[:-1]])
     shift = made.close.astype(int) - np.where(mask, centre - ask.close, bid.close)
     wide, moved, turned = (np.repeat(each, 60) for each in (centre, shift, mask))
     low_and_high = {"open": "open", "high": "low", "low": "high", "close": "close"}
 
     def side(own: Bars, other: Bars) -> dict[str, np.ndarray]:
-        return {name: (np.where(turned, wide - getattr(other, swapped), getattr(own, name)) + moved).astype(np.int32)
-                for name, swapped in low_and_high.items()}
+        return {
+            name: (
+                np.where(turned, wide - getattr(other, swapped), getattr(own, name)) + moved
+            ).astype(np.int32)
+            for name, swapped in low_and_high.items()
+        }
 
     bids, asks = side(*fine.sides), side(*fine.sides[::-1])
-    pairs = [(made.sides[0], replace(fine, ask=None, **bids)), (made.sides[1], replace(fine, ask=None, **asks))]
-    expected = market_path(tuple(first_passages(*pair, 0.0) for pair in (pairs if sides else pairs[:1])))
+    pairs = [
+        (made.sides[0], replace(fine, ask=None, **bids)),
+        (made.sides[1], replace(fine, ask=None, **asks)),
+    ]
+    expected = market_path(
+        tuple(first_passages(*pair, 0.0) for pair in (pairs if sides else pairs[:1]))
+    )
     real = [(minutes.sides[0], fine.sides[0]), (minutes.sides[1], fine.sides[1])]
     known = market_path(tuple(first_passages(*pair, 0.0) for pair in (real if sides else real[:1])))
     assert expected is not None
@@ -237,7 +308,9 @@ def test_the_path_of_mirrored_bars_is_that_of_mirrored_seconds(sides: bool) -> N
     swapped = sign_flipped_path(known, mask)
     np.testing.assert_array_equal(swapped.ambiguous, expected.ambiguous)
     clear = ~np.asarray(expected.ambiguous)
-    np.testing.assert_array_equal(np.asarray(swapped.falls)[clear], np.asarray(expected.falls)[clear])
+    np.testing.assert_array_equal(
+        np.asarray(swapped.falls)[clear], np.asarray(expected.falls)[clear]
+    )
     assert clear.any()
     twice = sign_flipped_path(swapped, mask)
     np.testing.assert_array_equal(twice.falls, known.falls)
@@ -269,12 +342,21 @@ def test_sessions_move_whole_within_their_class(nq: Market) -> None:
     assert sorted(places.values()) == sorted(places), "a permutation"
     moved = {new: old for new, old in places.items() if new != old}
     assert len(moved) >= 12
-    lengths = {day: int(last - first) for day, first, last in zip(nq.trade_dates, np.asarray(nq.data.sessions.first),
-                                                                  np.asarray(nq.data.sessions.last), strict=True)}
+    lengths = {
+        day: int(last - first)
+        for day, first, last in zip(
+            nq.trade_dates,
+            np.asarray(nq.data.sessions.first),
+            np.asarray(nq.data.sessions.last),
+            strict=True,
+        )
+    }
     for new, old in moved.items():
         assert lengths[new] == lengths[old], "half days change places with half days"
         assert (new.astype(int) + 3) % 7 in (0, 1, 2, 3, 4)
-        assert ((new.astype(int) + 3) % 7 == 0) == ((old.astype(int) + 3) % 7 == 0), "a Monday follows a weekend"
+        assert ((new.astype(int) + 3) % 7 == 0) == ((old.astype(int) + 3) % 7 == 0), (
+            "a Monday follows a weekend"
+        )
     first = min(places)
     assert places[first] == first
 
@@ -284,19 +366,27 @@ def test_sessions_keep_their_returns_times_and_volume(nq: Market) -> None:
     old, places = nq.bars, moved_by(nq, made)
     for new, before in places.items():
         here, there = trade_dates(made.time, NQ) == new, trade_dates(old.time, NQ) == before
-        local = [local_seconds(each.time[rows], NQ.zone) - day.astype("datetime64[s]").astype(int)
-                 for each, rows, day in ((made, here, new), (old, there, before))]
+        local = [
+            local_seconds(each.time[rows], NQ.zone) - day.astype("datetime64[s]").astype(int)
+            for each, rows, day in ((made, here, new), (old, there, before))
+        ]
         np.testing.assert_array_equal(*local)
-        ratio = [each.close[rows] / each.open[rows][0] for each, rows in ((made, here), (old, there))]
+        ratio = [
+            each.close[rows] / each.open[rows][0] for each, rows in ((made, here), (old, there))
+        ]
         np.testing.assert_allclose(*ratio, atol=1.5 / old.low.min())
         if places[min(places)] != before:  # the gap from the session before moves with the session
-            gap = [each.open[rows][0] / each.close[np.flatnonzero(rows)[0] - 1]
-                   for each, rows in ((made, here), (old, there))]
+            gap = [
+                each.open[rows][0] / each.close[np.flatnonzero(rows)[0] - 1]
+                for each, rows in ((made, here), (old, there))
+            ]
             np.testing.assert_allclose(*gap, atol=1.5 / old.low.min())
 
 
 def test_sessions_carry_their_paths(nq: Market) -> None:
-    """Falls are the prices they stand for, scaled like all prices: the deepest is the bar's low where it is a fall."""
+    """Falls are the prices they stand for, scaled like all prices: the deepest is the bar's low
+    where it is a fall.
+    """
     paths = np.zeros((len(nq.bars), 2, 3, 2), np.int32)
     open_, high, low = (getattr(nq.bars, name).astype(np.int64) for name in ("open", "high", "low"))
     paths[:, 0, :, 0] = np.stack([np.zeros_like(open_), high - open_, low - open_], axis=1)
@@ -313,11 +403,15 @@ def test_sessions_carry_their_paths(nq: Market) -> None:
 
 
 def test_too_few_sessions_are_refused(es_market: Market) -> None:
-    with pytest.raises(DataError, match=r"null market 0 of kind sessions .* 5 trade dates here .* use the kind sign"):
+    with pytest.raises(
+        DataError,
+        match=r"null market 0 of kind sessions .* 5 trade dates here .* use the kind sign",
+    ):
         null_markets(es_market, RunConfig(), "sessions", 0)(0)
 
 
 # --- phase and martingale ---------------------------------------------------------------------------------------------
+
 
 def test_phase_keeps_the_spectrum_and_wicks_of_any_bars(nq: Market, eurusd_market: Market) -> None:
     made = null_bars(null_markets(nq, SESSIONS, "phase", 0).source, "phase", 0, 0)[0]
@@ -325,24 +419,35 @@ def test_phase_keeps_the_spectrum_and_wicks_of_any_bars(nq: Market, eurusd_marke
     real, new = (np.abs(np.fft.rfft(np.diff(np.log(each.close)))) for each in (nq.bars, made))
     assert abs(new.std() / real.std() - 1) < 0.01
     assert np.corrcoef(real, new)[0, 1] > 0.99  # rounding to ticks is what differs
-    np.testing.assert_array_equal(made.high - np.maximum(made.open, made.close),
-                                  nq.bars.high - np.maximum(nq.bars.open, nq.bars.close))
-    quoted = null_bars(null_markets(eurusd_market, make_config({"data": {"market": "EURUSD"}}), "phase", 0).source,
-                       "phase", 0, 0)[0]
+    np.testing.assert_array_equal(
+        made.high - np.maximum(made.open, made.close),
+        nq.bars.high - np.maximum(nq.bars.open, nq.bars.close),
+    )
+    quoted = null_bars(
+        null_markets(eurusd_market, make_config({"data": {"market": "EURUSD"}}), "phase", 0).source,
+        "phase",
+        0,
+        0,
+    )[0]
     valid(quoted)
     assert quoted.ask is not None
     assert eurusd_market.bars.ask is not None
-    np.testing.assert_array_equal(quoted.ask.close - quoted.close,
-                                  eurusd_market.bars.ask.close - eurusd_market.bars.close)
+    np.testing.assert_array_equal(
+        quoted.ask.close - quoted.close, eurusd_market.bars.ask.close - eurusd_market.bars.close
+    )
 
 
 def test_phase_randomises_each_contract_by_itself() -> None:
-    bars = bars_of_rows(random_rows(1, 400), days=4, legs=(Leg("a", "start"), Leg("b", "2024-01-04")))
+    bars = bars_of_rows(
+        random_rows(1, 400), days=4, legs=(Leg("a", "start"), Leg("b", "2024-01-04"))
+    )
     made = phase_randomised(bars, np.random.default_rng(0))
     for row in (0, 200):
         assert made.open[row] == bars.open[row]
         assert made.close[row] == bars.close[row]
-    short = bars_of_rows(random_rows(1, 12), days=6, legs=(Leg("a", "start"), Leg("b", "2024-01-07")))
+    short = bars_of_rows(
+        random_rows(1, 12), days=6, legs=(Leg("a", "start"), Leg("b", "2024-01-07"))
+    )
     with pytest.raises(DataError, match="2 bars of one contract are too few"):
         phase_randomised(short, np.random.default_rng(0))
 
@@ -376,11 +481,14 @@ def test_the_martingale_over_two_sides_keeps_the_spread(eurusd_market: Market) -
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
+
 def test_prices_below_a_tick_are_refused_with_a_fix() -> None:
     """A series that rose from 2 ticks by 5 a bar: upside down it falls below zero."""
     close = 7 + 5 * np.arange(30)
     bars = bars_of_rows(np.stack([close - 5, close, close - 5, close], axis=1))
-    with pytest.raises(DataError, match=r"by hand: .* 30 outside 1 \.\. .*kind sessions or phase.*data.start"):
+    with pytest.raises(
+        DataError, match=r"by hand: .* 30 outside 1 \.\. .*kind sessions or phase.*data.start"
+    ):
         sign_flipped(bars, np.ones(30, bool))
 
 
@@ -393,17 +501,35 @@ def test_prices_beyond_int32_are_refused() -> None:
 
 
 def test_a_failed_null_says_which_one_it_is_and_what_to_do() -> None:
-    config = make_config({"data": {"source": "synthetic", "synthetic": "trend", "synthetic_sessions": 6,
-                                   "synthetic_drift": 0.9}, "env": {"features": ["close"]}})
+    config = make_config(
+        {
+            "data": {
+                "source": "synthetic",
+                "synthetic": "trend",
+                "synthetic_sessions": 6,
+                "synthetic_drift": 0.9,
+            },
+            "env": {"features": ["close"]},
+        }
+    )
     market = load_market(config)
-    lowered = replace(market, bars=replace(market.bars, **{
-        name: getattr(market.bars, name) - (market.bars.low.min() - 1) for name in PRICES}))
-    with pytest.raises(DataError, match=r"null market 4 of kind sign \(seed 3\).*No null may be left out"):
+    lowered = replace(
+        market,
+        bars=replace(
+            market.bars,
+            **{name: getattr(market.bars, name) - (market.bars.low.min() - 1) for name in PRICES},
+        ),
+    )
+    with pytest.raises(
+        DataError, match=r"null market 4 of kind sign \(seed 3\).*No null may be left out"
+    ):
         null_markets(lowered, config, "sign", 3)(4)
 
 
 def test_path_needs_a_kind_that_knows_the_order_of_prices(nq: Market) -> None:
-    config = SESSIONS.model_copy(update={"env": SESSIONS.env.model_copy(update={"intrabar": "path"})})
+    config = SESSIONS.model_copy(
+        update={"env": SESSIONS.env.model_copy(update={"intrabar": "path"})}
+    )
     for kind in ("phase", "martingale"):
         with pytest.raises(ConfigError, match=r"no second bars.*sign, sessions"):
             null_markets(nq, config, kind, 0)
@@ -415,9 +541,14 @@ def test_specs() -> None:
     assert NullSpec("sign", 19).floor == 0.05
     assert str(NullSpec("sign", 19)) == "sign:19"
     assert set(MAKERS) == set(NULL_KINDS)
-    for text, said in (("sgin:19", r"'sgin' is no kind .*did you mean sign\?"), ("sign:0", "'0' is no number"),
-                       ("sign:", "'' is no number"), ("sign:1.5", "from 1 to"), ("sign:-3", "KIND:DRAWS"),
-                       ("", "expected KIND:DRAWS, as in --nulls sign:99")):
+    for text, said in (
+        ("sgin:19", r"'sgin' is no kind .*did you mean sign\?"),
+        ("sign:0", "'0' is no number"),
+        ("sign:", "'' is no number"),
+        ("sign:1.5", "from 1 to"),
+        ("sign:-3", "KIND:DRAWS"),
+        ("", "expected KIND:DRAWS, as in --nulls sign:99"),
+    ):
         with pytest.raises(ConfigError, match=said):
             parse_null_spec(text)
 

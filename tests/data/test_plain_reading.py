@@ -49,8 +49,26 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 NUMBER_TEXT = st.one_of(
     st.text(alphabet="0123456789.-+eE ", max_size=20),
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
-    st.decimals(min_value=0, max_value=10**9, places=4).map(str), st.integers(0, 10**17).map(str),
-    st.sampled_from(["", ".", "5.", ".5", "1..2", "nan", "inf", "1_000", "1,5", "0x10", "\u00bd", "\u0663", "00.50"]))
+    st.decimals(min_value=0, max_value=10**9, places=4).map(str),
+    st.integers(0, 10**17).map(str),
+    st.sampled_from(
+        [
+            "",
+            ".",
+            "5.",
+            ".5",
+            "1..2",
+            "nan",
+            "inf",
+            "1_000",
+            "1,5",
+            "0x10",
+            "\u00bd",
+            "\u0663",
+            "00.50",
+        ]
+    ),
+)
 
 
 @settings(deadline=None, max_examples=300)
@@ -65,13 +83,18 @@ def test_decimals_are_those_of_pandas_or_left_to_it(texts):
 
 def test_plain_decimals_are_read_here():
     """1/3 has no exact double; 2**53 + 1 has 16 digits."""
-    values, read = decimals(as_cells(["4", "1670.25", "0.3333333333", "9007199254740993", "-1", " 1"]))
+    values, read = decimals(
+        as_cells(["4", "1670.25", "0.3333333333", "9007199254740993", "-1", " 1"])
+    )
     assert read.tolist() == [True, True, True, False, False, False]
     assert values[:3].tolist() == [4.0, 1670.25, 0.3333333333]
 
 
 @settings(deadline=None)
-@given(st.lists(st.text(alphabet="ab \u00e9\U0001f600Z12345", max_size=20), min_size=1, max_size=20), st.booleans())
+@given(
+    st.lists(st.text(alphabet="ab \u00e9\U0001f600Z12345", max_size=20), min_size=1, max_size=20),
+    st.booleans(),
+)
 def test_labels_are_the_texts(texts, strip):
     found, codes = labels(as_cells(texts, strip))
     assert [found[code] for code in codes] == [text.strip() if strip else text for text in texts]
@@ -92,21 +115,59 @@ def test_whole_numbers_are_all_or_none(text):
 
 # --- stamps ----------------------------------------------------------------------------------------------------------
 
-ODD_STAMPS = ("2013-02-29 10:00:00", "2013-13-01 10:00:00", "2013-10-07 24:00:00", "2013-10-07 10:60:00",
-              "2013-10-07 10:00:60", "2013-10-07 10:00:00.5", "2013-10-07", "20131007 10:00:00", "1381152600", "",
-              "2013-10-07 10:00:00Z", "2013-10-07 10:00:00+25:00", "2013-10-07 10:00:00 -04:00", "0001-01-01 10:00:00",
-              "2013-11-03 01:30:00", "2013-03-10 02:30:00", "1985-01-01 10:00:00", "2013-1-07 10:00:00", "x", "nan",
-              "2013-10-07 1:30:00", "2013/10/07 10:00:00", "2300-01-01 10:00:00", "2013-10-07 10:00:00+04:61")
+ODD_STAMPS = (
+    "2013-02-29 10:00:00",
+    "2013-13-01 10:00:00",
+    "2013-10-07 24:00:00",
+    "2013-10-07 10:60:00",
+    "2013-10-07 10:00:60",
+    "2013-10-07 10:00:00.5",
+    "2013-10-07",
+    "20131007 10:00:00",
+    "1381152600",
+    "",
+    "2013-10-07 10:00:00Z",
+    "2013-10-07 10:00:00+25:00",
+    "2013-10-07 10:00:00 -04:00",
+    "0001-01-01 10:00:00",
+    "2013-11-03 01:30:00",
+    "2013-03-10 02:30:00",
+    "1985-01-01 10:00:00",
+    "2013-1-07 10:00:00",
+    "x",
+    "nan",
+    "2013-10-07 1:30:00",
+    "2013/10/07 10:00:00",
+    "2300-01-01 10:00:00",
+    "2013-10-07 10:00:00+04:61",
+)
 
 
 @st.composite
 def stamp_column(draw: Any) -> list[str]:
     """Stamps of one form, and perhaps some of any other form."""
-    form = draw(st.sampled_from(["%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S.000",
-                                 "%Y-%m-%d", "%Y%m%dT%H%M%S", "%Y-%m-%d %H:%M:%S.123456"]))
-    ends = draw(st.sampled_from([("",), ("Z",), ("+00:00",), ("-04:00", "-05:00"), ("+0530",), ("-04",), ("", "Z")]))
+    form = draw(
+        st.sampled_from(
+            [
+                "%Y-%m-%d %H:%M:%S",
+                "%Y-%m-%dT%H:%M:%S",
+                "%Y-%m-%dT%H:%M",
+                "%Y-%m-%d %H:%M:%S.000",
+                "%Y-%m-%d",
+                "%Y%m%dT%H%M%S",
+                "%Y-%m-%d %H:%M:%S.123456",
+            ]
+        )
+    )
+    ends = draw(
+        st.sampled_from(
+            [("",), ("Z",), ("+00:00",), ("-04:00", "-05:00"), ("+0530",), ("-04",), ("", "Z")]
+        )
+    )
     times = draw(st.lists(st.integers(631_152_000, 4_000_000_000), min_size=1, max_size=8))
-    texts = [pd.Timestamp(at, unit="s").strftime(form) + draw(st.sampled_from(ends)) for at in times]
+    texts = [
+        pd.Timestamp(at, unit="s").strftime(form) + draw(st.sampled_from(ends)) for at in times
+    ]
     for odd in draw(st.lists(st.sampled_from(ODD_STAMPS), max_size=2)):
         texts.insert(draw(st.integers(0, len(texts))), odd)
     return texts
@@ -124,11 +185,15 @@ def stamps_or_message(table: Table, zone: str | None) -> tuple[Any, list[str], s
 
 
 @settings(deadline=None, max_examples=400)
-@example(["20131007T133000+00:00", "2013-10-07T13+00:00"], None)  # an offset after a time without colons
+@example(
+    ["20131007T133000+00:00", "2013-10-07T13+00:00"], None
+)  # an offset after a time without colons
 @given(stamp_column(), st.sampled_from([None, "UTC", "America/New_York", "America/New_York+7h"]))
 def test_stamps_are_those_of_pandas(texts, zone):
     plain = stamps_or_message(Table("file.csv", {"time": as_cells(texts)}, 2), zone)
-    assert plain == stamps_or_message(Table("file.csv", {"time": pd.Series(texts, dtype=str)}, 2), zone)
+    assert plain == stamps_or_message(
+        Table("file.csv", {"time": pd.Series(texts, dtype=str)}, 2), zone
+    )
 
 
 def test_a_usual_column_needs_no_pandas_for_its_text(monkeypatch, write):
@@ -148,8 +213,10 @@ def outcome(raw: bytes) -> tuple[str, Any]:
         return str(error), None
 
 
-CELL = st.one_of(st.sampled_from(["1", "2.50", "", " 3 ", "x", "-4", "1e2"]),
-                 st.text(alphabet="ab\u00e9 .5\x0b\x85", max_size=4))
+CELL = st.one_of(
+    st.sampled_from(["1", "2.50", "", " 3 ", "x", "-4", "1e2"]),
+    st.text(alphabet="ab\u00e9 .5\x0b\x85", max_size=4),
+)
 ODD_LINES = ("", " ", '"1",2,3', "time,open,close", "1,2", "1,2,3,4", "\u2028", "1;2;3")
 
 
@@ -177,7 +244,11 @@ def test_a_plain_table_is_the_table_by_lines(raw, chunk):
     message, table = outcome(raw)
     assert message == ""
     assert (plain.notes, plain.first_line, len(plain), list(plain.columns)) == (
-        table.notes, table.first_line, len(table), list(table.columns))
+        table.notes,
+        table.first_line,
+        len(table),
+        list(table.columns),
+    )
     rows = np.arange(len(table))
     for name in table.columns:
         assert plain.series(name).tolist() == table.series(name).tolist()
@@ -191,7 +262,10 @@ def test_a_plain_table_is_the_table_by_lines(raw, chunk):
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", ["", "end", "blank lines"])
 def test_usual_files_are_plain(separator, end, last):
-    lines = [separator.join(["time", "open", "close"]), *(separator.join([str(i), "2.5", " x"]) for i in range(5))]
+    lines = [
+        separator.join(["time", "open", "close"]),
+        *(separator.join([str(i), "2.5", " x"]) for i in range(5)),
+    ]
     text = end.join(lines) + {"": "", "end": end, "blank lines": end + end + " " + end}[last]
     table = plain_table(text.encode(), "f.csv")
     assert table is not None
@@ -213,8 +287,13 @@ def test_faults_have_the_same_message_either_way(pieces, write, rows, row, monke
 
 
 def same(a: Bars, b: Bars) -> None:
-    assert (a.notes, a.bar_seconds, a.contract, a.source, a.legs) == (b.notes, b.bar_seconds, b.contract, b.source,
-                                                                      b.legs)
+    assert (a.notes, a.bar_seconds, a.contract, a.source, a.legs) == (
+        b.notes,
+        b.bar_seconds,
+        b.contract,
+        b.source,
+        b.legs,
+    )
     for name in ("time", "open", "high", "low", "close", "volume"):
         first, second = getattr(a, name), getattr(b, name)
         np.testing.assert_array_equal(first, second)
@@ -230,8 +309,9 @@ LAYOUTS = {
     "spaces": lambda text: text.replace(",", " , ").encode(),
     "semicolons": lambda text: text.replace(",", ";").encode(),
     "gzip": lambda text: gzip.compress(text.encode()),
-    "quoted": lambda text: "\n".join(",".join(f'"{cell}"' for cell in line.split(",")) for line in text.splitlines()
-                                     ).encode(),
+    "quoted": lambda text: "\n".join(
+        ",".join(f'"{cell}"' for cell in line.split(",")) for line in text.splitlines()
+    ).encode(),
     "old Macintosh": lambda text: text.replace("\n", "\r").encode(),
 }
 
@@ -260,14 +340,20 @@ def test_files_read_the_same_either_way(pieces, write, layout, either_way):
 
 @pytest.mark.parametrize(("scale", "options"), [(1, {}), (1000, {}), (10**6, {}), (10**9, {})])
 def test_numbers_as_stamps_read_the_same_either_way(rows, scale, options, either_way):
-    text = "\n".join([HEAD, *(f"{(1381152600 + 60 * i) * scale}{row[20:]}" for i, row in enumerate(rows))])
+    text = "\n".join(
+        [HEAD, *(f"{(1381152600 + 60 * i) * scale}{row[20:]}" for i, row in enumerate(rows))]
+    )
     assert either_way(text.encode(), stamp="open", **options).time[0] == 1381152600
 
 
 @pytest.mark.parametrize("scale", [1, 1000, 10**6, 10**9])
 def test_whole_stamps_may_be_written_with_a_point(rows, scale, either_way):
-    text = "\n".join([HEAD, *(f"{(1381152600 + 60 * i) * scale}.0{row[20:]}" for i, row in enumerate(rows))])
-    assert either_way(text.encode(), stamp="open").time.tolist() == [1381152600 + 60 * i for i in range(6)]
+    text = "\n".join(
+        [HEAD, *(f"{(1381152600 + 60 * i) * scale}.0{row[20:]}" for i, row in enumerate(rows))]
+    )
+    assert either_way(text.encode(), stamp="open").time.tolist() == [
+        1381152600 + 60 * i for i in range(6)
+    ]
 
 
 def test_several_contracts_read_the_same_either_way(rows, either_way):
@@ -284,9 +370,13 @@ def test_text_of_parquet_and_frames_reads_like_csv(write, tmp_path):
     frame = pd.read_csv(write(), dtype=str)
     path = tmp_path / "bars.parquet"
     frame.to_parquet(path)
-    part = pd.concat([frame, frame])[:len(frame)]  # of two pieces of memory, and then of a part of them
-    for bars in (load_bars(path, ES, stamp="open"), *(from_frame(x, ES, stamp="open")
-                                                      for x in (frame, frame.astype(object), part))):
+    part = pd.concat([frame, frame])[
+        : len(frame)
+    ]  # of two pieces of memory, and then of a part of them
+    for bars in (
+        load_bars(path, ES, stamp="open"),
+        *(from_frame(x, ES, stamp="open") for x in (frame, frame.astype(object), part)),
+    ):
         np.testing.assert_array_equal(bars.time, expected.time)
         np.testing.assert_array_equal(bars.close, expected.close)
         np.testing.assert_array_equal(bars.volume, expected.volume)
@@ -299,8 +389,10 @@ def test_a_bad_text_stamp_of_parquet_is_named(write, tmp_path, cell):
     path = tmp_path / "bars.parquet"
     frame.to_parquet(path)
     messages = []
-    for read in (lambda: load_bars(path, ES, stamp="open"),
-                 lambda: from_frame(frame.astype(object), ES, stamp="open", source=str(path))):
+    for read in (
+        lambda: load_bars(path, ES, stamp="open"),
+        lambda: from_frame(frame.astype(object), ES, stamp="open", source=str(path)),
+    ):
         with pytest.raises(DataError, match=r"row 2 \(0-based\)") as error:
             read()
         messages.append(str(error.value).replace("nan", "None"))

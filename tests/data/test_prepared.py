@@ -61,14 +61,20 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def of(file: Path, *overrides: str) -> RunConfig:
-    return load_config("quickstart", ["data.source=file", f"data.file={file}", "data.stamp=open", *overrides])
+    return load_config(
+        "quickstart", ["data.source=file", f"data.file={file}", "data.stamp=open", *overrides]
+    )
 
 
 def write_bars(path: Path, symbol: str, sessions: int = 6) -> Path:
     bars = synthetic_bars(get_contract(symbol), sessions)
     tick = float(bars.contract.tick_size)
-    prices = {name: np.round(getattr(bars, name) * tick, 6) for name in ("open", "high", "low", "close")}
-    pd.DataFrame({"time": bars.time, **prices, "volume": bars.volume + 0.1}).to_csv(path, index=False)
+    prices = {
+        name: np.round(getattr(bars, name) * tick, 6) for name in ("open", "high", "low", "close")
+    }
+    pd.DataFrame({"time": bars.time, **prices, "volume": bars.volume + 0.1}).to_csv(
+        path, index=False
+    )
     return path
 
 
@@ -79,8 +85,17 @@ def nq(tmp_path: Path) -> Path:
 
 def five_minutes(folder: Path) -> tuple[Path, Path]:
     """A week of ES in bars of five minutes, and the minutes inside them."""
-    bars = load_bars(ES_FILE, get_contract("ES"), stamp="open", expiry="201312", start="2013-10-07", end="2013-10-11")
-    frame = pd.DataFrame({name: getattr(bars, name) * 0.25 for name in ("open", "high", "low", "close")})
+    bars = load_bars(
+        ES_FILE,
+        get_contract("ES"),
+        stamp="open",
+        expiry="201312",
+        start="2013-10-07",
+        end="2013-10-11",
+    )
+    frame = pd.DataFrame(
+        {name: getattr(bars, name) * 0.25 for name in ("open", "high", "low", "close")}
+    )
     frame.insert(0, "time", bars.time)
     frame.to_csv(folder / "minutes.csv", index=False)
     parts = frame.groupby(frame.time // 300 * 300)
@@ -95,16 +110,25 @@ def with_seconds(folder: Path) -> RunConfig:
 
 
 def with_rates(folder: Path) -> RunConfig:
-    pounds, contract = write_bars(folder / "gbpusd.csv", "GBPUSD"), write_bars(folder / "eurgbp.csv", "EURUSD")
+    pounds, contract = (
+        write_bars(folder / "gbpusd.csv", "GBPUSD"),
+        write_bars(folder / "eurgbp.csv", "EURUSD"),
+    )
     frame = pd.read_csv(contract)
-    frame[["open", "high", "low", "close"]] = (frame[["open", "high", "low", "close"]] * 0.8).round(5)
+    frame[["open", "high", "low", "close"]] = (frame[["open", "high", "low", "close"]] * 0.8).round(
+        5
+    )
     frame.to_csv(contract, index=False)
-    return of(contract, "data.contract=EURGBP", f"data.conversion={pounds}", "data.start=2023-11-22")
+    return of(
+        contract, "data.contract=EURGBP", f"data.conversion={pounds}", "data.start=2023-11-22"
+    )
 
 
 def with_calendar(folder: Path) -> RunConfig:
     calendar = folder / "calendar.csv"
-    calendar.write_text("date,open,close\n" + "".join(f"2013-10-{day:02d},18:00,17:15\n" for day in range(7, 12)))
+    calendar.write_text(
+        "date,open,close\n" + "".join(f"2013-10-{day:02d},18:00,17:15\n" for day in range(7, 12))
+    )
     return of(ES_FILE, *ES_WEEK, f"data.calendar={calendar}")
 
 
@@ -113,14 +137,23 @@ CASES: dict[str, Callable[[Path], RunConfig]] = {
     "context": lambda folder: of(ES_FILE, *ES_WEEK, "env.task=advised", "env.scaling=seed"),
     "spliced contracts": lambda folder: of(ES_FILE, "data.market=ES", "data.roll=volume"),
     "bid and ask, no volume": lambda folder: of(EURUSD_FILE, "data.market=EURUSD"),
-    "trades and quotes": lambda folder: of(EURUSD_FILE, "data.market=EURUSD", f"data.quotes={EURUSD_FILE}",
-                                           "data.columns={open: bid_open, high: bid_high, low: bid_low, "
-                                           "close: bid_close}"),
+    "trades and quotes": lambda folder: of(
+        EURUSD_FILE,
+        "data.market=EURUSD",
+        f"data.quotes={EURUSD_FILE}",
+        "data.columns={open: bid_open, high: bid_high, low: bid_low, close: bid_close}",
+    ),
     "seconds": with_seconds,
     "converted at another file's rate": with_rates,
-    "converted at its own price": lambda folder: of(write_bars(folder / "jpy.csv", "USDJPY"), "data.market=USDJPY"),
-    "fractional volume, close stamps": lambda folder: of(write_bars(folder / "nq.csv", "NQ"), "data.market=NQ",
-                                                         "data.stamp=close", "data.calendar=infer"),
+    "converted at its own price": lambda folder: of(
+        write_bars(folder / "jpy.csv", "USDJPY"), "data.market=USDJPY"
+    ),
+    "fractional volume, close stamps": lambda folder: of(
+        write_bars(folder / "nq.csv", "NQ"),
+        "data.market=NQ",
+        "data.stamp=close",
+        "data.calendar=infer",
+    ),
     "a calendar file": with_calendar,
 }
 
@@ -130,8 +163,10 @@ def quiet(line: str) -> None:
 
 
 def leaves(market: Market) -> dict[str, np.ndarray]:
-    return {jax.tree_util.keystr(path): np.asarray(leaf)
-            for path, leaf in jax.tree_util.tree_flatten_with_path(market.data)[0]}
+    return {
+        jax.tree_util.keystr(path): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(market.data)[0]
+    }
 
 
 def same(first: Market, second: Market) -> None:
@@ -146,11 +181,17 @@ def same(first: Market, second: Market) -> None:
         assert getattr(first, name) == getattr(second, name), name
     for name in ("bar_seconds", "contract", "source", "notes", "synthetic", "legs"):
         assert getattr(first.bars, name) == getattr(second.bars, name), name
-    arrays = [(a, b) for name in ("time", "open", "high", "low", "close", "volume")
-              for a, b in [(getattr(first.bars, name), getattr(second.bars, name))]]
+    arrays = [
+        (a, b)
+        for name in ("time", "open", "high", "low", "close", "volume")
+        for a, b in [(getattr(first.bars, name), getattr(second.bars, name))]
+    ]
     assert (first.bars.ask is None) == (second.bars.ask is None)
-    arrays += [*zip(first.bars.ask or (), second.bars.ask or (), strict=True), (first.table, second.table),
-               (first.trade_dates, second.trade_dates)]
+    arrays += [
+        *zip(first.bars.ask or (), second.bars.ask or (), strict=True),
+        (first.table, second.table),
+        (first.trade_dates, second.trade_dates),
+    ]
     for a, b in arrays:
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
@@ -184,11 +225,24 @@ def test_only_this_user_can_read_an_entry(cache, nq):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("override", [
-    "env.window=21", "env.features=[close,sma_5]", "env.task=advised", "session.overnight=true",
-    "data.window_reset=session", "data.calendar=infer", "data.end=2023-11-24",
-    "data.columns={volume: time}", "data.market=MNQ", "data.splits=[{date: 2030-01-02, ratio: 2}]"])
-def test_a_configuration_that_makes_another_market_has_an_entry_of_its_own(cache, nq, override, monkeypatch):
+@pytest.mark.parametrize(
+    "override",
+    [
+        "env.window=21",
+        "env.features=[close,sma_5]",
+        "env.task=advised",
+        "session.overnight=true",
+        "data.window_reset=session",
+        "data.calendar=infer",
+        "data.end=2023-11-24",
+        "data.columns={volume: time}",
+        "data.market=MNQ",
+        "data.splits=[{date: 2030-01-02, ratio: 2}]",
+    ],
+)
+def test_a_configuration_that_makes_another_market_has_an_entry_of_its_own(
+    cache, nq, override, monkeypatch
+):
     load_market(of(nq, "data.market=NQ"), quiet)
     changed = of(nq, "data.market=NQ", override)
     found = load_market(changed, quiet)
@@ -197,9 +251,20 @@ def test_a_configuration_that_makes_another_market_has_an_entry_of_its_own(cache
     same(load_market(changed, quiet), found)
 
 
-@pytest.mark.parametrize("override", ["ppo.learning_rate=0.01", "env.scaling=seed", "brackets.stop_atr=2",
-                                      "costs.slippage=3", "seed=9", "env.task=entry"])
-def test_a_configuration_that_does_not_change_the_market_shares_its_entry(cache, nq, override, monkeypatch):
+@pytest.mark.parametrize(
+    "override",
+    [
+        "ppo.learning_rate=0.01",
+        "env.scaling=seed",
+        "brackets.stop_atr=2",
+        "costs.slippage=3",
+        "seed=9",
+        "env.task=entry",
+    ],
+)
+def test_a_configuration_that_does_not_change_the_market_shares_its_entry(
+    cache, nq, override, monkeypatch
+):
     load_market(of(nq, "data.market=NQ"), quiet)
     changed = of(nq, "data.market=NQ", override)
     found = load_market(changed, quiet)
@@ -269,7 +334,10 @@ def test_source_files_that_change_meanwhile_neither_leave_nor_take_a_market(cach
 def test_what_a_configuration_checks_is_checked_at_every_start(nq):
     load_market(of(nq, "data.market=NQ"), quiet)
     with pytest.raises(ConfigError, match=r"brackets\.target_multiple = 10000"):
-        load_market(of(nq, "data.market=NQ", "brackets.stop_atr=100", "brackets.target_multiple=10000"), quiet)
+        load_market(
+            of(nq, "data.market=NQ", "brackets.stop_atr=100", "brackets.target_multiple=10000"),
+            quiet,
+        )
     with pytest.raises(ConfigError, match=r"env\.intrabar = path needs second bars"):
         load_market(of(nq, "data.market=NQ", "env.intrabar=path"), quiet)
     with pytest.raises(ConfigError, match=r"costs\.commission"):
@@ -295,8 +363,10 @@ def test_a_users_own_feature_is_computed_at_every_start(cache, nq, monkeypatch):
     monkeypatch.setattr(FEATURES, "_added", {})
     for factor in (1.0, 2.0):
         FEATURES._added.clear()
-        register_feature(FeatureSpec("mine", "fraction", 1, "mine"),
-                         lambda bars, _, factor=factor: np.full(len(bars.close), factor))
+        register_feature(
+            FeatureSpec("mine", "fraction", 1, "mine"),
+            lambda bars, _, factor=factor: np.full(len(bars.close), factor),
+        )
         market = load_market(of(nq, "data.market=NQ", "env.features=[close,mine]"), quiet)
         assert market.table[-1, -1] == factor
     assert not cache.exists()
@@ -342,7 +412,9 @@ def test_the_folder_is_beside_the_programs(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert markets_folder({"XDG_CACHE_HOME": "/c"}, "Linux") == Path("/c/jaxtrade/markets")
     assert markets_folder({PROGRAMS: "/mine"}, "Linux") == Path("/mine/markets")
-    assert markets_folder({PROGRAMS: "gs://bucket/x", "XDG_CACHE_HOME": "/c"}, "Linux") == Path("/c/jaxtrade/markets")
+    assert markets_folder({PROGRAMS: "gs://bucket/x", "XDG_CACHE_HOME": "/c"}, "Linux") == Path(
+        "/c/jaxtrade/markets"
+    )
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------
@@ -351,16 +423,19 @@ def test_the_folder_is_beside_the_programs(tmp_path, monkeypatch):
 def flipped(place: float) -> Callable[[bytes], bytes]:
     def change(data: bytes) -> bytes:
         at = int(place * (len(data) - 1))
-        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
     return change
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "nothing left": lambda data: b"", "cut": lambda data: data[:len(data) // 2],
-    "one byte less": lambda data: data[:-1], "one byte more": lambda data: data + b"x",
-    "only the head": lambda data: data[:data.index(b"\n", data.index(b"\n") + 1) + 1],
-    "not JSON": lambda data: FORMAT + b"{\n", "no object": lambda data: FORMAT + b"[]\n",
+    "nothing left": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "one byte less": lambda data: data[:-1],
+    "one byte more": lambda data: data + b"x",
+    "only the head": lambda data: data[: data.index(b"\n", data.index(b"\n") + 1) + 1],
+    "not JSON": lambda data: FORMAT + b"{\n",
+    "no object": lambda data: FORMAT + b"[]\n",
     "another format": lambda data: data.replace(b"market 2", b"market 1", 1),
     "another shape": lambda data: data.replace(b'"shape": [', b'"shape": [9', 1),
     "a word of the notes": lambda data: data.replace(b'"notes"', b'"motes"', 1),
@@ -404,7 +479,7 @@ def test_every_bit_of_an_entry_is_checked(tmp_path):
     whole = path.read_bytes()
     for at in range(len(whole)):
         for bit in range(8):
-            path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << bit)]) + whole[at + 1:])
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << bit)]) + whole[at + 1 :])
             with pytest.raises(DamagedError):
                 read_entry(path)
 
@@ -417,8 +492,13 @@ def entry_of(count: int) -> Entry:
 
 
 def test_an_entry_comes_back_as_it_was(tmp_path):
-    arrays = {"a": np.arange(6, dtype=np.int32).reshape(2, 3), "b": np.array(["2013-10-07"], "datetime64[D]"),
-              "c": np.zeros((0, 4), np.float32), "d": np.array([True, False]), "e": np.asfortranarray(np.eye(3))}
+    arrays = {
+        "a": np.arange(6, dtype=np.int32).reshape(2, 3),
+        "b": np.array(["2013-10-07"], "datetime64[D]"),
+        "c": np.zeros((0, 4), np.float32),
+        "d": np.array([True, False]),
+        "e": np.asfortranarray(np.eye(3)),
+    }
     facts = {"note": "caf\u00e9", "step": 0.1 + 0.2, "none": None, "list": [["a", 1]]}
     assert write_entry(tmp_path / "x" / "y", "k", Entry(arrays, facts), 10**6)
     found = read_entry(entry_path(tmp_path / "x" / "y", "k"))
@@ -479,8 +559,16 @@ print("done")
 def test_processes_that_write_the_same_entry_do_not_disturb_each_other(tmp_path):
     """Both also drive each other's entries out. A reader finds a whole entry or none."""
     root = Path(__file__).parents[2]
-    running = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "m"), str(value)], cwd=root, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE) for value in (1, 2)]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path / "m"), str(value)],
+            cwd=root,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for value in (1, 2)
+    ]
     for process in running:
         out, err = process.communicate(timeout=300)
         assert (out, process.returncode) == ("done\n", 0), err

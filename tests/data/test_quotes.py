@@ -29,14 +29,19 @@ ROWS = (
     "2013-10-07T13:32:00Z,1671.00,1671.00,1670.00,1670.25,1671.25,1671.25,1670.25,1670.50",
 )
 CROSSED = "2013-10-07T13:33:00Z,1670.25,1671.00,1669.75,1670.50,1670.00,1670.75,1669.50,1670.75"
-TRADES = tuple(f"2013-10-07T13:{minute}:00Z,1670.5,1671,1670,1670.5,{minute}" for minute in (30, 31, 32))
+TRADES = tuple(
+    f"2013-10-07T13:{minute}:00Z,1670.5,1671,1670,1670.5,{minute}" for minute in (30, 31, 32)
+)
 
 
 def test_bid_and_ask_columns_become_two_sided_bars(write):
     bars = load_bars(write(ROWS, QUOTES), ES, stamp="open")
     assert bars.ask is not None
     assert (bars.open.tolist(), bars.ask.open.tolist()) == ([6681, 6682, 6684], [6682, 6683, 6685])
-    assert (bars.close.tolist(), bars.ask.close.tolist()) == ([6682, 6684, 6681], [6684, 6685, 6682])
+    assert (bars.close.tolist(), bars.ask.close.tolist()) == (
+        [6682, 6684, 6681],
+        [6684, 6685, 6682],
+    )
     assert bars.mid.close.tolist() == [6683, 6684, 6681], "floor((bid + ask) / 2), in whole ticks"
     assert bars.mid.ask is None
     assert [side.high.tolist() for side in bars.sides] == [[6684, 6685, 6684], [6685, 6686, 6685]]
@@ -51,29 +56,45 @@ def test_bid_and_ask_columns_become_two_sided_bars(write):
 
 def test_the_columns_may_have_any_names_or_one_side_of_them_be_read(write):
     path = write(ROWS, QUOTES.replace("bid_", "b_").replace("ask_", "a_"))
-    names = {f"{side}_{price}": f"{side[0]}_{price}" for side in ("bid", "ask")
-             for price in ("open", "high", "low", "close")}
+    names = {
+        f"{side}_{price}": f"{side[0]}_{price}"
+        for side in ("bid", "ask")
+        for price in ("open", "high", "low", "close")
+    }
     bars = load_bars(path, ES, stamp="open", columns=names)
     plain = load_bars(write(ROWS, QUOTES), ES, stamp="open")
     assert bars.ask is not None
     assert plain.ask is not None
     assert all((a == b).all() for a, b in zip(bars.ask, plain.ask, strict=True))
-    one = load_bars(write(ROWS, QUOTES), ES, stamp="open",
-                    columns={price: f"bid_{price}" for price in ("open", "high", "low", "close")})
+    one = load_bars(
+        write(ROWS, QUOTES),
+        ES,
+        stamp="open",
+        columns={price: f"bid_{price}" for price in ("open", "high", "low", "close")},
+    )
     assert (one.ask, one.contract.slippage_ticks) == (None, 1)
     assert any("are not read: one-sided bars" in note for note in one.notes)
 
 
 def test_crossed_bars_are_counted_and_widened(write):
-    """The ask of 6680, 6683, 6678, 6683 over a bid of 6681, 6684, 6679, 6682: the larger of each."""
+    """The ask of 6680, 6683, 6678, 6683 over a bid of 6681, 6684, 6679, 6682: the larger of
+    each.
+    """
     path = write((*ROWS, CROSSED), QUOTES)
     bars = load_bars(path, ES, stamp="open")
     assert bars.ask is not None
     assert [int(prices[3]) for prices in bars.ask] == [6681, 6684, 6679, 6683]
-    assert [int(getattr(bars, name)[3]) for name in ("open", "high", "low", "close")] == [6681, 6684, 6679, 6682]
+    assert [int(getattr(bars, name)[3]) for name in ("open", "high", "low", "close")] == [
+        6681,
+        6684,
+        6679,
+        6682,
+    ]
     note = next(note for note in bars.notes if "crossed" in note)
     assert all(part in note for part in ("1 crossed bars", "2013-10-07: 1", "line 5"))
-    assert not any("crossed" in note for note in load_bars(write(ROWS, QUOTES), ES, stamp="open").notes)
+    assert not any(
+        "crossed" in note for note in load_bars(write(ROWS, QUOTES), ES, stamp="open").notes
+    )
 
 
 UNQUOTED = "2013-10-07T13:{:02d}:00Z,,,,,1670.50,1671.25,1670.00,1671.00"
@@ -81,37 +102,65 @@ UNQUOTED = "2013-10-07T13:{:02d}:00Z,,,,,1670.50,1671.25,1670.00,1671.00"
 
 def test_a_bar_without_a_side_is_left_out_and_counted(write):
     """One of 101 rows is within the limit of 1 %, two are not."""
-    rows = [f"2013-10-07T{13 + minute // 60}:{minute % 60:02d}:00Z,{ROWS[0].split(',', 1)[1]}" for minute in range(100)]
+    rows = [
+        f"2013-10-07T{13 + minute // 60}:{minute % 60:02d}:00Z,{ROWS[0].split(',', 1)[1]}"
+        for minute in range(100)
+    ]
     lost = rows[40].split(",")
     rows.append(f"2013-10-07T14:40:00Z,{ROWS[0].split(',', 1)[1]}")
     rows[40] = ",".join([lost[0], "", "", "", "", *lost[5:]])
     bars = load_bars(write(rows, QUOTES), ES, stamp="open")
     assert (len(bars), bars.bar_seconds) == (100, 60)
-    assert any(note.startswith("1 of 101 rows have no bid or no ask and are left out") and "line 42" in note
-               for note in bars.notes)
+    assert any(
+        note.startswith("1 of 101 rows have no bid or no ask and are left out")
+        and "line 42" in note
+        for note in bars.notes
+    )
     rows[50] = ",".join([*rows[50].split(",")[:5], "", "", "", ""])
-    with pytest.raises(DataError, match=r"bars.csv:42: .*2 of 101 rows \(1.98 %, limit 1 %\) have no bid or no ask"):
+    with pytest.raises(
+        DataError, match=r"bars.csv:42: .*2 of 101 rows \(1.98 %, limit 1 %\) have no bid or no ask"
+    ):
         load_bars(write(rows, QUOTES), ES, stamp="open")
 
 
-@pytest.mark.parametrize(("row", "fragments"), [
-    ("2013-10-07T13:33:00Z,1670.25,1671.00,1669.75,1670.50,1670.50,,1670.00,1671.00", ("'ask_high' = ''", "finite")),
-    ("2013-10-07T13:33:00Z,1670.25,x,1669.75,1670.50,1670.50,1671.25,1670.00,1671.00", ("'bid_high' = 'x'", "finite")),
-    ("2013-10-07T13:33:00Z,1670.25,1671.00,1669.75,1670.50,1670.60,1671.25,1670.00,1671.00", ("'ask_open'", "tick")),
-    ("2013-10-07T13:33:00Z,1670.25,1671.00,1669.75,1670.50,1670.50,1671.25,1670.00,1671.50",
-     ("'ask_close'", "outside low..high")),
-    ("2013-10-07T13:33:00Z,1670.25,1671.00,1669.75,1670.50,1670.50,1669.25,1670.00,1671.00",
-     ("'ask_high'", "high is below low")),
-])
+@pytest.mark.parametrize(
+    ("row", "fragments"),
+    [
+        (
+            "2013-10-07T13:33:00Z,1670.25,1671.00,1669.75,1670.50,1670.50,,1670.00,1671.00",
+            ("'ask_high' = ''", "finite"),
+        ),
+        (
+            "2013-10-07T13:33:00Z,1670.25,x,1669.75,1670.50,1670.50,1671.25,1670.00,1671.00",
+            ("'bid_high' = 'x'", "finite"),
+        ),
+        (
+            "2013-10-07T13:33:00Z,1670.25,1671.00,1669.75,1670.50,1670.60,1671.25,1670.00,1671.00",
+            ("'ask_open'", "tick"),
+        ),
+        (
+            "2013-10-07T13:33:00Z,1670.25,1671.00,1669.75,1670.50,1670.50,1671.25,1670.00,1671.50",
+            ("'ask_close'", "outside low..high"),
+        ),
+        (
+            "2013-10-07T13:33:00Z,1670.25,1671.00,1669.75,1670.50,1670.50,1669.25,1670.00,1671.00",
+            ("'ask_high'", "high is below low"),
+        ),
+    ],
+)
 def test_a_bad_cell_of_either_side_is_named_by_line_and_column(write, row, fragments):
     with pytest.raises(DataError) as error:
         load_bars(write((*ROWS, row), QUOTES), ES, stamp="open")
-    assert all(fragment in str(error.value) for fragment in ("bars.csv:5", *fragments)), str(error.value)
+    assert all(fragment in str(error.value) for fragment in ("bars.csv:5", *fragments)), str(
+        error.value
+    )
 
 
 def test_half_a_mapping_is_refused(write):
     path = write(ROWS, QUOTES)
-    with pytest.raises(DataError, match=r"maps open \(one-sided bars\) and ask_open \(two-sided bars\)"):
+    with pytest.raises(
+        DataError, match=r"maps open \(one-sided bars\) and ask_open \(two-sided bars\)"
+    ):
         load_bars(path, ES, stamp="open", columns={"open": "bid_open", "ask_open": "ask_open"})
     cut = write([row.rsplit(",", 1)[0] for row in ROWS], QUOTES.rsplit(",", 1)[0])
     with pytest.raises(DataError, match=r"no column 'ask_close' for ask_close"):
@@ -122,13 +171,18 @@ def test_half_a_mapping_is_refused(write):
 
 
 def test_quotes_go_under_trade_bars(write):
-    """Prices of the quotes, stamps and volume of the trades; the trade file's own prices are read and checked only."""
+    """Prices of the quotes, stamps and volume of the trades; the trade file's own prices are read
+    and checked only.
+    """
     trades = load_bars(write(TRADES, name="trades.csv"), ES, stamp="open")
     quotes = load_bars(write(ROWS, QUOTES, name="quotes.csv"), ES, stamp="open")
     bars = attach(trades, quotes)
     assert bars.ask is not None
     assert (bars.volume.tolist(), bars.open.tolist(), bars.ask.close.tolist()) == (
-        [30, 31, 32], quotes.open.tolist(), [6684, 6685, 6682])
+        [30, 31, 32],
+        quotes.open.tolist(),
+        [6684, 6685, 6682],
+    )
     assert bars.contract.slippage_ticks == 0
     assert not any("volume is 0" in note for note in bars.notes)
     assert any("prices are the quotes of" in note for note in bars.notes)
@@ -137,19 +191,44 @@ def test_quotes_go_under_trade_bars(write):
 def test_bars_without_a_quote_are_left_out_or_refused(write):
     trades = load_bars(write(TRADES, name="trades.csv"), ES, stamp="open")
     quotes = load_bars(write(ROWS, QUOTES, name="quotes.csv"), ES, stamp="open")
-    with pytest.raises(DataError, match=r"quotes.csv: no quote of both sides for 1 of 3 bars of .*trades.csv "
-                                        r"\(33.33 %, limit 1 %\), the first at 2013-10-07T13:31:00Z"):
+    with pytest.raises(
+        DataError,
+        match=r"quotes.csv: no quote of both sides for 1 of 3 bars of .*trades.csv "
+        r"\(33.33 %, limit 1 %\), the first at 2013-10-07T13:31:00Z",
+    ):
         attach(trades, quotes.rows(np.array([0, 2])))
-    many = replace(trades, places=None, time=trades.time[0] + 60 * np.arange(300), **{
-        name: np.resize(getattr(trades, name), 300) for name in ("open", "high", "low", "close", "volume")})
-    whole = replace(quotes, time=many.time, ask=None, places=None, **{
-        name: np.resize(getattr(quotes, name), 300) for name in ("open", "high", "low", "close", "volume")})
+    many = replace(
+        trades,
+        places=None,
+        time=trades.time[0] + 60 * np.arange(300),
+        **{
+            name: np.resize(getattr(trades, name), 300)
+            for name in ("open", "high", "low", "close", "volume")
+        },
+    )
+    whole = replace(
+        quotes,
+        time=many.time,
+        ask=None,
+        places=None,
+        **{
+            name: np.resize(getattr(quotes, name), 300)
+            for name in ("open", "high", "low", "close", "volume")
+        },
+    )
     assert quotes.ask is not None
-    whole = replace(whole, ask=quotes.ask._replace(**{
-        name: np.resize(prices, 300) for name, prices in quotes.ask._asdict().items()}))
+    whole = replace(
+        whole,
+        ask=quotes.ask._replace(
+            **{name: np.resize(prices, 300) for name, prices in quotes.ask._asdict().items()}
+        ),
+    )
     bars = attach(many, whole.rows(np.arange(300) != 7))
     assert len(bars) == 299
-    assert any(note.startswith("1 of 300 bars have no quote of both sides and are left out") for note in bars.notes)
+    assert any(
+        note.startswith("1 of 300 bars have no quote of both sides and are left out")
+        for note in bars.notes
+    )
 
 
 def test_files_that_do_not_pair_are_refused(write):
@@ -161,13 +240,17 @@ def test_files_that_do_not_pair_are_refused(write):
         attach(trades, trades)
     with pytest.raises(DataError, match=r"bars of 60 s, but .* has bars of 3600 s"):
         attach(replace(trades, bar_seconds=3600), quotes)
-    with pytest.raises(DataError, match=r"trades.csv: has one side, but .*quotes.csv has bid and ask"):
+    with pytest.raises(
+        DataError, match=r"trades.csv: has one side, but .*quotes.csv has bid and ask"
+    ):
         side_passages(trades, quotes)
 
 
 def test_quotes_beside_synthetic_bars_are_refused():
     config = make_config({"data": {"market": "NQ", "source": "synthetic", "quotes": "quotes.csv"}})
-    with pytest.raises(ConfigError, match=r"data.quotes = 'quotes.csv' is given but data.source = synthetic"):
+    with pytest.raises(
+        ConfigError, match=r"data.quotes = 'quotes.csv' is given but data.source = synthetic"
+    ):
         bars_of(config)
 
 
@@ -190,8 +273,10 @@ def test_features_and_ranges_are_those_of_the_mid(hourly):
     np.testing.assert_array_equal(data.tr_sum, one_sided.data.tr_sum)
     np.testing.assert_array_equal(data.mid_close, one_sided.data.close)
     np.testing.assert_array_equal(market.table[:, 0], data.mid_close)
-    middle = [(np.asarray(getattr(data, name), np.int64) + np.asarray(getattr(data.ask, name))) // 2
-              for name in ("high", "low", "close")]
+    middle = [
+        (np.asarray(getattr(data, name), np.int64) + np.asarray(getattr(data.ask, name))) // 2
+        for name in ("high", "low", "close")
+    ]
     np.testing.assert_array_equal(data.tr_sum, true_range_sum(*middle))
     np.testing.assert_array_equal(data.open, bars.open)
     np.testing.assert_array_equal(data.ask.high, bars.ask.high)
@@ -203,7 +288,12 @@ def test_the_fingerprint_covers_the_ask(hourly):
     high = bars.ask.high.copy()
     high[100] += 2
     other = build_market(replace(bars, ask=bars.ask._replace(high=high)), config)
-    assert len({market.fingerprint, other.fingerprint, build_market(bars.sides[0], config).fingerprint}) == 3
+    assert (
+        len(
+            {market.fingerprint, other.fingerprint, build_market(bars.sides[0], config).fingerprint}
+        )
+        == 3
+    )
 
 
 def test_slippage_is_none_unless_it_is_set(hourly):
@@ -221,12 +311,26 @@ def test_money_limits_see_the_widest_of_both_sides(hourly):
     _, market = hourly
     bid, ask = market.bars.sides
     widest = busiest = 0
-    for first, last in zip(np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last), strict=True):
+    for first, last in zip(
+        np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last), strict=True
+    ):
         rows = range(int(first) + 1, int(last) + 2)
-        widest = max(widest, max(int(ask.high[i]) for i in rows) - min(int(bid.low[i]) for i in rows) + 1)
-        busiest = max(busiest, sum(
-            max(abs(int(now.open[i]) - int(was.close[i - 1])) for now in (bid, ask) for was in (bid, ask))
-            + int(ask.high[i]) - int(bid.low[i]) for i in rows))
+        widest = max(
+            widest, max(int(ask.high[i]) for i in rows) - min(int(bid.low[i]) for i in rows) + 1
+        )
+        busiest = max(
+            busiest,
+            sum(
+                max(
+                    abs(int(now.open[i]) - int(was.close[i - 1]))
+                    for now in (bid, ask)
+                    for was in (bid, ask)
+                )
+                + int(ask.high[i])
+                - int(bid.low[i])
+                for i in rows
+            ),
+        )
     assert _largest_ranges(market) == (widest, busiest)
 
 
@@ -249,13 +353,25 @@ def es_quotes(shared: Path, expiry: str):
 
 
 def test_es_quotes_pair_with_es_trades(shared):
-    """The December contract: 68 minutes lack a side, 9 bars are crossed in some field, 11 of 16,673 trades unquoted."""
+    """The December contract: 68 minutes lack a side, 9 bars are crossed in some field, 11 of 16,673
+    trades unquoted.
+    """
     folder = shared / "data" / "lean_es_1m"
     quotes = es_quotes(shared, "201312")
     assert len(quotes) == 17_720 - 68
     assert any(note.startswith("9 crossed bars") for note in quotes.notes)
-    config = make_config({"data": {"market": "ES", "source": "file", "file": str(folder / "es_1m_trade.csv.gz"),
-                                   "quotes": str(folder / "es_1m_quote.csv.gz"), "stamp": "open", "expiry": "201312"}})
+    config = make_config(
+        {
+            "data": {
+                "market": "ES",
+                "source": "file",
+                "file": str(folder / "es_1m_trade.csv.gz"),
+                "quotes": str(folder / "es_1m_quote.csv.gz"),
+                "stamp": "open",
+                "expiry": "201312",
+            }
+        }
+    )
     bars = bars_of(config)
     assert bars.ask is not None
     assert (len(bars), bool(bars.volume.any())) == (16_673 - 11, True)
@@ -266,21 +382,29 @@ def test_es_quotes_pair_with_es_trades(shared):
 
 def test_a_contract_that_is_hardly_quoted_is_refused(shared):
     path = shared / "data" / "lean_es_1m" / "es_1m_quote.csv.gz"
-    with pytest.raises(DataError, match=r"954 of 961 rows \(99.27 %, limit 1 %\) have no bid or no ask"):
+    with pytest.raises(
+        DataError, match=r"954 of 961 rows \(99.27 %, limit 1 %\) have no bid or no ask"
+    ):
         load_bars(path, ES, stamp="open", expiry="202012")
 
 
 def test_real_seconds_rebuild_both_sides(shared):
     """EURUSD: every one of 15,366 minutes on either side."""
     folder = shared / "data" / "lean_fx_oanda"
-    minutes, seconds = (load_bars(folder / f"eurusd_{name}_bidask.csv.gz", EURUSD, stamp="open")
-                        for name in ("minute", "second"))
+    minutes, seconds = (
+        load_bars(folder / f"eurusd_{name}_bidask.csv.gz", EURUSD, stamp="open")
+        for name in ("minute", "second")
+    )
     minutes = minutes.rows(minutes.time <= seconds.time[-1])
     bid, ask = side_passages(minutes, seconds)
     for side, passages, bars in (("bid", bid, minutes.sides[0]), ("ask", ask, minutes.sides[1])):
         assert passages.covered.all(), side
         assert not passages.mismatched.any(), side
         clear = ~np.asarray(passages.path.ambiguous).any(axis=1)
-        lowest = np.asarray(passages.path.falls, np.int64)[:, :, 2].min(axis=2)  # of the bar, and of it upside down
-        np.testing.assert_array_equal(-lowest[clear], np.stack([bars.open - bars.low, bars.high - bars.open], 1)[clear])
+        lowest = np.asarray(passages.path.falls, np.int64)[:, :, 2].min(
+            axis=2
+        )  # of the bar, and of it upside down
+        np.testing.assert_array_equal(
+            -lowest[clear], np.stack([bars.open - bars.low, bars.high - bars.open], 1)[clear]
+        )
         assert all(note.startswith(f"{side}: ") for note in passages.notes)

@@ -1,4 +1,6 @@
-"""How far features reach back, and that the purge of a walk-forward covers it: leaks are planted in a test block."""
+"""How far features reach back, and that the purge of a walk-forward covers it: leaks are planted in
+a test block.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,42 @@ from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.features.reach import LEFT_OVER, OF_DATE, reach_bars, smoothed_bars
 from jaxtrade.data.features.schema import _SEED
 from jaxtrade.data.market import Market, build_market, load_market
-from jaxtrade.data.walks import Reach, blocks, fold_of, folds_of, in_rows, reach_of, reach_on, touches
+from jaxtrade.data.walks import (
+    Reach,
+    blocks,
+    fold_of,
+    folds_of,
+    in_rows,
+    reach_of,
+    reach_on,
+    touches,
+)
 
 PARAMETRIC = ("sma_5", "sma_200", "ema_9", "ema_40", "rsi_2", "rsi_14", "atr_14", "atr_20")
 ALL = (*_SEED, *PARAMETRIC)
 SMALL = 1e-6  # of the scale of a feature: a larger change would be a leak
 TESTED = 8  # the block of cpcv that is tested, of 20
 
-# Bars of an hour, so that a day has few of them and a purge that is too short by some bars is too short by a day.
-HOURLY = ("data.market=EURUSD", "data.start=2014-03-01", "data.end=2014-12-31", "data.allow_jumps=true",
-          "env.window=1", "walk.on=true", "walk.mode=cpcv", "walk.groups=20", "walk.test_groups=1", "walk.embargo=0")
+# Bars of an hour, so that a day has few of them and a purge that is too short by some bars is too
+# short by a day.
+HOURLY = (
+    "data.market=EURUSD",
+    "data.start=2014-03-01",
+    "data.end=2014-12-31",
+    "data.allow_jumps=true",
+    "env.window=1",
+    "walk.on=true",
+    "walk.mode=cpcv",
+    "walk.groups=20",
+    "walk.test_groups=1",
+    "walk.embargo=0",
+)
 
 
 class Planted(NamedTuple):
-    """A market, and the same one with other bars in the tested block. columns: float64[T, len(ALL)] of each."""
+    """A market, and the same one with other bars in the tested block. columns: float64[T, len(ALL)]
+    of each.
+    """
 
     market: Market
     before: np.ndarray
@@ -52,18 +76,27 @@ def planted() -> Planted:
     first, last = rows_of(market)
     test = blocks(len(first), config.walk.groups)[TESTED]
     rows = np.arange(first[test[0]], last[test[-1]] + 2)
-    moved = {name: getattr(bars, name).copy() for name in ("open", "high", "low", "close", "volume")}
+    moved = {
+        name: getattr(bars, name).copy() for name in ("open", "high", "low", "close", "volume")
+    }
     for name in ("open", "high", "low", "close"):
         moved[name][rows] += int(bars.close[rows[0]] * 0.03)
     moved["volume"][rows] *= 3
     columns = [market.columns.index(f"feature.{name}") for name in ALL]
-    return Planted(market, *(each.table[:, columns].astype(np.float64)
-                             for each in (market, build_market(replace(bars, **moved), config))))
+    return Planted(
+        market,
+        *(
+            each.table[:, columns].astype(np.float64)
+            for each in (market, build_market(replace(bars, **moved), config))
+        ),
+    )
 
 
-def seen_in_training(planted: Planted, config: RunConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(bars that observations of training sessions show, those of them after the test, first bar of the test). All
-    sessions are candidates, so the purge alone keeps bars from training."""
+def seen_in_training(
+    planted: Planted, config: RunConfig
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(bars that observations of training sessions show, those of them after the test, first bar of
+    the test). All sessions are candidates, so the purge alone keeps bars from training."""
     first, last = rows_of(planted.market)
     test = blocks(len(first), config.walk.groups)[TESTED]
     fold = fold_of(first, last, np.arange(len(first)), test, reach_on(planted.market, config), 0)
@@ -72,34 +105,44 @@ def seen_in_training(planted: Planted, config: RunConfig) -> tuple[np.ndarray, n
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_training_observation_outside_the_purge_sees_a_test_bar(planted: Planted, name: str) -> None:
+def test_no_training_observation_outside_the_purge_sees_a_test_bar(
+    planted: Planted, name: str
+) -> None:
     config, column = configured(name), ALL.index(name)
     before, after = planted.before[:, column], planted.after[:, column]
     changed = np.abs(after - before) > SMALL * np.abs(before).max()
     shown, later, begin = seen_in_training(planted, config)
     assert not changed[shown].any(), f"{changed[shown].sum()} bars that training shows"
     assert not changed[:begin].any(), "no feature looks ahead"
-    assert len(later) or name == "vol_percentile", "some training session lies after the test, or nothing was checked"
+    assert len(later) or name == "vol_percentile", (
+        "some training session lies after the test, or nothing was checked"
+    )
 
 
 @pytest.mark.parametrize("alpha", [1 / 2, 1 / 14, 2 / 27, 2 / 201, 1 / 9999])
 def test_a_smoothed_value_has_forgotten_what_lies_beyond_its_reach(alpha: float) -> None:
     """The weight of everything older, and one bar less would be too few."""
     bars = smoothed_bars(alpha)
-    assert (1 - alpha)**bars <= LEFT_OVER < (1 - alpha)**(bars - 1)
+    assert (1 - alpha) ** bars <= LEFT_OVER < (1 - alpha) ** (bars - 1)
 
 
 def test_the_reach_of_each_kind() -> None:
-    assert [reach_bars(name) for name in ("close", "sma_50", "rsi", "atr", "adx", "vwap", "ema_1")] == [
-        1, 50, 15, 15, 28, 1, 1]
-    assert [reach_bars(name) for name in ("rsi_14", "atr_14", "ema_20", "macd")] == [281, 281, 208, 270]
+    assert [
+        reach_bars(name) for name in ("close", "sma_50", "rsi", "atr", "adx", "vwap", "ema_1")
+    ] == [1, 50, 15, 15, 28, 1, 1]
+    assert [reach_bars(name) for name in ("rsi_14", "atr_14", "ema_20", "macd")] == [
+        281,
+        281,
+        208,
+        270,
+    ]
     assert reach_bars("vol_percentile") == 14 + 252 * 390
 
 
 def test_a_feature_of_the_trade_date_reaches_to_its_first_bar() -> None:
-    """Trade dates of 10 bars: 6 decisions, the flat bar, 3 bars more. A look-back of 2 bars stays behind the flat bar
-    of the session before; the average of those 2 bars begins with their trade date. A look-back of 0 does not leave
-    the own one."""
+    """Trade dates of 10 bars: 6 decisions, the flat bar, 3 bars more. A look-back of 2 bars stays
+    behind the flat bar of the session before; the average of those 2 bars begins with their trade
+    date. A look-back of 0 does not leave the own one."""
     first = 10 * np.arange(4)
     last, opens, test = first + 5, np.repeat(first, 10), np.array([1])
     for date_back, touched in ((None, [1]), (2, [1, 2]), (0, [1])):
@@ -110,14 +153,22 @@ def test_a_feature_of_the_trade_date_reaches_to_its_first_bar() -> None:
 def test_the_folds_of_a_market_are_purged_by_the_reach_on_it(planted: Planted) -> None:
     config = configured("macd")
     first, last = rows_of(planted.market)
-    for fold in folds_of(planted.market, config)[TESTED:TESTED + 2]:
-        own = fold_of(first, last, np.arange(len(first)), fold.test, reach_on(planted.market, config), 0)
-        assert (own.train.tolist(), own.purged.tolist()) == (fold.train.tolist(), fold.purged.tolist())
+    for fold in folds_of(planted.market, config)[TESTED : TESTED + 2]:
+        own = fold_of(
+            first, last, np.arange(len(first)), fold.test, reach_on(planted.market, config), 0
+        )
+        assert (own.train.tolist(), own.purged.tolist()) == (
+            fold.train.tolist(),
+            fold.purged.tolist(),
+        )
         assert len(own.purged) >= 270 // 24
 
 
 def test_which_configurations_reach_to_the_start_of_a_trade_date() -> None:
-    """By a window of the observation, or by the bar that is decided on, whose context the task `advised` shows."""
+    """By a window of the observation, or by the bar that is decided on, whose context the task
+    `advised` shows.
+    """
+
     def date_back(*keys: str) -> int | None:
         return reach_of(load_config("quickstart", ["env.window=8", *keys])).date_back
 

@@ -25,7 +25,9 @@ from tests.data.lifted import lifted_bars
 
 ES = get_contract("ES")
 EXPLICIT = {"201312": "start", "201403": "2013-12-18"}
-NEEDED = 20 + 104  # bars of one contract before a decision: the window and the default features' warm-up
+NEEDED = (
+    20 + 104
+)  # bars of one contract before a decision: the window and the default features' warm-up
 
 
 def market_of(roll: object, **data: object) -> Market:
@@ -44,7 +46,9 @@ def raw() -> pd.DataFrame:
     frame = pd.read_csv(path, dtype={"expiry": str})
     stamps = pd.to_datetime(frame.ts_utc, utc=True)
     frame["time"] = stamps.dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.int64)
-    frame["day"] = (stamps.dt.tz_convert("America/New_York").dt.tz_localize(None) + pd.Timedelta(hours=6)).dt.date
+    frame["day"] = (
+        stamps.dt.tz_convert("America/New_York").dt.tz_localize(None) + pd.Timedelta(hours=6)
+    ).dt.date
     return frame
 
 
@@ -62,11 +66,18 @@ def assert_same_bars(bars: Bars, rows: pd.DataFrame) -> None:
 
 # --- which contract ---------------------------------------------------------------------------------------------------
 
+
 def test_rows_come_from_the_contract_that_is_front(rolled: Market, raw: pd.DataFrame) -> None:
-    """December's until 2013-12-17, March's from 2013-12-18 on, though both trade on both sides of it."""
+    """December's until 2013-12-17, March's from 2013-12-18 on, though both trade on both sides of
+    it.
+    """
     rows = expected_rows(raw, lambda day: "201312" if day < "2013-12-18" else "201403")
     assert_same_bars(rolled.bars, rows[rows.day.astype(str) < "2014"])
-    assert rolled.trade_dates.astype(str)[-3:].tolist() == ["2013-12-03", "2013-12-18", "2013-12-20"]
+    assert rolled.trade_dates.astype(str)[-3:].tolist() == [
+        "2013-12-03",
+        "2013-12-18",
+        "2013-12-20",
+    ]
 
 
 def test_the_splice_is_reported_with_its_difference(rolled: Market, raw: pd.DataFrame) -> None:
@@ -74,12 +85,16 @@ def test_the_splice_is_reported_with_its_difference(rolled: Market, raw: pd.Data
     both = before[before.expiry == "201403"].merge(before[before.expiry == "201312"], on="time")
     step = both.close_x.iloc[-1] - both.close_y.iloc[-1]
     assert (step, both.ts_utc_x.iloc[-1]) == (-6.0, "2013-12-02T23:50:00Z")
-    assert ("roll: 201403 from trade date 2013-12-18 in place of 201312 (-6.00 points at 2013-12-02T23:50:00Z); "
-            "feature windows restart there") in rolled.notes
+    assert (
+        "roll: 201403 from trade date 2013-12-18 in place of 201312 (-6.00 points at 2013-12-02T23:50:00Z); "
+        "feature windows restart there"
+    ) in rolled.notes
 
 
 def test_volume_of_the_date_before_decides(raw: pd.DataFrame) -> None:
-    """March traded 8 times December's volume on 2013-12-18: it is front on the next trade date, not on that one."""
+    """March traded 8 times December's volume on 2013-12-18: it is front on the next trade date, not
+    on that one.
+    """
     market = market_of("volume")
     traded = raw.groupby(["day", "expiry"]).volume.sum().unstack().fillna(0)
     dates, front, fronts = list(traded.index), "201312", {}
@@ -88,21 +103,36 @@ def test_volume_of_the_date_before_decides(raw: pd.DataFrame) -> None:
             alive = [c for c in traded.columns if c >= max(front, day.strftime("%Y%m"))]
             front = max(alive, key=lambda c: (traded.loc[dates[i - 1], c], -int(c)))
         fronts[str(day)] = front
-    assert [fronts[d] for d in ("2013-12-18", "2013-12-19", "2020-01-06")] == ["201312", "201403", "202003"]
+    assert [fronts[d] for d in ("2013-12-18", "2013-12-19", "2020-01-06")] == [
+        "201312",
+        "201403",
+        "202003",
+    ]
     assert [(leg.expiry, leg.first) for leg in market.bars.legs] == [
-        ("201312", "start"), ("201403", "2013-12-19"), ("202003", "2020-01-06")]
+        ("201312", "start"),
+        ("201403", "2013-12-19"),
+        ("202003", "2020-01-06"),
+    ]
     assert_same_bars(market.bars, expected_rows(raw, fronts.__getitem__))
-    assert any("no bar in common before, the price difference is unknown" in note for note in market.notes)
+    assert any(
+        "no bar in common before, the price difference is unknown" in note for note in market.notes
+    )
 
 
 @pytest.mark.parametrize("cut", ["2013-12-17", "2013-12-18", "2013-12-19"])
 def test_the_roll_by_volume_does_not_depend_on_later_volumes(raw: pd.DataFrame, cut: str) -> None:
     """Other volumes after a trade date change no row up to and with the next one."""
-    file = raw[(raw.day.astype(str) > "2013-12-03") & (raw.day.astype(str) < "2014")].reset_index(drop=True)
+    file = raw[(raw.day.astype(str) > "2013-12-03") & (raw.day.astype(str) < "2014")].reset_index(
+        drop=True
+    )
     later = file.day.astype(str) > cut
-    other = file.assign(volume=file.volume.where(~later, np.random.default_rng(0).integers(1, 10**6, len(file))))
-    ours, changed = (from_frame(frame.drop(columns=["time", "day"]), ES, stamp="open", roll="volume")
-                     for frame in (file, other))
+    other = file.assign(
+        volume=file.volume.where(~later, np.random.default_rng(0).integers(1, 10**6, len(file)))
+    )
+    ours, changed = (
+        from_frame(frame.drop(columns=["time", "day"]), ES, stamp="open", roll="volume")
+        for frame in (file, other)
+    )
     last = np.datetime64(min(x for x in file.day.astype(str).unique() if x > cut))
     keep, kept = (trade_dates(b.time, ES) <= last for b in (ours, changed))
     for name in ("time", *FIELDS):
@@ -111,19 +141,36 @@ def test_the_roll_by_volume_does_not_depend_on_later_volumes(raw: pd.DataFrame, 
 
 def test_a_file_sorted_by_contract_reads_the_same(raw: pd.DataFrame) -> None:
     file = raw[(raw.day.astype(str) > "2013-12-01") & (raw.day.astype(str) < "2014")]
-    frame = file.sort_values(["expiry", "time"]).drop(columns=["time", "day"]).reset_index(drop=True)
-    assert_same_bars(from_frame(frame, ES, stamp="open", roll=EXPLICIT),
-                     expected_rows(file, lambda day: "201312" if day < "2013-12-18" else "201403"))
+    frame = (
+        file.sort_values(["expiry", "time"]).drop(columns=["time", "day"]).reset_index(drop=True)
+    )
+    assert_same_bars(
+        from_frame(frame, ES, stamp="open", roll=EXPLICIT),
+        expected_rows(file, lambda day: "201312" if day < "2013-12-18" else "201403"),
+    )
 
 
-@pytest.mark.parametrize(("code", "month"), [("201312", "2013-12"), ("20131220", "2013-12"), ("2013-12", "2013-12"),
-                                             ("ESZ3", "2013-12"), ("ESZ13", "2013-12"), ("ES H2014", "2014-03"),
-                                             ("ESH2", "2012-03"), ("ESM1", "2021-06"), ("ES", None), ("FRONT", None)])
+@pytest.mark.parametrize(
+    ("code", "month"),
+    [
+        ("201312", "2013-12"),
+        ("20131220", "2013-12"),
+        ("2013-12", "2013-12"),
+        ("ESZ3", "2013-12"),
+        ("ESZ13", "2013-12"),
+        ("ES H2014", "2014-03"),
+        ("ESH2", "2012-03"),
+        ("ESM1", "2021-06"),
+        ("ES", None),
+        ("FRONT", None),
+    ],
+)
 def test_months_of_contract_codes(code: str, month: str | None) -> None:
     assert expiry_month(code, 2013) == month
 
 
 # --- what restarts ----------------------------------------------------------------------------------------------------
+
 
 def splice_row(market: Market) -> int:
     days = trade_dates(market.bars.time, market.contract)
@@ -132,7 +179,9 @@ def splice_row(market: Market) -> int:
 
 def windows_of(market: Market) -> np.ndarray:
     schedule = schedule_for("table", market.contract, market.bars.time, 60)
-    return feature_windows(market.bars, schedule, trade_dates(market.bars.time, market.contract), make_config({}))
+    return feature_windows(
+        market.bars, schedule, trade_dates(market.bars.time, market.contract), make_config({})
+    )
 
 
 @pytest.fixture(scope="module")
@@ -140,32 +189,43 @@ def lifted() -> Market:
     return build_market(lifted_bars(), make_config({}))
 
 
-def test_no_window_true_range_or_session_crosses_a_splice(lifted: Market, es_market: Market) -> None:
+def test_no_window_true_range_or_session_crosses_a_splice(
+    lifted: Market, es_market: Market
+) -> None:
     row, sessions = splice_row(lifted), lifted.data.sessions
     ids = windows_of(lifted)
     assert np.flatnonzero(np.diff(ids)).tolist() == [row - 1]
     tr_sum, alone = np.asarray(lifted.data.tr_sum), np.asarray(es_market.data.tr_sum)
-    assert (tr_sum[row:row + 14] == -1).all()  # a true range needs a previous close of the same contract
+    assert (
+        tr_sum[row : row + 14] == -1
+    ).all()  # a true range needs a previous close of the same contract
     np.testing.assert_array_equal(tr_sum[:row], alone[:row])
-    np.testing.assert_array_equal(tr_sum[row + 14:], alone[row + 14:])  # a lift of 100 points shows nowhere
-    start, end, first, last = (np.asarray(getattr(sessions, n)) for n in ("start", "end", "first", "last"))
+    np.testing.assert_array_equal(
+        tr_sum[row + 14 :], alone[row + 14 :]
+    )  # a lift of 100 points shows nowhere
+    start, end, first, last = (
+        np.asarray(getattr(sessions, n)) for n in ("start", "end", "first", "last")
+    )
     assert not ((start < row) & (end > row)).any()
     assert not ((first <= row) & (last + 1 >= row)).any()
     ages = window_ages(ids)
     rows = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
     assert (ages[rows] + 1 >= NEEDED).all()
-    assert (rows >= row).sum() == 2 * 433  # the evening's bars of the new contract are enough: no decision is lost
+    assert (
+        rows >= row
+    ).sum() == 2 * 433  # the evening's bars of the new contract are enough: no decision is lost
 
 
 def test_features_after_a_splice_are_those_of_the_contract_alone(lifted: Market) -> None:
     """The rows of each contract, as a market of its own, give the same bytes."""
     row = splice_row(lifted)
     alone = replace(lifted.bars.rows(slice(row, None)), legs=())
-    np.testing.assert_array_equal(build_market(alone, make_config({})).table,
-                                  lifted.table[row:])
+    np.testing.assert_array_equal(build_market(alone, make_config({})).table, lifted.table[row:])
 
 
-def test_a_planted_leak_over_the_splice_is_caught(lifted: Market, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_leak_over_the_splice_is_caught(
+    lifted: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Windows that ignore the splice: the two tests above fail on them."""
     from jaxtrade.data import market as market_module
 
@@ -178,17 +238,25 @@ def test_a_planted_leak_over_the_splice_is_caught(lifted: Market, monkeypatch: p
 
 
 def test_finer_bars_follow_the_splices_of_the_bars(raw: pd.DataFrame, tmp_path: Path) -> None:
-    """The volume of the seconds is not asked: they are read with the splices that the bars found."""
-    file = raw[(raw.day.astype(str) > "2013-12-01") & (raw.day.astype(str) < "2014")].reset_index(drop=True)
+    """The volume of the seconds is not asked: they are read with the splices that the bars
+    found.
+    """
+    file = raw[(raw.day.astype(str) > "2013-12-01") & (raw.day.astype(str) < "2014")].reset_index(
+        drop=True
+    )
     frame = file.drop(columns=["time", "day"])
     path = tmp_path / "flat_volume.csv"
     frame.assign(volume=1).to_csv(path, index=False)
     bars = from_frame(frame, ES, stamp="open", roll="volume")
-    fine = seconds_of(make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), bars)
+    fine = seconds_of(
+        make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), bars
+    )
     assert fine is not None
     np.testing.assert_array_equal(fine.close, bars.close)
     cut = bars.between("2013-12-02", "2013-12-04")  # one contract is left: one contract is read
-    kept = seconds_of(make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), cut)
+    kept = seconds_of(
+        make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), cut
+    )
     assert kept is not None
     assert [leg.expiry for leg in kept.legs] == ["201312"]
 
@@ -202,57 +270,94 @@ def around_the_roll() -> Bars:
 def read_beside(bars: Bars, frame: pd.DataFrame, path: Path) -> Bars:
     """A frame as the file that `data.seconds` names, beside `bars`."""
     frame.drop(columns=["time", "day"]).to_csv(path, index=False)
-    fine = seconds_of(make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), bars)
+    fine = seconds_of(
+        make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), bars
+    )
     assert fine is not None
     return fine
 
 
-@pytest.mark.parametrize(("missing", "when"), [("201312", "until 2013-12-18"),
-                                               ("201403", "from 2013-12-19 on")])
-def test_finer_bars_without_a_contract_that_is_spliced(around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path,
-                                                       missing: str, when: str) -> None:
-    """The splices are the bars' own: what is missing is named, with its dates, and data.roll is not to be changed."""
-    with pytest.raises(DataError, match=rf"part\.csv: no row of contract '{missing}'.*bundled ES bars.* {when}\. "
-                       rf"Fix: give its rows too, or leave those dates out with data\.start and data\.end"):
+@pytest.mark.parametrize(
+    ("missing", "when"), [("201312", "until 2013-12-18"), ("201403", "from 2013-12-19 on")]
+)
+def test_finer_bars_without_a_contract_that_is_spliced(
+    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path, missing: str, when: str
+) -> None:
+    """The splices are the bars' own: what is missing is named, with its dates, and data.roll is not
+    to be changed.
+    """
+    with pytest.raises(
+        DataError,
+        match=rf"part\.csv: no row of contract '{missing}'.*bundled ES bars.* {when}\. "
+        rf"Fix: give its rows too, or leave those dates out with data\.start and data\.end",
+    ):
         read_beside(around_the_roll, raw[raw.expiry != missing], tmp_path / "part.csv")
 
 
-def test_finer_bars_of_another_contract_than_the_one_left(around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
-                                                          ) -> None:
+def test_finer_bars_of_another_contract_than_the_one_left(
+    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
+) -> None:
     march = around_the_roll.between("2013-12-19", None)
     with pytest.raises(DataError, match=r"no row of contract '201403'.* on every trade date\. Fix"):
         read_beside(march, raw[raw.expiry == "201312"], tmp_path / "part.csv")
 
 
-def test_finer_bars_without_a_column_of_contracts(around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path) -> None:
+def test_finer_bars_without_a_column_of_contracts(
+    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
+) -> None:
     one = raw[raw.expiry == "201312"].drop(columns="expiry")
-    with pytest.raises(DataError, match=r"no expiry or symbol column.*bundled ES bars.*Fix: give it one"):
+    with pytest.raises(
+        DataError, match=r"no expiry or symbol column.*bundled ES bars.*Fix: give it one"
+    ):
         read_beside(around_the_roll, one, tmp_path / "part.csv")
 
 
-def test_finer_bars_only_outside_the_dates_of_a_contract(around_the_roll: Bars, raw: pd.DataFrame,
-                                                         tmp_path: Path) -> None:
+def test_finer_bars_only_outside_the_dates_of_a_contract(
+    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
+) -> None:
     day = raw.day.astype(str)
     early = raw[raw.expiry.isin(["201312", "201403"]) & (day == "2013-12-18")]
-    with pytest.raises(DataError, match=r"part\.csv: no bar of contract 201403 from 2013-12-19 on.*"
-                       r"\(its bars: 2013-12-18\.\.2013-12-18\)"):
+    with pytest.raises(
+        DataError,
+        match=r"part\.csv: no bar of contract 201403 from 2013-12-19 on.*"
+        r"\(its bars: 2013-12-18\.\.2013-12-18\)",
+    ):
         read_beside(around_the_roll, early, tmp_path / "part.csv")
 
 
-def test_finer_bars_may_begin_after_a_splice(around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path) -> None:
+def test_finer_bars_may_begin_after_a_splice(
+    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
+) -> None:
     """As without a roll: bars that have no finer ones are counted, and resolved stop_first."""
     day = raw.day.astype(str)
-    fine = read_beside(around_the_roll, raw[(raw.expiry == "201312") | (day == "2013-12-20")], tmp_path / "part.csv")
-    march = around_the_roll.rows(trade_dates(around_the_roll.time, ES) == np.datetime64("2013-12-20"))
-    np.testing.assert_array_equal(fine.close[-len(march):], march.close)
+    fine = read_beside(
+        around_the_roll,
+        raw[(raw.expiry == "201312") | (day == "2013-12-20")],
+        tmp_path / "part.csv",
+    )
+    march = around_the_roll.rows(
+        trade_dates(around_the_roll.time, ES) == np.datetime64("2013-12-20")
+    )
+    np.testing.assert_array_equal(fine.close[-len(march) :], march.close)
     assert fine.legs[-1].first == "2013-12-19"
 
 
 def test_quotes_follow_the_splices_of_the_bars(shared: Path) -> None:
-    """The quotes file has no volume: it is spliced where the trades are. March lies 6 points under December."""
+    """The quotes file has no volume: it is spliced where the trades are. March lies 6 points under
+    December.
+    """
     quotes = str(shared / "data/lean_es_1m/es_1m_quote.csv.gz")
-    config = make_config({"data": {"roll": "volume", "quotes": quotes, "stamp": "open", "start": "2013-12-18",
-                                   "end": "2013-12-20"}})
+    config = make_config(
+        {
+            "data": {
+                "roll": "volume",
+                "quotes": quotes,
+                "stamp": "open",
+                "start": "2013-12-18",
+                "end": "2013-12-20",
+            }
+        }
+    )
     trades, bars = bundled(ES, roll="volume", start="2013-12-18", end="2013-12-20"), bars_of(config)
     assert bars.legs == trades.legs
     close = trades.close[np.isin(trades.time, bars.time)]
@@ -265,39 +370,69 @@ def test_quotes_follow_the_splices_of_the_bars(shared: Path) -> None:
 
 REFUSED_CONFIG = {
     "one contract": ("{201312: start}", r"'data\.roll': one contract is no roll"),
-    "no start": ("{201312: 2013-01-01, 201403: 2013-12-18}", r"first contract \(201312\) must have 'start'"),
+    "no start": (
+        "{201312: 2013-01-01, 201403: 2013-12-18}",
+        r"first contract \(201312\) must have 'start'",
+    ),
     "no date": ("{201312: start, 201403: 18-12-2013}", r"'18-12-2013' is not a date"),
-    "same date": ("{201312: start, 201403: 2013-12-18, 201406: 2013-12-18}", "first trade dates must increase"),
-    "dates go back": ("{201312: start, 201403: 2013-12-18, 201406: 2013-12-17}", "first trade dates must increase"),
+    "same date": (
+        "{201312: start, 201403: 2013-12-18, 201406: 2013-12-18}",
+        "first trade dates must increase",
+    ),
+    "dates go back": (
+        "{201312: start, 201403: 2013-12-18, 201406: 2013-12-17}",
+        "first trade dates must increase",
+    ),
     "no roll at all": ("3", r"expected off, volume, or \{201312: start"),
     "a list": ("[201312, 201403]", r"expected off, volume, or \{201312: start"),
 }
 
 
-@pytest.mark.parametrize(("text", "message"), list(REFUSED_CONFIG.values()), ids=list(REFUSED_CONFIG))
+@pytest.mark.parametrize(
+    ("text", "message"), list(REFUSED_CONFIG.values()), ids=list(REFUSED_CONFIG)
+)
 def test_a_roll_that_cannot_be_is_a_configuration_error(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(None, [f"data.roll={text}"])
 
 
-@pytest.mark.parametrize(("keys", "message"), [
-    ({"roll": "volume", "expiry": "201312"}, r"data\.expiry = 201312 reads one contract and data\.roll splices"),
-    ({"roll": "volume", "splice": "back_adjust"}, r"data\.splice=back_adjust is not built"),
-    ({"roll": "volume", "source": "synthetic"}, r"data\.source = synthetic has one"),
-])
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"roll": "volume", "expiry": "201312"},
+            r"data\.expiry = 201312 reads one contract and data\.roll splices",
+        ),
+        ({"roll": "volume", "splice": "back_adjust"}, r"data\.splice=back_adjust is not built"),
+        ({"roll": "volume", "source": "synthetic"}, r"data\.source = synthetic has one"),
+    ],
+)
 def test_keys_that_contradict_a_roll(keys: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_market(make_config({"data": keys}))
 
 
 REFUSED_DATA = {
-    "unknown expiry": ({"201312": "start", "201999": "2014-01-02"}, "no row of contract '201999' in column 'expiry'"),
-    "expiries go back": ({"201403": "start", "201312": "2013-12-18"}, "goes back from 201403 to 201312"),
-    "no bar on the first date": ({"201312": "start", "201403": "2013-12-16"},
-                                 r"201403 has no bar on 2013-12-16.*\(its next: 2013-12-18\)"),
-    "front only after its bars": ({"201312": "start", "201403": "2014-12-19"}, "201403 has no bar while data.roll"),
-    "gone while it is front": ({"201312": "start", "202003": "2013-12-24", "202006": "2020-01-06"},
-                               "202003 has no bar while data.roll makes it front, from 2013-12-24 until 2020-01-06"),
+    "unknown expiry": (
+        {"201312": "start", "201999": "2014-01-02"},
+        "no row of contract '201999' in column 'expiry'",
+    ),
+    "expiries go back": (
+        {"201403": "start", "201312": "2013-12-18"},
+        "goes back from 201403 to 201312",
+    ),
+    "no bar on the first date": (
+        {"201312": "start", "201403": "2013-12-16"},
+        r"201403 has no bar on 2013-12-16.*\(its next: 2013-12-18\)",
+    ),
+    "front only after its bars": (
+        {"201312": "start", "201403": "2014-12-19"},
+        "201403 has no bar while data.roll",
+    ),
+    "gone while it is front": (
+        {"201312": "start", "202003": "2013-12-24", "202006": "2020-01-06"},
+        "202003 has no bar while data.roll makes it front, from 2013-12-24 until 2020-01-06",
+    ),
 }
 
 
@@ -314,29 +449,58 @@ def frame_of(rows: list[tuple], columns: str) -> pd.DataFrame:
 BAR = (1676.75, 1677.25, 1676.50, 1677.0)
 
 
-@pytest.mark.parametrize(("rows", "columns", "message"), [
-    ([("2013-10-07T13:30:00Z", *BAR, 9)] * 2, "time open high low close volume", "no expiry or symbol column"),
-    ([("2013-10-07T13:30:00Z", *BAR, x) for x in ("ESZ3", "ESH4")], "time open high low close symbol",
-     r"data\.roll=volume, but the bars have no volume"),
-    ([("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ES")], "time open high low close volume symbol",
-     "'ES' does not tell its expiry"),
-    ([("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ESZ3-ESH4")], "time open high low close volume symbol",
-     "a calendar spread is mixed in"),
-    ([("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ESZ3")], "time open high low close volume symbol",
-     "a duplicate stamp"),
-    ([("2013-10-07T13:31:00Z", *BAR, 9, "ESZ3"), ("2013-10-07T13:30:00Z", *BAR, 9, "ESZ3")],
-     "time open high low close volume symbol", "a stamp earlier than the row before"),
-    ([(f"201{y}-0{m}-07T13:30:00Z", *BAR, 9, "ESZ3") for y, m in ((3, 7), (4, 2))],
-     "time open high low close volume symbol", "every contract of the file has expired before 2014-02-07"),
-])
-def test_files_that_cannot_be_rolled_by_volume(rows: list[tuple], columns: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        (
+            [("2013-10-07T13:30:00Z", *BAR, 9)] * 2,
+            "time open high low close volume",
+            "no expiry or symbol column",
+        ),
+        (
+            [("2013-10-07T13:30:00Z", *BAR, x) for x in ("ESZ3", "ESH4")],
+            "time open high low close symbol",
+            r"data\.roll=volume, but the bars have no volume",
+        ),
+        (
+            [("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ES")],
+            "time open high low close volume symbol",
+            "'ES' does not tell its expiry",
+        ),
+        (
+            [("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ESZ3-ESH4")],
+            "time open high low close volume symbol",
+            "a calendar spread is mixed in",
+        ),
+        (
+            [("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ESZ3")],
+            "time open high low close volume symbol",
+            "a duplicate stamp",
+        ),
+        (
+            [("2013-10-07T13:31:00Z", *BAR, 9, "ESZ3"), ("2013-10-07T13:30:00Z", *BAR, 9, "ESZ3")],
+            "time open high low close volume symbol",
+            "a stamp earlier than the row before",
+        ),
+        (
+            [(f"201{y}-0{m}-07T13:30:00Z", *BAR, 9, "ESZ3") for y, m in ((3, 7), (4, 2))],
+            "time open high low close volume symbol",
+            "every contract of the file has expired before 2014-02-07",
+        ),
+    ],
+)
+def test_files_that_cannot_be_rolled_by_volume(
+    rows: list[tuple], columns: str, message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         from_frame(frame_of(rows, columns), ES, stamp="open", roll="volume")
 
 
 def test_several_contracts_without_a_roll_name_both_ways_out() -> None:
     path = Path(__file__).parents[2] / "jaxtrade/data/bundled/es_1m_trade.csv.gz"
-    with pytest.raises(DataError, match=r"holds 8 contracts.*data\.expiry=201312, or splice them with data\.roll"):
+    with pytest.raises(
+        DataError, match=r"holds 8 contracts.*data\.expiry=201312, or splice them with data\.roll"
+    ):
         load_bars(path, ES, stamp="open")
 
 
@@ -351,5 +515,9 @@ def test_a_resolved_roll_is_written_out_and_read_again(tmp_path: Path) -> None:
 
 
 def test_one_contract_and_a_splice_of_several_exclude_each_other(raw: pd.DataFrame) -> None:
-    with pytest.raises(ConfigError, match="expiry=201312 reads one contract and roll splices several"):
-        from_frame(raw, ES, columns={"time": "ts_utc"}, stamp="open", expiry="201312", roll=EXPLICIT)
+    with pytest.raises(
+        ConfigError, match="expiry=201312 reads one contract and roll splices several"
+    ):
+        from_frame(
+            raw, ES, columns={"time": "ts_utc"}, stamp="open", expiry="201312", roll=EXPLICIT
+        )

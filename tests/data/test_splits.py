@@ -6,17 +6,34 @@ from jaxtrade.data.splits import split_ids, split_sessions
 from jaxtrade.errors import ConfigError
 
 
-@pytest.mark.parametrize(("config", "train", "validation", "test"), [
-    (SplitConfig(), [0, 1, 2, 3, 4, 5, 6, 7, 8], [], [9]),
-    (SplitConfig(validation_sessions=2, test_sessions=2), [0, 1, 2, 3, 4, 5], [6, 7], [8, 9]),
-    (SplitConfig(validation_sessions=2, test_sessions=2, embargo_sessions=1), [0, 1, 2, 3], [5, 6], [8, 9]),
-    (SplitConfig(test_sessions=0), list(range(10)), [], []),
-    (SplitConfig(validation_sessions=3, test_sessions=0, embargo_sessions=2), [0, 1, 2, 3, 4], [7, 8, 9], []),
-])
+@pytest.mark.parametrize(
+    ("config", "train", "validation", "test"),
+    [
+        (SplitConfig(), [0, 1, 2, 3, 4, 5, 6, 7, 8], [], [9]),
+        (SplitConfig(validation_sessions=2, test_sessions=2), [0, 1, 2, 3, 4, 5], [6, 7], [8, 9]),
+        (
+            SplitConfig(validation_sessions=2, test_sessions=2, embargo_sessions=1),
+            [0, 1, 2, 3],
+            [5, 6],
+            [8, 9],
+        ),
+        (SplitConfig(test_sessions=0), list(range(10)), [], []),
+        (
+            SplitConfig(validation_sessions=3, test_sessions=0, embargo_sessions=2),
+            [0, 1, 2, 3, 4],
+            [7, 8, 9],
+            [],
+        ),
+    ],
+)
 def test_blocks_are_chronological_with_the_embargo_before_each(config, train, validation, test):
     ids = split_ids(10, config)
     assert {name: rows.tolist() for name, rows in ids.items()} == {
-        "train": train, "validation": validation, "test": test, "all": list(range(10))}
+        "train": train,
+        "validation": validation,
+        "test": test,
+        "all": list(range(10)),
+    }
 
 
 def test_sets_are_padded_to_the_session_count(es_market):
@@ -30,8 +47,14 @@ def test_sets_are_padded_to_the_session_count(es_market):
     assert splits["all"].ids.dtype == np.int32
 
 
-@pytest.mark.parametrize("config", [SplitConfig(test_sessions=5), SplitConfig(test_sessions=4, embargo_sessions=1),
-                                    SplitConfig(validation_sessions=3, test_sessions=2)])
+@pytest.mark.parametrize(
+    "config",
+    [
+        SplitConfig(test_sessions=5),
+        SplitConfig(test_sessions=4, embargo_sessions=1),
+        SplitConfig(validation_sessions=3, test_sessions=2),
+    ],
+)
 def test_too_few_sessions_are_an_error_that_counts(es_market, config):
     with pytest.raises(ConfigError, match=r"takes 6 sessions, and the data have 5; lower them"):
         split_sessions(es_market, config)

@@ -31,31 +31,49 @@ def digest(bars) -> str:
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not():
-    assert digest(synthetic_bars(NQ, 5, 1)) == digest(synthetic_bars(NQ, 5, 1)) != digest(synthetic_bars(NQ, 5, 2))
+    assert (
+        digest(synthetic_bars(NQ, 5, 1))
+        == digest(synthetic_bars(NQ, 5, 1))
+        != digest(synthetic_bars(NQ, 5, 2))
+    )
 
 
 def test_the_bytes_are_pinned():
     """A change here changes every figure ever quoted on synthetic bars: it must be deliberate."""
-    assert digest(synthetic_bars(NQ, 5, 0)) == "190c918ff8e987c1d90e6336e70e9f9455d14630604a4b0725d7f3250103fcbb"
+    assert (
+        digest(synthetic_bars(NQ, 5, 0))
+        == "190c918ff8e987c1d90e6336e70e9f9455d14630604a4b0725d7f3250103fcbb"
+    )
 
 
-@pytest.mark.parametrize(("name", "pinned"), [
-    ("martingale", "d6a0c2e14e8cd219c219d518d6929e9b790bf6adb0cbdb2276e767333ce59913"),
-    ("trend", "4247b06e4cfdf271ec306ce7e9ac26ebc6e19440d71a0e6be80c35af471c7fd7"),
-    ("mean_reversion", "726d96e3b5bebadae1ae3ac13f0bfa90d9478ede20262af0d684bf8b2a220410"),
-])
+@pytest.mark.parametrize(
+    ("name", "pinned"),
+    [
+        ("martingale", "d6a0c2e14e8cd219c219d518d6929e9b790bf6adb0cbdb2276e767333ce59913"),
+        ("trend", "4247b06e4cfdf271ec306ce7e9ac26ebc6e19440d71a0e6be80c35af471c7fd7"),
+        ("mean_reversion", "726d96e3b5bebadae1ae3ac13f0bfa90d9478ede20262af0d684bf8b2a220410"),
+    ],
+)
 def test_the_bytes_of_the_known_answers_are_pinned(name, pinned):
     assert digest(kind(name, synthetic_sessions=5)) == pinned
     assert digest(kind(name, synthetic_sessions=5, synthetic_seed=1)) != pinned
 
 
-@pytest.mark.parametrize(("symbol", "name"), [*(("ES", name) for name in sorted(KINDS)), ("EURUSD", "phase_randomised"),
-                                              *((other, "nq_like") for other in ("NQ", "RTY", "EURUSD"))])
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        *(("ES", name) for name in sorted(KINDS)),
+        ("EURUSD", "phase_randomised"),
+        *((other, "nq_like") for other in ("NQ", "RTY", "EURUSD")),
+    ],
+)
 def test_bars_are_valid_on_the_real_calendar(symbol, name):
     contract = get_contract(symbol)
     bars = kind(name, contract, synthetic_sessions=8)
     assert bars.synthetic
-    assert {getattr(bars, column).dtype for column in ("open", "high", "low", "close")} == {np.dtype(np.int32)}
+    assert {getattr(bars, column).dtype for column in ("open", "high", "low", "close")} == {
+        np.dtype(np.int32)
+    }
     assert (bars.low <= np.minimum(bars.open, bars.close)).all()
     assert (bars.high >= np.maximum(bars.open, bars.close)).all()
     assert (bars.low > 0).all()
@@ -63,10 +81,14 @@ def test_bars_are_valid_on_the_real_calendar(symbol, name):
     if bars.ask is not None:
         assert (bars.ask.low <= np.minimum(bars.ask.open, bars.ask.close)).all()
         assert (bars.ask.high >= np.maximum(bars.ask.open, bars.ask.close)).all()
-        assert all((prices >= getattr(bars, column)).all() for column, prices in bars.ask._asdict().items())
+        assert all(
+            (prices >= getattr(bars, column)).all() for column, prices in bars.ask._asdict().items()
+        )
     if name != "phase_randomised":  # whose clock and volume are the real bars', faults included
         assert (bars.volume >= 1).all()
-        assert findings(schedule_for("table", contract, bars.time, 60), bars.time, 60, contract) == ()
+        assert (
+            findings(schedule_for("table", contract, bars.time, 60), bars.time, 60, contract) == ()
+        )
     assert build_market(bars, RunConfig()).synthetic
 
 
@@ -82,23 +104,30 @@ def test_it_looks_like_an_index_future():
     market = build_market(bars, RunConfig())
     ranges = (bars.high - bars.low).astype(float)
     minute = (market.table[:, 3] * 7.48 + 9.5) * 60
-    opening, noon, close, night = (ranges[(minute >= a) & (minute < b)].mean()
-                                   for a, b in ((570, 600), (710, 740), (930, 960), (60, 120)))
+    opening, noon, close, night = (
+        ranges[(minute >= a) & (minute < b)].mean()
+        for a, b in ((570, 600), (710, 740), (930, 960), (60, 120))
+    )
     assert opening > 1.5 * noon > 1.5 * night  # U-shaped by day, quiet by night
     assert close > 1.2 * noon
     moves = np.diff(bars.close).astype(float)
     moves /= moves.std()
-    assert (moves ** 4).mean() > 6  # fat tails
+    assert (moves**4).mean() > 6  # fat tails
     assert abs(np.corrcoef(moves[1:], moves[:-1])[0, 1]) < 0.02  # nothing to predict
-    daily = [np.log(bars.close[int(e) - 1] / bars.close[int(s)]) for s, e in
-             zip(market.data.sessions.start, market.data.sessions.end, strict=True)]
+    daily = [
+        np.log(bars.close[int(e) - 1] / bars.close[int(s)])
+        for s, e in zip(market.data.sessions.start, market.data.sessions.end, strict=True)
+    ]
     assert 0.006 < np.std(daily) < 0.025
 
 
 def test_long_runs_start_earlier_and_the_longest_is_named():
     bars = synthetic_bars(NQ, 900, 0)
     assert str(bars.time[0].astype("datetime64[s]"))[:4] == "2022"
-    with pytest.raises(ConfigError, match=r"data\.synthetic_sessions = 5000: the calendar of NQ holds \d{4} sessions"):
+    with pytest.raises(
+        ConfigError,
+        match=r"data\.synthetic_sessions = 5000: the calendar of NQ holds \d{4} sessions",
+    ):
         synthetic_bars(NQ, 5000, 0)
 
 
@@ -107,7 +136,7 @@ def test_the_walk_drifts_as_it_says(drift):
     bars = kind("trend", synthetic_drift=drift)
     steps = (bars.close - bars.open).astype(float)
     assert set(steps) == {-1.0, 1.0}
-    error = np.sqrt((1 - drift ** 2) / len(steps))
+    error = np.sqrt((1 - drift**2) / len(steps))
     assert abs(steps.mean() - drift) < 3 * error
     assert abs(np.corrcoef(steps[1:], steps[:-1])[0, 1]) < 3 / np.sqrt(len(steps))
 
@@ -132,18 +161,44 @@ def test_a_phase_randomised_copy_keeps_the_spectrum_and_nothing_else():
 
 
 def test_the_committed_statistics_are_what_the_code_computes():
-    assert table(compared()) in (Path(__file__).parents[2] / "docs/synthetic_statistics.md").read_text(encoding="utf-8")
+    assert table(compared()) in (
+        Path(__file__).parents[2] / "docs/synthetic_statistics.md"
+    ).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("overrides", "message"), [
-    (("data.synthetic=trend",), r"data\.synthetic = trend is given but data\.source = bundled; set data\.source"),
-    (("data.source=synthetic", "data.synthetic_drift=0.1"), r"synthetic_drift = 0\.1 .* nq_like; it belongs to trend"),
-    (("data.source=synthetic", "data.synthetic=trend", "data.synthetic_pull=0.5"), "it belongs to mean_reversion"),
-    (("data.source=synthetic", "data.synthetic=trend", "data.synthetic_drift=1"), "between -1 and 1"),
-    (("data.source=synthetic", "data.synthetic=trend", "data.synthetic_drift=-0.5"), "could fall below zero; lower"),
-    (("data.source=synthetic", "data.synthetic=mean_reversion", "data.synthetic_pull=1.5"), "at most 1"),
-    (("data.market=NQ", "data.source=synthetic", "data.synthetic=phase_randomised"), "no bars are bundled for NQ"),
-])
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ("data.synthetic=trend",),
+            r"data\.synthetic = trend is given but data\.source = bundled; set data\.source",
+        ),
+        (
+            ("data.source=synthetic", "data.synthetic_drift=0.1"),
+            r"synthetic_drift = 0\.1 .* nq_like; it belongs to trend",
+        ),
+        (
+            ("data.source=synthetic", "data.synthetic=trend", "data.synthetic_pull=0.5"),
+            "it belongs to mean_reversion",
+        ),
+        (
+            ("data.source=synthetic", "data.synthetic=trend", "data.synthetic_drift=1"),
+            "between -1 and 1",
+        ),
+        (
+            ("data.source=synthetic", "data.synthetic=trend", "data.synthetic_drift=-0.5"),
+            "could fall below zero; lower",
+        ),
+        (
+            ("data.source=synthetic", "data.synthetic=mean_reversion", "data.synthetic_pull=1.5"),
+            "at most 1",
+        ),
+        (
+            ("data.market=NQ", "data.source=synthetic", "data.synthetic=phase_randomised"),
+            "no bars are bundled for NQ",
+        ),
+    ],
+)
 def test_keys_that_do_not_fit_are_named(overrides, message):
     with pytest.raises(ConfigError, match=message):
         bars_of(load_config(None, overrides))
@@ -153,9 +208,14 @@ def test_expiries_overlap_at_the_roll():
     bars = synthetic_bars(NQ, 40, 0)  # 2023-11-20 to 2024-01-18: one roll, on 2023-12-07
     columns = expiry_table(bars)
     assert sorted(set(columns["expiry"])) == ["202312", "202403"]
-    old, new = ({name: values[columns["expiry"] == code] for name, values in columns.items()}
-                for code in ("202312", "202403"))
-    assert (old["time"][0][:10], old["time"][-1][:10]) == ("2023-11-19", "2023-12-14")  # the day before it expires
+    old, new = (
+        {name: values[columns["expiry"] == code] for name, values in columns.items()}
+        for code in ("202312", "202403")
+    )
+    assert (old["time"][0][:10], old["time"][-1][:10]) == (
+        "2023-11-19",
+        "2023-12-14",
+    )  # the day before it expires
     both = np.intersect1d(old["time"], new["time"], return_indices=True)
     carry = new["close"][both[2]] - old["close"][both[1]]
     assert np.ptp(carry) == 0
@@ -174,4 +234,7 @@ def test_a_roll_of_the_expiries_gives_the_bars_back():
     moved = spliced.close - bars.close
     splice = np.flatnonzero(np.diff(moved))
     assert len(splice) == 1  # two prices apart, one splice
-    assert str(bars.time[splice[0] + 1].astype("datetime64[s]"))[:10] in ("2023-12-07", "2023-12-08")
+    assert str(bars.time[splice[0] + 1].astype("datetime64[s]"))[:10] in (
+        "2023-12-07",
+        "2023-12-08",
+    )

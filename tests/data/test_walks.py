@@ -1,4 +1,6 @@
-"""Folds of a walk-forward: hand-worked ones, an independent reading of purge and embargo, and planted leaks."""
+"""Folds of a walk-forward: hand-worked ones, an independent reading of purge and embargo, and
+planted leaks.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ DAY = 10  # bars from one session's first decision bar to the next one's in the 
 
 
 def sessions(count: int, decisions: int = 6) -> tuple[np.ndarray, np.ndarray]:
-    """Sessions of `decisions` decision bars, each followed by its flat bar and bars without decisions."""
+    """Sessions of `decisions` decision bars, each followed by its flat bar and bars without
+    decisions.
+    """
     first = 3 + DAY * np.arange(count)
     return first, first + decisions - 1
 
@@ -35,9 +39,13 @@ def ids(*parts: range) -> list[int]:
 
 
 def test_rolling_by_hand() -> None:
-    """20 sessions, the newest three blocks of 4 tested; 5 are trained on, one is left out before each block."""
+    """20 sessions, the newest three blocks of 4 tested; 5 are trained on, one is left out before
+    each block.
+    """
     folds = walk_folds(*sessions(20), walk(train=5, test=4), Reach(0))
-    assert [(fold.train.tolist(), fold.embargoed.tolist(), fold.test.tolist()) for fold in folds] == [
+    assert [
+        (fold.train.tolist(), fold.embargoed.tolist(), fold.test.tolist()) for fold in folds
+    ] == [
         (ids(range(2, 7)), [7], ids(range(8, 12))),
         (ids(range(6, 11)), [11], ids(range(12, 16))),
         (ids(range(10, 15)), [15], ids(range(16, 20))),
@@ -47,20 +55,32 @@ def test_rolling_by_hand() -> None:
 def test_anchored_by_hand() -> None:
     folds = walk_folds(*sessions(20), walk(mode="anchored", train=5, test=4), Reach(0))
     assert [(fold.train[[0, -1]].tolist(), fold.test[[0, -1]].tolist()) for fold in folds] == [
-        ([0, 6], [8, 11]), ([0, 10], [12, 15]), ([0, 14], [16, 19])]
+        ([0, 6], [8, 11]),
+        ([0, 10], [12, 15]),
+        ([0, 14], [16, 19]),
+    ]
 
 
 def test_cpcv_by_hand() -> None:
-    """12 sessions in 4 blocks of 3, two of them tested. A look-back of 8 bars reaches the flat bar of the day before (5
-    bars), so the session after each tested block is purged, and the one beyond it is the embargo."""
+    """12 sessions in 4 blocks of 3, two of them tested. A look-back of 8 bars reaches the flat bar
+    of the day before (5 bars), so the session after each tested block is purged, and the one beyond
+    it is the embargo."""
     folds = walk_folds(*sessions(12), walk(mode="cpcv", groups=4, test_groups=2), Reach(8))
     assert [fold.groups for fold in folds] == list(combinations(range(4), 2))
     first, middle = folds[0], folds[4]
-    assert (first.test.tolist(), first.purged.tolist(), first.embargoed.tolist(), first.train.tolist()) == (
-        ids(range(6)), [6], [7], [8, 9, 10, 11])
+    assert (
+        first.test.tolist(),
+        first.purged.tolist(),
+        first.embargoed.tolist(),
+        first.train.tolist(),
+    ) == (ids(range(6)), [6], [7], [8, 9, 10, 11])
     assert middle.groups == (1, 3)
-    assert (middle.test.tolist(), middle.purged.tolist(), middle.embargoed.tolist(), middle.train.tolist()) == (
-        [3, 4, 5, 9, 10, 11], [6], [2, 7, 8], [0, 1])
+    assert (
+        middle.test.tolist(),
+        middle.purged.tolist(),
+        middle.embargoed.tolist(),
+        middle.train.tolist(),
+    ) == ([3, 4, 5, 9, 10, 11], [6], [2, 7, 8], [0, 1])
 
 
 def test_a_look_back_within_the_gap_between_sessions_purges_nothing() -> None:
@@ -87,7 +107,9 @@ def test_paths_test_every_block_once() -> None:
     assert paths.shape == (comb(5, 1), 6)
     assert all(group in folds[fold].groups for path in paths for group, fold in enumerate(path))
     used = [(fold, group) for path in paths for group, fold in enumerate(path)]
-    assert sorted(used) == sorted((i, group) for i, fold in enumerate(folds) for group in fold.groups)
+    assert sorted(used) == sorted(
+        (i, group) for i, fold in enumerate(folds) for group in fold.groups
+    )
 
 
 @st.composite
@@ -98,19 +120,33 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, WalkConfig, Reach]:
     first = np.cumsum(gaps) + np.cumsum(lengths) - lengths
     reach = Reach(draw(st.integers(0, 12)), draw(st.integers(1, 8)), draw(st.integers(1, 3)))
     mode = draw(st.sampled_from(["rolling", "anchored", "cpcv"]))
-    chosen = walk(mode=mode, train=draw(st.integers(1, 6)), test=draw(st.integers(1, 4)), groups=5,
-                  test_groups=draw(st.integers(1, 2)), embargo=draw(st.integers(0, 2)))
+    chosen = walk(
+        mode=mode,
+        train=draw(st.integers(1, 6)),
+        test=draw(st.integers(1, 4)),
+        groups=5,
+        test_groups=draw(st.integers(1, 2)),
+        embargo=draw(st.integers(0, 2)),
+    )
     return first, first + lengths - 1, chosen, reach
 
 
-def leaks(first: np.ndarray, last: np.ndarray, train: np.ndarray, test: np.ndarray, reach: Reach) -> list[int]:
-    """The training sessions of which some decision reaches into a test session, bar by bar: an independent reading."""
+def leaks(
+    first: np.ndarray, last: np.ndarray, train: np.ndarray, test: np.ndarray, reach: Reach
+) -> list[int]:
+    """The training sessions of which some decision reaches into a test session, bar by bar: an
+    independent reading.
+    """
     tested = {row for i in test for row in range(first[i], last[i] + 2)}
     found = []
     for i in train:
         until = last[min(i + reach.episode - 1, len(first) - 1)] + 1
-        if any(tested.intersection(range(row - reach.look_back, max(until, row + reach.look_ahead) + 1))
-               for row in range(first[i], last[i] + 1)):
+        if any(
+            tested.intersection(
+                range(row - reach.look_back, max(until, row + reach.look_ahead) + 1)
+            )
+            for row in range(first[i], last[i] + 1)
+        ):
             found.append(int(i))
     return found
 
@@ -140,7 +176,9 @@ def test_no_training_session_reaches_into_a_test_and_every_purged_one_does(case)
 @settings(max_examples=100, deadline=None)
 @given(cases())
 def test_sessions_are_tested_once_and_the_newest_always(case) -> None:
-    """cpcv: each in C(N - 1, k - 1) folds. Forward folds train only before their test, rolling ones equally long."""
+    """cpcv: each in C(N - 1, k - 1) folds. Forward folds train only before their test, rolling ones
+    equally long.
+    """
     first, _, chosen, _ = case
     folds = folds_or_none(case)
     if not folds:
@@ -154,7 +192,11 @@ def test_sessions_are_tested_once_and_the_newest_always(case) -> None:
     assert tested.tolist() == list(range(len(first) - len(folds) * chosen.test, len(first)))
     for fold in folds:
         assert fold.train.max() < fold.test.min()
-        assert len(fold.train) == chosen.train if chosen.mode == "rolling" else len(fold.train) >= chosen.train
+        assert (
+            len(fold.train) == chosen.train
+            if chosen.mode == "rolling"
+            else len(fold.train) >= chosen.train
+        )
 
 
 def test_a_fold_keeps_only_its_candidates() -> None:
@@ -164,14 +206,23 @@ def test_a_fold_keeps_only_its_candidates() -> None:
 
 
 def test_too_few_sessions_are_refused_with_the_number_that_is_needed() -> None:
-    with pytest.raises(ConfigError, match=r"walk.train=60 .* takes 73 sessions \(purge 2 and embargo 1 among them\), "
-                                          r"and the data have 40"):
+    with pytest.raises(
+        ConfigError,
+        match=r"walk.train=60 .* takes 73 sessions \(purge 2 and embargo 1 among them\), "
+        r"and the data have 40",
+    ):
         walk_folds(*sessions(40), walk(train=60, test=10), Reach(0, episode=3))
-    with pytest.raises(ConfigError, match=r"at least 73 sessions, embargo and purge included, and the data have "
-                                          r"at most 72"):
+    with pytest.raises(
+        ConfigError,
+        match=r"at least 73 sessions, embargo and purge included, and the data have "
+        r"at most 72",
+    ):
         check_walk_length(72, walk(train=60, test=10), 3)
     check_walk_length(73, walk(train=60, test=10), 3)
-    with pytest.raises(ConfigError, match=r"walk.groups=6 \(--groups\): more blocks than the data have sessions \(5\)"):
+    with pytest.raises(
+        ConfigError,
+        match=r"walk.groups=6 \(--groups\): more blocks than the data have sessions \(5\)",
+    ):
         walk_folds(*sessions(5), walk(mode="cpcv"), Reach(0))
     with pytest.raises(ConfigError, match="has no training session left"):
         walk_folds(*sessions(6), walk(mode="cpcv", groups=3, test_groups=1, embargo=5), Reach(0))
@@ -179,29 +230,44 @@ def test_too_few_sessions_are_refused_with_the_number_that_is_needed() -> None:
 
 def test_the_automatic_embargo() -> None:
     """One session; of cpcv one in a hundred, rounded up (Lopez de Prado 2018, section 7.4.2)."""
-    assert [walk(mode=mode, embargo="auto").embargo_of(count) for mode, count in (
-        ("rolling", 2500), ("anchored", 50), ("cpcv", 50), ("cpcv", 101), ("cpcv", 2500))] == [1, 1, 1, 2, 25]
+    assert [
+        walk(mode=mode, embargo="auto").embargo_of(count)
+        for mode, count in (
+            ("rolling", 2500),
+            ("anchored", 50),
+            ("cpcv", 50),
+            ("cpcv", 101),
+            ("cpcv", 2500),
+        )
+    ] == [1, 1, 1, 2, 25]
     assert WalkConfig(mode="cpcv", embargo=3).embargo_of(2500) == 3
 
 
 def test_the_reach_of_a_configuration() -> None:
-    config = load_config("quickstart", ["env.features=[close, sma_50]", "env.window=8", "episode.sessions=3"])
+    config = load_config(
+        "quickstart", ["env.features=[close, sma_50]", "env.window=8", "episode.sessions=3"]
+    )
     assert reach_of(config) == Reach(look_back=8 + 50 - 1, look_ahead=1, episode=3)
     ranked = load_config("quickstart", ["env.features=[vol_percentile]", "env.window=8"])
     assert reach_of(ranked).look_back == 8 + 14 + 252 * 390 - 1
 
 
 def test_no_observation_looks_further_back_than_the_reach() -> None:
-    """Real bars, shifted up to a bar: observations further than the look-back behind it keep their bits, and the one
-    just before does not, so the figure is not too large either."""
-    config = load_config("quickstart", ["env.features=[close, sma_50, rsi, volatility]", "env.window=8",
-                                        "data.allow_jumps=true"])
+    """Real bars, shifted up to a bar: observations further than the look-back behind it keep their
+    bits, and the one just before does not, so the figure is not too large either."""
+    config = load_config(
+        "quickstart",
+        ["env.features=[close, sma_50, rsi, volatility]", "env.window=8", "data.allow_jumps=true"],
+    )
     market = load_market(config)
     bars, cut, back = market.bars, 3_000, reach_of(config).look_back
     shift = np.where(np.arange(len(bars)) <= cut, 40, 0).astype(bars.open.dtype)
     prices = {name: getattr(bars, name) + shift for name in ("open", "high", "low", "close")}
     moved = build_market(replace(bars, **prices), config)
     columns = [market.columns.index(f"feature.{name}") for name in config.env.features]
-    differs = np.flatnonzero((market.table[:, columns] != moved.table[:, columns]).any(axis=1)).max()
-    # The window of an observation ends before its decision bar and begins `env.window` bars before it.
+    differs = np.flatnonzero(
+        (market.table[:, columns] != moved.table[:, columns]).any(axis=1)
+    ).max()
+    # The window of an observation ends before its decision bar and begins `env.window` bars before
+    # it.
     assert differs + config.env.window == cut + back

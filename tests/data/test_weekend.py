@@ -42,14 +42,25 @@ def found(bars: Bars, schedule: Schedule | None = None) -> tuple[BarFinding, ...
 def test_shifted_weeks_are_named_with_their_shift(fx, hours):
     (one,) = found(moved(fx, hours))
     assert one.kind == "zone"
-    assert f"{5 * abs(hours)} bars lie on weekends, when the market is closed (on 5 of 5 weekends)" in one.size
+    assert (
+        f"{5 * abs(hours)} bars lie on weekends, when the market is closed (on 5 of 5 weekends)"
+        in one.size
+    )
     assert one.size.endswith(f"all bars look {abs(hours)} h {'late' if hours > 0 else 'early'}")
     assert one.bars == 5 * abs(hours)
     assert one.cause == "a wrong data.time_zone"
-    assert f"{abs(hours)} h {'ahead of' if hours > 0 else 'behind'} the one they were read with" in one.fix
-    likely = {2: "America/New_York+7h", -5: "America/New_York or Etc/GMT+5"}  # winter does not tell these two apart
+    assert (
+        f"{abs(hours)} h {'ahead of' if hours > 0 else 'behind'} the one they were read with"
+        in one.fix
+    )
+    likely = {
+        2: "America/New_York+7h",
+        -5: "America/New_York or Etc/GMT+5",
+    }  # winter does not tell these two apart
     likely |= {each: f"Etc/GMT{-each:+d}" for each in (9, 7, 5, -2, -8, -12, 12)}
-    assert one.fix.endswith(f"(perhaps {likely[hours]}, if that was UTC)" if hours in likely else "read with")
+    assert one.fix.endswith(
+        f"(perhaps {likely[hours]}, if that was UTC)" if hours in likely else "read with"
+    )
 
 
 def test_the_first_row_is_named(fx):
@@ -82,34 +93,63 @@ def with_rows(bars: Bars, stamps: list[str]) -> Bars:
 
 
 def read_as(tmp_path: Path, symbol: str, zone: str) -> BarFinding:
-    """The finding of the bundled hours of a broker, which stand on New York plus seven hours, read in another zone."""
-    with resources.as_file(resources.files("jaxtrade.data.bundled") / f"{symbol.lower()}_hour.csv.gz") as packed:
+    """The finding of the bundled hours of a broker, which stand on New York plus seven hours, read
+    in another zone.
+    """
+    with resources.as_file(
+        resources.files("jaxtrade.data.bundled") / f"{symbol.lower()}_hour.csv.gz"
+    ) as packed:
         file = tmp_path / f"{symbol}.csv.gz"
         shutil.copy(packed, file)
-    bars = load_bars(file, get_contract(symbol), stamp="open", time_zone=zone,
-                     price_scale={"GBPUSD": 1e-5, "USDJPY": 1e-3}[symbol],
-                     columns={"time": "Date", "volume": "tick_volume"})
+    bars = load_bars(
+        file,
+        get_contract(symbol),
+        stamp="open",
+        time_zone=zone,
+        price_scale={"GBPUSD": 1e-5, "USDJPY": 1e-3}[symbol],
+        columns={"time": "Date", "volume": "tick_volume"},
+    )
     schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
     (one,) = bar_findings(bars, schedule, trade_dates(bars.time, bars.contract), zone=zone)
     return one
 
 
-@pytest.mark.parametrize(("symbol", "zone", "hours"), [
-    ("GBPUSD", "UTC", "2 to 3"), ("USDJPY", "UTC", "2 to 3"), ("GBPUSD", "Etc/GMT+5", "7 to 8"),
-    ("GBPUSD", "America/New_York", "7"), ("GBPUSD", "Europe/London", "2")])
-def test_the_server_time_of_a_broker_is_found_whatever_it_was_read_as(tmp_path, symbol, zone, hours):
-    """Years of real hours: summer shifts by an hour more than winter, and some Fridays lack their last hour."""
+@pytest.mark.parametrize(
+    ("symbol", "zone", "hours"),
+    [
+        ("GBPUSD", "UTC", "2 to 3"),
+        ("USDJPY", "UTC", "2 to 3"),
+        ("GBPUSD", "Etc/GMT+5", "7 to 8"),
+        ("GBPUSD", "America/New_York", "7"),
+        ("GBPUSD", "Europe/London", "2"),
+    ],
+)
+def test_the_server_time_of_a_broker_is_found_whatever_it_was_read_as(
+    tmp_path, symbol, zone, hours
+):
+    """Years of real hours: summer shifts by an hour more than winter, and some Fridays lack their
+    last hour.
+    """
     one = read_as(tmp_path, symbol, zone)
     assert f"{symbol}.csv.gz:" in one.where
     assert "of 486 weekends), and the weeks begin" in one.size
     assert one.size.endswith(f"all bars look {hours} h late")
-    assert one.fix == (f"set data.time_zone=America/New_York+7h (it is {zone} now); for this symbol alone, "
-                       f"data.per_market.{symbol}.time_zone")
+    assert one.fix == (
+        f"set data.time_zone=America/New_York+7h (it is {zone} now); for this symbol alone, "
+        f"data.per_market.{symbol}.time_zone"
+    )
 
 
-@pytest.mark.parametrize(("notes", "fix"), [
-    ((), "set data.time_zone=America/New_York+7h (it is UTC now)"),
-    ((f"{OWN_OFFSET}; data.time_zone=UTC is not needed",), "set data.time_zone to the zone of the file's stamps, 2 h")])
+@pytest.mark.parametrize(
+    ("notes", "fix"),
+    [
+        ((), "set data.time_zone=America/New_York+7h (it is UTC now)"),
+        (
+            (f"{OWN_OFFSET}; data.time_zone=UTC is not needed",),
+            "set data.time_zone to the zone of the file's stamps, 2 h",
+        ),
+    ],
+)
 def test_a_zone_without_effect_is_not_named(fx, notes, fix):
     bars = replace(moved(fx, 2), notes=(*fx.notes, *notes))
     schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
@@ -133,7 +173,9 @@ def test_one_weekend_among_five_is_no_shift(fx):
 
 def test_weekends_full_of_quotes_are_another_cause(fx):
     saturdays = [str(np.datetime64(day) + np.timedelta64(1, "D")) for day in FRIDAYS]
-    (one,) = found(with_rows(fx, [f"{day}T{hour:02d}:00" for day in saturdays for hour in range(2, 14)]))
+    (one,) = found(
+        with_rows(fx, [f"{day}T{hour:02d}:00" for day in saturdays for hour in range(2, 14)])
+    )
     assert one.cause == "quotes outside the market's week, or a wrong data.time_zone"
     assert one.bars == 60
 
@@ -156,8 +198,10 @@ def test_a_future_that_is_a_day_late(es_bars):
     assert (one.kind, one.bars) == ("zone", 1373)
 
 
-@pytest.mark.parametrize("years", [("2007-01-01", "2010-12-31"), ("2011-01-01", "2014-12-31"),
-                                   ("2015-01-01", "2018-12-31")])
+@pytest.mark.parametrize(
+    "years",
+    [("2007-01-01", "2010-12-31"), ("2011-01-01", "2014-12-31"), ("2015-01-01", "2018-12-31")],
+)
 def test_real_weeks_have_no_findings(years):
     """The weeks of a dealer begin on Sunday at 17:00 in New York, in summer and in winter."""
     assert found(bundled(EURUSD, start=years[0], end=years[1])) == ()

@@ -40,32 +40,49 @@ class Tally:
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(self.reasons.items()))
-        return (f"{self.trades} trades identical, equity equal at {self.equity_bars} bars; {kinds}; "
-                f"same-bar {self.same_bar}, filled at a gap {self.gaps}, of those at a spread "
-                f"{self.spreads}, allowed difference {self.allowed}")
+        return (
+            f"{self.trades} trades identical, equity equal at {self.equity_bars} bars; {kinds}; "
+            f"same-bar {self.same_bar}, filled at a gap {self.gaps}, of those at a spread "
+            f"{self.spreads}, allowed difference {self.allowed}"
+        )
 
 
 def slipped(fill: Fill, ticks: int, enters: np.ndarray) -> Fill:
-    """The round turn entered at the open of its own side, and with every market and stop fill `ticks` against us; a
-    target fill is not slipped."""
+    """The round turn entered at the open of its own side, and with every market and stop fill
+    `ticks` against us; a target fill is not slipped."""
     exit_ticks = 0 if fill.reason == ExitReason.TARGET else ticks
-    return replace(fill, entry_price=int(enters[fill.entry_row]) + fill.side * ticks,
-                   exit_price=fill.exit_price - fill.side * exit_ticks)
+    return replace(
+        fill,
+        entry_price=int(enters[fill.entry_row]) + fill.side * ticks,
+        exit_price=fill.exit_price - fill.side * exit_ticks,
+    )
 
 
 def at_the_open(fill: Fill, log: Log) -> Fill:
     """Our booking of the allowed difference: the target, at the open that had already passed it."""
     if not fill.open_beyond_target:
         return fill
-    return replace(fill, exit_price=int(log.bars[fill.exit_row, 0]), reason=int(ExitReason.TARGET),
-                   open_beyond_target=False)
+    return replace(
+        fill,
+        exit_price=int(log.bars[fill.exit_row, 0]),
+        reason=int(ExitReason.TARGET),
+        open_beyond_target=False,
+    )
 
 
-def expected(log: Log, terms: Terms, theirs: list[Fill], cents: np.ndarray) -> tuple[list[Fill], np.ndarray]:
-    """Round turns and equity (cents at each row, int64[T]) as we must have them, from the reference's."""
-    assert all(fill.entry_price == log.bars[fill.entry_row, 0] for fill in theirs), "an entry away from the open"
+def expected(
+    log: Log, terms: Terms, theirs: list[Fill], cents: np.ndarray
+) -> tuple[list[Fill], np.ndarray]:
+    """Round turns and equity (cents at each row, int64[T]) as we must have them, from the
+    reference's.
+    """
+    assert all(fill.entry_price == log.bars[fill.entry_row, 0] for fill in theirs), (
+        "an entry away from the open"
+    )
     wanted = [slipped(at_the_open(fill, log), terms.slippage, log.enters) for fill in theirs]
-    moved = np.zeros(len(cents), np.int64)  # cents by which our equity must differ, from each row on
+    moved = np.zeros(
+        len(cents), np.int64
+    )  # cents by which our equity must differ, from each row on
     for fill, want in zip(theirs, wanted, strict=True):
         tick = fill.side * fill.contracts * terms.tick_cents
         moved[fill.entry_row] -= tick * (want.entry_price - fill.entry_price)
@@ -74,8 +91,8 @@ def expected(log: Log, terms: Terms, theirs: list[Fill], cents: np.ndarray) -> t
 
 
 def in_dollars(ticks: np.ndarray, turns: list[Fill], value: TickValue) -> np.ndarray:
-    """Equity in ticks less commission in cents -> mills, int64[T]: each exit at its bar's rate, the open position at
-    each bar's own, rounded half-even."""
+    """Equity in ticks less commission in cents -> mills, int64[T]: each exit at its bar's rate, the
+    open position at each bar's own, rounded half-even."""
     times, over = (np.asarray(x).tolist() for x in (value.times, value.over))
     paid, realised, booked = np.zeros((3, len(ticks)), np.int64)
     for turn in turns:
@@ -91,9 +108,15 @@ def in_dollars(ticks: np.ndarray, turns: list[Fill], value: TickValue) -> np.nda
     return booked - 10 * paid
 
 
-def compare(config: EnvConfig, params: EnvParams, logits: np.ndarray, terms: Terms | None = None,
-            fine: Fine | None = None) -> Tally:
-    """Play both engines on the same decisions; every trade and the equity at every bar must be equal.
+def compare(
+    config: EnvConfig,
+    params: EnvParams,
+    logits: np.ndarray,
+    terms: Terms | None = None,
+    fine: Fine | None = None,
+) -> Tally:
+    """Play both engines on the same decisions; every trade and the equity at every bar must be
+    equal.
 
     `terms` replaces the reference's figures (a planted fault), `fine` the bars that it plays. Two-sided bars are
     played by the reference once for each side. Raises AssertionError at the first difference.
@@ -110,14 +133,19 @@ def compare(config: EnvConfig, params: EnvParams, logits: np.ndarray, terms: Ter
     value = params.market.tick_value
     wanted_equity = 10 * cents if value is None else in_dollars(cents, wanted, value)
     for number, (turn, want) in enumerate(zip(turns, wanted, strict=False)):
-        bars = log.bars[want.entry_row:want.exit_row + 1].tolist()
-        assert turn == want, f"trade {number}: ours {turn}, expected {want}, bars from its entry on {bars}"
+        bars = log.bars[want.entry_row : want.exit_row + 1].tolist()
+        assert turn == want, (
+            f"trade {number}: ours {turn}, expected {want}, bars from its entry on {bars}"
+        )
     assert len(turns) == len(wanted)
-    assert not out_of_step, f"decisions of rows {out_of_step[:5]} did not fit the reference's position"
+    assert not out_of_step, (
+        f"decisions of rows {out_of_step[:5]} did not fit the reference's position"
+    )
     different = np.flatnonzero(equity != wanted_equity)
     assert different.size == 0, (
         f"equity differs first at row {different[0]}: ours {equity[different[0]]}, expected "
-        f"{wanted_equity[different[0]]} mills; largest difference {np.abs(equity - wanted_equity).max()}")
+        f"{wanted_equity[different[0]]} mills; largest difference {np.abs(equity - wanted_equity).max()}"
+    )
     return total
 
 
@@ -135,8 +163,13 @@ def tally(log: Log, theirs: list[Fill], wanted: list[Fill]) -> Tally:
     )
 
 
-def compare_random(config: EnvConfig, params: EnvParams, seed: int, reversals: bool = False,
-                   fine: Fine | None = None) -> Tally:
+def compare_random(
+    config: EnvConfig,
+    params: EnvParams,
+    seed: int,
+    reversals: bool = False,
+    fine: Fine | None = None,
+) -> Tally:
     """`compare` on random masked actions, mostly HOLD."""
     choices = ours.choices_of(config, reversals)
     return compare(config, params, ours.random_logits(params, seed, choices), fine=fine)

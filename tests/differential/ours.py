@@ -1,4 +1,6 @@
-"""Our side: random masked actions through the compiled environment, and its events as round turns."""
+"""Our side: random masked actions through the compiled environment, and its events as round
+turns.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason, Order
 from jaxtrade.types import Array, MarketData, Quotes
 from tests.differential.reference import REVERSE, SIDE, Fill, Fine, Log, Terms
 
-# Odds of each legal action. Mostly HOLD, so that stops, targets and the flat bar get their share of exits.
+# Odds of each legal action. Mostly HOLD, so that stops, targets and the flat bar get their share of
+# exits.
 ODDS: Mapping[int, float] = {
     Action.HOLD: 1.0,
     Action.BUY: 0.25,
@@ -47,7 +50,9 @@ def choices_of(config: EnvConfig, reversals: bool) -> tuple[int, ...]:
 
 
 def random_logits(params: EnvParams, seed: int, choices: tuple[int, ...]) -> np.ndarray:
-    """float32[steps, A]: log odds plus Gumbel noise, so the best legal column is a draw from the legal odds."""
+    """float32[steps, A]: log odds plus Gumbel noise, so the best legal column is a draw from the
+    legal odds.
+    """
     odds = np.log(np.array([ODDS[choice] for choice in choices]))
     noise = np.random.default_rng(seed).gumbel(size=(len(decision_rows(params)), len(choices)))
     return (odds + noise).astype(np.float32)
@@ -62,21 +67,33 @@ def chosen_logits(actions: list[int], choices: tuple[int, ...]) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=0)
-def _rollout(env: TradingEnv, params: EnvParams, logits: Array) -> tuple[Array, Array, Event, Array, Array]:
+def _rollout(
+    env: TradingEnv, params: EnvParams, logits: Array
+) -> tuple[Array, Array, Event, Array, Array]:
     """`step` over the whole split in one episode; `logits`: float32[steps, A], noise included."""
     start = env.reset_at(params, 0, params.market.sessions.first[params.sessions.ids[0]])
 
     def body(state: EnvState, row_logits: Array):
         action = jnp.argmax(jnp.where(env.mask(state, params), row_logits, -jnp.inf))
         after, _, outcome = env.step(jax.random.key(0), state, action, params)
-        return after, (state.row, action, outcome.info.event, outcome.info.equity, outcome.info.stats.illegal)
+        return after, (
+            state.row,
+            action,
+            outcome.info.event,
+            outcome.info.equity,
+            outcome.info.stats.illegal,
+        )
 
     return jax.lax.scan(body, start, logits)[1]
 
 
 @partial(jax.jit, static_argnums=0)
-def _rollout_of_orders(env: TradingEnv, params: EnvParams, logits: Array) -> tuple[Array, Array, Event, Array, Array]:
-    """The same with `transition` and Orders, the way of baselines: one more choice, REVERSE, in the last column."""
+def _rollout_of_orders(
+    env: TradingEnv, params: EnvParams, logits: Array
+) -> tuple[Array, Array, Event, Array, Array]:
+    """The same with `transition` and Orders, the way of baselines: one more choice, REVERSE, in the
+    last column.
+    """
     start = env.reset_at(params, 0, params.market.sessions.first[params.sessions.ids[0]])
 
     def body(state: EnvState, row_logits: Array):
@@ -88,7 +105,13 @@ def _rollout_of_orders(env: TradingEnv, params: EnvParams, logits: Array) -> tup
         order = select(reverse, flip, env.decode(action, state, params))
         after, event = env.transition(state, order, params)
         over = after.row > params.market.sessions.last[params.sessions.ids[state.slot]]
-        seen = (state.row, jnp.where(reverse, REVERSE, action), event, after.account.equity, jnp.int32(0))
+        seen = (
+            state.row,
+            jnp.where(reverse, REVERSE, action),
+            event,
+            after.account.equity,
+            jnp.int32(0),
+        )
         return select(over, next_session(after, params), after), seen
 
     return jax.lax.scan(body, start, logits)[1]
@@ -100,9 +123,11 @@ def forget_compiled() -> None:
     _rollout_of_orders.clear_cache()
 
 
-def play(config: EnvConfig, params: EnvParams, logits: np.ndarray, fine: Fine | None = None
-         ) -> tuple[Log, list[Fill], np.ndarray]:
-    """Steps the whole split once; with one column more than the task has actions, through Orders (REVERSE).
+def play(
+    config: EnvConfig, params: EnvParams, logits: np.ndarray, fine: Fine | None = None
+) -> tuple[Log, list[Fill], np.ndarray]:
+    """Steps the whole split once; with one column more than the task has actions, through Orders
+    (REVERSE).
 
     `fine` is for the log alone; of two-sided bars the log holds the bid (see `by_side`).
     -> (decision log, our round turns with slipped prices, equity mills at each row, int64[T]). Equity outside the
@@ -135,30 +160,39 @@ def play(config: EnvConfig, params: EnvParams, logits: np.ndarray, fine: Fine | 
 
 def ohlc(prices: MarketData | Quotes) -> np.ndarray:
     """int64[T, 4] open, high, low, close in ticks."""
-    return np.stack([np.asarray(x, np.int64) for x in (prices.open, prices.high, prices.low, prices.close)], axis=1)
+    return np.stack(
+        [np.asarray(x, np.int64) for x in (prices.open, prices.high, prices.low, prices.close)],
+        axis=1,
+    )
 
 
 def by_side(log: Log, market: MarketData, turns: list[Fill]) -> list[Log]:
-    """The log itself, or of two-sided bars one of the longs on the bid and one of the shorts on the ask.
+    """The log itself, or of two-sided bars one of the longs on the bid and one of the shorts on the
+    ask.
 
-    A BUY or SELL goes to its side whether or not we filled it; what was done to a position, to the side that we held
-    (`turns`) then; of a REVERSE each side has its half.
+    A BUY or SELL goes to its side whether or not we filled it; what was done to a position, to the
+    side that we held (`turns`) then; of a REVERSE each side has its half.
     """
     if market.ask is None:
         return [log]
     bid, ask = log.bars, ohlc(market.ask)
     held = np.zeros(len(bid), int)
     for turn in turns:
-        held[turn.entry_row:turn.exit_row] = turn.side
+        held[turn.entry_row : turn.exit_row] = turn.side
     decided = log.action
     managed = (decided > 0) & ~np.isin(decided, list(SIDE))
     assert np.all(held[managed] != 0), "an action that needs a position was taken without one"
     ended = np.where(decided == REVERSE, int(Action.CLOSE), decided)
     logs = []
     for side, entry, bars, other in ((1, Action.BUY, bid, ask), (-1, Action.SELL, ask, bid)):
-        action = np.select([decided < 0, decided == entry, managed & (held == side), decided == REVERSE],
-                           [decided, decided, ended, int(entry)], int(Action.HOLD))
-        logs.append(replace(log, bars=bars, enters=other[:, 0], mid=(bid + ask) // 2, action=action))
+        action = np.select(
+            [decided < 0, decided == entry, managed & (held == side), decided == REVERSE],
+            [decided, decided, ended, int(entry)],
+            int(Action.HOLD),
+        )
+        logs.append(
+            replace(log, bars=bars, enters=other[:, 0], mid=(bid + ask) // 2, action=action)
+        )
     return logs
 
 
@@ -170,14 +204,34 @@ def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[F
     def leave(row: int, quantity: int, price: int, reason: int) -> None:
         assert held is not None, "an exit that matches no entry"
         assert held[0] == quantity, "an exit of another size"
-        turns.append(Fill(int(np.sign(quantity)), abs(quantity), held[1], held[2], row, price, reason,
-                          2 * abs(quantity) * commission_cents))
+        turns.append(
+            Fill(
+                int(np.sign(quantity)),
+                abs(quantity),
+                held[1],
+                held[2],
+                row,
+                price,
+                reason,
+                2 * abs(quantity) * commission_cents,
+            )
+        )
 
-    columns = [getattr(event, name).tolist() for name in (
-        "order_exit_quantity", "order_exit_price", "entry_quantity", "entry_price", "exit_quantity", "exit_price",
-        "exit_reason")]
+    columns = [
+        getattr(event, name).tolist()
+        for name in (
+            "order_exit_quantity",
+            "order_exit_price",
+            "entry_quantity",
+            "entry_price",
+            "exit_quantity",
+            "exit_price",
+            "exit_reason",
+        )
+    ]
     for row, ordered, ordered_price, entered, entry_price, left, price, reason in zip(
-            rows.tolist(), *columns, strict=True):
+        rows.tolist(), *columns, strict=True
+    ):
         if ordered:
             leave(row, ordered, ordered_price, int(ExitReason.ORDER))
             held = None
@@ -192,10 +246,13 @@ def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[F
 
 
 def reference_terms(params: EnvParams, contracts: int) -> Terms:
-    """The same figures in the reference engine's units; a tick is a cent where profits are converted. Fails where they
-    are not whole cents."""
+    """The same figures in the reference engine's units; a tick is a cent where profits are
+    converted. Fails where they are not whole cents."""
     converted = params.market.tick_value is not None
-    tick, commission = 10 if converted else int(params.contract.tick_mills), int(params.contract.commission)
+    tick, commission = (
+        10 if converted else int(params.contract.tick_mills),
+        int(params.contract.commission),
+    )
     assert tick % 10 == 0, "the comparison is in whole cents"
     assert commission % 10 == 0, "the comparison is in whole cents"
     return Terms(

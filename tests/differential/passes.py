@@ -16,7 +16,9 @@ from tests.differential.reference import Fine
 
 @dataclass(frozen=True)
 class Setting:
-    """What a pass changes of a market's parameters: ticks, thousandths of ATR, commission in cents per side."""
+    """What a pass changes of a market's parameters: ticks, thousandths of ATR, commission in cents
+    per side.
+    """
 
     stop_atr: int = 1500
     target_multiple: int = 3
@@ -28,16 +30,23 @@ class Setting:
 
     def apply(self, params: EnvParams) -> EnvParams:
         values = {name: jnp.int32(value) for name, value in asdict(self).items()}
-        brackets = params.brackets.replace(**{k: values[k] for k in ("stop_atr", "target_multiple", "trail_atr")})
+        brackets = params.brackets.replace(
+            **{k: values[k] for k in ("stop_atr", "target_multiple", "trail_atr")}
+        )
         contract = params.contract.replace(
-            be_ticks=values["be_ticks"], min_stop=values["min_stop"], slippage=values["slippage"],
-            commission=10 * values["commission"])
+            be_ticks=values["be_ticks"],
+            min_stop=values["min_stop"],
+            slippage=values["slippage"],
+            commission=10 * values["commission"],
+        )
         return params.replace(brackets=brackets, contract=contract)
 
 
 HEADLINE = Setting()
 TIGHT = Setting(stop_atr=900, target_multiple=2, trail_atr=400, be_ticks=0, commission=0)
-SLIPPED = Setting(stop_atr=1000, target_multiple=2, slippage=2, be_ticks=3, min_stop=4, commission=52)
+SLIPPED = Setting(
+    stop_atr=1000, target_multiple=2, slippage=2, be_ticks=3, min_stop=4, commission=52
+)
 WIDE = Setting(stop_atr=3100, target_multiple=2, trail_atr=2300, min_stop=20, slippage=1)
 
 
@@ -45,14 +54,26 @@ def drawn(seed: int) -> Setting:
     """A random setting; odd seeds slip."""
     rng = np.random.default_rng(seed)
     return Setting(
-        stop_atr=int(rng.integers(300, 4000)), target_multiple=int(rng.integers(1, 5)),
-        trail_atr=int(rng.integers(200, 3000)), be_ticks=int(rng.integers(0, 5)), min_stop=int(rng.integers(1, 30)),
-        slippage=int(rng.integers(1, 4)) if seed % 2 else 0, commission=int(rng.integers(0, 500)))
+        stop_atr=int(rng.integers(300, 4000)),
+        target_multiple=int(rng.integers(1, 5)),
+        trail_atr=int(rng.integers(200, 3000)),
+        be_ticks=int(rng.integers(0, 5)),
+        min_stop=int(rng.integers(1, 30)),
+        slippage=int(rng.integers(1, 4)) if seed % 2 else 0,
+        commission=int(rng.integers(0, 500)),
+    )
 
 
-def run_passes(config: EnvConfig, params: EnvParams, settings: Iterable[Setting], first_seed: int,
-               fine: Fine | None = None) -> Tally:
-    """Every setting once with the task's actions and once with reversals, each with a seed of its own."""
+def run_passes(
+    config: EnvConfig,
+    params: EnvParams,
+    settings: Iterable[Setting],
+    first_seed: int,
+    fine: Fine | None = None,
+) -> Tally:
+    """Every setting once with the task's actions and once with reversals, each with a seed of its
+    own.
+    """
     total = Tally()
     for number, setting in enumerate(settings):
         for reversals in (False, True):

@@ -1,17 +1,19 @@
 """The reference engine: a decision log replayed in backtesting.py 0.6.6, in whole ticks and cents.
 
-backtesting.py (AGPL, used by tests only) is an independent engine with the fills that the semantics page asks for:
-orders chosen at the close of bar t fill at the open of t+1, stops and targets are live in the entry bar, a gap fills at
-the open, and where one bar touches both the stop is booked. Everything here is written from the semantics page; from
-jaxtrade it takes only the bars, the session rows and the decisions. How each trait of the engine is met:
+backtesting.py (AGPL, used by tests only) is an independent engine with the fills that the semantics
+page asks for: orders chosen at the close of bar t fill at the open of t+1, stops and targets are
+live in the entry bar, a gap fills at the open, and where one bar touches both the stop is booked.
+Everything here is written from the semantics page; from jaxtrade it takes only the bars, the
+session rows and the decisions. How each trait of the engine is met:
 
 - Floats: prices are ticks, a position's size is contracts x tick value in cents, commission is whole cents and cash
   1e12, so every sum is an integer below 2^53 and exact.
 - `next()` first runs at bar 1, after the broker has worked through that bar; it acts at the bar's close. No decision
   falls on bar 0, which is still inside the 14-bar warm-up.
 - The order's constructor refuses a bracket that the *last close* has already passed, although it will stand around the
-  next open. So a naked market order is made and its `sl` and `tp` are replaced before it fills. The next open is read
-  from the bar table for that: it is where the broker, not the strategy, will put the bracket.
+  next open. So a naked market order is made and its `sl` and `tp` are replaced before it fills. The
+  next open is read from the bar table for that: it is where the broker, not the strategy, will put
+  the bracket.
 - A market order that fills has the queue processed once more, stop orders in front, so brackets work in the entry bar.
 - `Trade.close()` puts its order at the front of the queue: it fills at the next open before stop and target are looked
   at, and takes them away.
@@ -19,14 +21,17 @@ jaxtrade it takes only the bars, the session rows and the decisions. How each tr
   open. A price of 0 would mean "no level": prices here are thousands of ticks.
 - Where second bars are known they are what the engine plays, decisions and stop moves at the last of each bar alone.
 - The engine has no exit at a close. One bar O=H=L=C=close follows each flat bar, `close()` is called at the flat bar,
-  and exit and equity are read back as the flat bar's. `finalize_trades` stays off (it would exit at an *open*).
+  and exit and equity are read back as the flat bar's. `finalize_trades` stays off (it would exit at
+  an *open*).
 - `spread` is relative, so slippage is not simulated: see `Replay.slippage`.
 - It has one price for buying and selling. Two-sided bars are replayed twice, longs on the bid and shorts on the ask,
-  where they leave; the price that an entry is made at (`Log.enters`) is known to the strategy only, which puts bracket
-  and break-even stop around it. The entry is booked at the open of the bars played; whoever compares adds the spread.
+  where they leave; the price that an entry is made at (`Log.enters`) is known to the strategy only,
+  which puts bracket and break-even stop around it. The entry is booked at the open of the bars
+  played; whoever compares adds the spread.
 - It has one currency. Where profits are converted it counts ticks (a cent each), and whoever compares converts them.
 - An open beyond the target in a bar that later touches the stop is booked as the stop, because stop orders come first.
-  We book the target at the open. That is the one allowed difference; `Fill.open_beyond_target` marks it.
+  We book the target at the open. That is the one allowed difference; `Fill.open_beyond_target`
+  marks it.
 """
 
 from __future__ import annotations
@@ -64,9 +69,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Log:
-    """Bars (int64[T, 4], ticks), the action taken at each row (-1 where none was), flat rows and their reason.
+    """Bars (int64[T, 4], ticks), the action taken at each row (-1 where none was), flat rows and
+    their reason.
 
-    Of two-sided bars `bars` are the side that positions leave at; `enters` (int64[T]) is the open of the other, and
+    Of two-sided bars `bars` are the side that positions leave at; `enters` (int64[T]) is the open
+    of the other, and
     `mid` (int64[T, 4]) the bars that true ranges are of. For one-sided bars all three are the same.
     """
 
@@ -80,7 +87,9 @@ class Log:
 
 @dataclass(frozen=True)
 class Fine:
-    """Finer bars that follow one another without a jump inside each bar: int64[F, 4] ticks, int64[F] rows."""
+    """Finer bars that follow one another without a jump inside each bar: int64[F, 4] ticks,
+    int64[F] rows.
+    """
 
     bars: np.ndarray
     row: np.ndarray
@@ -102,7 +111,9 @@ class Fill:
 
 
 def true_ranges(bars: np.ndarray) -> np.ndarray:
-    """int64[T]; row 0 has no previous close and is left 0 (no decision comes within 14 bars of it)."""
+    """int64[T]; row 0 has no previous close and is left 0 (no decision comes within 14 bars of
+    it).
+    """
     high, low, previous = bars[1:, 1], bars[1:, 2], bars[:-1, 3]
     return np.concatenate([[0], np.maximum(high, previous) - np.minimum(low, previous)])
 
@@ -113,7 +124,8 @@ def atr_ticks(thousandths: int, sum_of_14: int, least: int) -> int:
 
 
 class Replay(Strategy):
-    """Takes the logged decisions at the closes of their bars and manages stop and trail by the semantics page.
+    """Takes the logged decisions at the closes of their bars and manages stop and trail by the
+    semantics page.
 
     `slippage` only enters where the position's own fill does (the break-even level); prices stay unslipped.
     """
@@ -124,7 +136,9 @@ class Replay(Strategy):
     decides: np.ndarray | None = None  # the last bar of the engine in its row, and not inserted
 
     def init(self) -> None:
-        self.tr_sum = np.convolve(true_ranges(self.log.mid), np.ones(14, np.int64))[: len(self.log.bars)]
+        self.tr_sum = np.convolve(true_ranges(self.log.mid), np.ones(14, np.int64))[
+            : len(self.log.bars)
+        ]
         self.trailing = False
         self.kind = ExitReason.STOP
         self.kinds: list[int] = []  # of each closed trade: what its stop was when it left
@@ -147,7 +161,9 @@ class Replay(Strategy):
 
     def _act(self, trade: backtesting.Trade | None, action: int, row: int) -> None:
         if action > 0 and (action in SIDE) != (trade is None):
-            self.out_of_step.append(row)  # the engines have parted before: the comparison shows where
+            self.out_of_step.append(
+                row
+            )  # the engines have parted before: the comparison shows where
         elif action in SIDE:
             self._enter(SIDE[action], row)
         elif action > 0:
@@ -170,12 +186,16 @@ class Replay(Strategy):
         size = terms.contracts * terms.tick_cents
         order = self.buy(size=size) if side > 0 else self.sell(size=size)
         opens_at = float(self.log.enters[row + 1])
-        order._replace(sl_price=opens_at - side * stop, tp_price=opens_at + side * terms.target_multiple * stop)
+        order._replace(
+            sl_price=opens_at - side * stop, tp_price=opens_at + side * terms.target_multiple * stop
+        )
         self.trailing, self.kind = False, ExitReason.STOP
 
     def _ratchet(self, trade: backtesting.Trade, row: int) -> None:
         side = 1 if trade.is_long else -1
-        level = float(self.log.bars[row, 3] - side * atr_ticks(self.terms.trail_atr, self.tr_sum[row], 1))
+        level = float(
+            self.log.bars[row, 3] - side * atr_ticks(self.terms.trail_atr, self.tr_sum[row], 1)
+        )
         if side * (level - trade.sl) > 0:
             trade.sl = level
             self.kind = ExitReason.TRAIL
@@ -205,19 +225,31 @@ def run(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray, list[int]]:
         warnings.filterwarnings("error", message=".*(insufficient margin|remain open)")
         frame = pd.DataFrame(table, columns=["Open", "High", "Low", "Close"])
         engine = Backtest(frame, Replay, cash=CASH, commission=commission, finalize_trades=False)
-        strategy = engine.run(log=log, terms=terms, row_of=row_of, decides=last[source] & ~inserted)["_strategy"]
+        strategy = engine.run(
+            log=log, terms=terms, row_of=row_of, decides=last[source] & ~inserted
+        )["_strategy"]
 
     broker = strategy._broker
     strategy.kinds += [strategy.kind] * (len(broker.closed_trades) - len(strategy.kinds))
     equity = np.full(len(log.bars), 0)
-    equity[row_of[1:]] = whole(broker._equity[1:] - CASH)  # the inserted bar, later, overwrites its flat bar
-    fills = [_fill(trade, kind, log, terms, row_of, inserted)
-             for trade, kind in zip(broker.closed_trades, strategy.kinds, strict=True)]
+    equity[row_of[1:]] = whole(
+        broker._equity[1:] - CASH
+    )  # the inserted bar, later, overwrites its flat bar
+    fills = [
+        _fill(trade, kind, log, terms, row_of, inserted)
+        for trade, kind in zip(broker.closed_trades, strategy.kinds, strict=True)
+    ]
     return fills, equity, strategy.out_of_step
 
 
-def _fill(trade: backtesting.Trade, kind: int, log: Log, terms: Terms, row_of: np.ndarray,
-          inserted: np.ndarray) -> Fill:
+def _fill(
+    trade: backtesting.Trade,
+    kind: int,
+    log: Log,
+    terms: Terms,
+    row_of: np.ndarray,
+    inserted: np.ndarray,
+) -> Fill:
     side = 1 if trade.is_long else -1
     row, price = int(row_of[trade.exit_bar]), trade.exit_price
     beyond = False

@@ -1,8 +1,10 @@
-"""Hand-worked bars, one convention each: what we book, what backtesting.py books, and where they may differ.
+"""Hand-worked bars, one convention each: what we book, what backtesting.py books, and where they
+may differ.
 
-Fifteen quiet bars (true range 4, so S = 56 and the stop is ceil(1.5 * 4) = 6 ticks, the target 18) lead to a BUY at the
-close of row 15. It fills at 40,000, the open of row 16: stop 39,994, target 40,018. Prices below are offsets from
-40,000, (open, high, low, close) from row 16 on. Shorts are the mirror image.
+Fifteen quiet bars (true range 4, so S = 56 and the stop is ceil(1.5 * 4) = 6 ticks, the target 18)
+lead to a BUY at the close of row 15. It fills at 40,000, the open of row 16: stop 39,994, target
+40,018. Prices below are offsets from 40,000, (open, high, low, close) from row 16 on. Shorts are
+the mirror image.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ CONFIG = EnvConfig(task="manage", actions="full", quantity=2, random_start=False
 BASE, ROWS, FIRST = 40_000, 24, 15
 QUIET = (0, 2, -2, 0)
 HOLD, BREAKEVEN, TRAIL, CLOSE = (
-    int(a) for a in (Action.HOLD, Action.MOVE_STOP_TO_BREAKEVEN, Action.ENABLE_TRAIL, Action.CLOSE))
+    int(a) for a in (Action.HOLD, Action.MOVE_STOP_TO_BREAKEVEN, Action.ENABLE_TRAIL, Action.CLOSE)
+)
 
 # name: (bars from row 16 on, actions from row 16 on, (exit row, exit price offset, reason))
 CASES: dict[str, tuple[list[tuple[int, int, int, int]], list[int], tuple[int, int, ExitReason]]] = {
@@ -33,22 +36,50 @@ CASES: dict[str, tuple[list[tuple[int, int, int, int]], list[int], tuple[int, in
     "target inside a bar": ([QUIET, (0, 19, -2, 17)], [], (17, 18, ExitReason.TARGET)),
     "both in one bar: the stop": ([QUIET, (0, 20, -8, 0)], [], (17, -6, ExitReason.STOP)),
     "gap below the stop": ([QUIET, (-10, -9, -12, -11)], [], (17, -10, ExitReason.STOP)),
-    "gap below the stop, then the target": ([QUIET, (-10, 20, -12, 19)], [], (17, -10, ExitReason.STOP)),
+    "gap below the stop, then the target": (
+        [QUIET, (-10, 20, -12, 19)],
+        [],
+        (17, -10, ExitReason.STOP),
+    ),
     "gap above the target": ([QUIET, (21, 22, 19, 20)], [], (17, 21, ExitReason.TARGET)),
     "open on the target": ([QUIET, (18, 22, 17, 20)], [], (17, 18, ExitReason.TARGET)),
     "open on the stop": ([QUIET, (-6, 0, -7, 0)], [], (17, -6, ExitReason.STOP)),
     "stop in the entry bar": ([(0, 2, -6, -3)], [], (16, -6, ExitReason.STOP)),
     "target in the entry bar": ([(0, 18, -2, 9)], [], (16, 18, ExitReason.TARGET)),
     "both in the entry bar: the stop": ([(0, 25, -25, 9)], [], (16, -6, ExitReason.STOP)),
-    "stop missed by a tick": ([QUIET, (0, 2, -5, 0), (0, 18, -5, 0)], [], (18, 18, ExitReason.TARGET)),
-    "target missed by a tick": ([QUIET, (0, 17, -5, 0), (0, 2, -6, 0)], [], (18, -6, ExitReason.STOP)),
+    "stop missed by a tick": (
+        [QUIET, (0, 2, -5, 0), (0, 18, -5, 0)],
+        [],
+        (18, 18, ExitReason.TARGET),
+    ),
+    "target missed by a tick": (
+        [QUIET, (0, 17, -5, 0), (0, 2, -6, 0)],
+        [],
+        (18, -6, ExitReason.STOP),
+    ),
     "close before stop and target": ([QUIET, (5, 30, -30, 0)], [CLOSE], (17, 5, ExitReason.ORDER)),
-    "close at a gap through the stop": ([QUIET, (-12, 30, -30, 0)], [CLOSE], (17, -12, ExitReason.ORDER)),
-    "break-even, next bar": ([(0, 6, -1, 5), (4, 6, 1, 3)], [BREAKEVEN], (17, 1, ExitReason.BREAKEVEN)),
-    "break-even opened through": ([(0, 6, -1, 5), (-3, 6, -4, 3)], [BREAKEVEN], (17, -3, ExitReason.BREAKEVEN)),
-    # S at row 18 is 11 * 4 + (7, 4, 9) = 60, so the trail is ceil(60 / 14) = 5 ticks below its close of 14
-    "trail, live one bar later": ([(0, 6, -1, 5), (5, 7, 3, 6), (7, 15, 6, 14), (14, 16, 8, 15)],
-                                  [BREAKEVEN, TRAIL], (19, 9, ExitReason.TRAIL)),
+    "close at a gap through the stop": (
+        [QUIET, (-12, 30, -30, 0)],
+        [CLOSE],
+        (17, -12, ExitReason.ORDER),
+    ),
+    "break-even, next bar": (
+        [(0, 6, -1, 5), (4, 6, 1, 3)],
+        [BREAKEVEN],
+        (17, 1, ExitReason.BREAKEVEN),
+    ),
+    "break-even opened through": (
+        [(0, 6, -1, 5), (-3, 6, -4, 3)],
+        [BREAKEVEN],
+        (17, -3, ExitReason.BREAKEVEN),
+    ),
+    # S at row 18 is 11 * 4 + (7, 4, 9) = 60, so the trail is ceil(60 / 14) = 5 ticks below its
+    # close of 14
+    "trail, live one bar later": (
+        [(0, 6, -1, 5), (5, 7, 3, 6), (7, 15, 6, 14), (14, 16, 8, 15)],
+        [BREAKEVEN, TRAIL],
+        (19, 9, ExitReason.TRAIL),
+    ),
     "flat bar": ([], [], (23, 0, ExitReason.FLAT)),
     "stop in the flat bar": ([QUIET] * 7 + [(0, 2, -9, -8)], [], (23, -6, ExitReason.STOP)),
 }
@@ -65,12 +96,24 @@ def market(offsets: list[tuple[int, int, int, int]], side: int) -> EnvParams:
     def one(value: int):
         return jnp.asarray([value], jnp.int32)
 
-    table = SessionTable(start=one(0), end=one(ROWS), first=one(FIRST), last=one(ROWS - 2), date=one(0),
-                         complete=jnp.asarray([True]))
-    return generated.rules_off(MarketData(
-        *(jnp.asarray(bars[:, i], jnp.int32) for i in range(4)), tr_sum=jnp.asarray(tr_sum, jnp.int32),
-        bars_to_flat=jnp.arange(ROWS - 1, -1, -1, dtype=jnp.int32), sessions=table,
-        view=generated.unseen(ROWS), fingerprint=jnp.zeros(8, jnp.uint32)))
+    table = SessionTable(
+        start=one(0),
+        end=one(ROWS),
+        first=one(FIRST),
+        last=one(ROWS - 2),
+        date=one(0),
+        complete=jnp.asarray([True]),
+    )
+    return generated.rules_off(
+        MarketData(
+            *(jnp.asarray(bars[:, i], jnp.int32) for i in range(4)),
+            tr_sum=jnp.asarray(tr_sum, jnp.int32),
+            bars_to_flat=jnp.arange(ROWS - 1, -1, -1, dtype=jnp.int32),
+            sessions=table,
+            view=generated.unseen(ROWS),
+            fingerprint=jnp.zeros(8, jnp.uint32),
+        )
+    )
 
 
 def logits(side: int, actions: list[int]) -> np.ndarray:
@@ -98,8 +141,9 @@ def test_convention(name: str, side: int):
 @pytest.mark.parametrize("side", [1, -1], ids=["long", "short"])
 @pytest.mark.parametrize("opens", [18, 20], ids=["on the target", "beyond it"])
 def test_the_one_allowed_difference(opens: int, side: int):
-    """An open at or beyond the target, the stop touched later in that bar: the target at the open here, because the
-    open is the bar's first trade; backtesting.py looks at stop orders first and books the stop."""
+    """An open at or beyond the target, the stop touched later in that bar: the target at the open
+    here, because the open is the bar's first trade; backtesting.py looks at stop orders first and
+    books the stop."""
     params = market([QUIET, (opens, 25, -10, 0)], side)
     log, turns, equity = ours.play(CONFIG, params, logits(side, []))
     assert turns == [turn(side, 17, opens, ExitReason.TARGET)]

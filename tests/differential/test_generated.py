@@ -13,10 +13,21 @@ CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False
 REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT", "END_OF_DATA")
 
 
-@pytest.mark.parametrize("kind", [pytest.param({}, id="one side"), pytest.param(
-    {"two_sided": True, "converted": True}, id="two sides, converted", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param({}, id="one side"),
+        pytest.param(
+            {"two_sided": True, "converted": True},
+            id="two sides, converted",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
 def test_trades_and_equity_are_identical(kind: dict[str, bool]):
-    """Headline, tight, slipped and wide brackets; every kind of exit, gaps, and the one allowed difference."""
+    """Headline, tight, slipped and wide brackets; every kind of exit, gaps, and the one allowed
+    difference.
+    """
     params = generated.rules_off(generated.market(1, sessions=40, **kind))
     total = run_passes(CONFIG, params, (HEADLINE, TIGHT, SLIPPED, WIDE), first_seed=0)
     print(f"generated: {total}")
@@ -28,10 +39,18 @@ def test_trades_and_equity_are_identical(kind: dict[str, bool]):
     assert total.allowed >= 10
 
 
-@pytest.mark.parametrize(("task", "actions"), [
-    ("entry", "full"), ("manage", "seed6"), pytest.param("advised", "full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("task", "actions"),
+    [
+        ("entry", "full"),
+        ("manage", "seed6"),
+        pytest.param("advised", "full", marks=pytest.mark.slow),
+    ],
+)
 def test_the_other_tasks_are_identical(task: str, actions: str):
-    """Fewer actions, and `mark=close`: without account rules it changes neither trades nor equity at the closes."""
+    """Fewer actions, and `mark=close`: without account rules it changes neither trades nor equity
+    at the closes.
+    """
     config = EnvConfig(task=task, actions=actions, mark="close", quantity=1, random_start=False)
     params = generated.rules_off(generated.market(2, sessions=40))
     total = compare_random(config, SLIPPED.apply(params), seed=5)
@@ -46,7 +65,9 @@ def test_many_settings_are_identical():
     total = Tally()
     for seed in range(12):
         params = generated.rules_off(generated.market(100 + seed, sessions=100))
-        part = run_passes(CONFIG, params, [drawn(1_000 * seed + i) for i in range(4)], first_seed=10_000 * seed)
+        part = run_passes(
+            CONFIG, params, [drawn(1_000 * seed + i) for i in range(4)], first_seed=10_000 * seed
+        )
         total.add(part)
     print(f"generated: {total}")
     assert total.trades >= 24_000

@@ -1,5 +1,5 @@
-"""Against backtesting.py on real bars, built by the data layer: the bundled ones, and where shared data are at hand
-two-sided minutes and a pair whose profits are converted."""
+"""Against backtesting.py on real bars, built by the data layer: the bundled ones, and where shared
+data are at hand two-sided minutes and a pair whose profits are converted."""
 
 from __future__ import annotations
 
@@ -24,14 +24,22 @@ from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, WIDE, Setting, d
 
 LEVEL_REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT")
 MINUTES, YEN = "lean_fx_oanda/eurusd_minute_bidask.csv.gz", "ejtrader_fx_h1/USDJPY_h1.csv.gz"
-YEN_KEYS = {"file": YEN, "time_zone": "America/New_York+7h", "price_scale": 0.001, "columns": {"volume": "tick_volume"}}
-AUTUMN, WINTER = {"start": "2013-10-01", "end": "2013-12-31"}, {"start": "2013-12-02", "end": "2013-12-20"}
+YEN_KEYS = {
+    "file": YEN,
+    "time_zone": "America/New_York+7h",
+    "price_scale": 0.001,
+    "columns": {"volume": "tick_volume"},
+}
+AUTUMN, WINTER = (
+    {"start": "2013-10-01", "end": "2013-12-31"},
+    {"start": "2013-12-02", "end": "2013-12-20"},
+)
 
 
 @dataclass(frozen=True)
 class Case:
-    """Bars of one market. data: keys of the configuration, `file` below the shared data. trades: at least so many in
-    all passes. bid_only: as if the bid were the only side."""
+    """Bars of one market. data: keys of the configuration, `file` below the shared data. trades: at
+    least so many in all passes. bid_only: as if the bid were the only side."""
 
     market: str
     trades: int
@@ -43,8 +51,12 @@ class Case:
 
 QUICK = {
     "ES week": Case("ES", 1_000, contracts=2),
-    "ES with a roll": Case("ES", 100, {"roll": "volume", "start": "2013-12-16", "end": "2013-12-20"}, contracts=2),
-    "EURUSD bid": Case("EURUSD", 2_000, {"start": "2012-01-01", "end": "2012-05-31"}, bid_only=True),
+    "ES with a roll": Case(
+        "ES", 100, {"roll": "volume", "start": "2013-12-16", "end": "2013-12-20"}, contracts=2
+    ),
+    "EURUSD bid": Case(
+        "EURUSD", 2_000, {"start": "2012-01-01", "end": "2012-05-31"}, bid_only=True
+    ),
     "EURUSD two-sided": Case("EURUSD", 1_500, {"start": "2012-01-01", "end": "2012-04-30"}),
     "USDJPY": Case("USDJPY", 1_500, {**YEN_KEYS, "start": "2015-01-02", "end": "2015-04-30"}),
 }
@@ -53,8 +65,13 @@ SLOW = {
     "ES 201312 overnight": Case("ES", 20_000, {"expiry": "201312", **AUTUMN}, overnight=True),
     "ES 201312": Case("ES", 8_000, {"expiry": "201312", **AUTUMN}, 2),
     "ES 201403 overnight": Case("ES", 6_500, {"expiry": "201403", **AUTUMN}, 3, overnight=True),
-    "ES 202003 overnight": Case("ES", 2_000, {"expiry": "202003", "start": "2020-01-01", "end": "2020-12-31"}, 4,
-                                overnight=True),
+    "ES 202003 overnight": Case(
+        "ES",
+        2_000,
+        {"expiry": "202003", "start": "2020-01-01", "end": "2020-12-31"},
+        4,
+        overnight=True,
+    ),
     "ES with a roll, overnight": Case("ES", 6_000, {"roll": "volume", **WINTER}, overnight=True),
     "EURUSD bid": Case("EURUSD", 150_000, bid_only=True),
     "EURUSD two-sided": Case("EURUSD", 25_000, {"start": "2014-01-01", "end": "2015-12-31"}),
@@ -66,15 +83,21 @@ LIKE_OTHERS = ("ES 201312", "ES 201403 overnight", "EURUSD bid", "EURUSD two-sid
 
 
 def real(case: Case, shared: Path | None) -> tuple[RunConfig, EnvParams, np.ndarray]:
-    """Every session of a case, account rules off, commission in whole cents, no slippage; and the rows at which another
-    contract begins."""
+    """Every session of a case, account rules off, commission in whole cents, no slippage; and the
+    rows at which another contract begins."""
     data = {"market": case.market, **case.data}
     if "file" in data:
         assert shared is not None
         data |= {"source": "file", "stamp": "open", "file": str(shared / "data" / data["file"])}
-    config = make_config({
-        "data": data, "session": {"overnight": case.overnight}, "account": {"preset": "rules_off_50k"},
-        "env": {"quantity": case.contracts, "random_start": False}, "costs": {"commission": 2.08, "slippage": 0}})
+    config = make_config(
+        {
+            "data": data,
+            "session": {"overnight": case.overnight},
+            "account": {"preset": "rules_off_50k"},
+            "env": {"quantity": case.contracts, "random_start": False},
+            "costs": {"commission": 2.08, "slippage": 0},
+        }
+    )
     bars = bars_of(config)
     market = build_market(bars.sides[0] if case.bid_only else bars, config)
     splices = np.searchsorted(trade_dates(bars.time, bars.contract), splice_dates(bars.legs))
@@ -82,8 +105,12 @@ def real(case: Case, shared: Path | None) -> tuple[RunConfig, EnvParams, np.ndar
     return config, make_params(market, split_sessions(market, config.split)["all"], config), splices
 
 
-def played(case: Case, settings: Iterable[Setting], seed: int, request: pytest.FixtureRequest) -> Tally:
-    """As configured, then under each setting. No round turn crosses a splice, and there are some on either side."""
+def played(
+    case: Case, settings: Iterable[Setting], seed: int, request: pytest.FixtureRequest
+) -> Tally:
+    """As configured, then under each setting. No round turn crosses a splice, and there are some on
+    either side.
+    """
     shared = request.getfixturevalue("shared") if "file" in case.data else None
     config, params, splices = real(case, shared)
     assert (params.market.ask is None) == (case.bid_only or case.market != "EURUSD")
@@ -100,8 +127,10 @@ def played(case: Case, settings: Iterable[Setting], seed: int, request: pytest.F
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.slow] * (name.startswith("EURUSD"))) for name in QUICK])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name.startswith("EURUSD"))) for name in QUICK],
+)
 def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureRequest):
     """As configured, other brackets, and slippage."""
     total = played(QUICK[name], (TIGHT, SLIPPED), 10, request)
@@ -109,8 +138,9 @@ def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureReque
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.long] * (name in LIKE_OTHERS)) for name in SLOW])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LIKE_OTHERS)) for name in SLOW]
+)
 def test_many_settings_are_identical(name: str, request: pytest.FixtureRequest):
     """Headline, tight, slipped and wide brackets, and random ones."""
     settings = (HEADLINE, TIGHT, SLIPPED, WIDE, *(drawn(i) for i in range(4)))

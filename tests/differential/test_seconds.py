@@ -1,9 +1,11 @@
-"""`intrabar=path` on minute bars against backtesting.py playing the seconds themselves, trade for trade.
+"""`intrabar=path` on minute bars against backtesting.py playing the seconds themselves, trade for
+trade.
 
-The reference engine knows no paths: it is given every second as a bar of its own, decides at minute closes only, and
-books the stop where one second holds stop and target. Ours sees minutes and their paths. A second is made to begin at
-the close of the one before, so that no level is jumped inside a minute (ours fills at the level); levels stand still
-inside a minute, so this changes nothing else. A bar whose seconds do not tell is one bar there too.
+The reference engine knows no paths: it is given every second as a bar of its own, decides at minute
+closes only, and books the stop where one second holds stop and target. Ours sees minutes and their
+paths. A second is made to begin at the close of the one before, so that no level is jumped inside a
+minute (ours fills at the level); levels stand still inside a minute, so this changes nothing else.
+A bar whose seconds do not tell is one bar there too.
 """
 
 from __future__ import annotations
@@ -31,10 +33,14 @@ REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT")
 
 
 def joined(bars: np.ndarray, row: np.ndarray, fine: np.ndarray) -> Fine:
-    """Seconds (int64[F, 4]) of the rows of `bars`, each made to begin where the one before ended."""
+    """Seconds (int64[F, 4]) of the rows of `bars`, each made to begin where the one before
+    ended.
+    """
     first = np.diff(row, prepend=-1) > 0
     opens = np.where(first, bars[row, 0], np.concatenate([fine[:1, 0], fine[:-1, 3]]))
-    table = np.stack([opens, np.maximum(fine[:, 1], opens), np.minimum(fine[:, 2], opens), fine[:, 3]], axis=1)
+    table = np.stack(
+        [opens, np.maximum(fine[:, 1], opens), np.minimum(fine[:, 2], opens), fine[:, 3]], axis=1
+    )
     return Fine(table, row)
 
 
@@ -57,28 +63,42 @@ def from_seconds(bars: Bars, seconds: Bars, ambiguous: np.ndarray) -> Fine:
     row = np.searchsorted(bars.time, seconds.time, "right") - 1
     used = (row >= 0) & (seconds.time < bars.time[row] + bars.bar_seconds) & ~ambiguous[row]
     rows = np.concatenate([row[used], np.flatnonzero(ambiguous)])
-    fine = np.concatenate([np.stack([seconds.open, seconds.high, seconds.low, seconds.close], axis=1)[used],
-                           table[ambiguous]]).astype(np.int64)
+    fine = np.concatenate(
+        [
+            np.stack([seconds.open, seconds.high, seconds.low, seconds.close], axis=1)[used],
+            table[ambiguous],
+        ]
+    ).astype(np.int64)
     order = np.argsort(rows, kind="stable")
     return joined(table, rows[order], fine[order])
 
 
 def made(seed: int, sessions: int) -> tuple[EnvParams, Fine]:
     data = generated.market(seed, sessions)
-    bars = np.stack([np.asarray(x, np.int64) for x in (data.open, data.high, data.low, data.close)], axis=1)
+    bars = np.stack(
+        [np.asarray(x, np.int64) for x in (data.open, data.high, data.low, data.close)], axis=1
+    )
     paths = random_paths(seed, *bars.T.tolist())
     params = generated.rules_off(data.replace(path=path_arrays(bars[:, 0].tolist(), paths)))
     return params, from_inside(bars, paths, seed)
 
 
 def real(name: str, shared: Path, days: int | None = None) -> tuple[EnvParams, Fine]:
-    """SPY (a week) or EURUSD (two weeks, or the first `days`), account rules off, built by the data layer."""
+    """SPY (a week) or EURUSD (two weeks, or the first `days`), account rules off, built by the data
+    layer.
+    """
     bars, seconds = getattr(real_seconds, name)(shared)
     if days:
         bars = bars.rows(bars.time < bars.time[0] + 86_400 * days)
     own = {"market": "EURUSD"} if name == "eurusd" else {"market": "ES", "calendar": "infer"}
-    config = make_config({"data": own, "env": {"intrabar": "path"}, "account": {"preset": "rules_off_50k"},
-                          "costs": {"commission": 2.08, "slippage": 0}})
+    config = make_config(
+        {
+            "data": own,
+            "env": {"intrabar": "path"},
+            "account": {"preset": "rules_off_50k"},
+            "costs": {"commission": 2.08, "slippage": 0},
+        }
+    )
     market = build_market(bars, config, seconds)
     assert market.data.path is not None
     params = make_params(market, split_sessions(market, config.split)["all"], config)
@@ -86,10 +106,18 @@ def real(name: str, shared: Path, days: int | None = None) -> tuple[EnvParams, F
 
 
 def differs_without_the_path(params: EnvParams, fine: Fine) -> None:
-    """The seconds matter: under the other orders the same comparison fails, in one of a few passes."""
+    """The seconds matter: under the other orders the same comparison fails, in one of a few
+    passes.
+    """
     for mode in ("stop_first", "nearer_extreme"):
         with pytest.raises(AssertionError, match=r"trade \d+: ours|equity differs"):
-            run_passes(CONFIG.model_copy(update={"intrabar": mode}), params, [TIGHT] * 3, first_seed=1, fine=fine)
+            run_passes(
+                CONFIG.model_copy(update={"intrabar": mode}),
+                params,
+                [TIGHT] * 3,
+                first_seed=1,
+                fine=fine,
+            )
 
 
 @pytest.mark.slow

@@ -22,21 +22,35 @@ CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False
 OTHER = "two sides, converted"
 KINDS = {"one side": {}, OTHER: {"two_sided": True, "converted": True}}
 
-# Spreads take their share of the exits: on two sides, stop and target must be near for one bar to hold both.
+# Spreads take their share of the exits: on two sides, stop and target must be near for one bar to
+# hold both.
 BRACKETS = {"one side": {}, OTHER: {"stop_atr": 800, "target_multiple": 2}}
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def params(request: pytest.FixtureRequest):
     setting = Setting(slippage=2, trail_atr=600, commission=52, **BRACKETS[request.param])
-    return setting.apply(generated.rules_off(generated.market(3, sessions=60, **KINDS[request.param])))
+    return setting.apply(
+        generated.rules_off(generated.market(3, sessions=60, **KINDS[request.param]))
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [
-    {"contracts": 2}, {"tick_cents": 501}, {"commission_cents": 53}, {"slippage": 1}, {"min_stop": 30}, {"be_ticks": 2},
-    {"stop_atr": 1550}, {"target_multiple": 4}, {"trail_atr": 700},
-], ids=lambda change: next(iter(change)))
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"contracts": 2},
+        {"tick_cents": 501},
+        {"commission_cents": 53},
+        {"slippage": 1},
+        {"min_stop": 30},
+        {"be_ticks": 2},
+        {"stop_atr": 1550},
+        {"target_multiple": 4},
+        {"trail_atr": 700},
+    ],
+    ids=lambda change: next(iter(change)),
+)
 def test_another_figure_is_seen(params, change: dict[str, int]):
     terms = replace(ours.reference_terms(params, CONFIG.quantity), **change)
     logits = ours.random_logits(params, 3, ours.choices_of(CONFIG, reversals=False))
@@ -73,7 +87,9 @@ def flat_at_the_open(leg, when, price, reason, contract):
 def loose_trail(position, close, distance):
     """The trail also loosens."""
     side = jnp.sign(position.quantity)
-    return position.replace(stop=jnp.where(position.trailing == 1, close - side * distance, position.stop))
+    return position.replace(
+        stop=jnp.where(position.trailing == 1, close - side * distance, position.stop)
+    )
 
 
 def bracket_around_the_fill(leg, order, bar, price, contract):
@@ -81,13 +97,21 @@ def bracket_around_the_fill(leg, order, bar, price, contract):
     after = ENTER(leg, order, bar, price, contract)
     entered = (after.event.entry_quantity != 0) & (leg.event.entry_quantity == 0)
     shift = jnp.where(entered, after.position.entry - price, 0)
-    position = after.position.replace(stop=after.position.stop + shift, target=after.position.target + shift)
+    position = after.position.replace(
+        stop=after.position.stop + shift, target=after.position.target + shift
+    )
     return after._replace(position=position)
 
 
 STOP_FIRST, FORCE_EXIT, ENTER = execution.stop_first, execution.force_exit, execution.enter
-FAULTS = [("stop_first", target_first), ("stop_first", not_in_the_entry_bar), ("opening_print", no_gaps),
-          ("force_exit", flat_at_the_open), ("ratchet", loose_trail), ("enter", bracket_around_the_fill)]
+FAULTS = [
+    ("stop_first", target_first),
+    ("stop_first", not_in_the_entry_bar),
+    ("opening_print", no_gaps),
+    ("force_exit", flat_at_the_open),
+    ("ratchet", loose_trail),
+    ("enter", bracket_around_the_fill),
+]
 
 
 def enters_where_it_leaves(quote, side):
@@ -111,12 +135,18 @@ def rate_of_the_bar_before(params, row):
 
 
 CONTRACT_AT = rules.contract_at
-OTHER_FAULTS = [(Quote, "entering", enters_where_it_leaves), (Quote, "leaving", always_the_bid),
-                (Quote, "leaving", the_other_side), (rules, "contract_at", rate_of_the_bar_before)]
+OTHER_FAULTS = [
+    (Quote, "entering", enters_where_it_leaves),
+    (Quote, "leaving", always_the_bid),
+    (Quote, "leaving", the_other_side),
+    (rules, "contract_at", rate_of_the_bar_before),
+]
 QUICK = (enters_where_it_leaves, rate_of_the_bar_before)
 
 
-@pytest.mark.parametrize("params", ["one side", pytest.param(OTHER, marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize(
+    "params", ["one side", pytest.param(OTHER, marks=pytest.mark.slow)], indirect=True
+)
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 def test_a_fault_of_ours_is_seen(params, monkeypatch, name: str, fault):
     assert dynamics.fill_leg is execution.fill_leg
@@ -124,8 +154,13 @@ def test_a_fault_of_ours_is_seen(params, monkeypatch, name: str, fault):
 
 
 @pytest.mark.parametrize("params", [OTHER], indirect=True)
-@pytest.mark.parametrize(("owner", "name", "fault"), [
-    pytest.param(*row, id=row[-1].__name__, marks=[pytest.mark.slow] * (row[-1] not in QUICK)) for row in OTHER_FAULTS])
+@pytest.mark.parametrize(
+    ("owner", "name", "fault"),
+    [
+        pytest.param(*row, id=row[-1].__name__, marks=[pytest.mark.slow] * (row[-1] not in QUICK))
+        for row in OTHER_FAULTS
+    ],
+)
 def test_a_fault_in_sides_or_rates_is_seen(params, monkeypatch, owner, name: str, fault):
     assert dynamics.rules is rules
     is_seen(params, monkeypatch, owner, name, fault)

@@ -1,4 +1,6 @@
-"""The Dockerfile, read as text: targets, pinned base, installed extras, copied files, user. CI has no engine."""
+"""The Dockerfile, read as text: targets, pinned base, installed extras, copied files, user. CI has
+no engine.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +70,17 @@ def test_runs_as_a_user_and_shows_the_machine(target: str) -> None:
 
 
 def test_what_is_copied_exists_is_not_ignored_and_is_all_that_a_build_needs() -> None:
-    sources = [name for word, rest in stages()["base"][1] if word == "COPY" for name in rest.split()[:-1]]
+    sources = [
+        name for word, rest in stages()["base"][1] if word == "COPY" for name in rest.split()[:-1]
+    ]
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     for name in sources:
         assert (ROOT / name).exists(), name
         assert f"!{name}" in ignored
-    assert {"pyproject.toml", "jaxtrade", "configs", PROJECT["readme"], *PROJECT["license-files"]} <= set(sources)
+    assert {
+        "pyproject.toml",
+        "jaxtrade",
+        "configs",
+        PROJECT["readme"],
+        *PROJECT["license-files"],
+    } <= set(sources)

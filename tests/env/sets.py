@@ -21,15 +21,34 @@ from tests import compiling
 from tests.env import worlds
 
 # Unequal lengths; dollars and other currencies, minis and a micro, three tick sizes.
-SYNTHETIC = {"NQ": 3, "USDJPY": 5, "EURUSD": 4, "ES": 2, "GC": 3, "USDCHF": 3, "GBPUSD": 4, "MES": 2}
+SYNTHETIC = {
+    "NQ": 3,
+    "USDJPY": 5,
+    "EURUSD": 4,
+    "ES": 2,
+    "GC": 3,
+    "USDCHF": 3,
+    "GBPUSD": 4,
+    "MES": 2,
+}
 
 
 def synthetic(symbols: Sequence[str], **sections: Any) -> RunConfig:
     """A configuration of generated bars of these symbols, each with its own length and seed."""
-    own = {symbol: {"synthetic_sessions": SYNTHETIC[symbol], "synthetic_seed": 10 + list(SYNTHETIC).index(symbol)}
-           for symbol in symbols}
-    return make_config({"data": {"source": "synthetic", "markets": list(symbols), "per_market": own},
-                        "split": {"test_sessions": 0}} | sections)
+    own = {
+        symbol: {
+            "synthetic_sessions": SYNTHETIC[symbol],
+            "synthetic_seed": 10 + list(SYNTHETIC).index(symbol),
+        }
+        for symbol in symbols
+    }
+    return make_config(
+        {
+            "data": {"source": "synthetic", "markets": list(symbols), "per_market": own},
+            "split": {"test_sessions": 0},
+        }
+        | sections
+    )
 
 
 class World(NamedTuple):
@@ -46,15 +65,22 @@ def world(config: RunConfig) -> World:
     """The environment over all sessions, whether the symbols share their dates or not."""
     market = load_markets(config)
     several = isinstance(market, MarketSet)
-    sessions = session_set(np.arange(market.num_sessions), market.num_sessions,
-                           market.session_symbols if several else None)
+    sessions = session_set(
+        np.arange(market.num_sessions),
+        market.num_sessions,
+        market.session_symbols if several else None,
+    )
     slots = np.asarray(sessions.offsets) if several else np.array([0, int(sessions.count)])
     offsets = market.offsets if several else np.array([0, market.num_bars])
-    return World(TradingEnv(config.env), make_params(market, sessions, config), sessions, offsets, slots)
+    return World(
+        TradingEnv(config.env), make_params(market, sessions, config), sessions, offsets, slots
+    )
 
 
 class Walk(NamedTuple):
-    """What one step left, [steps, ...] each. All rows are counted from the first bar of the symbol."""
+    """What one step left, [steps, ...] each. All rows are counted from the first bar of the
+    symbol.
+    """
 
     state: EnvState
     mask: jax.Array
@@ -62,9 +88,18 @@ class Walk(NamedTuple):
     outcome: Any
 
 
-def _walk(env: TradingEnv, params: EnvParams, slot: jax.Array, row: jax.Array, first: jax.Array, first_slot: jax.Array,
-          uniforms: jax.Array) -> Walk:
-    """Random legal actions from one bar on, without auto-reset: after its end, an episode stays where it ended."""
+def _walk(
+    env: TradingEnv,
+    params: EnvParams,
+    slot: jax.Array,
+    row: jax.Array,
+    first: jax.Array,
+    first_slot: jax.Array,
+    uniforms: jax.Array,
+) -> Walk:
+    """Random legal actions from one bar on, without auto-reset: after its end, an episode stays
+    where it ended.
+    """
     start = env.reset_at(params, slot + first_slot, row + first)
 
     def body(carry: tuple[EnvState, jax.Array], uniform: jax.Array) -> tuple[Any, Walk]:
@@ -75,28 +110,46 @@ def _walk(env: TradingEnv, params: EnvParams, slot: jax.Array, row: jax.Array, f
         left = jax.tree.map(lambda now, then: jnp.where(over, then, now), after, state)
         done = over | (outcome.info.end != EndReason.NONE)
         opened = jnp.where(left.position.quantity != 0, left.position.opened - first, 0)
-        local = left.replace(row=left.row - first, slot=left.slot - first_slot,
-                             position=left.position.replace(opened=opened))
+        local = left.replace(
+            row=left.row - first,
+            slot=left.slot - first_slot,
+            position=left.position.replace(opened=opened),
+        )
         final = outcome.final_ref.replace(row=outcome.final_ref.row - first)
         shown = outcome.replace(final_ref=final)
         empty = jax.tree.map(jnp.zeros_like, shown)
-        return (left, done), Walk(local, mask, jnp.where(over, 0.0, seen),
-                                  jax.tree.map(lambda now, none: jnp.where(over, none, now), shown, empty))
+        return (left, done), Walk(
+            local,
+            mask,
+            jnp.where(over, 0.0, seen),
+            jax.tree.map(lambda now, none: jnp.where(over, none, now), shown, empty),
+        )
 
     return jax.lax.scan(body, (start, jnp.bool_(False)), uniforms)[1]
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=compiling.fast())
-def walks(env: TradingEnv, params: EnvParams, slots: jax.Array, rows: jax.Array, first: jax.Array,
-          first_slot: jax.Array, uniforms: jax.Array) -> Walk:
-    """B walks at once. slots, rows: int32[B], counted from the first of the symbol. uniforms: float32[B, steps]."""
+def walks(
+    env: TradingEnv,
+    params: EnvParams,
+    slots: jax.Array,
+    rows: jax.Array,
+    first: jax.Array,
+    first_slot: jax.Array,
+    uniforms: jax.Array,
+) -> Walk:
+    """B walks at once. slots, rows: int32[B], counted from the first of the symbol. uniforms:
+    float32[B, steps].
+    """
     return jax.vmap(partial(_walk, env, params))(slots, rows, first, first_slot, uniforms)
 
 
 def starts(world: World, number: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(slots, rows) of `count` decision bars of symbol `number`, counted from its first. One is in its last session."""
+    """(slots, rows) of `count` decision bars of symbol `number`, counted from its first. One is in
+    its last session.
+    """
     rng = np.random.default_rng([seed, number])
-    begin, end = world.slots[number:number + 2]
+    begin, end = world.slots[number : number + 2]
     slots = rng.integers(begin, end, count)
     slots[0] = end - 1
     ids = np.asarray(world.sessions.ids)[slots]
@@ -107,13 +160,24 @@ def starts(world: World, number: int, count: int, seed: int) -> tuple[np.ndarray
     return (slots - begin).astype(np.int32), (rows - world.offsets[number]).astype(np.int32)
 
 
-def walk_symbols(world: World, numbers: Sequence[int], at: Sequence[tuple[np.ndarray, np.ndarray]],
-                 uniforms: np.ndarray) -> Walk:
-    """Walks of the symbols `numbers`, [symbols x starts, steps, ...]. at: their starts. uniforms: [symbols, starts,
-    steps]."""
+def walk_symbols(
+    world: World,
+    numbers: Sequence[int],
+    at: Sequence[tuple[np.ndarray, np.ndarray]],
+    uniforms: np.ndarray,
+) -> Walk:
+    """Walks of the symbols `numbers`, [symbols x starts, steps, ...]. at: their starts. uniforms:
+    [symbols, starts, steps]."""
     count = len(at[0][0])
     first = np.repeat(world.offsets[list(numbers)], count).astype(np.int32)
     first_slot = np.repeat(world.slots[list(numbers)], count).astype(np.int32)
     slots, rows = (np.concatenate(parts) for parts in zip(*at, strict=True))
-    return walks(world.env, world.params, slots, rows, first, first_slot,
-                 np.asarray(uniforms, np.float32).reshape(len(slots), -1))
+    return walks(
+        world.env,
+        world.params,
+        slots,
+        rows,
+        first,
+        first_slot,
+        np.asarray(uniforms, np.float32).reshape(len(slots), -1),
+    )

@@ -39,14 +39,20 @@ def legal(close: int, held: Position, config: EnvConfig = MANAGE, row: int = 25)
     return {Action(i) for i, yes in enumerate(mask.tolist()) if yes}
 
 
-@pytest.mark.parametrize(("values", "names"), [
-    ({"task": "entry"}, Action.__members__.keys() & {"HOLD", "BUY", "SELL"}),
-    ({"task": "entry", "actions": "seed6"}, Action.__members__.keys() & {"HOLD", "BUY", "SELL"}),
-    ({"task": "manage", "actions": "seed6"}, Action.__members__.keys() - {"CLOSE"}),
-    ({"task": "manage"}, Action.__members__.keys()),
-    ({"task": "advised", "actions": "seed6"}, Action.__members__.keys() - {"CLOSE"}),
-    ({"task": "advised"}, Action.__members__.keys()),
-])
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ({"task": "entry"}, Action.__members__.keys() & {"HOLD", "BUY", "SELL"}),
+        (
+            {"task": "entry", "actions": "seed6"},
+            Action.__members__.keys() & {"HOLD", "BUY", "SELL"},
+        ),
+        ({"task": "manage", "actions": "seed6"}, Action.__members__.keys() - {"CLOSE"}),
+        ({"task": "manage"}, Action.__members__.keys()),
+        ({"task": "advised", "actions": "seed6"}, Action.__members__.keys() - {"CLOSE"}),
+        ({"task": "advised"}, Action.__members__.keys()),
+    ],
+)
 def test_a_task_has_a_prefix_of_the_actions(values: dict[str, Any], names: set[str]) -> None:
     actions = TradingEnv(EnvConfig(**values)).actions
     assert set(actions) == names
@@ -56,7 +62,14 @@ def test_a_task_has_a_prefix_of_the_actions(values: dict[str, Any], names: set[s
 def test_ids_never_change() -> None:
     """Saved policies rest on them."""
     assert {a.name: int(a) for a in Action} == {
-        "HOLD": 0, "BUY": 1, "SELL": 2, "MOVE_STOP_TO_BREAKEVEN": 3, "ENABLE_TRAIL": 4, "DISABLE_TRAIL": 5, "CLOSE": 6}
+        "HOLD": 0,
+        "BUY": 1,
+        "SELL": 2,
+        "MOVE_STOP_TO_BREAKEVEN": 3,
+        "ENABLE_TRAIL": 4,
+        "DISABLE_TRAIL": 5,
+        "CLOSE": 6,
+    }
 
 
 def test_flat() -> None:
@@ -71,23 +84,44 @@ def test_the_last_bars_before_the_flat_bar() -> None:
     assert legal(100, Position.flat(), row=38) == {HOLD}
 
 
-@pytest.mark.parametrize(("side", "close", "stop", "allowed"), [
-    # long at 101: the break-even stop is 102 and must be at least a tick below the close
-    (1, 103, 90, True), (1, 102, 90, False), (1, 95, 90, False), (1, 120, 90, True),
-    (1, 120, 101, True), (1, 120, 102, False), (1, 120, 110, False),  # it may only tighten
-    # short at 101: break-even 100
-    (-1, 99, 112, True), (-1, 100, 112, False), (-1, 107, 112, False),
-    (-1, 80, 101, True), (-1, 80, 100, False), (-1, 80, 90, False),
-])
+@pytest.mark.parametrize(
+    ("side", "close", "stop", "allowed"),
+    [
+        # long at 101: the break-even stop is 102 and must be at least a tick below the close
+        (1, 103, 90, True),
+        (1, 102, 90, False),
+        (1, 95, 90, False),
+        (1, 120, 90, True),
+        (1, 120, 101, True),
+        (1, 120, 102, False),
+        (1, 120, 110, False),  # it may only tighten
+        # short at 101: break-even 100
+        (-1, 99, 112, True),
+        (-1, 100, 112, False),
+        (-1, 107, 112, False),
+        (-1, 80, 101, True),
+        (-1, 80, 100, False),
+        (-1, 80, 90, False),
+    ],
+)
 def test_break_even(side: int, close: int, stop: int, allowed: bool) -> None:
     assert (BE in legal(close, position(side, 101, stop))) is allowed
 
 
-@pytest.mark.parametrize(("side", "close", "stop", "trailing", "allowed"), [
-    (1, 110, 101, 0, True), (1, 110, 102, 0, True), (1, 110, 100, 0, False),  # the stop must be at the entry or past it
-    (1, 101, 101, 0, False), (1, 110, 102, 1, False),  # no open profit; trail on already
-    (-1, 90, 101, 0, True), (-1, 90, 100, 0, True), (-1, 90, 102, 0, False), (-1, 101, 101, 0, False),
-])
+@pytest.mark.parametrize(
+    ("side", "close", "stop", "trailing", "allowed"),
+    [
+        (1, 110, 101, 0, True),
+        (1, 110, 102, 0, True),
+        (1, 110, 100, 0, False),  # the stop must be at the entry or past it
+        (1, 101, 101, 0, False),
+        (1, 110, 102, 1, False),  # no open profit; trail on already
+        (-1, 90, 101, 0, True),
+        (-1, 90, 100, 0, True),
+        (-1, 90, 102, 0, False),
+        (-1, 101, 101, 0, False),
+    ],
+)
 def test_enable_trail(side: int, close: int, stop: int, trailing: int, allowed: bool) -> None:
     found = legal(close, position(side, 101, stop, trailing))
     assert (ON in found) is allowed
@@ -101,20 +135,25 @@ def test_in_position_nothing_new_opens_and_close_is_there_unless_seed6() -> None
     assert legal(100, position(1, 101, 90), EnvConfig(task="entry")) == {HOLD}
 
 
-@pytest.mark.parametrize(("action", "held", "wanted"), [
-    # (quantity, move_stop, trail)
-    (HOLD, Position.flat(), (0, KEEP_STOP, -1)),
-    (BUY, Position.flat(), (2, KEEP_STOP, -1)),
-    (SELL, Position.flat(), (-2, KEEP_STOP, -1)),
-    (HOLD, position(-1, 101, 112, quantity=2), (-2, KEEP_STOP, -1)),
-    (BUY, position(-1, 101, 112, quantity=2), (-2, KEEP_STOP, -1)),
-    (CLOSE, position(1, 101, 90, quantity=2), (0, KEEP_STOP, -1)),
-    (BE, position(1, 101, 90, quantity=2), (2, 102, -1)),
-    (BE, position(-1, 101, 112, quantity=2), (-2, 100, -1)),
-    (ON, position(1, 101, 102, quantity=2), (2, KEEP_STOP, 1)),
-    (OFF_TRAIL, position(1, 101, 102, 1, quantity=2), (2, KEEP_STOP, 0)),
-])
-def test_what_an_action_asks_for(action: Action, held: Position, wanted: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("action", "held", "wanted"),
+    [
+        # (quantity, move_stop, trail)
+        (HOLD, Position.flat(), (0, KEEP_STOP, -1)),
+        (BUY, Position.flat(), (2, KEEP_STOP, -1)),
+        (SELL, Position.flat(), (-2, KEEP_STOP, -1)),
+        (HOLD, position(-1, 101, 112, quantity=2), (-2, KEEP_STOP, -1)),
+        (BUY, position(-1, 101, 112, quantity=2), (-2, KEEP_STOP, -1)),
+        (CLOSE, position(1, 101, 90, quantity=2), (0, KEEP_STOP, -1)),
+        (BE, position(1, 101, 90, quantity=2), (2, 102, -1)),
+        (BE, position(-1, 101, 112, quantity=2), (-2, 100, -1)),
+        (ON, position(1, 101, 102, quantity=2), (2, KEEP_STOP, 1)),
+        (OFF_TRAIL, position(1, 101, 102, 1, quantity=2), (2, KEEP_STOP, 0)),
+    ],
+)
+def test_what_an_action_asks_for(
+    action: Action, held: Position, wanted: tuple[int, int, int]
+) -> None:
     params = world(100)
     order = TradingEnv(EnvConfig(quantity=2)).decode(i32(action), state_with(params, held), params)
     assert (int(order.quantity), int(order.move_stop), int(order.trail)) == wanted

@@ -1,4 +1,6 @@
-"""`step` is transition, ends, session jump and reset fused; batching and compiling change nothing; nothing retraces."""
+"""`step` is transition, ends, session jump and reset fused; batching and compiling change nothing;
+nothing retraces.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ from jaxtrade.env.rewards import StepEvent, weighted_terms
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Position
 from tests import compiling
 from tests.env import worlds
-from tests.env.worlds import Trace, contract, i32, leaves_differ, make_params, rules, run_random, walk_market
+from tests.env.worlds import (
+    Trace,
+    contract,
+    i32,
+    leaves_differ,
+    make_params,
+    rules,
+    run_random,
+    walk_market,
+)
 
 ENVS, STEPS = 32, 300
 CONFIG = EnvConfig(quantity=2)
@@ -30,7 +41,9 @@ def make(seed: int = 3, scaling: str = "relative", **kwargs: Any) -> EnvParams:
     market = walk_market(seed, step=8, scaling=scaling)
     cut = market.sessions.complete.at[5].set(False)
     market = market.replace(sessions=market.sessions.replace(complete=cut))
-    return make_params(market, account=limits, **({"episode_sessions": 3, "max_steps": 130} | kwargs))
+    return make_params(
+        market, account=limits, **({"episode_sessions": 3, "max_steps": 130} | kwargs)
+    )
 
 
 @functools.cache
@@ -59,8 +72,12 @@ def spelled_out(env: TradingEnv, state: EnvState, action: jax.Array, params: Env
     order = env.decode(action, state, params)
     moved, event = env.transition(state, order, params)
     end = EndReason(int(episode.end_reason(moved, params)))
-    terms = weighted_terms(state, moved, StepEvent(action, jnp.bool_(False), event, env.actions), params)
-    moved = moved.replace(stats=episode.count_step(moved.stats, moved.account.equity, terms, jnp.bool_(False)))
+    terms = weighted_terms(
+        state, moved, StepEvent(action, jnp.bool_(False), event, env.actions), params
+    )
+    moved = moved.replace(
+        stats=episode.count_step(moved.stats, moved.account.equity, terms, jnp.bool_(False))
+    )
     session = int(params.sessions.ids[int(moved.slot)])
     if end != EndReason.NONE:
         after = episode.start_drawn(params, state.seed, state.episode + 1, env.config.random_start)
@@ -92,7 +109,10 @@ def test_vmap_equals_single() -> None:
     state, action = flat_rows(trace.state, rows), flat_rows(trace.action, rows)
     compiled = jax.jit(jax.vmap(env.step, (None, 0, 0, None)))(KEY, state, action, params)
     single = jax.jit(env.step)
-    one_by_one = [single(KEY, flat_rows(trace.state, row), flat_rows(trace.action, row), params) for row in rows]
+    one_by_one = [
+        single(KEY, flat_rows(trace.state, row), flat_rows(trace.action, row), params)
+        for row in rows
+    ]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *one_by_one)
     assert leaves_differ(stacked, compiled) == []
 
@@ -105,10 +125,16 @@ def test_an_observation_has_the_same_bits_wherever_it_is_made(scaling: str) -> N
     ref = flat_rows(sample()[2].ref, rows)
     many = jax.jit(jax.vmap(env.observe, (0, None)))
     at_once = np.asarray(many(ref, params))
-    pieces = np.concatenate([np.asarray(many(jax.tree.map(lambda x, k=k: x[k:k + 24], ref), params))
-                             for k in range(0, 96, 24)])
+    pieces = np.concatenate(
+        [
+            np.asarray(many(jax.tree.map(lambda x, k=k: x[k : k + 24], ref), params))
+            for k in range(0, 96, 24)
+        ]
+    )
     single = jax.jit(env.observe)
-    one = np.stack([np.asarray(single(jax.tree.map(lambda x, k=k: x[k], ref), params)) for k in range(96)])
+    one = np.stack(
+        [np.asarray(single(jax.tree.map(lambda x, k=k: x[k], ref), params)) for k in range(96)]
+    )
     assert at_once.shape == (96, 228)
     assert np.isfinite(at_once).all()
     assert at_once.tobytes() == pieces.tobytes()
@@ -116,7 +142,9 @@ def test_an_observation_has_the_same_bits_wherever_it_is_made(scaling: str) -> N
 
 
 def test_one_trace_serves_every_market_account_cost_and_split() -> None:
-    """Everything a user varies between runs is traced data: after the first call nothing compiles again."""
+    """Everything a user varies between runs is traced data: after the first call nothing compiles
+    again.
+    """
     env = TradingEnv(CONFIG)
     traces: list[str] = []
 
@@ -135,11 +163,16 @@ def test_one_trace_serves_every_market_account_cost_and_split() -> None:
         traces.append("observe")
         return env.observe(ref, params)
 
-    variants = [make(), make(seed=9),
-                make(ids=[2, 4], episode_sessions=1, max_steps=0, brackets=(2_000, 2, 500)),
-                make_params(walk_market(1), costs=contract(commission=0, slippage=3))]
+    variants = [
+        make(),
+        make(seed=9),
+        make(ids=[2, 4], episode_sessions=1, max_steps=0, brackets=(2_000, 2, 500)),
+        make_params(walk_market(1), costs=contract(commission=0, slippage=3)),
+    ]
     for n, params in enumerate(variants):
-        same = TradingEnv(EnvConfig(quantity=2))  # equal and hashable: another instance is the same static argument
+        same = TradingEnv(
+            EnvConfig(quantity=2)
+        )  # equal and hashable: another instance is the same static argument
         state, ref = reset(same, jax.random.key(n), params)
         for action in (0, 1, 0, 6):
             state, ref, _ = step(same, state, i32(action), params)
@@ -167,8 +200,12 @@ def test_the_program_has_no_silent_promotion_and_no_double() -> None:
     state, _ = env.reset(KEY, params)
     with jax.numpy_rank_promotion("raise"):
         jaxpr = jax.make_jaxpr(lambda s, a, p: env.step(KEY, s, a, p))(state, i32(0), params)
-    wide = [eqn.primitive.name for eqn in jaxpr.eqns for var in eqn.outvars
-            if getattr(var.aval, "dtype", None) in (np.float64, np.int64, np.uint64)]
+    wide = [
+        eqn.primitive.name
+        for eqn in jaxpr.eqns
+        for var in eqn.outvars
+        if getattr(var.aval, "dtype", None) in (np.float64, np.int64, np.uint64)
+    ]
     assert wide == []
 
 
@@ -176,7 +213,9 @@ def test_the_program_has_no_silent_promotion_and_no_double() -> None:
 
 
 def test_the_final_reference_is_from_before_the_reset() -> None:
-    """Where an episode ends: row t+1 with the position as it then is; elsewhere it is simply the next reference."""
+    """Where an episode ends: row t+1 with the position as it then is; elsewhere it is simply the
+    next reference.
+    """
     env, _, trace = sample()
     out = jax.tree.map(np.asarray, trace.outcome)
     state = jax.tree.map(np.asarray, trace.state)
@@ -187,7 +226,9 @@ def test_the_final_reference_is_from_before_the_reset() -> None:
     assert leaves_differ(kept, following) == []
     limit = out.info.end == EndReason.STEP_LIMIT
     assert limit.sum() > 5
-    assert (out.final_ref.legs[..., 0, 0][limit] != 0).any(), "a truncated episode keeps its position"
+    assert (out.final_ref.legs[..., 0, 0][limit] != 0).any(), (
+        "a truncated episode keeps its position"
+    )
     closed = ended & ~limit
     assert (out.final_ref.legs[..., 0, 0][closed] == 0).all()
     new = state.time[1:][ended[:-1]]
@@ -199,13 +240,17 @@ def test_the_final_reference_is_from_before_the_reset() -> None:
 
 
 def test_a_multi_session_episode_jumps_flat_with_daily_resets() -> None:
-    """Three sessions in a row: from flat bar to first decision bar, balance and high-water mark carried over."""
+    """Three sessions in a row: from flat bar to first decision bar, balance and high-water mark
+    carried over.
+    """
     params = make(ids=[1, 2, 4], max_steps=0)
     env = TradingEnv(CONFIG.model_copy(update={"random_start": False}))
     sessions = jax.tree.map(np.asarray, params.market.sessions)
     state = env.reset_at(params, 0, int(sessions.first[1]))
     step = jax.jit(env.step, compiler_options=compiling.fast())
-    choose = jax.jit(lambda state, key: worlds.pick(env.mask(state, params), jax.random.uniform(key)))
+    choose = jax.jit(
+        lambda state, key: worlds.pick(env.mask(state, params), jax.random.uniform(key))
+    )
     jumps = []
     for k in range(3 * 110):
         action = choose(state, jax.random.fold_in(KEY, k))
@@ -216,11 +261,21 @@ def test_a_multi_session_episode_jumps_flat_with_daily_resets() -> None:
         if int(state.slot) != int(before.slot):
             jumps.append(int(state.slot))
             session = int(params.sessions.ids[int(state.slot)])
-            assert int(state.row) == int(ref.row[0]) == int(out.final_ref.row[0]) == sessions.first[session]
+            assert (
+                int(state.row)
+                == int(ref.row[0])
+                == int(out.final_ref.row[0])
+                == sessions.first[session]
+            )
             assert int(before.row) == sessions.last[int(params.sessions.ids[int(before.slot)])]
             assert leaves_differ(state.position, Position.flat()) == []
             account = state.account
-            assert int(account.session_equity) == int(account.equity) == int(account.balance) == int(out.info.equity)
+            assert (
+                int(account.session_equity)
+                == int(account.equity)
+                == int(account.balance)
+                == int(out.info.equity)
+            )
             assert not bool(account.locked)
             assert not bool(account.traded)
             assert int(account.high_water) >= int(before.account.high_water)
@@ -230,7 +285,9 @@ def test_a_multi_session_episode_jumps_flat_with_daily_resets() -> None:
 
 
 def test_the_episode_ends_where_the_split_does() -> None:
-    """Three sessions are wanted, the split has one more: SESSION_END at its flat bar, terminated."""
+    """Three sessions are wanted, the split has one more: SESSION_END at its flat bar,
+    terminated.
+    """
     params = make_params(walk_market(0), ids=[3, 6], episode_sessions=3)
     env = TradingEnv(CONFIG)
     state = env.reset_at(params, 1, int(params.market.sessions.last[6]))

@@ -57,8 +57,9 @@ def chi_squared(values: np.ndarray, cells: int) -> np.ndarray:
 @pytest.mark.parametrize("along", ["seed", "episode"])
 @pytest.mark.parametrize("stream", [1, 2])
 def test_draw_is_uniform(along: str, stream: int) -> None:
-    """Along seeds and along an environment's episodes, 200 series of 4,000 draws on 16 cells: Pearson's statistic has
-    the mean (15) and the spread (sqrt(30)) of chi-squared, within five standard errors.
+    """Along seeds and along an environment's episodes, 200 series of 4,000 draws on 16 cells:
+    Pearson's statistic has the mean (15) and the spread (sqrt(30)) of chi-squared, within five
+    standard errors.
     """
     series = np.random.default_rng(stream).integers(0, 2**31, (200, 1))
     steps = np.arange(4_000)[None, :]
@@ -72,7 +73,9 @@ def test_draw_is_uniform(along: str, stream: int) -> None:
 def test_session_and_row_are_drawn_independently() -> None:
     """The pairs (stream 1, stream 2) of 64,000 starts fill an 8 x 8 table evenly."""
     seeds = jnp.asarray(np.random.default_rng(5).integers(0, 2**32, 64_000, dtype=np.uint32))
-    slot, row = (np.asarray(episode.below(episode.draw(seeds, i32(0), stream), i32(8))) for stream in (1, 2))
+    slot, row = (
+        np.asarray(episode.below(episode.draw(seeds, i32(0), stream), i32(8))) for stream in (1, 2)
+    )
     assert abs(chi_squared((slot * 8 + row)[None], 64)[0] - 63) < 5 * np.sqrt(2 * 63)
 
 
@@ -91,7 +94,9 @@ def test_drawn_starts_cover_every_decision_bar_of_the_split_and_no_other() -> No
     assert set(rows.tolist()) == expected
     session = np.asarray([1, 3])[np.asarray(states.slot)]
     assert ((rows >= first[session]) & (rows <= last[session])).all()
-    fixed = jax.vmap(lambda seed: episode.start_drawn(params, seed, i32(0), False))(jnp.arange(64, dtype=jnp.uint32))
+    fixed = jax.vmap(lambda seed: episode.start_drawn(params, seed, i32(0), False))(
+        jnp.arange(64, dtype=jnp.uint32)
+    )
     assert set(np.asarray(fixed.row).tolist()) == {first[1], first[3]}
 
 
@@ -107,9 +112,21 @@ def test_a_start_is_a_new_account() -> None:
 # ---- ends
 
 
-def end(at_flat: bool = False, complete: bool = True, left: int = 0, slot: int = 0, equity: int = 0, floor: int = -OFF,
-        balance: int | None = None, days: int = 1, time: int = 1, max_steps: int = 0, quantity: int = 0,
-        ids: list[int] | None = None, **limits: Any) -> EndReason:
+def end(
+    at_flat: bool = False,
+    complete: bool = True,
+    left: int = 0,
+    slot: int = 0,
+    equity: int = 0,
+    floor: int = -OFF,
+    balance: int | None = None,
+    days: int = 1,
+    time: int = 1,
+    max_steps: int = 0,
+    quantity: int = 0,
+    ids: list[int] | None = None,
+    **limits: Any,
+) -> EndReason:
     if floor != -OFF:  # the high-water mark of a new account is 0
         limits["drawdown"] = -floor
     params = make_params(MARKET, account=rules(**limits), max_steps=max_steps, ids=ids)
@@ -117,10 +134,15 @@ def end(at_flat: bool = False, complete: bool = True, left: int = 0, slot: int =
     params = params.replace(market=MARKET.replace(sessions=MARKET.sessions.replace(complete=done)))
     row = int(MARKET.sessions.last[int(params.sessions.ids[slot])]) + (1 if at_flat else 0)
     state = episode.start(params, i32(slot), i32(row), jnp.uint32(0), i32(0))
-    account = state.account.replace(equity=i32(equity), balance=i32(equity if balance is None else balance),
-                                    days=i32(days))
-    state = state.replace(account=account, time=i32(time), sessions_left=i32(left),
-                          position=Position.flat().replace(quantity=i32(quantity)))
+    account = state.account.replace(
+        equity=i32(equity), balance=i32(equity if balance is None else balance), days=i32(days)
+    )
+    state = state.replace(
+        account=account,
+        time=i32(time),
+        sessions_left=i32(left),
+        position=Position.flat().replace(quantity=i32(quantity)),
+    )
     return EndReason(int(episode.end_reason(state, params)))
 
 
@@ -144,15 +166,25 @@ def test_each_reason_alone() -> None:
 
 def test_sessions_that_are_left_and_splits_that_are_not() -> None:
     assert end(at_flat=True, left=1) == EndReason.NONE
-    assert end(at_flat=True, left=1, slot=4) == EndReason.SESSION_END  # the split has no further session
+    assert (
+        end(at_flat=True, left=1, slot=4) == EndReason.SESSION_END
+    )  # the split has no further session
     assert end(at_flat=True, left=3, slot=1, ids=[0, 1]) == EndReason.SESSION_END
     assert end(at_flat=True, left=1, complete=False) == EndReason.END_OF_DATA
 
 
 def test_precedence() -> None:
     """BUST > DAILY_LOSS > TARGET > SESSION_END / END_OF_DATA > STEP_LIMIT."""
-    every: dict[str, Any] = {"equity": 500, "floor": 500, "daily_loss": -500, "fail_on_daily_loss": True,
-                             "target": 500, "at_flat": True, "time": 3, "max_steps": 3}
+    every: dict[str, Any] = {
+        "equity": 500,
+        "floor": 500,
+        "daily_loss": -500,
+        "fail_on_daily_loss": True,
+        "target": 500,
+        "at_flat": True,
+        "time": 3,
+        "max_steps": 3,
+    }
     assert end(**every) == EndReason.BUST
     assert end(**every | {"floor": 0}) == EndReason.DAILY_LOSS
     assert end(**every | {"floor": 0, "daily_loss": None}) == EndReason.TARGET
@@ -177,16 +209,32 @@ def event(**values: int) -> Event:
 def test_wins_are_net_of_two_commissions() -> None:
     costs = contract(commission=2_080, tick_mills=4_160)
     won = event(exit_quantity=2, exit_price=102, commission=4_160)
-    even = event(exit_quantity=2, exit_price=101, commission=4_160)  # one tick pays two commissions exactly
+    even = event(
+        exit_quantity=2, exit_price=101, commission=4_160
+    )  # one tick pays two commissions exactly
     stats = episode.count_fills(episode.new_stats(make_params(MARKET)), won, i32(100), costs)
     stats = episode.count_fills(stats, even, i32(100), costs)
-    assert [int(x) for x in (stats.trades, stats.wins, stats.sides, stats.commission)] == [2, 1, 4, 8_320]
+    assert [int(x) for x in (stats.trades, stats.wins, stats.sides, stats.commission)] == [
+        2,
+        1,
+        4,
+        8_320,
+    ]
 
 
 def test_a_flip_and_a_round_turn_in_one_bar() -> None:
-    """Left 1 long at 110 (in at 100), sold 1 at 110, stopped at 115: one win, one loss, three sides."""
-    both = event(order_exit_quantity=1, order_exit_price=110, entry_quantity=-1, entry_price=110, exit_quantity=-1,
-                 exit_price=115, commission=3 * COMMISSION)
+    """Left 1 long at 110 (in at 100), sold 1 at 110, stopped at 115: one win, one loss, three
+    sides.
+    """
+    both = event(
+        order_exit_quantity=1,
+        order_exit_price=110,
+        entry_quantity=-1,
+        entry_price=110,
+        exit_quantity=-1,
+        exit_price=115,
+        commission=3 * COMMISSION,
+    )
     stats = episode.count_fills(episode.new_stats(make_params(MARKET)), both, i32(100), contract())
     assert [int(x) for x in (stats.trades, stats.wins, stats.sides)] == [2, 1, 3]
 
@@ -194,13 +242,22 @@ def test_a_flip_and_a_round_turn_in_one_bar() -> None:
 def test_drawdown_of_close_marked_equity() -> None:
     stats = episode.new_stats(make_params(MARKET))
     for equity in (100, -50, 300, 180, 310, 309):
-        stats = episode.count_step(stats, i32(equity), {"equity_change": jnp.float32(0.25)}, jnp.bool_(equity < 0))
-    assert [int(x) for x in (stats.length, stats.peak, stats.max_drawdown, stats.illegal)] == [6, 310, 150, 1]
+        stats = episode.count_step(
+            stats, i32(equity), {"equity_change": jnp.float32(0.25)}, jnp.bool_(equity < 0)
+        )
+    assert [int(x) for x in (stats.length, stats.peak, stats.max_drawdown, stats.illegal)] == [
+        6,
+        310,
+        150,
+        1,
+    ]
     assert float(stats.reward) == float(stats.terms["equity_change"]) == 1.5
 
 
 def test_days_count_trade_dates_with_a_fill_once() -> None:
-    """Entry and exit in session one: one day; nothing in session two; a fill in session three: two days."""
+    """Entry and exit in session one: one day; nothing in session two; a fill in session three: two
+    days.
+    """
     env = TradingEnv(EnvConfig())
     params = make_params(MARKET, episode_sessions=3, costs=contract(commission=0))
     state = env.reset_at(params, 0, int(MARKET.sessions.first[0]))

@@ -1,4 +1,6 @@
-"""Episodes that start in a position: the bar that an agent's own entry would have been, drawn as often as asked."""
+"""Episodes that start in a position: the bar that an agent's own entry would have been, drawn as
+often as asked.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +25,33 @@ from tests.env.worlds import Session, bars_of, i32, leaves_differ, make_params
 
 CONFIG = EnvConfig(quantity=2)
 ENV = TradingEnv(CONFIG)
-MARKET = worlds.make_market(worlds.random_bars(3, 480, step=8), worlds.even_sessions(3, 160, warm=5))
+MARKET = worlds.make_market(
+    worlds.random_bars(3, 480, step=8), worlds.even_sessions(3, 160, warm=5)
+)
 ALWAYS = jnp.float32(1)
 
 
 @functools.partial(jax.jit, compiler_options=compiling.fast())
 def starts(seeds: jax.Array, probability: jax.Array, params: EnvParams) -> dict[str, Any]:
-    """Of one episode per seed: where it was drawn, what it begins as, and what an agent makes of the drawn place."""
+    """Of one episode per seed: where it was drawn, what it begins as, and what an agent makes of
+    the drawn place.
+    """
+
     def one(seed: jax.Array) -> dict[str, Any]:
         drawn = episode.start_drawn(params, seed, i32(0), True)
         side = episode.forced_side(drawn, ALWAYS, params)
         chosen = jnp.where(side > 0, Action.BUY, jnp.where(side < 0, Action.SELL, Action.HOLD))
         acted, outcome = ENV.advance(drawn, chosen, params)
         legal = ENV.mask(drawn, params)
-        return {"drawn": drawn, "side": side, "acted": acted, "outcome": outcome, "legal": legal,
-                "may_open": rules.may_open(drawn, params),
-                "begun": forced_entry(CONFIG, drawn, probability, params)}
+        return {
+            "drawn": drawn,
+            "side": side,
+            "acted": acted,
+            "outcome": outcome,
+            "legal": legal,
+            "may_open": rules.may_open(drawn, params),
+            "begun": forced_entry(CONFIG, drawn, probability, params),
+        }
 
     return jax.vmap(one)(seeds)
 
@@ -46,8 +59,14 @@ def starts(seeds: jax.Array, probability: jax.Array, params: EnvParams) -> dict[
 @functools.cache
 def sample(drawdown: int = 260_000, probability: float = 1.0) -> Any:
     """2,000 starts with near stops, of an account that some entries ruin within their bar."""
-    params = make_params(MARKET, account=worlds.rules(drawdown=drawdown), costs=worlds.contract(min_stop=4),
-                         brackets=(500, 3, 1000), episode_sessions=2, max_steps=1)
+    params = make_params(
+        MARKET,
+        account=worlds.rules(drawdown=drawdown),
+        costs=worlds.contract(min_stop=4),
+        brackets=(500, 3, 1000),
+        episode_sessions=2,
+        max_steps=1,
+    )
     seeds = jnp.asarray(np.random.default_rng(0).integers(0, 2**32, 2_000, dtype=np.uint32))
     return jax.tree.map(np.asarray, starts(seeds, jnp.float32(probability), params))
 
@@ -57,30 +76,55 @@ def some(tree: Any, which: np.ndarray) -> Any:
 
 
 ENTER = jax.jit(forced_entry, static_argnums=0, compiler_options=compiling.fast())
-HAND = bars_of([
-    (8000, 8002, 7998, 8000),  # decided here
-    (8001, 8006, 7999, 8004),  # filled at 8001, a tick worse
-    (8004, 8010, 8003, 8009),
-    (8009, 8011, 8001, 8002),
-])
+HAND = bars_of(
+    [
+        (8000, 8002, 7998, 8000),  # decided here
+        (8001, 8006, 7999, 8004),  # filled at 8001, a tick worse
+        (8004, 8010, 8003, 8009),
+        (8009, 8011, 8001, 8002),
+    ]
+)
 
 
-@pytest.mark.parametrize(("side", "entry", "stop", "target", "equity", "peak", "fall"), [
-    # 12.50 a tick, 2.08 a side, two contracts; the stop is 1.5 ATR of 10 ticks from the unslipped open, the target 3x
-    (1, 8002, 7986, 8046, 2 * (2 * 12_500 - 2_080), 45_840, 0),
-    (-1, 8000, 8016, 7956, 2 * (-4 * 12_500 - 2_080), 0, 104_160),
-])
-def test_by_hand(side: int, entry: int, stop: int, target: int, equity: int, peak: int, fall: int) -> None:
+@pytest.mark.parametrize(
+    ("side", "entry", "stop", "target", "equity", "peak", "fall"),
+    [
+        # 12.50 a tick, 2.08 a side, two contracts; the stop is 1.5 ATR of 10 ticks from the
+        # unslipped open, the target 3x
+        (1, 8002, 7986, 8046, 2 * (2 * 12_500 - 2_080), 45_840, 0),
+        (-1, 8000, 8016, 7956, 2 * (-4 * 12_500 - 2_080), 0, 104_160),
+    ],
+)
+def test_by_hand(
+    side: int, entry: int, stop: int, target: int, equity: int, peak: int, fall: int
+) -> None:
     params = make_params(worlds.make_market(HAND, [Session(0, 4, 0, 2)], tr_sum=140))
-    seed = next(seed for seed in range(50) if 1 - 2 * int(episode.draw(jnp.uint32(seed), i32(0), 4) % 2) == side)
-    state = ENTER(CONFIG, episode.start(params, i32(0), i32(0), jnp.uint32(seed), i32(0)), ALWAYS, params)
+    seed = next(
+        seed
+        for seed in range(50)
+        if 1 - 2 * int(episode.draw(jnp.uint32(seed), i32(0), 4) % 2) == side
+    )
+    state = ENTER(
+        CONFIG, episode.start(params, i32(0), i32(0), jnp.uint32(seed), i32(0)), ALWAYS, params
+    )
     position, account, stats = state.position, state.account, state.stats
-    assert [int(x) for x in (position.quantity, position.entry, position.stop, position.target, position.opened)] == [
-        2 * side, entry, stop, target, 1]
-    assert [int(x) for x in (state.row, state.time, account.balance, account.equity, account.days)] == [
-        1, 0, -4_160, equity, 1]
-    assert [int(x) for x in (stats.length, stats.sides, stats.commission, stats.peak, stats.max_drawdown)] == [
-        0, 2, 4_160, peak, fall]
+    assert [
+        int(x)
+        for x in (
+            position.quantity,
+            position.entry,
+            position.stop,
+            position.target,
+            position.opened,
+        )
+    ] == [2 * side, entry, stop, target, 1]
+    assert [
+        int(x) for x in (state.row, state.time, account.balance, account.equity, account.days)
+    ] == [1, 0, -4_160, equity, 1]
+    assert [
+        int(x)
+        for x in (stats.length, stats.sides, stats.commission, stats.peak, stats.max_drawdown)
+    ] == [0, 2, 4_160, peak, fall]
     assert float(stats.reward) == 0
     assert ENV.mask(state, params).tolist()[:3] == [True, False, False]
 
@@ -89,15 +133,26 @@ def test_it_is_the_bar_of_an_agent_that_chose_it() -> None:
     """In every integer; but nobody chose it: no step, no reward, no time."""
     made = sample()
     ended = made["outcome"].info.end
-    unlimited = (ended == EndReason.NONE) | (ended == EndReason.STEP_LIMIT)  # the agent's one step used up the limit
+    unlimited = (ended == EndReason.NONE) | (
+        ended == EndReason.STEP_LIMIT
+    )  # the agent's one step used up the limit
     forced = (made["side"] != 0) & unlimited
     begun, acted = some(made["begun"], forced), some(made["acted"], forced)
     assert forced.sum() > 1_000
     assert (begun.stats.sides == 2 * np.where(begun.position.quantity == 0, 2, 1)).all()
-    assert {-2, 0, 2} == set(begun.position.quantity.tolist())  # 0: the entry's own bar reached stop or target
-    for state in (begun.stats.length, begun.stats.reward, begun.stats.terms["equity_change"], begun.time):
+    assert {-2, 0, 2} == set(
+        begun.position.quantity.tolist()
+    )  # 0: the entry's own bar reached stop or target
+    for state in (
+        begun.stats.length,
+        begun.stats.reward,
+        begun.stats.terms["equity_change"],
+        begun.time,
+    ):
         assert (state == 0).all()
-    no_step = acted.stats.replace(length=begun.stats.length, reward=begun.stats.reward, terms=begun.stats.terms)
+    no_step = acted.stats.replace(
+        length=begun.stats.length, reward=begun.stats.reward, terms=begun.stats.terms
+    )
     assert leaves_differ(acted.replace(stats=no_step, time=begun.time), begun) == []
     assert (begun.account.days == 1).all()
 
@@ -121,7 +176,9 @@ def test_a_hole_before_the_flat_bar_forbids_it() -> None:
     market = MARKET.replace(bars_to_flat=MARKET.bars_to_flat + 60)
     params = make_params(market)
     last = int(market.sessions.last[0])
-    at_last, before = (episode.start(params, i32(0), i32(row), jnp.uint32(0), i32(0)) for row in (last, last - 1))
+    at_last, before = (
+        episode.start(params, i32(0), i32(row), jnp.uint32(0), i32(0)) for row in (last, last - 1)
+    )
     assert bool(rules.may_open(at_last, params))
     assert int(episode.forced_side(at_last, ALWAYS, params)) == 0
     assert int(episode.forced_side(before, ALWAYS, params)) != 0
@@ -129,7 +186,9 @@ def test_a_hole_before_the_flat_bar_forbids_it() -> None:
 
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.7, 1.0])
 def test_as_often_as_asked_and_to_both_sides_alike(probability: float) -> None:
-    """20,000 legal starts, within five standard deviations of the binomial; neither side nor place sways the draw."""
+    """20,000 legal starts, within five standard deviations of the binomial; neither side nor place
+    sways the draw.
+    """
     params = make_params(MARKET)
     seeds = jnp.asarray(np.random.default_rng(1).integers(0, 2**32, 20_000, dtype=np.uint32))
 
@@ -153,7 +212,9 @@ def test_as_often_as_asked_and_to_both_sides_alike(probability: float) -> None:
 
 @functools.cache
 def trace(probability: float | None) -> worlds.Trace:
-    """Random play of `test_dynamics.sample`: sessions that end early and late, several of them to an episode."""
+    """Random play of `test_dynamics.sample`: sessions that end early and late, several of them to
+    an episode.
+    """
     env, params, plain = dynamics_sample()
     if probability is None:
         return jax.tree.map(np.asarray, plain)
@@ -179,8 +240,12 @@ def test_a_step_tells_the_forced_starts_that_follow_it() -> None:
     np.testing.assert_array_equal(info.forced[:-1], ended[:-1] & entered)
     begun = ended[:-1]
     assert begun.sum() > 80
-    assert abs(info.forced[:-1][begun].mean() - 0.5) < 5 * 0.5 / np.sqrt(begun.sum()) + 0.05  # a few rows forbid it
-    opened: EnvState = some(following, np.append(np.zeros((1, ENVS), bool), info.forced[:-1], axis=0))
+    assert (
+        abs(info.forced[:-1][begun].mean() - 0.5) < 5 * 0.5 / np.sqrt(begun.sum()) + 0.05
+    )  # a few rows forbid it
+    opened: EnvState = some(
+        following, np.append(np.zeros((1, ENVS), bool), info.forced[:-1], axis=0)
+    )
     assert (opened.time == 0).all()
     assert (opened.position.quantity != 0).any()
 
@@ -188,7 +253,9 @@ def test_a_step_tells_the_forced_starts_that_follow_it() -> None:
 @pytest.mark.slow
 def test_the_share_of_forced_starts_is_measured() -> None:
     def shares(probability: float | None) -> dict[str, np.ndarray]:
-        steps: Any = trace(probability).outcome  # `collect` reads no more of a transition than its `info`
+        steps: Any = trace(
+            probability
+        ).outcome  # `collect` reads no more of a transition than its `info`
         sums = jax.tree.map(lambda x: x.sum(axis=(0, 1)), jax.vmap(summary.collect)(steps))
         return summary.figures(sums, steps.info.end.size)
 

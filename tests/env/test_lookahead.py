@@ -1,7 +1,8 @@
 """No look-ahead: what is known at the close of bar t does not depend on any later bar.
 
-Truncation, perturbation (the bars after t replaced by others) and, for the observation, the Jacobian with respect to
-the float table. Every detector is pointed at a planted leak of its own and has to find it.
+Truncation, perturbation (the bars after t replaced by others) and, for the observation, the
+Jacobian with respect to the float table. Every detector is pointed at a planted leak of its own and
+has to find it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,13 @@ from tests.env.worlds import i32, leaves_differ, make_params, rules
 from tests.paths import Inside, random_paths
 from tests.quotes import random_ask
 
-ALL_FEATURES = (*dict.fromkeys(SEED_FEATURES + CONTEXT_FEATURES), "sma_7", "ema_9", "rsi_10", "atr_8")
+ALL_FEATURES = (
+    *dict.fromkeys(SEED_FEATURES + CONTEXT_FEATURES),
+    "sma_7",
+    "ema_9",
+    "rsi_10",
+    "atr_8",
+)
 KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar itself
 
 
@@ -80,17 +87,28 @@ def perturbed(bars: Bars, cut: int, seed: int = 0) -> Bars:
     rng = np.random.default_rng([seed, cut])
     later = len(bars) - cut - 1
     walk = int(bars.close[cut]) + 40 + np.cumsum(rng.integers(-9, 10, later + 1))
-    columns = {"open": walk[:-1], "close": walk[1:],
-               "high": np.maximum(walk[:-1], walk[1:]) + rng.integers(0, 9, later),
-               "low": np.minimum(walk[:-1], walk[1:]) - rng.integers(0, 9, later),
-               "volume": rng.integers(0, 9_000, later)}
-    made = replace(bars, **{name: np.concatenate([getattr(bars, name)[: cut + 1],
-                                                  new.astype(getattr(bars, name).dtype)])
-                            for name, new in columns.items()})
+    columns = {
+        "open": walk[:-1],
+        "close": walk[1:],
+        "high": np.maximum(walk[:-1], walk[1:]) + rng.integers(0, 9, later),
+        "low": np.minimum(walk[:-1], walk[1:]) - rng.integers(0, 9, later),
+        "volume": rng.integers(0, 9_000, later),
+    }
+    made = replace(
+        bars,
+        **{
+            name: np.concatenate(
+                [getattr(bars, name)[: cut + 1], new.astype(getattr(bars, name).dtype)]
+            )
+            for name, new in columns.items()
+        },
+    )
     if bars.ask is None:
         return made
-    later_ask = [np.append(old[: cut + 1], new[cut + 1:] + 17).astype(old.dtype)
-                 for old, new in zip(bars.ask, (made.open, made.high, made.low, made.close), strict=True)]
+    later_ask = [
+        np.append(old[: cut + 1], new[cut + 1 :] + 17).astype(old.dtype)
+        for old, new in zip(bars.ask, (made.open, made.high, made.low, made.close), strict=True)
+    ]
     return replace(made, ask=Side(*later_ask))
 
 
@@ -104,8 +122,10 @@ def thinned(bars: Bars, cut: int, seed: int = 0) -> Bars:
 def columns_of(market: Market) -> dict[str, np.ndarray]:
     named = {name: market.table[:, i] for i, name in enumerate(market.columns)}
     if market.data.view.context is not None:  # as it is shown, in place of what that was made from
-        named |= {context_column(name): np.asarray(market.data.view.context[:, i])
-                  for i, name in enumerate(CONTEXT_FEATURES)}
+        named |= {
+            context_column(name): np.asarray(market.data.view.context[:, i])
+            for i, name in enumerate(CONTEXT_FEATURES)
+        }
     value = market.data.tick_value
     if value is not None:
         named["tick_value"] = np.asarray(value.times, np.int64) / np.asarray(value.over)
@@ -117,15 +137,23 @@ def real_columns(market: str) -> dict[str, np.ndarray]:
     return columns_of(build_market(real_bars(market), config_for(market)))
 
 
-def leaking_columns(full: dict[str, np.ndarray], bars: Bars, config: RunConfig, cuts: list[int],
-                    change: Callable[[Bars, int], Bars]) -> set[str]:
-    """Columns whose bytes at rows <= cut differ from those of the `full` market once the bars after the cut are
-    changed."""
+def leaking_columns(
+    full: dict[str, np.ndarray],
+    bars: Bars,
+    config: RunConfig,
+    cuts: list[int],
+    change: Callable[[Bars, int], Bars],
+) -> set[str]:
+    """Columns whose bytes at rows <= cut differ from those of the `full` market once the bars after
+    the cut are changed."""
     found = set()
     for cut in cuts:
         other = columns_of(build_market(change(bars, cut), config))
-        found |= {name for name, values in full.items()
-                  if values[: cut + 1].tobytes() != other[name][: cut + 1].tobytes()}
+        found |= {
+            name
+            for name, values in full.items()
+            if values[: cut + 1].tobytes() != other[name][: cut + 1].tobytes()
+        }
     return found
 
 
@@ -147,8 +175,8 @@ CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
 @pytest.mark.parametrize("change", list(CHANGES))
 @pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ", "USDJPY", "NQ-advised"])
 def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
-    """Every feature and clock column, the true-range sums, the calendar's bars-to-flat and the money of a tick:
-    byte-equal prefixes."""
+    """Every feature and clock column, the true-range sums, the calendar's bars-to-flat and the
+    money of a tick: byte-equal prefixes."""
     bars, config, full = real_bars(market), config_for(market), real_columns(market)
     converted = {"tick_value"} if market == "USDJPY" else set()
     columns = table_columns(config.env.features, context_features(config.env.task))
@@ -157,11 +185,19 @@ def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["truncated", "perturbed"])
-@pytest.mark.parametrize(("name", "leaks"), [("macd", {"feature.macd"}), ("rsi", {"feature.rsi"}),
-                                             ("sma_N", {f"feature.sma_{n}" for n in (5, 7, 20, 50, 200)}),
-                                             ("cci", {"feature.cci"}), ("vol_percentile", {"feature.vol_percentile"})])
-def test_a_planted_feature_leak_is_found(monkeypatch: pytest.MonkeyPatch, name: str, leaks: set[str],
-                                         change: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "leaks"),
+    [
+        ("macd", {"feature.macd"}),
+        ("rsi", {"feature.rsi"}),
+        ("sma_N", {f"feature.sma_{n}" for n in (5, 7, 20, 50, 200)}),
+        ("cci", {"feature.cci"}),
+        ("vol_percentile", {"feature.vol_percentile"}),
+    ],
+)
+def test_a_planted_feature_leak_is_found(
+    monkeypatch: pytest.MonkeyPatch, name: str, leaks: set[str], change: str
+) -> None:
     """A feature that is its own value one bar later (`shift(-1)`)."""
     honest = features._COMPUTE[name]
 
@@ -196,7 +232,9 @@ class LeakyAskEnv(TradingEnv):
         ask = params.market.ask
         assert ask is not None
         is_sell = jnp.arange(self.num_actions) == Action.SELL
-        return super().mask(state, params) & ~(is_sell & (ask.close[state.row + 1] > ask.close[state.row]))
+        return super().mask(state, params) & ~(
+            is_sell & (ask.close[state.row + 1] > ask.close[state.row])
+        )
 
 
 @dataclass(frozen=True)
@@ -214,7 +252,9 @@ class LeakyStopEnv(TradingEnv):
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
         late = params.market.replace(close=jnp.roll(params.market.close, -1))
         moved, event = dynamics.transition(self.config, state, order, params)
-        stop = jnp.where(moved.position.quantity > 0, late.close[moved.row] - 50, moved.position.stop)
+        stop = jnp.where(
+            moved.position.quantity > 0, late.close[moved.row] - 50, moved.position.stop
+        )
         return moved.replace(position=moved.position.replace(stop=stop)), event
 
 
@@ -224,8 +264,9 @@ class LeakyTrailEnv(TradingEnv):
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
         ranges = jnp.roll(params.market.tr_sum, -1)
-        return dynamics.transition(self.config, state, order,
-                                   params.replace(market=params.market.replace(tr_sum=ranges)))
+        return dynamics.transition(
+            self.config, state, order, params.replace(market=params.market.replace(tr_sum=ranges))
+        )
 
 
 @dataclass(frozen=True)
@@ -234,7 +275,9 @@ class LeakyBracketEnv(TradingEnv):
 
     def decode(self, action: jax.Array, state: EnvState, params: EnvParams) -> Order:
         ranges = jnp.roll(params.market.tr_sum, -1)
-        return super().decode(action, state, params.replace(market=params.market.replace(tr_sum=ranges)))
+        return super().decode(
+            action, state, params.replace(market=params.market.replace(tr_sum=ranges))
+        )
 
 
 @dataclass(frozen=True)
@@ -243,7 +286,9 @@ class LeakyPathEnv(TradingEnv):
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
         late = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), params.market.path)
-        return dynamics.transition(self.config, state, order, params.replace(market=params.market.replace(path=late)))
+        return dynamics.transition(
+            self.config, state, order, params.replace(market=params.market.replace(path=late))
+        )
 
 
 @dataclass(frozen=True)
@@ -259,15 +304,21 @@ class LeakyRewardEnv(TradingEnv):
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options=compiling.fast())
 def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array) -> dict[str, Any]:
-    """States, masks, observations and what each action would order along one run of random legal actions from `start`,
-    and the reward of the step that led to each (0 for the first), leaves [steps, ...]."""
+    """States, masks, observations and what each action would order along one run of random legal
+    actions from `start`, and the reward of the step that led to each (0 for the first), leaves
+    [steps, ...]."""
 
     def body(carry: tuple, u: jax.Array) -> tuple:
         state, reward = carry
         ref = env.ref(state, params)
         orders = jax.vmap(env.decode, (0, None, None))(jnp.arange(env.num_actions), state, params)
-        seen = {"state": state, "mask": ref.mask, "observation": env.observe(ref, params), "reward": reward,
-                "orders": orders}
+        seen = {
+            "state": state,
+            "mask": ref.mask,
+            "observation": env.observe(ref, params),
+            "reward": reward,
+            "orders": orders,
+        }
         state, _, outcome = env.step(jax.random.key(0), state, worlds.pick(ref.mask, u), params)
         return (state, outcome.reward), seen
 
@@ -275,13 +326,26 @@ def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array
 
 
 STEPS = 130
-ENVIRONMENTS = {f"{task}-{scaling}-{mark}": EnvConfig(task=task, scaling=scaling, mark=mark)  # type: ignore[arg-type]
-                for task, scaling, mark in [("manage", "relative", "extreme"), ("manage", "seed", "close"),
-                                            ("entry", "relative", "close"), ("entry", "seed", "extreme"),
-                                            ("advised", "relative", "extreme"), ("advised", "seed", "extreme")]}
-ENVIRONMENTS |= {"nearer_extreme, every reward term": EnvConfig(intrabar="nearer_extreme"),
-                 "path": EnvConfig(intrabar="path")}
-QUICK = ("manage-relative-extreme", "entry-relative-close", "advised-relative-extreme")  # each task; others are slow
+ENVIRONMENTS = {
+    f"{task}-{scaling}-{mark}": EnvConfig(task=task, scaling=scaling, mark=mark)  # type: ignore[arg-type]
+    for task, scaling, mark in [
+        ("manage", "relative", "extreme"),
+        ("manage", "seed", "close"),
+        ("entry", "relative", "close"),
+        ("entry", "seed", "extreme"),
+        ("advised", "relative", "extreme"),
+        ("advised", "seed", "extreme"),
+    ]
+}
+ENVIRONMENTS |= {
+    "nearer_extreme, every reward term": EnvConfig(intrabar="nearer_extreme"),
+    "path": EnvConfig(intrabar="path"),
+}
+QUICK = (
+    "manage-relative-extreme",
+    "entry-relative-close",
+    "advised-relative-extreme",
+)  # each task; others are slow
 SESSIONS = worlds.even_sessions(4, 160)
 HAND_BARS = worlds.random_bars(31, 640)
 
@@ -291,14 +355,32 @@ def inside_hand_bars(seed: int) -> tuple[Inside, ...]:
     return random_paths(seed, *HAND_BARS)
 
 
-def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False, ask: worlds.Bars | None = None,
-                ask_paths: Sequence[Inside] = (), scaling: str = "relative", context: bool = False) -> EnvParams:
+def hand_params(
+    bars: worlds.Bars,
+    paths: Sequence[Inside] = (),
+    tight: bool = False,
+    ask: worlds.Bars | None = None,
+    ask_paths: Sequence[Inside] = (),
+    scaling: str = "relative",
+    context: bool = False,
+) -> EnvParams:
     """tight: stops and targets so near that most bars touch both."""
-    market = worlds.make_market(bars, SESSIONS, paths=paths, scaling=scaling, context=context) if ask is None else (
-        worlds.two_sided_market(bars, ask, SESSIONS, paths=paths, ask_paths=ask_paths, scaling=scaling))
-    return make_params(market, episode_sessions=2, brackets=(300, 1, 1000) if tight else (1500, 3, 1000),
-                       account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000),
-                       costs=worlds.contract(min_stop=1 if tight else 8))
+    market = (
+        worlds.make_market(bars, SESSIONS, paths=paths, scaling=scaling, context=context)
+        if ask is None
+        else (
+            worlds.two_sided_market(
+                bars, ask, SESSIONS, paths=paths, ask_paths=ask_paths, scaling=scaling
+            )
+        )
+    )
+    return make_params(
+        market,
+        episode_sessions=2,
+        brackets=(300, 1, 1000) if tight else (1500, 3, 1000),
+        account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000),
+        costs=worlds.contract(min_stop=1 if tight else 8),
+    )
 
 
 def ask_of(bars: worlds.Bars, seed: int) -> worlds.Bars:
@@ -310,19 +392,27 @@ def inside_hand_ask(seed: int) -> tuple[Inside, ...]:
     return random_paths(seed, *ask_of(HAND_BARS, 1))
 
 
-def other_inside_after(cut: int, inside: tuple[Inside, ...], later: worlds.Bars) -> tuple[Inside, ...]:
-    return (*inside[: cut + 1], *random_paths(cut, *(prices[cut + 1:].tolist() for prices in later)))
+def other_inside_after(
+    cut: int, inside: tuple[Inside, ...], later: worlds.Bars
+) -> tuple[Inside, ...]:
+    return (
+        *inside[: cut + 1],
+        *random_paths(cut, *(prices[cut + 1 :].tolist() for prices in later)),
+    )
 
 
 def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams, EnvParams]:
     """The hand-made market, and the same with other bars after `cut`."""
     config = env.config
-    return two_markets(cut, config.intrabar == "path", config.scaling, config.task == "advised", two_sided)
+    return two_markets(
+        cut, config.intrabar == "path", config.scaling, config.task == "advised", two_sided
+    )
 
 
 @functools.cache  # the same for many environments, which are tested at the same cuts
-def two_markets(cut: int, has_path: bool, scaling: str, context: bool, two_sided: bool
-                ) -> tuple[EnvParams, EnvParams]:
+def two_markets(
+    cut: int, has_path: bool, scaling: str, context: bool, two_sided: bool
+) -> tuple[EnvParams, EnvParams]:
     other = worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
     later = worlds.replace_after(HAND_BARS, cut, other)
     if two_sided:
@@ -331,30 +421,42 @@ def two_markets(cut: int, has_path: bool, scaling: str, context: bool, two_sided
         if not has_path:
             return hand_params(HAND_BARS, ask=ask), hand_params(later, ask=later_ask)
         bid_inside, ask_inside = inside_hand_bars(1), inside_hand_ask(3)
-        return (hand_params(HAND_BARS, bid_inside, ask=ask, ask_paths=ask_inside),
-                hand_params(later, other_inside_after(cut, bid_inside, later), ask=later_ask,
-                            ask_paths=other_inside_after(cut, ask_inside, later_ask)))
+        return (
+            hand_params(HAND_BARS, bid_inside, ask=ask, ask_paths=ask_inside),
+            hand_params(
+                later,
+                other_inside_after(cut, bid_inside, later),
+                ask=later_ask,
+                ask_paths=other_inside_after(cut, ask_inside, later_ask),
+            ),
+        )
     if not has_path:
         kind: dict[str, Any] = {"scaling": scaling, "context": context}
         return hand_params(HAND_BARS, **kind), hand_params(later, **kind)
     inside = inside_hand_bars(1)
-    return hand_params(HAND_BARS, inside), hand_params(later, other_inside_after(cut, inside, later))
+    return hand_params(HAND_BARS, inside), hand_params(
+        later, other_inside_after(cut, inside, later)
+    )
 
 
 def other_seconds_after(cut: int, two_sided: bool) -> tuple[EnvParams, EnvParams]:
     """The same bars; after `cut` something else was traded inside them."""
-    bid = inside_hand_bars(1), (*inside_hand_bars(1)[: cut + 1], *inside_hand_bars(2)[cut + 1:])
+    bid = inside_hand_bars(1), (*inside_hand_bars(1)[: cut + 1], *inside_hand_bars(2)[cut + 1 :])
     if not two_sided:
         full, changed = (hand_params(HAND_BARS, inside, tight=True) for inside in bid)
         return full, changed
-    ask = inside_hand_ask(3), (*inside_hand_ask(3)[: cut + 1], *inside_hand_ask(4)[cut + 1:])
-    full, changed = (hand_params(HAND_BARS, inside, True, ask_of(HAND_BARS, 1), ask_inside)
-                     for inside, ask_inside in zip(bid, ask, strict=True))
+    ask = inside_hand_ask(3), (*inside_hand_ask(3)[: cut + 1], *inside_hand_ask(4)[cut + 1 :])
+    full, changed = (
+        hand_params(HAND_BARS, inside, True, ask_of(HAND_BARS, 1), ask_inside)
+        for inside, ask_inside in zip(bid, ask, strict=True)
+    )
     return full, changed
 
 
 def at_own_price(params: EnvParams) -> EnvParams:
-    """Profits in another currency, converted at the market's own price as USDJPY is: later bars have other rates."""
+    """Profits in another currency, converted at the market's own price as USDJPY is: later bars
+    have other rates.
+    """
     times = jnp.full_like(params.market.open, 250_000_000)
     market = params.market.replace(tick_value=TickValue(times, params.market.open))
     return params.replace(market=market, contract=params.contract.replace(tick_mills=None))
@@ -365,24 +467,43 @@ def with_trailing(params: EnvParams, trailing: Trailing) -> EnvParams:
 
 
 def with_every_term(params: EnvParams) -> EnvParams:
-    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(of_one_symbol(), 1)})
+    return params.replace(
+        reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(of_one_symbol(), 1)}
+    )
 
 
 ALTERED: dict[str, Callable[[EnvParams], EnvParams]] = {
-    "converted": at_own_price, "nearer_extreme, every reward term": with_every_term,
+    "converted": at_own_price,
+    "nearer_extreme, every reward term": with_every_term,
     "end-of-day trailing": functools.partial(with_trailing, trailing=Trailing.END_OF_DAY),
-    "static floor": functools.partial(with_trailing, trailing=Trailing.STATIC)}
+    "static floor": functools.partial(with_trailing, trailing=Trailing.STATIC),
+}
 
 
 def as_it_is(params: EnvParams) -> EnvParams:
     return params
 
 
-def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, two_sided: bool = False,
-                 only_seconds: bool = False, alter: Callable[[EnvParams], EnvParams] = as_it_is) -> set[str]:
-    """Parts of a run (what `walk` gives) whose bytes at rows <= cut change with the bars after it."""
-    full, changed = map(alter, (other_seconds_after(cut, two_sided) if only_seconds
-                                else changed_after(cut, env, two_sided)))
+def paths_differ(
+    env: TradingEnv,
+    cut: int,
+    slot: int = 1,
+    seed: int = 0,
+    two_sided: bool = False,
+    only_seconds: bool = False,
+    alter: Callable[[EnvParams], EnvParams] = as_it_is,
+) -> set[str]:
+    """Parts of a run (what `walk` gives) whose bytes at rows <= cut change with the bars after
+    it.
+    """
+    full, changed = map(
+        alter,
+        (
+            other_seconds_after(cut, two_sided)
+            if only_seconds
+            else changed_after(cut, env, two_sided)
+        ),
+    )
     first = int(full.market.sessions.first[slot])
     start = env.reset_at(full, slot, first)
     uniform = jax.random.uniform(jax.random.key(seed), (STEPS,))
@@ -391,8 +512,13 @@ def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, two_si
     # rows are compared where both runs can be: the run is honest up to the first row after the cut
     count = len(known) if known.all() else int(np.argmin(known))
     assert count > 0
-    return {name for name in runs[0]
-            if leaves_differ(*(jax.tree.map(lambda x: np.asarray(x)[:count], run[name]) for run in runs))}
+    return {
+        name
+        for name in runs[0]
+        if leaves_differ(
+            *(jax.tree.map(lambda x: np.asarray(x)[:count], run[name]) for run in runs)
+        )
+    }
 
 
 def hand_cuts(count: int) -> list[int]:
@@ -400,8 +526,13 @@ def hand_cuts(count: int) -> list[int]:
     return np.linspace(first + 2, last, count).astype(int).tolist()
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.slow] if name not in QUICK else []) for name in ENVIRONMENTS | ALTERED])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name not in QUICK else [])
+        for name in ENVIRONMENTS | ALTERED
+    ],
+)
 def test_masks_observations_states_and_rewards_do_not_depend_on_later_bars(name: str) -> None:
     env = TradingEnv(ENVIRONMENTS.get(name, EnvConfig()))
     for seed, cut in enumerate(hand_cuts(25)):
@@ -415,35 +546,51 @@ class LeakyRateEnv(TradingEnv):
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
         value = jax.tree.map(lambda x: jnp.roll(x, -1), params.market.tick_value)
-        return dynamics.transition(self.config, state, order,
-                                   params.replace(market=params.market.replace(tick_value=value)))
+        return dynamics.transition(
+            self.config,
+            state,
+            order,
+            params.replace(market=params.market.replace(tick_value=value)),
+        )
 
 
 @pytest.mark.slow
 def test_a_planted_leak_of_the_rate_is_found() -> None:
     """Most cuts fall where no position is open; where one is, its equity betrays the rate."""
-    found = [paths_differ(LeakyRateEnv(EnvConfig()), cut, seed=seed, alter=at_own_price)
-             for seed, cut in enumerate(hand_cuts(25))]
+    found = [
+        paths_differ(LeakyRateEnv(EnvConfig()), cut, seed=seed, alter=at_own_price)
+        for seed, cut in enumerate(hand_cuts(25))
+    ]
     assert sum("state" in parts for parts in found) >= 3
 
 
 @pytest.mark.slow
 def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> None:
-    """The same bars, other seconds after the cut: nothing up to it changes. Read a bar early they do."""
+    """The same bars, other seconds after the cut: nothing up to it changes. Read a bar early they
+    do.
+    """
     env = TradingEnv(EnvConfig(intrabar="path"))
     cuts = hand_cuts(60)
-    assert [paths_differ(env, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)] == [set()] * 60
+    assert [
+        paths_differ(env, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)
+    ] == [set()] * 60
     early = LeakyPathEnv(EnvConfig(intrabar="path"))
-    found = [paths_differ(early, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)]
+    found = [
+        paths_differ(early, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)
+    ]
     assert sum("state" in parts for parts in found) >= 3
 
 
 def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
     env = TradingEnv(EnvConfig())
     for seed, cut in enumerate(hand_cuts(10)):
-        assert paths_differ(env, cut, seed=seed, two_sided=True) == set(), f"bars after row {cut} changed the past"
-    found = [paths_differ(LeakyAskEnv(EnvConfig()), cut, seed=seed, two_sided=True)
-             for seed, cut in enumerate(hand_cuts(10))]
+        assert paths_differ(env, cut, seed=seed, two_sided=True) == set(), (
+            f"bars after row {cut} changed the past"
+        )
+    found = [
+        paths_differ(LeakyAskEnv(EnvConfig()), cut, seed=seed, two_sided=True)
+        for seed, cut in enumerate(hand_cuts(10))
+    ]
     assert sum("mask" in parts for parts in found) >= 3
 
 
@@ -455,14 +602,29 @@ def test_two_sided_bars_with_paths_tell_nothing_of_later_ones() -> None:
         for seed, cut in enumerate(hand_cuts(25)):
             found = paths_differ(env, cut, seed=seed, two_sided=True, only_seconds=only_seconds)
             assert found == set(), f"bars after row {cut} changed the past"
-    planted = [paths_differ(early, cut, seed=seed, two_sided=True, only_seconds=True)
-               for seed in range(3) for cut in hand_cuts(60)]  # few bars are met in a position that their order decides
+    planted = [
+        paths_differ(early, cut, seed=seed, two_sided=True, only_seconds=True)
+        for seed in range(3)
+        for cut in hand_cuts(60)
+    ]  # few bars are met in a position that their order decides
     assert sum("state" in parts for parts in planted) >= 3
 
 
-@pytest.mark.parametrize(("leaky", "seen"), [(LeakyWindowEnv, "observation"), (LeakyStopEnv, "state"), *(
-    pytest.param(*row, marks=pytest.mark.slow) for row in (
-        (LeakyMaskEnv, "mask"), (LeakyRewardEnv, "reward"), (LeakyBracketEnv, "orders")))])
+@pytest.mark.parametrize(
+    ("leaky", "seen"),
+    [
+        (LeakyWindowEnv, "observation"),
+        (LeakyStopEnv, "state"),
+        *(
+            pytest.param(*row, marks=pytest.mark.slow)
+            for row in (
+                (LeakyMaskEnv, "mask"),
+                (LeakyRewardEnv, "reward"),
+                (LeakyBracketEnv, "orders"),
+            )
+        ),
+    ],
+)
 def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str) -> None:
     env = leaky(EnvConfig())
     found = [paths_differ(env, cut, seed=seed) for seed, cut in enumerate(hand_cuts(25))]
@@ -470,26 +632,41 @@ def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str)
 
 
 def trailing_position(env: TradingEnv, params: EnvParams, row: int, side: int) -> EnvState:
-    """At the close of `row` in a position whose stop trails, and has not moved yet: the next bar tightens it."""
+    """At the close of `row` in a position whose stop trails, and has not moved yet: the next bar
+    tightens it.
+    """
     entry = int(params.market.close[row])
     state = env.reset_at(params, 1, row)
-    return state.replace(position=Position(*map(i32, (side, entry, -side * NO_LEVEL, side * NO_LEVEL, 0, 1, row))))
+    return state.replace(
+        position=Position(*map(i32, (side, entry, -side * NO_LEVEL, side * NO_LEVEL, 0, 1, row)))
+    )
 
 
 def trails_differ(env: TradingEnv, cut: int, side: int, before: int) -> bool:
-    """Does a stop that trails from `before` bars before `cut` on depend on bars after it? Nothing else is decided."""
+    """Does a stop that trails from `before` bars before `cut` on depend on bars after it? Nothing
+    else is decided.
+    """
     full, changed = changed_after(cut, env, two_sided=False)
     start = trailing_position(env, full, cut - before, side)
     runs = [walk(env, params, start, jnp.zeros(STEPS))["state"] for params in (full, changed)]
-    assert int(runs[0].position.trailing[1]) == 1, "the stop was hit at once: this cut shows nothing"
-    return leaves_differ(*(jax.tree.map(lambda x: np.asarray(x)[: before + 1], run) for run in runs)) != []
+    assert int(runs[0].position.trailing[1]) == 1, (
+        "the stop was hit at once: this cut shows nothing"
+    )
+    return (
+        leaves_differ(*(jax.tree.map(lambda x: np.asarray(x)[: before + 1], run) for run in runs))
+        != []
+    )
 
 
 @pytest.mark.parametrize("side", [1, -1])
 def test_a_trailing_stop_does_not_depend_on_later_bars(side: int) -> None:
-    """Held from one or two bars before each cut, so that the last known bar moves the stop, or may."""
+    """Held from one or two bars before each cut, so that the last known bar moves the stop, or
+    may.
+    """
     env = TradingEnv(EnvConfig())
-    assert not any(trails_differ(env, cut, side, before) for cut in hand_cuts(12) for before in (1, 2))
+    assert not any(
+        trails_differ(env, cut, side, before) for cut in hand_cuts(12) for before in (1, 2)
+    )
     assert sum(trails_differ(LeakyTrailEnv(env.config), cut, side, 1) for cut in hand_cuts(12)) >= 6
 
 
@@ -509,15 +686,28 @@ def test_observations_of_real_bars_do_not_depend_on_later_bars(task: str, scalin
     full = build_market(bars, config)
     observe = jax.jit(jax.vmap(env.observe, (0, None)))
     sessions = full.data.sessions
-    decisions = np.concatenate([np.arange(a, b + 1)
-                                for a, b in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True)])
+    decisions = np.concatenate(
+        [
+            np.arange(a, b + 1)
+            for a, b in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True)
+        ]
+    )
     for cut in cuts_of("ES", 6, seed=1):
         rows = decisions[decisions <= cut][-200:]
         other = build_market(perturbed(bars, cut), config)
-        leg = jnp.tile(i32([1, int(bars.close[rows[0]]), int(bars.close[rows[0]]) - 30, 1 << 29, 3]), (200, 1, 1))
+        leg = jnp.tile(
+            i32([1, int(bars.close[rows[0]]), int(bars.close[rows[0]]) - 30, 1 << 29, 3]),
+            (200, 1, 1),
+        )
         rows = np.resize(rows, 200)
-        ref = ObservationRef(i32(rows)[:, None], leg, nothing_seen(task, 200),
-                             bits_of(jnp.ones((200, env.num_actions), bool)), (), env.num_actions)
+        ref = ObservationRef(
+            i32(rows)[:, None],
+            leg,
+            nothing_seen(task, 200),
+            bits_of(jnp.ones((200, env.num_actions), bool)),
+            (),
+            env.num_actions,
+        )
         seen = [observe(ref, make_params(market.data)) for market in (full, other)]
         assert np.isfinite(np.asarray(seen[0])).all()
         assert leaves_differ(*seen) == []
@@ -525,7 +715,9 @@ def test_observations_of_real_bars_do_not_depend_on_later_bars(task: str, scalin
 
 @pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ"])
 def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
-    """`observe` slices [t - window, t]: a decision nearer the start of the data than that would be shifted forward."""
+    """`observe` slices [t - window, t]: a decision nearer the start of the data than that would be
+    shifted forward.
+    """
     built = build_market(real_bars(market), config_for(market))
     assert int(np.asarray(built.data.sessions.first).min()) >= EnvConfig().window
 
@@ -534,20 +726,37 @@ def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
 
 
 def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
-    """bool[T]: rows of the float view on which the observation at `row` depends, by automatic differentiation."""
+    """bool[T]: rows of the float view on which the observation at `row` depends, by automatic
+    differentiation.
+    """
     bars = worlds.random_bars(5, 64)
     task = env.config.task
-    params = make_params(worlds.make_market(bars, [worlds.Session(0, 64, 30, 60)], scaling=env.config.scaling,
-                                            context=task == "advised"))
+    params = make_params(
+        worlds.make_market(
+            bars,
+            [worlds.Session(0, 64, 30, 60)],
+            scaling=env.config.scaling,
+            context=task == "advised",
+        )
+    )
     close = int(bars.close[row])
     leg = i32([[1, close - 7, close - 20, close + 33, 4]])
-    ref = ObservationRef(i32([row]), leg, nothing_seen(task), bits_of(jnp.ones(env.num_actions, bool)), None,
-                         env.num_actions)
+    ref = ObservationRef(
+        i32([row]),
+        leg,
+        nothing_seen(task),
+        bits_of(jnp.ones(env.num_actions, bool)),
+        None,
+        env.num_actions,
+    )
 
     def observe(view: MarketView) -> jax.Array:
         return env.observe(ref, params.replace(market=params.market.replace(view=view)))
 
-    parts = [np.asarray(part) for part in jax.tree.leaves(jax.jit(jax.jacrev(observe))(params.market.view))]
+    parts = [
+        np.asarray(part)
+        for part in jax.tree.leaves(jax.jit(jax.jacrev(observe))(params.market.view))
+    ]
     assert all(part.shape[:2] == (env.observation_size, len(bars.close)) for part in parts)
     assert all(np.isfinite(part).all() for part in parts)
     return np.any([(part != 0).any(axis=(0, 2)) for part in parts], axis=0)
@@ -559,8 +768,8 @@ def test_jacobian_is_zero_after_the_decision_bar(task: str, scaling: str) -> Non
     env = TradingEnv(EnvConfig(task=task, scaling=scaling))  # type: ignore[arg-type]
     for row in (30, 41, 60):
         depends = jacobian_rows(env, row)
-        assert depends[row - 20: row + 1].all(), "a bar of the window is not seen at all"
-        assert not depends[row + 1:].any()
+        assert depends[row - 20 : row + 1].all(), "a bar of the window is not seen at all"
+        assert not depends[row + 1 :].any()
         assert not depends[: row - 20].any()
 
 
@@ -575,7 +784,9 @@ def test_the_jacobian_finds_a_planted_leak(scaling: str) -> None:
 
 
 def running(observations: np.ndarray, batch: int = 10) -> np.ndarray:
-    """Each batch normalised with the statistics of the batches up to and with it, as a learner does."""
+    """Each batch normalised with the statistics of the batches up to and with it, as a learner
+    does.
+    """
     stats, out = init_stats(observations.shape[1]), []
     for part in observations.reshape(-1, batch, observations.shape[1]):
         stats = merge(stats, jnp.asarray(part))
@@ -607,27 +818,45 @@ def frozen(observations: np.ndarray) -> np.ndarray:
 def observed(cut: int | None) -> np.ndarray:
     """What a run over the hand-made market sees, with other bars after `cut`."""
     other = HAND_BARS if cut is None else worlds.random_bars(500 + cut, 640, price=20_200, step=12)
-    env, params = TradingEnv(EnvConfig()), hand_params(worlds.replace_after(HAND_BARS, cut or 0, other))
-    run = walk(env, params, env.reset_at(params, 1, int(SESSIONS[1].first)),
-               jax.random.uniform(jax.random.key(4), (STEPS,)))
+    env, params = (
+        TradingEnv(EnvConfig()),
+        hand_params(worlds.replace_after(HAND_BARS, cut or 0, other)),
+    )
+    run = walk(
+        env,
+        params,
+        env.reset_at(params, 1, int(SESSIONS[1].first)),
+        jax.random.uniform(jax.random.key(4), (STEPS,)),
+    )
     return np.asarray(run["observation"])
 
 
-def normalised_prefix_differs(apply: Callable[[np.ndarray], np.ndarray], cut: int, batch: int = 10) -> bool:
+def normalised_prefix_differs(
+    apply: Callable[[np.ndarray], np.ndarray], cut: int, batch: int = 10
+) -> bool:
     first = int(SESSIONS[1].first)
     seen = [apply(observed(None)), apply(observed(cut))]
-    known = (cut - first + 1) // batch * batch  # whole batches of rows <= cut: the last one may not be full yet
+    known = (
+        (cut - first + 1) // batch * batch
+    )  # whole batches of rows <= cut: the last one may not be full yet
     assert known > 0
     assert not np.array_equal(seen[0], seen[1]), "the perturbation changed nothing at all"
     return seen[0][:known].tobytes() != seen[1][:known].tobytes()
 
 
 @pytest.mark.parametrize("apply", [running, frozen])
-def test_normalised_observations_do_not_depend_on_later_bars(apply: Callable[[np.ndarray], np.ndarray]) -> None:
+def test_normalised_observations_do_not_depend_on_later_bars(
+    apply: Callable[[np.ndarray], np.ndarray],
+) -> None:
     first = SESSIONS[1].first
-    assert not any(normalised_prefix_differs(apply, first + offset) for offset in (15, 28, 44, 61, 90))
+    assert not any(
+        normalised_prefix_differs(apply, first + offset) for offset in (15, 28, 44, 61, 90)
+    )
 
 
 def test_a_normaliser_fitted_on_later_rows_is_found() -> None:
     first = SESSIONS[1].first
-    assert all(normalised_prefix_differs(running_over_everything, first + offset) for offset in (15, 44, 90))
+    assert all(
+        normalised_prefix_differs(running_over_everything, first + offset)
+        for offset in (15, 44, 90)
+    )

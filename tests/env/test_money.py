@@ -17,7 +17,9 @@ from tests.env import worlds
 
 LOW, HIGH = -(2**31), 2**31 - 1
 ints = st.integers(LOW, HIGH)
-edges = st.sampled_from([LOW, LOW + 1, -65_536, -65_535, -3, -2, -1, 0, 1, 2, 3, 65_535, 65_536, HIGH - 1, HIGH])
+edges = st.sampled_from(
+    [LOW, LOW + 1, -65_536, -65_535, -3, -2, -1, 0, 1, 2, 3, 65_535, 65_536, HIGH - 1, HIGH]
+)
 divisors = st.one_of(st.integers(1, HIGH), st.sampled_from([1, 2, 3, 65_535, 65_536, 2**30, HIGH]))
 compiled = jax.jit(muldiv)
 
@@ -44,19 +46,35 @@ def test_muldiv_is_exact(a: int, b: int, c: int) -> None:
     assert int(compiled(a, b, c)) == wanted
 
 
-@pytest.mark.parametrize(("a", "b", "c", "wanted"), [
-    (1, 1, 2, 0), (3, 1, 2, 2), (5, 1, 2, 2), (7, 1, 2, 4),  # ties go to the even neighbour
-    (-1, 1, 2, 0), (-3, 1, 2, -2), (-5, 1, 2, -2), (1, -3, 2, -2), (-1, -3, 2, 2),
-    (2**30, 2, 4, 2**29), (2**30 + 1, 2, 4, 2**29), (2**30 + 3, 2, 4, 2**29 + 2),
-])
+@pytest.mark.parametrize(
+    ("a", "b", "c", "wanted"),
+    [
+        (1, 1, 2, 0),
+        (3, 1, 2, 2),
+        (5, 1, 2, 2),
+        (7, 1, 2, 4),  # ties go to the even neighbour
+        (-1, 1, 2, 0),
+        (-3, 1, 2, -2),
+        (-5, 1, 2, -2),
+        (1, -3, 2, -2),
+        (-1, -3, 2, 2),
+        (2**30, 2, 4, 2**29),
+        (2**30 + 1, 2, 4, 2**29),
+        (2**30 + 3, 2, 4, 2**29 + 2),
+    ],
+)
 def test_ties_are_half_even(a: int, b: int, c: int, wanted: int) -> None:
     assert int(compiled(a, b, c)) == wanted
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.integers(0, HIGH), st.integers(1, 2**30 - 1), st.integers(-2, 2), st.sampled_from([-1, 1]))
+@given(
+    st.integers(0, HIGH), st.integers(1, 2**30 - 1), st.integers(-2, 2), st.sampled_from([-1, 1])
+)
 def test_ties_and_their_neighbours_are_exact(whole: int, half: int, away: int, sign: int) -> None:
-    """a / 2 with a = 2 whole + 1 is a tie; `away` moves it by up to two units of the last place of a large product."""
+    """a / 2 with a = 2 whole + 1 is a tie; `away` moves it by up to two units of the last place of
+    a large product.
+    """
     c = 2 * half
     a, b = sign * max(min(2 * whole + 1, HIGH), 1), half  # a * b / c = a / 2
     assume(LOW <= a + away <= HIGH)
@@ -67,14 +85,19 @@ def test_ties_and_their_neighbours_are_exact(whole: int, half: int, away: int, s
 
 def numpy_half_even(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Independent reference in uint64, which holds every product of magnitudes up to 2^31."""
-    product, divisor = np.abs(a).astype(np.uint64) * np.abs(b).astype(np.uint64), c.astype(np.uint64)
+    product, divisor = (
+        np.abs(a).astype(np.uint64) * np.abs(b).astype(np.uint64),
+        c.astype(np.uint64),
+    )
     quotient = product // divisor
     twice = 2 * (product - quotient * divisor)
     quotient += (twice > divisor) | ((twice == divisor) & (quotient % 2 == 1))
     return np.where((a < 0) ^ (b < 0), -quotient.astype(np.int64), quotient.astype(np.int64))
 
 
-@pytest.mark.parametrize("kind", ["any size", "near int32's ends", "quotient near 2^31", "small divisor", "half"])
+@pytest.mark.parametrize(
+    "kind", ["any size", "near int32's ends", "quotient near 2^31", "small divisor", "half"]
+)
 def test_a_million_quotients_equal_those_in_64_bits(kind: str) -> None:
     rng = np.random.default_rng(len(kind))
     n = 1_000_000
@@ -136,20 +159,33 @@ def test_money_is_a_product_or_a_rounded_quotient() -> None:
         money_of(jnp.int32(1), worlds.contract().replace(tick_mills=None))
 
 
-WITHIN = jax.jit(lambda room, size, times, over: ticks_within(
-    room, size, worlds.contract().replace(tick_mills=times, tick_over=over)))
+WITHIN = jax.jit(
+    lambda room, size, times, over: ticks_within(
+        room, size, worlds.contract().replace(tick_mills=times, tick_over=over)
+    )
+)
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.one_of(st.integers(-3_000_000, 3_000_000), st.integers(-(2**30), 2**30)), st.integers(1, 12),
-       st.one_of(st.tuples(st.integers(2**20, HIGH), st.integers(1, 2**20)), st.just((1, 1)), st.just((4, 3)),
-                 st.tuples(st.just(100_000_000), st.integers(75_000, 160_000)),
-                 st.tuples(st.just(HIGH), st.integers(2**30, HIGH)), st.tuples(st.just(2**30), st.just(2**30))))
+@given(
+    st.one_of(st.integers(-3_000_000, 3_000_000), st.integers(-(2**30), 2**30)),
+    st.integers(1, 12),
+    st.one_of(
+        st.tuples(st.integers(2**20, HIGH), st.integers(1, 2**20)),
+        st.just((1, 1)),
+        st.just((4, 3)),
+        st.tuples(st.just(100_000_000), st.integers(75_000, 160_000)),
+        st.tuples(st.just(HIGH), st.integers(2**30, HIGH)),
+        st.tuples(st.just(2**30), st.just(2**30)),
+    ),
+)
 @example(0, 1, (1, 1))
 @example(1, 1, (3, 2))  # 1.5 mills a tick: one tick is 2 mills, and too much
 @example(-1, 1, (3, 2))
 @example(-2, 3, (5, 4))
-def test_the_last_tick_within_a_sum_by_brute_force(room: int, size: int, rate: tuple[int, int]) -> None:
+def test_the_last_tick_within_a_sum_by_brute_force(
+    room: int, size: int, rate: tuple[int, int]
+) -> None:
     """Every neighbour is tried: the answer makes at most `room`, the next tick more."""
     times, over = rate
     found = int(WITHIN(room, size, times, over))
@@ -158,7 +194,7 @@ def test_the_last_tick_within_a_sum_by_brute_force(room: int, size: int, rate: t
 
 def test_muldiv_broadcasts_and_keeps_int32() -> None:
     rng = np.random.default_rng(0)
-    a, b = rng.integers(-10**6, 10**6, (5, 1)), rng.integers(-10**6, 10**6, (1, 7))
+    a, b = rng.integers(-(10**6), 10**6, (5, 1)), rng.integers(-(10**6), 10**6, (1, 7))
     out = muldiv(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32), 1_000_003)
     assert (out.shape, out.dtype) == ((5, 7), jnp.int32)
     wanted = [[half_even(int(x), int(y), 1_000_003) for y in b[0]] for x in a[:, 0]]
@@ -171,7 +207,13 @@ def test_ceil_div_is_the_smallest_integer_not_below(a: int, b: int) -> None:
     assert int(ceil_div(jnp.int32(a), b)) == -(-a // b)
 
 
-@pytest.mark.parametrize(("sum_of_ranges", "stop"), [(0, 0), (1, 1), (9, 1), (10, 2), (28, 3), (29, 4), (280, 30)])
+@pytest.mark.parametrize(
+    ("sum_of_ranges", "stop"), [(0, 0), (1, 1), (9, 1), (10, 2), (28, 3), (29, 4), (280, 30)]
+)
 def test_ceil_div_gives_one_and_a_half_atr(sum_of_ranges: int, stop: int) -> None:
     """1500 S / 14000 rounded up is ceil(3 S / 28)."""
-    assert int(ceil_div(jnp.int32(1_500 * sum_of_ranges), 14_000)) == stop == -(-3 * sum_of_ranges // 28)
+    assert (
+        int(ceil_div(jnp.int32(1_500 * sum_of_ranges), 14_000))
+        == stop
+        == -(-3 * sum_of_ranges // 28)
+    )

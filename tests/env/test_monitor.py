@@ -1,4 +1,6 @@
-"""The episode monitor on the device: hand-worked figures, and every ended episode against NumPy in float64."""
+"""The episode monitor on the device: hand-worked figures, and every ended episode against NumPy in
+float64.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,21 @@ from jaxtrade.env.leg import empty_event
 from jaxtrade.env.monitored import FIGURES, close, keep, kept, monitored, picked
 from jaxtrade.env.summary import summarise
 from jaxtrade.storage.monitor import LOST, ROWS
-from tests.env.worlds import Trace, contract, i32, leaves_differ, make_params, rules, run_random, walk_market
+from tests.env.worlds import (
+    Trace,
+    contract,
+    i32,
+    leaves_differ,
+    make_params,
+    rules,
+    run_random,
+    walk_market,
+)
 
 STEPS, ENVS, SYMBOLS = 150, 12, ("ES",)
-PARAMS = make_params(walk_market(3, sessions=3, length=80, step=8), account=rules(drawdown=700_000), max_steps=25)
+PARAMS = make_params(
+    walk_market(3, sessions=3, length=80, step=8), account=rules(drawdown=700_000), max_steps=25
+)
 ENV = TradingEnv(EnvConfig())
 
 
@@ -39,33 +52,49 @@ def played() -> Trace:
 def stats_after(equities: list[int]) -> Any:
     stats, before = episode.new_stats(PARAMS.replace(monitor=True)), 0
     for equity in equities:
-        stats = episode.count_step(stats, i32(equity), {"equity_change": jnp.float32(0)}, jnp.bool_(False))
+        stats = episode.count_step(
+            stats, i32(equity), {"equity_change": jnp.float32(0)}, jnp.bool_(False)
+        )
         stats, before = episode.count_change(stats, i32(equity - before)), equity
     return stats
 
 
 def test_an_episode_by_hand() -> None:
-    """Equity 3000, 1000, 5000, 4000 mills: changes 3000, -2000, 4000, -1000; mean 1000, squared differences
-    4 + 9 + 9 + 4 = 26 million, so the deviation is sqrt(26e6 / 3) and the ratio 1000 / 2943.92 = 0.339683."""
+    """Equity 3000, 1000, 5000, 4000 mills: changes 3000, -2000, 4000, -1000; mean 1000, squared
+    differences 4 + 9 + 9 + 4 = 26 million, so the deviation is sqrt(26e6 / 3) and the ratio 1000 /
+    2943.92 = 0.339683."""
     found = kept(stats_after([3000, 1000, 5000, 4000]), i32(4000))
     assert (int(found.length), int(found.drawdown), int(found.max_drawdown)) == (4, 1000, 2000)
     assert float(found.sharpe) == pytest.approx(0.339683, rel=1e-5)
 
 
 def test_notional_by_hand() -> None:
-    """Left 2 at 4,000 ticks, bought 3 at 4,001, sold 1 at 3,990: (8,000 + 12,003 + 3,990) ticks at 12,500 mills."""
+    """Left 2 at 4,000 ticks, bought 3 at 4,001, sold 1 at 3,990: (8,000 + 12,003 + 3,990) ticks at
+    12,500 mills.
+    """
     event = empty_event(i32(0)).replace(
-        order_exit_quantity=i32(-2), order_exit_price=i32(4000), entry_quantity=i32(3), entry_price=i32(4001),
-        exit_quantity=i32(1), exit_price=i32(3990))
+        order_exit_quantity=i32(-2),
+        order_exit_price=i32(4000),
+        entry_quantity=i32(3),
+        entry_price=i32(4001),
+        exit_quantity=i32(1),
+        exit_price=i32(3990),
+    )
     assert float(monitor.notional(event, contract())) == pytest.approx(23_993 * 12_500, rel=1e-6)
-    converted = contract().replace(tick_over=i32(160))  # a tick is worth 12,500 / 160 mills at the rate of this bar
-    assert float(monitor.notional(event, converted)) == pytest.approx(23_993 * 12_500 / 160, rel=1e-6)
+    converted = contract().replace(
+        tick_over=i32(160)
+    )  # a tick is worth 12,500 / 160 mills at the rate of this bar
+    assert float(monitor.notional(event, converted)) == pytest.approx(
+        23_993 * 12_500 / 160, rel=1e-6
+    )
     assert float(monitor.notional(empty_event(i32(0)), contract())) == 0
 
 
 @pytest.mark.parametrize("equities", [[], [700], [0, 0, 0], [2500, 5000, 7500, 10_000]])
 def test_a_sharpe_ratio_without_variance_is_undefined(equities: list[int]) -> None:
-    """No step, one step, no change, and equal changes: the variance is 0 exactly, not a rounding error."""
+    """No step, one step, no change, and equal changes: the variance is 0 exactly, not a rounding
+    error.
+    """
     assert np.isnan(kept(stats_after(equities), i32(equities[-1] if equities else 0)).sharpe)
 
 
@@ -93,12 +122,23 @@ WELFORD = jax.jit(_welford)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(0, 20_000_000), st.integers(1, 3_000_000), st.floats(0, 1))
-def test_float32_moments_agree_with_float64(seed: int, drift: int, spread: int, quiet: float) -> None:
-    """2,000 changes with a drift of up to $20,000 a bar, large against their spread or not, and bars without any."""
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 20_000_000),
+    st.integers(1, 3_000_000),
+    st.floats(0, 1),
+)
+def test_float32_moments_agree_with_float64(
+    seed: int, drift: int, spread: int, quiet: float
+) -> None:
+    """2,000 changes with a drift of up to $20,000 a bar, large against their spread or not, and
+    bars without any.
+    """
     rng = np.random.default_rng(seed)
     drift %= 100 * spread  # beyond it float32 keeps fewer than five digits of the spread
-    changes = np.where(rng.random(2000) < quiet, 0, drift + rng.integers(-spread, spread + 1, 2000)).astype(np.int32)
+    changes = np.where(
+        rng.random(2000) < quiet, 0, drift + rng.integers(-spread, spread + 1, 2000)
+    ).astype(np.int32)
     found, exact = float(WELFORD(changes)), changes.astype(np.float64)
     if (changes == changes[0]).all():
         assert np.isnan(found)
@@ -109,11 +149,13 @@ def test_float32_moments_agree_with_float64(seed: int, drift: int, spread: int, 
 @pytest.mark.slow
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 100), st.integers(0, 2**31))
 @settings(max_examples=40, deadline=None)
-def test_the_first_entries_are_picked_in_their_order(steps: int, envs: int, size: int, seed: int) -> None:
+def test_the_first_entries_are_picked_in_their_order(
+    steps: int, envs: int, size: int, seed: int
+) -> None:
     ended = np.random.default_rng(seed).random((steps, envs)) < 0.3
     places = np.flatnonzero(ended)[:size]
     expected = np.full(size, steps * envs)
-    expected[:len(places)] = places
+    expected[: len(places)] = places
     np.testing.assert_array_equal(picked(jnp.asarray(ended), size), expected)
 
 
@@ -121,7 +163,9 @@ def test_the_first_entries_are_picked_in_their_order(steps: int, envs: int, size
 
 
 class Reference(NamedTuple):
-    """The ended episodes in the order of their ends, float64[n, 6] as FIGURES, and their environments."""
+    """The ended episodes in the order of their ends, float64[n, 6] as FIGURES, and their
+    environments.
+    """
 
     figures: np.ndarray
     env: np.ndarray
@@ -130,7 +174,11 @@ class Reference(NamedTuple):
 def reference(trace: Trace) -> Reference:
     """Every figure from the fills and the equity of the single steps, episode by episode."""
     info, params = trace.outcome.info, PARAMS
-    event, start, tick = info.event, float(params.account.start_balance), int(params.contract.tick_mills)
+    event, start, tick = (
+        info.event,
+        float(params.account.start_balance),
+        int(params.contract.tick_mills),
+    )
     found, places = [], []
     begun = np.zeros(ENVS, int)
     for t in range(STEPS):
@@ -138,21 +186,38 @@ def reference(trace: Trace) -> Reference:
             steps = slice(begun[env], t + 1)
             equity = np.concatenate([[0], info.equity[steps, env].astype(np.float64)])
             drops, changes = np.maximum.accumulate(equity) - equity, np.diff(equity)
-            traded = sum(np.abs(getattr(event, f"{kind}_quantity")[steps, env].astype(np.float64)
-                                * getattr(event, f"{kind}_price")[steps, env]).sum()
-                         for kind in ("order_exit", "entry", "exit"))
+            traded = sum(
+                np.abs(
+                    getattr(event, f"{kind}_quantity")[steps, env].astype(np.float64)
+                    * getattr(event, f"{kind}_price")[steps, env]
+                ).sum()
+                for kind in ("order_exit", "entry", "exit")
+            )
             varies = len(changes) > 1 and changes.std() > 0
-            found.append([trace.outcome.reward[steps, env].sum(dtype=np.float64), len(changes), drops[-1] / start,
-                          traded * tick / start, changes.mean() / changes.std(ddof=1) if varies else np.nan,
-                          drops.max() / start])
+            found.append(
+                [
+                    trace.outcome.reward[steps, env].sum(dtype=np.float64),
+                    len(changes),
+                    drops[-1] / start,
+                    traded * tick / start,
+                    changes.mean() / changes.std(ddof=1) if varies else np.nan,
+                    drops.max() / start,
+                ]
+            )
             places.append(env)
             begun[env] = t + 1
     return Reference(np.array(found), np.array(places))
 
 
-def closed(rows: int, trace: Trace, symbols: tuple[str, ...] = SYMBOLS, params: Any = PARAMS) -> dict[str, np.ndarray]:
-    seen = SimpleNamespace(terminated=jnp.asarray(trace.outcome.terminated), info=keep(trace.outcome),
-                           truncated=jnp.asarray(trace.outcome.truncated), final_ref=trace.outcome.final_ref)
+def closed(
+    rows: int, trace: Trace, symbols: tuple[str, ...] = SYMBOLS, params: Any = PARAMS
+) -> dict[str, np.ndarray]:
+    seen = SimpleNamespace(
+        terminated=jnp.asarray(trace.outcome.terminated),
+        info=keep(trace.outcome),
+        truncated=jnp.asarray(trace.outcome.truncated),
+        final_ref=trace.outcome.final_ref,
+    )
     return jax.tree.map(np.asarray, close(rows, symbols, seen, params))  # type: ignore[arg-type]
 
 
@@ -162,20 +227,26 @@ def test_each_ended_episode_has_its_row() -> None:
     assert len(expected) > 50
     assert np.isnan(expected[:, 4]).any()
     assert (expected[:, [2, 3, 5]] > 0).any(axis=0).all()
-    np.testing.assert_allclose(rows[:len(expected), :6], expected, rtol=1e-4, atol=1e-6)
-    assert (rows[len(expected):] == 0).all()
+    np.testing.assert_allclose(rows[: len(expected), :6], expected, rtol=1e-4, atol=1e-6)
+    assert (rows[len(expected) :] == 0).all()
     assert (rows[:, 6] == 0).all()
     assert int(found[LOST]) == 0
 
 
 def test_means_are_over_all_ended_episodes_though_rows_are_lost() -> None:
-    """The buffer has room for four: these are the first four, the rest is counted, and no mean changes."""
+    """The buffer has room for four: these are the first four, the rest is counted, and no mean
+    changes.
+    """
     expected, found = reference(played()).figures, closed(4, played())
     np.testing.assert_allclose(found[ROWS][:, :6], expected[:4], rtol=1e-4, atol=1e-6)
     assert int(found[LOST]) == len(expected) - 4
-    assert {name for name in found if name not in (ROWS, LOST)} == {f"monitor/{name}" for name in FIGURES}
+    assert {name for name in found if name not in (ROWS, LOST)} == {
+        f"monitor/{name}" for name in FIGURES
+    }
     for i, name in enumerate(FIGURES):
-        assert float(found[f"monitor/{name}"]) == pytest.approx(np.nanmean(expected[:, i]), rel=1e-4, abs=1e-6)
+        assert float(found[f"monitor/{name}"]) == pytest.approx(
+            np.nanmean(expected[:, i]), rel=1e-4, abs=1e-6
+        )
     assert ROWS not in closed(0, played())
 
 
@@ -201,18 +272,25 @@ def test_symbols_are_told_apart_by_the_row_of_the_market() -> None:
     for which, name in enumerate(("EURUSD", "GBPUSD")):
         mean = np.nanmean(expected.figures[symbol == which], axis=0)
         for i, figure in enumerate(FIGURES):
-            assert float(found[f"monitor/{name}/{figure}"]) == pytest.approx(mean[i], rel=1e-4, abs=1e-6)
+            assert float(found[f"monitor/{name}/{figure}"]) == pytest.approx(
+                mean[i], rel=1e-4, abs=1e-6
+            )
 
 
 def test_the_monitor_changes_nothing_else() -> None:
-    """States, references, rewards and the other statistics have the same bits with it and without it."""
+    """States, references, rewards and the other statistics have the same bits with it and without
+    it.
+    """
     plain = run_random(ENV, PARAMS, 1, ENVS, STEPS)
 
     def without(trace: Trace) -> Trace:
         state, outcome = trace.state, trace.outcome
         return trace._replace(
             state=state.replace(stats=state.stats.replace(monitor=None)),
-            outcome=outcome.replace(info=outcome.info.replace(stats=outcome.info.stats.replace(monitor=None))))
+            outcome=outcome.replace(
+                info=outcome.info.replace(stats=outcome.info.stats.replace(monitor=None))
+            ),
+        )
 
     assert leaves_differ(without(played()), plain) == []
 

@@ -18,23 +18,71 @@ from jaxtrade.parts import TASKS
 from tests.env.worlds import make_params, walk_market
 
 # The old system's slots by its own numbers, written down from its description.
-WINDOW = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr", "hour", "minutes_from_open",
-          "minutes_to_close")
+WINDOW = (
+    "close",
+    "volume",
+    "sma_5",
+    "sma_20",
+    "rsi",
+    "macd",
+    "momentum",
+    "atr",
+    "hour",
+    "minutes_from_open",
+    "minutes_to_close",
+)
 BEHIND = {
-    220: "position", 221: "entry", 222: "stop_distance", 223: "target_distance", 224: "bars_in_position",
-    225: "can_enter", 226: "can_manage", 227: "has_position",
-    228: "adx_slope[t]", 229: "price_to_vwap[t]", 230: "vol_regime[t]", 231: "volume_regime[t]",
-    232: "price_momentum_20[t]", 233: "price_momentum_60[t]", 234: "efficiency_ratio[t]", 235: "spread[t]",
-    236: "session_trend[t]", 237: "trend_strength[t]",
-    238: "sma_50_slope[t]", 239: "sma_200_slope[t]", 240: "rsi_15min[t]", 241: "rsi_60min[t]",
-    242: "volume_ratio_5min[t]", 243: "volume_ratio_20min[t]", 244: "price_change_60min[t]", 245: "price_vs_support[t]",
-    246: "higher_high[t]", 247: "lower_low[t]", 248: "higher_low[t]", 249: "lower_high[t]", 250: "double_top[t]",
-    251: "double_bottom[t]", 252: "support_20[t]", 253: "resistance_20[t]", 254: "breakout_signal[t]",
+    220: "position",
+    221: "entry",
+    222: "stop_distance",
+    223: "target_distance",
+    224: "bars_in_position",
+    225: "can_enter",
+    226: "can_manage",
+    227: "has_position",
+    228: "adx_slope[t]",
+    229: "price_to_vwap[t]",
+    230: "vol_regime[t]",
+    231: "volume_regime[t]",
+    232: "price_momentum_20[t]",
+    233: "price_momentum_60[t]",
+    234: "efficiency_ratio[t]",
+    235: "spread[t]",
+    236: "session_trend[t]",
+    237: "trend_strength[t]",
+    238: "sma_50_slope[t]",
+    239: "sma_200_slope[t]",
+    240: "rsi_15min[t]",
+    241: "rsi_60min[t]",
+    242: "volume_ratio_5min[t]",
+    243: "volume_ratio_20min[t]",
+    244: "price_change_60min[t]",
+    245: "price_vs_support[t]",
+    246: "higher_high[t]",
+    247: "lower_low[t]",
+    248: "higher_low[t]",
+    249: "lower_high[t]",
+    250: "double_top[t]",
+    251: "double_bottom[t]",
+    252: "support_20[t]",
+    253: "resistance_20[t]",
+    254: "breakout_signal[t]",
     255: "breakdown_signal[t]",
-    256: "unrealised_profit", 257: "balance_drawdown", 258: "losses_in_a_row", 259: "recent_win_rate",
+    256: "unrealised_profit",
+    257: "balance_drawdown",
+    258: "losses_in_a_row",
+    259: "recent_win_rate",
     260: "excursion_ratio",
 }
-ADVICE = ("advice_hold", "advice_buy", "advice_sell", "advice_confidence", "advice_risk", "advice_valid", "advice_age")
+ADVICE = (
+    "advice_hold",
+    "advice_buy",
+    "advice_sell",
+    "advice_confidence",
+    "advice_risk",
+    "advice_valid",
+    "advice_age",
+)
 
 
 @pytest.mark.parametrize("scaling", ["seed", "relative"])
@@ -49,15 +97,20 @@ def test_every_slot_by_name(scaling: str) -> None:
     assert list(with_advice.names) == [*everything, *ADVICE]
     assert {slot.unit for slot in with_advice.slots[-7:]} == {"advice"}
     units = {slot.name: slot.unit for slot in with_advice.slots}
-    assert [units[name] for name in ("support_20[t]", "vol_regime[t]", "recent_win_rate")] == ["price", "move",
-                                                                                              "account"]
+    assert [units[name] for name in ("support_20[t]", "vol_regime[t]", "recent_win_rate")] == [
+        "price",
+        "move",
+        "account",
+    ]
     assert max(slot.warm_up for slot in with_advice.slots) == 220
 
 
 def test_advice_is_absent() -> None:
     """Zeros behind the 261 slots, which are the same bits with and without them."""
     params = make_params(walk_market(1, sessions=2, context=True))
-    plain, advised = (TradingEnv(EnvConfig(task="advised", advice=advice)) for advice in (False, True))
+    plain, advised = (
+        TradingEnv(EnvConfig(task="advised", advice=advice)) for advice in (False, True)
+    )
     ref = plain.ref(plain.reset_at(params, 0, 60), params)
     without, shown = (np.asarray(env.observe(ref, params)) for env in (plain, advised))
     assert shown.shape == (268,)

@@ -25,8 +25,13 @@ def market_of(symbol: str, lift: int = 0) -> Market:
     bars = synthetic_bars(get_contract(symbol), 4, seed=1)
     days = np.diff(bars.time, prepend=bars.time[0]) > 1_800  # the daily break
     later = np.cumsum(days) >= 2
-    bars = replace(bars, **{name: (getattr(bars, name) + lift * later).astype(np.int32)
-                            for name in ("open", "high", "low", "close")})
+    bars = replace(
+        bars,
+        **{
+            name: (getattr(bars, name) + lift * later).astype(np.int32)
+            for name in ("open", "high", "low", "close")
+        },
+    )
     return build_market(bars, RunConfig())
 
 
@@ -39,31 +44,58 @@ def params_of(symbol: str = "ES", lift: int = 0, **values: Any) -> EnvParams:
 def test_defaults_of_es() -> None:
     params = params_of()
     contract = params.contract
-    assert [int(x) for x in (contract.tick_mills, contract.commission, contract.slippage, contract.min_stop,
-                             contract.be_ticks)] == [12_500, 2_080, 1, 8, 1]
+    assert [
+        int(x)
+        for x in (
+            contract.tick_mills,
+            contract.commission,
+            contract.slippage,
+            contract.min_stop,
+            contract.be_ticks,
+        )
+    ] == [12_500, 2_080, 1, 8, 1]
     assert float(contract.tick_size) == 0.25
     brackets = params.brackets
-    assert [int(x) for x in (brackets.stop_atr, brackets.target_multiple, brackets.trail_atr)] == [1_500, 3, 1_000]
+    assert [int(x) for x in (brackets.stop_atr, brackets.target_multiple, brackets.trail_atr)] == [
+        1_500,
+        3,
+        1_000,
+    ]
     assert (int(params.account.drawdown), int(params.account.max_contracts)) == (2_500_000, 10)
     assert [int(params.episode_sessions), int(params.max_steps)] == [1, 0]
-    assert {name: float(weight) for name, weight in params.reward_weights.items()} == {"equity_change": 1.0}
+    assert {name: float(weight) for name, weight in params.reward_weights.items()} == {
+        "equity_change": 1.0
+    }
 
 
 def test_what_a_user_sets_wins() -> None:
-    params = params_of(costs={"commission": 1.5, "slippage": 0}, reward={"weights": {"equity_change": 0.5, "win": 2}},
-                       brackets={"stop_atr": 2, "min_stop_ticks": 4, "be_ticks": 2}, account={"drawdown": 1_000.0},
-                       episode={"sessions": 2, "max_steps": 50})
+    params = params_of(
+        costs={"commission": 1.5, "slippage": 0},
+        reward={"weights": {"equity_change": 0.5, "win": 2}},
+        brackets={"stop_atr": 2, "min_stop_ticks": 4, "be_ticks": 2},
+        account={"drawdown": 1_000.0},
+        episode={"sessions": 2, "max_steps": 50},
+    )
     contract = params.contract
-    assert [int(x) for x in (contract.commission, contract.slippage, contract.min_stop, contract.be_ticks)] == [
-        1_500, 0, 4, 2]
+    assert [
+        int(x)
+        for x in (contract.commission, contract.slippage, contract.min_stop, contract.be_ticks)
+    ] == [1_500, 0, 4, 2]
     assert (int(params.brackets.stop_atr), int(params.account.drawdown)) == (2_000, 1_000_000)
     assert float(params.account.risk_unit) == 1_000_000
     assert [int(params.episode_sessions), int(params.max_steps)] == [2, 50]
-    assert {name: float(weight) for name, weight in params.reward_weights.items()} == {"equity_change": 0.5, "win": 2.0}
+    assert {name: float(weight) for name, weight in params.reward_weights.items()} == {
+        "equity_change": 0.5,
+        "win": 2.0,
+    }
 
 
-@pytest.mark.parametrize(("symbol", "ticks"), [("ES", 1), ("NQ", 1), ("YM", 1), ("RTY", 3), ("EURUSD", 1)])
-def test_seed_scaling_breakeven_is_a_quarter_point_and_its_least_stop_one_tick(symbol: str, ticks: int) -> None:
+@pytest.mark.parametrize(
+    ("symbol", "ticks"), [("ES", 1), ("NQ", 1), ("YM", 1), ("RTY", 3), ("EURUSD", 1)]
+)
+def test_seed_scaling_breakeven_is_a_quarter_point_and_its_least_stop_one_tick(
+    symbol: str, ticks: int
+) -> None:
     contract = contract_params(get_contract(symbol), make_config({"env": {"scaling": "seed"}}))
     assert (int(contract.be_ticks), int(contract.min_stop)) == (ticks, 1)
 
@@ -81,7 +113,9 @@ def test_a_position_must_fit_int32_within_a_session() -> None:
 
 
 def test_prices_far_apart_in_different_sessions_are_fine() -> None:
-    """Positions do not survive a session, so years of data may span more than one position could."""
+    """Positions do not survive a session, so years of data may span more than one position
+    could.
+    """
     lift = OFF // 12_500  # this many ticks of one contract are more than int32 mills allow
     params = params_of(lift=lift)
     assert int(params.market.high.max() - params.market.low.min()) * 12_500 >= OFF
@@ -95,7 +129,11 @@ def test_a_commission_is_whole_mills(dollars: float) -> None:
 
 def test_costs_must_fit_int32_too() -> None:
     with pytest.raises(ConfigError, match=r"env.quantity = 4.*costs included"):
-        params_of(costs={"commission": 600_000.0}, env={"quantity": 4}, account={"preset": "rules_off_50k"})
+        params_of(
+            costs={"commission": 600_000.0},
+            env={"quantity": 4},
+            account={"preset": "rules_off_50k"},
+        )
 
 
 def test_an_account_without_ends_is_bounded_by_its_sessions() -> None:
@@ -116,8 +154,10 @@ def test_an_account_with_minimum_days_may_pass_its_target_before_them() -> None:
 
 def test_orders_are_cut_to_what_int32_holds() -> None:
     params = params_of(account={"preset": "rules_off_50k"})
-    span = max(int(params.market.high[a:b].max() - params.market.low[a:b].min())
-               for a, b in zip(params.market.sessions.first, params.market.sessions.last + 2, strict=True))
+    span = max(
+        int(params.market.high[a:b].max() - params.market.low[a:b].min())
+        for a, b in zip(params.market.sessions.first, params.market.sessions.last + 2, strict=True)
+    )
     assert int(params.account.max_contracts) * span * 12_500 < OFF
 
 

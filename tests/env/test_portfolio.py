@@ -40,15 +40,30 @@ FLAT_ROW = (1_000, 1_000, 1_000, 1_000)
 
 def test_names_and_targets_of_the_tables() -> None:
     assert table.names(AllocateConfig(), PAIR)[:4] == (
-        "FLAT_EURUSD_FLAT_USDJPY", "FLAT_EURUSD_LONG_USDJPY", "FLAT_EURUSD_SHORT_USDJPY", "LONG_EURUSD_FLAT_USDJPY")
-    assert [len(table.names(AllocateConfig(actions=kind), PAIR)) for kind in ("product", "increment", "table")] == [
-        9, 5, 3]
+        "FLAT_EURUSD_FLAT_USDJPY",
+        "FLAT_EURUSD_LONG_USDJPY",
+        "FLAT_EURUSD_SHORT_USDJPY",
+        "LONG_EURUSD_FLAT_USDJPY",
+    )
+    assert [
+        len(table.names(AllocateConfig(actions=kind), PAIR))
+        for kind in ("product", "increment", "table")
+    ] == [9, 5, 3]
     assert table.names(AllocateConfig(actions="increment"), PAIR) == (
-        "HOLD", "BUY_EURUSD", "SELL_EURUSD", "BUY_USDJPY", "SELL_USDJPY")
+        "HOLD",
+        "BUY_EURUSD",
+        "SELL_EURUSD",
+        "BUY_USDJPY",
+        "SELL_USDJPY",
+    )
     units = jnp.array([1, -1])
     found = table.wanted(AllocateConfig(actions="increment"), units, jnp.int32(2)).tolist()
     assert found == [[1, -1], [2, -1], [0, -1], [1, 0], [1, -2]]
-    assert table.wanted(AllocateConfig(actions="table"), units, jnp.int32(2)).tolist() == [[0, 0], [2, 2], [-2, -2]]
+    assert table.wanted(AllocateConfig(actions="table"), units, jnp.int32(2)).tolist() == [
+        [0, 0],
+        [2, 2],
+        [-2, -2],
+    ]
     assert table.wanted(AllocateConfig(), units, jnp.int32(1)).tolist()[5] == [1, -1]
 
 
@@ -65,7 +80,9 @@ def masked(chosen: Settings, held: tuple[int, int], row: int, **state: Any) -> l
     params = portfolio_params(join([symbol_of([FLAT_ROW] * 12)] * 2), chosen)
     start = env.reset_at(params, 0, row)
     legs = start.legs.replace(quantity=jnp.array(held, jnp.int32))
-    return env.mask(start.replace(legs=legs, **{k: jnp.int32(v) for k, v in state.items()}), params).tolist()
+    return env.mask(
+        start.replace(legs=legs, **{k: jnp.int32(v) for k, v in state.items()}), params
+    ).tolist()
 
 
 PRODUCT = Settings(actions="product")
@@ -76,18 +93,41 @@ def only(*ids: int) -> list[bool]:
     return [i in ids for i in range(9)]
 
 
-@pytest.mark.parametrize(("chosen", "held", "row", "state", "mask"), [
-    (PRODUCT, (0, 0), 2, {}, NINE),
-    (replace(PRODUCT, cooldown=2), (1, 0), 5, {"last_order": 3}, only(3)),  # LONG_A_FLAT_B is what it has
-    (replace(PRODUCT, cooldown=2), (1, 0), 5, {"last_order": 2}, NINE),  # two bars have passed
-    (replace(PRODUCT, gate=3), (0, 1), 4, {}, only(1)),
-    (replace(PRODUCT, gate=3), (0, 1), 6, {}, NINE),
-    (replace(PRODUCT, trades_per_day=3), (0, 0), 2, {"orders": 2}, only(0, 1, 2, 3, 6)),  # one leg may still change
-    (PRODUCT, (1, -1), 10, {}, only(0, 2, 3, 5)),  # one bar to the flat bar: nothing may be opened or turned round
-    (replace(PRODUCT, max_total=1), (0, 0), 2, {}, only(0, 1, 2, 3, 6)),
-    (replace(PRODUCT, size=(2, 3), max_contracts=3), (0, 0), 2, {}, only(0, 1, 2, 3, 6)),
-])
-def test_masks_by_hand(chosen: Settings, held: tuple[int, int], row: int, state: dict, mask: list[bool]) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "held", "row", "state", "mask"),
+    [
+        (PRODUCT, (0, 0), 2, {}, NINE),
+        (
+            replace(PRODUCT, cooldown=2),
+            (1, 0),
+            5,
+            {"last_order": 3},
+            only(3),
+        ),  # LONG_A_FLAT_B is what it has
+        (replace(PRODUCT, cooldown=2), (1, 0), 5, {"last_order": 2}, NINE),  # two bars have passed
+        (replace(PRODUCT, gate=3), (0, 1), 4, {}, only(1)),
+        (replace(PRODUCT, gate=3), (0, 1), 6, {}, NINE),
+        (
+            replace(PRODUCT, trades_per_day=3),
+            (0, 0),
+            2,
+            {"orders": 2},
+            only(0, 1, 2, 3, 6),
+        ),  # one leg may still change
+        (
+            PRODUCT,
+            (1, -1),
+            10,
+            {},
+            only(0, 2, 3, 5),
+        ),  # one bar to the flat bar: nothing may be opened or turned round
+        (replace(PRODUCT, max_total=1), (0, 0), 2, {}, only(0, 1, 2, 3, 6)),
+        (replace(PRODUCT, size=(2, 3), max_contracts=3), (0, 0), 2, {}, only(0, 1, 2, 3, 6)),
+    ],
+)
+def test_masks_by_hand(
+    chosen: Settings, held: tuple[int, int], row: int, state: dict, mask: list[bool]
+) -> None:
     assert masked(chosen, held, row, **state) == mask
 
 
@@ -100,8 +140,10 @@ def test_a_locked_account_may_only_reduce() -> None:
     env = portfolio_env(PRODUCT, ("A", "B"))
     params = portfolio_params(join([symbol_of([FLAT_ROW] * 12)] * 2), PRODUCT)
     state = env.reset_at(params, 0, 2)
-    state = state.replace(account=state.account.replace(locked=jnp.bool_(True)),
-                          legs=state.legs.replace(quantity=jnp.array([1, 0])))
+    state = state.replace(
+        account=state.account.replace(locked=jnp.bool_(True)),
+        legs=state.legs.replace(quantity=jnp.array([1, 0])),
+    )
     assert env.mask(state, params).tolist() == only(0, 3)
 
 
@@ -114,24 +156,35 @@ def test_the_root_is_exact(value: int) -> None:
     assert int(root_of(jnp.int32(value))) == isqrt(value)
 
 
-@pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 46_340**2 - 1, 2_000_000_000, 44_721**2, 44_721**2 - 1])
+@pytest.mark.parametrize(
+    "value", [0, 1, 2, 3, 4, 46_340**2 - 1, 2_000_000_000, 44_721**2, 44_721**2 - 1]
+)
 def test_the_root_at_its_edges(value: int) -> None:
     assert int(root_of(jnp.int32(value))) == isqrt(value)
 
 
 def costs(fee: int = 0, rate: int | None = None, impact: int | None = None) -> CostParams:
-    return CostParams(jnp.int32(fee), None if rate is None else jnp.int32(rate),
-                      None if impact is None else jnp.int32(impact), jnp.int32(100_000_000))
+    return CostParams(
+        jnp.int32(fee),
+        None if rate is None else jnp.int32(rate),
+        None if impact is None else jnp.int32(impact),
+        jnp.int32(100_000_000),
+    )
 
 
 def test_costs_by_hand() -> None:
-    """$100,000 at 0.5 bp are $5.00. At an impact of 2 bp per $100,000, $100,000 pay $20 and $400,000 pay $160."""
+    """$100,000 at 0.5 bp are $5.00. At an impact of 2 bp per $100,000, $100,000 pay $20 and
+    $400,000 pay $160.
+    """
     assert int(share_of(jnp.int32(100_000_000), costs(rate=50_000))) == 5_000
     assert int(share_of(jnp.int32(100_000_000), costs(impact=20))) == 20_000
     assert int(share_of(jnp.int32(400_000_000), costs(impact=20))) == 160_000
-    contract = ContractParams(jnp.int32(1000), jnp.int32(3000), jnp.int32(0), jnp.int32(1), jnp.int32(0),
-                              jnp.float32(1))
-    found = fill_cost(jnp.array([2, -2, 0]), jnp.full(3, 100_000_000), contract, costs(fee=700, rate=50_000))
+    contract = ContractParams(
+        jnp.int32(1000), jnp.int32(3000), jnp.int32(0), jnp.int32(1), jnp.int32(0), jnp.float32(1)
+    )
+    found = fill_cost(
+        jnp.array([2, -2, 0]), jnp.full(3, 100_000_000), contract, costs(fee=700, rate=50_000)
+    )
     assert found.tolist() == [6_000 + 700 + 5_000, 6_000 + 700 + 5_000, 0]
 
 
@@ -147,8 +200,12 @@ def test_a_share_is_rounded_once(value: int, hundredths: int, tenths: int) -> No
 # --- joint liquidation ------------------------------------------------------------------------------------------------
 
 
-def liquidated(second: tuple[int, int, int, int], drawdown: int, want: tuple[int, int] = (1, -1),
-               first: tuple[int, int, int, int] = (1000, 1000, 990, 995)) -> Any:
+def liquidated(
+    second: tuple[int, int, int, int],
+    drawdown: int,
+    want: tuple[int, int] = (1, -1),
+    first: tuple[int, int, int, int] = (1000, 1000, 990, 995),
+) -> Any:
     """Long A, short B at 1,000; the next bars are A's, `first`, and B's, `second`."""
     chosen = Settings(actions="product", drawdown=drawdown, commission=(0, 0), slippage=(1, 0))
     env = portfolio_env(chosen, ("A", "B"))
@@ -161,8 +218,9 @@ def liquidated(second: tuple[int, int, int, int], drawdown: int, want: tuple[int
 
 
 def test_both_legs_leave_at_the_first_step_that_meets_the_floor() -> None:
-    """A falls 10 ticks and B rises 5: D = 10. After A's entry slippage of one tick the account is down one tick, and
-    the drawdown is 9: at step 5 A has lost 5 and B ceil(2.5) = 3, together 8 and with the slippage 9."""
+    """A falls 10 ticks and B rises 5: D = 10. After A's entry slippage of one tick the account is
+    down one tick, and the drawdown is 9: at step 5 A has lost 5 and B ceil(2.5) = 3, together 8 and
+    with the slippage 9."""
     state, event = liquidated((1000, 1005, 1000, 1000), 9 * TICK)
     assert event.exit_quantity.tolist() == [-1, 1]
     assert event.exit_price.tolist() == [1000 - 5 - 1, 1000 + 3]  # A's exit is slipped by one tick
@@ -172,17 +230,23 @@ def test_both_legs_leave_at_the_first_step_that_meets_the_floor() -> None:
 
 
 def test_a_leg_in_profit_leaves_with_the_others() -> None:
-    """B falls with A, but its favourable extreme and A's adverse one are taken to come together with B's adverse one:
-    B stays at its open of 1,000 at worst."""
+    """B falls with A, but its favourable extreme and A's adverse one are taken to come together
+    with B's adverse one: B stays at its open of 1,000 at worst."""
     state, event = liquidated((1000, 1000, 980, 985), 9 * TICK)
-    # Both favourable extremes raise the mark to +19 (one tick of slippage paid): the floor is at +10.
+    # Both favourable extremes raise the mark to +19 (one tick of slippage paid): the floor is at
+    # +10.
     assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
-    assert event.exit_price.tolist() == [1000 - 0 - 1, 1000]  # the floor is met at the opens already: step 0
+    assert event.exit_price.tolist() == [
+        1000 - 0 - 1,
+        1000,
+    ]  # the floor is met at the opens already: step 0
     assert int(state.account.high_water) == 19 * TICK
 
 
 def test_a_floor_that_the_worst_prices_just_reach_is_met() -> None:
-    """1 tick of slippage, 10 of A and 5 of B are 16: the last step reaches the floor, and no step passes it."""
+    """1 tick of slippage, 10 of A and 5 of B are 16: the last step reaches the floor, and no step
+    passes it.
+    """
     _, event = liquidated((1000, 1005, 1000, 1000), 16 * TICK)
     assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
     assert event.exit_price.tolist() == [1000 - 10 - 1, 1000 + 5]
@@ -208,7 +272,11 @@ def test_without_a_floor_in_reach_nothing_leaves() -> None:
 def test_skipped_bars_lose_no_extreme() -> None:
     """B lacks the second bar; A's second and third bars are one shared bar."""
     a = symbol_of([(10, 11, 9, 10), (10, 30, 10, 12), (12, 13, 2, 8), (8, 9, 7, 8)])
-    b = replace(symbol_of([(5, 5, 5, 5), (5, 6, 4, 5), (5, 5, 5, 5)]), stamps=[0, 120, 180], sessions={0: (0, 2)})
+    b = replace(
+        symbol_of([(5, 5, 5, 5), (5, 6, 4, 5), (5, 5, 5, 5)]),
+        stamps=[0, 120, 180],
+        sessions={0: (0, 2)},
+    )
     shared = join([a, b])
     assert shared.symbols[0].bid.open == [10, 10, 8]
     assert shared.symbols[0].bid.high == [11, 30, 9]
@@ -225,20 +293,32 @@ def values(**sections: Any) -> dict[str, Any]:
     return {"data": data, "env": {"task": "allocate"}} | sections
 
 
-@pytest.mark.parametrize(("given", "text"), [
-    ({"env": {"task": "allocate", "fill": "close", "mark": "close"}}, "env.fill=close"),
-    ({"env": {"task": "allocate", "intrabar": "nearer_extreme"}}, "env.intrabar=nearer_extreme"),
-    ({"env": {"task": "allocate", "quantity": 2}}, "its size is allocate.size"),
-    ({"brackets": {"stop_atr": 2.0}}, "brackets: not with env.task=allocate"),
-    ({"stages": {"forced_start": 0.5}}, "stages.forced_start=0.5"),
-    ({"sampler": {"kind": "balanced"}}, "sampler: not with env.task=allocate"),
-    ({"allocate": {"size": [1, 2, 3]}}, "allocate.size has 3 numbers for 2 symbols"),
-    ({"allocate": {"cost_bp": 0.125}}, "at most 2 decimals"),
-    ({"allocate": {"impact_bp": 0.25}}, "at most 1 decimals"),
-    ({"env": {"task": "manage"}, "allocate": {"gate": 2}}, "keys of allocate need env.task=allocate"),
-    ({"allocate": {"preset": "dual_26"}, "data": {"market": "MES"}}, "shows two symbols, and data.markets has 1"),
-    ({"allocate": {"gates": 2}}, "did you mean 'allocate.gate'"),
-])
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"env": {"task": "allocate", "fill": "close", "mark": "close"}}, "env.fill=close"),
+        (
+            {"env": {"task": "allocate", "intrabar": "nearer_extreme"}},
+            "env.intrabar=nearer_extreme",
+        ),
+        ({"env": {"task": "allocate", "quantity": 2}}, "its size is allocate.size"),
+        ({"brackets": {"stop_atr": 2.0}}, "brackets: not with env.task=allocate"),
+        ({"stages": {"forced_start": 0.5}}, "stages.forced_start=0.5"),
+        ({"sampler": {"kind": "balanced"}}, "sampler: not with env.task=allocate"),
+        ({"allocate": {"size": [1, 2, 3]}}, "allocate.size has 3 numbers for 2 symbols"),
+        ({"allocate": {"cost_bp": 0.125}}, "at most 2 decimals"),
+        ({"allocate": {"impact_bp": 0.25}}, "at most 1 decimals"),
+        (
+            {"env": {"task": "manage"}, "allocate": {"gate": 2}},
+            "keys of allocate need env.task=allocate",
+        ),
+        (
+            {"allocate": {"preset": "dual_26"}, "data": {"market": "MES"}},
+            "shows two symbols, and data.markets has 1",
+        ),
+        ({"allocate": {"gates": 2}}, "did you mean 'allocate.gate'"),
+    ],
+)
 def test_what_makes_no_sense_is_refused_with_the_reason(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         make_config(values(**given), "test")
@@ -247,13 +327,17 @@ def test_what_makes_no_sense_is_refused_with_the_reason(given: dict[str, Any], t
 
 def test_terms_of_several_symbols_are_refused_for_one() -> None:
     config = make_config({"reward": {"preset": "jules_v2"}}, "test")
-    with pytest.raises(ConfigError, match=r"turnover_squared, return_squared: needs env\.task=allocate"):
+    with pytest.raises(
+        ConfigError, match=r"turnover_squared, return_squared: needs env\.task=allocate"
+    ):
         one_symbol_weights(config.reward)
 
 
 def test_terms_that_need_brackets_are_refused() -> None:
     config = make_config(values(reward={"preset": "seed_phase2"}), "test")
-    with pytest.raises(ConfigError, match="breakeven_moved, trail_enabled: of a position with stop and target"):
+    with pytest.raises(
+        ConfigError, match="breakeven_moved, trail_enabled: of a position with stop and target"
+    ):
         portfolio_weights(config.reward)
 
 
@@ -262,13 +346,18 @@ def market() -> Any:
     return load_portfolio(make_config(values(), "test"))
 
 
-@pytest.mark.parametrize(("given", "text"), [
-    ({"size": [200]}, "allows 100 contracts in all symbols"),
-    ({"size": [100], "max_units": 100}, "must stay below"),
-    ({"impact_bp": 1.0, "impact_base": 500.0}, "at most 20 times the base is exact; raise it"),
-    ({"size": [9]}, None),
-])
-def test_money_that_could_pass_int32_is_refused(market: Any, given: dict[str, Any], text: str | None) -> None:
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"size": [200]}, "allows 100 contracts in all symbols"),
+        ({"size": [100], "max_units": 100}, "must stay below"),
+        ({"impact_bp": 1.0, "impact_base": 500.0}, "at most 20 times the base is exact; raise it"),
+        ({"size": [9]}, None),
+    ],
+)
+def test_money_that_could_pass_int32_is_refused(
+    market: Any, given: dict[str, Any], text: str | None
+) -> None:
     config = make_config(values(allocate=given), "test")
     if text is None:
         assert make_portfolio_params(market, None, config).limits.size.tolist() == [9, 9]  # type: ignore[arg-type]
@@ -278,20 +367,37 @@ def test_money_that_could_pass_int32_is_refused(market: Any, given: dict[str, An
 
 
 def test_bars_of_other_years_have_no_shared_session() -> None:
-    data = {"source": "synthetic", "markets": ["MES", "MNQ"], "synthetic_sessions": 3,
-            "per_market": {"MNQ": {"synthetic": "trend"}}}
+    data = {
+        "source": "synthetic",
+        "markets": ["MES", "MNQ"],
+        "synthetic_sessions": 3,
+        "per_market": {"MNQ": {"synthetic": "trend"}},
+    }
     shared = load_portfolio(make_config({"data": data, "env": {"task": "allocate"}}, "test"))
     assert shared.num_sessions == 3  # generated markets share their dates, whatever their kind
     from jaxtrade.env.portfolio.market import join_markets
 
-    late = replace(shared.members[1], trade_dates=shared.members[1].trade_dates + np.timedelta64(900, "D"))
+    late = replace(
+        shared.members[1], trade_dates=shared.members[1].trade_dates + np.timedelta64(900, "D")
+    )
     with pytest.raises(DataError, match="no trade date has two bars that all symbols share"):
         join_markets([shared.members[0], late])
 
 
 def test_the_parameters_of_one_symbol_are_refused() -> None:
-    config = load_config(None, ["env.task=allocate", "data.source=synthetic", "data.synthetic_sessions=3",
-                                "data.markets=[MES,MNQ]", "env.window=2", "split.test_sessions=0"])
+    config = load_config(
+        None,
+        [
+            "env.task=allocate",
+            "data.source=synthetic",
+            "data.synthetic_sessions=3",
+            "data.markets=[MES,MNQ]",
+            "env.window=2",
+            "split.test_sessions=0",
+        ],
+    )
     market = load_markets(config)
-    with pytest.raises(ConfigError, match=r"env\.task=allocate holds several symbols .* jaxtrade\.run"):
+    with pytest.raises(
+        ConfigError, match=r"env\.task=allocate holds several symbols .* jaxtrade\.run"
+    ):
         make_params(market, split_sessions(market, config.split)["train"], config)

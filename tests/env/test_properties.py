@@ -1,4 +1,6 @@
-"""Properties of whole runs: exact accounting, monotone costs, symmetry, legality, ends, rewards, flat at flat bars."""
+"""Properties of whole runs: exact accounting, monotone costs, symmetry, legality, ends, rewards,
+flat at flat bars.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import KEEP_STOP, EndReason, EnvParams, EnvState, ExitReason, Order, Trailing
+from jaxtrade.env.state import (
+    KEEP_STOP,
+    EndReason,
+    EnvParams,
+    EnvState,
+    ExitReason,
+    Order,
+    Trailing,
+)
 from tests import compiling
 from tests.env import worlds
 from tests.env.worlds import Trace, contract, i32, make_params, rules, run_random, walk_market
@@ -53,11 +63,22 @@ def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
 
 
 QUICK = ("headline", "converted")  # the others compile for as long
-LONG = ("close_marks", "static", "path")  # of each, a slow case has what is its own beside something else
+LONG = (
+    "close_marks",
+    "static",
+    "path",
+)  # of each, a slow case has what is its own beside something else
 
 
-@pytest.fixture(params=[pytest.param(case, marks=[pytest.mark.slow] * (case not in QUICK) + [pytest.mark.long] * (
-    case in LONG)) for case in CASES])
+@pytest.fixture(
+    params=[
+        pytest.param(
+            case,
+            marks=[pytest.mark.slow] * (case not in QUICK) + [pytest.mark.long] * (case in LONG),
+        )
+        for case in CASES
+    ]
+)
 def run(request: pytest.FixtureRequest) -> tuple[TradingEnv, EnvParams, Trace]:
     return sample(request.param)
 
@@ -70,7 +91,9 @@ class Ledger:
         self.balance = self.quantity = self.entry = self.sides = self.paid = 0
 
     def _worth(self, price: int, row: int) -> int:
-        return round((price - self.entry) * self.quantity * self.rates[row])  # of a fraction: half to even
+        return round(
+            (price - self.entry) * self.quantity * self.rates[row]
+        )  # of a fraction: half to even
 
     def _leave(self, quantity: int, price: int, row: int) -> None:
         assert quantity == self.quantity != 0
@@ -109,7 +132,9 @@ def rates_of(params: EnvParams) -> list[Fraction]:
 
 
 def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
-    """start + profit of fills - commissions == balance, and equity marks the rest at the close, in Python integers."""
+    """start + profit of fills - commissions == balance, and equity marks the rest at the close, in
+    Python integers.
+    """
     _, params, trace = run
     market = params.market
     bid, ask = (np.asarray(side.close) for side in (market, market.ask or market))
@@ -137,8 +162,8 @@ def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) 
 
 
 def test_fills_lie_where_the_bar_traded(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
-    """Exits fill between a bar's low and high, slipped ones up to that tick beyond; so do both marks. Of two-sided bars
-    from the bid's low to the ask's high."""
+    """Exits fill between a bar's low and high, slipped ones up to that tick beyond; so do both
+    marks. Of two-sided bars from the bid's low to the ask's high."""
     _, params, trace = run
     market = params.market
     top = market.high if market.ask is None else market.ask.high
@@ -148,22 +173,30 @@ def test_fills_lie_where_the_bar_traded(run: tuple[TradingEnv, EnvParams, Trace]
         price = getattr(event, name)
         assert ((price >= low) & (price <= high)).all(), name
     out, side = event.exit_quantity != 0, np.sign(event.exit_quantity)
-    slipped = np.where(event.exit_reason == ExitReason.TARGET, 0, side * int(params.contract.slippage))
+    slipped = np.where(
+        event.exit_reason == ExitReason.TARGET, 0, side * int(params.contract.slippage)
+    )
     traded = event.exit_price + slipped
     assert ((traded >= low) & (traded <= high))[out].all()
     assert out.sum() > 500
 
 
 def test_fills_at_an_open_or_a_flat_bar_are_on_the_side_that_is_traded() -> None:
-    """Two-sided bars: buys at the ask, sells at the bid, a tick of slippage on top, whoever it is that trades."""
+    """Two-sided bars: buys at the ask, sells at the bid, a tick of slippage on top, whoever it is
+    that trades.
+    """
     _, params, trace = sample("two_sided")
     market, event, rows = params.market, trace.outcome.info.event, trace.state.row + 1
-    prices = {name: (np.asarray(getattr(market, name)), np.asarray(getattr(market.ask, name)))
-              for name in ("open", "close")}
+    prices = {
+        name: (np.asarray(getattr(market, name)), np.asarray(getattr(market.ask, name)))
+        for name in ("open", "close")
+    }
     flat = np.where(event.exit_reason == ExitReason.FLAT, event.exit_quantity, 0)
-    for field, bought, filled in (("open", event.entry_quantity, event.entry_price),
-                                  ("open", -event.order_exit_quantity, event.order_exit_price),
-                                  ("close", -flat, event.exit_price)):
+    for field, bought, filled in (
+        ("open", event.entry_quantity, event.entry_price),
+        ("open", -event.order_exit_quantity, event.order_exit_price),
+        ("close", -flat, event.exit_price),
+    ):
         bid, ask = (side[rows] for side in prices[field])
         assert min((bought > 0).sum(), (bought < 0).sum()) > 5
         np.testing.assert_array_equal(filled[bought > 0], (ask + 1)[bought > 0])
@@ -172,8 +205,8 @@ def test_fills_at_an_open_or_a_flat_bar_are_on_the_side_that_is_traded() -> None
 
 
 def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
-    """At or below the drawdown floor the account ends; at or below the daily floor it locks or fails; never in
-    position below a floor at a bar's end.
+    """At or below the drawdown floor the account ends; at or below the daily floor it locks or
+    fails; never in position below a floor at a bar's end.
     """
     _, params, trace = run
     account, info = params.account, trace.outcome.info
@@ -213,7 +246,9 @@ def test_a_floor_never_falls_and_an_end_of_day_floor_is_fixed_during_a_session(c
     same_session = (slot[1:] == slot[:-1])[going_on]
     assert (rise >= 0).all()
     assert (rise[same_session] > 0).any() == (case == "headline")
-    assert (rise[~same_session] > 0).any() == (case != "static")  # intraday: in the first bar of the new session
+    assert (rise[~same_session] > 0).any() == (
+        case != "static"
+    )  # intraday: in the first bar of the new session
     if case == "end_of_day":
         closing = trace.outcome.info.equity[:-1][going_on][~same_session]
         before = trace.state.account.high_water[:-1][going_on][~same_session]
@@ -240,13 +275,17 @@ def test_on_the_same_path_the_intraday_floor_is_the_highest_and_the_static_one_t
 
 
 def test_flat_at_every_flat_bar(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
-    """No position survives a session: the flat bar's event leaves it, and every session and episode starts flat."""
+    """No position survives a session: the flat bar's event leaves it, and every session and episode
+    starts flat.
+    """
     _, params, trace = run
     sessions = params.market.sessions
     last = np.asarray(sessions.last)[np.asarray(params.sessions.ids)[trace.state.slot]]
     at_flat_bar = trace.state.row == last
     assert at_flat_bar.sum() > 50
-    new = (trace.state.slot[1:] != trace.state.slot[:-1]) | (trace.outcome.info.end[:-1] != EndReason.NONE)
+    new = (trace.state.slot[1:] != trace.state.slot[:-1]) | (
+        trace.outcome.info.end[:-1] != EndReason.NONE
+    )
     assert (new | ~at_flat_bar[:-1]).all()
     assert (trace.state.position.quantity[1:][new] == 0).all()
     forced = trace.outcome.info.event.exit_reason == ExitReason.FLAT
@@ -254,29 +293,39 @@ def test_flat_at_every_flat_bar(run: tuple[TradingEnv, EnvParams, Trace]) -> Non
     assert at_flat_bar[forced].all()
 
 
-def test_hold_is_always_legal_and_nothing_opens_late(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+def test_hold_is_always_legal_and_nothing_opens_late(
+    run: tuple[TradingEnv, EnvParams, Trace],
+) -> None:
     _, params, trace = run
     assert trace.ref.mask[..., Action.HOLD].all()
     left = np.asarray(params.market.bars_to_flat)[trace.state.row]
     assert not trace.ref.mask[left < 2][:, [Action.BUY, Action.SELL]].any()
     opened = trace.outcome.info.event.entry_quantity != 0
     assert (left[opened] >= 2).all()
-    assert (left[trace.ref.mask[..., Action.BUY]] == 2).any(), "the last permitted bar was never seen"
+    assert (left[trace.ref.mask[..., Action.BUY]] == 2).any(), (
+        "the last permitted bar was never seen"
+    )
 
 
 def test_reward_terms_sum_and_rewards_telescope(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
-    """The reward is the sum of its terms; over an episode it is (final - start) / risk_unit up to float order."""
+    """The reward is the sum of its terms; over an episode it is (final - start) / risk_unit up to
+    float order.
+    """
     _, params, trace = run
     info, outcome = trace.outcome.info, trace.outcome
     np.testing.assert_array_equal(outcome.reward, info.terms["equity_change"])
     unit = float(params.account.risk_unit)
     before = trace.state.account.equity
     np.testing.assert_array_equal(
-        outcome.reward, (info.equity - before).astype(np.float32) * (np.float32(1) / np.float32(unit)))
+        outcome.reward,
+        (info.equity - before).astype(np.float32) * (np.float32(1) / np.float32(unit)),
+    )
     done = info.end != EndReason.NONE
     assert done.sum() > 20
     np.testing.assert_allclose(info.stats.reward[done], info.equity[done] / unit, rtol=0, atol=2e-5)
-    np.testing.assert_allclose(info.stats.terms["equity_change"], info.stats.reward, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        info.stats.terms["equity_change"], info.stats.reward, rtol=0, atol=1e-6
+    )
 
 
 def test_terminated_and_truncated_are_never_both(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
@@ -288,7 +337,9 @@ def test_terminated_and_truncated_are_never_both(run: tuple[TradingEnv, EnvParam
 
 @pytest.mark.slow
 def test_million_masked_samples_hold_no_illegal_action() -> None:
-    """10^6 environment steps in one vmapped program: the mask that the sampler used is the mask that `step` checks."""
+    """10^6 environment steps in one vmapped program: the mask that the sampler used is the mask
+    that `step` checks.
+    """
     env = TradingEnv(EnvConfig(quantity=2))
     params = make_params(walk_market(5), account=rules(**STRICT), episode_sessions=2)
     envs, steps = 4_096, 250
@@ -319,8 +370,11 @@ def test_million_masked_samples_hold_no_illegal_action() -> None:
 
 def test_an_illegal_action_is_a_hold_and_counted() -> None:
     env, params, trace = sample("headline")
-    flat = {name: np.flatnonzero(~trace.ref.mask[..., action].reshape(-1)) for name, action in
-            Action.__members__.items() if name != "HOLD"}
+    flat = {
+        name: np.flatnonzero(~trace.ref.mask[..., action].reshape(-1))
+        for name, action in Action.__members__.items()
+        if name != "HOLD"
+    }
     states = jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, *x.shape[2:])), trace.state)
     step = jax.jit(jax.vmap(env.step, (None, 0, 0, None)), compiler_options=compiling.fast())
     key = jax.random.key(0)
@@ -331,14 +385,20 @@ def test_an_illegal_action_is_a_hold_and_counted() -> None:
         hold = step(key, chosen, jnp.zeros(64, jnp.int32), params)
         counted = illegal[2].info.stats.illegal - hold[2].info.stats.illegal
         assert (np.asarray(counted) == 1).all(), name
-        assert [path for path in worlds.leaves_differ(illegal[2], hold[2]) if not path.endswith(".illegal")] == []
+        assert [
+            path
+            for path in worlds.leaves_differ(illegal[2], hold[2])
+            if not path.endswith(".illegal")
+        ] == []
 
 
 # ---- the same orders under other costs, rules off
 
 
 def random_orders(seed: int, count: int) -> Order:
-    """Orders of every kind: flips, odd sizes, with and without brackets, stops moved, trail on and off. [count]"""
+    """Orders of every kind: flips, odd sizes, with and without brackets, stops moved, trail on and
+    off. [count]
+    """
     rng = np.random.default_rng(seed)
     quantity = np.repeat(rng.integers(-3, 4, count // 8 + 1), 8)[:count]
     return Order(
@@ -354,9 +414,12 @@ Intrabar = Literal["stop_first", "nearer_extreme", "path"]
 INTRABAR: tuple[Intrabar, ...] = ("stop_first", "nearer_extreme", "path")
 
 
-def equity_path(params: EnvParams, state: EnvState, orders: Order, intrabar: Intrabar = "stop_first"
-                ) -> tuple[jax.Array, jax.Array]:
-    """int32[steps] equity at every bar and the sides filled, for orders through the public transition."""
+def equity_path(
+    params: EnvParams, state: EnvState, orders: Order, intrabar: Intrabar = "stop_first"
+) -> tuple[jax.Array, jax.Array]:
+    """int32[steps] equity at every bar and the sides filled, for orders through the public
+    transition.
+    """
     env = TradingEnv(EnvConfig(intrabar=intrabar))
 
     def body(state: EnvState, order: Order) -> tuple:
@@ -368,7 +431,9 @@ def equity_path(params: EnvParams, state: EnvState, orders: Order, intrabar: Int
 
 @pytest.fixture(scope="module")
 def recorded_actions() -> list[tuple[EnvState, Order]]:
-    """Orders of random legal actions of `manage` over whole sessions, rules off: (start, orders) per session."""
+    """Orders of random legal actions of `manage` over whole sessions, rules off: (start, orders)
+    per session.
+    """
     env = TradingEnv(EnvConfig(quantity=3, random_start=False))
     params = make_params(walk_market(11))
     steps = 110
@@ -400,14 +465,31 @@ def in_axes(name: str) -> EnvParams:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("intrabar", "name"), [
-    pytest.param(intrabar, name, marks=[pytest.mark.long] * ((intrabar, name) not in (
-        ("stop_first", "commission"), ("nearer_extreme", "commission"), ("path", "slippage"))))
-    for intrabar in INTRABAR for name in ("commission", "slippage")])
-def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Order]], name: str,
-                                       intrabar: Intrabar) -> None:
-    """Same orders, rules off: equity at every bar is non-increasing in commission and slippage, and each extra cent of
-    commission takes exactly ten mills per contract side from the final equity.
+@pytest.mark.parametrize(
+    ("intrabar", "name"),
+    [
+        pytest.param(
+            intrabar,
+            name,
+            marks=[pytest.mark.long]
+            * (
+                (intrabar, name)
+                not in (
+                    ("stop_first", "commission"),
+                    ("nearer_extreme", "commission"),
+                    ("path", "slippage"),
+                )
+            ),
+        )
+        for intrabar in INTRABAR
+        for name in ("commission", "slippage")
+    ],
+)
+def test_equity_never_rises_with_costs(
+    recorded_actions: list[tuple[EnvState, Order]], name: str, intrabar: Intrabar
+) -> None:
+    """Same orders, rules off: equity at every bar is non-increasing in commission and slippage, and
+    each extra cent of commission takes exactly ten mills per contract side from the final equity.
     """
     values = [0, 10, 20, 500, 2_080] if name == "commission" else [0, 1, 2, 5]
     base = make_params(walk_market(11, paths=True))
@@ -416,7 +498,9 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
     random = [(recorded_actions[slot][0], random_orders(slot, 110)) for slot in range(8)]
     total = 0
     for state, orders in [*recorded_actions, *random]:
-        equity, sides, quantity = map(np.asarray, paths(cost_grid(base, values, name), state, orders))
+        equity, sides, quantity = map(
+            np.asarray, paths(cost_grid(base, values, name), state, orders)
+        )
         for cheap, dear in pairwise(equity):
             assert (dear <= cheap).all()
         assert (sides == sides[0]).all(), "costs changed what was traded"
@@ -435,14 +519,27 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mark", "intrabar", "two_sided"), [
-    ("extreme", "path", True), ("extreme", "nearer_extreme", False), ("close", "stop_first", False), *(
-        pytest.param(*row, marks=pytest.mark.long)
-        for row in (("extreme", "stop_first", False), ("extreme", "path", False), ("close", "stop_first", True)))])
-def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], intrabar: Intrabar, two_sided: bool
-                                          ) -> None:
-    """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices mirrored. Of two-sided
-    bars the ask upside down is the bid, and the other way round.
+@pytest.mark.parametrize(
+    ("mark", "intrabar", "two_sided"),
+    [
+        ("extreme", "path", True),
+        ("extreme", "nearer_extreme", False),
+        ("close", "stop_first", False),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (
+                ("extreme", "stop_first", False),
+                ("extreme", "path", False),
+                ("close", "stop_first", True),
+            )
+        ),
+    ],
+)
+def test_long_and_short_are_mirror_images(
+    mark: Literal["extreme", "close"], intrabar: Intrabar, two_sided: bool
+) -> None:
+    """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices
+    mirrored. Of two-sided bars the ask upside down is the bid, and the other way round.
     """
     env = TradingEnv(EnvConfig(mark=mark, intrabar=intrabar, quantity=2))
     bars = worlds.random_bars(21, 8 * 160, step=8)
@@ -450,16 +547,23 @@ def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], int
     inside = random_paths(21, *bars)
     ask = worlds.Bars(*random_ask(21, *bars)) if two_sided else bars
     ask_inside = random_paths(22, *ask) if two_sided else inside
-    sums = worlds.true_range_sums(bars)  # of one side for both: a mid rounds down, its mirror image up
+    sums = worlds.true_range_sums(
+        bars
+    )  # of one side for both: a mid rounds down, its mirror image up
     sessions = worlds.even_sessions(8, 160)
 
     def params_of(bid: worlds.Bars, ask: worlds.Bars, paths: tuple, ask_paths: tuple) -> EnvParams:
-        market = (worlds.two_sided_market(bid, ask, sessions, sums, paths, ask_paths) if two_sided
-                  else worlds.make_market(bid, sessions, sums, paths=paths))
+        market = (
+            worlds.two_sided_market(bid, ask, sessions, sums, paths, ask_paths)
+            if two_sided
+            else worlds.make_market(bid, sessions, sums, paths=paths)
+        )
         return make_params(market, account=limits, episode_sessions=2)
 
     up = params_of(bars, ask, inside, ask_inside)
-    down = params_of(worlds.mirror(ask), worlds.mirror(bars), mirrored(ask_inside), mirrored(inside))
+    down = params_of(
+        worlds.mirror(ask), worlds.mirror(bars), mirrored(ask_inside), mirrored(inside)
+    )
     trace = run_random(env, up, 2, ENVS, STEPS)
     swapped = jnp.asarray([0, 2, 1, 3, 4, 5, 6], jnp.int32)[trace.action]
 
@@ -467,7 +571,9 @@ def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], int
     def replay(state: EnvState, actions: jax.Array, params: EnvParams) -> tuple:
         def body(state: EnvState, action: jax.Array) -> tuple:
             mask = jax.vmap(env.mask, (0, None))(state, params)
-            state, _, out = jax.vmap(env.step, (None, 0, 0, None))(jax.random.key(0), state, action, params)
+            state, _, out = jax.vmap(env.step, (None, 0, 0, None))(
+                jax.random.key(0), state, action, params
+            )
             return state, (mask, out)
 
         return jax.lax.scan(body, state, actions)[1]
@@ -477,16 +583,22 @@ def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], int
     np.testing.assert_array_equal(mask, trace.ref.mask)
     mine, theirs = trace.outcome, out
     for name in ("equity", "end", "stats", "terms"):
-        assert worlds.leaves_differ(getattr(mine.info, name), getattr(theirs.info, name)) == [], name
+        assert worlds.leaves_differ(getattr(mine.info, name), getattr(theirs.info, name)) == [], (
+            name
+        )
     assert worlds.leaves_differ(mine.reward, theirs.reward) == []
     for kind in ("order_exit", "entry", "exit"):
         filled = np.asarray(getattr(mine.info.event, f"{kind}_quantity"))
-        np.testing.assert_array_equal(filled, -np.asarray(getattr(theirs.info.event, f"{kind}_quantity")))
+        np.testing.assert_array_equal(
+            filled, -np.asarray(getattr(theirs.info.event, f"{kind}_quantity"))
+        )
         price, other = (np.asarray(getattr(x.info.event, f"{kind}_price")) for x in (mine, theirs))
         np.testing.assert_array_equal(price[filled != 0], 40_000 - other[filled != 0])
     assert np.isin([EndReason.BUST, EndReason.SESSION_END], np.asarray(mine.info.end)).all()
     assert {int(x) for x in np.unique(mine.info.event.exit_reason)} >= set(ExitReason) - {
-        ExitReason.ORDER, ExitReason.END_OF_DATA}
+        ExitReason.ORDER,
+        ExitReason.END_OF_DATA,
+    }
 
 
 def test_orders_without_brackets_are_never_stopped() -> None:
@@ -495,10 +607,14 @@ def test_orders_without_brackets_are_never_stopped() -> None:
     params = make_params(market, costs=contract(slippage=0))
     env = TradingEnv(EnvConfig())
     state = env.reset_at(params, 0, int(market.sessions.first[0]))
-    orders = jax.tree.map(lambda x: jnp.full(110, x, jnp.int32), Order(*map(i32, (1, 0, 0, KEEP_STOP, -1))))
+    orders = jax.tree.map(
+        lambda x: jnp.full(110, x, jnp.int32), Order(*map(i32, (1, 0, 0, KEEP_STOP, -1)))
+    )
     equity, sides, quantity = map(np.asarray, jax.jit(equity_path)(params, state, orders))
     first = int(market.sessions.first[0]) + 1
-    expected = (np.asarray(market.close)[first:first + 110] - int(market.open[first])) * worlds.TICK_MILLS
+    expected = (
+        np.asarray(market.close)[first : first + 110] - int(market.open[first])
+    ) * worlds.TICK_MILLS
     np.testing.assert_array_equal(equity[:-1], expected[:-1] - worlds.COMMISSION)
     assert equity[-1] == expected[-1] - 2 * worlds.COMMISSION
     assert (sides[-1], quantity[-1]) == (2, 0)

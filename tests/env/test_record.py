@@ -1,4 +1,6 @@
-"""The record of trades and the five risk slots: hand-worked bars, streaks, the window of ten, and whole runs."""
+"""The record of trades and the five risk slots: hand-worked bars, streaks, the window of ten, and
+whole runs.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,15 @@ ROW = 25  # the first decision of the hand-worked bars
 
 
 def world(*after: tuple[int, int, int, int]) -> EnvParams:
-    """Flat bars at 100 up to and with row 25, then `after`. A tick is a dollar, and so is a commission."""
+    """Flat bars at 100 up to and with row 25, then `after`. A tick is a dollar, and so is a
+    commission.
+    """
     rest = [(100,) * 4] * (14 - len(after))
     bars = worlds.bars_of([(100,) * 4] * (ROW + 1) + [*after] + rest)
-    return make_params(make_market(bars, [worlds.Session(0, 40, 21, 37)], tr_sum=112),
-                       costs=worlds.contract(commission=1_000, slippage=0, tick_mills=1_000, min_stop=1))
+    return make_params(
+        make_market(bars, [worlds.Session(0, 40, 21, 37)], tr_sum=112),
+        costs=worlds.contract(commission=1_000, slippage=0, tick_mills=1_000, min_stop=1),
+    )
 
 
 def order(quantity: int, stop: int = 50, target: int = 50) -> Order:
@@ -55,15 +61,30 @@ def slots(state: EnvState, params: EnvParams, scaling: str) -> list[float]:
 
 
 def test_an_open_position_by_hand() -> None:
-    """Bought at 100: marked at 97..104 and closed at 103, then at 99..106: 3 ticks against, 6 for it."""
+    """Bought at 100: marked at 97..104 and closed at 103, then at 99..106: 3 ticks against, 6 for
+    it.
+    """
     params = world((100, 104, 97, 103), (103, 106, 99, 105))
     one, two = play(params, order(1)), play(params, order(1), order(1))
-    assert kept(one) == {"balance": -1_000, "peak": 0, "losses": 0, "recent": 0, "closed": 0, "adverse": 3,
-                         "favourable": 4}
+    assert kept(one) == {
+        "balance": -1_000,
+        "peak": 0,
+        "losses": 0,
+        "recent": 0,
+        "closed": 0,
+        "adverse": 3,
+        "favourable": 4,
+    }
     assert kept(two) == kept(one) | {"favourable": 6}
-    assert slots(one, params, "seed") == pytest.approx([3.0, 1_000 / 50_000_000, 0.0, 0.5, 3 / 4], rel=1e-6)
-    assert slots(one, params, "relative") == pytest.approx([0.006, 0.002, 0.0, 0.5, 3 / 7], rel=1e-6)
-    assert slots(two, params, "seed") == pytest.approx([5.0, 1_000 / 50_000_000, 0.0, 0.5, 3 / 6], rel=1e-6)
+    assert slots(one, params, "seed") == pytest.approx(
+        [3.0, 1_000 / 50_000_000, 0.0, 0.5, 3 / 4], rel=1e-6
+    )
+    assert slots(one, params, "relative") == pytest.approx(
+        [0.006, 0.002, 0.0, 0.5, 3 / 7], rel=1e-6
+    )
+    assert slots(two, params, "seed") == pytest.approx(
+        [5.0, 1_000 / 50_000_000, 0.0, 0.5, 3 / 6], rel=1e-6
+    )
 
 
 def test_a_short_position_by_hand() -> None:
@@ -73,7 +94,9 @@ def test_a_short_position_by_hand() -> None:
 
 
 def test_a_position_that_was_never_ahead() -> None:
-    """The seed's ratio is then 1, whatever it lost; the other one says that all of it was adverse."""
+    """The seed's ratio is then 1, whatever it lost; the other one says that all of it was
+    adverse.
+    """
     params = world((100, 100, 95, 96))
     state = play(params, order(1))
     assert (kept(state)["adverse"], kept(state)["favourable"]) == (5, 0)
@@ -81,22 +104,40 @@ def test_a_position_that_was_never_ahead() -> None:
 
 
 def test_a_win_then_a_loss_in_one_bar() -> None:
-    """Bought at 100, turned at 110: 10 - 2 dollars; the short is stopped at 115 in the same bar: -5 - 2 dollars."""
+    """Bought at 100, turned at 110: 10 - 2 dollars; the short is stopped at 115 in the same bar: -5
+    - 2 dollars.
+    """
     params = world((100, 104, 97, 103), (110, 116, 109, 112))
     state = play(params, order(1), order(-1, stop=5))
-    assert kept(state) == {"balance": 1_000, "peak": 1_000, "losses": 1, "recent": 0b10, "closed": 2, "adverse": 0,
-                           "favourable": 0}
+    assert kept(state) == {
+        "balance": 1_000,
+        "peak": 1_000,
+        "losses": 1,
+        "recent": 0b10,
+        "closed": 2,
+        "adverse": 0,
+        "favourable": 0,
+    }
     assert int(state.stats.wins) == 1
     assert slots(state, params, "seed") == [0.0, 0.0, 1.0, 0.5, 1.0]
     assert slots(state, params, "relative") == pytest.approx([0.0, 0.0, 0.1, 0.5, 0.5])
 
 
 def test_a_loss_then_a_win_in_one_bar() -> None:
-    """Bought at 100, turned at 95: -5 - 2 dollars; the short's target 10 below is reached in the same bar."""
+    """Bought at 100, turned at 95: -5 - 2 dollars; the short's target 10 below is reached in the
+    same bar.
+    """
     params = world((100, 104, 97, 103), (95, 96, 84, 86))
     state = play(params, order(1), order(-1, target=10))
-    assert kept(state) == {"balance": 1_000, "peak": 1_000, "losses": 0, "recent": 0b01, "closed": 2, "adverse": 0,
-                           "favourable": 0}
+    assert kept(state) == {
+        "balance": 1_000,
+        "peak": 1_000,
+        "losses": 0,
+        "recent": 0b01,
+        "closed": 2,
+        "adverse": 0,
+        "favourable": 0,
+    }
 
 
 def test_a_position_opened_by_a_flip_starts_its_own_excursion() -> None:
@@ -108,7 +149,9 @@ def test_a_position_opened_by_a_flip_starts_its_own_excursion() -> None:
 
 def test_the_drawdown_is_that_of_the_realised_balance() -> None:
     """+8 dollars, then -7: the peak stays; open profit moves neither."""
-    params = world((100, 110, 100, 110), (110, 110, 110, 110), (110, 110, 104, 104), (104, 104, 104, 104))
+    params = world(
+        (100, 110, 100, 110), (110, 110, 110, 110), (110, 110, 104, 104), (104, 104, 104, 104)
+    )
     state = play(params, order(1), order(0), order(1, stop=5), order(0))
     assert (kept(state)["balance"], kept(state)["peak"], kept(state)["losses"]) == (1_000, 8_000, 1)
     assert slots(state, params, "seed")[1] == pytest.approx(7_000 / 50_008_000, rel=1e-6)
@@ -116,7 +159,9 @@ def test_the_drawdown_is_that_of_the_realised_balance() -> None:
 
 
 def test_streaks_and_the_window_of_ten() -> None:
-    """Thirty trades one after the other against a list of their results; a win must pay both commissions."""
+    """Thirty trades one after the other against a list of their results; a win must pay both
+    commissions.
+    """
     results = [1, 1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, *[0] * 14, 1, 0, 0]
     params = world()
     state = ENV.reset_at(params, 0, ROW)
@@ -125,7 +170,9 @@ def test_streaks_and_the_window_of_ten() -> None:
     record: Any = new_record()
     for count, won in enumerate(results, 1):
         price = 103 if won else 102  # 2 dollars of profit go into two commissions
-        record = add(record, empty_event(i32(100)).replace(exit_quantity=i32(1), exit_price=i32(price)))
+        record = add(
+            record, empty_event(i32(100)).replace(exit_quantity=i32(1), exit_price=i32(price))
+        )
         past = results[:count]
         losses = next((i for i, x in enumerate(reversed(past)) if x), count)
         assert int(record.losses) == losses
@@ -133,7 +180,9 @@ def test_streaks_and_the_window_of_ten() -> None:
         seen: Any = account_seen(state.replace(record=record))
         assert int(seen.won) == sum(past[-10:])
         relative = np.asarray(risk_slots("relative", seen, params.account))
-        assert relative[2:4].tolist() == pytest.approx([min(losses, 10) / 10, sum(past[-10:]) / min(count, 10)])
+        assert relative[2:4].tolist() == pytest.approx(
+            [min(losses, 10) / 10, sum(past[-10:]) / min(count, 10)]
+        )
 
 
 def test_before_anything_happened() -> None:
@@ -145,7 +194,9 @@ def test_before_anything_happened() -> None:
 
 
 def test_only_advised_keeps_a_record() -> None:
-    """Its reference is 51 bytes, of 96 allowed; the other tasks' state and reference have no part of it."""
+    """Its reference is 51 bytes, of 96 allowed; the other tasks' state and reference have no part
+    of it.
+    """
     params = world()
     for task, size in (("entry", 25), ("manage", 25), ("advised", 51)):
         env = TradingEnv(EnvConfig(task=task))  # type: ignore[arg-type]
@@ -154,13 +205,19 @@ def test_only_advised_keeps_a_record() -> None:
         assert sum(np.asarray(x).nbytes for x in jax.tree.leaves(ref)) == size
         again = jax.eval_shape(env.step, jax.random.key(0), state, i32(0), params)
         assert jax.tree.structure((again[0], again[1])) == jax.tree.structure((state, ref))
-        for a, b in zip(jax.tree.leaves((again[0], again[1])), jax.tree.leaves((state, ref)), strict=True):
+        for a, b in zip(
+            jax.tree.leaves((again[0], again[1])), jax.tree.leaves((state, ref)), strict=True
+        ):
             assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
 
 
 def test_the_record_agrees_with_the_episodes_other_figures() -> None:
-    """Random legal actions over episodes of two sessions: the record begins with each, and outlasts the first one."""
-    params = make_params(walk_market(3, step=8), account=rules(drawdown=1_000_000), episode_sessions=2)
+    """Random legal actions over episodes of two sessions: the record begins with each, and outlasts
+    the first one.
+    """
+    params = make_params(
+        walk_market(3, step=8), account=rules(drawdown=1_000_000), episode_sessions=2
+    )
     trace = jax.tree.map(np.asarray, run_random(ENV, params, 1, 16, 300))
     record, stats, account = trace.state.record, trace.state.stats, trace.state.account
     np.testing.assert_array_equal(record.balance, account.balance)

@@ -1,4 +1,6 @@
-"""Floors, liquidation level, daily lock, targets and permissions, worked by hand; presets resolved to mills."""
+"""Floors, liquidation level, daily lock, targets and permissions, worked by hand; presets resolved
+to mills.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import AccountConfig, EnvConfig
-from jaxtrade.config.accounts import PRESETS, check_account, check_quantity, resolve_account, room_warning
+from jaxtrade.config.accounts import (
+    PRESETS,
+    check_account,
+    check_quantity,
+    resolve_account,
+    room_warning,
+)
 from jaxtrade.env import rules as account_rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.params import account_params, whole_mills
-from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, OFF, Account, EndReason, Order, Position, Trailing
+from jaxtrade.env.state import (
+    KEEP_STOP,
+    NO_LEVEL,
+    OFF,
+    Account,
+    EndReason,
+    Order,
+    Position,
+    Trailing,
+)
 from jaxtrade.errors import ConfigError
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, TICK_MILLS, contract, i32, make_params, rules
@@ -29,17 +46,22 @@ def account(**values: Any) -> Account:
 # ---- floors
 
 
-@pytest.mark.parametrize(("high_water", "cap", "floor"), [
-    (0, None, -2_500_000),
-    (400_000, None, -2_100_000),
-    (2_600_000, None, 100_000),
-    (9_000_000, None, 6_500_000),
-    (2_599_999, 100_000, 99_999),
-    (2_600_000, 100_000, 100_000),  # start + $100: the floor rises no further
-    (9_000_000, 100_000, 100_000),
-    (9_000_000, 500_000, 500_000),
-])
-def test_drawdown_floor_trails_until_its_freeze(high_water: int, cap: int | None, floor: int) -> None:
+@pytest.mark.parametrize(
+    ("high_water", "cap", "floor"),
+    [
+        (0, None, -2_500_000),
+        (400_000, None, -2_100_000),
+        (2_600_000, None, 100_000),
+        (9_000_000, None, 6_500_000),
+        (2_599_999, 100_000, 99_999),
+        (2_600_000, 100_000, 100_000),  # start + $100: the floor rises no further
+        (9_000_000, 100_000, 100_000),
+        (9_000_000, 500_000, 500_000),
+    ],
+)
+def test_drawdown_floor_trails_until_its_freeze(
+    high_water: int, cap: int | None, floor: int
+) -> None:
     limits = rules(drawdown=2_500_000, floor_cap=cap)
     assert int(account_rules.drawdown_floor(account(high_water=high_water), limits)) == floor
 
@@ -47,7 +69,11 @@ def test_drawdown_floor_trails_until_its_freeze(high_water: int, cap: int | None
 def test_floors_that_are_off_are_below_everything() -> None:
     off = rules()
     mine = account(high_water=5_000_000, session_equity=1_000_000)
-    assert int(account_rules.drawdown_floor(mine, off)) == int(account_rules.daily_floor(mine, off)) == -OFF
+    assert (
+        int(account_rules.drawdown_floor(mine, off))
+        == int(account_rules.daily_floor(mine, off))
+        == -OFF
+    )
     capped_only = rules(floor_cap=100_000)
     assert int(account_rules.highest_floor(mine, capped_only)) == -OFF
 
@@ -56,21 +82,35 @@ def test_the_daily_floor_starts_at_the_sessions_opening_equity() -> None:
     limits = rules(drawdown=2_500_000, daily_loss=1_000_000)
     assert int(account_rules.daily_floor(account(session_equity=300_000), limits)) == -700_000
     assert int(account_rules.highest_floor(account(session_equity=300_000), limits)) == -700_000
-    assert int(account_rules.highest_floor(account(session_equity=-1_600_000), limits)) == -2_500_000
+    assert (
+        int(account_rules.highest_floor(account(session_equity=-1_600_000), limits)) == -2_500_000
+    )
 
 
-@pytest.mark.parametrize(("equity", "bust", "daily"), [
-    (-2_500_001, True, True), (-2_500_000, True, True), (-2_499_999, False, True),
-    (-700_000, False, True), (-699_999, False, False)])
+@pytest.mark.parametrize(
+    ("equity", "bust", "daily"),
+    [
+        (-2_500_001, True, True),
+        (-2_500_000, True, True),
+        (-2_499_999, False, True),
+        (-700_000, False, True),
+        (-699_999, False, False),
+    ],
+)
 def test_equity_at_a_floor_has_reached_it(equity: int, bust: bool, daily: bool) -> None:
-    limits, mine = rules(drawdown=2_500_000, daily_loss=1_000_000), account(equity=equity, session_equity=300_000)
+    limits, mine = (
+        rules(drawdown=2_500_000, daily_loss=1_000_000),
+        account(equity=equity, session_equity=300_000),
+    )
     assert bool(account_rules.at_drawdown_floor(mine, limits)) is bust
     assert bool(account_rules.at_daily_floor(mine, limits)) is daily
     assert not account_rules.at_drawdown_floor(mine, rules(daily_loss=1_000_000))
     assert not account_rules.at_daily_floor(mine, rules(drawdown=2_500_000))
 
 
-@pytest.mark.parametrize(("freeze", "cap"), [("never", OFF), ("at_start_plus_100", 100_000), ("at_target", 500_000)])
+@pytest.mark.parametrize(
+    ("freeze", "cap"), [("never", OFF), ("at_start_plus_100", 100_000), ("at_target", 500_000)]
+)
 def test_freezes_in_mills(freeze: str, cap: int) -> None:
     preset = resolve_account(AccountConfig(preset="apex_like_50k_2025", freeze=freeze))  # type: ignore[arg-type]
     assert int(account_params(preset, micro=False).floor_cap) == cap
@@ -82,36 +122,68 @@ def test_freezes_in_mills(freeze: str, cap: int) -> None:
 CONTRACT = contract()
 
 
-@pytest.mark.parametrize(("side", "quantity", "balance", "drawdown", "level"), [
-    # room = floor + exit commission - balance, in whole ticks, away from the market
-    (1, 1, -COMMISSION, 100_000, 101 - 8),  # (-100 + 2.08 + 2.08) / 12.50 = -7.67 -> -8
-    (-1, 1, -COMMISSION, 100_000, 101 + 8),
-    (1, 1, 0, 102_080, 101 - 8),  # exactly -8
-    (-1, 1, 0, 102_080, 101 + 8),
-    (1, 1, 0, 102_081, 101 - 9),  # one mill more room is one tick more
-    (1, 1, 0, 102_079, 101 - 8),
-    (1, 3, -3 * COMMISSION, 100_000, 101 - 3),  # (-100 + 12.48) / 37.50 = -2.33 -> -3
-    (-1, 3, -3 * COMMISSION, 100_000, 101 + 3),
-    (1, 1, 500_000, 100_000, 101 - 48),  # profit in hand moves it away: (-100 + 2.08 - 500) / 12.5 = -47.8
-])
-def test_liquidation_level_by_hand(side: int, quantity: int, balance: int, drawdown: int, level: int) -> None:
-    position, limits = Position.flat().replace(quantity=i32(side * quantity), entry=i32(101)), rules(drawdown=drawdown)
-    assert int(account_rules.liquidation_level(position, account(balance=balance), limits, CONTRACT)) == level
+@pytest.mark.parametrize(
+    ("side", "quantity", "balance", "drawdown", "level"),
+    [
+        # room = floor + exit commission - balance, in whole ticks, away from the market
+        (1, 1, -COMMISSION, 100_000, 101 - 8),  # (-100 + 2.08 + 2.08) / 12.50 = -7.67 -> -8
+        (-1, 1, -COMMISSION, 100_000, 101 + 8),
+        (1, 1, 0, 102_080, 101 - 8),  # exactly -8
+        (-1, 1, 0, 102_080, 101 + 8),
+        (1, 1, 0, 102_081, 101 - 9),  # one mill more room is one tick more
+        (1, 1, 0, 102_079, 101 - 8),
+        (1, 3, -3 * COMMISSION, 100_000, 101 - 3),  # (-100 + 12.48) / 37.50 = -2.33 -> -3
+        (-1, 3, -3 * COMMISSION, 100_000, 101 + 3),
+        (
+            1,
+            1,
+            500_000,
+            100_000,
+            101 - 48,
+        ),  # profit in hand moves it away: (-100 + 2.08 - 500) / 12.5 = -47.8
+    ],
+)
+def test_liquidation_level_by_hand(
+    side: int, quantity: int, balance: int, drawdown: int, level: int
+) -> None:
+    position, limits = (
+        Position.flat().replace(quantity=i32(side * quantity), entry=i32(101)),
+        rules(drawdown=drawdown),
+    )
+    assert (
+        int(account_rules.liquidation_level(position, account(balance=balance), limits, CONTRACT))
+        == level
+    )
 
 
 def test_no_floor_gives_no_level() -> None:
     for side in (1, -1):
         position = Position.flat().replace(quantity=i32(side), entry=i32(101))
-        assert int(account_rules.liquidation_level(position, account(), rules(), CONTRACT)) == -side * NO_LEVEL
+        assert (
+            int(account_rules.liquidation_level(position, account(), rules(), CONTRACT))
+            == -side * NO_LEVEL
+        )
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(1, 20), st.integers(-2_000_000, 2_000_000), st.integers(1, 3_000_000), st.sampled_from([1, -1]))
-def test_the_level_is_the_first_price_at_or_below_the_floor(quantity: int, balance: int, drawdown: int,
-                                                            side: int) -> None:
-    """At the level equity net of the exit commission is at or below the floor; one tick nearer it is above."""
+@given(
+    st.integers(1, 20),
+    st.integers(-2_000_000, 2_000_000),
+    st.integers(1, 3_000_000),
+    st.sampled_from([1, -1]),
+)
+def test_the_level_is_the_first_price_at_or_below_the_floor(
+    quantity: int, balance: int, drawdown: int, side: int
+) -> None:
+    """At the level equity net of the exit commission is at or below the floor; one tick nearer it
+    is above.
+    """
     position = Position.flat().replace(quantity=i32(side * quantity), entry=i32(20_000))
-    level = int(account_rules.liquidation_level(position, account(balance=balance), rules(drawdown=drawdown), CONTRACT))
+    level = int(
+        account_rules.liquidation_level(
+            position, account(balance=balance), rules(drawdown=drawdown), CONTRACT
+        )
+    )
 
     def net(price: int) -> int:
         return balance + (price - 20_000) * side * quantity * TICK_MILLS - quantity * COMMISSION
@@ -125,13 +197,22 @@ MARKET = worlds.walk_market(0, sessions=3)
 # ---- permissions
 
 
-@pytest.mark.parametrize(("left", "tr_sum", "locked", "allowed"), [
-    (2, 100, False, True), (1, 100, False, False), (0, 100, False, False), (50, -1, False, False),
-    (50, 0, False, True), (50, 100, True, False),
-])
+@pytest.mark.parametrize(
+    ("left", "tr_sum", "locked", "allowed"),
+    [
+        (2, 100, False, True),
+        (1, 100, False, False),
+        (0, 100, False, False),
+        (50, -1, False, False),
+        (50, 0, False, True),
+        (50, 100, True, False),
+    ],
+)
 def test_who_may_open(left: int, tr_sum: int, locked: bool, allowed: bool) -> None:
     count = len(MARKET.close)
-    market = MARKET.replace(bars_to_flat=jnp.full(count, left, jnp.int32), tr_sum=jnp.full(count, tr_sum, jnp.int32))
+    market = MARKET.replace(
+        bars_to_flat=jnp.full(count, left, jnp.int32), tr_sum=jnp.full(count, tr_sum, jnp.int32)
+    )
     params = make_params(market)
     env = TradingEnv(EnvConfig())
     state = env.reset_at(params, 0, 60)
@@ -147,29 +228,42 @@ def test_open_profit_never_reaches_a_target() -> None:
     held = Position.flat().replace(quantity=i32(1))
     assert bool(account_rules.target_reached(Position.flat(), rich, limits))
     assert not bool(account_rules.target_reached(held, rich, limits))
-    assert not bool(account_rules.target_reached(Position.flat(), rich.replace(balance=i32(999_999)), limits))
-    assert not bool(account_rules.target_reached(Position.flat(), rich.replace(days=i32(1)), limits))
+    assert not bool(
+        account_rules.target_reached(Position.flat(), rich.replace(balance=i32(999_999)), limits)
+    )
+    assert not bool(
+        account_rules.target_reached(Position.flat(), rich.replace(days=i32(1)), limits)
+    )
     assert not bool(account_rules.target_reached(Position.flat(), rich, rules()))
 
 
-@pytest.mark.parametrize(("trailing", "live", "next_day"), [
-    (Trailing.INTRADAY, 12, 12), (Trailing.END_OF_DAY, 9, 11), (Trailing.STATIC, 9, 9)])
+@pytest.mark.parametrize(
+    ("trailing", "live", "next_day"),
+    [(Trailing.INTRADAY, 12, 12), (Trailing.END_OF_DAY, 9, 11), (Trailing.STATIC, 9, 9)],
+)
 def test_who_raises_the_high_water_mark(trailing: Trailing, live: int, next_day: int) -> None:
     """From 9: a live mark of 12 in the session, then its closing equity of 11."""
     limits = rules(drawdown=100, trailing=trailing)
     old = account(balance=11, equity=11, high_water=9)
     marked = account_rules.high_water_at(old, i32(12), limits)
     assert int(marked) == live
-    assert int(account_rules.open_session(old.replace(high_water=marked), limits).high_water) == next_day
+    assert (
+        int(account_rules.open_session(old.replace(high_water=marked), limits).high_water)
+        == next_day
+    )
     low = old.replace(equity=i32(-5), balance=i32(-5))
     assert int(account_rules.high_water_at(low, i32(-5), limits)) == 9
     assert int(account_rules.open_session(low, limits).high_water) == 9
 
 
 def test_a_new_session_resets_the_daily_rules_and_nothing_else() -> None:
-    old = account(balance=5, equity=7, high_water=9, session_equity=1, locked=True, days=3, traded=True)
+    old = account(
+        balance=5, equity=7, high_water=9, session_equity=1, locked=True, days=3, traded=True
+    )
     new = account_rules.open_session(old, rules())
-    expected = account(balance=5, equity=7, high_water=9, session_equity=7, locked=False, days=3, traded=False)
+    expected = account(
+        balance=5, equity=7, high_water=9, session_equity=7, locked=False, days=3, traded=False
+    )
     assert worlds.leaves_differ(new, expected) == []
 
 
@@ -178,7 +272,9 @@ def test_a_new_session_resets_the_daily_rules_and_nothing_else() -> None:
 
 def falling_bars() -> worlds.Bars:
     """Two sessions of 40 bars, each bar two ticks below the last."""
-    return worlds.bars_of([(1_000 - 2 * i, 1_000 - 2 * i, 998 - 2 * i, 998 - 2 * i) for i in range(80)])
+    return worlds.bars_of(
+        [(1_000 - 2 * i, 1_000 - 2 * i, 998 - 2 * i, 998 - 2 * i) for i in range(80)]
+    )
 
 
 BUY = Order(*map(i32, (1, 0, 0, KEEP_STOP, -1)))
@@ -187,11 +283,18 @@ BUY = Order(*map(i32, (1, 0, 0, KEEP_STOP, -1)))
 def daily_params(**limits: Any) -> Any:
     sessions = [worlds.Session(0, 40, 2, 36), worlds.Session(40, 80, 42, 76)]
     market = worlds.make_market(falling_bars(), sessions, tr_sum=28)
-    return make_params(market, account=rules(**limits), costs=contract(commission=0, slippage=0), episode_sessions=2)
+    return make_params(
+        market,
+        account=rules(**limits),
+        costs=contract(commission=0, slippage=0),
+        episode_sessions=2,
+    )
 
 
 def test_a_daily_loss_locks_until_the_next_session() -> None:
-    """Daily loss $100 = 8 ticks: bought at 994, liquidated at 986, no entry until the second session opens."""
+    """Daily loss $100 = 8 ticks: bought at 994, liquidated at 986, no entry until the second
+    session opens.
+    """
     env, params = TradingEnv(EnvConfig()), daily_params(daily_loss=100_000)
     state = env.reset_at(params, 0, 2)
     locked_at = None
@@ -225,8 +328,17 @@ def test_a_daily_loss_that_fails_ends_the_account() -> None:
 
 def test_presets_resolve_to_mills() -> None:
     params = account_params(resolve_account(AccountConfig()), micro=False)
-    assert [int(x) for x in (params.drawdown, params.daily_loss, params.target, params.floor_cap, params.min_days,
-                             params.max_contracts)] == [2_500_000, OFF, 3_000_000, 500_000, 1, 10]
+    assert [
+        int(x)
+        for x in (
+            params.drawdown,
+            params.daily_loss,
+            params.target,
+            params.floor_cap,
+            params.min_days,
+            params.max_contracts,
+        )
+    ] == [2_500_000, OFF, 3_000_000, 500_000, 1, 10]
     assert float(params.risk_unit) == 2_500_000
     assert int(account_params(resolve_account(AccountConfig()), micro=True).max_contracts) == 100
     off = account_params(resolve_account(AccountConfig(preset="rules_off_50k")), micro=False)
@@ -236,30 +348,57 @@ def test_presets_resolve_to_mills() -> None:
     assert int(off.trailing) == Trailing.INTRADAY
 
 
-@pytest.mark.parametrize(("preset", "changes", "trailing"), [
-    ("apex_like_50k_2025", {}, Trailing.INTRADAY),
-    ("apex_like_50k_eod_2026", {}, Trailing.END_OF_DAY),
-    ("apex_like_100k_static_2025", {}, Trailing.STATIC),
-    ("apex_like_50k_2025", {"trailing": "end_of_day"}, Trailing.END_OF_DAY),
-    ("apex_like_50k_eod_2026", {"trailing": "intraday"}, Trailing.INTRADAY),
-    ("apex_like_50k_eod_2026", {"drawdown": "off"}, Trailing.INTRADAY),  # nothing to trail: the mark is live equity
-])
-def test_trailing_by_preset_and_key(preset: str, changes: dict[str, Any], trailing: Trailing) -> None:
+@pytest.mark.parametrize(
+    ("preset", "changes", "trailing"),
+    [
+        ("apex_like_50k_2025", {}, Trailing.INTRADAY),
+        ("apex_like_50k_eod_2026", {}, Trailing.END_OF_DAY),
+        ("apex_like_100k_static_2025", {}, Trailing.STATIC),
+        ("apex_like_50k_2025", {"trailing": "end_of_day"}, Trailing.END_OF_DAY),
+        ("apex_like_50k_eod_2026", {"trailing": "intraday"}, Trailing.INTRADAY),
+        (
+            "apex_like_50k_eod_2026",
+            {"drawdown": "off"},
+            Trailing.INTRADAY,
+        ),  # nothing to trail: the mark is live equity
+    ],
+)
+def test_trailing_by_preset_and_key(
+    preset: str, changes: dict[str, Any], trailing: Trailing
+) -> None:
     resolved = resolve_account(AccountConfig(preset=preset, **changes))
     assert int(account_params(resolved, micro=False).trailing) == trailing
 
 
-@pytest.mark.parametrize(("size", "target", "drawdown", "contracts", "safety"), [
-    ("25k", 1_500, 1_500, 4, 26_600), ("50k", 3_000, 2_500, 10, 52_600), ("75k", 4_250, 2_750, 12, 77_850),
-    ("100k", 6_000, 3_000, 14, 103_100), ("150k", 9_000, 5_000, 17, 155_100), ("250k", 15_000, 6_500, 27, 256_600),
-    ("300k", 20_000, 7_500, 35, 307_600)])
-def test_sizes_against_the_published_table(size: str, target: float, drawdown: float, contracts: int,
-                                           safety: float) -> None:
-    """Figures typed again from the references; the safety-net balance is start + drawdown + $100 throughout."""
-    for name, trailing in ((f"apex_like_{size}_2025", "intraday"), (f"apex_like_{size}_eod_2026", "end_of_day")):
+@pytest.mark.parametrize(
+    ("size", "target", "drawdown", "contracts", "safety"),
+    [
+        ("25k", 1_500, 1_500, 4, 26_600),
+        ("50k", 3_000, 2_500, 10, 52_600),
+        ("75k", 4_250, 2_750, 12, 77_850),
+        ("100k", 6_000, 3_000, 14, 103_100),
+        ("150k", 9_000, 5_000, 17, 155_100),
+        ("250k", 15_000, 6_500, 27, 256_600),
+        ("300k", 20_000, 7_500, 35, 307_600),
+    ],
+)
+def test_sizes_against_the_published_table(
+    size: str, target: float, drawdown: float, contracts: int, safety: float
+) -> None:
+    """Figures typed again from the references; the safety-net balance is start + drawdown + $100
+    throughout.
+    """
+    for name, trailing in (
+        (f"apex_like_{size}_2025", "intraday"),
+        (f"apex_like_{size}_eod_2026", "end_of_day"),
+    ):
         preset = PRESETS[name]
         assert (preset.profit_target, preset.drawdown, preset.max_contracts, preset.trailing) == (
-            target, drawdown, contracts, trailing)
+            target,
+            drawdown,
+            contracts,
+            trailing,
+        )
         assert preset.start_balance + drawdown + 100 == safety
 
 
@@ -269,37 +408,85 @@ def test_off_switches_a_limit_off() -> None:
     assert int(account_params(preset, micro=False).target) == 100_500
 
 
-@pytest.mark.parametrize(("values", "text"), [
-    ({"preset": "apex_like_50k"}, "did you mean 'apex_like_50k_2025'"),
-    ({"drawdown": -1.0}, "account.drawdown = -1.0"),
-    ({"daily_loss": 0.0}, "account.daily_loss = 0.0"),
-    ({"preset": "rules_off_50k", "freeze": "at_target"}, "account.freeze"),
-    ({"preset": "rules_off_50k", "trailing": "static"}, "account.trailing = 'static': .* no drawdown"),
-])
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"preset": "apex_like_50k"}, "did you mean 'apex_like_50k_2025'"),
+        ({"drawdown": -1.0}, "account.drawdown = -1.0"),
+        ({"daily_loss": 0.0}, "account.daily_loss = 0.0"),
+        ({"preset": "rules_off_50k", "freeze": "at_target"}, "account.freeze"),
+        (
+            {"preset": "rules_off_50k", "trailing": "static"},
+            "account.trailing = 'static': .* no drawdown",
+        ),
+    ],
+)
 def test_accounts_that_cannot_be(values: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         resolve_account(AccountConfig(**values))
 
 
 CONTRADICTIONS = [
-    ({"drawdown": 50_001.0}, [r"account.drawdown = 50,001 is above the start balance of 50,000 \(of apex_like"]),
-    ({"daily_loss": 50_001.0, "drawdown": "off"}, ["account.daily_loss = 50,001 is above the start balance"]),
-    ({"daily_loss": 2_500.5}, [r"account.daily_loss = 2,500.5 is above account.drawdown = 2,500 \(of apex_like"]),
-    ({"preset": "apex_like_50k_daily_fail_2025", "drawdown": 900.0}, [
-        r"account.daily_loss = 1,000 \(of apex_like_50k_daily_fail_2025\) is above account.drawdown = 900:"]),
-    ({"profit_target": "off", "min_days": 5}, ["account.min_days = 5: .*set account.profit_target, or drop"]),
-    ({"profit_target": "off", "on_target": "continue"}, ["account.on_target = continue: .* profit target"]),
-    ({"on_daily_loss": "fail"}, ["account.on_daily_loss = 'fail': this account has no daily loss limit"]),
-    ({"trailing": "static", "freeze": "at_target"}, ["account.freeze = 'at_target': .*'static' the floor never rises"]),
-    ({"drawdown": "off", "freeze": "at_start_plus_100"}, ["account.freeze = 'at_start_plus_100': .* no drawdown"]),
-    ({"drawdown": 60_000.0, "daily_loss": 70_000.0, "on_daily_loss": "fail", "profit_target": "off", "min_days": 1}, [
-        "account.drawdown = 60,000 is above", "account.daily_loss = 70,000 is above the start",
-        "account.daily_loss = 70,000 is above account.drawdown", "account.min_days = 1"]),
+    (
+        {"drawdown": 50_001.0},
+        [r"account.drawdown = 50,001 is above the start balance of 50,000 \(of apex_like"],
+    ),
+    (
+        {"daily_loss": 50_001.0, "drawdown": "off"},
+        ["account.daily_loss = 50,001 is above the start balance"],
+    ),
+    (
+        {"daily_loss": 2_500.5},
+        [r"account.daily_loss = 2,500.5 is above account.drawdown = 2,500 \(of apex_like"],
+    ),
+    (
+        {"preset": "apex_like_50k_daily_fail_2025", "drawdown": 900.0},
+        [
+            r"account.daily_loss = 1,000 \(of apex_like_50k_daily_fail_2025\) is above account.drawdown = 900:"
+        ],
+    ),
+    (
+        {"profit_target": "off", "min_days": 5},
+        ["account.min_days = 5: .*set account.profit_target, or drop"],
+    ),
+    (
+        {"profit_target": "off", "on_target": "continue"},
+        ["account.on_target = continue: .* profit target"],
+    ),
+    (
+        {"on_daily_loss": "fail"},
+        ["account.on_daily_loss = 'fail': this account has no daily loss limit"],
+    ),
+    (
+        {"trailing": "static", "freeze": "at_target"},
+        ["account.freeze = 'at_target': .*'static' the floor never rises"],
+    ),
+    (
+        {"drawdown": "off", "freeze": "at_start_plus_100"},
+        ["account.freeze = 'at_start_plus_100': .* no drawdown"],
+    ),
+    (
+        {
+            "drawdown": 60_000.0,
+            "daily_loss": 70_000.0,
+            "on_daily_loss": "fail",
+            "profit_target": "off",
+            "min_days": 1,
+        },
+        [
+            "account.drawdown = 60,000 is above",
+            "account.daily_loss = 70,000 is above the start",
+            "account.daily_loss = 70,000 is above account.drawdown",
+            "account.min_days = 1",
+        ],
+    ),
 ]
 
 
 @pytest.mark.parametrize(("values", "texts"), CONTRADICTIONS)
-def test_rules_that_contradict_each_other_are_refused_all_at_once(values: dict[str, Any], texts: list[str]) -> None:
+def test_rules_that_contradict_each_other_are_refused_all_at_once(
+    values: dict[str, Any], texts: list[str]
+) -> None:
     """A run of an earlier version may hold them, and is still read."""
     with pytest.raises(ConfigError) as caught:
         check_account(AccountConfig(**values))
@@ -313,8 +500,13 @@ def test_rules_that_contradict_each_other_are_refused_all_at_once(values: dict[s
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_no_preset_contradicts_itself(name: str) -> None:
     assert check_account(AccountConfig(preset=name)) == resolve_account(AccountConfig(preset=name))
-    for changes in ({"min_days": 0}, {"drawdown": "off"}, {"daily_loss": 500.0}, {"profit_target": "off"},
-                    {"trailing": "end_of_day"} if PRESETS[name].drawdown else {}):
+    for changes in (
+        {"min_days": 0},
+        {"drawdown": "off"},
+        {"daily_loss": 500.0},
+        {"profit_target": "off"},
+        {"trailing": "end_of_day"} if PRESETS[name].drawdown else {},
+    ):
         check_account(AccountConfig(preset=name, **changes))
 
 
@@ -322,12 +514,15 @@ def test_no_preset_contradicts_itself(name: str) -> None:
 def test_an_order_must_fit_the_cap(micro: bool, most: int) -> None:
     preset = resolve_account(AccountConfig())
     check_quantity(most, preset, "apex_like_50k_2025", "ES", micro)
-    with pytest.raises(ConfigError, match=rf"env.quantity = {most + 1}: account .* allows {most} ES"):
+    with pytest.raises(
+        ConfigError, match=rf"env.quantity = {most + 1}: account .* allows {most} ES"
+    ):
         check_quantity(most + 1, preset, "apex_like_50k_2025", "ES", micro)
 
 
-@pytest.mark.parametrize(("dollars", "text"), [(2.0801, "not a whole number of mills"),
-                                               (1_073_742.0, "must stay below")])
+@pytest.mark.parametrize(
+    ("dollars", "text"), [(2.0801, "not a whole number of mills"), (1_073_742.0, "must stay below")]
+)
 def test_money_that_mills_cannot_hold(dollars: float, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         whole_mills(dollars, "costs.commission")
@@ -348,6 +543,7 @@ def test_an_account_without_room_for_one_trade_is_named():
     small = AccountConfig(drawdown=1.0, daily_loss=29.0)
     assert room_warning(small, 29.16) == (
         "WARNING: account.drawdown = $1 and account.daily_loss = $29: less than a round turn costs ($29.16), so the "
-        "first trade breaks the rule; give the account more room")
+        "first trade breaks the rule; give the account more room"
+    )
     assert room_warning(small, 0.5) is None
     assert room_warning(AccountConfig(drawdown="off"), 29.16) is None

@@ -1,4 +1,6 @@
-"""Samplers: which symbol and session an episode starts in. Counts against what each rule says, by chi-square."""
+"""Samplers: which symbol and session an episode starts in. Counts against what each rule says, by
+chi-square.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,16 @@ SMALLEST = 1e-4  # of a p-value; the draws are fixed, so the tests cannot fail b
 
 
 def sessions(several: bool = True) -> SessionSet:
-    return SessionSet(jnp.arange(TOTAL, dtype=jnp.int32), jnp.int32(TOTAL),
-                      jnp.asarray(OFFSETS, jnp.int32) if several else None)
+    return SessionSet(
+        jnp.arange(TOTAL, dtype=jnp.int32),
+        jnp.int32(TOTAL),
+        jnp.asarray(OFFSETS, jnp.int32) if several else None,
+    )
 
 
-def slots(sampler: Callable, weights: jax.Array | None = None, split: SessionSet | None = None) -> np.ndarray:
+def slots(
+    sampler: Callable, weights: jax.Array | None = None, split: SessionSet | None = None
+) -> np.ndarray:
     """int[ENVS, EPISODES]: the slots of the first episodes of some environments."""
     split = sessions() if split is None else split
     seeds = jax.random.bits(jax.random.key(0), (ENVS,))
@@ -78,7 +85,9 @@ def test_round_robin_takes_the_symbols_in_turn_from_a_start_of_each_environment(
         assert p_value(own, np.ones(count)) > SMALLEST
 
 
-@pytest.mark.parametrize("weights", [(1, 1, 1, 1), (8, 4, 2, 1), (0, 3, 0, 1), (1, 0, 0, 0), (2, 5, 1, 0)])
+@pytest.mark.parametrize(
+    "weights", [(1, 1, 1, 1), (8, 4, 2, 1), (0, 3, 0, 1), (1, 0, 0, 0), (2, 5, 1, 0)]
+)
 def test_prioritised_draws_symbols_by_their_weights(weights: tuple[int, ...]) -> None:
     found = symbols_of(slots(prioritised, jnp.float32(weights)))
     wanted = np.array(weights, float)
@@ -95,14 +104,20 @@ def test_prioritised_without_weights_is_balanced() -> None:
 
 @pytest.mark.parametrize("sampler", [balanced, round_robin, prioritised])
 def test_with_one_symbol_every_sampler_is_uniform(sampler: Callable) -> None:
-    np.testing.assert_array_equal(slots(sampler, split=sessions(False)), slots(uniform, split=sessions(False)))
+    np.testing.assert_array_equal(
+        slots(sampler, split=sessions(False)), slots(uniform, split=sessions(False))
+    )
 
 
 def test_with_one_symbol_no_sampler_adds_an_operation() -> None:
     """The text of a step is the same, whatever the sampler."""
     params = world(synthetic(("NQ",))).params
-    texts = {jax.jit(lambda seed, kind=kind: start_drawn(params, seed, jnp.int32(0), True, kind)).lower(
-        jnp.uint32(0)).as_text() for kind in ("uniform", "balanced", "round_robin", "prioritised")}
+    texts = {
+        jax.jit(lambda seed, kind=kind: start_drawn(params, seed, jnp.int32(0), True, kind))
+        .lower(jnp.uint32(0))
+        .as_text()
+        for kind in ("uniform", "balanced", "round_robin", "prioritised")
+    }
     assert len(texts) == 1
 
 
@@ -110,8 +125,9 @@ def test_episodes_start_in_the_session_that_the_sampler_draws() -> None:
     """Two environments of one set: rows, sessions and symbols agree, in the order of a round."""
     both = world(synthetic(("NQ", "USDJPY")))
     params = both.params
-    starts = jax.jit(jax.vmap(lambda episode: start_drawn(params, jnp.uint32(3), episode, True, "round_robin")))(
-        jnp.arange(6, dtype=jnp.int32))
+    starts = jax.jit(
+        jax.vmap(lambda episode: start_drawn(params, jnp.uint32(3), episode, True, "round_robin"))
+    )(jnp.arange(6, dtype=jnp.int32))
     rows, table = np.asarray(starts.row), params.market.sessions
     symbols = np.asarray(params.market.symbol)[rows]
     assert (np.diff(symbols.astype(int)) != 0).all()
@@ -136,11 +152,21 @@ def test_a_sampler_of_ones_own_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_result_of_another_type_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SAMPLERS, "_added", {"halves": lambda weights, seed, episode, sessions: jnp.float32(0.5)})
+    monkeypatch.setattr(
+        SAMPLERS, "_added", {"halves": lambda weights, seed, episode, sessions: jnp.float32(0.5)}
+    )
     with pytest.raises(AssertionError, match="sampler 'halves'"):
-        start_drawn(worlds.make_params(worlds.walk_market(sessions=2)), jnp.uint32(0), jnp.int32(0), True, "halves")
+        start_drawn(
+            worlds.make_params(worlds.walk_market(sessions=2)),
+            jnp.uint32(0),
+            jnp.int32(0),
+            True,
+            "halves",
+        )
 
 
 def test_a_mistyped_sampler_has_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match=r"no sampler is called 'ballanced' .*did you mean 'balanced'"):
+    with pytest.raises(
+        ConfigError, match=r"no sampler is called 'ballanced' .*did you mean 'balanced'"
+    ):
         make_config({"sampler": {"kind": "ballanced"}})

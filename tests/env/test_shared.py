@@ -1,4 +1,6 @@
-"""A shared market: money is conserved, agents are exchangeable, and without impact they are alone."""
+"""A shared market: money is conserved, agents are exchangeable, and without impact they are
+alone.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from jaxtrade.config import EnvConfig, load_config
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.shared.dynamics import SharedEnv
-from jaxtrade.env.shared.impact import in_ticks, next_offset, opening_ticks, table_of, under, with_impact
+from jaxtrade.env.shared.impact import (
+    in_ticks,
+    next_offset,
+    opening_ticks,
+    table_of,
+    under,
+    with_impact,
+)
 from jaxtrade.env.shared.state import ImpactParams, SharedState, World
 from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, EnvState, Position
 from jaxtrade.errors import ConfigError
@@ -42,8 +51,9 @@ def impact(kappa: int, eta: int, decay: int) -> ImpactParams:
 def parameters(strict: bool = True) -> EnvParams:
     """A random walk without impact. strict: accounts often end inside a session."""
     market = worlds.walk_market(3, sessions=6, length=110, step=8)
-    return worlds.make_params(market, account=STRICT if strict else worlds.rules(), episode_sessions=2).replace(
-        impact=impact(0, 0, 1000))
+    return worlds.make_params(
+        market, account=STRICT if strict else worlds.rules(), episode_sessions=2
+    ).replace(impact=impact(0, 0, 1000))
 
 
 class Seen(NamedTuple):
@@ -54,10 +64,14 @@ class Seen(NamedTuple):
     outcome: Any
 
 
-def act(env: TradingEnv, params: EnvParams, state: EnvState, uniform: jax.Array) -> tuple[EnvState, Seen]:
+def act(
+    env: TradingEnv, params: EnvParams, state: EnvState, uniform: jax.Array
+) -> tuple[EnvState, Seen]:
     """One step of an agent in all its worlds; state [E], uniform float32[E]."""
     action = jax.vmap(worlds.pick)(jax.vmap(env.mask, (0, None))(state, params), uniform)
-    following, _, outcome = jax.vmap(env.step, (None, 0, 0, None))(jax.random.key(0), state, action, params)
+    following, _, outcome = jax.vmap(env.step, (None, 0, 0, None))(
+        jax.random.key(0), state, action, params
+    )
     return following, Seen(state, action, outcome)
 
 
@@ -88,6 +102,7 @@ play = jax.jit(_play, static_argnums=0, compiler_options=compiling.fast())
 @jax.jit
 def begin(params: EnvParams, keys: jax.Array) -> EnvState:
     """States [A, E] of agents with these keys."""
+
     def one(key: jax.Array) -> EnvState:
         return jax.vmap(ENV.reset, (0, None))(jax.random.split(key, E), params)[0]
 
@@ -113,47 +128,80 @@ run = functools.cache(played)
 
 
 def assert_conserved(seen: Seen) -> None:
-    """Every agent's change of equity, as its account books it, plus commissions, is what the market maker lost."""
+    """Every agent's change of equity, as its account books it, plus commissions, is what the market
+    maker lost.
+    """
     event, info = seen.outcome.info.event, seen.outcome.info
     change = np.int64(info.equity) - seen.state.account.equity
     np.testing.assert_array_equal(change, event.profit)
     total = change.sum(1) + np.int64(event.commission).sum(1)
     for agent in range(change.shape[1]):
         np.testing.assert_array_equal(total + event.maker[:, agent], 0)
-        np.testing.assert_array_equal(seen.state.world.inventory[:, agent], -seen.state.position.quantity.sum(1))
+        np.testing.assert_array_equal(
+            seen.state.world.inventory[:, agent], -seen.state.position.quantity.sum(1)
+        )
 
 
 @pytest.mark.slow
 @settings(max_examples=5, deadline=None)
-@given(kappa=st.integers(0, 3_000), eta=st.integers(0, 3_000), decay=st.integers(0, 1000), seed=st.integers(0, 1000))
+@given(
+    kappa=st.integers(0, 3_000),
+    eta=st.integers(0, 3_000),
+    decay=st.integers(0, 1000),
+    seed=st.integers(0, 1000),
+)
 def test_money_is_conserved_in_every_step(kappa: int, eta: int, decay: int, seed: int) -> None:
     seen = played(kappa, eta, decay, seed)
     assert_conserved(seen)
     moved = bool(seen.outcome.info.event.offset.any())
-    assert moved if kappa >= 250 else not (moved and kappa == 0)  # two contracts of 250 make half a tick
+    assert (
+        moved if kappa >= 250 else not (moved and kappa == 0)
+    )  # two contracts of 250 make half a tick
 
 
 @pytest.mark.slow
 @pytest.mark.long
 def test_money_is_conserved_over_a_million_steps_on_real_bars() -> None:
-    """Eight agents in 256 worlds on the bundled bars of ES: sums of all accounts that ever were, and of the maker."""
+    """Eight agents in 256 worlds on the bundled bars of ES: sums of all accounts that ever were,
+    and of the maker.
+    """
     steps, agents, copies = 500, 8, 256
-    setup = prepare(load_config("quickstart", ["shared.on=true", f"train.num_seeds={agents}", "shared.kappa=400",
-                                               "shared.eta=700", "env.quantity=2", "account.daily_loss=400",
-                                               "account.on_daily_loss=fail"]))
+    setup = prepare(
+        load_config(
+            "quickstart",
+            [
+                "shared.on=true",
+                f"train.num_seeds={agents}",
+                "shared.kappa=400",
+                "shared.eta=700",
+                "env.quantity=2",
+                "account.daily_loss=400",
+                "account.on_daily_loss=fail",
+            ],
+        )
+    )
     env = SharedEnv(setup.env.config)
 
     @jax.jit
     def sums(keys: jax.Array, params: EnvParams) -> tuple[jax.Array, ...]:
         def step(state: EnvState, key: jax.Array) -> tuple[EnvState, tuple[jax.Array, ...]]:
             uniform = jax.random.uniform(key, (agents, copies))
-            state, seen = jax.vmap(functools.partial(act, env, params), axis_name=AGENTS)(state, uniform)
+            state, seen = jax.vmap(functools.partial(act, env, params), axis_name=AGENTS)(
+                state, uniform
+            )
             info = seen.outcome.info
-            return state, (info.equity - seen.state.account.equity, info.event.maker, info.event.commission,
-                           info.event.offset, info.end)
+            return state, (
+                info.equity - seen.state.account.equity,
+                info.event.maker,
+                info.event.commission,
+                info.event.offset,
+                info.end,
+            )
 
-        state = jax.vmap(lambda key: jax.vmap(env.reset, (0, None))(jax.random.split(key, copies), params)[0],
-                         axis_name=AGENTS)(keys)
+        state = jax.vmap(
+            lambda key: jax.vmap(env.reset, (0, None))(jax.random.split(key, copies), params)[0],
+            axis_name=AGENTS,
+        )(keys)
         return jax.lax.scan(step, state, jax.random.split(keys[0], steps))[1]
 
     found = sums(jax.random.split(jax.random.key(3), agents), setup.params)
@@ -161,7 +209,9 @@ def test_money_is_conserved_over_a_million_steps_on_real_bars() -> None:
     assert equity.size > 10**6
     assert equity.sum() + maker[:, 0].sum() + commission.sum() == 0
     assert (equity.sum(1) + maker[:, 0] + commission.sum(1) == 0).all()
-    assert min(-equity.sum(), maker[:, 0].sum(), commission.sum()) > 10**6  # mills: the agents paid for all of it
+    assert (
+        min(-equity.sum(), maker[:, 0].sum(), commission.sum()) > 10**6
+    )  # mills: the agents paid for all of it
     assert np.abs(offset).max() >= 5
     assert (end == EndReason.DAILY_LOSS).sum() + (end == EndReason.BUST).sum() > 100
 
@@ -174,7 +224,10 @@ def test_permuted_agents_give_permuted_results_bit_for_bit() -> None:
     keys, uniform = keys_and_uniform(0)
     order = np.array([3, 0, 4, 1, 2])
     permuted = jax.device_get(play(together, params, begin(params, keys[order]), uniform[:, order]))
-    assert worlds.leaves_differ(permuted, jax.tree.map(lambda x: x[:, order], run(700, 900, 930))) == []
+    assert (
+        worlds.leaves_differ(permuted, jax.tree.map(lambda x: x[:, order], run(700, 900, 930)))
+        == []
+    )
 
 
 def test_a_world_is_the_same_for_all_its_agents_and_differs_from_the_others() -> None:
@@ -194,7 +247,11 @@ def test_an_account_that_ends_is_followed_by_a_new_one_at_the_same_bar() -> None
     state, end = seen.state, seen.outcome.info.end[:-1]
     last = np.asarray(params.market.sessions.last)[np.asarray(params.sessions.ids)[state.slot[:-1]]]
     inside = (end != EndReason.NONE) & (state.row[:-1] < last)
-    assert {EndReason(reason).name for reason in np.unique(end[inside])} == {"BUST", "DAILY_LOSS", "TARGET"}
+    assert {EndReason(reason).name for reason in np.unique(end[inside])} == {
+        "BUST",
+        "DAILY_LOSS",
+        "TARGET",
+    }
     after: Any = jax.tree.map(lambda x: x[1:][inside], state)
     before: Any = jax.tree.map(lambda x: x[:-1][inside], state)
     np.testing.assert_array_equal(after.row, before.row + 1)
@@ -225,64 +282,109 @@ def test_without_impact_agents_are_alone_bit_for_bit() -> None:
 
 @pytest.mark.slow
 def test_without_impact_the_market_is_the_historical_one_bit_for_bit() -> None:
-    """Accounts without limits end with their session, so `TradingEnv` draws the same sessions too."""
+    """Accounts without limits end with their session, so `TradingEnv` draws the same sessions
+    too.
+    """
     params = parameters(strict=False)
     keys, uniform = keys_and_uniform(1)
     state = begin(params, keys)
     crowd = _without_crowd(jax.device_get(play(together, params, state, uniform)))
     plain = EnvState(**{name: value for name, value in vars(state).items() if name != "world"})
-    assert worlds.leaves_differ(crowd, jax.device_get(play(historical, params, plain, uniform))) == []
+    assert (
+        worlds.leaves_differ(crowd, jax.device_get(play(historical, params, plain, uniform))) == []
+    )
 
 
 def _without_crowd(seen: Seen) -> Seen:
     """The step without what only a shared market has."""
+
     def plain(part: Any, names: tuple[str, ...], kind: type) -> Any:
         return kind(**{name: value for name, value in vars(part).items() if name not in names})
 
     info = seen.outcome.info
     event = plain(info.event, ("offset", "impact", "profit", "maker"), type(info.event).__mro__[1])
-    return Seen(plain(seen.state, ("world",), EnvState), seen.action,
-                seen.outcome.replace(info=info.replace(event=event)))
+    return Seen(
+        plain(seen.state, ("world",), EnvState),
+        seen.action,
+        seen.outcome.replace(info=info.replace(event=event)),
+    )
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
 
 def test_two_buyers_and_a_seller_by_hand() -> None:
-    """On bars that stand still at 20,000, so that only the agents move the price. Slippage is one tick.
+    """On bars that stand still at 20,000, so that only the agents move the price. Slippage is one
+    tick.
 
-    Two buy 2 contracts, one sells 2: net +2. The open fills 0.6 x 2 + sqrt 2 = 2.61, three ticks, higher: buyers pay
-    20,004 and the seller gets 20,002. From the next bar on the offset is 0.6 x 2 = 1.2, a tick; then 1.2 x 0.9 = 1.08.
+    Two buy 2 contracts, one sells 2: net +2. The open fills 0.6 x 2 + sqrt 2 = 2.61, three ticks,
+    higher: buyers pay 20,004 and the seller gets 20,002. From the next bar on the offset is 0.6 x 2
+    = 1.2, a tick; then 1.2 x 0.9 = 1.08.
     """
-    market = worlds.make_market(worlds.bars_of([(20_000,) * 4] * 60), [worlds.Session(0, 60, 40, 55)], tr_sum=140)
+    market = worlds.make_market(
+        worlds.bars_of([(20_000,) * 4] * 60), [worlds.Session(0, 60, 40, 55)], tr_sum=140
+    )
     params = worlds.make_params(market).replace(impact=impact(600, 1000, 900))
     buy, sell, hold, close = Action.BUY, Action.SELL, Action.HOLD, Action.CLOSE
     state = jax.tree.map(lambda x: jnp.stack([x] * 3), ENV.reset_at(params, 0, 40))
-    step = jax.jit(jax.vmap(ENV.step, (None, 0, 0, None), axis_name=AGENTS), compiler_options=compiling.fast())
+    step = jax.jit(
+        jax.vmap(ENV.step, (None, 0, 0, None), axis_name=AGENTS), compiler_options=compiling.fast()
+    )
     seen = []
     for actions in ((buy, buy, sell), (hold, hold, hold), (hold, hold, close), (hold, hold, hold)):
         state, _, outcome = step(jax.random.key(0), state, i32(actions), params)
         seen.append(outcome.info)
     cost, tick = 2 * COMMISSION, 2 * TICK_MILLS  # of both contracts
     assert seen[0].event.entry_price.tolist() == [20_004, 20_004, 20_002]
-    assert [info.event.offset.tolist()[0] for info in seen] == [0, 1, 1, 2]  # 1.08 x 0.9 + 1.2 = 2.172 in the last
-    assert [info.event.impact.tolist()[0] for info in seen] == [3, 0, 3, 0]  # 1.08 + 2.61 = 3.69 is 3 above the offset
+    assert [info.event.offset.tolist()[0] for info in seen] == [
+        0,
+        1,
+        1,
+        2,
+    ]  # 1.08 x 0.9 + 1.2 = 2.172 in the last
+    assert [info.event.impact.tolist()[0] for info in seen] == [
+        3,
+        0,
+        3,
+        0,
+    ]  # 1.08 + 2.61 = 3.69 is 3 above the offset
     assert seen[0].equity.tolist() == [-4 * tick - cost, -4 * tick - cost, 2 * tick - cost]
-    assert seen[1].equity.tolist() == [-3 * tick - cost, -3 * tick - cost, tick - cost]  # marked at 20,001
-    assert seen[2].event.order_exit_price.tolist() == [0, 0, 20_004]  # and one tick of offset: 20,005
+    assert seen[1].equity.tolist() == [
+        -3 * tick - cost,
+        -3 * tick - cost,
+        tick - cost,
+    ]  # marked at 20,001
+    assert seen[2].event.order_exit_price.tolist() == [
+        0,
+        0,
+        20_004,
+    ]  # and one tick of offset: 20,005
     assert seen[2].equity.tolist() == [-3 * tick - cost, -3 * tick - cost, -3 * tick - 2 * cost]
     assert seen[3].equity.tolist() == [-2 * tick - cost, -2 * tick - cost, -3 * tick - 2 * cost]
-    # The maker sells 4 at 20,004 and buys 2 at 20,002, is then short 2 in a rise of a tick, and sells 2 at 20,005.
+    # The maker sells 4 at 20,004 and buys 2 at 20,002, is then short 2 in a rise of a tick, and
+    # sells 2 at 20,005.
     assert [info.event.maker.tolist()[0] for info in seen] == [6 * tick, -tick, 4 * tick, -2 * tick]
     assert state.world.inventory.tolist() == [-4] * 3
-    stop = 20_000 - 15  # 1.5 ATR of 10 ticks, around the open without impact; two ticks lower under the offset
+    stop = (
+        20_000 - 15
+    )  # 1.5 ATR of 10 ticks, around the open without impact; two ticks lower under the offset
     assert state.position.stop.tolist() == [stop - 2, stop - 2, 0]
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 5_000), st.integers(0, 5_000), st.integers(0, 1000), st.integers(-16, 16), st.integers(1, 40))
-def test_no_round_trip_gains_from_its_own_impact(kappa: int, eta: int, decay: int, net: int, bars: int) -> None:
-    """All agents enter at one open and leave at another: on still bars neither the mark nor the exit is a gain."""
+@given(
+    st.integers(0, 5_000),
+    st.integers(0, 5_000),
+    st.integers(0, 1000),
+    st.integers(-16, 16),
+    st.integers(1, 40),
+)
+def test_no_round_trip_gains_from_its_own_impact(
+    kappa: int, eta: int, decay: int, net: int, bars: int
+) -> None:
+    """All agents enter at one open and leave at another: on still bars neither the mark nor the
+    exit is a gain.
+    """
     rules, offset = impact(kappa, eta, decay), i32(0)
     side = 1 if net > 0 else -1
     entry = int(opening_ticks(offset, i32(net), rules))
@@ -298,15 +400,30 @@ def test_no_round_trip_gains_from_its_own_impact(kappa: int, eta: int, decay: in
 
 
 def test_offsets_are_rounded_once_and_return_to_zero() -> None:
-    assert [int(in_ticks(i32(x))) for x in (0, 499, 500, 1499, 1500, -499, -500, -1500)] == [0, 0, 1, 1, 2, 0, -1, -2]
+    assert [int(in_ticks(i32(x))) for x in (0, 499, 500, 1499, 1500, -499, -500, -1500)] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        0,
+        -1,
+        -2,
+    ]
     assert table_of(1000, 4).tolist() == [0, 1000, 1414, 1732, 2000]
     assert int(opening_ticks(i32(0), i32(-9), impact(0, 1000, 0))) == -3
-    assert int(opening_ticks(i32(400), i32(1), impact(100, 0, 0))) == 1  # 0.5 is a tick, and 0.4 was none
+    assert (
+        int(opening_ticks(i32(400), i32(1), impact(100, 0, 0))) == 1
+    )  # 0.5 is a tick, and 0.4 was none
     rules = impact(600, 0, 999)
     for start in (2_000_000, -2_000_000):
         world = World(i32(start), i32(0), i32(0))
-        path = jax.lax.fori_loop(0, 20_000, lambda _, x, world=world: next_offset(world.replace(offset=x), rules),
-                                 world.offset)
+        path = jax.lax.fori_loop(
+            0,
+            20_000,
+            lambda _, x, world=world: next_offset(world.replace(offset=x), rules),
+            world.offset,
+        )
         assert int(path) == 0
     assert int(next_offset(World(i32(-1_001), i32(3), i32(0)), impact(600, 0, 500))) == -500 + 1800
 

@@ -1,4 +1,6 @@
-"""Schedules over the environment's parameters: where they stand when, how they round, what they leave alone."""
+"""Schedules over the environment's parameters: where they stand when, how they round, what they
+leave alone.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,33 @@ from tests.env.worlds import contract, leaves_differ, make_params, walk_market
 
 COMMISSION = StageConfig(commission_start=0.1, commission_until=0.5)
 FORCED = StageConfig(forced_start=0.7, forced_start_end=0.1, forced_start_until=0.8)
-BOTH = StageConfig(**(COMMISSION.model_dump(exclude_defaults=True) | FORCED.model_dump(exclude_defaults=True)))
+BOTH = StageConfig(
+    **(COMMISSION.model_dump(exclude_defaults=True) | FORCED.model_dump(exclude_defaults=True))
+)
 PARAMS = make_params(walk_market(0, sessions=2), costs=contract(commission=2_080))
 
 
-def at(config: StageConfig, fraction: float, params: EnvParams = PARAMS) -> tuple[EnvParams, dict[str, jax.Array]]:
+def at(
+    config: StageConfig, fraction: float, params: EnvParams = PARAMS
+) -> tuple[EnvParams, dict[str, jax.Array]]:
     stage = make_stages(config)
     assert stage is not None
     return stage(params, jnp.float32(fraction))
 
 
-@pytest.mark.parametrize(("fraction", "share", "mills"), [
-    (0.0, 0.1, 208), (0.25, 0.55, 1_144), (0.5, 1.0, 2_080), (0.75, 1.0, 2_080), (1.0, 1.0, 2_080)])
-def test_commission_rises_in_a_line_and_is_whole_from_there_on(fraction: float, share: float, mills: int) -> None:
+@pytest.mark.parametrize(
+    ("fraction", "share", "mills"),
+    [
+        (0.0, 0.1, 208),
+        (0.25, 0.55, 1_144),
+        (0.5, 1.0, 2_080),
+        (0.75, 1.0, 2_080),
+        (1.0, 1.0, 2_080),
+    ],
+)
+def test_commission_rises_in_a_line_and_is_whole_from_there_on(
+    fraction: float, share: float, mills: int
+) -> None:
     staged, reported = at(COMMISSION, fraction)
     assert reported.keys() == {"commission_share"}
     assert float(reported["commission_share"]) == pytest.approx(share, abs=1e-7)
@@ -39,8 +55,10 @@ def test_commission_rises_in_a_line_and_is_whole_from_there_on(fraction: float, 
     assert leaves_differ(whole, PARAMS) == []
 
 
-@pytest.mark.parametrize(("fraction", "probability"), [
-    (0.0, 0.7), (0.2, 0.55), (0.4, 0.4), (0.8, 0.1), (0.9, 0.1), (1.0, 0.1)])
+@pytest.mark.parametrize(
+    ("fraction", "probability"),
+    [(0.0, 0.7), (0.2, 0.55), (0.4, 0.4), (0.8, 0.1), (0.9, 0.1), (1.0, 0.1)],
+)
 def test_forced_starts_fade_in_a_line_to_their_end(fraction: float, probability: float) -> None:
     staged, reported = at(FORCED, fraction)
     assert reported.keys() == {"forced_start"}
@@ -53,12 +71,17 @@ def test_forced_starts_fade_in_a_line_to_their_end(fraction: float, probability:
 def test_both_at_once_and_none() -> None:
     staged, reported = at(BOTH, 0.0)
     assert reported.keys() == {"commission_share", "forced_start"}
-    assert (int(staged.contract.commission), float(staged.forced_start)) == (208, float(np.float32(0.7)))
+    assert (int(staged.contract.commission), float(staged.forced_start)) == (
+        208,
+        float(np.float32(0.7)),
+    )
     assert make_stages(StageConfig()) is None
     assert PARAMS.forced_start is None
 
 
-@pytest.mark.parametrize(("commission", "half"), [(0, 0), (1, 0), (3, 2), (5, 2), (7, 4), (2_080, 1_040)])
+@pytest.mark.parametrize(
+    ("commission", "half"), [(0, 0), (1, 0), (3, 2), (5, 2), (7, 4), (2_080, 1_040)]
+)
 def test_half_a_mill_goes_to_the_even_one(commission: int, half: int) -> None:
     assert int(share_of(jnp.int32(commission), jnp.float32(0.5))) == half
 
@@ -73,7 +96,9 @@ SHARE = st.floats(0, 1, width=32, allow_subnormal=False)
 
 @settings(deadline=None)
 @given(start=SHARE, end=SHARE, until=st.floats(2**-10, 1, width=32))
-def test_a_ramp_stays_between_its_ends_and_never_turns(start: float, end: float, until: float) -> None:
+def test_a_ramp_stays_between_its_ends_and_never_turns(
+    start: float, end: float, until: float
+) -> None:
     fractions = np.sort(np.append(np.linspace(0, 1, 41, dtype=np.float32), np.float32(until)))
     values = np.asarray(RAMP(start, end, until, fractions))
     assert values.dtype == np.float32

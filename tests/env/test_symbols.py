@@ -1,4 +1,6 @@
-"""Several symbols in one market: each trades as it does alone, bit for bit, and never sees the others."""
+"""Several symbols in one market: each trades as it does alone, bit for bit, and never sees the
+others.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,20 @@ def both(config: RunConfig) -> tuple[World, list[World]]:
 
 
 def same_alone(together: World, alone: list[World], seed: int) -> None:
-    """Assert that the same actions from the same bars leave the same states, observations and outcomes."""
+    """Assert that the same actions from the same bars leave the same states, observations and
+    outcomes.
+    """
     numbers = range(len(alone))
     uniforms = np.random.default_rng(seed).random((len(alone), STARTS, STEPS))
     at = [starts(together, number, STARTS, seed) for number in numbers]
     seen = walk_symbols(together, numbers, at, uniforms)
     for number, own in zip(numbers, alone, strict=True):
-        part = jax.tree.map(lambda leaf, n=number: leaf[n * STARTS:(n + 1) * STARTS], seen)
+        part = jax.tree.map(lambda leaf, n=number: leaf[n * STARTS : (n + 1) * STARTS], seen)
         other = walk_symbols(own, [0], [at[number]], uniforms[number])
         assert worlds.leaves_differ(part, other) == []
-        assert (np.asarray(part.outcome.info.end)[0] == EndReason.SESSION_END).any()  # at the symbol's last session
+        assert (
+            np.asarray(part.outcome.info.end)[0] == EndReason.SESSION_END
+        ).any()  # at the symbol's last session
         assert np.abs(np.asarray(part.state.position.quantity)).any()
 
 
@@ -60,32 +66,62 @@ def test_each_of_many_symbols_trades_as_alone(count: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("task", ["manage", "advised"])
 def test_each_of_the_four_real_pairs_trades_as_alone(task: str) -> None:
-    """EURUSD has two sides and the others one; USDJPY and USDCHF are converted; the histories begin and end apart."""
-    config = make_config({
-        "data": {"markets": ["EURUSD", "GBPUSD", "USDJPY", "USDCHF"], "start": "2018-10-01", "end": "2019-03-01",
-                 "per_market": {"EURUSD": {"start": "2018-11-01"}}}, "env": {"task": task}, **EPISODE})
+    """EURUSD has two sides and the others one; USDJPY and USDCHF are converted; the histories begin
+    and end apart.
+    """
+    config = make_config(
+        {
+            "data": {
+                "markets": ["EURUSD", "GBPUSD", "USDJPY", "USDCHF"],
+                "start": "2018-10-01",
+                "end": "2019-03-01",
+                "per_market": {"EURUSD": {"start": "2018-11-01"}},
+            },
+            "env": {"task": task},
+            **EPISODE,
+        }
+    )
     same_alone(*both(config), seed=3)
 
 
 def test_one_symbol_has_the_program_of_its_market_alone() -> None:
     """The text of the whole step, and the parameters' bits."""
-    alone = make_config({"data": {"source": "synthetic", "market": "NQ", "synthetic_sessions": 3,
-                                  "synthetic_seed": 10}, "split": {"test_sessions": 0}})
+    alone = make_config(
+        {
+            "data": {
+                "source": "synthetic",
+                "market": "NQ",
+                "synthetic_sessions": 3,
+                "synthetic_seed": 10,
+            },
+            "split": {"test_sessions": 0},
+        }
+    )
     one, market = world(synthetic(("NQ",))), world(alone)
     assert worlds.leaves_differ(one.params, market.params) == []
     texts = [_step_text(each) for each in (one, market)]
     assert texts[0] == texts[1]
-    assert (one.params.market.symbol, one.params.sessions.offsets, one.params.contract.cap) == (None, None, None)
+    assert (one.params.market.symbol, one.params.sessions.offsets, one.params.contract.cap) == (
+        None,
+        None,
+        None,
+    )
 
 
 def _step_text(world: World) -> str:
     state, _ = jax.eval_shape(world.env.reset, jax.random.key(0), world.params)
-    return jax.jit(world.env.step).lower(jax.random.key(0), state, jnp.int32(0), world.params).as_text()
+    return (
+        jax.jit(world.env.step)
+        .lower(jax.random.key(0), state, jnp.int32(0), world.params)
+        .as_text()
+    )
 
 
 @pytest.mark.slow
 def test_other_symbols_cannot_be_seen(two) -> None:
-    """The rows of USDJPY are overwritten, and NQ's walks keep their bits; and the other way round."""
+    """The rows of USDJPY are overwritten, and NQ's walks keep their bits; and the other way
+    round.
+    """
     together, _ = two
     market, first = together.params.market, int(together.offsets[1])
     uniforms = np.random.default_rng(5).random((2, STARTS, STEPS))
@@ -93,13 +129,23 @@ def test_other_symbols_cannot_be_seen(two) -> None:
     clean = walk_symbols(together, [0, 1], at, uniforms)
     assert not np.isnan(np.asarray(clean.observation)).any()
     for number, hidden in ((0, slice(first, None)), (1, slice(None, first))):
-        bad = market.replace(**{name: getattr(market, name).at[hidden].set(77) for name in
-                                ("open", "high", "low", "close", "tr_sum", "bars_to_flat")},
-                             view=market.view.replace(value=market.view.value.at[hidden].set(jnp.nan),
-                                                      now=market.view.now.at[hidden].set(jnp.nan)))
-        other = walk_symbols(together._replace(params=together.params.replace(market=bad)), [0, 1], at, uniforms)
-        own, others = (jax.tree.map(lambda leaf, n=number: leaf[n * STARTS:(n + 1) * STARTS], walk)
-                       for walk in (clean, other))
+        bad = market.replace(
+            **{
+                name: getattr(market, name).at[hidden].set(77)
+                for name in ("open", "high", "low", "close", "tr_sum", "bars_to_flat")
+            },
+            view=market.view.replace(
+                value=market.view.value.at[hidden].set(jnp.nan),
+                now=market.view.now.at[hidden].set(jnp.nan),
+            ),
+        )
+        other = walk_symbols(
+            together._replace(params=together.params.replace(market=bad)), [0, 1], at, uniforms
+        )
+        own, others = (
+            jax.tree.map(lambda leaf, n=number: leaf[n * STARTS : (n + 1) * STARTS], walk)
+            for walk in (clean, other)
+        )
         assert worlds.leaves_differ(own, others) == []
         assert np.isnan(np.asarray(other.observation)).any()
 
@@ -110,7 +156,9 @@ def test_a_whole_window_of_its_own_bars_precedes_every_decision(two) -> None:
     first = np.asarray(table.first)
     symbols = np.asarray(market.symbol)
     assert (first - together.env.config.window >= together.offsets[symbols[first]]).all()
-    assert (symbols[np.asarray(table.last) + 1] == symbols[first]).all()  # and its flat bar is its own
+    assert (
+        symbols[np.asarray(table.last) + 1] == symbols[first]
+    ).all()  # and its flat bar is its own
     assert (np.diff(symbols) >= 0).all()
 
 
@@ -118,11 +166,17 @@ def test_no_walk_of_a_set_compiles_again(two) -> None:
     """Other actions, starts and symbols are data."""
     together, _ = two
     uniforms = np.random.default_rng(6).random((2, STARTS, STEPS))
-    walk_symbols(together, [0, 1], [starts(together, number, STARTS, 6) for number in (0, 1)], uniforms)
+    walk_symbols(
+        together, [0, 1], [starts(together, number, STARTS, 6) for number in (0, 1)], uniforms
+    )
     before = walks._cache_size()
     for first, second in ((1, 0), (1, 1)):
-        walk_symbols(together, [first, second], [starts(together, number, STARTS, 7) for number in (first, second)],
-                     uniforms[::-1])
+        walk_symbols(
+            together,
+            [first, second],
+            [starts(together, number, STARTS, 7) for number in (first, second)],
+            uniforms[::-1],
+        )
     assert walks._cache_size() == before
 
 
@@ -133,8 +187,9 @@ def test_the_contract_of_a_bar_is_that_of_its_symbol(two) -> None:
         row = jnp.int32(int(together.offsets[number]) + 50)
         found = rules.contract_at(together.params, row)
         other = rules.contract_at(own.params, jnp.int32(50))
-        assert int(found.tick_mills) * int(other.tick_over if other.tick_over is not None else 1) == int(
-            other.tick_mills) * int(found.tick_over)
+        assert int(found.tick_mills) * int(
+            other.tick_over if other.tick_over is not None else 1
+        ) == int(other.tick_mills) * int(found.tick_over)
         for name in ("commission", "slippage", "min_stop", "be_ticks", "tick_size"):
             assert getattr(found, name) == getattr(other, name)
         assert int(found.cap) == int(own.params.account.max_contracts)
@@ -154,5 +209,7 @@ def test_each_symbol_has_its_own_cap_on_contracts() -> None:
 @pytest.mark.parametrize("count", [1, 2, rules.COMPARED, rules.COMPARED + 1, 127])
 def test_an_entry_is_found_by_comparison_or_look_up(count: int) -> None:
     table = jnp.arange(count, dtype=jnp.int32) * 7 - 3
-    found = jax.vmap(lambda number: rules.entry_of(table, number))(jnp.arange(count, dtype=jnp.int32))
+    found = jax.vmap(lambda number: rules.entry_of(table, number))(
+        jnp.arange(count, dtype=jnp.int32)
+    )
     np.testing.assert_array_equal(found, table)

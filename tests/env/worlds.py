@@ -1,6 +1,7 @@
 """Small markets made by hand or by a seeded random walk, and parameters around them.
 
-Nothing here comes from `jaxtrade.data`: the environment is tested against bars that a reader can check.
+Nothing here comes from `jaxtrade.data`: the environment is tested against bars that a reader can
+check.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, FIXED_COLUMNS, table_columns
 from jaxtrade.data.features.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
+from jaxtrade.env.state import (
+    OFF,
+    AccountParams,
+    BracketParams,
+    ContractParams,
+    EnvParams,
+    Trailing,
+)
 from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests import compiling
 from tests.paths import Inside, path_arrays, random_paths
@@ -48,8 +56,12 @@ class Session(NamedTuple):
     complete: bool = True
 
 
-def random_bars(seed: int, count: int, step: int = 6, wick: int = 5, gap: int = 2, price: int = 20_000) -> Bars:
-    """A walk of up to +-step ticks a bar, with wicks and small gaps between a close and the next open."""
+def random_bars(
+    seed: int, count: int, step: int = 6, wick: int = 5, gap: int = 2, price: int = 20_000
+) -> Bars:
+    """A walk of up to +-step ticks a bar, with wicks and small gaps between a close and the next
+    open.
+    """
     rng = np.random.default_rng(seed)
     close = price + np.cumsum(rng.integers(-step, step + 1, count))
     open_ = np.concatenate([[price], close[:-1]]) + rng.integers(-gap, gap + 1, count)
@@ -68,12 +80,19 @@ def bars_of(rows: Sequence[tuple[int, int, int, int]]) -> Bars:
 
 def mirror(bars: Bars, around: int = 20_000) -> Bars:
     """The same bars upside down."""
-    return Bars(2 * around - bars.open, 2 * around - bars.low, 2 * around - bars.high, 2 * around - bars.close)
+    return Bars(
+        2 * around - bars.open,
+        2 * around - bars.low,
+        2 * around - bars.high,
+        2 * around - bars.close,
+    )
 
 
 def replace_after(bars: Bars, row: int, other: Bars) -> Bars:
     """`bars` up to and with `row`, then `other`."""
-    return Bars(*(np.concatenate([a[: row + 1], b[row + 1:]]) for a, b in zip(bars, other, strict=True)))
+    return Bars(
+        *(np.concatenate([a[: row + 1], b[row + 1 :]]) for a, b in zip(bars, other, strict=True))
+    )
 
 
 def true_range_sums(bars: Bars) -> np.ndarray:
@@ -84,12 +103,14 @@ def true_range_sums(bars: Bars) -> np.ndarray:
         for i in range(1, len(bars.close))
     ]
     for i in range(14, len(sums)):
-        sums[i] = sum(ranges[i - 13: i + 1])
+        sums[i] = sum(ranges[i - 13 : i + 1])
     return sums
 
 
 def make_table(bars: Bars, sums: np.ndarray, to_flat: np.ndarray, seed: int = 7) -> np.ndarray:
-    """float32[T, C] in the order of the schema; features are simple causal functions of the bars."""
+    """float32[T, C] in the order of the schema; features are simple causal functions of the
+    bars.
+    """
     count = len(bars.close)
     volume = np.random.default_rng(seed).integers(50, 500, count).astype(np.float64)
     cumulative = np.cumsum(bars.close)
@@ -129,24 +150,37 @@ def make_context(bars: Bars) -> np.ndarray:
 
 
 def even_sessions(count: int, length: int, warm: int = 40, tail: int = 10) -> list[Session]:
-    """`count` sessions of `length` bars: decisions start after `warm` bars, `tail` bars follow the last one."""
-    return [Session(i * length, (i + 1) * length, i * length + warm, (i + 1) * length - tail - 1)
-            for i in range(count)]
+    """`count` sessions of `length` bars: decisions start after `warm` bars, `tail` bars follow the
+    last one.
+    """
+    return [
+        Session(i * length, (i + 1) * length, i * length + warm, (i + 1) * length - tail - 1)
+        for i in range(count)
+    ]
 
 
 def bars_to_flat(sessions: Sequence[Session], count: int) -> np.ndarray:
-    """Bars left until the flat bar `last + 1`, as a calendar would give them: the bars play no part."""
+    """Bars left until the flat bar `last + 1`, as a calendar would give them: the bars play no
+    part.
+    """
     rows = np.arange(count)
     left = np.zeros(count, np.int64)
     for s in sessions:
-        left[s.start: s.end] = np.maximum(s.last + 1 - rows[s.start: s.end], 0)
+        left[s.start : s.end] = np.maximum(s.last + 1 - rows[s.start : s.end], 0)
     return left
 
 
-def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
-                table: np.ndarray | None = None, paths: Sequence[Inside] = (), scaling: str = "relative",
-                context: bool = False) -> MarketData:
-    """Market data around bars. `tr_sum`: a constant or a column instead of the true one. scaling: of the float view.
+def make_market(
+    bars: Bars,
+    sessions: Sequence[Session],
+    tr_sum: np.ndarray | int | None = None,
+    table: np.ndarray | None = None,
+    paths: Sequence[Inside] = (),
+    scaling: str = "relative",
+    context: bool = False,
+) -> MarketData:
+    """Market data around bars. `tr_sum`: a constant or a column instead of the true one. scaling:
+    of the float view.
     context: with the slots that `advised` shows.
     """
     count = len(bars.close)
@@ -155,66 +189,138 @@ def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | in
     rows = np.asarray([s[:4] for s in sessions])
     view = make_view(make_table(bars, np.asarray(sums), left) if table is None else table, scaling)
     return MarketData(
-        *(i32(x) for x in bars), i32(sums), i32(left),
-        SessionTable(*(i32(rows[:, k]) for k in range(4)),
-                     date=i32(16_000 + np.arange(len(rows))), complete=jnp.asarray([s.complete for s in sessions])),
+        *(i32(x) for x in bars),
+        i32(sums),
+        i32(left),
+        SessionTable(
+            *(i32(rows[:, k]) for k in range(4)),
+            date=i32(16_000 + np.arange(len(rows))),
+            complete=jnp.asarray([s.complete for s in sessions]),
+        ),
         view.replace(context=jnp.asarray(make_context(bars))) if context else view,
         jnp.zeros(8, jnp.uint32),
         path_arrays(bars.open, paths),
     )
 
 
-def two_sided_market(bid: Bars, ask: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
-                     paths: Sequence[Inside] = (), ask_paths: Sequence[Inside] = (), scaling: str = "relative"
-                     ) -> MarketData:
+def two_sided_market(
+    bid: Bars,
+    ask: Bars,
+    sessions: Sequence[Session],
+    tr_sum: np.ndarray | int | None = None,
+    paths: Sequence[Inside] = (),
+    ask_paths: Sequence[Inside] = (),
+    scaling: str = "relative",
+) -> MarketData:
     """Market data of bid and ask; ranges and the float table are those of the mid."""
     mid = Bars(*((b + a) // 2 for b, a in zip(bid, ask, strict=True)))
     seen = make_market(mid, sessions, tr_sum, scaling=scaling)
-    return seen.replace(**{name: i32(prices) for name, prices in bid._asdict().items()},
-                        path=path_arrays(bid.open, paths, ask.open, ask_paths),
-                        ask=Quotes(*(i32(prices) for prices in ask)))
+    return seen.replace(
+        **{name: i32(prices) for name, prices in bid._asdict().items()},
+        path=path_arrays(bid.open, paths, ask.open, ask_paths),
+        ask=Quotes(*(i32(prices) for prices in ask)),
+    )
 
 
 def with_rates(market: MarketData, seed: int = 0) -> MarketData:
-    """The market with profits in another currency: a tick of about $12.50 whose money moves in every bar."""
+    """The market with profits in another currency: a tick of about $12.50 whose money moves in
+    every bar.
+    """
     count = market.open.shape[0]
     walk = np.cumsum(np.random.default_rng([seed, 3]).uniform(-0.01, 0.01, count))
     over = np.clip(8_000 * np.exp(walk), 4_000, 16_000).astype(int)
     return market.replace(tick_value=TickValue(i32(np.full(count, 100_000_000)), i32(over)))
 
 
-def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool = False, two_sided: bool = False,
-                scaling: str = "relative", context: bool = False, **walk: int) -> MarketData:
-    """A random walk; `paths`: with random orders of prices inside its bars; `two_sided`: with a random ask."""
+def walk_market(
+    seed: int = 0,
+    sessions: int = 8,
+    length: int = 160,
+    paths: bool = False,
+    two_sided: bool = False,
+    scaling: str = "relative",
+    context: bool = False,
+    **walk: int,
+) -> MarketData:
+    """A random walk; `paths`: with random orders of prices inside its bars; `two_sided`: with a
+    random ask.
+    """
     bars = random_bars(seed, sessions * length, **walk)
     if two_sided:
         ask = Bars(*random_ask(seed, *bars))
-        inside = [random_paths(seed + i, *side) if paths else () for i, side in enumerate((bars, ask))]
-        return two_sided_market(bars, ask, even_sessions(sessions, length), paths=inside[0], ask_paths=inside[1],
-                                scaling=scaling)
-    return make_market(bars, even_sessions(sessions, length), paths=random_paths(seed, *bars) if paths else (),
-                       scaling=scaling, context=context)
+        inside = [
+            random_paths(seed + i, *side) if paths else () for i, side in enumerate((bars, ask))
+        ]
+        return two_sided_market(
+            bars,
+            ask,
+            even_sessions(sessions, length),
+            paths=inside[0],
+            ask_paths=inside[1],
+            scaling=scaling,
+        )
+    return make_market(
+        bars,
+        even_sessions(sessions, length),
+        paths=random_paths(seed, *bars) if paths else (),
+        scaling=scaling,
+        context=context,
+    )
 
 
-def rules(drawdown: int | None = None, daily_loss: int | None = None, target: int | None = None,
-          floor_cap: int | None = None, min_days: int = 0, stop_at_target: bool = True,
-          fail_on_daily_loss: bool = False, max_contracts: int = 1_000, risk_unit: float = 500_000.0,
-          trailing: Trailing = Trailing.INTRADAY) -> AccountParams:
+def rules(
+    drawdown: int | None = None,
+    daily_loss: int | None = None,
+    target: int | None = None,
+    floor_cap: int | None = None,
+    min_days: int = 0,
+    stop_at_target: bool = True,
+    fail_on_daily_loss: bool = False,
+    max_contracts: int = 1_000,
+    risk_unit: float = 500_000.0,
+    trailing: Trailing = Trailing.INTRADAY,
+) -> AccountParams:
     """Account rules in mills; None is off. All off by default."""
     limits = (i32(OFF if x is None else x) for x in (drawdown, daily_loss, target, floor_cap))
-    return AccountParams(*limits, i32(min_days), jnp.bool_(stop_at_target), jnp.bool_(fail_on_daily_loss),
-                         i32(max_contracts), jnp.float32(risk_unit), jnp.float32(50_000_000), i32(trailing))
+    return AccountParams(
+        *limits,
+        i32(min_days),
+        jnp.bool_(stop_at_target),
+        jnp.bool_(fail_on_daily_loss),
+        i32(max_contracts),
+        jnp.float32(risk_unit),
+        jnp.float32(50_000_000),
+        i32(trailing),
+    )
 
 
-def contract(commission: int = COMMISSION, slippage: int = 1, tick_mills: int = TICK_MILLS, min_stop: int = 8,
-             be_ticks: int = 1) -> ContractParams:
-    return ContractParams(i32(tick_mills), i32(commission), i32(slippage), i32(min_stop), i32(be_ticks),
-                          jnp.float32(0.25))
+def contract(
+    commission: int = COMMISSION,
+    slippage: int = 1,
+    tick_mills: int = TICK_MILLS,
+    min_stop: int = 8,
+    be_ticks: int = 1,
+) -> ContractParams:
+    return ContractParams(
+        i32(tick_mills),
+        i32(commission),
+        i32(slippage),
+        i32(min_stop),
+        i32(be_ticks),
+        jnp.float32(0.25),
+    )
 
 
-def make_params(market: MarketData, *, account: AccountParams | None = None, costs: ContractParams | None = None,
-                brackets: tuple[int, int, int] = (1500, 3, 1000), ids: Sequence[int] | None = None,
-                episode_sessions: int = 1, max_steps: int = 0) -> EnvParams:
+def make_params(
+    market: MarketData,
+    *,
+    account: AccountParams | None = None,
+    costs: ContractParams | None = None,
+    brackets: tuple[int, int, int] = (1500, 3, 1000),
+    ids: Sequence[int] | None = None,
+    episode_sessions: int = 1,
+    max_steps: int = 0,
+) -> EnvParams:
     """EnvParams; `ids` are the sessions of the split (all by default)."""
     total = market.sessions.start.shape[0]
     chosen = list(range(total)) if ids is None else list(ids)
@@ -222,20 +328,31 @@ def make_params(market: MarketData, *, account: AccountParams | None = None, cos
     costs = contract() if costs is None else costs
     if market.tick_value is not None:
         costs = costs.replace(tick_mills=None)
-    return EnvParams(market, SessionSet(i32(padded), i32(len(chosen))), costs,
-                     rules() if account is None else account, BracketParams(*map(i32, brackets)),
-                     {"equity_change": jnp.float32(1)}, i32(episode_sessions), i32(max_steps))
+    return EnvParams(
+        market,
+        SessionSet(i32(padded), i32(len(chosen))),
+        costs,
+        rules() if account is None else account,
+        BracketParams(*map(i32, brackets)),
+        {"equity_change": jnp.float32(1)},
+        i32(episode_sessions),
+        i32(max_steps),
+    )
 
 
 def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
-    """int32[] HOLD in 7 of 10 cases, else a legal action, every one equally likely. uniform float32[] in [0, 1)."""
+    """int32[] HOLD in 7 of 10 cases, else a legal action, every one equally likely. uniform
+    float32[] in [0, 1).
+    """
     total = jnp.sum(mask)
     wanted = jnp.clip(((uniform - 0.7) / 0.3 * total).astype(jnp.int32), 0, total - 1)
     return jnp.argmax(jnp.cumsum(mask) > wanted).astype(jnp.int32)
 
 
 class Trace(NamedTuple):
-    """A batched run, leaves [steps, N, ...]: what stood before a step, what was done, what came out."""
+    """A batched run, leaves [steps, N, ...]: what stood before a step, what was done, what came
+    out.
+    """
 
     state: Any
     ref: Any
@@ -243,13 +360,23 @@ class Trace(NamedTuple):
     outcome: Any
 
 
-def run_random(env: TradingEnv, params: EnvParams, seed: int, envs: int, steps: int,
-               choose: Callable[[jax.Array, jax.Array], jax.Array] = pick) -> Trace:
-    """Random legal actions in `envs` environments with fused auto-reset, as one compiled program."""
+def run_random(
+    env: TradingEnv,
+    params: EnvParams,
+    seed: int,
+    envs: int,
+    steps: int,
+    choose: Callable[[jax.Array, jax.Array], jax.Array] = pick,
+) -> Trace:
+    """Random legal actions in `envs` environments with fused auto-reset, as one compiled
+    program.
+    """
     return _run_random(env, params, jax.random.key(seed), envs, steps, choose)
 
 
-def _run(env: TradingEnv, params: EnvParams, key: jax.Array, envs: int, steps: int, choose: Any) -> Trace:
+def _run(
+    env: TradingEnv, params: EnvParams, key: jax.Array, envs: int, steps: int, choose: Any
+) -> Trace:
     key_reset, key_act = jax.random.split(key)
     state, ref = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, envs), params)
     uniform = jax.random.uniform(key_act, (steps, envs))
@@ -257,7 +384,9 @@ def _run(env: TradingEnv, params: EnvParams, key: jax.Array, envs: int, steps: i
     def body(carry: tuple, u: jax.Array) -> tuple:
         state, ref = carry
         action = jax.vmap(choose)(ref.mask, u)
-        next_state, next_ref, outcome = jax.vmap(env.step, (None, 0, 0, None))(key_act, state, action, params)
+        next_state, next_ref, outcome = jax.vmap(env.step, (None, 0, 0, None))(
+            key_act, state, action, params
+        )
         return (next_state, next_ref), Trace(state, ref, action, outcome)
 
     return jax.lax.scan(body, (state, ref), uniform)[1]
@@ -270,5 +399,9 @@ def leaves_differ(a: Any, b: Any) -> list[str]:
     """Paths of the leaves that are not byte-equal (NaN equals the same NaN)."""
     flat_a, flat_b = jax.tree_util.tree_leaves_with_path(a), jax.tree_util.tree_leaves_with_path(b)
     assert len(flat_a) == len(flat_b)
-    return [jax.tree_util.keystr(path) for (path, x), (_, y) in zip(flat_a, flat_b, strict=True)
-            if np.asarray(x).dtype != np.asarray(y).dtype or np.asarray(x).tobytes() != np.asarray(y).tobytes()]
+    return [
+        jax.tree_util.keystr(path)
+        for (path, x), (_, y) in zip(flat_a, flat_b, strict=True)
+        if np.asarray(x).dtype != np.asarray(y).dtype
+        or np.asarray(x).tobytes() != np.asarray(y).tobytes()
+    ]

@@ -1,4 +1,6 @@
-"""One evaluation account after the other, mark by mark, in plain Python: what the simulation has to equal."""
+"""One evaluation account after the other, mark by mark, in plain Python: what the simulation has to
+equal.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from jaxtrade.env.state import OFF, AccountParams, EndReason, Trailing
 from jaxtrade.evaluation.challenge_paths import SessionPaths
 
 
-def slow_ends(paths: SessionPaths, rules: AccountParams, order: Sequence[int]) -> list[tuple[int, bool]]:
+def slow_ends(
+    paths: SessionPaths, rules: AccountParams, order: Sequence[int]
+) -> list[tuple[int, bool]]:
     """(EndReason, whether the target was reached before the end) in each session of `order`.
 
     After an end, a new account opens at the next session.
@@ -20,7 +24,10 @@ def slow_ends(paths: SessionPaths, rules: AccountParams, order: Sequence[int]) -
     balance = high = days = 0
     for session in order:
         end, reached = EndReason.NONE, False
-        pairs, flats = np.flatnonzero(paths.session == session), np.flatnonzero(paths.flat_session == session)
+        pairs, flats = (
+            np.flatnonzero(paths.session == session),
+            np.flatnonzero(paths.flat_session == session),
+        )
         flat_at = {int(paths.flat_bar[i]): int(paths.balance[i]) for i in flats}
         for bar in sorted({int(paths.bar[i]) for i in pairs} | set(flat_at)):
             bust = False
@@ -32,8 +39,12 @@ def slow_ends(paths: SessionPaths, rules: AccountParams, order: Sequence[int]) -
                 end = EndReason.BUST
             elif bool(rules.fail_on_daily_loss) and paths.daily_bar[session] == bar:
                 end = EndReason.DAILY_LOSS
-            elif target < OFF and bar in flat_at and balance + flat_at[bar] >= target and (
-                    days + 1 >= int(rules.min_days)):
+            elif (
+                target < OFF
+                and bar in flat_at
+                and balance + flat_at[bar] >= target
+                and (days + 1 >= int(rules.min_days))
+            ):
                 reached = True
                 end = EndReason.TARGET if bool(rules.stop_at_target) else EndReason.NONE
             if end != EndReason.NONE:

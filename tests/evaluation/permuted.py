@@ -1,4 +1,6 @@
-"""Accounts of the environment itself over sessions in any order: what simulated accounts have to equal."""
+"""Accounts of the environment itself over sessions in any order: what simulated accounts have to
+equal.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,24 @@ class Stepped(struct.PyTreeNode):
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _ends(env: TradingEnv, act: Any, forget: Any, length: int, carry: PyTree, params: EnvParams, key: Array,
-          orders: Array) -> tuple[Array, Array]:
+def _ends(
+    env: TradingEnv,
+    act: Any,
+    forget: Any,
+    length: int,
+    carry: PyTree,
+    params: EnvParams,
+    key: Array,
+    orders: Array,
+) -> tuple[Array, Array]:
     def one(ids: Array) -> tuple[Array, Array]:
         own = params.replace(sessions=SessionSet(ids, jnp.int32(len(ids))))
 
         def bar(at: Stepped, _: None) -> tuple[Stepped, tuple[Array, Array]]:
             state, ref = at.state, env.ref(at.state, own)
-            memory, order, action = act(forget(at.carry, at.first), state, ref, own, jax.random.fold_in(key, state.row))
+            memory, order, action = act(
+                forget(at.carry, at.first), state, ref, own, jax.random.fold_in(key, state.row)
+            )
             del action
             moved, event = env.transition(state, order, own)
             del event
@@ -43,30 +55,53 @@ def _ends(env: TradingEnv, act: Any, forget: Any, length: int, carry: PyTree, pa
             by_rule = functools.reduce(jnp.logical_or, [reason == each for each in BY_RULE])
             end = jnp.where(by_rule & ~at.over, reason, EndReason.NONE)
             over = at.over | (end != EndReason.NONE)
-            locked = moved.replace(account=moved.account.replace(locked=moved.account.locked | over))
-            opened = next_session(moved.replace(account=select(over, Account.new(), moved.account)), own)
+            locked = moved.replace(
+                account=moved.account.replace(locked=moved.account.locked | over)
+            )
+            opened = next_session(
+                moved.replace(account=select(over, Account.new(), moved.account)), own
+            )
             renewed = over | (opened.sessions_left < 0)
-            opened = opened.replace(record=select(renewed, env.new_record(), opened.record), sessions_left=jnp.where(
-                renewed, own.episode_sessions - 1, opened.sessions_left))
+            opened = opened.replace(
+                record=select(renewed, env.new_record(), opened.record),
+                sessions_left=jnp.where(renewed, own.episode_sessions - 1, opened.sessions_left),
+            )
             closed = moved.row > own.market.sessions.last[ids[moved.slot]]
-            return Stepped(select(closed, opened, locked), memory, over & ~closed, closed & renewed), (end, state.slot)
+            return Stepped(
+                select(closed, opened, locked), memory, over & ~closed, closed & renewed
+            ), (end, state.slot)
 
         start = env.reset_at(own, 0, own.market.sessions.first[ids[0]])
-        return jax.lax.scan(bar, Stepped(start, carry, jnp.bool_(False), jnp.bool_(True)), None, length=length)[1]
+        return jax.lax.scan(
+            bar, Stepped(start, carry, jnp.bool_(False), jnp.bool_(True)), None, length=length
+        )[1]
 
     return jax.vmap(one)(orders)
 
 
-def environment_ends(env: TradingEnv, agent: Agent, params: EnvParams, orders: np.ndarray, key: Array) -> np.ndarray:
-    """int[n, N]: by which EndReason an account of the environment ended in each session of n orders, else NONE.
+def environment_ends(
+    env: TradingEnv, agent: Agent, params: EnvParams, orders: np.ndarray, key: Array
+) -> np.ndarray:
+    """int[n, N]: by which EndReason an account of the environment ended in each session of n
+    orders, else NONE.
 
-    orders: int[n, N] rows of the session table; each order has the same sessions. After an end the rest of the session
+    orders: int[n, N] rows of the session table; each order has the same sessions. After an end the
+        rest of the session
     is stepped flat, and a new account opens at the next session.
     """
     table = params.market.sessions
     length = int(np.sum(np.asarray(table.last)[orders[0]] - np.asarray(table.first)[orders[0]] + 1))
     params = params.replace(max_steps=np.int32(0), monitor=False)
-    end, slot = _ends(env, agent.act, agent.forget, length, agent.carry, params, key, jnp.asarray(orders, jnp.int32))
+    end, slot = _ends(
+        env,
+        agent.act,
+        agent.forget,
+        length,
+        agent.carry,
+        params,
+        key,
+        jnp.asarray(orders, jnp.int32),
+    )
     ends = np.zeros(orders.shape, np.int64)
     order, bar = np.nonzero(np.asarray(end))
     ends[order, np.asarray(slot)[order, bar]] = np.asarray(end)[order, bar]

@@ -1,5 +1,5 @@
-"""The calibration picture by its structure: points, intervals and effective numbers of answers, and what it says of
-little evidence."""
+"""The calibration picture by its structure: points, intervals and effective numbers of answers, and
+what it says of little evidence."""
 
 from __future__ import annotations
 
@@ -11,29 +11,54 @@ import numpy as np
 import pytest
 
 from jaxtrade.evaluation.pictures import advice
-from jaxtrade.evaluation.pictures.advice import LITTLE, Advisor, apart, effective, figure_of, points, wilson
+from jaxtrade.evaluation.pictures.advice import (
+    LITTLE,
+    Advisor,
+    apart,
+    effective,
+    figure_of,
+    points,
+    wilson,
+)
 from tests.evaluation.test_pictures import overlaps, titles
 
 BINS, HORIZON = 5, 30
 
 
-def rows(updates: int = 20, trust: float | None = 0.4, suffixes: tuple[str, ...] = ("",)) -> list[dict[str, Any]]:
+def rows(
+    updates: int = 20, trust: float | None = 0.4, suffixes: tuple[str, ...] = ("",)
+) -> list[dict[str, Any]]:
     """Metrics in which advice begins at update 5."""
-    return [{"update": i, "steps": 2048 * i} | {
-        f"{name}{suffix}": None if i < 5 and name != "advice_share" else value
-        for suffix in suffixes for name, value in (("trust", trust), ("agreement", 0.5), ("advice_share", i / 40))}
-        for i in range(1, updates + 1)]
+    return [
+        {"update": i, "steps": 2048 * i}
+        | {
+            f"{name}{suffix}": None if i < 5 and name != "advice_share" else value
+            for suffix in suffixes
+            for name, value in (("trust", trust), ("agreement", 0.5), ("advice_share", i / 40))
+        }
+        for i in range(1, updates + 1)
+    ]
 
 
-def advisor(number: int, rate: float = 0.6, suffix: str = "", name: str = "rules", seed: int = 0) -> Advisor:
+def advisor(
+    number: int, rate: float = 0.6, suffix: str = "", name: str = "rules", seed: int = 0
+) -> Advisor:
     """Independent answers on bars that are a horizon apart."""
     rng = np.random.default_rng(seed)
-    return Advisor(name, HORIZON * np.arange(number), rng.choice([0.15, 0.5, 0.55, 0.9], number),
-                   rng.random(number) < rate, 2 * number, suffix)
+    return Advisor(
+        name,
+        HORIZON * np.arange(number),
+        rng.choice([0.15, 0.5, 0.55, 0.9], number),
+        rng.random(number) < rate,
+        2 * number,
+        suffix,
+    )
 
 
 def test_wilson_by_hand() -> None:
-    """The interval of 10 hits in 10 trials is 72.2 % to 100 %, that of 5 in 10 is 23.7 % to 76.3 %."""
+    """The interval of 10 hits in 10 trials is 72.2 % to 100 %, that of 5 in 10 is 23.7 % to 76.3
+    %.
+    """
     assert wilson(1.0, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
     assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
 
@@ -44,18 +69,31 @@ def test_answers_that_do_not_overlap_are_counted() -> None:
 
 
 def test_points_by_hand() -> None:
-    """Two answers in the middle range, with mean confidence 0.45 and one hit, three at the top; the others are empty.
+    """Two answers in the middle range, with mean confidence 0.45 and one hit, three at the top; the
+    others are empty.
     """
-    one = Advisor("x", np.array([0, 50, 100, 200, 300]), np.array([0.4, 0.5, 0.9, 1.0, 0.95]),
-                  np.array([True, False, True, True, True]), 9)
+    one = Advisor(
+        "x",
+        np.array([0, 50, 100, 200, 300]),
+        np.array([0.4, 0.5, 0.9, 1.0, 0.95]),
+        np.array([True, False, True, True, True]),
+        9,
+    )
     middle, top = points(one, BINS, HORIZON)
-    assert (middle.confidence, middle.rate, middle.scored, middle.effective) == (pytest.approx(0.45), 0.5, 2, 2.0)
+    assert (middle.confidence, middle.rate, middle.scored, middle.effective) == (
+        pytest.approx(0.45),
+        0.5,
+        2,
+        2.0,
+    )
     assert (middle.low, middle.high) == wilson(0.5, 2)
     assert (top.confidence, top.rate, top.scored) == (pytest.approx(0.95), 1.0, 3)
 
 
 def test_independent_answers_are_worth_their_number() -> None:
-    """On average within 15 % of it (the variance is never below that of independence), and never more."""
+    """On average within 15 % of it (the variance is never below that of independence), and never
+    more.
+    """
     rng = np.random.default_rng(1)
     found = [effective(10 * np.arange(2000), rng.random(2000) < 0.6, HORIZON) for _ in range(50)]
     assert max(found) <= 2000.0
@@ -63,12 +101,13 @@ def test_independent_answers_are_worth_their_number() -> None:
 
 
 def test_answers_that_repeat_each_other_are_worth_their_runs() -> None:
-    """Hits that persist over 60 bars: 2,000 answers on 2,000 bars are worth a few dozen. Coverage of the interval over
-    300 draws of the true rate 1/2 is above 90 %, where counting every answer has it below 60 %."""
+    """Hits that persist over 60 bars: 2,000 answers on 2,000 bars are worth a few dozen. Coverage
+    of the interval over 300 draws of the true rate 1/2 is above 90 %, where counting every answer
+    has it below 60 %."""
     rng, bars, covered, naive = np.random.default_rng(2), np.arange(2000), 0, 0
     for _ in range(300):
-        hits = np.repeat(rng.random(34) < 0.5, 60)[rng.integers(60):][:1980]
-        low, high = wilson(float(hits.mean()), effective(bars[:len(hits)], hits, HORIZON))
+        hits = np.repeat(rng.random(34) < 0.5, 60)[rng.integers(60) :][:1980]
+        low, high = wilson(float(hits.mean()), effective(bars[: len(hits)], hits, HORIZON))
         covered += low <= 0.5 <= high
         low, high = wilson(float(hits.mean()), len(hits))
         naive += low <= 0.5 <= high
@@ -98,8 +137,15 @@ def test_one_advisor() -> None:
 
 def test_several_advisors_have_their_own_colours_and_metrics() -> None:
     suffixes = ("/0", "/1", "/2")
-    each = [advisor(200 + 50 * i, suffix=suffix, name=f"http://127.0.0.1:800{i}/v1/of-some-length-and-more", seed=i)
-            for i, suffix in enumerate(suffixes)]
+    each = [
+        advisor(
+            200 + 50 * i,
+            suffix=suffix,
+            name=f"http://127.0.0.1:800{i}/v1/of-some-length-and-more",
+            seed=i,
+        )
+        for i, suffix in enumerate(suffixes)
+    ]
     figure = figure_of(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
     trust, _, left = figure.axes
     colors = [line.get_color() for line in trust.lines[:3]]
@@ -112,8 +158,10 @@ def test_several_advisors_have_their_own_colours_and_metrics() -> None:
 @pytest.mark.parametrize("number", [2, 4, 8])
 def test_the_legend_of_a_panel_covers_nothing(number: int) -> None:
     suffixes = tuple(f"/{i}" for i in range(number))
-    each = [advisor(200, suffix=suffix, name="http://127.0.0.1:8000/v1/of-some-length-and-more", seed=i)
-            for i, suffix in enumerate(suffixes)]
+    each = [
+        advisor(200, suffix=suffix, name="http://127.0.0.1:8000/v1/of-some-length-and-more", seed=i)
+        for i, suffix in enumerate(suffixes)
+    ]
     figure = figure_of(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
     figure.canvas.draw()
     legend = figure.legends[0].get_window_extent()
@@ -124,10 +172,14 @@ def test_the_legend_of_a_panel_covers_nothing(number: int) -> None:
     assert 0 <= legend.x0 < legend.x1 <= figure.bbox.width
 
 
-@pytest.mark.parametrize(("number", "title"), [
-    (0, "Hit rate by stated confidence: nothing was scored"), (5, "Hit rate by stated confidence: too little evidence"),
-    (300, "Hit rate by stated confidence"),
-])
+@pytest.mark.parametrize(
+    ("number", "title"),
+    [
+        (0, "Hit rate by stated confidence: nothing was scored"),
+        (5, "Hit rate by stated confidence: too little evidence"),
+        (300, "Hit rate by stated confidence"),
+    ],
+)
 def test_little_evidence_is_said(number: int, title: str) -> None:
     figure = figure_of([advisor(number)], rows(), BINS, HORIZON, "Advice on ES")
     assert titles(figure)[-1] == title
@@ -137,9 +189,12 @@ def test_little_evidence_is_said(number: int, title: str) -> None:
 def test_a_weak_point_is_hollow() -> None:
     figure = figure_of([advisor(60)], rows(), BINS, HORIZON, "Advice on ES")
     worth = [point.effective for point in points(advisor(60), BINS, HORIZON)]
-    marks = [each for each in figure.axes[-1].collections if len(each.get_offsets()) and hasattr(each, "get_sizes")
-             and len(each.get_sizes())]
-    white = [bool((each.get_facecolor()[0][:3] == 1).all()) for each in marks[:len(worth)]]
+    marks = [
+        each
+        for each in figure.axes[-1].collections
+        if len(each.get_offsets()) and hasattr(each, "get_sizes") and len(each.get_sizes())
+    ]
+    white = [bool((each.get_facecolor()[0][:3] == 1).all()) for each in marks[: len(worth)]]
     assert white == [value < LITTLE for value in worth]
 
 

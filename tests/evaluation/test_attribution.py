@@ -1,4 +1,6 @@
-"""Attribution: linear policies worked by hand, a policy planted on one slot, and the whole command's figures."""
+"""Attribution: linear policies worked by hand, a policy planted on one slot, and the whole
+command's figures.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ FEATURES = RunConfig().env.features
 def lively_market() -> Any:
     """WALK with features that vary, each by itself."""
     columns = table_columns(FEATURES)
-    values = np.random.default_rng(0).uniform(1.0, 3.0, (len(WALK.bars.time), len(columns))).astype(np.float32)
+    values = (
+        np.random.default_rng(0)
+        .uniform(1.0, 3.0, (len(WALK.bars.time), len(columns)))
+        .astype(np.float32)
+    )
     values[:, columns.index("close")] = WALK.bars.close
     seen = host_view(values, FEATURES, "relative", 0.25)
     return replace(WALK, data=WALK.data.replace(view=jax.tree.map(jnp.asarray, seen)))
@@ -47,20 +53,33 @@ def lively_market() -> Any:
 
 MARKET = lively_market()
 SESSIONS = MARKET.sessions(0, 1, 2, 3)
-SECTIONS: dict[str, Any] = {"network": {"hidden": [8]}, "rollout": {"num_envs": 2, "num_steps": 4, "num_shards": 1},
-                            "env": {"task": "entry", "window": 5}, "brackets": {"stop_atr": 0.5}}
+SECTIONS: dict[str, Any] = {
+    "network": {"hidden": [8]},
+    "rollout": {"num_envs": 2, "num_steps": 4, "num_shards": 1},
+    "env": {"task": "entry", "window": 5},
+    "brackets": {"stop_atr": 0.5},
+}
 LEARNERS = {"ppo": {"num_minibatches": 1}, "pqn": {"num_minibatches": 1}, "dqn": {"batch_size": 8}}
 
 
 def made(algorithm: str = "ppo", **network: Any) -> Any:
-    """(environment, params, config, algorithm, untrained policy whose normaliser is not the identity)."""
-    sections = SECTIONS | {"algorithm": algorithm, algorithm: LEARNERS[algorithm],
-                           "network": SECTIONS["network"] | network}
+    """(environment, params, config, algorithm, untrained policy whose normaliser is not the
+    identity).
+    """
+    sections = SECTIONS | {
+        "algorithm": algorithm,
+        algorithm: LEARNERS[algorithm],
+        "network": SECTIONS["network"] | network,
+    }
     env, params, config = setup(MARKET, SESSIONS, **sections)
     policy = first_policy(config, env.num_actions, env.observation_size, jax.random.key(1))
     rows = jnp.asarray(decision_bars(MARKET.data, SESSIONS).rows)
-    seen = jax.vmap(lambda row: env.observe(env.ref(env.reset_at(params, 0, row), params), params))(rows)
-    stats = RunningStats(jnp.full((1, seen.shape[1]), 9.0), seen.mean(0)[None], jnp.maximum(seen.var(0), 0.5)[None])
+    seen = jax.vmap(lambda row: env.observe(env.ref(env.reset_at(params, 0, row), params), params))(
+        rows
+    )
+    stats = RunningStats(
+        jnp.full((1, seen.shape[1]), 9.0), seen.mean(0)[None], jnp.maximum(seen.var(0), 0.5)[None]
+    )
     return env, params, config, make_algorithm(config, env, 1), policy.replace(normaliser=stats)
 
 
@@ -76,7 +95,9 @@ def values(found: SlotAttribution, method: str) -> dict[str, float | None]:
 
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
-WEIGHTS = np.array([[0.0, 0.0, 0.0], [2.0, 1.0, 0.0], [-1.0, 0.0, 3.0]])  # logits of HOLD, BUY, SELL
+WEIGHTS = np.array(
+    [[0.0, 0.0, 0.0], [2.0, 1.0, 0.0], [-1.0, 0.0, 3.0]]
+)  # logits of HOLD, BUY, SELL
 
 
 def linear(observation: Any, mask: Any) -> Any:
@@ -93,12 +114,18 @@ def test_the_margin_is_the_best_legal_logit_less_the_second() -> None:
 
 
 def test_gradients_of_a_linear_policy() -> None:
-    observations = jnp.array([[1.0, 0.0, 0.0],   # BUY 2, HOLD 0, SELL -1: slope of BUY - HOLD = (2, 1, 0)
-                              [0.0, 1.0, 1.0],   # SELL 3, BUY 1, HOLD 0: slope of SELL - BUY = (-3, -1, 3)
-                              [0.0, 1.0, 1.0]])  # the same without SELL: slope of BUY - HOLD
+    observations = jnp.array(
+        [
+            [1.0, 0.0, 0.0],  # BUY 2, HOLD 0, SELL -1: slope of BUY - HOLD = (2, 1, 0)
+            [0.0, 1.0, 1.0],  # SELL 3, BUY 1, HOLD 0: slope of SELL - BUY = (-3, -1, 3)
+            [0.0, 1.0, 1.0],
+        ]
+    )  # the same without SELL: slope of BUY - HOLD
     masks = jnp.array([[True] * 3, [True] * 3, [True, True, False]])
     sizes = gradient_sizes(linear, observations, masks, np.array([1.0, 2.0, 0.5]))
-    np.testing.assert_allclose(sizes, [(2 + 3 + 2) / 3, 2 * (1 + 1 + 1) / 3, 0.5 * (0 + 3 + 0) / 3], rtol=1e-6)
+    np.testing.assert_allclose(
+        sizes, [(2 + 3 + 2) / 3, 2 * (1 + 1 + 1) / 3, 0.5 * (0 + 3 + 0) / 3], rtol=1e-6
+    )
     groups = [SlotGroup("a", np.array([0, 2])), SlotGroup("b", np.array([1]))]
     shares = gradient_shares(sizes, groups)
     assert shares == pytest.approx([(7 + 1.5) / (7 + 6 + 1.5), 6 / (7 + 6 + 1.5)])
@@ -111,12 +138,15 @@ def test_permutations_stay_in_their_half_hour_and_are_those_of_the_seed() -> Non
     assert sorted(order) == list(range(6))
     np.testing.assert_array_equal(strata[order], strata)
     np.testing.assert_array_equal(order, permuted_within(strata, np.random.default_rng(3)))
-    seen = {tuple(permuted_within(np.zeros(3, int), np.random.default_rng(seed))) for seed in range(60)}
+    seen = {
+        tuple(permuted_within(np.zeros(3, int), np.random.default_rng(seed))) for seed in range(60)
+    }
     assert len(seen) == 6  # every order of three rows is drawn
 
 
 def test_the_share_of_changed_actions_of_a_threshold() -> None:
-    # The action is the sign of slot 0. In stratum 0 both signs are equally frequent, in stratum 1 only one occurs.
+    # The action is the sign of slot 0. In stratum 0 both signs are equally frequent, in stratum 1
+    # only one occurs.
     observations = np.zeros((400, 2), np.float32)
     observations[:, 0] = np.where(np.arange(400) < 100, 1, -1)
     observations[200:, 0] = 1
@@ -128,8 +158,9 @@ def test_the_share_of_changed_actions_of_a_threshold() -> None:
 
     groups = [SlotGroup("sign", np.array([0])), SlotGroup("other", np.array([1]))]
     shares = changed_shares(choose, observations, groups, strata, 0, 50)
-    # Of the first 200, a permutation gives half of them the other sign: 100 of 400. Its deviation over 50 permutations
-    # is sqrt(100 * 100 * 100 * 100 / (200^2 * 199)) * 2 / 400 / sqrt(50) = 0.0025.
+    # Of the first 200, a permutation gives half of them the other sign: 100 of 400. Its deviation
+    # over 50 permutations is sqrt(100 * 100 * 100 * 100 / (200^2 * 199)) * 2 / 400 / sqrt(50) =
+    # 0.0025.
     assert shares[0] == pytest.approx(0.25, abs=0.01)
     assert shares[1] == 0.0
     assert shares == changed_shares(choose, observations, groups, strata, 0, 50)
@@ -137,24 +168,33 @@ def test_the_share_of_changed_actions_of_a_threshold() -> None:
 
 
 def test_the_slots_of_a_feature_are_one_group() -> None:
-    groups = slot_groups(["close[t-2]", "atr[t-2]", "close[t-1]", "atr[t-1]", "position", "close[t]"])
+    groups = slot_groups(
+        ["close[t-2]", "atr[t-2]", "close[t-1]", "atr[t-1]", "position", "close[t]"]
+    )
     assert [(group.name, group.slots.tolist()) for group in groups] == [
-        ("close", [0, 2, 5]), ("atr", [1, 3]), ("position", [4])]
+        ("close", [0, 2, 5]),
+        ("atr", [1, 3]),
+        ("position", [4]),
+    ]
 
 
 # --- planted ---------------------------------------------------------------------------------------------------------
 
 
 def planted(parts: Any, slot: str) -> Any:
-    """The policy whose BUY logit is 3 tanh of one normalised slot; every other input has a weight of 1e-6."""
+    """The policy whose BUY logit is 3 tanh of one normalised slot; every other input has a weight
+    of 1e-6.
+    """
     env, *_, policy = parts
     place = env.spec.names.index(slot)
     first = jnp.full((env.observation_size, 8), 1e-6).at[place, 0].set(1.0)
     second = jnp.zeros((8, env.num_actions)).at[0, 1].set(3.0)
     bias = jnp.full(env.num_actions, -9.0).at[0].set(0.0).at[1].set(0.1)  # BUY or HOLD, never SELL
     torso = {"Dense_0": {"kernel": first, "bias": jnp.zeros(8)}}
-    return policy.replace(parameters=policy.parameters | {
-        "policy_torso": torso, "policy_head": {"kernel": second, "bias": bias}})
+    return policy.replace(
+        parameters=policy.parameters
+        | {"policy_torso": torso, "policy_head": {"kernel": second, "bias": bias}}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -163,10 +203,16 @@ def ppo() -> Any:
 
 
 def test_a_policy_that_is_planted_on_one_slot_is_found_by_every_method(ppo: Any) -> None:
-    slot = next(name for name in ppo[0].spec.names if name.endswith("[t-1]") and not name.startswith("close"))
+    slot = next(
+        name
+        for name in ppo[0].spec.names
+        if name.endswith("[t-1]") and not name.startswith("close")
+    )
     name = slot.partition("[")[0]
     found = found_by(ppo, planted(ppo, slot))
-    slopes, changed, dollars = (values(found, method) for method in ("gradient", "permutation", "ablation"))
+    slopes, changed, dollars = (
+        values(found, method) for method in ("gradient", "permutation", "ablation")
+    )
     assert slopes[name] is not None
     assert slopes[name] >= 0.99
     assert sum(value for value in slopes.values() if value is not None) == pytest.approx(1.0)
@@ -185,12 +231,30 @@ def test_an_ablated_group_changes_the_profit_to_that_of_a_policy_without_it(ppo:
     found = found_by(ppo, policy)
     # At its mean, the planted slot is 0: the same as a policy whose weight there is 0.
     kernel = policy.parameters["policy_torso"]["Dense_0"]["kernel"]
-    without = policy.replace(parameters=policy.parameters | {"policy_torso": {"Dense_0": {
-        "kernel": kernel.at[env.spec.names.index(slot)].set(0.0), "bias": jnp.zeros(8)}}})
+    without = policy.replace(
+        parameters=policy.parameters
+        | {
+            "policy_torso": {
+                "Dense_0": {
+                    "kernel": kernel.at[env.spec.names.index(slot)].set(0.0),
+                    "bias": jnp.zeros(8),
+                }
+            }
+        }
+    )
     decisions = decision_bars(MARKET.data, params.sessions)
     with_it, without_it = (
-        backtest(env, greedy(algorithm, each, env), params, decisions, "strategy",
-                 agent_key(jax.random.key(config.seed), "greedy")).equity[-1] / 1000 for each in (policy, without))
+        backtest(
+            env,
+            greedy(algorithm, each, env),
+            params,
+            decisions,
+            "strategy",
+            agent_key(jax.random.key(config.seed), "greedy"),
+        ).equity[-1]
+        / 1000
+        for each in (policy, without)
+    )
     assert values(found, "ablation")[FEATURES[1]] == pytest.approx(without_it - with_it, abs=1e-3)
 
 
@@ -244,12 +308,25 @@ def test_text_and_json(ppo: Any) -> None:
     found = found_by(ppo, ppo[-1])
     text = sensitivity.shown({"ES": [found]}, False)
     lines = text.splitlines()
-    assert lines[0].split() == ["part", "of", "the", "observation", "slots", "gradient", "permutation", "ablation",
-                                "($)"]
+    assert lines[0].split() == [
+        "part",
+        "of",
+        "the",
+        "observation",
+        "slots",
+        "gradient",
+        "permutation",
+        "ablation",
+        "($)",
+    ]
     assert lines[1].split()[:2] == [FEATURES[0], "5"]
     assert any(line.startswith("NOTE: gradient, permutation: ") for line in lines)
     document = json.loads(sensitivity.shown({"ES": [found]}, True))["attribution"]
-    assert [method["name"] for method in document["methods"]] == ["gradient", "permutation", "ablation"]
+    assert [method["name"] for method in document["methods"]] == [
+        "gradient",
+        "permutation",
+        "ablation",
+    ]
     assert document["methods"][0]["parts"][0]["value"]["value"] == found.methods[0].values[0]
     assert sum(document["slots"].values()) == ppo[0].observation_size
     both = json.loads(sensitivity.shown({"ES": [found], "NQ": [found]}, True))

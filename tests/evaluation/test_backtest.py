@@ -42,14 +42,21 @@ def test_buy_and_hold_by_hand():
     assert record.equity.tolist() == [22_920, 85_420, -2_080, 35_420, 45_840]
     assert record.quantity.tolist() == [1, 1, 1, 1, 0]
     trades = assemble_trades(record, decisions, params)
-    assert [int(getattr(trades, name)[0]) for name in ("ticks", "net", "commission", "slippage", "mae", "mfe")] == [
-        4, 45_840, 4_160, 25_000, 3, 9]
+    assert [
+        int(getattr(trades, name)[0])
+        for name in ("ticks", "net", "commission", "slippage", "mae", "mfe")
+    ] == [4, 45_840, 4_160, 25_000, 3, 9]
     assert trades.reason.tolist() == [ExitReason.FLAT]
     figures = strategy_figures(record, trades, decisions, 50_000)
     assert figures["net_profit"] == 45.84
     assert figures["return_pct"] == pytest.approx(0.09168)
     assert figures["max_drawdown"] == 87.5
-    assert (figures["trades"], figures["win_rate"], figures["turnover"], figures["exposure"]) == (1, 1.0, 2.0, 1.0)
+    assert (figures["trades"], figures["win_rate"], figures["turnover"], figures["exposure"]) == (
+        1,
+        1.0,
+        2.0,
+        1.0,
+    )
     assert figures["profit_factor"] is None
     assert figures["sharpe_daily"] is None
 
@@ -61,8 +68,11 @@ def test_strategy_pass_carries_equity_over_sessions():
 
 
 def test_accounts_start_again_after_a_bust():
-    # The floor reaches +$10.42 at the high of bar 3 (8011); its low goes through the level (8003), out at 8002.
-    record, decisions, _ = run(hand_market(3), "account", account=OFF | {"drawdown": 100.0, "freeze": "never"})
+    # The floor reaches +$10.42 at the high of bar 3 (8011); its low goes through the level (8003),
+    # out at 8002.
+    record, decisions, _ = run(
+        hand_market(3), "account", account=OFF | {"drawdown": 100.0, "freeze": "never"}
+    )
     assert record.equity.tolist() == [22_920, 85_420, -4_160, -4_160, -4_160] * 3
     assert record.event.floor[:3].tolist() == [-52_080, -2_080, 10_420]
     assert record.end.tolist() == [0, 0, EndReason.BUST, 0, 0] * 3
@@ -71,33 +81,65 @@ def test_accounts_start_again_after_a_bust():
     assert not record.mask[~record.active, Action.BUY].any()
     figures = account_figures(record, decisions)
     assert figures == {
-        "accounts": 3, "passed": 0, "bust": 3, "failed_daily_loss": 0, "open_at_end": 0, "reached_target": 0,
-        "breaches": 3, "trades": 3, "net_profit": -12.48, "best_session_share": None,
-        "illegal_actions": 0, "idle_bars": 6}
+        "accounts": 3,
+        "passed": 0,
+        "bust": 3,
+        "failed_daily_loss": 0,
+        "open_at_end": 0,
+        "reached_target": 0,
+        "breaches": 3,
+        "trades": 3,
+        "net_profit": -12.48,
+        "best_session_share": None,
+        "illegal_actions": 0,
+        "idle_bars": 6,
+    }
 
 
-@pytest.mark.parametrize(("trailing", "floors", "marks"), [
-    ("end_of_day", [-60_000, -14_160, 31_680], [0, 45_840, 91_680]),
-    ("static", [-60_000] * 3, [0] * 3)])
+@pytest.mark.parametrize(
+    ("trailing", "floors", "marks"),
+    [
+        ("end_of_day", [-60_000, -14_160, 31_680], [0, 45_840, 91_680]),
+        ("static", [-60_000] * 3, [0] * 3),
+    ],
+)
 def test_floors_that_do_not_follow_open_profit(trailing, floors, marks):
-    # Each session earns 45,840 and falls by 41,660 at most (7999 in the entry bar, both sides paid). An intraday floor
-    # is raised to -12,080 by that bar's high of 8006: level 8002 - 1, out at 8000: -25,000 - 4,160.
+    # Each session earns 45,840 and falls by 41,660 at most (7999 in the entry bar, both sides
+    # paid). An intraday floor is raised to -12,080 by that bar's high of 8006: level 8002 - 1, out
+    # at 8000: -25,000 - 4,160.
     record, _, _ = run(hand_market(3), "account", account={"drawdown": 60.0, "trailing": trailing})
     assert record.event.floor.tolist() == np.repeat(floors, 5).tolist()
     assert record.high_water.tolist() == np.repeat(marks, 5).tolist()
     assert not record.end.any()
-    intraday, _, _ = run(hand_market(3), "account", account={"drawdown": 60.0, "trailing": "intraday"})
-    assert (intraday.end[0], intraday.event.floor[0], intraday.equity[0]) == (EndReason.BUST, -12_080, -29_160)
-    strategy, _, _ = run(hand_market(3), "strategy", account={"drawdown": 60.0, "trailing": trailing})
-    assert strategy.high_water[:4].tolist() == [47_920, 97_920, 110_420, 110_420]  # rules off: live equity
+    intraday, _, _ = run(
+        hand_market(3), "account", account={"drawdown": 60.0, "trailing": "intraday"}
+    )
+    assert (intraday.end[0], intraday.event.floor[0], intraday.equity[0]) == (
+        EndReason.BUST,
+        -12_080,
+        -29_160,
+    )
+    strategy, _, _ = run(
+        hand_market(3), "strategy", account={"drawdown": 60.0, "trailing": trailing}
+    )
+    assert strategy.high_water[:4].tolist() == [
+        47_920,
+        97_920,
+        110_420,
+        110_420,
+    ]  # rules off: live equity
 
 
 def test_a_new_account_after_an_end_of_day_bust_starts_at_its_own_floor():
-    # Session 2 is long at 8002 and gaps to 7994 in its third bar: 7993, 45,840 - 2 * 2,080 - 9 * 12,500 = -70,820.
+    # Session 2 is long at 8002 and gaps to 7994 in its third bar: 7993, 45,840 - 2 * 2,080 - 9 *
+    # 12,500 = -70,820.
     bars = np.concatenate([HAND_BARS, HAND_BARS, HAND_BARS])
     bars[8:12] -= 10
-    record, _, _ = run(tiny_market(bars, [6, 6, 6]), "account",
-                               account={"drawdown": 60.0, "trailing": "end_of_day"})
+    record, _, _ = run(
+        tiny_market(bars, [6, 6, 6]),
+        "account",
+        account={"drawdown": 60.0, "trailing": "end_of_day"},
+    )
     assert record.event.floor[[0, 4, 5]].tolist() == [-60_000, -60_000, -14_160]
     bust = np.flatnonzero(record.end == EndReason.BUST).tolist()
     assert (bust, record.equity[6]) == ([6], -70_820)
@@ -119,14 +161,22 @@ def test_continue_after_the_target_keeps_the_account():
     account = OFF | {"profit_target": 80.0, "on_target": "continue"}
     record, decisions, _ = run(hand_market(3), "account", account=account)
     figures = account_figures(record, decisions)
-    assert (figures["accounts"], figures["passed"], figures["reached_target"], figures["open_at_end"]) == (1, 0, 1, 1)
+    assert (
+        figures["accounts"],
+        figures["passed"],
+        figures["reached_target"],
+        figures["open_at_end"],
+    ) == (1, 0, 1, 1)
 
 
 @pytest.mark.parametrize(("on_daily_loss", "failed"), [("fail", 2), ("lock_until_next_session", 0)])
 def test_daily_loss(on_daily_loss, failed):
     # Floor -$30: the level is 7999, the low of bar 1; out at 7998, -4 ticks and two commissions.
-    record, decisions, _ = run(hand_market(2), "account",
-                              account=OFF | {"daily_loss": 30.0, "on_daily_loss": on_daily_loss})
+    record, decisions, _ = run(
+        hand_market(2),
+        "account",
+        account=OFF | {"daily_loss": 30.0, "on_daily_loss": on_daily_loss},
+    )
     assert record.equity[:5].tolist() == [-54_160] * 5
     figures = account_figures(record, decisions)
     assert (figures["failed_daily_loss"], figures["breaches"]) == (failed, 2)
@@ -134,24 +184,38 @@ def test_daily_loss(on_daily_loss, failed):
     assert figures["open_at_end"] == (0 if failed else 1)
 
 
-@pytest.mark.parametrize(("which", "account"), [("strategy", {}), ("strategy", OFF), ("account", {})])
+@pytest.mark.parametrize(
+    ("which", "account"), [("strategy", {}), ("strategy", OFF), ("account", {})]
+)
 def test_the_record_of_trades_is_that_of_an_episode(which, account):
-    """Two sessions of 45.84 dollars each, then a new one; whether money is counted anew with each session or not."""
-    record, *_ = run(hand_market(3), which, env={"task": "advised"}, episode={"sessions": 2}, account=account)
+    """Two sessions of 45.84 dollars each, then a new one; whether money is counted anew with each
+    session or not.
+    """
+    record, *_ = run(
+        hand_market(3), which, env={"task": "advised"}, episode={"sessions": 2}, account=account
+    )
     seen = record.ref.account
     assert seen.closed.tolist() == seen.won.tolist() == [0] * 5 + [1] * 5 + [0] * 5
     assert seen.peak.tolist() == [0] * 5 + [45_840] * 5 + [0] * 5
     assert seen.drawdown.tolist() == [0, 2_080, 2_080, 2_080, 2_080] * 3  # the entry's commission
     assert seen.unrealised.tolist() == [0, 25_000, 87_500, 0, 37_500] * 3
-    # In at 8002: marked at 7999..8006, then up to 8010, then 8011 and down to 8001, which is nearer.
+    # In at 8002: marked at 7999..8006, then up to 8010, then 8011 and down to 8001, which is
+    # nearer.
     assert seen.adverse.tolist() == [0, 3, 3, 3, 3] * 3
     assert seen.favourable.tolist() == [0, 4, 8, 9, 9] * 3
 
 
 def test_a_new_account_has_a_new_record():
-    """A fall of 10 ticks from the high breaks 100 dollars in every session, long before three sessions are over."""
-    record, *_ = run(hand_market(3), "account", env={"task": "advised"}, episode={"sessions": 3},
-                     account={"drawdown": 100.0})
+    """A fall of 10 ticks from the high breaks 100 dollars in every session, long before three
+    sessions are over.
+    """
+    record, *_ = run(
+        hand_market(3),
+        "account",
+        env={"task": "advised"},
+        episode={"sessions": 3},
+        account={"drawdown": 100.0},
+    )
     seen = record.ref.account
     assert record.account.tolist() == [0] * 5 + [1] * 5 + [2] * 5
     assert seen.closed[[4, 5, 9, 10, 14]].tolist() == [1, 0, 1, 0, 1]
@@ -174,7 +238,14 @@ def test_a_subset_of_sessions_is_stepped_in_order():
     market = hand_market(4)
     sessions = market.sessions(1, 3)
     env, params, _ = setup(market, sessions)
-    record = backtest(env, baselines.buy_and_hold(env), params, decision_bars(market.data, sessions), "strategy", KEY)
+    record = backtest(
+        env,
+        baselines.buy_and_hold(env),
+        params,
+        decision_bars(market.data, sessions),
+        "strategy",
+        KEY,
+    )
     assert record.row.tolist() == [*range(WARM + 6, WARM + 11), *range(WARM + 18, WARM + 23)]
     assert record.equity[-1] == 2 * 45_840
 
@@ -186,10 +257,20 @@ def test_session_sets_that_cannot_be_evaluated(ids):
         decision_bars(market.data, market.sessions(*ids))
 
 
-@pytest.mark.parametrize("env", [{}, *(pytest.param(env, marks=pytest.mark.slow)
-                                     for env in ({"task": "entry"}, {"mark": "close", "fill": "close"}))])
+@pytest.mark.parametrize(
+    "env",
+    [
+        {},
+        *(
+            pytest.param(env, marks=pytest.mark.slow)
+            for env in ({"task": "entry"}, {"mark": "close", "fill": "close"})
+        ),
+    ],
+)
 def test_evaluator_equals_stepping_the_environment(env):
-    """One session, actions of the random agent, by `env.step`: every event and equity is the same."""
+    """One session, actions of the random agent, by `env.step`: every event and equity is the
+    same.
+    """
     market = tiny_market(walk([80], scale=6.0), [80])
     record, decisions, params = run(market, "account", baselines.random_masked, env=env)
     trading, *_ = setup(market, params.sessions, env=env)
@@ -220,13 +301,18 @@ def test_an_illegal_order_is_counted():
     def greedy_buyer(carry, state, ref, params, key):
         return carry, orders.hold(state).replace(quantity=jnp.int32(1)), jnp.int32(Action.BUY)
 
-    record, *_ = run(hand_market(1), "strategy", lambda env: Agent("buyer", greedy_buyer, None, "buys always"))
-    # BUY while in position is not in the mask; at the last decision the calendar forbids to open as well.
+    record, *_ = run(
+        hand_market(1), "strategy", lambda env: Agent("buyer", greedy_buyer, None, "buys always")
+    )
+    # BUY while in position is not in the mask; at the last decision the calendar forbids to open as
+    # well.
     assert record.legal.tolist() == [True, False, False, False, False]
 
 
 def rising(step, sessions):
-    """Six bars that rise by `step` ticks each; 1,000 contracts gain 4 * step - 2 ticks a session."""
+    """Six bars that rise by `step` ticks each; 1,000 contracts gain 4 * step - 2 ticks a
+    session.
+    """
     bars = np.stack([8_000 + step * np.arange(6)] * 4, axis=1)
     market = tiny_market(np.tile(bars, (sessions, 1)), [6] * sessions)
     return market, {"env": {"quantity": 1000}, "account": OFF | {"max_contracts": 1000}}
@@ -244,14 +330,23 @@ def test_money_beyond_int32_is_exact_where_no_rule_looks_back(which):
 
 
 def test_an_illegal_action_is_executed_as_hold():
-    """As in `env.step`: a policy that asks for break-even at every bar moves the stop only where that is legal."""
+    """As in `env.step`: a policy that asks for break-even at every bar moves the stop only where
+    that is legal.
+    """
+
     def stubborn(policy, carry, ref, params, key, explore):
         return carry, jnp.where(ref.mask[Action.BUY], Action.BUY, Action.MOVE_STOP_TO_BREAKEVEN), ()
 
     env, params, _ = setup(WALK, WALK.sessions(0))
     decisions = decision_bars(WALK.data, params.sessions)
-    record = backtest(env, Agent("stubborn", PolicyAct(env, stubborn, False), (None, None), ""), params, decisions,
-                      "account", KEY)
+    record = backtest(
+        env,
+        Agent("stubborn", PolicyAct(env, stubborn, False), (None, None), ""),
+        params,
+        decisions,
+        "account",
+        KEY,
+    )
     illegal = ~record.legal
     assert illegal.sum() > 10
     assert (record.legal & (record.action == Action.MOVE_STOP_TO_BREAKEVEN)).any()
@@ -279,17 +374,24 @@ def test_accounts_that_only_daily_loss_can_end():
     """Money is added up within an account and starts again with the next one."""
     bars = np.concatenate([HAND_BARS, HAND_BARS, HAND_BARS + np.array([0, 0, -9, 0]), HAND_BARS])
     market = tiny_market(bars, [6] * 4)
-    record, decisions, _ = run(market, "account", account=OFF | {"daily_loss": 60.0, "on_daily_loss": "fail"})
-    # Sessions 1, 2 and 4 earn $45.84; in session 3 the level 7997 ((-60 + 4.16) / 12.5, rounded down) is hit at 7996.
+    record, decisions, _ = run(
+        market, "account", account=OFF | {"daily_loss": 60.0, "on_daily_loss": "fail"}
+    )
+    # Sessions 1, 2 and 4 earn $45.84; in session 3 the level 7997 ((-60 + 4.16) / 12.5, rounded
+    # down) is hit at 7996.
     lost = -6 * 12_500 - 4_160
     assert record.equity[decisions.last].tolist() == [45_840, 91_680, 91_680 + lost, 45_840]
     assert record.account[decisions.last].tolist() == [0, 0, 0, 1]
     assert record.high_water[decisions.last].tolist() == [110_420, 156_260, 156_260, 110_420]
-    assert account_figures(record, decisions)["net_profit"] == pytest.approx((91_680 + lost + 45_840) / 1000)
+    assert account_figures(record, decisions)["net_profit"] == pytest.approx(
+        (91_680 + lost + 45_840) / 1000
+    )
 
 
 def test_buy_and_hold_on_the_bundled_bars():
-    """Real ES minutes: each session's profit from its own bars, two slipped fills and two commissions."""
+    """Real ES minutes: each session's profit from its own bars, two slipped fills and two
+    commissions.
+    """
     config = load_config("quickstart")
     market = load_market(config)
     sessions = split_sessions(market, config.split)["all"]
@@ -299,7 +401,9 @@ def test_buy_and_hold_on_the_bundled_bars():
     table, bars = market.data.sessions, market.bars
     entry = bars.open[np.asarray(table.first) + 1].astype(np.int64)
     exits = bars.close[np.asarray(table.last) + 1].astype(np.int64)
-    profit = (exits - entry - 2 * market.contract.slippage_ticks) * 12_500 - 2 * market.contract.commission_mills
+    profit = (
+        exits - entry - 2 * market.contract.slippage_ticks
+    ) * 12_500 - 2 * market.contract.commission_mills
     assert len(profit) >= 5
     assert np.diff(record.equity[decisions.last], prepend=0).tolist() == profit.tolist()
 

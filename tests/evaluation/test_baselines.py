@@ -24,14 +24,31 @@ def run(name, which="account", seed=0, account=ACCOUNT, **env_values):
     sessions = MARKET.sessions(0, 1, 2, 3)
     env, params, _ = setup(MARKET, sessions, account=account, env=env_values)
     decisions = decision_bars(MARKET.data, sessions)
-    return backtest(env, rule(name, env), params, decisions, which, jax.random.key(seed)), decisions, params
+    return (
+        backtest(env, rule(name, env), params, decisions, which, jax.random.key(seed)),
+        decisions,
+        params,
+    )
 
 
-@pytest.mark.parametrize(("name", "which"), [
-    ("random", "account"), ("buy_hold", "account"), ("sma_cross", "strategy"),
-    *(pytest.param(*row, marks=[pytest.mark.slow, pytest.mark.long]) for row in (
-        ("flat", "account"), ("flat", "strategy"), ("random", "strategy"), ("buy_hold", "strategy"),
-        ("sma_cross", "account")))])
+@pytest.mark.parametrize(
+    ("name", "which"),
+    [
+        ("random", "account"),
+        ("buy_hold", "account"),
+        ("sma_cross", "strategy"),
+        *(
+            pytest.param(*row, marks=[pytest.mark.slow, pytest.mark.long])
+            for row in (
+                ("flat", "account"),
+                ("flat", "strategy"),
+                ("random", "strategy"),
+                ("buy_hold", "strategy"),
+                ("sma_cross", "account"),
+            )
+        ),
+    ],
+)
 def test_no_baseline_emits_an_illegal_order(name, which):
     for values in ({}, {"task": "entry", "quantity": 3}):
         record, *_ = run(name, which, **values)
@@ -81,7 +98,9 @@ def test_buy_and_hold_trades_once_a_session():
 
 
 def test_buy_and_hold_does_not_re_enter_after_a_liquidation():
-    record, *_ = run("buy_hold", account={"drawdown": "off", "daily_loss": 60.0, "profit_target": "off"})
+    record, *_ = run(
+        "buy_hold", account={"drawdown": "off", "daily_loss": 60.0, "profit_target": "off"}
+    )
     assert (record.event.exit_reason == ExitReason.LIQUIDATION).any()
     assert (record.event.entry_quantity != 0).sum() == 4
 
@@ -90,8 +109,12 @@ def brute_signs(market, fast, slow):
     close, ready = np.asarray(market.close, np.int64), np.asarray(market.tr_sum) >= 0
     signs = []
     for t in range(len(close)):
-        whole = t + 1 >= slow and ready[t + 1 - slow: t + 1].all()
-        gap = close[t + 1 - fast: t + 1].mean() - close[t + 1 - slow: t + 1].mean() if whole else 0.0
+        whole = t + 1 >= slow and ready[t + 1 - slow : t + 1].all()
+        gap = (
+            close[t + 1 - fast : t + 1].mean() - close[t + 1 - slow : t + 1].mean()
+            if whole
+            else 0.0
+        )
         signs.append(0 if abs(gap) < 1e-9 else int(np.sign(gap)))
     return signs
 
@@ -108,11 +131,15 @@ def test_sma_signs_do_not_look_ahead():
     signs = baselines.sma_signs(MARKET.data, 3, 8)
     for cut in range(30, len(signs), 17):
         future = MARKET.data.close.at[cut:].set(1 + jnp.arange(len(signs) - cut) * 1000)
-        assert np.array_equal(baselines.sma_signs(MARKET.data.replace(close=future), 3, 8)[:cut], signs[:cut])
+        assert np.array_equal(
+            baselines.sma_signs(MARKET.data.replace(close=future), 3, 8)[:cut], signs[:cut]
+        )
 
 
 def test_sma_cross_follows_its_signs():
-    """Independent bookkeeping: which side is held after each bar, from the signs and the calendar alone."""
+    """Independent bookkeeping: which side is held after each bar, from the signs and the calendar
+    alone.
+    """
     record, decisions, params = run("sma_cross", "strategy")
     signs = baselines.sma_signs(MARKET.data, 3, 8)
     to_flat = np.asarray(MARKET.data.bars_to_flat)

@@ -33,11 +33,15 @@ from tests.evaluation.tiny import hand_market, setup, tiny_market, walk
 def trades_of(net: list[int], session: list[int]) -> Trades:
     """Trades with a profit (dollars) and a session, and nothing else."""
     columns = {field.name: np.zeros(len(net), np.int64) for field in fields(Trades)}
-    return Trades(**columns | {"net": 1000 * np.array(net, np.int64), "session": np.array(session, np.int64)})
+    return Trades(
+        **columns | {"net": 1000 * np.array(net, np.int64), "session": np.array(session, np.int64)}
+    )
 
 
 def test_a_cell_by_hand() -> None:
-    """Twelve days of two trades: one makes 30 dollars, the other 8, or -16 on every third day. 360 in all, 15 each."""
+    """Twelve days of two trades: one makes 30 dollars, the other 8, or -16 on every third day. 360
+    in all, 15 each.
+    """
     net = [30 if i % 2 == 0 else (-16 if (i // 2) % 3 == 0 else 8) for i in range(24)]
     cell = trade_cell("x", trades_of(net, [i // 2 for i in range(24)]))
     assert (cell.trades, cell.days, cell.total, cell.mean, cell.why) == (24, 12, 360.0, 15.0, None)
@@ -48,10 +52,14 @@ def test_a_cell_by_hand() -> None:
 
 
 def test_the_days_are_drawn_not_the_trades() -> None:
-    """A hundred equal trades on a day tell no more than one: the interval is that of the days' results."""
+    """A hundred equal trades on a day tell no more than one: the interval is that of the days'
+    results.
+    """
     daily = [40, -30, 20, -10, 50, -20, 10, 0, 30, -40]
     one = trade_cell("x", trades_of(daily, list(range(10))))
-    many = trade_cell("x", trades_of(np.repeat(daily, 100).tolist(), np.repeat(np.arange(10), 100).tolist()))
+    many = trade_cell(
+        "x", trades_of(np.repeat(daily, 100).tolist(), np.repeat(np.arange(10), 100).tolist())
+    )
     assert (one.mean, many.mean) == (5.0, 5.0)
     assert one.interval is not None
     assert many.interval == pytest.approx(one.interval)
@@ -65,14 +73,20 @@ def test_a_fair_cell_is_called_significant_one_time_in_twenty() -> None:
     found = []
     for seed in range(400):
         net = np.repeat(rng.normal(0, 60, 30), 3) + rng.normal(0, 20, 90)
-        found.append(trade_cell("x", trades_of(net.round().astype(int).tolist(), session.tolist()), seed).p)
+        found.append(
+            trade_cell("x", trades_of(net.round().astype(int).tolist(), session.tolist()), seed).p
+        )
     assert 0.02 <= np.mean([p is not None and p < 0.05 for p in found]) <= 0.08
 
 
-@pytest.mark.parametrize(("net", "session", "why"), [
-    ([5] * 9, list(range(9)), "9 trades; a figure needs 10"),
-    ([5, -5] * 8, [0, 1, 2, 3] * 4, "4 days; an interval needs 5"),
-    ([5] * 12, list(range(12)), "every day has the same mean, so the days show no spread")])
+@pytest.mark.parametrize(
+    ("net", "session", "why"),
+    [
+        ([5] * 9, list(range(9)), "9 trades; a figure needs 10"),
+        ([5, -5] * 8, [0, 1, 2, 3] * 4, "4 days; an interval needs 5"),
+        ([5] * 12, list(range(12)), "every day has the same mean, so the days show no spread"),
+    ],
+)
 def test_what_cannot_be_known_says_why(net: list[int], session: list[int], why: str) -> None:
     cell = trade_cell("x", trades_of(net, session))
     assert (cell.interval, cell.p, cell.why) == (None, None, why)
@@ -91,13 +105,17 @@ def test_p_values_of_a_table_are_corrected_together() -> None:
     for left, name in zip((4, 3, 2, 1), by_size, strict=True):
         worst = max(worst, min(1.0, left * (alone[name] or 0)))
         assert found[name] == worst
-    few = trade_table("kind", [*names, "rare"], trades_of([*net, 1], [*(i // 4 for i in range(120)), 0]), str)
+    few = trade_table(
+        "kind", [*names, "rare"], trades_of([*net, 1], [*(i // 4 for i in range(120)), 0]), str
+    )
     assert few.cells[-1].p is None
     assert {cell.name: cell.p for cell in few.cells[:-1]} == found  # a blank cell is no test
 
 
 def test_kinds_of_hand_worked_trades() -> None:
-    """Twelve sessions of HAND_BARS from 2024-01-02, a Tuesday: bought in the bar after 09:30, out at the flat bar."""
+    """Twelve sessions of HAND_BARS from 2024-01-02, a Tuesday: bought in the bar after 09:30, out
+    at the flat bar.
+    """
     market = hand_market(12)
     held = market.sessions(*range(12))
     env, params, config = setup(market, held)
@@ -107,43 +125,74 @@ def test_kinds_of_hand_worked_trades() -> None:
     by = {each.by: [(cell.name, cell.trades) for cell in each.cells] for each in found.tables}
     assert by == {
         "half hour": [("09:30", 12)],
-        "weekday": [("Monday", 1), ("Tuesday", 2), ("Wednesday", 2), ("Thursday", 2), ("Friday", 2), ("Saturday", 2),
-         ("Sunday", 1)],
-        "volatility": [("low", 7), (UNKNOWN, 5)],  # every bar has the same range; five sessions have too few before
-        "exit reason": [("flat", 12)]}
+        "weekday": [
+            ("Monday", 1),
+            ("Tuesday", 2),
+            ("Wednesday", 2),
+            ("Thursday", 2),
+            ("Friday", 2),
+            ("Saturday", 2),
+            ("Sunday", 1),
+        ],
+        "volatility": [
+            ("low", 7),
+            (UNKNOWN, 5),
+        ],  # every bar has the same range; five sessions have too few before
+        "exit reason": [("flat", 12)],
+    }
     assert found.whole.mean == pytest.approx(45.84)
     document = json.loads(json.dumps(to_json(found), allow_nan=False))
     assert document["tables"][1]["cells"][0] == {
-        "name": "Monday", "count": 1, "days": 1, "total": None, "p": None,
-        "mean": {"value": None, "low": None, "high": None, "why": "1 trade; a figure needs 10"}}
+        "name": "Monday",
+        "count": 1,
+        "days": 1,
+        "total": None,
+        "p": None,
+        "mean": {"value": None, "low": None, "high": None, "why": "1 trade; a figure needs 10"},
+    }
     text = table(found)
-    assert "  09:30        12    12  $550.08     $45.84            n/a       n/a" in text.splitlines()
-    assert any(line.startswith("NOTE: volatility unknown: fewer than 5 sessions") for line in text.splitlines())
+    assert (
+        "  09:30        12    12  $550.08     $45.84            n/a       n/a" in text.splitlines()
+    )
+    assert any(
+        line.startswith("NOTE: volatility unknown: fewer than 5 sessions")
+        for line in text.splitlines()
+    )
 
 
 def test_volatility_is_known_at_the_entry() -> None:
-    """Changes of later true ranges, the entry bar's own included, change no tercile of an earlier trade."""
+    """Changes of later true ranges, the entry bar's own included, change no tercile of an earlier
+    trade.
+    """
     lengths = [30] * 12
     market = tiny_market(walk(lengths, seed=2), lengths)
     held = market.sessions(*range(12))
     env, params, config = setup(market, held)
     ranges = np.random.default_rng(1).integers(50, 300, len(market.bars.open))
-    result = evaluate(env, params, market, held, config,  # type: ignore[arg-type]
-                      [baselines.sma_cross(env, market.data, 3, 8)])
+    result = evaluate(
+        env,
+        params,
+        market,
+        held,
+        config,  # type: ignore[arg-type]
+        [baselines.sma_cross(env, market.data, 3, 8)],
+    )
     trades = result.agents[0].trades
 
     def terciles(sums: np.ndarray) -> list[str]:
-        return volatility_terciles(result, market.data.replace(tr_sum=jnp.asarray(sums, jnp.int32)), trades)
+        return volatility_terciles(
+            result, market.data.replace(tr_sum=jnp.asarray(sums, jnp.int32)), trades
+        )
 
     before = terciles(ranges)
     assert set(before) == {"low", "middle", "high", UNKNOWN}
     for k in range(0, len(trades), 5):
         later = ranges.copy()
-        later[trades.entry_row[k]:] = 9_999
-        assert terciles(later)[:k + 1] == before[:k + 1]
+        later[trades.entry_row[k] :] = 9_999
+        assert terciles(later)[: k + 1] == before[: k + 1]
     row = int(trades.decision_row[-1])
     first, last = np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last)
-    past = np.concatenate([ranges[first[i]:last[i] + 1] for i in range(int(trades.session[-1]))])
+    past = np.concatenate([ranges[first[i] : last[i] + 1] for i in range(int(trades.session[-1]))])
     share = np.mean(past < ranges[row])
     assert before[-1] == ("low" if share <= 1 / 3 else "middle" if share <= 2 / 3 else "high")
 
@@ -154,7 +203,9 @@ def test_bundled_es() -> None:
     count = len(market.data.sessions.first)
     held = SessionSet(jnp.arange(count, dtype=jnp.int32), jnp.int32(count))
     env, params = TradingEnv(config.env), make_params(market, held, config)
-    result = evaluate(env, params, market, held, config, [baselines.sma_cross(env, market.data, 3, 8)])
+    result = evaluate(
+        env, params, market, held, config, [baselines.sma_cross(env, market.data, 3, 8)]
+    )
     found, trades = breakdown(result, market.data), result.agents[0].trades
     frame = result.trades
     for each in found.tables:

@@ -1,4 +1,6 @@
-"""Simulated evaluation accounts: against a slow reference and a formula, and what is said where nothing is known."""
+"""Simulated evaluation accounts: against a slow reference and a formula, and what is said where
+nothing is known.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,8 @@ Bar = tuple[int, int, int | None]
 
 
 def paths_of(bars: list[list[Bar]], daily: list[bool] | None = None) -> SessionPaths:
-    """Sessions of bars (high, low, balance if flat at its end, else None), in mills. daily: whose last bar reached the
-    daily limit."""
+    """Sessions of bars (high, low, balance if flat at its end, else None), in mills. daily: whose
+    last bar reached the daily limit."""
     every = [bar for each in bars for bar in each]
     session = [s for s, each in enumerate(bars) for _ in each]
     flat = [i for i, (_, _, balance) in enumerate(every) if balance is not None]
@@ -44,18 +46,34 @@ def paths_of(bars: list[list[Bar]], daily: list[bool] | None = None) -> SessionP
     ends = np.cumsum([len(each) for each in bars]) - 1
     limits = [False] * len(bars) if daily is None else daily
     return SessionPaths(
-        np.array(session, np.int64), np.arange(len(session)), column[:, 0], column[:, 1],
-        np.array(session, np.int64)[flat], np.array(flat, np.int64), np.array(balance, np.int64),
-        np.array([each[-1][2] if each else 0 for each in bars], np.int64), np.array([bool(each) for each in bars]),
-        np.array([end if limit and each else -1 for end, limit, each in zip(ends, limits, bars, strict=True)]))
+        np.array(session, np.int64),
+        np.arange(len(session)),
+        column[:, 0],
+        column[:, 1],
+        np.array(session, np.int64)[flat],
+        np.array(flat, np.int64),
+        np.array(balance, np.int64),
+        np.array([each[-1][2] if each else 0 for each in bars], np.int64),
+        np.array([bool(each) for each in bars]),
+        np.array(
+            [
+                end if limit and each else -1
+                for end, limit, each in zip(ends, limits, bars, strict=True)
+            ]
+        ),
+    )
 
 
 def rules(**keys: Any) -> AccountParams:
     """Rules with money in mills instead of dollars."""
     money = {"drawdown", "target", "floor_cap"}
     base = account(drawdown=1000.0, profit_target=1000.0, freeze="never")
-    return base.replace(**{name: np.int32(value) if name in money else np.asarray(value)
-                           for name, value in keys.items()})
+    return base.replace(
+        **{
+            name: np.int32(value) if name in money else np.asarray(value)
+            for name, value in keys.items()
+        }
+    )
 
 
 moves = st.integers(-6, 6)
@@ -77,10 +95,15 @@ def test_accounts_end_as_one_after_the_other(bars: list[list[Bar]], data: st.Dat
     daily = data.draw(st.lists(st.booleans(), min_size=len(bars), max_size=len(bars)))
     off = 1 << 30
     chosen = rules(
-        drawdown=data.draw(st.sampled_from([3, 5, 8, off])), target=data.draw(st.sampled_from([2, 4, 7, off])),
-        floor_cap=data.draw(st.sampled_from([-2, 0, 3, off])), min_days=data.draw(st.integers(0, 3)),
-        trailing=data.draw(st.integers(0, 2)), stop_at_target=data.draw(st.booleans()),
-        fail_on_daily_loss=data.draw(st.booleans()), daily_loss=np.int32(4))
+        drawdown=data.draw(st.sampled_from([3, 5, 8, off])),
+        target=data.draw(st.sampled_from([2, 4, 7, off])),
+        floor_cap=data.draw(st.sampled_from([-2, 0, 3, off])),
+        min_days=data.draw(st.integers(0, 3)),
+        trailing=data.draw(st.integers(0, 2)),
+        stop_at_target=data.draw(st.booleans()),
+        fail_on_daily_loss=data.draw(st.booleans()),
+        daily_loss=np.int32(4),
+    )
     order = data.draw(st.lists(st.integers(0, len(bars) - 1), min_size=1, max_size=8))
     paths = paths_of(bars, daily)
     challenge = Challenge(paths, chosen)
@@ -88,48 +111,77 @@ def test_accounts_end_as_one_after_the_other(bars: list[list[Bar]], data: st.Dat
     assert ends_in_order(challenge, np.array([order]))[0].tolist() == [end for end, _ in found]
     one = lives(challenge, np.array([order]))
     ended = next((i for i, (end, _) in enumerate(found) if end), len(found) - 1)
-    first = next((i + 1 for i, (_, reached) in enumerate(found[:ended + 1]) if reached), 0)
+    first = next((i + 1 for i, (_, reached) in enumerate(found[: ended + 1]) if reached), 0)
     assert one.passed.tolist() == [first]
     assert one.bust.tolist() == [ended + 1 if found[ended][0] == EndReason.BUST else 0]
     assert one.daily.tolist() == [ended + 1 if found[ended][0] == EndReason.DAILY_LOSS else 0]
 
 
 def test_the_favourable_mark_comes_first() -> None:
-    """One bar up by 4 and down to -2: an intraday floor rises to -1 first, and is met; a static one stays at -5."""
+    """One bar up by 4 and down to -2: an intraday floor rises to -1 first, and is met; a static one
+    stays at -5.
+    """
     paths = paths_of([[(4, -2, 0)]])
     order = np.array([[0]])
     assert ends_in_order(Challenge(paths, rules(drawdown=5)), order).tolist() == [[EndReason.BUST]]
-    assert ends_in_order(Challenge(paths, rules(drawdown=5, trailing=0)), order).tolist() == [[EndReason.NONE]]
+    assert ends_in_order(Challenge(paths, rules(drawdown=5, trailing=0)), order).tolist() == [
+        [EndReason.NONE]
+    ]
 
 
 def test_an_account_ends_inside_a_session_and_the_next_one_opens_at_the_next() -> None:
-    """Session 0 earns 3 and then falls by 9: an account that needs 3 has passed by then, and a new one starts at 0."""
+    """Session 0 earns 3 and then falls by 9: an account that needs 3 has passed by then, and a new
+    one starts at 0.
+    """
     paths = paths_of([[(3, 3, 3), (3, -6, -6)], [(2, 0, 2)]])
     found = ends_in_order(Challenge(paths, rules(drawdown=5, target=3)), np.array([[0, 1, 1, 1]]))
     assert found.tolist() == [[EndReason.TARGET, EndReason.NONE, EndReason.TARGET, EndReason.NONE]]
-    kept = lives(Challenge(paths, rules(drawdown=5, target=3, stop_at_target=False)), np.array([[0, 1]]))
-    assert (kept.passed.tolist(), kept.bust.tolist()) == ([1], [1])  # passed, and lost later in the same session
+    kept = lives(
+        Challenge(paths, rules(drawdown=5, target=3, stop_at_target=False)), np.array([[0, 1]])
+    )
+    assert (kept.passed.tolist(), kept.bust.tolist()) == (
+        [1],
+        [1],
+    )  # passed, and lost later in the same session
 
 
 def fair_walk(count: int, steps: int, step: int, seed: int) -> SessionPaths:
-    """Sessions of a walk of +-step mills, flat at each step. Each comes with its mirror image: no drift in the pool."""
+    """Sessions of a walk of +-step mills, flat at each step. Each comes with its mirror image: no
+    drift in the pool.
+    """
     moved = np.random.default_rng(seed).choice([-step, step], (count // 2, steps))
     equity = np.cumsum(np.concatenate([moved, -moved]), axis=1)
     session, bar = np.repeat(np.arange(count), steps), np.arange(count * steps)
-    return SessionPaths(session, bar, equity.ravel(), equity.ravel(), session, bar, equity.ravel(), equity[:, -1],
-                        np.ones(count, bool), np.full(count, -1))
+    return SessionPaths(
+        session,
+        bar,
+        equity.ravel(),
+        equity.ravel(),
+        session,
+        bar,
+        equity.ravel(),
+        equity[:, -1],
+        np.ones(count, bool),
+        np.full(count, -1),
+    )
 
 
-@pytest.mark.parametrize(("freeze", "expected"), [
-    ("never", math.exp(-3000 / 2500)),
-    # Up to 2,600 the floor follows; from there the walk is between 100 and 3,000.
-    ("at_start_plus_100", math.exp(-2600 / 2500) * 2500 / 2900)])
+@pytest.mark.parametrize(
+    ("freeze", "expected"),
+    [
+        ("never", math.exp(-3000 / 2500)),
+        # Up to 2,600 the floor follows; from there the walk is between 100 and 3,000.
+        ("at_start_plus_100", math.exp(-2600 / 2500) * 2500 / 2900),
+    ],
+)
 def test_a_fair_walk_passes_as_often_as_the_formula_says(freeze: str, expected: float) -> None:
-    """P(a fair walk gains 3,000 before it falls 2,500 from its highest) = exp(-1.2): its rises above the record before
-    a fall of d are exponential with mean d."""
+    """P(a fair walk gains 3,000 before it falls 2,500 from its highest) = exp(-1.2): its rises
+    above the record before a fall of d are exponential with mean d."""
     assert round(expected, 4) == {"never": 0.3012, "at_start_plus_100": 0.3047}[freeze]
-    challenge = Challenge(fair_walk(4000, 300, 20_000, seed=1),
-                          account(profit_target=3000.0, drawdown=2500.0, freeze=freeze))
+    challenge = Challenge(
+        fair_walk(4000, 300, 20_000, seed=1),
+        account(profit_target=3000.0, drawdown=2500.0, freeze=freeze),
+    )
     found = lives(challenge, np.random.default_rng(3).integers(0, 4000, (20_000, 1000)))
     assert abs(np.mean(found.passed > 0) - expected) < 0.012
     assert np.all((found.passed > 0) | (found.bust > 0))  # none is out of time
@@ -144,11 +196,21 @@ def test_blocks_are_consecutive_days_in_a_circle() -> None:
 
 
 def test_both_errors() -> None:
-    """The Monte Carlo error is that of a share of 4,000 accounts. Days that differ more spread the draws more."""
+    """The Monte Carlo error is that of a share of 4,000 accounts. Days that differ more spread the
+    draws more.
+    """
     rng = np.random.default_rng(7)
-    few, many = (Challenge(fair_walk(days, 60, 150_000, seed=int(rng.integers(99))),
-                           account(profit_target=3000.0, drawdown=2500.0)) for days in (20, 600))
-    odds = [account_odds(each, AccountDraws(horizon=60, draws=100, accounts=100)) for each in (few, many)]
+    few, many = (
+        Challenge(
+            fair_walk(days, 60, 150_000, seed=int(rng.integers(99))),
+            account(profit_target=3000.0, drawdown=2500.0),
+        )
+        for days in (20, 600)
+    )
+    odds = [
+        account_odds(each, AccountDraws(horizon=60, draws=100, accounts=100))
+        for each in (few, many)
+    ]
     for each in odds:
         passed = each.passed
         assert passed is not None
@@ -165,7 +227,9 @@ def test_both_errors() -> None:
 
 
 def test_equal_days_leave_no_error_of_the_days() -> None:
-    """Every day is a gain of $600: each account passes on its fifth day, and no draw of the days differs."""
+    """Every day is a gain of $600: each account passes on its fifth day, and no draw of the days
+    differs.
+    """
     paths = paths_of([[(600_000, 600_000, 600_000)]] * 12)
     odds = account_odds(Challenge(paths, account(profit_target=3000.0, drawdown=2500.0)), FEW)
     assert odds.passed is not None
@@ -175,7 +239,9 @@ def test_equal_days_leave_no_error_of_the_days() -> None:
 
 def test_days_to_pass_count_minimum_days() -> None:
     paths = paths_of([[(600_000, 600_000, 600_000)]] * 12)
-    odds = account_odds(Challenge(paths, account(profit_target=3000.0, drawdown=2500.0, min_days=8)), FEW)
+    odds = account_odds(
+        Challenge(paths, account(profit_target=3000.0, drawdown=2500.0, min_days=8)), FEW
+    )
     assert odds.days_to_pass == 8.0
 
 
@@ -194,26 +260,46 @@ def evaluated(agents: list[Any], **sections: Any) -> tuple[Any, ...]:
 
 
 def test_what_is_reported_of_an_evaluation() -> None:
-    result, env, params = evaluated([baselines.buy_and_hold, lambda _: baselines.flat()],
-                                    account={"drawdown": 1000.0, "profit_target": 800.0, "freeze": "never"})
+    result, env, params = evaluated(
+        [baselines.buy_and_hold, lambda _: baselines.flat()],
+        account={"drawdown": 1000.0, "profit_target": 800.0, "freeze": "never"},
+    )
     found = pass_probability(result, env, params, FEW)
     document = json.loads(json.dumps(challenge_text.to_json(found), allow_nan=False))
-    assert (document["days"], document["block"], document["accounts"], document["resamples"]) == (8, 2, 50, 100)
+    assert (document["days"], document["block"], document["accounts"], document["resamples"]) == (
+        8,
+        2,
+        50,
+        100,
+    )
     flat, held = document["agents"]["flat"], document["agents"]["buy_hold"]
     assert (flat["time_out"]["value"], flat["days_to_pass"]) == (1.0, None)
     assert held["passed"]["low"] <= held["passed"]["value"] <= held["passed"]["high"]
     assert document["agents"]["flat"]["daily_loss"] == {
-        "value": None, "low": None, "high": None, "monte_carlo": None, "days": None,
-        "why": "no daily loss ends the account"}
+        "value": None,
+        "low": None,
+        "high": None,
+        "monte_carlo": None,
+        "days": None,
+        "why": "no daily loss ends the account",
+    }
     text = challenge_text.table(found)
-    assert "account apex_like_50k_2025: target $800, drawdown $1,000, intraday, freeze never, daily loss off" in text
+    assert (
+        "account apex_like_50k_2025: target $800, drawdown $1,000, intraday, freeze never, daily loss off"
+        in text
+    )
     assert "500 accounts over 8 sessions drawn in blocks of 2" in text
     assert text.splitlines()[4].split()[:3] == ["accounts", "of", "passed"]
-    assert challenge_text.to_json(pass_probability(result, env, params, FEW)) == challenge_text.to_json(found)
+    assert challenge_text.to_json(
+        pass_probability(result, env, params, FEW)
+    ) == challenge_text.to_json(found)
 
 
 def test_an_agent_that_sees_its_account_has_no_odds() -> None:
-    """It stops to trade while its account is below the start: the strategy pass cannot tell what it does."""
+    """It stops to trade while its account is below the start: the strategy pass cannot tell what it
+    does.
+    """
+
     def wary(env: Any) -> Agent:
         held = baselines.buy_and_hold(env)
 
@@ -224,8 +310,10 @@ def test_an_agent_that_sees_its_account_has_no_odds() -> None:
 
         return Agent("wary", act, None, "sees its account")
 
-    result, env, params = evaluated([wary, baselines.buy_and_hold],
-                                    account={"drawdown": 1000.0, "profit_target": 1500.0, "freeze": "never"})
+    result, env, params = evaluated(
+        [wary, baselines.buy_and_hold],
+        account={"drawdown": 1000.0, "profit_target": 1500.0, "freeze": "never"},
+    )
     found = pass_probability(result, env, params, FEW)
     assert found.agents["wary"] is None
     assert found.agents["buy_hold"] is not None
@@ -235,46 +323,99 @@ def test_an_agent_that_sees_its_account_has_no_odds() -> None:
 
 def test_refusals() -> None:
     market = hand_market(2)
-    env, params, _ = setup(market, market.sessions(0, 1), env={"task": "advised"}, episode={"sessions": 2})
-    assert "shows the policy the account's own record over 2 sessions" in (refusal(env, params) or "")
+    env, params, _ = setup(
+        market, market.sessions(0, 1), env={"task": "advised"}, episode={"sessions": 2}
+    )
+    assert "shows the policy the account's own record over 2 sessions" in (
+        refusal(env, params) or ""
+    )
     env, params, _ = setup(market, market.sessions(0, 1), env={"task": "advised"})
     assert refusal(env, params) is None  # the record begins anew each day
     env, params, _ = setup(market, market.sessions(0, 1), account={"preset": "rules_off_50k"})
     assert "neither target nor drawdown" in (refusal(env, params) or "")
-    env, params, _ = setup(market, market.sessions(0, 1), account={"preset": "apex_like_50k_funded_2025"})
+    env, params, _ = setup(
+        market, market.sessions(0, 1), account={"preset": "apex_like_50k_funded_2025"}
+    )
     assert refusal(env, params) is None
     with pytest.raises(ConfigError, match=r"draws = 10 \(--draws\): expected 100 or more"):
         check_draws(AccountDraws(draws=10))
 
 
 def test_an_account_without_target_only_survives_or_not() -> None:
-    odds = account_odds(Challenge(fair_walk(20, 60, 150_000, seed=3), account(preset="apex_like_50k_funded_2025")), FEW)
+    odds = account_odds(
+        Challenge(fair_walk(20, 60, 150_000, seed=3), account(preset="apex_like_50k_funded_2025")),
+        FEW,
+    )
     assert (odds.passed, odds.days_to_pass) == (None, None)
     assert odds.bust is not None
     assert odds.bust.value + odds.time_out.value == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("flags", "fragment"), [
-    (["--horizon", "5"], "--horizon: belongs to --pass-probability"),
-    (["--breakdown", "--accounts", "60"], "--accounts: belongs to --pass-probability"),
-    (["--pass-probability", "--draws", "9"], "draws = 9 (--draws): expected 100 or more"),
-    (["--pass-probability", "--cost-grid"], "ask for them one by one")])
-def test_flags_that_do_not_go_together(flags: list[str], fragment: str, tmp_path: Path,
-                                       capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("flags", "fragment"),
+    [
+        (["--horizon", "5"], "--horizon: belongs to --pass-probability"),
+        (["--breakdown", "--accounts", "60"], "--accounts: belongs to --pass-probability"),
+        (["--pass-probability", "--draws", "9"], "draws = 9 (--draws): expected 100 or more"),
+        (["--pass-probability", "--cost-grid"], "ask for them one by one"),
+    ],
+)
+def test_flags_that_do_not_go_together(
+    flags: list[str], fragment: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["evaluate", str(tmp_path), *flags]) == 2
     assert fragment in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_the_command_on_a_run_of_bundled_es(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_on_a_run_of_bundled_es(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "es"
-    assert main(["train", "--run-dir", str(run), "--set", "rollout.num_envs=8", "--set", "rollout.num_steps=16",
-                 "--set", "ppo.num_minibatches=2", "--set", "network.hidden=[8]", "--set", "train.total_timesteps=256",
-                 "--set", "train.tensorboard=false", "--set", "split.test_sessions=4"]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "--run-dir",
+                str(run),
+                "--set",
+                "rollout.num_envs=8",
+                "--set",
+                "rollout.num_steps=16",
+                "--set",
+                "ppo.num_minibatches=2",
+                "--set",
+                "network.hidden=[8]",
+                "--set",
+                "train.total_timesteps=256",
+                "--set",
+                "train.tensorboard=false",
+                "--set",
+                "split.test_sessions=4",
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
     written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    assert main(["evaluate", str(run), "--pass-probability", "--breakdown", "--horizon", "30", "--draws", "100",
-                 "--accounts", "50", "--json"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                str(run),
+                "--pass-probability",
+                "--breakdown",
+                "--horizon",
+                "30",
+                "--draws",
+                "100",
+                "--accounts",
+                "50",
+                "--json",
+            ]
+        )
+        == 0
+    )
     document = json.loads(capsys.readouterr().out)
     assert set(document) == {"pass_probability", "breakdown", "notes"}
     odds = document["pass_probability"]
@@ -301,9 +442,21 @@ def test_the_interval_holds_the_truth() -> None:
         moved = np.random.default_rng(seed).choice([-77_000, 77_000], (60, 60))
         equity, session = np.cumsum(moved, axis=1), np.repeat(np.arange(60), 60)
         bar = np.arange(3600)
-        paths = SessionPaths(session, bar, equity.ravel(), equity.ravel(), session, bar, equity.ravel(), equity[:, -1],
-                             np.ones(60, bool), np.full(60, -1))
-        passed = account_odds(Challenge(paths, chosen), AccountDraws(horizon=250, draws=200, accounts=200)).passed
+        paths = SessionPaths(
+            session,
+            bar,
+            equity.ravel(),
+            equity.ravel(),
+            session,
+            bar,
+            equity.ravel(),
+            equity[:, -1],
+            np.ones(60, bool),
+            np.full(60, -1),
+        )
+        passed = account_odds(
+            Challenge(paths, chosen), AccountDraws(horizon=250, draws=200, accounts=200)
+        ).passed
         assert passed is not None
         assert passed.interval is not None
         held += math.exp(-1.2) in passed.interval

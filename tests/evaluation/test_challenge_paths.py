@@ -1,4 +1,6 @@
-"""Paths of marks: worked by hand, and the same ends as the environment's own accounts over sessions in any order."""
+"""Paths of marks: worked by hand, and the same ends as the environment's own accounts over sessions
+in any order.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,30 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
     "intraday": BASE | {"freeze": "never"},
     "frozen": BASE | {"freeze": "at_start_plus_100"},
     "min_days": BASE | {"freeze": "at_target", "min_days": 3},
-    "end_of_day": {"drawdown": 600.0, "profit_target": 700.0, "trailing": "end_of_day", "freeze": "never"},
+    "end_of_day": {
+        "drawdown": 600.0,
+        "profit_target": 700.0,
+        "trailing": "end_of_day",
+        "freeze": "never",
+    },
     "end_of_day_frozen": BASE | {"trailing": "end_of_day", "freeze": "at_start_plus_100"},
-    "static": {"drawdown": 700.0, "profit_target": 800.0, "trailing": "static", "freeze": "never",
-               "on_target": "continue"},
+    "static": {
+        "drawdown": 700.0,
+        "profit_target": 800.0,
+        "trailing": "static",
+        "freeze": "never",
+        "on_target": "continue",
+    },
     "no_drawdown": {"drawdown": "off", "profit_target": 800.0},
     "locked": BASE | {"daily_loss": 300.0} | LOCKED,
-    "locked_end_of_day": {"drawdown": 600.0, "profit_target": 800.0, "daily_loss": 450.0, "trailing": "end_of_day",
-                          "min_days": 2} | LOCKED,
+    "locked_end_of_day": {
+        "drawdown": 600.0,
+        "profit_target": 800.0,
+        "daily_loss": 450.0,
+        "trailing": "end_of_day",
+        "min_days": 2,
+    }
+    | LOCKED,
     "failed": BASE | {"daily_loss": 300.0} | FAILED,
     "failed_alone": {"drawdown": "off", "profit_target": "off", "daily_loss": 300.0} | FAILED,
 }
@@ -57,8 +75,14 @@ def orders_of(sessions: int, count: int, seed: int = 0) -> np.ndarray:
     return np.stack([rng.permutation(sessions) for _ in range(count)])
 
 
-def both_ends(env: TradingEnv, agent: Agent, params: EnvParams, sessions: SessionSet, rules: AccountParams,
-              orders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def both_ends(
+    env: TradingEnv,
+    agent: Agent,
+    params: EnvParams,
+    sessions: SessionSet,
+    rules: AccountParams,
+    orders: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """Ends by session of the simulated accounts, and of the environment's."""
     decisions, params = decision_bars(params.market, sessions), params.replace(account=rules)
     strategy = backtest(env, agent, params, decisions, "strategy", KEY)
@@ -66,64 +90,105 @@ def both_ends(env: TradingEnv, agent: Agent, params: EnvParams, sessions: Sessio
     return ends_in_order(challenge, orders), environment_ends(env, agent, params, orders, KEY)
 
 
-def made(task: str = "manage", intrabar: str = "stop_first", two_sided: bool = False, converted: bool = False,
-         quantity: int = 1, **keys: Any) -> tuple[TradingEnv, EnvParams]:
+def made(
+    task: str = "manage",
+    intrabar: str = "stop_first",
+    two_sided: bool = False,
+    converted: bool = False,
+    quantity: int = 1,
+    **keys: Any,
+) -> tuple[TradingEnv, EnvParams]:
     """An environment over MARKET, whose bars may have an ask and a rate of their own."""
-    env, params, _ = setup(MARKET, MARKET.sessions(*range(N)), env={"task": task, "quantity": quantity} | keys)
+    env, params, _ = setup(
+        MARKET, MARKET.sessions(*range(N)), env={"task": task, "quantity": quantity} | keys
+    )
     bars = MARKET.bars
-    data = params.market.replace(path=path_arrays(
-        bars.open, random_paths(0, bars.open, bars.high, bars.low, bars.close)))
+    data = params.market.replace(
+        path=path_arrays(bars.open, random_paths(0, bars.open, bars.high, bars.low, bars.close))
+    )
     if two_sided:
         spread = np.random.default_rng(1).integers(0, 3, len(bars.open))
-        ask = [jnp.asarray(getattr(bars, name) + spread, jnp.int32) for name in ("open", "high", "low", "close")]
+        ask = [
+            jnp.asarray(getattr(bars, name) + spread, jnp.int32)
+            for name in ("open", "high", "low", "close")
+        ]
         data = data.replace(ask=Quotes(*ask))
     if converted:
         times = np.random.default_rng(2).integers(10_000_000, 13_000_000, len(bars.open))
-        data = data.replace(tick_value=TickValue(jnp.asarray(times, jnp.int32), jnp.full(len(times), 1000, jnp.int32)))
+        data = data.replace(
+            tick_value=TickValue(
+                jnp.asarray(times, jnp.int32), jnp.full(len(times), 1000, jnp.int32)
+            )
+        )
         params = params.replace(contract=params.contract.replace(tick_mills=None))
-    return TradingEnv(env.config.model_copy(update={"intrabar": intrabar})), params.replace(market=data)
+    return TradingEnv(env.config.model_copy(update={"intrabar": intrabar})), params.replace(
+        market=data
+    )
 
 
 def agent_of(name: str, env: TradingEnv) -> Agent:
-    return {"random": lambda: baselines.random_masked(env), "buy_hold": lambda: baselines.buy_and_hold(env),
-            "sma_cross": lambda: baselines.sma_cross(env, MARKET.data, 3, 8)}[name]()
+    return {
+        "random": lambda: baselines.random_masked(env),
+        "buy_hold": lambda: baselines.buy_and_hold(env),
+        "sma_cross": lambda: baselines.sma_cross(env, MARKET.data, 3, 8),
+    }[name]()
 
 
 def check_ends(env: TradingEnv, agent: Agent, params: EnvParams, names: list[str]) -> set[int]:
     """Compare both ends under each account -> the reasons that occurred."""
     reasons: set[int] = set()
     for name in names:
-        found, real = both_ends(env, agent, params, MARKET.sessions(*range(N)), account(**ACCOUNTS[name]),
-                                orders_of(N, 1000))
-        assert np.array_equal(found, real), f"{name}: {np.mean(np.any(found != real, axis=1)):.1%} of orders differ"
+        found, real = both_ends(
+            env,
+            agent,
+            params,
+            MARKET.sessions(*range(N)),
+            account(**ACCOUNTS[name]),
+            orders_of(N, 1000),
+        )
+        assert np.array_equal(found, real), (
+            f"{name}: {np.mean(np.any(found != real, axis=1)):.1%} of orders differ"
+        )
         reasons |= set(np.unique(real).tolist())
     return reasons
 
 
 def test_buy_and_hold_by_hand() -> None:
-    """In at 8002 (one tick of slippage), $12.50 a tick and $2.08 a side; out at the flat bar at 8006."""
+    """In at 8002 (one tick of slippage), $12.50 a tick and $2.08 a side; out at the flat bar at
+    8006.
+    """
     market = hand_market(1)
     sessions = market.sessions(0)
     env, params, _ = setup(market, sessions)
     decisions = decision_bars(market.data, sessions)
     record = backtest(env, baselines.buy_and_hold(env), params, decisions, "strategy", KEY)
     paths = session_paths(record, decisions, params, env.config)
-    # Each bar: the favourable mark, then the adverse one less the exit's commission; then the bar's end.
+    # Each bar: the favourable mark, then the adverse one less the exit's commission; then the bar's
+    # end.
     assert paths.bar.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     high = [12_500 * ticks - 2_080 for ticks in (4, 8, 9, 3, 6)]
     low = [12_500 * ticks - 4_160 for ticks in (-3, 1, -1, -2, 2)]
     assert paths.high[::2].tolist() == high
     assert paths.low[::2].tolist() == low
     assert paths.low[1::2].tolist() == [22_920, 85_420, -2_080, 35_420, 45_840]
-    assert (paths.flat_bar.tolist(), paths.balance.tolist(), paths.result.tolist()) == ([4], [45_840], [45_840])
+    assert (paths.flat_bar.tolist(), paths.balance.tolist(), paths.result.tolist()) == (
+        [4],
+        [45_840],
+        [45_840],
+    )
     assert paths.traded.tolist() == [True]
     assert paths.daily_bar.tolist() == [-1]
 
 
-@pytest.mark.parametrize(("limit", "bar", "result"), [
-    # At 8000 equity less both commissions is -$29.16, at 7999 it is -$41.66: out one tick lower, at 7998.
-    (30.0, 0, -4 * 12_500 - 4_160),
-    (45.0, -1, 45_840)])
+@pytest.mark.parametrize(
+    ("limit", "bar", "result"),
+    [
+        # At 8000 equity less both commissions is -$29.16, at 7999 it is -$41.66: out one tick
+        # lower, at 7998.
+        (30.0, 0, -4 * 12_500 - 4_160),
+        (45.0, -1, 45_840),
+    ],
+)
 def test_a_daily_limit_closes_the_day(limit: float, bar: int, result: int) -> None:
     market = hand_market(1)
     sessions = market.sessions(0)
@@ -134,11 +199,17 @@ def test_a_daily_limit_closes_the_day(limit: float, bar: int, result: int) -> No
     assert paths.daily_bar.tolist() == [bar]
     assert paths.result.tolist() == [result]
     if bar == 0:
-        assert (paths.bar.tolist(), paths.low.tolist(), paths.balance.tolist()) == ([0], [result], [result])
+        assert (paths.bar.tolist(), paths.low.tolist(), paths.balance.tolist()) == (
+            [0],
+            [result],
+            [result],
+        )
 
 
 def test_a_bar_that_opens_through_the_daily_limit_fills_at_its_open() -> None:
-    """The third bar opens at 7990: out at 7989, 13 ticks below the entry; its high of 8011 never counted."""
+    """The third bar opens at 7990: out at 7989, 13 ticks below the entry; its high of 8011 never
+    counted.
+    """
     bars = HAND_BARS.copy()
     bars[3] = [7990, 8011, 7988, 8002]
     market = tiny_market(bars, [6])
@@ -153,24 +224,45 @@ def test_a_bar_that_opens_through_the_daily_limit_fills_at_its_open() -> None:
 
 def test_ends_are_those_of_the_environment_on_1000_orders_manage() -> None:
     env, params = made()
-    assert check_ends(env, agent_of("sma_cross", env), params, ["intraday", "min_days", "end_of_day", "locked"]) == {
-        0, EndReason.BUST, EndReason.TARGET}
+    assert check_ends(
+        env, agent_of("sma_cross", env), params, ["intraday", "min_days", "end_of_day", "locked"]
+    ) == {0, EndReason.BUST, EndReason.TARGET}
 
 
 def test_an_order_of_sessions_matters() -> None:
     """Else the comparison above would compare nothing."""
     env, params = made()
-    found, _ = both_ends(env, agent_of("sma_cross", env), params, MARKET.sessions(*range(N)),
-                         account(**ACCOUNTS["intraday"]), orders_of(N, 50))
-    by_session = np.stack([ends[np.argsort(order)] for ends, order in zip(found, orders_of(N, 50), strict=True)])
+    found, _ = both_ends(
+        env,
+        agent_of("sma_cross", env),
+        params,
+        MARKET.sessions(*range(N)),
+        account(**ACCOUNTS["intraday"]),
+        orders_of(N, 50),
+    )
+    by_session = np.stack(
+        [ends[np.argsort(order)] for ends, order in zip(found, orders_of(N, 50), strict=True)]
+    )
     assert len(np.unique(by_session, axis=0)) > 5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "agent"), [
-    ("manage", "random"), *(pytest.param(*row, marks=pytest.mark.long) for row in (
-        ("entry", "sma_cross"), ("manage", "buy_hold"), ("entry", "random"), ("entry", "buy_hold"),
-        ("manage", "sma_cross")))])
+@pytest.mark.parametrize(
+    ("task", "agent"),
+    [
+        ("manage", "random"),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (
+                ("entry", "sma_cross"),
+                ("manage", "buy_hold"),
+                ("entry", "random"),
+                ("entry", "buy_hold"),
+                ("manage", "sma_cross"),
+            )
+        ),
+    ],
+)
 def test_every_account_ends_as_in_the_environment(task: str, agent: str) -> None:
     env, params = made(task)
     reasons = check_ends(env, agent_of(agent, env), params, list(ACCOUNTS))
@@ -178,17 +270,39 @@ def test_every_account_ends_as_in_the_environment(task: str, agent: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("keys", "agent"), [
-    ({"two_sided": True, "converted": True, "quantity": 2, "intrabar": "path"}, "sma_cross"),
-    *(pytest.param(*row, marks=pytest.mark.long) for row in (
-        ({"intrabar": "nearer_extreme"}, "random"), ({"intrabar": "path"}, "random"), ({"mark": "close"}, "buy_hold"),
-        ({"two_sided": True, "converted": True, "quantity": 3, "mark": "close", "fill": "close"}, "sma_cross"),
-        ({"task": "advised"}, "sma_cross"),
-        ({"mark": "close", "fill": "close"}, "random"), ({"two_sided": True}, "sma_cross"),
-        ({"converted": True, "quantity": 2}, "buy_hold")))])
+@pytest.mark.parametrize(
+    ("keys", "agent"),
+    [
+        ({"two_sided": True, "converted": True, "quantity": 2, "intrabar": "path"}, "sma_cross"),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (
+                ({"intrabar": "nearer_extreme"}, "random"),
+                ({"intrabar": "path"}, "random"),
+                ({"mark": "close"}, "buy_hold"),
+                (
+                    {
+                        "two_sided": True,
+                        "converted": True,
+                        "quantity": 3,
+                        "mark": "close",
+                        "fill": "close",
+                    },
+                    "sma_cross",
+                ),
+                ({"task": "advised"}, "sma_cross"),
+                ({"mark": "close", "fill": "close"}, "random"),
+                ({"two_sided": True}, "sma_cross"),
+                ({"converted": True, "quantity": 2}, "buy_hold"),
+            )
+        ),
+    ],
+)
 def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], agent: str) -> None:
     env, params = made(**keys)
-    check_ends(env, agent_of(agent, env), params, ["intraday", "frozen", "end_of_day", "locked", "failed"])
+    check_ends(
+        env, agent_of(agent, env), params, ["intraday", "frozen", "end_of_day", "locked", "failed"]
+    )
 
 
 @pytest.mark.slow
@@ -201,8 +315,10 @@ def test_bundled_es_ends_as_in_the_environment(task: str) -> None:
     sessions = SessionSet(jnp.arange(count, dtype=jnp.int32), jnp.int32(count))
     env, params = TradingEnv(config.env), make_params(market, sessions, config)
     agent, orders = baselines.random_masked(env), orders_of(count, 1000)
-    for keys in ({"profit_target": 1000.0, "drawdown": 1500.0}, {"profit_target": 500.0, "drawdown": 800.0,
-                                                                 "trailing": "end_of_day"}):
+    for keys in (
+        {"profit_target": 1000.0, "drawdown": 1500.0},
+        {"profit_target": 500.0, "drawdown": 800.0, "trailing": "end_of_day"},
+    ):
         found, real = both_ends(env, agent, params, sessions, account(**keys), orders)
         assert np.array_equal(found, real)
         assert (real != 0).any()
@@ -216,5 +332,9 @@ def test_no_trades_have_no_path() -> None:
     record = backtest(env, baselines.flat(), params, decisions, "strategy", KEY)
     paths = session_paths(record, decisions, params, env.config)
     assert isinstance(paths, SessionPaths)
-    assert (len(paths.low), paths.result.tolist(), paths.traded.tolist()) == (0, [0, 0], [False, False])
+    assert (len(paths.low), paths.result.tolist(), paths.traded.tolist()) == (
+        0,
+        [0, 0],
+        [False, False],
+    )
     assert not ends_in_order(Challenge(paths, account(**BASE)), np.array([[0, 1]])).any()

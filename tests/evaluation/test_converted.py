@@ -1,4 +1,6 @@
-"""Evaluation of a market whose profits arise in another currency: trades sum to equity, reports say so."""
+"""Evaluation of a market whose profits arise in another currency: trades sum to equity, reports say
+so.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ from tests.evaluation.tiny import WALK, TinyMarket, hand_market, setup
 
 def in_francs(market: TinyMarket, times: int, over: np.ndarray) -> TinyMarket:
     value = TickValue(jnp.full(len(over), times, jnp.int32), jnp.asarray(over, jnp.int32))
-    return dataclasses.replace(market, data=market.data.replace(tick_value=value),
-                               contract=dataclasses.replace(get_contract("ES"), symbol="USDCHF", currency="CHF"))
+    return dataclasses.replace(
+        market,
+        data=market.data.replace(tick_value=value),
+        contract=dataclasses.replace(get_contract("ES"), symbol="USDCHF", currency="CHF"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +53,13 @@ def test_every_trade_is_converted_once_at_the_rate_of_its_exit(result):
         sides = 2 - (trades.reason == ExitReason.TARGET)
         assert trades.net.tolist() == [
             round(int(t * n) * r) - int(c)
-            for t, n, r, c in zip(trades.ticks, trades.contracts, rate, trades.commission, strict=True)]
-        assert trades.slippage.tolist() == [round(int(2 * n * s) * r)
-                                            for n, s, r in zip(trades.contracts, sides, rate, strict=True)]
+            for t, n, r, c in zip(
+                trades.ticks, trades.contracts, rate, trades.commission, strict=True
+            )
+        ]
+        assert trades.slippage.tolist() == [
+            round(int(2 * n * s) * r) for n, s, r in zip(trades.contracts, sides, rate, strict=True)
+        ]
     assert sum(len(agent.trades) for agent in evaluated.agents) > 30
 
 
@@ -58,34 +67,55 @@ def test_the_report_says_what_is_converted(result):
     over, evaluated = result
     settings = report.to_json(evaluated)["settings"]
     assert settings["currency"] == "CHF"
-    assert settings["tick_value"] == pytest.approx(np.median(100_000 / over[evaluated.decisions.rows]))
+    assert settings["tick_value"] == pytest.approx(
+        np.median(100_000 / over[evaluated.decisions.rows])
+    )
     text = report.table(evaluated)
     assert "per tick at the median rate)" in text
-    assert "profits arise in CHF and are converted to USD at the USDCHF rate known at each bar's open" in text
+    assert (
+        "profits arise in CHF and are converted to USD at the USDCHF rate known at each bar's open"
+        in text
+    )
 
 
 @pytest.mark.slow
 def test_buy_and_hold_by_hand():
-    """In at 8001 + 1, out at 8007 - 1: 4 ticks at 100,000,000 / 8,001 mills, the flat bar's rate, less 2 x $2.08."""
-    market = in_francs(hand_market(1), 100_000_000, np.arange(7_000, 7_000 + len(hand_market(1).bars.close)))
+    """In at 8001 + 1, out at 8007 - 1: 4 ticks at 100,000,000 / 8,001 mills, the flat bar's rate,
+    less 2 x $2.08.
+    """
+    market = in_francs(
+        hand_market(1), 100_000_000, np.arange(7_000, 7_000 + len(hand_market(1).bars.close))
+    )
     sessions = market.sessions(0)
     env, params, config = setup(market, sessions, costs={"slippage": 1})
     evaluated = evaluate(env, params, market, sessions, config)
     rate = 7_000 + len(market.bars.close) - 1
-    assert evaluated.agent("buy_hold").trades.net.tolist() == [round(Fraction(400_000_000, rate)) - 2 * 2_080]
+    assert evaluated.agent("buy_hold").trades.net.tolist() == [
+        round(Fraction(400_000_000, rate)) - 2 * 2_080
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(("symbol", "scale"), [("USDJPY", 0.001), ("GBPUSD", 0.00001)])
 def test_real_hours_are_evaluated_whole(shared, symbol, scale):
-    data = {"market": symbol, "source": "file", "file": str(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz"),
-            "time_zone": "America/New_York+7h", "stamp": "open", "price_scale": scale, "start": "2015-01-02",
-            "end": "2016-12-22", "columns": {"volume": "tick_volume"}}
+    data = {
+        "market": symbol,
+        "source": "file",
+        "file": str(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz"),
+        "time_zone": "America/New_York+7h",
+        "stamp": "open",
+        "price_scale": scale,
+        "start": "2015-01-02",
+        "end": "2016-12-22",
+        "columns": {"volume": "tick_volume"},
+    }
     config = make_config({"data": data})
     market = load_market(config)
     sessions = split_sessions(market, config.split)["all"]
-    evaluated = evaluate(TradingEnv(config.env), make_params(market, sessions, config), market, sessions, config)
+    evaluated = evaluate(
+        TradingEnv(config.env), make_params(market, sessions, config), market, sessions, config
+    )
     assert evaluated.settings["coverage"] == 1.0
     assert evaluated.settings["decision_bars"] > 10_000
     assert evaluated.settings["currency"] == symbol[3:]

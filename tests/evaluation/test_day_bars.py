@@ -1,4 +1,6 @@
-"""Digests of the days of an evaluation: of the day's bars alone, whatever else a run did with them."""
+"""Digests of the days of an evaluation: of the day's bars alone, whatever else a run did with
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ from jaxtrade.evaluation.day_bars import NO_BARS, day_bars
 
 
 def market(*overrides):
-    return load_market(load_config(None, ["data.market=ES", "data.source=synthetic", "data.synthetic_sessions=6",
-                                          *overrides]))
+    return load_market(
+        load_config(
+            None,
+            ["data.market=ES", "data.source=synthetic", "data.synthetic_sessions=6", *overrides],
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +35,9 @@ def dates_of(found):
 
 def changed(found, **columns):
     """The market with other bars."""
-    return SimpleNamespace(members=(SimpleNamespace(contract=found.contract, bars=replace(found.bars, **columns)),))
+    return SimpleNamespace(
+        members=(SimpleNamespace(contract=found.contract, bars=replace(found.bars, **columns)),)
+    )
 
 
 def test_a_digest_is_of_its_day_alone(bundled):
@@ -38,7 +46,9 @@ def test_a_digest_is_of_its_day_alone(bundled):
     assert symbol == "ES"
     assert len(set(digests)) == len(dates) == 6
     assert day_bars(bundled, dates[2:4]) == {"ES": digests[2:4]}
-    assert day_bars(bundled, ["1999-01-04", dates[1], "2050-01-03"]) == {"ES": (NO_BARS, digests[1], NO_BARS)}
+    assert day_bars(bundled, ["1999-01-04", dates[1], "2050-01-03"]) == {
+        "ES": (NO_BARS, digests[1], NO_BARS)
+    }
     high = bundled.bars.high.copy()
     high[-2] = high.max() + 1  # of the last day
     again = day_bars(changed(bundled, high=high), dates)["ES"]
@@ -55,9 +65,14 @@ def test_features_task_and_window_change_the_data_but_no_day(bundled):
 def test_bars_of_five_minutes_have_the_same_days(bundled):
     bars, width = bundled.bars, 300
     edges = np.flatnonzero(np.diff(bars.time // width, prepend=-1))
-    wide = {"time": bars.time[edges] // width * width, "open": bars.open[edges],
-            "high": np.maximum.reduceat(bars.high, edges), "low": np.minimum.reduceat(bars.low, edges),
-            "close": bars.close[np.append(edges[1:], len(bars)) - 1], "volume": np.add.reduceat(bars.volume, edges)}
+    wide = {
+        "time": bars.time[edges] // width * width,
+        "open": bars.open[edges],
+        "high": np.maximum.reduceat(bars.high, edges),
+        "low": np.minimum.reduceat(bars.low, edges),
+        "close": bars.close[np.append(edges[1:], len(bars)) - 1],
+        "volume": np.add.reduceat(bars.volume, edges),
+    }
     found = changed(bundled, bar_seconds=width, **wide)
     assert len(found.members[0].bars) < len(bars) / 4
     assert day_bars(found, dates_of(bundled)) == day_bars(bundled, dates_of(bundled))
@@ -68,5 +83,5 @@ def test_each_price_counts(bundled):
     found = day_bars(bundled, dates)["ES"]
     shifted = {name: getattr(bundled.bars, name) + 1 for name in ("open", "high", "low", "close")}
     assert not set(found) & set(day_bars(changed(bundled, **shifted), dates)["ES"])
-    for seed in ("data.synthetic_seed=1", ):
+    for seed in ("data.synthetic_seed=1",):
         assert not set(found) & set(day_bars(market(seed), dates)["ES"])

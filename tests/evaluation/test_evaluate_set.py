@@ -1,4 +1,6 @@
-"""Evaluation of a set of real pairs: two- and one-sided bars, dollars and converted profits, unequal histories."""
+"""Evaluation of a set of real pairs: two- and one-sided bars, dollars and converted profits,
+unequal histories.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,20 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.stored import StoredSet
 
 SYMBOLS = ("EURUSD", "GBPUSD", "USDJPY", "USDCHF")
-SMALL = ("data.source=bundled", f"data.markets={','.join(SYMBOLS)}", "data.start=2016-04-01", "data.end=2016-06-10",
-         "data.per_market={GBPUSD: {start: 2016-05-02}}", "split.test_sessions=6", "split.validation_sessions=2",
-         "env.window=4", "env.features=[close,atr]", "network.hidden=[8]", "rollout.num_envs=8",
-         "account.preset=rules_off_50k")
+SMALL = (
+    "data.source=bundled",
+    f"data.markets={','.join(SYMBOLS)}",
+    "data.start=2016-04-01",
+    "data.end=2016-06-10",
+    "data.per_market={GBPUSD: {start: 2016-05-02}}",
+    "split.test_sessions=6",
+    "split.validation_sessions=2",
+    "env.window=4",
+    "env.features=[close,atr]",
+    "network.hidden=[8]",
+    "rollout.num_envs=8",
+    "account.preset=rules_off_50k",
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,24 +48,38 @@ def setup() -> Any:
 
 @pytest.fixture(scope="module")
 def policy(setup) -> Any:
-    """An untrained policy whose statistics differ between the symbols, with outputs lively enough to trade."""
+    """An untrained policy whose statistics differ between the symbols, with outputs lively enough
+    to trade.
+    """
     state = jax.jit(setup.algorithm.init)(jax.random.key(0), setup.params)
     policy = setup.algorithm.policy(state)
     head = policy.parameters["policy_head"]
-    return policy.replace(parameters={**policy.parameters, "policy_head": {**head, "kernel": 200 * head["kernel"]}})
+    return policy.replace(
+        parameters={**policy.parameters, "policy_head": {**head, "kernel": 200 * head["kernel"]}}
+    )
 
 
 @pytest.fixture(scope="module")
 def result(setup, policy) -> Any:
-    return jt.evaluate(setup.env, setup.params, setup.market, setup.splits["test"], setup.config,
-                       algorithm=setup.algorithm, policy=policy, trained_on=setup.splits["train"],
-                       provenance={"split": "test"})
+    return jt.evaluate(
+        setup.env,
+        setup.params,
+        setup.market,
+        setup.splits["test"],
+        setup.config,
+        algorithm=setup.algorithm,
+        policy=policy,
+        trained_on=setup.splits["train"],
+        provenance={"split": "test"},
+    )
 
 
 def test_the_policy_has_statistics_of_each_symbol(policy):
     assert policy.normaliser.mean.shape[0] == 4
     assert len(np.unique(np.asarray(policy.normaliser.mean), axis=0)) == 4
-    assert np.asarray(policy.normaliser.count)[:, 0].sum() == 8  # one observation of each environment
+    assert (
+        np.asarray(policy.normaliser.count)[:, 0].sum() == 8
+    )  # one observation of each environment
 
 
 @pytest.mark.slow
@@ -64,22 +90,39 @@ def test_every_symbol_is_evaluated_on_the_same_dates(setup, result):
         np.testing.assert_array_equal(each.decisions.date, result.symbols["EURUSD"].decisions.date)
         assert len(each.agent("sampled").trades) > 3
     assert len(result.symbols["GBPUSD"].clock.time) < len(result.symbols["USDJPY"].clock.time)
-    assert [each.settings["two_sided"] for each in result.symbols.values()] == [True, False, False, False]
+    assert [each.settings["two_sided"] for each in result.symbols.values()] == [
+        True,
+        False,
+        False,
+        False,
+    ]
     assert not any("in sample" in label for label in result.labels)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("symbol", SYMBOLS)
 def test_each_symbol_has_the_bits_of_its_own_evaluation(setup, policy, result, symbol):
-    """The same weights and dates on the symbol's own market, unpadded: one- or two-sided, converting or not."""
+    """The same weights and dates on the symbol's own market, unpadded: one- or two-sided,
+    converting or not.
+    """
     number = SYMBOLS.index(symbol)
     config = members_of(setup.market, setup.splits, setup.config)[symbol].config
     market, padded = load_market(config), result.symbols[symbol]
-    assert len(market.data.close) < max(len(each.clock.time) for each in result.symbols.values()) or symbol != "GBPUSD"
+    assert (
+        len(market.data.close) < max(len(each.clock.time) for each in result.symbols.values())
+        or symbol != "GBPUSD"
+    )
     dates = padded.decisions.date
     sessions = session_set(np.flatnonzero(np.isin(market.trade_dates, dates)), market.num_sessions)
-    own = evaluate(setup.env, make_params(market, sessions, config), market, sessions, config,
-                   algorithm=setup.algorithm, policy=for_member(policy, number))
+    own = evaluate(
+        setup.env,
+        make_params(market, sessions, config),
+        market,
+        sessions,
+        config,
+        algorithm=setup.algorithm,
+        policy=for_member(policy, number),
+    )
     for one, other in zip(own.agents, padded.agents, strict=True):
         for which in ("strategy", "account"):
             expected, found = getattr(one, which), getattr(other, which)
@@ -102,7 +145,9 @@ def test_pooled_figures_are_sums_over_the_symbols(result):
         for key in ("net_profit", "accounts", "bust", "trades"):
             total = sum(each.account_figures[key] for each in own)
             assert agent.account_figures[key] == pytest.approx(total, abs=1e-6)
-        assert agent.strategy_figures["return_pct"] == pytest.approx(agent.strategy_figures["net_profit"] / 2_000)
+        assert agent.strategy_figures["return_pct"] == pytest.approx(
+            agent.strategy_figures["net_profit"] / 2_000
+        )
         nets = np.concatenate([each.trades.net for each in own])
         assert agent.strategy_figures["win_rate"] == metrics.win_rate(nets)
         assert agent.trades == len(nets)
@@ -125,12 +170,16 @@ def test_the_pooled_drawdown_is_of_the_total_equity(result):
         peak = max(peak, total)
         worst = max(worst, peak - total)
     assert result.agent(name).strategy_figures["max_drawdown"] == worst / 1000
-    assert worst < sum(1000 * each.agent(name).strategy_figures["max_drawdown"] for each in result.symbols.values())
+    assert worst < sum(
+        1000 * each.agent(name).strategy_figures["max_drawdown"] for each in result.symbols.values()
+    )
 
 
 def test_the_table_shows_each_symbol_and_all_together(result):
     text = result.table()
-    assert text.startswith("Evaluation on 4 symbols (EURUSD, GBPUSD, USDJPY, USDCHF), 6 trade dates (2016-06-0")
+    assert text.startswith(
+        "Evaluation on 4 symbols (EURUSD, GBPUSD, USDJPY, USDCHF), 6 trade dates (2016-06-0"
+    )
     lines = text.splitlines()
     titles = [*(f"{symbol} (6 sessions" for symbol in SYMBOLS), "All 4 symbols, strategy"]
     at = [next(i for i, line in enumerate(lines) if line.startswith(title)) for title in titles]
@@ -138,7 +187,9 @@ def test_the_table_shows_each_symbol_and_all_together(result):
     net = result.symbols["USDJPY"].agent("greedy").strategy_figures["net_profit"]
     assert f"{net:,.2f}" in lines[at[2] + 1]
     assert f"{result.agent('greedy').strategy_figures['net_profit']:,.2f}" in lines[at[4] + 1]
-    assert "NOTE: GBPUSD, USDJPY, USDCHF: one-sided bars: the spread is charged as slippage" in lines
+    assert (
+        "NOTE: GBPUSD, USDJPY, USDCHF: one-sided bars: the spread is charged as slippage" in lines
+    )
     assert "NOTE: no overnight swap is charged (positions never stay overnight)" in lines
     assert lines[-1].startswith("On 6 held-out trade dates of 4 symbols, 'greedy' ")
     assert "per trade date" in lines[-1] or "never traded" in lines[-1]
@@ -147,7 +198,9 @@ def test_the_table_shows_each_symbol_and_all_together(result):
 def test_accounts_without_limits_show_one_pass(result):
     document = result.to_json()
     free = set_report.to_html(document)
-    document["settings"] = document["settings"] | {"rules": document["settings"]["rules"] | {"daily_loss": 1_000.0}}
+    document["settings"] = document["settings"] | {
+        "rules": document["settings"]["rules"] | {"daily_loss": 1_000.0}
+    }
     limited = set_report.to_html(document)
     for words in ("account rules off", "rules on", "accounts opened"):
         assert words not in free
@@ -160,22 +213,36 @@ def test_the_document_holds_all_of_it(result, setup):
     assert document["settings"]["symbols"] == list(SYMBOLS)
     assert document["settings"]["config_sha256"] == setup.config.digest()
     assert list(document["symbols"]) == list(SYMBOLS)
-    assert document["symbols"]["USDJPY"] == json.loads(json.dumps(result.symbols["USDJPY"].to_json()))
-    assert list(document["agents"]) == ["greedy", "sampled", "flat", "random", "buy_hold", "sma_cross"]
+    assert document["symbols"]["USDJPY"] == json.loads(
+        json.dumps(result.symbols["USDJPY"].to_json())
+    )
+    assert list(document["agents"]) == [
+        "greedy",
+        "sampled",
+        "flat",
+        "random",
+        "buy_hold",
+        "sma_cross",
+    ]
     assert document["verdict"] == result.table().splitlines()[-1]
 
 
 def test_frames_have_a_column_symbol(result):
     trades, equity = result.trades_of("random"), result.equity_of("random")
-    for frame, count in ((trades, lambda each: len(each.agent("random").trades)),
-                         (equity, lambda each: len(each.decisions.rows))):
+    for frame, count in (
+        (trades, lambda each: len(each.agent("random").trades)),
+        (equity, lambda each: len(each.decisions.rows)),
+    ):
         assert frame.columns[0] == "symbol"
         assert list(frame["symbol"].cat.categories) == list(SYMBOLS)
         expected = {symbol: count(each) for symbol, each in result.symbols.items()}
         assert frame["symbol"].value_counts().to_dict() == expected
-    assert trades["net_pnl"].sum() == pytest.approx(result.agent("random").strategy_figures["net_profit"])
+    assert trades["net_pnl"].sum() == pytest.approx(
+        result.agent("random").strategy_figures["net_profit"]
+    )
     assert result.plot("random").axes[0].lines[0].get_ydata()[-1] == pytest.approx(
-        200_000 + result.agent("random").strategy_figures["net_profit"])
+        200_000 + result.agent("random").strategy_figures["net_profit"]
+    )
     assert "SetResult(EURUSD, GBPUSD" in repr(result)
     assert result._repr_html_().count("<tr>") > 30
 
@@ -184,9 +251,12 @@ def test_frames_have_a_column_symbol(result):
 def test_what_is_written_is_read_again(result, tmp_path):
     write_set(result, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        [*SYMBOLS, "digests.json", "evaluation.json", "evaluation.txt", "records.npz"])
+        [*SYMBOLS, "digests.json", "evaluation.json", "evaluation.txt", "records.npz"]
+    )
     assert (tmp_path / "USDCHF" / "day.png").is_file()
-    stored = StoredSet(tmp_path, json.loads((tmp_path / "evaluation.json").read_text()), "America/New_York")
+    stored = StoredSet(
+        tmp_path, json.loads((tmp_path / "evaluation.json").read_text()), "America/New_York"
+    )
     assert stored.table == result.table()
     assert stored.trades.equals(result.trades)
     assert stored.equity.equals(result.equity)
@@ -197,19 +267,23 @@ def test_what_is_written_is_read_again(result, tmp_path):
 def test_sessions_of_a_symbol_are_rows_of_its_own_table(setup):
     for number, member in enumerate(setup.market.members):
         own = member_sessions(setup.market, setup.splits["test"], number)
-        dates = member.trade_dates[np.asarray(own.ids)[:int(own.count)]]
+        dates = member.trade_dates[np.asarray(own.ids)[: int(own.count)]]
         assert (len(dates), str(dates[-1])) == (6, "2016-06-10")
 
 
 def test_agents_for_one_symbol_are_refused_for_a_set(setup):
     agents = standard_agents(setup.env, setup.market.members[0], setup.config)
     with pytest.raises(ConfigError, match="agents are made for one symbol"):
-        jt.evaluate(setup.env, setup.params, setup.market, setup.splits["test"], setup.config, agents)
+        jt.evaluate(
+            setup.env, setup.params, setup.market, setup.splits["test"], setup.config, agents
+        )
 
 
 def test_parameters_that_a_set_would_not_read_are_refused(setup):
     other = setup.params.replace(episode_sessions=setup.params.episode_sessions + 1)
-    with pytest.raises(ConfigError, match=r"params differ from those of the configuration \(\.episode_sessions\)"):
+    with pytest.raises(
+        ConfigError, match=r"params differ from those of the configuration \(\.episode_sessions\)"
+    ):
         jt.evaluate(setup.env, other, setup.market, setup.splits["test"], setup.config)
 
 
@@ -217,7 +291,9 @@ def test_parameters_that_a_set_would_not_read_are_refused(setup):
 def test_a_policy_without_its_algorithm_is_refused_and_not_dropped(setup, policy, given):
     one = {given: {"algorithm": setup.algorithm, "policy": policy}[given]}
     with pytest.raises(ConfigError, match=f"{given} is given without"):
-        jt.evaluate(setup.env, setup.params, setup.market, setup.splits["test"], setup.config, **one)
+        jt.evaluate(
+            setup.env, setup.params, setup.market, setup.splits["test"], setup.config, **one
+        )
     with pytest.raises(ConfigError, match=f"{given} is given without"):
         standard_agents(setup.env, setup.market.members[0], setup.config, **one)
 
@@ -240,11 +316,21 @@ def test_nothing_is_traced_after_the_first_symbol(setup, policy, monkeypatch):
 
     monkeypatch.setattr(side_by_side, "settle_bar", counted)
     members = members_of(setup.market, {"chosen": setup.splits["validation"]}, setup.config)
-    steps = longest([decision_bars(each.market.data, each.sessions["chosen"]) for each in members.values()])
+    steps = longest(
+        [decision_bars(each.market.data, each.sessions["chosen"]) for each in members.values()]
+    )
     counts = []
     for number, each in enumerate(members.values()):
-        evaluate(setup.env, jax.device_put(each.params), each.market, each.sessions["chosen"], each.config,
-                 algorithm=setup.algorithm, policy=for_member(policy, number), steps=steps)
+        evaluate(
+            setup.env,
+            jax.device_put(each.params),
+            each.market,
+            each.sessions["chosen"],
+            each.config,
+            algorithm=setup.algorithm,
+            policy=for_member(policy, number),
+            steps=steps,
+        )
         counts.append(len(traces))
     assert counts[0] >= 2  # of each pass one program
     assert counts == [counts[0]] * 4

@@ -1,4 +1,6 @@
-"""Trades, equity and figures as frames: those in memory equal those of the files, and their types are of use."""
+"""Trades, equity and figures as frames: those in memory equal those of the files, and their types
+are of use.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,24 @@ def result_of(market, agents, **sections):
 def result(request):
     env = {"fill": request.param, "mark": "close" if request.param == "close" else "extreme"}
     market = tiny_market(walk([40] * 6, scale=6.0), [40] * 6)
-    return result_of(market, lambda env: [baselines.random_masked(env), baselines.flat()], env=env,
-                     account={"drawdown": 500.0, "profit_target": 600.0})
+    return result_of(
+        market,
+        lambda env: [baselines.random_masked(env), baselines.flat()],
+        env=env,
+        account={"drawdown": 500.0, "profit_target": 600.0},
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["random", "flat"])
 def test_the_files_hold_what_the_memory_holds(result, name, tmp_path):
     write(result, tmp_path, name)
-    pd.testing.assert_frame_equal(result.trades_of(name), read_trades(tmp_path / "trades.csv", ZONE))
-    pd.testing.assert_frame_equal(result.equity_of(name), read_equity(tmp_path / "equity.csv", ZONE))
+    pd.testing.assert_frame_equal(
+        result.trades_of(name), read_trades(tmp_path / "trades.csv", ZONE)
+    )
+    pd.testing.assert_frame_equal(
+        result.equity_of(name), read_equity(tmp_path / "equity.csv", ZONE)
+    )
     assert len(result.trades_of(name)) == len(result.agent(name).trades)
 
 
@@ -53,13 +63,19 @@ def test_the_types_are_of_use(result):
     assert trades["session"].dtype == equity["session"].dtype == np.dtype("datetime64[s]")
     assert (trades["exit_time"] >= trades["entry_time"]).all()
     assert set(trades["side"]) == {"long", "short"}
-    assert trades["net_pnl"].sum() == pytest.approx(result.figures.loc[("strategy", "net_profit"), "random"])
-    assert equity["strategy_equity"].iloc[-1] - result.start_balance == pytest.approx(trades["net_pnl"].sum())
+    assert trades["net_pnl"].sum() == pytest.approx(
+        result.figures.loc[("strategy", "net_profit"), "random"]
+    )
+    assert equity["strategy_equity"].iloc[-1] - result.start_balance == pytest.approx(
+        trades["net_pnl"].sum()
+    )
     assert equity["account_end"].notna().sum() == (result.agents[0].account.end != 0).sum()
 
 
 def test_frames_of_the_bars_worked_by_hand():
-    """One long of one contract per session, bought at the first open and sold at the flat bar's close."""
+    """One long of one contract per session, bought at the first open and sold at the flat bar's
+    close.
+    """
     result = result_of(hand_market(2), lambda env: [baselines.buy_and_hold(env), baselines.flat()])
     trades = result.trades
     assert trades["side"].tolist() == ["long"] * 2
@@ -103,12 +119,18 @@ def test_reprs_are_short(result):
 
 def test_reprs_of_a_run_are_short(result):
     health = {"finite": (True, 1.0), "entropy": (False, 0.0)}
-    training = TrainResult(np.zeros(10_000), [{"update": 1}] * 500, health, 500, 4096 * 500, 3.25, 1e6, True)
+    training = TrainResult(
+        np.zeros(10_000), [{"update": 1}] * 500, health, 500, 4096 * 500, 3.25, 1e6, True
+    )
     text = repr(training)
-    assert text.startswith("TrainResult(500 updates, 2,048,000 steps, 1,000,000 steps/s, compiled in 3.2 s")
+    assert text.startswith(
+        "TrainResult(500 updates, 2,048,000 steps, 1,000,000 steps/s, compiled in 3.2 s"
+    )
     assert "health: failed entropy, stopped early, 500 metric rows" in text
     run = RunResult(Path("runs/some"), training, {0: result}, 1)
-    assert repr(run).startswith("RunResult(runs/some, 1 agent, a health check failed, EvaluationResult(ES")
+    assert repr(run).startswith(
+        "RunResult(runs/some, 1 agent, a health check failed, EvaluationResult(ES"
+    )
     assert len(repr(run)) <= 300
     assert run.trades.equals(result.trades)
     assert result._repr_html_() in run._repr_html_()

@@ -18,7 +18,10 @@ SESSIONS = WALK.sessions(0, 1, 2, 3)
 def test_intrabar_rows_are_the_evaluations_under_each_order() -> None:
     env, params, config = setup(WALK, SESSIONS)
     agents = [rule("sma_cross", env), rule("flat", env)]
-    paths = path_arrays(WALK.bars.open, random_paths(0, WALK.bars.open, WALK.bars.high, WALK.bars.low, WALK.bars.close))
+    paths = path_arrays(
+        WALK.bars.open,
+        random_paths(0, WALK.bars.open, WALK.bars.high, WALK.bars.low, WALK.bars.close),
+    )
     known = params.replace(market=params.market.replace(path=paths))
     grid = grids.intrabar_grid(env, known, agents, WALK, SESSIONS, config)  # type: ignore[arg-type]
     assert grid.rows == ("stop_first", "nearer_extreme", "path")
@@ -45,10 +48,16 @@ def test_cost_rows_fall_with_costs_and_the_spread_is_their_range() -> None:
     assert np.allclose(grid.spread, 16 * 2.08 + 32 * 12.50)
     text = grids.table(grid).splitlines()
     assert text[1].split()[:4] == ["commission", "0x,", "slippage", "0x"]
-    assert grid.rows[5:8] == ("commission 1x, slippage 1x", "commission 1x, slippage 2x", "commission 1x, slippage 4x")
+    assert grid.rows[5:8] == (
+        "commission 1x, slippage 1x",
+        "commission 1x, slippage 2x",
+        "commission 1x, slippage 4x",
+    )
     assert text[-2].split() == ["largest", "less", "smallest", f"{grid.spread[0]:,.2f}"]
-    assert text[-1] == ("NOTE: 1x is the run's own: commission $2.08 per side, slippage $12.50 per market or stop fill "
-                        "(1 tick), per contract")
+    assert text[-1] == (
+        "NOTE: 1x is the run's own: commission $2.08 per side, slippage $12.50 per market or stop fill "
+        "(1 tick), per contract"
+    )
     assert grids.to_json(grid)["spread"] == {"buy_hold": grid.spread[0]}
 
 
@@ -66,8 +75,10 @@ def test_a_cost_that_is_zero_has_no_multiples() -> None:
     """Slippage is then shown in ticks, so that its weight is still seen."""
     env, params, config = setup(WALK, SESSIONS, costs={"commission": 0.0, "slippage": 0})
     grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]
-    assert grid.rows == tuple(f"commission none, slippage {ticks}" for ticks in (
-        "0 ticks", "1 tick", "2 ticks", "4 ticks"))
+    assert grid.rows == tuple(
+        f"commission none, slippage {ticks}"
+        for ticks in ("0 ticks", "1 tick", "2 ticks", "4 ticks")
+    )
     assert np.allclose(grid.profit[0] - grid.profit[:, 0], 8 * 12.50 * np.array([0, 1, 2, 4]))
     assert "slippage $0.00 per market or stop fill (0 ticks, $12.50 per tick)" in grid.notes[0]
     assert grid.notes[1].endswith("its rows are in ticks of $12.50")

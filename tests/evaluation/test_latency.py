@@ -25,9 +25,13 @@ H, B, S, C = Action.HOLD, Action.BUY, Action.SELL, Action.CLOSE
 
 
 def scripted(env: Any, actions: list[int], market: TinyMarket = HAND) -> Agent:
-    """Decides `actions` at the decision bars of the market's sessions, as a policy without a network."""
+    """Decides `actions` at the decision bars of the market's sessions, as a policy without a
+    network.
+    """
     rows = decision_bars(market.data, market.sessions(*range(market.num_sessions))).rows
-    column = jnp.zeros(len(market.bars.time), jnp.int32).at[rows].set(jnp.asarray(actions, jnp.int32))
+    column = (
+        jnp.zeros(len(market.bars.time), jnp.int32).at[rows].set(jnp.asarray(actions, jnp.int32))
+    )
     return Agent("scripted", PolicyAct(env, read_column, False), (column, None), "", forget_episode)
 
 
@@ -44,7 +48,9 @@ def run(env: Any, params: Any, agent: Agent, bars: int | None, market: TinyMarke
 def entries(record: Record) -> list[tuple[int, int, int]]:
     """(decision bar, quantity, price) of every fill that opened a position."""
     at = np.flatnonzero(record.event.entry_quantity)
-    return [(int(i), int(record.event.entry_quantity[i]), int(record.event.entry_price[i])) for i in at]
+    return [
+        (int(i), int(record.event.entry_quantity[i]), int(record.event.entry_price[i])) for i in at
+    ]
 
 
 def assert_equal_records(one: Record, other: Record) -> None:
@@ -61,16 +67,20 @@ def test_a_decision_fills_that_many_bars_later_and_the_price_is_that_bars(hand: 
     env, params = hand
     buy = scripted(env, [B, H, H, H, H, H, H, H, H, H])
     slip = 1
-    # HAND_BARS opens: 8000, 8001, 8004, 8009, 8002, 8006. Decided at bar 0, filled at the next open.
+    # HAND_BARS opens: 8000, 8001, 8004, 8009, 8002, 8006. Decided at bar 0, filled at the next
+    # open.
     assert entries(run(env, params, buy, 0)) == [(0, 1, 8001 + slip)]
     assert entries(run(env, params, buy, 1)) == [(1, 1, 8004 + slip)]
     assert entries(run(env, params, buy, 2)) == [(2, 1, 8009 + slip)]
     assert entries(run(env, params, buy, 3)) == [(3, 1, 8002 + slip)]
 
 
-def test_a_repeat_comes_too_late_and_so_does_an_order_for_a_position_that_is_gone(hand: Any) -> None:
+def test_a_repeat_comes_too_late_and_so_does_an_order_for_a_position_that_is_gone(
+    hand: Any,
+) -> None:
     env, params = hand
-    # One bar late: BUY fills; the second BUY, decided before the fill was seen, finds a position: too late.
+    # One bar late: BUY fills; the second BUY, decided before the fill was seen, finds a position:
+    # too late.
     record = run(env, params, scripted(env, [B, B, H, H, H] * 2), 1)
     assert record.action.tolist() == [H, B, TOO_LATE, H, H] * 2
     assert [bar for bar, *_ in entries(record)] == [1, 6]
@@ -86,12 +96,15 @@ def test_a_decision_does_not_touch_a_position_it_was_not_made_for(hand: Any) -> 
     record = run(env, params, scripted(env, [B, C, H, H, H] * 2), 2)
     assert record.action.tolist() == [H, H, B, TOO_LATE, H] * 2
     assert record.quantity.tolist()[3] == 1
-    # Three bars late. BUY of bar 0 fills in bar 4, and its stop ends it in bar 5. SELL of bar 2 fills in bar 6. CLOSE
-    # of bar 4 was made for the long position: at bar 7 the mask would let it close the short one.
+    # Three bars late. BUY of bar 0 fills in bar 4, and its stop ends it in bar 5. SELL of bar 2
+    # fills in bar 6. CLOSE of bar 4 was made for the long position: at bar 7 the mask would let it
+    # close the short one.
     quiet = np.full((11, 4), 8000)
     quiet[5, 2] = 7900
     market = tiny_market(quiet, [11])
-    env, params, _ = setup(market, market.sessions(0), env={"task": "manage"}, brackets={"stop_atr": 5.0})
+    env, params, _ = setup(
+        market, market.sessions(0), env={"task": "manage"}, brackets={"stop_atr": 5.0}
+    )
     record = run(env, params, scripted(env, [B, H, S, H, C, H, H, H, H, H], market), 3, market)
     assert record.action.tolist() == [H, H, H, B, H, S, H, TOO_LATE, H, H]
     assert record.quantity.tolist() == [0, 0, 0, 1, 0, -1, -1, -1, -1, 0]
@@ -108,7 +121,9 @@ def test_nothing_waits_from_one_session_to_the_next(hand: Any) -> None:
 def test_the_queue_is_emptied_where_an_episode_starts(hand: Any) -> None:
     env, _ = hand
     late = delayed(scripted(env, [B] * 10), env, 2)
-    full = late.carry.replace(waiting=late.carry.waiting.replace(session=jnp.zeros(LONGEST + 1, jnp.int32)))
+    full = late.carry.replace(
+        waiting=late.carry.waiting.replace(session=jnp.zeros(LONGEST + 1, jnp.int32))
+    )
     assert (late.forget(full, jnp.bool_(True)).waiting.session == -1).all()
     assert (late.forget(full, jnp.bool_(False)).waiting.session == 0).all()
 
@@ -128,18 +143,31 @@ def test_stops_are_those_of_the_bar_of_execution(hand: Any) -> None:
 @pytest.fixture(scope="module")
 def lively() -> Any:
     """An untrained policy that takes many different actions, and its environment."""
-    env, params, config = setup(WALK, WALK.sessions(0, 1, 2, 3), env={"task": "manage"},
-                                network={"hidden": [16, 16]}, rollout={"num_envs": 4, "num_steps": 8, "num_shards": 1},
-                                ppo={"num_minibatches": 1})
+    env, params, config = setup(
+        WALK,
+        WALK.sessions(0, 1, 2, 3),
+        env={"task": "manage"},
+        network={"hidden": [16, 16]},
+        rollout={"num_envs": 4, "num_steps": 8, "num_shards": 1},
+        ppo={"num_minibatches": 1},
+    )
     algorithm = make_ppo(config, env, 1)
     policy = policy_of(jax.jit(algorithm.init)(jax.random.key(1), params))
     head = policy.parameters["policy_head"]
-    policy = policy.replace(parameters=policy.parameters | {"policy_head": head | {"kernel": 300 * head["kernel"]}})
+    policy = policy.replace(
+        parameters=policy.parameters | {"policy_head": head | {"kernel": 300 * head["kernel"]}}
+    )
     return env, params, config, greedy(algorithm, policy, env)
 
 
-@pytest.mark.parametrize("which", ["policy", "sma_cross", *(
-    pytest.param(which, marks=pytest.mark.slow) for which in ("random", "buy_hold", "flat"))])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "policy",
+        "sma_cross",
+        *(pytest.param(which, marks=pytest.mark.slow) for which in ("random", "buy_hold", "flat")),
+    ],
+)
 def test_without_a_latency_every_bit_is_the_evaluators(lively: Any, which: str) -> None:
     env, params, _, policy = lively
     agent = policy if which == "policy" else rule(which, env)

@@ -1,4 +1,6 @@
-"""A policy that remembers, in the evaluator and out of its bundle: it forgets where training episodes begin."""
+"""A policy that remembers, in the evaluator and out of its bundle: it forgets where training
+episodes begin.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,42 @@ from jaxtrade.rl.ppo.state import policy_of
 from tests.evaluation.tiny import setup, tiny_market, walk
 
 MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
-PPO = {"kind": "gru", "rnn_width": 8, "num_envs": 2, "num_steps": 4, "num_minibatches": 1, "num_shards": 1,
-       "hidden": [16]}
+PPO = {
+    "kind": "gru",
+    "rnn_width": 8,
+    "num_envs": 2,
+    "num_steps": 4,
+    "num_minibatches": 1,
+    "num_shards": 1,
+    "hidden": [16],
+}
 KEY = jax.random.key(0)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """An untrained network with lively outputs and a normaliser that is not the identity, saved as a run would."""
-    env, params, config = setup(MARKET, MARKET.sessions(0, 1), account={"drawdown": 400.0}, **sections_of(PPO))
+    """An untrained network with lively outputs and a normaliser that is not the identity, saved as
+    a run would.
+    """
+    env, params, config = setup(
+        MARKET, MARKET.sessions(0, 1), account={"drawdown": 400.0}, **sections_of(PPO)
+    )
     algorithm = make_ppo(config, env, 1)
     policy = policy_of(jax.jit(algorithm.init)(jax.random.key(1), params))
     rng = np.random.default_rng(0)
     size = env.observation_size
-    stats = RunningStats(jnp.full((1, size), 9.0), jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
-                         jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32))
+    stats = RunningStats(
+        jnp.full((1, size), 9.0),
+        jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
+        jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32),
+    )
     torso = policy.parameters["policy_torso"]["Dense_0"]
     heavier = torso["kernel"].at[size:].multiply(20)  # what the policy makes of its memory
     head = policy.parameters["policy_head"]
-    parameters = policy.parameters | {"policy_torso": {"Dense_0": torso | {"kernel": heavier}},
-                                      "policy_head": head | {"kernel": 100 * head["kernel"]}}
+    parameters = policy.parameters | {
+        "policy_torso": {"Dense_0": torso | {"kernel": heavier}},
+        "policy_head": head | {"kernel": 100 * head["kernel"]},
+    }
     policy = policy.replace(normaliser=stats, parameters=parameters)
     run = tmp_path_factory.mktemp("run")
     save_policy_bundle(run / "policy", policy, env, MARKET, config)  # type: ignore[arg-type]
@@ -46,7 +64,9 @@ def made(tmp_path_factory):
 
 def evaluated(made, which, sessions, episode_sessions):
     algorithm, policy, env, params, _ = made
-    params = params.replace(sessions=MARKET.sessions(*sessions), episode_sessions=jnp.int32(episode_sessions))
+    params = params.replace(
+        sessions=MARKET.sessions(*sessions), episode_sessions=jnp.int32(episode_sessions)
+    )
     decisions = decision_bars(MARKET.data, params.sessions)
     record = backtest(env, greedy(algorithm, policy, env), params, decisions, which, KEY)
     assert coverage(record, decisions) == 1.0
@@ -70,12 +90,23 @@ SECOND = np.arange(118) == 59  # the second session's first decision bar
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("which", "episode_sessions", "accounts", "begins", "otherwise"), [
-    ("strategy", 1, 1, FIRST | SECOND, FIRST),
-    ("strategy", 2, 1, FIRST, FIRST | SECOND),
-    ("account", 2, 2, FIRST | SECOND, FIRST),  # a bust in the first session: the second has a new account
-])
-def test_the_bundle_acts_as_the_evaluator_did(made, which, episode_sessions, accounts, begins, otherwise):
+@pytest.mark.parametrize(
+    ("which", "episode_sessions", "accounts", "begins", "otherwise"),
+    [
+        ("strategy", 1, 1, FIRST | SECOND, FIRST),
+        ("strategy", 2, 1, FIRST, FIRST | SECOND),
+        (
+            "account",
+            2,
+            2,
+            FIRST | SECOND,
+            FIRST,
+        ),  # a bust in the first session: the second has a new account
+    ],
+)
+def test_the_bundle_acts_as_the_evaluator_did(
+    made, which, episode_sessions, accounts, begins, otherwise
+):
     record = evaluated(made, which, (0, 1), episode_sessions)
     assert record.account.max() + 1 == accounts
     assert len(set(record.action.tolist())) >= 3
@@ -106,7 +137,10 @@ def test_a_batch_of_memories(made):
         assert actions.tolist() == list(alone)
         np.testing.assert_allclose(carry, singles, rtol=1e-5, atol=1e-6)
     key = jax.random.key(3)
-    drawn = [loaded.step(singles[0], observations[0, 0], masks[0, 0], explore=True, key=key)[1] for _ in range(2)]
+    drawn = [
+        loaded.step(singles[0], observations[0, 0], masks[0, 0], explore=True, key=key)[1]
+        for _ in range(2)
+    ]
     assert drawn[0] == drawn[1]
 
 

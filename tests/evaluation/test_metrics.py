@@ -33,7 +33,9 @@ def test_daily_sharpe_by_hand():
     assert metrics.daily_sharpe(pnl) == pytest.approx(252**0.5 / (80 / 19) ** 0.5, rel=1e-12)
 
 
-@pytest.mark.parametrize("pnl", [np.arange(19), np.array([7] * 25), np.zeros(30, int), np.array([], int)])
+@pytest.mark.parametrize(
+    "pnl", [np.arange(19), np.array([7] * 25), np.zeros(30, int), np.array([], int)]
+)
 def test_daily_sharpe_is_undefined(pnl):
     assert metrics.daily_sharpe(pnl) is None
 

@@ -1,4 +1,6 @@
-"""Agents against null markets: one executable, the figures of the evaluator, early stop, resuming, known answers."""
+"""Agents against null markets: one executable, the figures of the evaluator, early stop, resuming,
+known answers.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,20 @@ NO_RULES = {"drawdown": "off", "daily_loss": "off", "profit_target": "off"}
 
 
 def small(seed: int, kind: str = "martingale", sessions: int = 3) -> RunConfig:
-    return make_config({
-        "data": {"market": "ES", "source": "synthetic", "synthetic": kind, "synthetic_sessions": sessions,
-                 "synthetic_seed": seed},
-        "env": {"features": ["close"], "window": 1}, "account": NO_RULES,
-        "evaluation": {"sma_fast": 3, "sma_slow": 10}})
+    return make_config(
+        {
+            "data": {
+                "market": "ES",
+                "source": "synthetic",
+                "synthetic": kind,
+                "synthetic_sessions": sessions,
+                "synthetic_seed": seed,
+            },
+            "env": {"features": ["close"], "window": 1},
+            "account": NO_RULES,
+            "evaluation": {"sma_fast": 3, "sma_slow": 10},
+        }
+    )
 
 
 def parts(config: RunConfig, *ids: int) -> tuple[TradingEnv, Any, Market, Any]:
@@ -57,9 +68,15 @@ def parts(config: RunConfig, *ids: int) -> tuple[TradingEnv, Any, Market, Any]:
 
 
 def test_all_nulls_pass_through_one_executable() -> None:
-    """The market is a traced argument: 16 null markets, four kinds of agent, not one compilation after the first."""
-    config = make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 14},
-                          "env": {"features": ["close"], "window": 1}})
+    """The market is a traced argument: 16 null markets, four kinds of agent, not one compilation
+    after the first.
+    """
+    config = make_config(
+        {
+            "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 14},
+            "env": {"features": ["close"], "window": 1},
+        }
+    )
     env, params, market, sessions = parts(config, 12, 13)
     daily_net(env, params, market, sessions, config, rule_agents(env, config)(market))
     before = step_all._cache_size()  # type: ignore[attr-defined]
@@ -78,43 +95,65 @@ def test_the_statistics_are_those_of_the_evaluator() -> None:
     result = evaluate(env, params, market, sessions, config)
     nulls = rule_nulls(env, params, market, sessions, config, NullSpec("sign", 3), 5, stop=None)
     for name, each in nulls.items():
-        assert each.real == pytest.approx(result.agent(name).strategy_figures["net_profit"] / 2, abs=1e-9)
+        assert each.real == pytest.approx(
+            result.agent(name).strategy_figures["net_profit"] / 2, abs=1e-9
+        )
     null = null_markets(market, config, "sign", 5)(2)
     alone = evaluate(env, make_params(null, sessions, config), null, sessions, config)
     for name, each in nulls.items():
-        assert each.nulls[2] == pytest.approx(alone.agent(name).strategy_figures["net_profit"] / 2, abs=1e-9)
+        assert each.nulls[2] == pytest.approx(
+            alone.agent(name).strategy_figures["net_profit"] / 2, abs=1e-9
+        )
 
 
 def test_a_mirrored_market_mirrors_buy_and_hold() -> None:
     """Before costs, the buyer of a market loses what it gains in the market upside down."""
-    config = small(2).model_copy(update={"costs": small(2).costs.model_copy(update={"commission": 0.0,
-                                                                                   "slippage": 0})})
+    config = small(2).model_copy(
+        update={"costs": small(2).costs.model_copy(update={"commission": 0.0, "slippage": 0})}
+    )
     env, params, market, sessions = parts(config, 0, 1, 2)
     down = build_market(sign_flipped(market.bars, np.ones(market.num_bars, bool)), config)
     buyer = [agent for agent in standard_agents(env, market, config) if agent.name == "buy_hold"]
-    net, other = (daily_net(env, with_market(params, each, sessions, config), each, sessions, config, buyer)["buy_hold"]
-                  for each in (market, down))
+    net, other = (
+        daily_net(env, with_market(params, each, sessions, config), each, sessions, config, buyer)[
+            "buy_hold"
+        ]
+        for each in (market, down)
+    )
     np.testing.assert_array_equal(net, -other)
     assert net.any()
 
 
-def always(policy: Any, carry: Any, ref: Any, params: Any, key: Any, explore: bool) -> tuple[Any, Any, None]:
+def always(
+    policy: Any, carry: Any, ref: Any, params: Any, key: Any, explore: bool
+) -> tuple[Any, Any, None]:
     """The policy is the action that it takes wherever that is legal."""
     return carry, jnp.where(ref.mask[policy], policy, 0), None
 
 
 @pytest.mark.parametrize("intrabar", ["stop_first", "path"])
 def test_with_every_bar_mirrored_a_seller_earns_what_a_buyer_earned(intrabar: str) -> None:
-    """Brackets, stops inside bars and costs included: stops keep their distance, and falls inside bars change sides."""
-    config = make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 3},
-                          "env": {"features": ["close"], "window": 1, "intrabar": intrabar}, "account": NO_RULES})
+    """Brackets, stops inside bars and costs included: stops keep their distance, and falls inside
+    bars change sides.
+    """
+    config = make_config(
+        {
+            "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 3},
+            "env": {"features": ["close"], "window": 1, "intrabar": intrabar},
+            "account": NO_RULES,
+        }
+    )
     bars = bars_of(config)
-    found = path_arrays(bars.open.tolist(), random_paths(0, *(getattr(bars, name).tolist() for name in PRICES)))
+    found = path_arrays(
+        bars.open.tolist(), random_paths(0, *(getattr(bars, name).tolist() for name in PRICES))
+    )
     assert found is not None
     path = IntrabarPath(np.asarray(found.falls), np.asarray(found.ambiguous))  # type: ignore[arg-type]
     every, nets = np.ones(len(bars), bool), []
-    for prices, falls, action in ((bars, path, Action.BUY),
-                                  (sign_flipped(bars, every), sign_flipped_path(path, every), Action.SELL)):
+    for prices, falls, action in (
+        (bars, path, Action.BUY),
+        (sign_flipped(bars, every), sign_flipped_path(path, every), Action.SELL),
+    ):
         market = market_of(host_market(prices, config, path=falls), config)
         sessions = session_set(np.arange(market.num_sessions), market.num_sessions)
         env, params = TradingEnv(config.env), make_params(market, sessions, config)
@@ -155,38 +194,76 @@ def test_a_test_that_was_killed_goes_on(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(2, 19)).tolist()
     spec, facts = NullSpec("sign", 19), {"kind": "sign"}
     script = Scripted(good=values[0], bad=values[1])
-    whole = run_nulls(script.measure, script.market, REAL, spec, 0, NullJournal(tmp_path / "whole", facts))
+    whole = run_nulls(
+        script.measure, script.market, REAL, spec, 0, NullJournal(tmp_path / "whole", facts)
+    )
     made = len(script.asked)
     for after in range(made):
         path, first = tmp_path / str(after), Scripted(good=values[0][:after], bad=values[1][:after])
         with pytest.raises(IndexError):  # there is no further draw
             run_nulls(first.measure, first.market, REAL, spec, 0, NullJournal(path, facts))
         again = Scripted(good=values[0], bad=values[1])
-        assert run_nulls(again.measure, again.market, REAL, spec, 0, NullJournal(path, facts)) == whole
+        assert (
+            run_nulls(again.measure, again.market, REAL, spec, 0, NullJournal(path, facts)) == whole
+        )
         assert again.asked == list(range(after, made))
         assert path.read_bytes() == (tmp_path / "whole").read_bytes()
-    with pytest.raises(ConfigError, match="null market 0 has statistics of bad, good, and those of other"):
-        run_nulls(script.measure, script.market, {"other": 1.0}, spec, 0, NullJournal(tmp_path / "whole", facts))
+    with pytest.raises(
+        ConfigError, match="null market 0 has statistics of bad, good, and those of other"
+    ):
+        run_nulls(
+            script.measure,
+            script.market,
+            {"other": 1.0},
+            spec,
+            0,
+            NullJournal(tmp_path / "whole", facts),
+        )
 
 
 def test_money_is_checked_for_each_null() -> None:
-    """The real chain stays between two levels, its nulls wander: 100 contracts fit into int32 there and not here."""
-    account = {"drawdown": 50_000.0, "profit_target": 50_000.0, "daily_loss": "off", "max_contracts": 1_000}
+    """The real chain stays between two levels, its nulls wander: 100 contracts fit into int32 there
+    and not here.
+    """
+    account = {
+        "drawdown": 50_000.0,
+        "profit_target": 50_000.0,
+        "daily_loss": "off",
+        "max_contracts": 1_000,
+    }
     values = small(3, "mean_reversion").model_dump(mode="json", exclude={"account"})
     config = make_config(values | {"account": account, "env": values["env"] | {"quantity": 100}})
     env, params, market, sessions = parts(config, 2)
-    with pytest.raises(DataError, match=r"null market 0 of kind sign \(seed 0\) cannot be used.*env.quantity = 100.*"
-                                        "int32 mills.*lower it"):
-        rule_nulls(env, params, market, sessions, config, NullSpec("sign", 2), 0,
-                   agents=lambda each: [agent for agent in rule_agents(env, config)(each) if agent.name == "buy_hold"])
+    with pytest.raises(
+        DataError,
+        match=r"null market 0 of kind sign \(seed 0\) cannot be used.*env.quantity = 100.*"
+        "int32 mills.*lower it",
+    ):
+        rule_nulls(
+            env,
+            params,
+            market,
+            sessions,
+            config,
+            NullSpec("sign", 2),
+            0,
+            agents=lambda each: [
+                agent for agent in rule_agents(env, config)(each) if agent.name == "buy_hold"
+            ],
+        )
     one = config.model_copy(update={"env": config.env.model_copy(update={"quantity": 1})})
     null = null_markets(market, one, "sign", 0)(0)
-    own, shown = (int(each.account.max_contracts) for each in (params, with_market(params, null, sessions, one)))
+    own, shown = (
+        int(each.account.max_contracts)
+        for each in (params, with_market(params, null, sessions, one))
+    )
     assert shown < own, "larger orders are cut to what can be held on the null"
 
 
 def test_an_order_that_a_null_market_cuts_is_refused() -> None:
-    """Agents of the package order `env.quantity`, which every null holds or refuses; one from Python may order more."""
+    """Agents of the package order `env.quantity`, which every null holds or refuses; one from
+    Python may order more.
+    """
     config = small(4)
     env, params, market, sessions = parts(config, 1, 2)
     params = params.replace(account=params.account.replace(max_contracts=jnp.int32(8)))
@@ -194,13 +271,26 @@ def test_an_order_that_a_null_market_cuts_is_refused() -> None:
 
     def tested(cap: int) -> dict[str, NullResult]:
         """A buyer of 6 contracts. cap: of the null market; 8 are allowed on the real one."""
-        few = config.model_copy(update={"account": config.account.model_copy(update={"max_contracts": cap})})
-        return rule_nulls(env, params, market, sessions, few, NullSpec("sign", 1), 0, agents=lambda each: [
-            rule._replace(act=replace(rule.act, quantity=6))])
+        few = config.model_copy(
+            update={"account": config.account.model_copy(update={"max_contracts": cap})}
+        )
+        return rule_nulls(
+            env,
+            params,
+            market,
+            sessions,
+            few,
+            NullSpec("sign", 1),
+            0,
+            agents=lambda each: [rule._replace(act=replace(rule.act, quantity=6))],
+        )
 
     assert list(tested(6)) == ["buy_hold"]
-    with pytest.raises(DataError, match=r"null market 0 of kind sign .* agent buy_hold: an order was cut to 5 contracts"
-                                        r".*the real one allows 8; order fewer, or set account.max_contracts to 5"):
+    with pytest.raises(
+        DataError,
+        match=r"null market 0 of kind sign .* agent buy_hold: an order was cut to 5 contracts"
+        r".*the real one allows 8; order fewer, or set account.max_contracts to 5",
+    ):
         tested(5)
 
 
@@ -209,8 +299,17 @@ def test_the_policies_of_several_seeds_are_pooled() -> None:
     env, params, market, sessions = parts(config, 1, 2)
     made = rule_agents(env, config)
     nets = daily_net(env, params, market, sessions, config, made(market))
-    results = rule_nulls(env, params, market, sessions, config, NullSpec("sign", 2), 0, agents=made,
-                         pool=lambda name: name if name == "flat" else "all")
+    results = rule_nulls(
+        env,
+        params,
+        market,
+        sessions,
+        config,
+        NullSpec("sign", 2),
+        0,
+        agents=made,
+        pool=lambda name: name if name == "flat" else "all",
+    )
     assert list(results) == ["flat", "all"]
     others = np.stack([net for name, net in nets.items() if name != "flat"])
     assert results["all"].real == pooled_statistic(others)
@@ -218,11 +317,23 @@ def test_the_policies_of_several_seeds_are_pooled() -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_bundled_es_against_99_signs(es: tuple[Any, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    """Printed whatever it is: one day proves nothing, and the floor says how small a p-value can be."""
+def test_bundled_es_against_99_signs(
+    es: tuple[Any, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Printed whatever it is: one day proves nothing, and the floor says how small a p-value can
+    be.
+    """
     env, params, market, sessions, config = es
-    results = rule_nulls(env, params, market, sessions, config, NullSpec("sign", 99), 0,
-                         after=int(market.data.sessions.start[4]))
+    results = rule_nulls(
+        env,
+        params,
+        market,
+        sessions,
+        config,
+        NullSpec("sign", 99),
+        0,
+        after=int(market.data.sessions.start[4]),
+    )
     print(null_table(list(results.values())))
     assert all(0.01 <= each.p <= 1 for each in results.values())
     assert "at least 0.0100" in capsys.readouterr().out
@@ -237,12 +348,15 @@ def es() -> tuple[Any, ...]:
 
 # --- known answers ----------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.slow
 @pytest.mark.long  # ten minutes
 def test_p_is_uniform_on_martingales() -> None:
-    """200 martingales, 19 nulls each: the p-value of a rule that trades is uniform, and it keeps its level.
+    """200 martingales, 19 nulls each: the p-value of a rule that trades is uniform, and it keeps
+    its level.
 
-    p is uniform on 1/20, 2/20, ..., 1. A uniform draw from the step below it makes it continuous, as the test needs.
+    p is uniform on 1/20, 2/20, ..., 1. A uniform draw from the step below it makes it continuous,
+    as the test needs.
     """
     spec, found = NullSpec("sign", 19), dict[str, list[float]]()
     below = np.random.default_rng(0).random(200) / 20
@@ -250,14 +364,25 @@ def test_p_is_uniform_on_martingales() -> None:
         config = small(seed, sessions=2)
         env, params, market, sessions = parts(config, 1)
         made = rule_agents(env, config)
-        results = rule_nulls(env, params, market, sessions, config, spec, seed, stop=None,
-                             agents=lambda each, made=made: [agent for agent in made(each) if agent.name in RULES])
+        results = rule_nulls(
+            env,
+            params,
+            market,
+            sessions,
+            config,
+            spec,
+            seed,
+            stop=None,
+            agents=lambda each, made=made: [agent for agent in made(each) if agent.name in RULES],
+        )
         for name, each in results.items():
             found.setdefault(name, []).append(each.p)
     for name in RULES:
         p = np.array(found[name])
         smooth, plain = (kstest(each, "uniform").pvalue for each in (p - below, p))
-        print(f"{name}: KS p {smooth:.3f} (of p itself {plain:.3f}), share of p <= 0.05 {(p <= 0.05).mean():.3f}")
+        print(
+            f"{name}: KS p {smooth:.3f} (of p itself {plain:.3f}), share of p <= 0.05 {(p <= 0.05).mean():.3f}"
+        )
         assert smooth > 0.01
         assert (p <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
 
@@ -265,21 +390,45 @@ def test_p_is_uniform_on_martingales() -> None:
 @pytest.mark.slow
 @pytest.mark.long  # three minutes
 def test_a_trained_policy_reaches_the_floor_on_a_market_that_reverts(tmp_path: Path) -> None:
-    """Trained on the real market and, by the same executable, on each of 19 null markets; then played on four
-    sessions that were held out. The chain can be predicted, its mirror images cannot: p = 1 / 20."""
-    config = load_config("quickstart", [
-        "data.market=ES", "data.source=synthetic", "data.synthetic=mean_reversion", "data.synthetic_sessions=10",
-        "account.preset=rules_off_50k", "env.task=manage", "split.test_sessions=4", "split.validation_sessions=0",
-        "rollout.num_envs=64", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.learning_rate=0.001",
-        "ppo.learning_rate_end=0.0001", "ppo.normalise_rewards=false", "ppo.gamma=0.95", "ppo.gae_lambda=0.9",
-        "ppo.ent_coef=0.02", "ppo.ent_coef_end=0.002", "train.total_timesteps=100_000"])
+    """Trained on the real market and, by the same executable, on each of 19 null markets; then
+    played on four sessions that were held out. The chain can be predicted, its mirror images
+    cannot: p = 1 / 20."""
+    config = load_config(
+        "quickstart",
+        [
+            "data.market=ES",
+            "data.source=synthetic",
+            "data.synthetic=mean_reversion",
+            "data.synthetic_sessions=10",
+            "account.preset=rules_off_50k",
+            "env.task=manage",
+            "split.test_sessions=4",
+            "split.validation_sessions=0",
+            "rollout.num_envs=64",
+            "rollout.num_steps=64",
+            "ppo.num_minibatches=4",
+            "ppo.learning_rate=0.001",
+            "ppo.learning_rate_end=0.0001",
+            "ppo.normalise_rewards=false",
+            "ppo.gamma=0.95",
+            "ppo.gae_lambda=0.9",
+            "ppo.ent_coef=0.02",
+            "ppo.ent_coef_end=0.002",
+            "train.total_timesteps=100_000",
+        ],
+    )
     setup, programs = prepare(config), RepeatedPrograms()
     sessions = setup.splits["test"]
 
     def measure(market: Market) -> dict[str, float]:
         params = with_market(setup.params, market, setup.splits["train"], config)
-        trained = train(setup.algorithm, params, config=config.train, key=jax.random.key(config.seed),
-                        programs=programs)
+        trained = train(
+            setup.algorithm,
+            params,
+            config=config.train,
+            key=jax.random.key(config.seed),
+            programs=programs,
+        )
         agents = [greedy(setup.algorithm, setup.algorithm.policy(trained.state), setup.env)]
         net = daily_net(setup.env, params, market, sessions, config, agents)["greedy"]
         return {"policy": pooled_statistic(net[None])}
@@ -294,4 +443,6 @@ def test_a_trained_policy_reaches_the_floor_on_a_market_that_reverts(tmp_path: P
     assert found.p == found.floor == 0.05
     assert found.real > 0
     assert len(programs._begun) == 2, "init and chunk of the real market served every null market"
-    assert run_nulls(measure, nulls, real, spec, 0, journal)["policy"] == found, "and nothing is made twice"
+    assert run_nulls(measure, nulls, real, spec, 0, journal)["policy"] == found, (
+        "and nothing is made twice"
+    )

@@ -1,4 +1,6 @@
-"""p-values against nulls: the formula, the floor, the early stop, the statistic, and the journal."""
+"""p-values against nulls: the formula, the floor, the early stop, the statistic, and the
+journal.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from scipy.stats import trim_mean
 
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.null_test import is_decided, null_table, null_test, p_text, pooled_statistic
+from jaxtrade.evaluation.null_test import (
+    is_decided,
+    null_table,
+    null_test,
+    p_text,
+    pooled_statistic,
+)
 from jaxtrade.storage.null_journal import NullJournal
 
 SIGN_19 = NullSpec("sign", 19)
@@ -23,7 +31,13 @@ def test_p_by_hand() -> None:
     """Two of 19 nulls reach 5.0, one of them exactly: p = 3 / 20."""
     nulls = [4.0] * 10 + [5.0, 6.0] + [1.0] * 7
     result = null_test("rule", 5.0, nulls, SIGN_19, seed=3)
-    assert (result.p, result.floor, result.exceedances, result.made, result.asked) == (3 / 20, 1 / 20, 2, 19, 19)
+    assert (result.p, result.floor, result.exceedances, result.made, result.asked) == (
+        3 / 20,
+        1 / 20,
+        2,
+        19,
+        19,
+    )
     assert not result.stopped_early
     best = null_test("rule", 7.0, nulls, SIGN_19, seed=3)
     assert best.p == best.floor == 0.05
@@ -56,18 +70,29 @@ def test_missing_draws_and_numbers_are_refused() -> None:
 
 
 @given(st.lists(st.integers(-3, 3), min_size=19, max_size=19), st.integers(-3, 3))
-def test_p_is_between_its_floor_and_one_and_falls_with_the_result(nulls: list[int], real: int) -> None:
+def test_p_is_between_its_floor_and_one_and_falls_with_the_result(
+    nulls: list[int], real: int
+) -> None:
     values = [float(null) for null in nulls]
-    result, better = (null_test("rule", float(each), values, SIGN_19, seed=0) for each in (real, real + 1))
+    result, better = (
+        null_test("rule", float(each), values, SIGN_19, seed=0) for each in (real, real + 1)
+    )
     assert 1 / 20 <= better.p <= result.p <= 1
     assert result.exceedances == sum(null >= real for null in result.nulls)
 
 
 @pytest.mark.parametrize("stop", [None, 10])
 def test_under_the_null_p_keeps_its_level(stop: int | None) -> None:
-    """Real and null statistics from one distribution: P(p <= a) = a where p can take the value a."""
+    """Real and null statistics from one distribution: P(p <= a) = a where p can take the value
+    a.
+    """
     rng, spec, count = np.random.default_rng(0), NullSpec("sign", 39), 10_000
-    p = np.array([null_test("rule", row[0], row[1:].tolist(), spec, 0, stop).p for row in rng.normal(size=(count, 40))])
+    p = np.array(
+        [
+            null_test("rule", row[0], row[1:].tolist(), spec, 0, stop).p
+            for row in rng.normal(size=(count, 40))
+        ]
+    )
     for level in (0.025, 0.05, 0.1, 0.2, *([0.5] if stop is None else [10 / 20, 10 / 14])):
         assert abs((p <= level + 1e-12).mean() - level) < 4 * np.sqrt(level * (1 - level) / count)
 
@@ -118,8 +143,11 @@ def test_the_journal_goes_on_where_it_was_killed(tmp_path: Path) -> None:
 def test_a_journal_of_another_test_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "nulls.jsonl"
     NullJournal(path, FACTS).append({"policy": 1.0})
-    with pytest.raises(ConfigError, match=r"nulls.jsonl: holds the null markets of another test \(seed: found 0, "
-                                          r"expected 1\). Fix: .* move the file away"):
+    with pytest.raises(
+        ConfigError,
+        match=r"nulls.jsonl: holds the null markets of another test \(seed: found 0, "
+        r"expected 1\). Fix: .* move the file away",
+    ):
         NullJournal(path, {**FACTS, "seed": 1})
 
 

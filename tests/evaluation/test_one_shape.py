@@ -25,8 +25,12 @@ from jaxtrade.types import Quotes, TickValue
 from tests.evaluation.tiny import TinyMarket, setup, tiny_market, walk
 
 LENGTHS = ([60, 60, 40], [50, 30])
-MARKETS = [tiny_market(walk(lengths, seed=i, scale=6.0), lengths) for i, lengths in enumerate(LENGTHS)]
-SECTIONS = sections_of({"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "num_shards": 1, "hidden": [16]})
+MARKETS = [
+    tiny_market(walk(lengths, seed=i, scale=6.0), lengths) for i, lengths in enumerate(LENGTHS)
+]
+SECTIONS = sections_of(
+    {"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "num_shards": 1, "hidden": [16]}
+)
 KEY = jax.random.key(3)
 
 
@@ -36,14 +40,18 @@ def all_sessions(market: TinyMarket) -> Any:
 
 @pytest.fixture(scope="module")
 def made() -> Any:
-    """(environment, parameters of each market alone): the second market is two-sided and converts its profits."""
+    """(environment, parameters of each market alone): the second market is two-sided and converts
+    its profits.
+    """
     env, dollars, config = setup(MARKETS[0], all_sessions(MARKETS[0]), **SECTIONS)
     other = make_params(MARKETS[1], all_sessions(MARKETS[1]), config)  # type: ignore[arg-type]
     data, rows = other.market, len(other.market.close)
     ask = Quotes(data.open + 2, data.high + 3, data.low + 1, data.close + 2)
     rate = jnp.asarray(np.random.default_rng(0).integers(90_000, 110_000, rows), jnp.int32)
-    converting = other.replace(market=data.replace(ask=ask, tick_value=TickValue(1_000_000_000 // rate, rate // 7)),
-                               contract=other.contract.replace(tick_mills=None))
+    converting = other.replace(
+        market=data.replace(ask=ask, tick_value=TickValue(1_000_000_000 // rate, rate // 7)),
+        contract=other.contract.replace(tick_mills=None),
+    )
     return env, config, [dollars, converting]
 
 
@@ -63,15 +71,20 @@ def test_the_program_of_all_markets_gives_each_the_bits_of_its_own(made):
     steps = longest([decision_bars(each.market, each.sessions) for each in alone])
     agent = policy_agent(env, config, alone[0])
     for own, padded in zip(alone, together, strict=True):
-        bars, padded_bars = (decision_bars(own.market, own.sessions),
-                             decision_bars(padded.market, padded.sessions, steps))
+        bars, padded_bars = (
+            decision_bars(own.market, own.sessions),
+            decision_bars(padded.market, padded.sessions, steps),
+        )
         np.testing.assert_array_equal(bars.rows, padded_bars.rows)
         for which in ("account", "strategy"):
             expected = backtest(env, agent, own, bars, which, KEY)
             found = backtest(env, agent, padded, padded_bars, which, KEY)
             for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
                 np.testing.assert_array_equal(one, other)
-        trades, theirs = assemble_trades(expected, bars, own), assemble_trades(found, padded_bars, padded)
+        trades, theirs = (
+            assemble_trades(expected, bars, own),
+            assemble_trades(found, padded_bars, padded),
+        )
         assert len(trades) > 5
         for name in trades.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(trades, name), getattr(theirs, name))
@@ -91,7 +104,9 @@ def test_no_market_is_traced_again(made):
     counts = []
     for padded in together:
         for which in ("account", "strategy"):
-            backtest(env, agent, padded, decision_bars(padded.market, padded.sessions, steps), which, KEY)
+            backtest(
+                env, agent, padded, decision_bars(padded.market, padded.sessions, steps), which, KEY
+            )
         counts.append(len(traces))
     assert counts == [3] * len(together)  # what the agent carries, then the program of each pass
 
@@ -102,12 +117,16 @@ def test_one_market_stays_as_it_is(made):
 
 def test_a_program_with_too_few_steps_is_refused(made):
     params = made[2][0]
-    with pytest.raises(DataError, match=r"are too few for Steps\(bars=157, longest=59, sessions=3\)"):
+    with pytest.raises(
+        DataError, match=r"are too few for Steps\(bars=157, longest=59, sessions=3\)"
+    ):
         decision_bars(params.market, params.sessions, Steps(3, 60, 9))
 
 
 def test_markets_of_other_features_are_refused(made):
     one, other = made[2]
-    changed = other.replace(market=other.market.replace(view=other.market.view.replace(scaling="seed")))
+    changed = other.replace(
+        market=other.market.replace(view=other.market.view.replace(scaling="seed"))
+    )
     with pytest.raises(ValueError, match="build all of them from one configuration"):
         in_one_shape([one, changed])

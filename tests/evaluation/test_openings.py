@@ -25,8 +25,19 @@ WEEK = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05")
 
 def opening(config, dates, net, data="d"):
     values = {policy: tuple(map(float, row)) for policy, row in net.items()}
-    return SplitOpening("train", "r", config, data, "test", dates[0], dates[-1], len(dates), "greedy", tuple(dates),
-                        values)
+    return SplitOpening(
+        "train",
+        "r",
+        config,
+        data,
+        "test",
+        dates[0],
+        dates[-1],
+        len(dates),
+        "greedy",
+        tuple(dates),
+        values,
+    )
 
 
 def days(dates, data="d", bars=None):
@@ -54,27 +65,51 @@ def test_openings_are_of_the_same_data_and_of_any_of_the_days():
 
 def test_days_are_the_same_if_their_bars_are_whatever_features_were_made_of_them():
     first = opening("a", WEEK, {"0": [1, 2, 3, 4, 5]})._replace(bars={"ES": tuple("vwxyz")})
-    features = opening("b", WEEK, {"0": [5, 4, 3, 2, 1]}, data="other features")._replace(bars={"ES": tuple("vwxyz")})
-    later = opening("a", WEEK[3:], {"0": [7, 7]}, data="another file")._replace(bars={"ES": ("y", "z")})
+    features = opening("b", WEEK, {"0": [5, 4, 3, 2, 1]}, data="other features")._replace(
+        bars={"ES": tuple("vwxyz")}
+    )
+    later = opening("a", WEEK[3:], {"0": [7, 7]}, data="another file")._replace(
+        bars={"ES": ("y", "z")}
+    )
     elsewhere = opening("a", WEEK, {"0": [0] * 5}, data="d")._replace(bars={"ES": tuple("VWXYZ")})
-    both = opening("c", WEEK, {"0": [9] * 5}, data="two")._replace(bars={"ES": tuple("vwxyz"), "NQ": tuple("vwxyz")})
+    both = opening("c", WEEK, {"0": [9] * 5}, data="two")._replace(
+        bars={"ES": tuple("vwxyz"), "NQ": tuple("vwxyz")}
+    )
     nothing = opening("c", WEEK, {}, data="no bars")._replace(bars={"ES": ("",) * 5})
-    every, asked = [first, features, later, elsewhere, both, nothing], days(WEEK, bars={"ES": tuple("vwxyz")})
+    every, asked = (
+        [first, features, later, elsewhere, both, nothing],
+        days(WEEK, bars={"ES": tuple("vwxyz")}),
+    )
     assert openings_of(every, asked) == [first, features, later, both]
-    assert trials_of([first, features, later, both]) == [("a", "d", "0"), ("b", "other features", "0"),
-                                                         ("a", "another file", "0"), ("c", "two", "0")]
+    assert trials_of([first, features, later, both]) == [
+        ("a", "d", "0"),
+        ("b", "other features", "0"),
+        ("a", "another file", "0"),
+        ("c", "two", "0"),
+    ]
     trials, matrix = trial_matrix(every, asked)
-    assert trials == [("a", "d", "0"), ("b", "other features", "0")], "the others lack a day, or hold another symbol"
+    assert trials == [("a", "d", "0"), ("b", "other features", "0")], (
+        "the others lack a day, or hold another symbol"
+    )
     assert matrix.T.tolist() == [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]
     assert trial_matrix(every, days(WEEK[3:], bars={"ES": ("y", "z")}))[0] == [
-        ("a", "d", "0"), ("b", "other features", "0"), ("a", "another file", "0")]
-    assert openings_of([OPENINGS[0]], asked) == [OPENINGS[0]], "a line of an earlier version, by its data"
+        ("a", "d", "0"),
+        ("b", "other features", "0"),
+        ("a", "another file", "0"),
+    ]
+    assert openings_of([OPENINGS[0]], asked) == [OPENINGS[0]], (
+        "a line of an earlier version, by its data"
+    )
     assert openings_of([OPENINGS[4]], asked) == []
 
 
 def test_a_configuration_and_a_seed_are_one_trial_however_often_it_is_evaluated():
     assert trials_of(openings_of(OPENINGS, days(WEEK))) == [
-        ("a", "d", "0"), ("b", "d", "0"), ("b", "d", "1"), ("c", "d", "0")]
+        ("a", "d", "0"),
+        ("b", "d", "0"),
+        ("b", "d", "1"),
+        ("c", "d", "0"),
+    ]
 
 
 def test_the_matrix_has_the_trials_with_every_day_and_their_latest_result():
@@ -92,9 +127,13 @@ def history(opened=3, trials=1, fault=None):
 
 
 def test_what_the_report_says():
-    assert history().lines() == ["trials: this test set was opened 3 times (1 distinct trial), this time included"]
+    assert history().lines() == [
+        "trials: this test set was opened 3 times (1 distinct trial), this time included"
+    ]
     broken = history(None, None, "line 4 was removed")
-    assert broken.lines() == ["trials: how often this test set was opened is n/a: line 4 was removed"]
+    assert broken.lines() == [
+        "trials: how often this test set was opened is n/a: line 4 was removed"
+    ]
     assert broken.to_json()["opened"] is None
     json.dumps(broken.to_json(), allow_nan=False)
 
@@ -108,10 +147,14 @@ def test_one_trial_is_deflated_by_nothing():
     assert found.pbo is not None
     assert found.pbo.value is None
     assert len(found.lines()) == 3
-    assert found.lines()[1].startswith(f"trials: probability that the true Sharpe ratio is above 0 (PSR): "
-                                       f"{found.psr.value:.2f} ({found.psr.low:.2f} .. {found.psr.high:.2f}); above")
-    assert found.lines()[2] == ("trials: probability that the trial that is best on some days is below the median on "
-                                "others (PBO): n/a (it needs 10 trials, there are 1)")
+    assert found.lines()[1].startswith(
+        f"trials: probability that the true Sharpe ratio is above 0 (PSR): "
+        f"{found.psr.value:.2f} ({found.psr.low:.2f} .. {found.psr.high:.2f}); above"
+    )
+    assert found.lines()[2] == (
+        "trials: probability that the trial that is best on some days is below the median on "
+        "others (PBO): n/a (it needs 10 trials, there are 1)"
+    )
     assert of_all(found).lines() == [found.lines()[0], found.lines()[2]]
 
 

@@ -1,4 +1,6 @@
-"""The account pass with its sessions side by side: the bits of the plain scan, and a claim that is wrong is noticed."""
+"""The account pass with its sessions side by side: the bits of the plain scan, and a claim that is
+wrong is noticed.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,17 @@ from tests.evaluation.sequential import in_sequence
 from tests.evaluation.test_side_by_side import agents_of, assert_same, lanes_of, made
 
 DAYS = ("network.hidden=[16]", "data.start=2013-10-09")  # three days of real bars
-WEEKS = ("data.source=synthetic", "data.synthetic_sessions=40", "data.synthetic_seed=3", "network.hidden=[16]")
+WEEKS = (
+    "data.source=synthetic",
+    "data.synthetic_sessions=40",
+    "data.synthetic_seed=3",
+    "network.hidden=[16]",
+)
 
 
-def check(setup: Setup, lanes: list[Lane], monkeypatch: pytest.MonkeyPatch, in_turn: int = 0) -> dict[Any, Any]:
+def check(
+    setup: Setup, lanes: list[Lane], monkeypatch: pytest.MonkeyPatch, in_turn: int = 0
+) -> dict[Any, Any]:
     """Both passes equal the plain scan. in_turn: the number of agents that need it."""
     scanned = []
 
@@ -34,14 +43,19 @@ def check(setup: Setup, lanes: list[Lane], monkeypatch: pytest.MonkeyPatch, in_t
     found = run_passes(setup.env, lanes)
     for which, records in found.items():
         for lane, record in zip(lanes, records, strict=True):
-            assert_same(record, in_sequence(setup.env, *lane[:3], which, lane.key, False),
-                        f"{lane.agent.name}, {which}")
+            assert_same(
+                record,
+                in_sequence(setup.env, *lane[:3], which, lane.key, False),
+                f"{lane.agent.name}, {which}",
+            )
     assert sum(scanned) == in_turn
     return found
 
 
 def test_an_account_that_ends_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A floor so near that accounts end again and again; the agents are a policy that draws, and random trades."""
+    """A floor so near that accounts end again and again; the agents are a policy that draws, and
+    random trades.
+    """
     setup, policies = made(*DAYS, "account.drawdown=100")
     agents = agents_of(setup, policies[:1])
     found = check(setup, lanes_of(setup, [agents[1], agents[3]]), monkeypatch)
@@ -49,16 +63,34 @@ def test_an_account_that_ends_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", [
-    ("account.trailing=end_of_day", "account.drawdown=500", "account.daily_loss=150", "account.on_daily_loss=fail"),
-    ("account.trailing=static", "account.drawdown=400", "account.profit_target=300", "account.on_target=terminate"),
-    ("network.kind=gru", "network.rnn_width=8", "account.drawdown=500"),
-    *(pytest.param(keys, marks=pytest.mark.long) for keys in (
-        ("account.trailing=intraday", "account.drawdown=800", "account.daily_loss=200"),
-        ("account.preset=rules_off_50k",), ("env.task=advised", "account.drawdown=500"),
-        ("env.mark=close", "account.drawdown=500", "account.daily_loss=200"),
-        ("env.intrabar=nearer_extreme", "account.drawdown=500"))),
-])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (
+            "account.trailing=end_of_day",
+            "account.drawdown=500",
+            "account.daily_loss=150",
+            "account.on_daily_loss=fail",
+        ),
+        (
+            "account.trailing=static",
+            "account.drawdown=400",
+            "account.profit_target=300",
+            "account.on_target=terminate",
+        ),
+        ("network.kind=gru", "network.rnn_width=8", "account.drawdown=500"),
+        *(
+            pytest.param(keys, marks=pytest.mark.long)
+            for keys in (
+                ("account.trailing=intraday", "account.drawdown=800", "account.daily_loss=200"),
+                ("account.preset=rules_off_50k",),
+                ("env.task=advised", "account.drawdown=500"),
+                ("env.mark=close", "account.drawdown=500", "account.daily_loss=200"),
+                ("env.intrabar=nearer_extreme", "account.drawdown=500"),
+            )
+        ),
+    ],
+)
 def test_rules_tasks_and_networks(keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     setup, policies = made(*WEEKS, *keys)
     check(setup, lanes_of(setup, agents_of(setup, policies[:1])), monkeypatch)
@@ -79,16 +111,33 @@ def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch: pytest.M
     check(setup, lanes_of(setup, [agent]), monkeypatch, in_turn=1)
 
 
-@pytest.mark.parametrize("column", ["balance", *(pytest.param(name, marks=[pytest.mark.slow, *more]) for name, more in (
-    ("high_water", ()), ("days", [pytest.mark.long]), ("number", [pytest.mark.long])))])
+@pytest.mark.parametrize(
+    "column",
+    [
+        "balance",
+        *(
+            pytest.param(name, marks=[pytest.mark.slow, *more])
+            for name, more in (
+                ("high_water", ()),
+                ("days", [pytest.mark.long]),
+                ("number", [pytest.mark.long]),
+            )
+        ),
+    ],
+)
 def test_a_wrong_start_is_no_record(column: str) -> None:
     setup, policies = made(*DAYS)
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[3:4])
     [strategy] = run_lanes(setup.env, [lane], "strategy")
     starts = account_starts(setup.env, lane, strategy)
     assert run_sessions(setup.env, [lane], "account", [starts])[0] is not None
-    wrong = getattr(starts, column) + np.eye(len(starts.balance), dtype=np.int64)[len(starts.balance) // 2]
-    assert run_sessions(setup.env, [lane], "account", [starts._replace(**{column: wrong})]) == [None]
+    wrong = (
+        getattr(starts, column)
+        + np.eye(len(starts.balance), dtype=np.int64)[len(starts.balance) // 2]
+    )
+    assert run_sessions(setup.env, [lane], "account", [starts._replace(**{column: wrong})]) == [
+        None
+    ]
 
 
 def test_episodes_of_several_sessions_are_refused() -> None:

@@ -1,4 +1,6 @@
-"""Pictures by their structure: the figures in the titles, the marks of winners and losers, the levels of a day."""
+"""Pictures by their structure: the figures in the titles, the marks of winners and losers, the
+levels of a day.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def result_of(market: Any, agents: Any, **sections: Any) -> EvaluationResult:
 @pytest.fixture(scope="module")
 def walked() -> EvaluationResult:
     """Four sessions of a random walk. `random` wins and loses."""
-    return result_of(WALK, lambda env: [rule(name, env) for name in ("random", "flat", "buy_hold", "sma_cross")])
+    return result_of(
+        WALK, lambda env: [rule(name, env) for name in ("random", "flat", "buy_hold", "sma_cross")]
+    )
 
 
 def titles(figure: Any) -> list[str]:
@@ -44,7 +48,11 @@ def legend(axis: Any) -> list[str]:
 
 def marks(axis: Any, label: str) -> int:
     """Number of points of the marks whose legend entry begins with `label`."""
-    return sum(len(each.get_offsets()) for each in axis.collections if str(each.get_label()).startswith(label))
+    return sum(
+        len(each.get_offsets())
+        for each in axis.collections
+        if str(each.get_label()).startswith(label)
+    )
 
 
 def overlaps(figure: Any) -> list[tuple[str, str]]:
@@ -54,13 +62,22 @@ def overlaps(figure: Any) -> list[tuple[str, str]]:
     for axis in figure.axes:
         texts += [axis.title, axis._left_title, axis.xaxis.label, axis.yaxis.label, *axis.texts]
         texts += [] if axis.get_legend() is None else axis.get_legend().get_texts()
-        for i, (which, limits) in enumerate(((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim()))):
-            texts += [each for each in which.get_majorticklabels()
-                      if min(limits) <= each.get_position()[i] <= max(limits)]
+        for i, (which, limits) in enumerate(
+            ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim()))
+        ):
+            texts += [
+                each
+                for each in which.get_majorticklabels()
+                if min(limits) <= each.get_position()[i] <= max(limits)
+            ]
     texts = [each for each in texts if each.get_visible() and each.get_text().strip()]
     boxes = [each.get_window_extent().padded(-1) for each in texts]
-    return [(texts[i].get_text(), texts[j].get_text()) for i in range(len(texts)) for j in range(i)
-            if boxes[i].overlaps(boxes[j])]
+    return [
+        (texts[i].get_text(), texts[j].get_text())
+        for i in range(len(texts))
+        for j in range(i)
+        if boxes[i].overlaps(boxes[j])
+    ]
 
 
 def test_the_headline_has_the_figures_of_the_evaluation(walked: EvaluationResult) -> None:
@@ -69,9 +86,15 @@ def test_the_headline_has_the_figures_of_the_evaluation(walked: EvaluationResult
     found = agent.strategy_figures
     assert title == "random on ES, 2 Jan 2024 to 5 Jan 2024, 4 sessions"
     assert about.split("   ·   ") == [
-        f"net {style.dollars(found['net_profit'])}", f"{found['trades']} trades",
-        f"{100 * found['win_rate']:.0f} % won", f"max drawdown {style.dollars(found['max_drawdown'])}", "SYNTHETIC"]
-    assert equity.headline(walked, walked.agent("flat"))[1].startswith("net $0.00   ·   0 trades   ·   max drawdown")
+        f"net {style.dollars(found['net_profit'])}",
+        f"{found['trades']} trades",
+        f"{100 * found['win_rate']:.0f} % won",
+        f"max drawdown {style.dollars(found['max_drawdown'])}",
+        "SYNTHETIC",
+    ]
+    assert equity.headline(walked, walked.agent("flat"))[1].startswith(
+        "net $0.00   ·   0 trades   ·   max drawdown"
+    )
 
 
 def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
@@ -84,49 +107,78 @@ def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
     assert marks(prices, "long entry") + marks(prices, "short entry") == len(agent.trades)
     assert {f"won ({won})", f"lost ({lost})"} <= set(legend(prices))
     assert legend(curves) == ["flat", "buy_hold", "sma_cross", "random"]
-    assert min(drawdown.lines[0].get_ydata()) == pytest.approx(-agent.strategy_figures["max_drawdown"])
-    assert drawdown.get_title(loc="left") == ("Drawdown of random below its highest equity, at most "
-                                              f"{style.dollars(agent.strategy_figures['max_drawdown'])}")
+    assert min(drawdown.lines[0].get_ydata()) == pytest.approx(
+        -agent.strategy_figures["max_drawdown"]
+    )
+    assert drawdown.get_title(loc="left") == (
+        "Drawdown of random below its highest equity, at most "
+        f"{style.dollars(agent.strategy_figures['max_drawdown'])}"
+    )
     assert "drawdown floor" in legend(account)
     assert [axis.get_ylabel() for axis in (prices, curves, drawdown, account)] == [
-        "price", "equity", "drawdown", "account"]
+        "price",
+        "equity",
+        "drawdown",
+        "account",
+    ]
 
 
 @pytest.mark.parametrize("name", ["random", "flat", "buy_hold", "sma_cross"])
 def test_no_text_covers_another(walked: EvaluationResult, name: str) -> None:
-    """Winners and losers, no trade at all, one trade a day: titles, legends and marks of the axes stay apart."""
+    """Winners and losers, no trade at all, one trade a day: titles, legends and marks of the axes
+    stay apart.
+    """
     for module in (equity, day):
         assert overlaps(module.figure_of(walked, walked.agent(name))) == []
 
 
 def with_random(result: EvaluationResult, mills: np.ndarray) -> EvaluationResult:
     """The same result, but the equity of `random` is `mills` from the start balance."""
-    changed = [replace(agent, strategy=replace(agent.strategy, equity=mills)) if agent.name == "random" else agent
-               for agent in result.agents]
+    changed = [
+        replace(agent, strategy=replace(agent.strategy, equity=mills))
+        if agent.name == "random"
+        else agent
+        for agent in result.agents
+    ]
     return replace(result, agents=tuple(changed))
 
 
-@pytest.mark.parametrize(("ends", "lowest", "said"), [
-    (-50_000, -50_000, f"random: {MINUS}$50,000, off the picture"), (90_000, 0, "random: $90,000, off the picture"),
-    (10, -50_000, f"random: {MINUS}$50,000 at worst, off the picture"),
-    (-10, 0, None)])
-def test_a_ruinous_random_does_not_flatten_the_others(walked: EvaluationResult, ends: int, lowest: int,
-                                                      said: str | None) -> None:
-    """It runs off the edge, where a mark and a text say so. Where it fits, it counts as any other."""
+@pytest.mark.parametrize(
+    ("ends", "lowest", "said"),
+    [
+        (-50_000, -50_000, f"random: {MINUS}$50,000, off the picture"),
+        (90_000, 0, "random: $90,000, off the picture"),
+        (10, -50_000, f"random: {MINUS}$50,000 at worst, off the picture"),
+        (-10, 0, None),
+    ],
+)
+def test_a_ruinous_random_does_not_flatten_the_others(
+    walked: EvaluationResult, ends: int, lowest: int, said: str | None
+) -> None:
+    """It runs off the edge, where a mark and a text say so. Where it fits, it counts as any
+    other.
+    """
     length = len(walked.agents[0].strategy.equity)
-    wild = np.interp(np.arange(length), [0, length // 2, length - 1], [0, 1000 * lowest, 1000 * ends]).astype(np.int64)
+    wild = np.interp(
+        np.arange(length), [0, length // 2, length - 1], [0, 1000 * lowest, 1000 * ends]
+    ).astype(np.int64)
     result = with_random(walked, wild)
     figure = equity.figure_of(result, result.agent("buy_hold"))
     curves = figure.axes[1]
     low, high = curves.get_ylim()
-    sensible = [result.start_balance + each.strategy.equity / 1000 for each in result.agents if each.name != "random"]
+    sensible = [
+        result.start_balance + each.strategy.equity / 1000
+        for each in result.agents
+        if each.name != "random"
+    ]
     least, most = min(each.min() for each in sensible), max(each.max() for each in sensible)
     assert low < least < most < high
     assert [text.get_text() for text in curves.texts] == ([] if said is None else [said])
     assert high - low < 1.5 * (most - least)
     assert "random" in legend(curves)
     assert [line.get_marker() for line in curves.lines if line.get_linestyle() == "None"] == (
-        [] if said is None else ["^" if ends > most else "v"])
+        [] if said is None else ["^" if ends > most else "v"]
+    )
     assert overlaps(figure) == []
 
 
@@ -135,23 +187,36 @@ def test_a_random_agent_has_the_axis_of_its_own_picture(walked: EvaluationResult
     length = len(walked.agents[0].strategy.equity)
     result = with_random(walked, np.linspace(0, -50_000_000, length).astype(np.int64))
     alone = replace(result, agents=(result.agent("flat"), result.agent("random")))
-    for shown in (equity.figure_of(result, result.agent("random")), equity.figure_of(alone, alone.agents[0])):
+    for shown in (
+        equity.figure_of(result, result.agent("random")),
+        equity.figure_of(alone, alone.agents[0]),
+    ):
         curves = shown.axes[1]
         assert curves.get_ylim()[0] < 0 < curves.get_ylim()[1]
         assert not curves.texts
 
 
-def test_many_trades_are_counted_and_not_marked(walked: EvaluationResult, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_trades_are_counted_and_not_marked(
+    walked: EvaluationResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = walked.agent("random")
     monkeypatch.setattr(equity, "MOST_MARKS", len(agent.trades) - 1)
     prices = equity.figure_of(walked, agent).axes[0]
-    assert prices.get_title(loc="left") == f"Price and trades: {len(agent.trades)} trades, too many to mark"
+    assert (
+        prices.get_title(loc="left")
+        == f"Price and trades: {len(agent.trades)} trades, too many to mark"
+    )
     assert marks(prices, "won") == 0
 
 
 def test_drawdown_is_the_distance_from_the_highest_equity() -> None:
     """The start counts as 0: a first loss of 2 dollars is a drawdown of 2."""
-    assert equity.drawdown_of(np.array([-2000, 3000, 1000, 4000])).tolist() == [-2.0, 0.0, -2.0, 0.0]
+    assert equity.drawdown_of(np.array([-2000, 3000, 1000, 4000])).tolist() == [
+        -2.0,
+        0.0,
+        -2.0,
+        0.0,
+    ]
 
 
 def test_the_day_is_that_with_most_trades(walked: EvaluationResult) -> None:
@@ -176,17 +241,24 @@ def test_a_day_without_trades_is_the_last_one_and_says_so(walked: EvaluationResu
 
 
 def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult) -> None:
-    """A stop is on the losing side of the close, a target on the winning side, in every bar of a position."""
+    """A stop is on the losing side of the close, a target on the winning side, in every bar of a
+    position.
+    """
     agent = walked.agent("random")
     shown = day.busiest(walked, agent)
     found = day.levels(agent, shown)
     legs = np.asarray(agent.strategy.ref.legs)[:, 0]
-    assert {len(found["stop"]), len(found["target"])} == {int((legs[shown.first:shown.last + 1, 0] != 0).sum())}
+    assert {len(found["stop"]), len(found["target"])} == {
+        int((legs[shown.first : shown.last + 1, 0] != 0).sum())
+    }
     for name, sign in (("stop", -1), ("target", 1)):
         for bar, level in found[name]:
             close = int(walked.close[walked.decisions.rows[shown.first + bar]])
             assert np.sign(legs[shown.first + bar, 0]) * sign * (level - close) >= 0
-    assert day.levels(walked.agent("buy_hold"), shown) == {"stop": [], "target": []}  # it has no bracket
+    assert day.levels(walked.agent("buy_hold"), shown) == {
+        "stop": [],
+        "target": [],
+    }  # it has no bracket
 
 
 def test_a_level_is_one_line_as_long_as_it_holds() -> None:
@@ -198,8 +270,11 @@ def test_a_level_is_one_line_as_long_as_it_holds() -> None:
 def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> None:
     agent = walked.agent("random")
     top = day.figure_of(walked, agent).axes[0]
-    drawn = {str(each.get_label()).split()[0]: each for each in top.collections
-             if str(each.get_label()).startswith(("stop", "target"))}
+    drawn = {
+        str(each.get_label()).split()[0]: each
+        for each in top.collections
+        if str(each.get_label()).startswith(("stop", "target"))
+    }
     assert set(drawn) == {"stop", "target"}
     for name, dashed in (("stop", False), ("target", True)):
         assert (drawn[name].get_linestyles()[0][1] is not None) is dashed
@@ -207,7 +282,10 @@ def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> Non
         lengths = [round(each[1][0] - each[0][0]) for each in drawn[name].get_segments()]
         assert max(lengths) > 1
         assert sum(lengths) <= bars
-    assert [text.split("(")[1].strip(")").split(",")[0] for text in legend(top)[:2]] == ["solid", "dashed"]
+    assert [text.split("(")[1].strip(")").split(",")[0] for text in legend(top)[:2]] == [
+        "solid",
+        "dashed",
+    ]
 
 
 def test_candles_group_bars() -> None:
@@ -222,7 +300,9 @@ def test_candles_group_bars() -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("random", None), ("flat", 0), ("buy_hold", 4)])
-def test_files_are_pictures(walked: EvaluationResult, tmp_path: Path, name: str, count: int | None) -> None:
+def test_files_are_pictures(
+    walked: EvaluationResult, tmp_path: Path, name: str, count: int | None
+) -> None:
     agent = walked.agent(name)
     assert count is None or len(agent.trades) == count
     for module in (equity, day):
@@ -233,14 +313,19 @@ def test_files_are_pictures(walked: EvaluationResult, tmp_path: Path, name: str,
 NEW_YORK = ZoneInfo("America/New_York")
 
 
-@pytest.mark.parametrize(("first", "bars", "minutes", "expected"), [
-    ((9, 31), 390, 1, ["10:00", "11:00", "12:00", "13:00", "14:00", "15:00", "16:00"]),
-    ((9, 31), 40, 1, ["09:35", "09:40", "09:45", "09:50", "09:55", "10:00", "10:05", "10:10"]),
-    ((18, 1), 1380, 1, ["21:00", "00:00", "03:00", "06:00", "09:00", "12:00", "15:00"]),
-    ((9, 31), 1, 1, []),
-    ((10, 0), 2, 5, ["10:00", "10:05"]),
-])
-def test_times_are_round(first: tuple[int, int], bars: int, minutes: int, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("first", "bars", "minutes", "expected"),
+    [
+        ((9, 31), 390, 1, ["10:00", "11:00", "12:00", "13:00", "14:00", "15:00", "16:00"]),
+        ((9, 31), 40, 1, ["09:35", "09:40", "09:45", "09:50", "09:55", "10:00", "10:05", "10:10"]),
+        ((18, 1), 1380, 1, ["21:00", "00:00", "03:00", "06:00", "09:00", "12:00", "15:00"]),
+        ((9, 31), 1, 1, []),
+        ((10, 0), 2, 5, ["10:00", "10:05"]),
+    ],
+)
+def test_times_are_round(
+    first: tuple[int, int], bars: int, minutes: int, expected: list[str]
+) -> None:
     start = datetime.datetime(2013, 10, 10, *first, tzinfo=NEW_YORK)
     times = [start + datetime.timedelta(minutes=minutes * i) for i in range(bars)]
     at, labels = style.time_marks(times)
@@ -250,7 +335,10 @@ def test_times_are_round(first: tuple[int, int], bars: int, minutes: int, expect
 
 def test_dates_name_the_year_where_it_changes() -> None:
     days = [datetime.date(2023, 12, 28), datetime.date(2023, 12, 29), datetime.date(2024, 1, 2)]
-    assert style.date_marks(days) == ([0, 1, 2], ["Thu 28 Dec 2023", "Fri 29 Dec", "Tue 2 Jan 2024"])
+    assert style.date_marks(days) == (
+        [0, 1, 2],
+        ["Thu 28 Dec 2023", "Fri 29 Dec", "Tue 2 Jan 2024"],
+    )
     many = [datetime.date(2024, 1, 1) + datetime.timedelta(days=i) for i in range(25)]
     at, labels = style.date_marks(many)
     assert (at[:2], labels[:2], len(at)) == ([0, 4], ["1 Jan 2024", "5 Jan"], 7)
@@ -260,15 +348,25 @@ def test_dates_name_the_year_where_it_changes() -> None:
 
 
 def row(update: int, **changes: Any) -> dict[str, Any]:
-    return {"update": update, "steps": update * 1000, "steps_per_second": 5e4, "episode_reward": update - 3.0,
-            "entropy": 1.0, "action_share": {"HOLD": 0.9, "BUY": 0.095, "CLOSE": 0.005}} | changes
+    return {
+        "update": update,
+        "steps": update * 1000,
+        "steps_per_second": 5e4,
+        "episode_reward": update - 3.0,
+        "entropy": 1.0,
+        "action_share": {"HOLD": 0.9, "BUY": 0.095, "CLOSE": 0.005},
+    } | changes
 
 
 def test_the_training_shows_what_the_learner_reports() -> None:
     rows = [row(i, explained_variance=-5.0 if i == 1 else 0.5) for i in range(1, 6)]
     figure = training.figure_of(rows, ["entropy", "explained_variance", "absent"], "Training on ES")
-    assert titles(figure) == ["Return per episode, sum of rewards", "Actions, share of all steps", "Entropy, nats",
-                              f"Explained variance, 1 at best, cut off below {MINUS}1"]
+    assert titles(figure) == [
+        "Return per episode, sum of rewards",
+        "Actions, share of all steps",
+        "Entropy, nats",
+        f"Explained variance, 1 at best, cut off below {MINUS}1",
+    ]
     reward, actions, _, explained = figure.axes
     line = reward.lines[0]
     assert line.get_xdata().tolist() == [1000, 2000, 3000, 4000, 5000]
@@ -279,17 +377,24 @@ def test_the_training_shows_what_the_learner_reports() -> None:
 
 
 def test_a_learner_of_ones_own_gets_its_own_panels(tmp_path: Path) -> None:
-    rows = [{"update": 1, "steps": 10, "steps_per_second": 1.0, "my_loss": None},
-            {"update": 2, "steps": 20, "steps_per_second": 1.0, "my_loss": 3.0}]
+    rows = [
+        {"update": 1, "steps": 10, "steps_per_second": 1.0, "my_loss": None},
+        {"update": 2, "steps": 20, "steps_per_second": 1.0, "my_loss": 3.0},
+    ]
     assert titles(training.figure_of(rows, ["my_loss"], "t")) == ["My loss"]
-    assert titles(training.figure_of(rows[:1], ["my_loss"], "t")) == ["My loss: undefined throughout"]
+    assert titles(training.figure_of(rows[:1], ["my_loss"], "t")) == [
+        "My loss: undefined throughout"
+    ]
     assert training.draw(rows, [], "t", tmp_path / "none.png")
     assert not training.draw([], ["my_loss"], "t", tmp_path / "absent.png")
     assert [path.name for path in tmp_path.iterdir()] == ["none.png"]
 
 
 def test_seeds_are_a_median_and_a_band() -> None:
-    rows = [row(i, **{"entropy/each": [1.0, 2.0, 9.0], "episode_reward/each": [i, i, i]}) for i in (1, 2)]
+    rows = [
+        row(i, **{"entropy/each": [1.0, 2.0, 9.0], "episode_reward/each": [i, i, i]})
+        for i in (1, 2)
+    ]
     figure = training.figure_of(rows, ["entropy"], "t")
     entropy = figure.axes[2]
     assert entropy.lines[0].get_ydata().tolist() == [2.0, 2.0]
@@ -305,7 +410,9 @@ def test_scores_on_validation_sessions_have_a_panel() -> None:
 
 
 def test_the_best_checkpoint_is_marked_in_every_panel() -> None:
-    """It is the one that the run has kept. A higher score that is no improvement worth the name is not."""
+    """It is the one that the run has kept. A higher score that is no improvement worth the name is
+    not.
+    """
     rows = [row(i) for i in range(1, 5)]
     figure = training.figure_of(rows, ["entropy"], "t", [(1, -0.5), (2, 0.25), (4, 0.26)], best=2)
     assert len(figure.axes) == 4
@@ -314,27 +421,42 @@ def test_the_best_checkpoint_is_marked_in_every_panel() -> None:
     scores = figure.axes[-1]
     assert [line.get_xdata()[0] for line in scores.lines if line.get_marker() == "*"] == [2000]
     assert legend(scores) == ["best, kept"]
-    assert any("dotted line: best on validation, update 2" in text.get_text() for text in figure.texts)
+    assert any(
+        "dotted line: best on validation, update 2" in text.get_text() for text in figure.texts
+    )
     assert overlaps(figure) == []
     plain = training.figure_of(rows, ["entropy"], "t")
     assert not [line for axis in plain.axes for line in axis.lines if line.get_linestyle() == ":"]
 
 
-@pytest.mark.parametrize(("steps", "expected"), [
-    (1_024_000, ["0", "200k", "400k", "600k", "800k", "1M"]), (40_960, ["0", "10k", "20k", "30k", "40k"]),
-    (4, ["0", "1", "2", "3", "4"]), (9_000_000, ["0", "2M", "4M", "6M", "8M"])])
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (1_024_000, ["0", "200k", "400k", "600k", "800k", "1M"]),
+        (40_960, ["0", "10k", "20k", "30k", "40k"]),
+        (4, ["0", "1", "2", "3", "4"]),
+        (9_000_000, ["0", "2M", "4M", "6M", "8M"]),
+    ],
+)
 def test_steps_are_marked_at_round_numbers(steps: int, expected: list[str]) -> None:
-    figure = training.figure_of([row(i, steps=i * steps // 4) for i in range(1, 5)], ["entropy"], "t")
+    figure = training.figure_of(
+        [row(i, steps=i * steps // 4) for i in range(1, 5)], ["entropy"], "t"
+    )
     figure.canvas.draw()
     bottom = figure.axes[2]
-    shown = [label.get_text() for at, label in zip(bottom.get_xticks(), bottom.get_xticklabels(), strict=True)
-             if 0 <= at <= steps]
+    shown = [
+        label.get_text()
+        for at, label in zip(bottom.get_xticks(), bottom.get_xticklabels(), strict=True)
+        if 0 <= at <= steps
+    ]
     assert shown == expected
 
 
 @pytest.mark.parametrize("updates", [1, 2, 3])
 def test_a_run_of_few_updates_does_not_look_broken(updates: int) -> None:
-    """Each update is a point that the edge does not cut off, and the areas of the actions begin at 0."""
+    """Each update is a point that the edge does not cut off, and the areas of the actions begin at
+    0.
+    """
     figure = training.figure_of([row(i) for i in range(1, updates + 1)], ["entropy"], "t")
     reward, actions, _, _ = figure.axes
     assert (reward.lines[0].get_marker(), reward.lines[0].get_clip_on()) == ("o", False)
@@ -345,10 +467,16 @@ def test_a_run_of_few_updates_does_not_look_broken(updates: int) -> None:
 
 
 def test_a_small_change_looks_small() -> None:
-    """The axis of a share or a rate begins at 0; an entropy below 0 (of densities) is shown as it is."""
-    rates = training.figure_of([row(i, learning_rate=0.001 - i * 1e-6) for i in (1, 2)], ["learning_rate"], "t").axes[2]
+    """The axis of a share or a rate begins at 0; an entropy below 0 (of densities) is shown as it
+    is.
+    """
+    rates = training.figure_of(
+        [row(i, learning_rate=0.001 - i * 1e-6) for i in (1, 2)], ["learning_rate"], "t"
+    ).axes[2]
     assert rates.get_ylim() == pytest.approx((0, 1.06 * 0.000999))
-    below = training.figure_of([row(i, entropy=-float(i)) for i in (1, 2)], ["entropy"], "t").axes[2]
+    below = training.figure_of([row(i, entropy=-float(i)) for i in (1, 2)], ["entropy"], "t").axes[
+        2
+    ]
     assert below.get_ylim()[0] < -2
 
 
@@ -360,11 +488,21 @@ def test_long_runs_are_averaged_in_groups() -> None:
 
 
 def test_steps_are_short() -> None:
-    assert [training.short(value) for value in (0, 500, 50_000, 1_500_000, 2e9)] == ["0", "500", "50k", "1.5M", "2G"]
+    assert [training.short(value) for value in (0, 500, 50_000, 1_500_000, 2e9)] == [
+        "0",
+        "500",
+        "50k",
+        "1.5M",
+        "2G",
+    ]
 
 
 def test_money_has_its_minus_before_the_dollar() -> None:
-    assert [style.dollars(value) for value in (1234.5, -2, -0.001)] == ["$1,234.50", f"{MINUS}$2.00", "$0.00"]
+    assert [style.dollars(value) for value in (1234.5, -2, -0.001)] == [
+        "$1,234.50",
+        f"{MINUS}$2.00",
+        "$0.00",
+    ]
     assert style.dollars(-0.4, 0) == "$0"
     assert re.fullmatch(r"\d+ %", style.percent(0.235))
     assert style.percent(None) == "n/a"

@@ -9,14 +9,26 @@ from jaxtrade.evaluation.plot import draw_equity
 
 def equity(*days: str, bars: int = 433) -> pd.DataFrame:
     """Minutes from 09:32 on each day, equity constant."""
-    index = pd.DatetimeIndex([time for day in days for time in
-                              pd.date_range(f"{day} 09:32", periods=bars, freq="min", tz="America/New_York")])
-    return pd.DataFrame({"strategy_equity": 50_000.0, "session": index.tz_localize(None).normalize()}, index=index)
+    index = pd.DatetimeIndex(
+        [
+            time
+            for day in days
+            for time in pd.date_range(
+                f"{day} 09:32", periods=bars, freq="min", tz="America/New_York"
+            )
+        ]
+    )
+    return pd.DataFrame(
+        {"strategy_equity": 50_000.0, "session": index.tz_localize(None).normalize()}, index=index
+    )
 
 
 def marks(frame: pd.DataFrame) -> list[tuple[float, str]]:
     lower = draw_equity(frame, "title").axes[1]
-    return [(at, label.get_text()) for at, label in zip(lower.get_xticks(), lower.get_xticklabels(), strict=True)]
+    return [
+        (at, label.get_text())
+        for at, label in zip(lower.get_xticks(), lower.get_xticklabels(), strict=True)
+    ]
 
 
 def test_one_session_is_marked_at_full_hours() -> None:
@@ -24,8 +36,14 @@ def test_one_session_is_marked_at_full_hours() -> None:
 
 
 def test_sessions_are_marked_by_their_dates() -> None:
-    assert marks(equity("2013-10-10", "2013-10-11", bars=100)) == [(0, "Thu 10 Oct 2013"), (100, "Fri 11 Oct")]
+    assert marks(equity("2013-10-10", "2013-10-11", bars=100)) == [
+        (0, "Thu 10 Oct 2013"),
+        (100, "Fri 11 Oct"),
+    ]
 
 
 def test_the_label_names_day_and_zone() -> None:
-    assert draw_equity(equity("2013-10-11"), "t").axes[1].get_xlabel() == "Fri 11 Oct 2013, America/New_York"
+    assert (
+        draw_equity(equity("2013-10-11"), "t").axes[1].get_xlabel()
+        == "Fri 11 Oct 2013, America/New_York"
+    )

@@ -31,14 +31,19 @@ PPO = {"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "num_shards": 1, "hi
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """An untrained network with lively outputs and a normaliser that is not the identity, saved as a run would."""
+    """An untrained network with lively outputs and a normaliser that is not the identity, saved as
+    a run would.
+    """
     env, params, config = setup(MARKET, MARKET.sessions(0, 1), **sections_of(PPO))
     algorithm = make_ppo(config, env, 1)
     policy = policy_of(jax.jit(algorithm.init)(jax.random.key(1), params))
     rng = np.random.default_rng(0)
     size = env.observation_size
-    stats = RunningStats(jnp.full((1, size), 9.0), jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
-                         jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32))
+    stats = RunningStats(
+        jnp.full((1, size), 9.0),
+        jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
+        jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32),
+    )
     head = dict(policy.parameters["policy_head"])
     parameters = {**policy.parameters, "policy_head": {**head, "kernel": 100 * head["kernel"]}}
     policy = policy.replace(normaliser=stats, parameters=parameters)
@@ -51,14 +56,20 @@ def visited(trained):
     """References, observations and masks that the sampled policy visits."""
     _, policy, env, params, algorithm = trained
     decisions = decision_bars(MARKET.data, MARKET.sessions(0, 1))
-    record = backtest(env, sampled(algorithm, policy, env), params, decisions, "strategy", jax.random.key(2))
+    record = backtest(
+        env, sampled(algorithm, policy, env), params, decisions, "strategy", jax.random.key(2)
+    )
     state = env.reset_at(params, 0, decisions.rows[0])
     step, observe = jax.jit(env.step), jax.jit(env.observe)
     refs = []
     for action in record.action[:59]:
         refs.append(env.ref(state, params))
         state, *_ = step(jax.random.key(0), state, jnp.int32(action), params)
-    return refs, np.stack([observe(ref, params) for ref in refs]), np.stack([ref.mask for ref in refs])
+    return (
+        refs,
+        np.stack([observe(ref, params) for ref in refs]),
+        np.stack([ref.mask for ref in refs]),
+    )
 
 
 @pytest.mark.slow
@@ -86,7 +97,9 @@ def test_the_bundle_alone_is_enough(trained, tmp_path):
     loaded = load_policy(tmp_path / "elsewhere")
     assert loaded.action_names == [action.name for action in Action]
     assert loaded.observation_names[-3:] == ["can_enter", "can_manage", "has_position"]
-    for mine, theirs in zip(jax.tree.leaves(loaded.policy), jax.tree.leaves(trained[1]), strict=True):
+    for mine, theirs in zip(
+        jax.tree.leaves(loaded.policy), jax.tree.leaves(trained[1]), strict=True
+    ):
         assert np.array_equal(mine, theirs)
 
 
@@ -113,14 +126,17 @@ def test_greedy_agent_takes_the_loaded_policys_actions(trained):
     assert mine.legal.all()
 
 
-@pytest.mark.parametrize(("observation", "mask", "message"), [
-    (np.zeros(5), np.ones(7, bool), "expected"),
-    (np.zeros(228), np.ones(6, bool), "mask"),
-    (np.zeros(228), np.ones(7), "mask"),
-    (np.zeros((2, 228)), np.ones(7, bool), "mask"),
-    (np.zeros(228), np.zeros(7, bool), "no action"),
-    (np.full(228, np.nan), np.ones(7, bool), r"slot 0 \('close\[t-20\]'\) is not finite"),
-])
+@pytest.mark.parametrize(
+    ("observation", "mask", "message"),
+    [
+        (np.zeros(5), np.ones(7, bool), "expected"),
+        (np.zeros(228), np.ones(6, bool), "mask"),
+        (np.zeros(228), np.ones(7), "mask"),
+        (np.zeros((2, 228)), np.ones(7, bool), "mask"),
+        (np.zeros(228), np.zeros(7, bool), "no action"),
+        (np.full(228, np.nan), np.ones(7, bool), r"slot 0 \('close\[t-20\]'\) is not finite"),
+    ],
+)
 def test_wrong_input_is_refused(trained, observation, mask, message):
     with pytest.raises(ValueError, match=message):
         load_policy(trained[0]).act(observation, mask)
@@ -146,8 +162,10 @@ def test_a_bundle_of_an_earlier_version_loads(trained, tmp_path):
 
 def test_absent_slots_are_listed_outside_the_digests(trained):
     config = EnvConfig(features=("close", "volume", "rsi"), window=2)
-    with_volume, without = (bundles.make_schema(config, dataclasses.replace(MARKET, has_volume=known), RunConfig())
-                            for known in (True, False))
+    with_volume, without = (
+        bundles.make_schema(config, dataclasses.replace(MARKET, has_volume=known), RunConfig())
+        for known in (True, False)
+    )
     assert with_volume.pop("absent") == []
     assert without.pop("absent") == ["volume[t-2]", "volume[t-1]"]
     assert with_volume == without
@@ -171,7 +189,9 @@ def test_a_flipped_bit_is_named(trained, tmp_path, name):
 
 def test_another_observation_is_refused(trained, monkeypatch):
     real = bundles.make_spec
-    other = EnvConfig(features=("close", "volume", "sma_5", "ema_20", "rsi", "macd", "momentum", "atr"))
+    other = EnvConfig(
+        features=("close", "volume", "sma_5", "ema_20", "rsi", "macd", "momentum", "atr")
+    )
     monkeypatch.setattr(bundles, "make_spec", lambda env: real(other))
     with pytest.raises(CheckpointError, match=r"slot 3 is .*ema_20.* instead of .*sma_20"):
         load_policy(trained[0])
@@ -183,12 +203,15 @@ def test_another_action_table_is_refused(trained, monkeypatch):
         load_policy(trained[0])
 
 
-@pytest.mark.parametrize(("edit", "message"), [
-    (lambda s: s["observation"]["slots"].reverse(), "recorded sha256"),
-    (lambda s: s.update(schema_format=2), "schema format 2"),
-    (lambda s: s["env"].update(task="both"), r"env\.task"),
-    (lambda s: s["network"].update(hidden=[8]), "policy"),
-])
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda s: s["observation"]["slots"].reverse(), "recorded sha256"),
+        (lambda s: s.update(schema_format=2), "schema format 2"),
+        (lambda s: s["env"].update(task="both"), r"env\.task"),
+        (lambda s: s["network"].update(hidden=[8]), "policy"),
+    ],
+)
 def test_a_schema_that_contradicts_itself_is_refused(trained, tmp_path, edit, message):
     """Written with valid digests of the files: the schema's own consistency is what is tested."""
     schema = json.loads((trained[0] / "policy" / "schema.json").read_text())
@@ -202,10 +225,15 @@ def test_a_schema_that_contradicts_itself_is_refused(trained, tmp_path, edit, me
 def of_two(trained, tmp_path_factory):
     """The same network as a run on two symbols would save it: with two groups of statistics."""
     stats = trained[1].normaliser
-    policy = trained[1].replace(normaliser=jax.tree.map(lambda x: jnp.concatenate([x, 3 * x]), stats))
+    policy = trained[1].replace(
+        normaliser=jax.tree.map(lambda x: jnp.concatenate([x, 3 * x]), stats)
+    )
     schema = json.loads((trained[0] / "policy" / "schema.json").read_text())
     market = schema.pop("market")
-    schema |= {"markets": [market, market | {"symbol": "USDJPY"}], "groups": [market["symbol"], "USDJPY"]}
+    schema |= {
+        "markets": [market, market | {"symbol": "USDJPY"}],
+        "groups": [market["symbol"], "USDJPY"],
+    }
     path = tmp_path_factory.mktemp("of_two")
     checkpoint.save_policy(path, policy, schema)
     return path, policy
@@ -217,27 +245,38 @@ def test_a_policy_of_two_symbols_acts_with_the_statistics_of_the_chosen_one(trai
     _, observations, masks = visited(trained)
     assert loaded.symbols == [first, "USDJPY"]
     assert loaded.for_symbol(first).act(observations, masks).tolist() == (
-        load_policy(trained[0]).act(observations, masks).tolist())
+        load_policy(trained[0]).act(observations, masks).tolist()
+    )
     yen = load_policy(path, "usdjpy")
     np.testing.assert_array_equal(yen.policy.normaliser.mean, policy.normaliser.mean[1:])
-    assert yen.act(observations, masks).tolist() != loaded.for_symbol(first).act(observations, masks).tolist()
+    assert (
+        yen.act(observations, masks).tolist()
+        != loaded.for_symbol(first).act(observations, masks).tolist()
+    )
     assert yen.for_symbol("USDJPY") is yen
 
 
 def test_a_policy_of_two_symbols_refuses_to_act_before_one_is_chosen(of_two):
-    with pytest.raises(ValueError, match=r"trained on .*, USDJPY, each .* choose one: policy\.for_symbol"):
+    with pytest.raises(
+        ValueError, match=r"trained on .*, USDJPY, each .* choose one: policy\.for_symbol"
+    ):
         load_policy(of_two[0]).act(np.zeros(228), np.ones(7, bool))
 
 
 def test_a_symbol_that_the_policy_never_saw_is_refused(trained, of_two):
     for path in (trained[0], of_two[0]):
-        with pytest.raises(ConfigError, match=r"symbol GBPUSD: the policy in .* was trained on .*normalise_per_symbol"):
+        with pytest.raises(
+            ConfigError,
+            match=r"symbol GBPUSD: the policy in .* was trained on .*normalise_per_symbol",
+        ):
             load_policy(path, "GBPUSD")
 
 
 def test_common_statistics_act_on_any_symbol(trained, tmp_path):
     schema = json.loads((trained[0] / "policy" / "schema.json").read_text())
     market = schema.pop("market")
-    checkpoint.save_policy(tmp_path, trained[1], schema | {"markets": [market, market], "groups": ["all symbols"]})
+    checkpoint.save_policy(
+        tmp_path, trained[1], schema | {"markets": [market, market], "groups": ["all symbols"]}
+    )
     loaded = load_policy(tmp_path)
     assert loaded.for_symbol("GBPUSD") is loaded

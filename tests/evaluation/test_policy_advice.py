@@ -1,4 +1,6 @@
-"""A loaded policy takes advice as an argument, and then acts as the run's own evaluation does with that advice."""
+"""A loaded policy takes advice as an argument, and then acts as the run's own evaluation does with
+that advice.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ TRUST = Trust(jnp.array([1.5, -2.0, 0.0, 0.7, 2.0]))
 
 
 class Decisions(NamedTuple):
-    """N decisions of an evaluation: what the policy saw, what was held and advised, and its own probabilities."""
+    """N decisions of an evaluation: what the policy saw, what was held and advised, and its own
+    probabilities.
+    """
 
     observations: np.ndarray
     masks: np.ndarray
@@ -50,7 +54,9 @@ def view() -> Any:
     rows = rng.uniform(0.0, 1.0, (size, 6)).astype(np.float32)
     rows[:, :3] = np.eye(3, dtype=np.float32)[rng.integers(0, 3, size)] * 2
     version = (rng.random(size) < 2 / 3).astype(np.int32)
-    table = AdviceTable(jnp.asarray(np.where(version[:, None] > 0, rows, 0)), jnp.asarray(version), jnp.int32(1))
+    table = AdviceTable(
+        jnp.asarray(np.where(version[:, None] > 0, rows, 0)), jnp.asarray(version), jnp.int32(1)
+    )
     sessions = MARKET.data.sessions
     return make_view(table, session_starts(sessions.first, sessions.last, size), (1,), 0, 30)
 
@@ -73,22 +79,38 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def make(folder: Path, fusion: str, **keys: Any) -> tuple[Path, Decisions]:
-    """An untrained policy with lively outputs, saved as a run would; and an evaluation of it with advice."""
+    """An untrained policy with lively outputs, saved as a run would; and an evaluation of it with
+    advice.
+    """
     sections = sections_of(PPO) | {"advisor": {"kind": "none", "fusion": fusion, **keys}}
     env, params, config = setup(MARKET, SESSIONS, **sections)
     params = params.replace(advice=view())
     algorithm = make_ppo(config, env, 1, fusion=make_fusion(config.advisor, config.env))
     first = jax.jit(algorithm.init)(jax.random.key(1), params)
     rng, size = np.random.default_rng(0), env.observation_size
-    stats = RunningStats(jnp.full((1, size), 9.0), jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
-                         jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32))
+    stats = RunningStats(
+        jnp.full((1, size), 9.0),
+        jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
+        jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32),
+    )
     policy = policy_of(first)
-    lively = {name: jax.tree.map(lambda x, by=by: by * x, policy.parameters[name])
-              for name, by in (("policy_head", 30), (GATE, 5)) if name in policy.parameters}
-    policy = policy.replace(normaliser=stats, parameters={**policy.parameters, **lively}, fusion=TRUST)
+    lively = {
+        name: jax.tree.map(lambda x, by=by: by * x, policy.parameters[name])
+        for name, by in (("policy_head", 30), (GATE, 5))
+        if name in policy.parameters
+    }
+    policy = policy.replace(
+        normaliser=stats, parameters={**policy.parameters, **lively}, fusion=TRUST
+    )
     save_policy_bundle(folder / "policy", policy, env, MARKET, config)  # pyright: ignore[reportArgumentType]
-    record = backtest(env, sampled(algorithm, policy, env), params, decision_bars(MARKET.data, SESSIONS), "strategy",
-                      jax.random.key(2))
+    record = backtest(
+        env,
+        sampled(algorithm, policy, env),
+        params,
+        decision_bars(MARKET.data, SESSIONS),
+        "strategy",
+        jax.random.key(2),
+    )
     refs = jax.tree.map(lambda leaf: leaf[:59], record.ref)
     act = jax.jit(algorithm.act, static_argnums=5)
     keys_of = [jax.random.key(i) for i in range(59)]
@@ -96,16 +118,33 @@ def make(folder: Path, fusion: str, **keys: Any) -> tuple[Path, Decisions]:
     extras = [act(policy, None, ref, params, None, False)[2] for ref in each]
     seen = refs.aux
     return folder, Decisions(
-        np.stack([env.observe(ref, params) for ref in each]), np.stack([ref.mask for ref in each]),
+        np.stack([env.observe(ref, params) for ref in each]),
+        np.stack([ref.mask for ref in each]),
         np.sign(np.asarray(refs.legs)[:, 0, 0]),
-        {"direction": np.asarray(seen.direction), "confidence": np.asarray(seen.confidence),
-         "risk": np.asarray(seen.risk), "age": np.asarray(seen.age)},
-        np.asarray(seen.valid), np.stack([distributions.probs(one.logits, one.mask) for one in extras]), keys_of,
-        np.array([int(act(policy, None, ref, params, key, True)[1]) for ref, key in zip(each, keys_of, strict=True)]))
+        {
+            "direction": np.asarray(seen.direction),
+            "confidence": np.asarray(seen.confidence),
+            "risk": np.asarray(seen.risk),
+            "age": np.asarray(seen.age),
+        },
+        np.asarray(seen.valid),
+        np.stack([distributions.probs(one.logits, one.mask) for one in extras]),
+        keys_of,
+        np.array(
+            [
+                int(act(policy, None, ref, params, key, True)[1])
+                for ref, key in zip(each, keys_of, strict=True)
+            ]
+        ),
+    )
 
 
 def advice_at(found: Decisions, i: int) -> dict[str, float] | None:
-    return {name: float(values[i]) for name, values in found.advice.items()} if found.given[i] else None
+    return (
+        {name: float(values[i]) for name, values in found.advice.items()}
+        if found.given[i]
+        else None
+    )
 
 
 def side_at(found: Decisions, i: int) -> int | None:
@@ -114,18 +153,30 @@ def side_at(found: Decisions, i: int) -> int | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fusion", ["trust", "gate", "rules"])
-def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made: Made, fusion: str) -> None:
+def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(
+    made: Made, fusion: str
+) -> None:
     path, found = made(fusion)
     loaded = load_policy(path)
     assert loaded.listens
     assert 20 < found.given.sum() < 59
     assert set(found.sides) == {-1, 0, 1}
     for i in range(59):
-        mine = loaded.probabilities(found.observations[i], found.masks[i], advice=advice_at(found, i),
-                                    side=side_at(found, i))
+        mine = loaded.probabilities(
+            found.observations[i],
+            found.masks[i],
+            advice=advice_at(found, i),
+            side=side_at(found, i),
+        )
         np.testing.assert_allclose(mine, found.own[i], rtol=1e-5, atol=1e-7)
-        drawn = loaded.act(found.observations[i], found.masks[i], True, found.keys[i], advice=advice_at(found, i),
-                           side=side_at(found, i))
+        drawn = loaded.act(
+            found.observations[i],
+            found.masks[i],
+            True,
+            found.keys[i],
+            advice=advice_at(found, i),
+            side=side_at(found, i),
+        )
         assert drawn == found.actions[i]
 
 
@@ -135,14 +186,24 @@ def test_advice_matters_and_a_batch_is_its_rows(made: Made, fusion: str) -> None
     path, found = made(fusion)
     loaded, rows = load_policy(path), np.flatnonzero(found.given)
     advice = {name: values[rows] for name, values in found.advice.items()}
-    batch = loaded.probabilities(found.observations[rows], found.masks[rows], advice=advice, side=found.sides[rows])
+    batch = loaded.probabilities(
+        found.observations[rows], found.masks[rows], advice=advice, side=found.sides[rows]
+    )
     np.testing.assert_allclose(batch, found.own[rows], rtol=1e-5, atol=1e-7)
     without = loaded.probabilities(found.observations[rows], found.masks[rows])
     assert np.abs(without - batch).max() > 0.05
-    actions = loaded.act(found.observations[rows], found.masks[rows], advice=advice, side=found.sides[rows])
+    actions = loaded.act(
+        found.observations[rows], found.masks[rows], advice=advice, side=found.sides[rows]
+    )
     assert np.asarray(actions).tolist() == batch.argmax(axis=1).tolist()
-    drawn = loaded.act(found.observations[rows], found.masks[rows], True, jax.random.key(0), advice=advice,
-                       side=found.sides[rows])
+    drawn = loaded.act(
+        found.observations[rows],
+        found.masks[rows],
+        True,
+        jax.random.key(0),
+        advice=advice,
+        side=found.sides[rows],
+    )
     assert found.masks[rows, drawn].all()
 
 
@@ -153,7 +214,12 @@ def test_the_veto_acts_in_a_loaded_policy(made: Made) -> None:
     flat = int(np.flatnonzero(found.masks[:, 1])[0])
     risky = {"direction": 1, "confidence": 0.9, "risk": 0.6}
     assert loaded.probabilities(found.observations[flat], found.masks[flat])[1] > 0
-    assert loaded.probabilities(found.observations[flat], found.masks[flat], advice=risky, side=0)[1:3].max() == 0
+    assert (
+        loaded.probabilities(found.observations[flat], found.masks[flat], advice=risky, side=0)[
+            1:3
+        ].max()
+        == 0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -164,20 +230,37 @@ def trusting(made: Made) -> LoadedPolicy:
 GOOD = {"direction": 1, "confidence": 0.7}
 
 
-@pytest.mark.parametrize(("advice", "side", "message"), [
-    (GOOD, None, "side is missing"),
-    ({"direction": 1}, 0, "confidence is missing"),
-    ({"confidence": 0.5}, 0, "direction is missing"),
-    ({**GOOD, "horizon": 3}, 0, "advice has 'horizon', expected direction, confidence, risk, age"),
-    ({**GOOD, "direction": "long"}, 0, r"'long', expected a number from -1 to 1 \(1 buy, -1 sell, 0 hold\)"),
-    ({**GOOD, "direction": 0.5}, 0, "direction is 0.5, expected a whole number from -1 to 1"),
-    ({**GOOD, "confidence": 1.5}, 0, "confidence is 1.5, expected a finite number from 0 to 1"),
-    ({**GOOD, "risk": float("nan")}, 0, "risk is nan, expected a finite number from 0 to 1"),
-    ({**GOOD, "age": -1}, 0, "age is -1, expected a finite number from 0 to inf"),
-    ({**GOOD, "confidence": [0.5, 0.6]}, 0, r"confidence has shape \(2,\), expected \(\) or one number"),
-    (GOOD, 2, "side is 2, expected a whole number from -1 to 1"),
-])
-def test_wrong_advice_is_refused(trusting: LoadedPolicy, advice: dict[str, Any], side: Any, message: str) -> None:
+@pytest.mark.parametrize(
+    ("advice", "side", "message"),
+    [
+        (GOOD, None, "side is missing"),
+        ({"direction": 1}, 0, "confidence is missing"),
+        ({"confidence": 0.5}, 0, "direction is missing"),
+        (
+            {**GOOD, "horizon": 3},
+            0,
+            "advice has 'horizon', expected direction, confidence, risk, age",
+        ),
+        (
+            {**GOOD, "direction": "long"},
+            0,
+            r"'long', expected a number from -1 to 1 \(1 buy, -1 sell, 0 hold\)",
+        ),
+        ({**GOOD, "direction": 0.5}, 0, "direction is 0.5, expected a whole number from -1 to 1"),
+        ({**GOOD, "confidence": 1.5}, 0, "confidence is 1.5, expected a finite number from 0 to 1"),
+        ({**GOOD, "risk": float("nan")}, 0, "risk is nan, expected a finite number from 0 to 1"),
+        ({**GOOD, "age": -1}, 0, "age is -1, expected a finite number from 0 to inf"),
+        (
+            {**GOOD, "confidence": [0.5, 0.6]},
+            0,
+            r"confidence has shape \(2,\), expected \(\) or one number",
+        ),
+        (GOOD, 2, "side is 2, expected a whole number from -1 to 1"),
+    ],
+)
+def test_wrong_advice_is_refused(
+    trusting: LoadedPolicy, advice: dict[str, Any], side: Any, message: str
+) -> None:
     size, actions = len(trusting.observation_names), len(trusting.action_names)
     with pytest.raises(ValueError, match=message):
         trusting.act(np.zeros(size), np.ones(actions, bool), advice=advice, side=side)
@@ -191,8 +274,12 @@ def test_a_policy_that_takes_none_refuses_advice(made: Made) -> None:
 
 
 def test_a_list_is_for_a_panel(trusting: LoadedPolicy) -> None:
-    with pytest.raises(ValueError, match="advice is a list, and this policy listens to one advisor"):
-        trusting.act(np.zeros(len(trusting.observation_names)), np.ones(7, bool), advice=[GOOD, None], side=0)
+    with pytest.raises(
+        ValueError, match="advice is a list, and this policy listens to one advisor"
+    ):
+        trusting.act(
+            np.zeros(len(trusting.observation_names)), np.ones(7, bool), advice=[GOOD, None], side=0
+        )
 
 
 def test_advice_of_a_panel_is_a_list_with_every_member() -> None:
@@ -200,18 +287,24 @@ def test_advice_of_a_panel_is_a_list_with_every_member() -> None:
     assert seen.each is not None
     assert seen.each.version.tolist() == [[1, 0, 1]] * 2
     assert seen.each.direction.tolist() == [[1, 0, -1], [1, 0, 1]]
-    np.testing.assert_allclose(seen.confidence, [0.1, 0.6], rtol=1e-5)  # |0.7 - 0.5| / 2, (0.7 + 0.5) / 2
+    np.testing.assert_allclose(
+        seen.confidence, [0.1, 0.6], rtol=1e-5
+    )  # |0.7 - 0.5| / 2, (0.7 + 0.5) / 2
     assert seen.direction.tolist() == [1, 1]
     for wrong, found in ((GOOD, "one mapping"), ([GOOD], "1 entries")):
         with pytest.raises(ValueError, match=f"advice holds {found}; .* a list of 3 entries"):
             panel_seen(wrong, 3, ())
 
 
-def test_a_bundle_from_before_advisors_acts_as_before(tmp_path: Path, trusting: LoadedPolicy) -> None:
+def test_a_bundle_from_before_advisors_acts_as_before(
+    tmp_path: Path, trusting: LoadedPolicy
+) -> None:
     """It names no advisor and holds no trust."""
     schema = {name: part for name, part in trusting.schema.items() if name != "advisor"}
     checkpoint.save_policy(tmp_path / "policy", trusting.policy.replace(fusion=None), schema)
     old = load_policy(tmp_path)
     assert not old.listens
     observation, mask = np.ones(len(old.observation_names)), np.ones(7, bool)
-    np.testing.assert_array_equal(old.probabilities(observation, mask), trusting.probabilities(observation, mask))
+    np.testing.assert_array_equal(
+        old.probabilities(observation, mask), trusting.probabilities(observation, mask)
+    )

@@ -12,10 +12,16 @@ from jaxtrade.evaluation.pooled import by_date, pooled, total_equity, trade_date
 
 
 def evaluated(times: list[int], dates: list[str], *agents: str) -> Any:
-    """As much of an evaluation as is read: bars of 60 seconds, decisions at all bars but the last of `times`."""
+    """As much of an evaluation as is read: bars of 60 seconds, decisions at all bars but the last
+    of `times`.
+    """
     clock = SimpleNamespace(time=np.array(times), bar_seconds=60)
-    decisions = SimpleNamespace(rows=np.arange(len(times) - 1), date=np.array(dates, "datetime64[D]"))
-    return SimpleNamespace(clock=clock, decisions=decisions, agents=[SimpleNamespace(name=name) for name in agents])
+    decisions = SimpleNamespace(
+        rows=np.arange(len(times) - 1), date=np.array(dates, "datetime64[D]")
+    )
+    return SimpleNamespace(
+        clock=clock, decisions=decisions, agents=[SimpleNamespace(name=name) for name in agents]
+    )
 
 
 def test_between_its_marks_a_symbol_keeps_the_latest_one() -> None:
@@ -26,9 +32,18 @@ def test_between_its_marks_a_symbol_keeps_the_latest_one() -> None:
 
 
 def test_profit_by_date_is_over_all_symbols_that_traded_then() -> None:
-    one, other = evaluated([0], ["2024-01-02", "2024-01-04"]), evaluated([0], ["2024-01-03", "2024-01-04"])
-    assert trade_dates([one, other]).astype(str).tolist() == ["2024-01-02", "2024-01-03", "2024-01-04"]
-    np.testing.assert_array_equal(by_date([one, other], [np.array([1, 2]), np.array([30, 40])]), [1, 30, 42])
+    one, other = (
+        evaluated([0], ["2024-01-02", "2024-01-04"]),
+        evaluated([0], ["2024-01-03", "2024-01-04"]),
+    )
+    assert trade_dates([one, other]).astype(str).tolist() == [
+        "2024-01-02",
+        "2024-01-03",
+        "2024-01-04",
+    ]
+    np.testing.assert_array_equal(
+        by_date([one, other], [np.array([1, 2]), np.array([30, 40])]), [1, 30, 42]
+    )
 
 
 def test_symbols_with_other_agents_are_not_pooled() -> None:

@@ -17,7 +17,13 @@ from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.portfolio.agents import NAMES, joint_agents
-from jaxtrade.evaluation.portfolio.result import FILES, JointResult, evaluate_joint, fill_rows, write
+from jaxtrade.evaluation.portfolio.result import (
+    FILES,
+    JointResult,
+    evaluate_joint,
+    fill_rows,
+    write,
+)
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.evaluate import evaluate_run, grid_run, replay_run
@@ -28,12 +34,21 @@ from tests import uncounted
 
 pytestmark = pytest.mark.slow  # a whole run
 VALUES = {
-    "data": {"source": "synthetic", "markets": ["MES", "MNQ"], "synthetic_sessions": 5,
-             "per_market": {"MNQ": {"synthetic_seed": 3}}},
-    "env": {"task": "allocate", "window": 2}, "allocate": {"cost_bp": 0.5, "fee": 0.1, "size": [3, 2]},
-    "account": {"preset": "rules_off_50k", "drawdown": 900.0}, "split": {"test_sessions": 3},
-    "network": {"hidden": [8]}, "rollout": {"num_envs": 8, "num_steps": 16}, "ppo": {"num_minibatches": 1},
-    "train": {"total_timesteps": 512, "chunk_updates": 2}}
+    "data": {
+        "source": "synthetic",
+        "markets": ["MES", "MNQ"],
+        "synthetic_sessions": 5,
+        "per_market": {"MNQ": {"synthetic_seed": 3}},
+    },
+    "env": {"task": "allocate", "window": 2},
+    "allocate": {"cost_bp": 0.5, "fee": 0.1, "size": [3, 2]},
+    "account": {"preset": "rules_off_50k", "drawdown": 900.0},
+    "split": {"test_sessions": 3},
+    "network": {"hidden": [8]},
+    "rollout": {"num_envs": 8, "num_steps": 16},
+    "ppo": {"num_minibatches": 1},
+    "train": {"total_timesteps": 512, "chunk_updates": 2},
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +65,21 @@ def policy(setup: Setup) -> Any:
 def result(setup: Setup, policy: Any) -> JointResult:
     parts: Any = (setup.env, setup.params, setup.market)
     agents = joint_agents(parts[0], parts[2], parts[1], setup.config, setup.algorithm, policy)
-    return evaluate_joint(*parts, setup.splits["test"], setup.config, agents, {"split": "test"}, setup.splits["train"])
+    return evaluate_joint(
+        *parts, setup.splits["test"], setup.config, agents, {"split": "test"}, setup.splits["train"]
+    )
 
 
 def test_the_policy_stands_beside_the_baselines(result: JointResult) -> None:
     assert tuple(agent.name for agent in result.agents) == ("greedy", "sampled", *NAMES)
     assert result.labels == ("synthetic: these bars were generated, no market ever traded them",)
     flat, hold = result.agent("flat").strategy_figures, result.agent("buy_hold").strategy_figures
-    assert (flat["net_profit"], flat["orders"], flat["exposure"], flat["win_rate"]) == (0.0, 0, 0.0, None)
+    assert (flat["net_profit"], flat["orders"], flat["exposure"], flat["win_rate"]) == (
+        0.0,
+        0,
+        0.0,
+        None,
+    )
     assert hold["orders"] == 2 * 3  # two symbols, three sessions
     assert hold["trades"] == 2 * 3
     assert result.agent("sma_cross").strategy_figures["orders"] > 10
@@ -67,11 +89,15 @@ def test_the_policy_stands_beside_the_baselines(result: JointResult) -> None:
 def test_profits_of_the_symbols_sum_to_the_net(result: JointResult) -> None:
     for agent in result.agents:
         figures = agent.strategy_figures
-        assert figures["net_profit"] == pytest.approx(figures["profit.MES"] + figures["profit.MNQ"], abs=1e-9)
+        assert figures["net_profit"] == pytest.approx(
+            figures["profit.MES"] + figures["profit.MNQ"], abs=1e-9
+        )
 
 
 def test_buy_and_hold_by_hand(result: JointResult, setup: Setup) -> None:
-    """Bought at the open after each session's first decision bar, sold at the flat bar's close, both slipped."""
+    """Bought at the open after each session's first decision bar, sold at the flat bar's close,
+    both slipped.
+    """
     market: Any = setup.market
     expected, data = [0, 0], market.data
     for i in result.decisions.ids:
@@ -89,7 +115,9 @@ def test_buy_and_hold_by_hand(result: JointResult, setup: Setup) -> None:
 
 
 def test_an_account_that_ends_is_followed_by_a_new_one(result: JointResult) -> None:
-    """Random trading in large sizes busts; the rest of the session is idle, and the next session has a new account."""
+    """Random trading in large sizes busts; the rest of the session is idle, and the next session
+    has a new account.
+    """
     agent = result.agent("random")
     record, figures = agent.account, agent.account_figures
     assert figures["bust"] == int((record.end == EndReason.BUST).sum()) > 0
@@ -141,20 +169,26 @@ def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result: Jo
     assert said.startswith("On 3 held-out sessions, 'greedy' ")
     assert all(f"{name} (" in said for name in NAMES)
     assert "sampled" not in said
-    assert "3 sessions cannot tell skill from luck (train with a larger split.test_sessions)" in said
+    assert (
+        "3 sessions cannot tell skill from luck (train with a larger split.test_sessions)" in said
+    )
 
 
 def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result: JointResult) -> None:
     """The first bar that is joined in its symbol; here one bar was missing in the other symbol."""
     market: Any = result.market
     late = replace(result, market=replace(market, opens=market.opens - np.array([0, 60])))
-    for before, after in zip(fill_rows(result, result.agents[0]), fill_rows(late, result.agents[0]), strict=True):
+    for before, after in zip(
+        fill_rows(result, result.agents[0]), fill_rows(late, result.agents[0]), strict=True
+    ):
         moved = pd.Timestamp(before[0]) - pd.Timestamp(after[0])
         expected = 60 if before[1] == "MNQ" and before[5] == "order" else 0
         assert moved.total_seconds() == expected
 
 
-def test_the_validation_score_is_the_account_pass(result: JointResult, setup: Setup, policy: Any) -> None:
+def test_the_validation_score_is_the_account_pass(
+    result: JointResult, setup: Setup, policy: Any
+) -> None:
     env: Any = setup.env
     score = mean_reward(env, setup.params, setup.splits["test"], setup.algorithm, [policy])
     reward = result.agent("greedy").account.reward
@@ -164,9 +198,13 @@ def test_the_validation_score_is_the_account_pass(result: JointResult, setup: Se
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["mlp", pytest.param("gru", marks=pytest.mark.long)])
 def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path: Path, network: str) -> None:
-    values = VALUES | {"network": {"kind": network, "hidden": [8], "rnn_width": 4} if network == "gru" else
-                       {"hidden": [8]}, "split": {"test_sessions": 1, "validation_sessions": 1},
-                       "control": {"evaluate_every": 1}}
+    values = VALUES | {
+        "network": {"kind": network, "hidden": [8], "rnn_width": 4}
+        if network == "gru"
+        else {"hidden": [8]},
+        "split": {"test_sessions": 1, "validation_sessions": 1},
+        "control": {"evaluate_every": 1},
+    }
     path = tmp_path / "run"
     first = run(make_config(values, "test"), path)
     assert "greedy" in first.table

@@ -1,4 +1,6 @@
-"""`records.npz`: what is read back is what the evaluation had, equal evaluations give equal bytes, faults are named."""
+"""`records.npz`: what is read back is what the evaluation had, equal evaluations give equal bytes,
+faults are named.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,12 @@ def test_days_are_those_of_the_figures(result, found):
     assert found.shown == "random"
     assert found.dates.tolist() == result.decisions.date.tolist()
     for number, agent in enumerate(result.agents):
-        assert found.daily_net[number].sum() == pytest.approx(agent.strategy_figures["net_profit"], abs=1e-9)
-        assert found.account_daily_net[number].sum() == pytest.approx(agent.account_figures["net_profit"], abs=1e-9)
+        assert found.daily_net[number].sum() == pytest.approx(
+            agent.strategy_figures["net_profit"], abs=1e-9
+        )
+        assert found.account_daily_net[number].sum() == pytest.approx(
+            agent.account_figures["net_profit"], abs=1e-9
+        )
         own = metrics.session_pnl(agent.strategy.equity, result.decisions.last)
         assert np.array_equal(np.round(found.daily_net[number] * 1000).astype(int), own)
     assert found.meta["settings"] == json.loads(json.dumps(result.settings))
@@ -69,10 +75,18 @@ def test_bars_hold_every_decision_and_the_flat_bar_after_it(result, found):
 @pytest.mark.parametrize("which", PASSES)
 def test_a_pass_is_read_back_whole(result, found, which):
     record, own = getattr(result.agent("random"), which), getattr(found.bars, which)
-    for name, expected in (("action", record.action), ("legal", record.legal), ("mask", record.mask),
-                           ("quantity", record.quantity), ("equity", record.equity), ("account", record.account),
-                           ("high_water", record.high_water), ("active", record.active), ("end", record.end),
-                           ("reached", record.target)):
+    for name, expected in (
+        ("action", record.action),
+        ("legal", record.legal),
+        ("mask", record.mask),
+        ("quantity", record.quantity),
+        ("equity", record.equity),
+        ("account", record.account),
+        ("high_water", record.high_water),
+        ("active", record.active),
+        ("end", record.end),
+        ("reached", record.target),
+    ):
         assert np.array_equal(getattr(own, name), expected), name
     held = record.quantity != 0
     assert held.any()
@@ -80,9 +94,11 @@ def test_a_pass_is_read_back_whole(result, found, which):
     assert (own.stop[~held] == ABSENT).all()
     assert (own.target[~held] == ABSENT).all()
     side = np.sign(record.quantity[held])
-    assert (side * (own.target[held] - own.stop[held]) > 0).all(), "the target of a long position is above its stop"
+    assert (side * (own.target[held] - own.stop[held]) > 0).all(), (
+        "the target of a long position is above its stop"
+    )
     floor = own.floor
-    assert (floor == ABSENT).all() if which == "strategy" else (floor > -10**9).all()
+    assert (floor == ABSENT).all() if which == "strategy" else (floor > -(10**9)).all()
 
 
 def test_events_are_the_fills_of_the_trades(result, found):
@@ -114,7 +130,9 @@ def test_equal_evaluations_give_equal_bytes(result, folder, tmp_path):
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
-@given(st.lists(st.integers(-2**62, 2**62 - 1), max_size=20), st.sampled_from(["equity", "quantity"]))
+@given(
+    st.lists(st.integers(-(2**62), 2**62 - 1), max_size=20), st.sampled_from(["equity", "quantity"])
+)
 def test_columns_are_stored_without_loss(values, name):
     column = np.array(values, np.int64)
     assert records._whole(name, records._stored(name, column)).tolist() == values
@@ -135,7 +153,7 @@ def test_a_changed_byte_never_changes_what_is_read(folder, tmp_path):
     whole, refused = (folder / "records.npz").read_bytes(), 0
     positions = range(40, len(whole), max(1, len(whole) // 150))
     for at in positions:
-        (tmp_path / "bits.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1:])
+        (tmp_path / "bits.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
         try:
             found = read_records(tmp_path / "bits.npz")
         except DataError:
@@ -156,5 +174,7 @@ def test_another_format_is_refused(found, tmp_path, monkeypatch):
 
 def test_parts_that_do_not_fit_are_named(found, tmp_path):
     write_records(tmp_path / "days.npz", dataclasses.replace(found, dates=found.dates[1:]))
-    with pytest.raises(DataError, match=r"days\.npz: .*4 agents, 5 days, but a daily net of shape \(4, 6\)"):
+    with pytest.raises(
+        DataError, match=r"days\.npz: .*4 agents, 5 days, but a daily net of shape \(4, 6\)"
+    ):
         read_records(tmp_path / "days.npz")

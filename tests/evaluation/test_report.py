@@ -35,8 +35,12 @@ def hand_result():
 
 
 def lines_of(result):
-    return {line.split("  ")[0].strip() if not line.startswith("  ") else line.strip().split("  ")[0]: line
-            for line in report.table(result).splitlines()}
+    return {
+        line.split("  ")[0].strip()
+        if not line.startswith("  ")
+        else line.strip().split("  ")[0]: line
+        for line in report.table(result).splitlines()
+    }
 
 
 def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
@@ -45,20 +49,29 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     assert lines["win rate"].split()[-3:] == ["100.0", "%", "n/a"]
     assert lines["profit factor"].split()[-2:] == ["n/a", "n/a"]
     assert lines["net profit ($)"].split()[-2:] == ["91.68", "0.00"]
-    assert lines["best session share"].split()[-3:] == ["50.0", "%", "n/a"]  # 45.84 in each of two sessions
+    assert lines["best session share"].split()[-3:] == [
+        "50.0",
+        "%",
+        "n/a",
+    ]  # 45.84 in each of two sessions
     assert hand_result.agent("buy_hold").account_figures["best_session_share"] == 0.5
     document = report.to_json(hand_result)
     assert hand_result.to_json() == document
     assert hand_result.table() == report.table(hand_result)
     flat = document["agents"]["flat"]["strategy"]
-    assert [flat[key] for key in ("sharpe_daily", "win_rate", "profit_factor", "average_trade")] == [None] * 4
+    assert [
+        flat[key] for key in ("sharpe_daily", "win_rate", "profit_factor", "average_trade")
+    ] == [None] * 4
     assert flat["net_profit"] == 0
     assert document["settings"]["coverage"] == 1.0
 
 
 def test_an_account_without_limits_shows_one_pass(hand_result, long_result):
-    free = result_of(hand_market(2), lambda env: [baselines.buy_and_hold(env), baselines.flat()],
-                     account={"preset": "rules_off_50k"})
+    free = result_of(
+        hand_market(2),
+        lambda env: [baselines.buy_and_hold(env), baselines.flat()],
+        account={"preset": "rules_off_50k"},
+    )
     assert "Strategy (the account has no limits: one pass)" in free.table()
     assert "accounts opened" not in free.table()
     for limited in (hand_result, long_result):
@@ -73,12 +86,25 @@ def test_an_account_without_limits_shows_one_pass(hand_result, long_result):
     assert not report.one_pass(document), "an earlier version did not say"
 
 
-@pytest.mark.parametrize(("costs", "said"), [
-    ({}, "commission $2.08 per side, slippage $12.50 per market or stop fill (1 tick), per contract"),
-    ({"commission": 0.125, "slippage": 2}, "commission $0.125 per side, slippage $25.00 per market or stop fill "
-     "(2 ticks, $12.50 per tick), per contract"),
-    ({"slippage": 0}, "commission $2.08 per side, slippage $0.00 per market or stop fill "
-     "(0 ticks, $12.50 per tick), per contract")])
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        (
+            {},
+            "commission $2.08 per side, slippage $12.50 per market or stop fill (1 tick), per contract",
+        ),
+        (
+            {"commission": 0.125, "slippage": 2},
+            "commission $0.125 per side, slippage $25.00 per market or stop fill "
+            "(2 ticks, $12.50 per tick), per contract",
+        ),
+        (
+            {"slippage": 0},
+            "commission $2.08 per side, slippage $0.00 per market or stop fill "
+            "(0 ticks, $12.50 per tick), per contract",
+        ),
+    ],
+)
 def test_costs_are_money_first(costs, said):
     result = result_of(hand_market(1), lambda env: [baselines.flat()], costs=costs)
     assert f"costs: {said}" in report.header(result)
@@ -103,57 +129,97 @@ def test_json_is_strict_and_carries_provenance(long_result):
     assert list(document["agents"]) == ["flat", "random", "buy_hold", "sma_cross"]
     for agent in document["agents"].values():
         account = agent["account"]
-        ends = account["passed"] + account["bust"] + account["failed_daily_loss"] + account["open_at_end"]
+        ends = (
+            account["passed"]
+            + account["bust"]
+            + account["failed_daily_loss"]
+            + account["open_at_end"]
+        )
         assert account["accounts"] == ends
         assert agent["strategy"]["illegal_actions"] == 0
 
 
-@pytest.mark.parametrize(("env", "kind", "expected"), [
-    ({}, "future", ["synthetic"]),
-    ({"mark": "close", "fill": "close"}, "future", ["synthetic", "optimistic"]),
-    ({}, "fx", ["synthetic", "one-sided bars: the spread is charged as slippage", "no overnight swap"]),
-])
+@pytest.mark.parametrize(
+    ("env", "kind", "expected"),
+    [
+        ({}, "future", ["synthetic"]),
+        ({"mark": "close", "fill": "close"}, "future", ["synthetic", "optimistic"]),
+        (
+            {},
+            "fx",
+            ["synthetic", "one-sided bars: the spread is charged as slippage", "no overnight swap"],
+        ),
+    ],
+)
 def test_labels(env, kind, expected):
     market = hand_market(1)
     market = dataclasses.replace(market, contract=dataclasses.replace(market.contract, kind=kind))
     result = result_of(market, lambda env: [baselines.flat()], env=env)
-    assert [label[: len(words)] for label, words in zip(result.labels, expected, strict=True)] == expected
+    assert [
+        label[: len(words)] for label, words in zip(result.labels, expected, strict=True)
+    ] == expected
     text = report.table(result)
     assert all(f"NOTE: {label}" in text for label in result.labels)
 
 
 def test_bars_without_volume_are_labelled():
     market = dataclasses.replace(hand_market(1), synthetic=False, has_volume=False)
-    assert result_of(market, lambda env: [baselines.flat()]).labels == ("no volume: volume slots are constant",)
-    assert result_of(market, lambda env: [baselines.flat()], env={"features": ["close"]}).labels == ()
+    assert result_of(market, lambda env: [baselines.flat()]).labels == (
+        "no volume: volume slots are constant",
+    )
+    assert (
+        result_of(market, lambda env: [baselines.flat()], env={"features": ["close"]}).labels == ()
+    )
 
 
-@pytest.mark.parametrize(("trained", "expected"), [
-    ((0,), ()), ((1, 2), ("in sample: the policy was trained on 1 of these 2 sessions",)), ((), ())])
+@pytest.mark.parametrize(
+    ("trained", "expected"),
+    [
+        ((0,), ()),
+        ((1, 2), ("in sample: the policy was trained on 1 of these 2 sessions",)),
+        ((), ()),
+    ],
+)
 def test_in_sample_sessions_are_labelled(trained, expected):
     market = dataclasses.replace(hand_market(4), synthetic=False)
     env, params, config = setup(market, market.sessions(0))
-    result = evaluate(env, params, market, market.sessions(2, 3), config, [baselines.flat()],
-                      trained_on=market.sessions(*trained))
+    result = evaluate(
+        env,
+        params,
+        market,
+        market.sessions(2, 3),
+        config,
+        [baselines.flat()],
+        trained_on=market.sessions(*trained),
+    )
     assert result.labels == expected
 
 
 def test_one_sentence_compares_with_the_baselines(hand_result):
     assert report.verdict(hand_result) == (
         "On 2 sessions, 'buy_hold' made $91.68 after costs: more than flat ($0.00); 2 sessions cannot tell skill from "
-        "luck.")
-    dear = result_of(hand_market(1), lambda env: [baselines.buy_and_hold(env)], costs={"commission": 100.0})
-    assert report.verdict(dear).endswith("cannot tell skill from luck; staying flat can be the right answer.")
-    seen = dataclasses.replace(hand_result, labels=("in sample: the policy was trained on 2 of these 2 sessions",))
+        "luck."
+    )
+    dear = result_of(
+        hand_market(1), lambda env: [baselines.buy_and_hold(env)], costs={"commission": 100.0}
+    )
+    assert report.verdict(dear).endswith(
+        "cannot tell skill from luck; staying flat can be the right answer."
+    )
+    seen = dataclasses.replace(
+        hand_result, labels=("in sample: the policy was trained on 2 of these 2 sessions",)
+    )
     held = dataclasses.replace(hand_result, provenance={"split": "test"})
     assert report.verdict(seen).startswith("On 2 training sessions, ")
     assert report.verdict(held).startswith("On 2 held-out sessions, ")
 
 
-
 def test_agents_of_one_program_act_as_alone(long_result):
-    alone = result_of(MARKET, lambda env: [baselines.sma_cross(env, MARKET.data, 10, 50), baselines.random_masked(env)],
-                      account={"drawdown": 1_000.0, "profit_target": 1_500.0})
+    alone = result_of(
+        MARKET,
+        lambda env: [baselines.sma_cross(env, MARKET.data, 10, 50), baselines.random_masked(env)],
+        account={"drawdown": 1_000.0, "profit_target": 1_500.0},
+    )
     for agent in alone.agents:
         other = long_result.agent(agent.name)
         for one, both in ((agent.strategy, other.strategy), (agent.account, other.account)):
@@ -177,7 +243,15 @@ def test_every_file_is_written(long_result, hand_result, tmp_path):
     for name, result in (("long", long_result), ("one", hand_result)):
         paths = write(result, tmp_path / name)
         assert sorted(path.name for path in paths) == [
-            "day.png", "equity.csv", "equity.png", "evaluation.json", "evaluation.txt", "records.npz",
-            "trades.csv"]
+            "day.png",
+            "equity.csv",
+            "equity.png",
+            "evaluation.json",
+            "evaluation.txt",
+            "records.npz",
+            "trades.csv",
+        ]
         assert (tmp_path / name / "equity.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-        assert json.loads((tmp_path / name / "evaluation.json").read_text()) == report.to_json(result)
+        assert json.loads((tmp_path / name / "evaluation.json").read_text()) == report.to_json(
+            result
+        )

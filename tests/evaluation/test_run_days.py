@@ -20,12 +20,20 @@ def records(days, net, data="d" * 64, bars=None):
     """Records with the agents flat and greedy, of which greedy is shown."""
     greedy = np.asarray(net, np.float64)
     both = np.stack([np.zeros_like(greedy), greedy])
-    return EvaluationRecords(("flat", "greedy"), "greedy", days, both, both,
-                             {"settings": {"data_sha256": data}, **({} if bars is None else {"day_bars": bars})})
+    return EvaluationRecords(
+        ("flat", "greedy"),
+        "greedy",
+        days,
+        both,
+        both,
+        {"settings": {"data_sha256": data}, **({} if bars is None else {"day_bars": bars})},
+    )
 
 
 def run(folder, nets, days, data="d" * 64, split="test", bars=None):
-    """A run's folder. nets: name of the policy's folder, "" for the only one -> its daily net. bars: their digests."""
+    """A run's folder. nets: name of the policy's folder, "" for the only one -> its daily net.
+    bars: their digests.
+    """
     folder.mkdir()
     (folder / "manifest.json").write_text("{}")
     for name, net in nets.items():
@@ -38,9 +46,14 @@ def run(folder, nets, days, data="d" * 64, split="test", bars=None):
 def walk(folder, days, net, data="d" * 64, changes=None):
     folder.mkdir()
     (folder / "walkforward.json").write_text(json.dumps({"data_sha256": data, "market": "ES"}))
-    arrays = {"date": days.astype(np.int64), "fold": np.zeros(len(days), np.int32), "net": np.asarray(net, np.float64),
-              "baselines": np.array(["flat"]), "baseline_net": np.zeros((1, len(days))),
-              "seeds": np.arange(len(net), dtype=np.int64)}
+    arrays = {
+        "date": days.astype(np.int64),
+        "fold": np.zeros(len(days), np.int32),
+        "net": np.asarray(net, np.float64),
+        "baselines": np.array(["flat"]),
+        "baseline_net": np.zeros((1, len(days))),
+        "seeds": np.arange(len(net), dtype=np.int64),
+    }
     np.savez(folder / "daily.npz", **(arrays | (changes or {})))
     return folder
 
@@ -87,7 +100,9 @@ def test_what_is_missing_or_damaged_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"empty: not a run's folder \(no manifest\.json\)"):
         read_run_days(tmp_path / "empty")
     folder = run(tmp_path / "run", {"": [1, 2, 3, 4]}, DAYS)
-    with pytest.raises(DataError, match=r"records\.npz: there is no such file.*jaxtrade evaluate .*validation"):
+    with pytest.raises(
+        DataError, match=r"records\.npz: there is no such file.*jaxtrade evaluate .*validation"
+    ):
         read_run_days(folder, "validation")
     for number, changes in enumerate(({"net": np.zeros((3, 4))}, {"seeds": np.array([1, 2])})):
         with pytest.raises(DataError, match=r"daily\.npz cannot be read"):
@@ -111,21 +126,32 @@ def test_policies_of_other_days_are_not_mixed(tmp_path):
 def test_other_data_splits_and_days_are_refused_by_name(tmp_path):
     first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS))
     same = read_run_days(run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS))
-    assert [each.net.tolist() for each in on_shared_days([first, same], False)] == [[[1, 2, 3, 4]], [[4, 3, 2, 1]]]
+    assert [each.net.tolist() for each in on_shared_days([first, same], False)] == [
+        [[1, 2, 3, 4]],
+        [[4, 3, 2, 1]],
+    ]
     other = read_run_days(run(tmp_path / "c", {"": [1, 2, 3, 4]}, DAYS, data="e" * 64))
     for shared in (False, True):
-        with pytest.raises(ConfigError, match=rf"c: other bars than .*a, or other features.*\({'e' * 16}\.\.\. and "
-                                              rf"{'d' * 16}.*Evaluate both again"):
+        with pytest.raises(
+            ConfigError,
+            match=rf"c: other bars than .*a, or other features.*\({'e' * 16}\.\.\. and "
+            rf"{'d' * 16}.*Evaluate both again",
+        ):
             on_shared_days([first, other], shared)
     later = read_run_days(run(tmp_path / "d", {"": [5, 6, 7, 8]}, DAYS + 2 * ONE_DAY))
-    with pytest.raises(ConfigError, match=r"d: other days than .*a \(2 of 4 only in .*d: 2024-01-05 \.\. 2024-01-06; 2 "
-                                          r"of 4 only in .*a: 2024-01-01 \.\. 2024-01-02\)"):
+    with pytest.raises(
+        ConfigError,
+        match=r"d: other days than .*a \(2 of 4 only in .*d: 2024-01-05 \.\. 2024-01-06; 2 "
+        r"of 4 only in .*a: 2024-01-01 \.\. 2024-01-02\)",
+    ):
         on_shared_days([first, later], False)
     both = on_shared_days([first, later], True)
     assert [each.net.tolist() for each in both] == [[[3, 4]], [[5, 6]]]
     assert [each.dates.astype(str).tolist() for each in both] == [["2024-01-03", "2024-01-04"]] * 2
     walked = read_run_days(walk(tmp_path / "e", DAYS, [[1, 1, 1, 1]]))
-    with pytest.raises(ConfigError, match=r"its days are of 'walk-forward', those of .*a of 'test'"):
+    with pytest.raises(
+        ConfigError, match=r"its days are of 'walk-forward', those of .*a of 'test'"
+    ):
         on_shared_days([first, walked], False)
     assert on_shared_days([first, walked], True)[1].net.tolist() == [[1, 1, 1, 1]]
     far = read_run_days(run(tmp_path / "f", {"": [1, 2, 3, 4]}, DAYS + 50 * ONE_DAY))
@@ -135,22 +161,51 @@ def test_other_data_splits_and_days_are_refused_by_name(tmp_path):
 
 def test_runs_with_other_features_are_compared_where_their_bars_are_the_same(tmp_path):
     first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS, bars={"ES": list("wxyz")}))
-    features = read_run_days(run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS, "e" * 64, bars={"ES": list("wxyz")}))
-    assert [each.net.tolist() for each in on_shared_days([first, features], False)] == [[[1, 2, 3, 4]], [[4, 3, 2, 1]]]
-    later = read_run_days(run(tmp_path / "c", {"": [5, 6, 7, 8]}, DAYS + 2 * ONE_DAY, "e" * 64,
-                              bars={"ES": list("yzAB")}))
+    features = read_run_days(
+        run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS, "e" * 64, bars={"ES": list("wxyz")})
+    )
+    assert [each.net.tolist() for each in on_shared_days([first, features], False)] == [
+        [[1, 2, 3, 4]],
+        [[4, 3, 2, 1]],
+    ]
+    later = read_run_days(
+        run(
+            tmp_path / "c",
+            {"": [5, 6, 7, 8]},
+            DAYS + 2 * ONE_DAY,
+            "e" * 64,
+            bars={"ES": list("yzAB")},
+        )
+    )
     shared = on_shared_days([first, later], True)
     assert [each.bars for each in shared] == [{"ES": ("y", "z")}] * 2
-    walked = walk(tmp_path / "d", DAYS[[0, 1, 2, 1, 3, 0]], [[1, 2, 3, 8, 4, 7]], "e" * 64,
-                  {"day_bars": np.array(list("wxyxzw"))})
+    walked = walk(
+        tmp_path / "d",
+        DAYS[[0, 1, 2, 1, 3, 0]],
+        [[1, 2, 3, 8, 4, 7]],
+        "e" * 64,
+        {"day_bars": np.array(list("wxyxzw"))},
+    )
     assert on_shared_days([first, read_run_days(walked)], True)[1].bars == {"ES": tuple("wxyz")}
 
 
-@pytest.mark.parametrize(("bars", "why"), [
-    ({"ES": list("wXYz")}, r"b: other bars than .*a: ES differs on 2 of 4 shared days, first on 2024-01-02"),
-    ({"NQ": list("wxyz")}, r"b: other bars than .*a: of NQ, and of ES; only runs on the same symbols"),
-    (None, r"b: other bars than .*a, or other features.*a run of an earlier version does not say of which days"),
-])
+@pytest.mark.parametrize(
+    ("bars", "why"),
+    [
+        (
+            {"ES": list("wXYz")},
+            r"b: other bars than .*a: ES differs on 2 of 4 shared days, first on 2024-01-02",
+        ),
+        (
+            {"NQ": list("wxyz")},
+            r"b: other bars than .*a: of NQ, and of ES; only runs on the same symbols",
+        ),
+        (
+            None,
+            r"b: other bars than .*a, or other features.*a run of an earlier version does not say of which days",
+        ),
+    ],
+)
 def test_other_bars_are_refused_by_symbol_and_day(tmp_path, bars, why):
     first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS, bars={"ES": list("wxyz")}))
     other = read_run_days(run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS, "e" * 64, bars=bars))

@@ -1,4 +1,5 @@
-"""Agents and sessions side by side: every record has the bits of the plain scan, whatever else is evaluated beside it.
+"""Agents and sessions side by side: every record has the bits of the plain scan, whatever else is
+evaluated beside it.
 """
 
 from __future__ import annotations
@@ -25,33 +26,51 @@ KEY = jax.random.key(7)
 
 
 def made(*keys: str) -> tuple[Setup, list[Any]]:
-    """A run's parts, and three policies: untrained ones whose outputs were made lively, so that they do act."""
+    """A run's parts, and three policies: untrained ones whose outputs were made lively, so that
+    they do act.
+    """
     setup = prepare(load_config("quickstart", list(keys)))
     policies = []
     for seed in range(3):
         policy = setup.algorithm.policy(setup.algorithm.init(jax.random.key(seed), setup.params))
-        lively = jax.tree.map(lambda x: x * 30 if x.shape[-1:] == (setup.env.num_actions,) else x, policy.parameters)
+        lively = jax.tree.map(
+            lambda x: x * 30 if x.shape[-1:] == (setup.env.num_actions,) else x, policy.parameters
+        )
         policies.append(policy.replace(parameters=lively))
     return setup, policies
 
 
 def agents_of(setup: Setup, policies: list[Any]) -> list[Agent]:
-    own = [agent._replace(name=f"{agent.name} {i}") for i, policy in enumerate(policies)
-           for agent in (greedy(setup.algorithm, policy, setup.env), sampled(setup.algorithm, policy, setup.env))]
-    rules = [baselines.flat(), baselines.random_masked(setup.env), baselines.buy_and_hold(setup.env),
-             baselines.sma_cross(setup.env, setup.single.data, 5, 20)]
+    own = [
+        agent._replace(name=f"{agent.name} {i}")
+        for i, policy in enumerate(policies)
+        for agent in (
+            greedy(setup.algorithm, policy, setup.env),
+            sampled(setup.algorithm, policy, setup.env),
+        )
+    ]
+    rules = [
+        baselines.flat(),
+        baselines.random_masked(setup.env),
+        baselines.buy_and_hold(setup.env),
+        baselines.sma_cross(setup.env, setup.single.data, 5, 20),
+    ]
     return [*own, *rules]
 
 
 def lanes_of(setup: Setup, agents: list[Agent], split: str = "all") -> list[Lane]:
     sessions = setup.splits[split]
     decisions = decision_bars(setup.single.data, sessions)
-    return [Lane(agent, setup.params.replace(sessions=sessions), decisions, agent_key(KEY, agent.name))
-            for agent in agents]
+    return [
+        Lane(agent, setup.params.replace(sessions=sessions), decisions, agent_key(KEY, agent.name))
+        for agent in agents
+    ]
 
 
 def assert_same(found: Record, expected: Record, what: str) -> None:
-    for (path, one), other in zip(jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(expected), strict=True):
+    for (path, one), other in zip(
+        jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(expected), strict=True
+    ):
         np.testing.assert_array_equal(one, other, err_msg=f"{what}: {jax.tree_util.keystr(path)}")
 
 
@@ -59,9 +78,17 @@ def check(setup: Setup, agents: list[Agent], split: str = "all", alone: bool = T
     for which in PASSES:
         lanes = lanes_of(setup, agents, split)
         for lane, record in zip(lanes, run_lanes(setup.env, lanes, which, True), strict=True):
-            assert_same(record, in_sequence(setup.env, *lane[:3], which, lane.key, True), f"{lane.agent.name}, {which}")
+            assert_same(
+                record,
+                in_sequence(setup.env, *lane[:3], which, lane.key, True),
+                f"{lane.agent.name}, {which}",
+            )
             if alone:
-                assert_same(record, run_lanes(setup.env, [lane], which, True)[0], f"{lane.agent.name} alone, {which}")
+                assert_same(
+                    record,
+                    run_lanes(setup.env, [lane], which, True)[0],
+                    f"{lane.agent.name} alone, {which}",
+                )
 
 
 def test_days_of_real_bars() -> None:
@@ -79,13 +106,22 @@ def test_the_quickstart_in_full() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", [
-    ("network.kind=gru", "network.rnn_width=24", "episode.sessions=2"), ("algorithm=pqn", "network.hidden=[48]"),
-    *(pytest.param(keys, marks=pytest.mark.long) for keys in (
-        ("env.task=advised", "network.hidden=[32]"),
-        ("env.task=entry", "network.hidden=[256, 256, 128]"), ("account.preset=rules_off_50k", "episode.sessions=3"),
-        ("env.features=[close]", "env.window=3", "network.hidden=[7]"))),
-])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("network.kind=gru", "network.rnn_width=24", "episode.sessions=2"),
+        ("algorithm=pqn", "network.hidden=[48]"),
+        *(
+            pytest.param(keys, marks=pytest.mark.long)
+            for keys in (
+                ("env.task=advised", "network.hidden=[32]"),
+                ("env.task=entry", "network.hidden=[256, 256, 128]"),
+                ("account.preset=rules_off_50k", "episode.sessions=3"),
+                ("env.features=[close]", "env.window=3", "network.hidden=[7]"),
+            )
+        ),
+    ],
+)
 def test_other_tasks_networks_and_learners(keys: tuple[str, ...]) -> None:
     setup, policies = made(*keys)
     check(setup, agents_of(setup, policies[:2]))
@@ -99,8 +135,12 @@ def test_sixty_sessions_of_every_agent() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_parts_in_threads_have_the_bits_of_the_whole(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five sessions in two, three and four parts: of the last ones some lanes, or all, are copies."""
+def test_parts_in_threads_have_the_bits_of_the_whole(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five sessions in two, three and four parts: of the last ones some lanes, or all, are
+    copies.
+    """
     setup, policies = made("network.hidden=[16]")
     lanes = lanes_of(setup, agents_of(setup, policies[:1])[1:3])
     whole = run_passes(setup.env, lanes, True)
@@ -112,9 +152,18 @@ def test_parts_in_threads_have_the_bits_of_the_whole(count: int, monkeypatch: py
             assert_same(record, expected, f"{lane.agent.name}, {which}, {count} parts")
 
 
-def test_an_evaluation_has_as_many_parts_as_cores_but_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_has_as_many_parts_as_cores_but_whole_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("NPROC", "6")
-    assert [backtest._part_count([episodes]) for episodes in (1, 4, 8, 23, 24, 500)] == [1, 1, 2, 5, 6, 6]
+    assert [backtest._part_count([episodes]) for episodes in (1, 4, 8, 23, 24, 500)] == [
+        1,
+        1,
+        2,
+        5,
+        6,
+        6,
+    ]
     assert backtest._part_count([1, 500]) == 6
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert backtest._part_count([500]) == 1
@@ -126,13 +175,28 @@ def test_lanes_may_have_other_sessions_accounts_and_costs() -> None:
     lanes = []
     for i, ids in enumerate(([0, 1], [1, 2, 4], [3])):
         sessions = session_set(np.array(ids), size)
-        params = setup.params.replace(sessions=sessions, account=setup.params.account.replace(
-            drawdown=np.int32(400_000 + 300_000 * i)), contract=setup.params.contract.replace(
-                slippage=jnp.int32(i)))
-        lanes.append(Lane(greedy(setup.algorithm, policies[i], setup.env), params, decision_bars(data, sessions), KEY))
-    for which in PASSES:  # three lanes with equal shapes: the plain scan is compiled once for each number of bars
+        params = setup.params.replace(
+            sessions=sessions,
+            account=setup.params.account.replace(drawdown=np.int32(400_000 + 300_000 * i)),
+            contract=setup.params.contract.replace(slippage=jnp.int32(i)),
+        )
+        lanes.append(
+            Lane(
+                greedy(setup.algorithm, policies[i], setup.env),
+                params,
+                decision_bars(data, sessions),
+                KEY,
+            )
+        )
+    for which in (
+        PASSES
+    ):  # three lanes with equal shapes: the plain scan is compiled once for each number of bars
         for i, record in enumerate(run_lanes(setup.env, lanes, which, True)):
-            assert_same(record, in_sequence(setup.env, *lanes[i][:3], which, KEY, True), f"lane {i}, {which}")
+            assert_same(
+                record,
+                in_sequence(setup.env, *lanes[i][:3], which, KEY, True),
+                f"lane {i}, {which}",
+            )
 
 
 def test_the_market_and_the_weights_are_held_once() -> None:
@@ -140,14 +204,31 @@ def test_the_market_and_the_weights_are_held_once() -> None:
     lanes = lanes_of(setup, agents_of(setup, policies))
     plan = plan_of(setup.env, lanes, "strategy")
     market = jax.tree.leaves(setup.params.market)
-    assert not any(own for leaf, own in zip(jax.tree.leaves(lanes[0].params), plan.shape.own, strict=True)
-                   if any(leaf is each for each in market))
+    assert not any(
+        own
+        for leaf, own in zip(jax.tree.leaves(lanes[0].params), plan.shape.own, strict=True)
+        if any(leaf is each for each in market)
+    )
     policy = plan.shape.groups[0]
     assert (policy.count, policy.lanes, policy.blocked) == (3, 5, True)
-    assert all(policy.fixed)  # an MLP remembers nothing, so nothing of its carry goes from bar to bar
-    assert [group.blocked for group in plan.shape.groups] == [True, True, False, False, False, False]
-    other = lanes[1]._replace(params=lanes[1].params.replace(
-        market=lanes[1].params.market.replace(close=jnp.asarray(np.asarray(lanes[1].params.market.close) + 1))))
+    assert all(
+        policy.fixed
+    )  # an MLP remembers nothing, so nothing of its carry goes from bar to bar
+    assert [group.blocked for group in plan.shape.groups] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+    other = lanes[1]._replace(
+        params=lanes[1].params.replace(
+            market=lanes[1].params.market.replace(
+                close=jnp.asarray(np.asarray(lanes[1].params.market.close) + 1)
+            )
+        )
+    )
     with pytest.raises(ValueError, match="one market"):
         plan_of(setup.env, [lanes[0], other], "account")
     with pytest.raises(ValueError, match="no agent"):
@@ -158,12 +239,19 @@ def test_a_block_has_one_width() -> None:
     """Whatever the number of lanes, a policy's products have `WIDTH` rows."""
     setup, policies = made("network.hidden=[16]")
     for count in (1, 2, 3):
-        lanes = lanes_of(setup, [greedy(setup.algorithm, policy, setup.env) for policy in policies[:count]])
+        lanes = lanes_of(
+            setup, [greedy(setup.algorithm, policy, setup.env) for policy in policies[:count]]
+        )
         for which in PASSES:
             plan = plan_of(setup.env, lanes, which)
-            text = str(jax.make_jaxpr(lambda inputs, plan=plan: plan_step(plan, inputs))(plan.parts[0]))
-            rows = {line.split("f32[")[1].split("]")[0].split(",")[1] for line in text.splitlines()
-                    if "dot_general" in line and "f32[" in line}
+            text = str(
+                jax.make_jaxpr(lambda inputs, plan=plan: plan_step(plan, inputs))(plan.parts[0])
+            )
+            rows = {
+                line.split("f32[")[1].split("]")[0].split(",")[1]
+                for line in text.splitlines()
+                if "dot_general" in line and "f32[" in line
+            }
             assert rows == {str(deciding.WIDTH)}
 
 

@@ -1,4 +1,6 @@
-"""No profit crosses a splice: a jump of 100 points between two contracts changes no figure of any agent."""
+"""No profit crosses a splice: a jump of 100 points between two contracts changes no figure of any
+agent.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,14 @@ def record_of(market: Market) -> tuple[Record, float]:
     """(record of random legal actions with the account rules off, coverage)."""
     sessions = session_set(np.arange(market.num_sessions), market.num_sessions)
     decisions = decision_bars(market.data, sessions)
-    record = backtest(ENV, baselines.random_masked(ENV), make_params(market, sessions, CONFIG), decisions, "strategy",
-                      jax.random.key(0))
+    record = backtest(
+        ENV,
+        baselines.random_masked(ENV),
+        make_params(market, sessions, CONFIG),
+        decisions,
+        "strategy",
+        jax.random.key(0),
+    )
     return record, coverage(record, decisions)
 
 
@@ -44,8 +52,12 @@ def test_a_jump_between_contracts_earns_nothing() -> None:
     assert len(np.unique(record.equity)) > 100
     np.testing.assert_array_equal(spliced.equity, record.equity)
 
-    held = int(np.flatnonzero(np.asarray(record.quantity[3 * DECISIONS:]))[50])  # a bar of the fourth session
+    held = int(
+        np.flatnonzero(np.asarray(record.quantity[3 * DECISIONS :]))[50]
+    )  # a bar of the fourth session
     row = int(market.data.sessions.first[3]) + held + 2  # the one after it
     lift = np.where(np.arange(len(week)) >= row, 400, 0).astype(np.int32)
-    torn, _ = record_of(build_market(replace(week, **{name: getattr(week, name) + lift for name in PRICES}), CONFIG))
+    torn, _ = record_of(
+        build_market(replace(week, **{name: getattr(week, name) + lift for name in PRICES}), CONFIG)
+    )
     assert not np.array_equal(torn.equity, record.equity)  # a splice inside a session would show

@@ -23,7 +23,9 @@ def test_results_keep_the_order_of_the_items(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_one_core_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NPROC", "1")
-    assert set(threads.each(lambda _: threading.current_thread(), range(3))) == {threading.main_thread()}
+    assert set(threads.each(lambda _: threading.current_thread(), range(3))) == {
+        threading.main_thread()
+    }
     assert threads.each(str, []) == []
 
 
@@ -34,6 +36,8 @@ def test_an_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "0", "many"])
-def test_without_a_number_the_cores_of_the_process_count(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_number_the_cores_of_the_process_count(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NPROC", given)
     assert threads.cores() >= 1

@@ -1,4 +1,6 @@
-"""Trades: exact identity with equity, excursions against a brute-force reference, files that read back."""
+"""Trades: exact identity with equity, excursions against a brute-force reference, files that read
+back.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def run(name, env_values=None, **sections):
 
 
 @pytest.mark.parametrize("name", ["random", "buy_hold", "sma_cross"])
-@pytest.mark.parametrize("env", [{}, {"task": "entry", "quantity": 3}, {"mark": "close", "fill": "close"}])
+@pytest.mark.parametrize(
+    "env", [{}, {"task": "entry", "quantity": 3}, {"mark": "close", "fill": "close"}]
+)
 def test_trades_sum_to_equity_in_mills(name, env):
     record, trades, _ = run(name, env, costs={"slippage": 2})
     assert len(trades) > 0
@@ -36,11 +40,17 @@ def test_trades_sum_to_equity_in_mills(name, env):
 
 
 def test_slippage_is_what_a_run_without_it_saves():
-    """Buy-and-hold pays its slippage on both sides of each trade: the trades of both runs are the same."""
+    """Buy-and-hold pays its slippage on both sides of each trade: the trades of both runs are the
+    same.
+    """
     dear, paid, _ = run("buy_hold", costs={"slippage": 3})
     free, none, _ = run("buy_hold", costs={"slippage": 0})
     assert not none.slippage.any()
-    assert int(free.equity[-1]) - int(dear.equity[-1]) == int(paid.slippage.sum()) == 4 * 2 * 3 * 12_500
+    assert (
+        int(free.equity[-1]) - int(dear.equity[-1])
+        == int(paid.slippage.sum())
+        == 4 * 2 * 3 * 12_500
+    )
 
 
 def test_targets_pay_one_slippage():
@@ -53,22 +63,33 @@ def test_targets_pay_one_slippage():
 
 
 def test_excursions_of_flips_against_the_bars():
-    """Without a bracket a trade sees whole bars, but of the bar in which it leaves by order only the open."""
+    """Without a bracket a trade sees whole bars, but of the bar in which it leaves by order only
+    the open.
+    """
     _, trades, _ = run("sma_cross")
     bars = MARKET.bars
     assert (trades.reason == ExitReason.ORDER).sum() > 5
     for k in range(len(trades)):
         last = trades.exit_row[k] + (trades.reason[k] == ExitReason.FLAT)
-        seen = np.concatenate([bars.high[trades.entry_row[k]:last], bars.low[trades.entry_row[k]:last],
-                               bars.open[trades.exit_row[k]: trades.exit_row[k] + 1]])
+        seen = np.concatenate(
+            [
+                bars.high[trades.entry_row[k] : last],
+                bars.low[trades.entry_row[k] : last],
+                bars.open[trades.exit_row[k] : trades.exit_row[k] + 1],
+            ]
+        )
         moves = trades.side[k] * (seen - trades.entry_price[k])
         assert trades.mfe[k] == max(moves.max(), 0)
         assert trades.mae[k] == max(-moves.min(), 0)
 
 
 def test_excursions_stop_at_the_exit():
-    """A bracket caps both: a stopped trade's worst price is its unslipped exit, a target's best one is the target."""
-    _, trades, _ = run("random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 0.8})
+    """A bracket caps both: a stopped trade's worst price is its unslipped exit, a target's best one
+    is the target.
+    """
+    _, trades, _ = run(
+        "random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 0.8}
+    )
     stopped, won = trades.reason == ExitReason.STOP, trades.reason == ExitReason.TARGET
     assert stopped.sum() > 3
     assert won.sum() > 3
@@ -80,19 +101,27 @@ def test_excursions_stop_at_the_exit():
 
 @pytest.mark.parametrize(("gap", "mae", "mfe"), [(50, 0, 53), (-50, 55, 0)])
 def test_an_excursion_that_never_came_is_zero(gap, mae, mfe):
-    """Bought at the close of 8000 (and a tick): every later price lies beyond the gap, on one side of the fill."""
-    bars = np.array([[8000, 8000, 8000, 8000]] + [[8000 + gap, 8004 + gap, 7996 + gap, 8000 + gap]] * 5)
+    """Bought at the close of 8000 (and a tick): every later price lies beyond the gap, on one side
+    of the fill.
+    """
+    bars = np.array(
+        [[8000, 8000, 8000, 8000]] + [[8000 + gap, 8004 + gap, 7996 + gap, 8000 + gap]] * 5
+    )
     market = tiny_market(bars, [6], tr_sum=1_400)
     env, params, _ = setup(market, market.sessions(0), env={"fill": "close", "mark": "close"})
     decisions = decision_bars(market.data, market.sessions(0))
-    record = backtest(env, baselines.buy_and_hold(env), params, decisions, "strategy", jax.random.key(3))
+    record = backtest(
+        env, baselines.buy_and_hold(env), params, decisions, "strategy", jax.random.key(3)
+    )
     trades = assemble_trades(record, decisions, params)
     assert (len(trades), int(trades.entry_price[0])) == (1, 8001)
     assert (int(trades.mae[0]), int(trades.mfe[0])) == (mae, mfe)
 
 
 def test_same_bar_entries_and_exits_are_trades():
-    _, trades, _ = run("random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 0.8})
+    _, trades, _ = run(
+        "random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 0.8}
+    )
     assert (trades.entry_row == trades.exit_row).any()
     assert (trades.decision_row == trades.entry_row - 1).all()
 
@@ -108,39 +137,69 @@ def test_entries_without_exits_are_a_bug():
 
 
 def test_stamps_and_prices_are_exact():
-    clock = BarClock(np.array([1_381_498_200, 1_704_205_800]), 60, Decimal("0.25"), 2, "America/New_York")
+    clock = BarClock(
+        np.array([1_381_498_200, 1_704_205_800]), 60, Decimal("0.25"), 2, "America/New_York"
+    )
     assert clock.opened(0) == "2013-10-11T09:30:00-04:00"
     assert clock.closed(1) == "2024-01-02T09:31:00-05:00"
     assert clock.price(6_801) == "1700.25"
-    assert BarClock(clock.time, 60, Decimal("0.00001"), 5, "America/New_York").price(134_567) == "1.34567"
+    assert (
+        BarClock(clock.time, 60, Decimal("0.00001"), 5, "America/New_York").price(134_567)
+        == "1.34567"
+    )
 
 
-@pytest.mark.parametrize(("fill", "times"), [
-    ({}, ("2024-01-02T09:31:00-05:00", "2024-01-02T09:31:00-05:00", "2024-01-02T09:36:00-05:00")),
-    ({"fill": "close", "mark": "close"}, ("2024-01-02T09:31:00-05:00",) * 2 + ("2024-01-02T09:36:00-05:00",)),
-])
+@pytest.mark.parametrize(
+    ("fill", "times"),
+    [
+        (
+            {},
+            ("2024-01-02T09:31:00-05:00", "2024-01-02T09:31:00-05:00", "2024-01-02T09:36:00-05:00"),
+        ),
+        (
+            {"fill": "close", "mark": "close"},
+            ("2024-01-02T09:31:00-05:00",) * 2 + ("2024-01-02T09:36:00-05:00",),
+        ),
+    ],
+)
 def test_an_exit_at_the_flat_bar_has_its_close_stamp(fill, times):
-    """Decided at the close of the 09:30 bar, filled at the open of 09:31, out at the close of the 09:35 bar."""
+    """Decided at the close of the 09:30 bar, filled at the open of 09:31, out at the close of the
+    09:35 bar.
+    """
     market = hand_market(1)
     env, params, config = setup(market, market.sessions(0), env=fill)
-    result = evaluate(env, params, market, market.sessions(0), config, [baselines.buy_and_hold(env)])
-    rows = list(trade_rows(result.agents[0].trades, result.decisions, result.clock, result.close,
-                           result.settings["fill"]))
+    result = evaluate(
+        env, params, market, market.sessions(0), config, [baselines.buy_and_hold(env)]
+    )
+    rows = list(
+        trade_rows(
+            result.agents[0].trades,
+            result.decisions,
+            result.clock,
+            result.close,
+            result.settings["fill"],
+        )
+    )
     [row] = [dict(zip(TRADE_COLUMNS, row, strict=True)) for row in rows]
     assert (row["decision_time"], row["entry_time"], row["exit_time"]) == times
     assert row["exit_reason"] == "flat"
 
 
 def test_fills_have_the_stamp_of_where_in_a_bar_they_were_made():
-    """Entries, stops and targets (and orders at the open): the open stamp of their bar; orders at a close: its."""
+    """Entries, stops and targets (and orders at the open): the open stamp of their bar; orders at a
+    close: its.
+    """
     _, trades, decisions = run("random", brackets={"target_multiple": 1, "stop_atr": 0.8})
-    holes = 90 * np.arange(len(MARKET.bars.time))  # half a minute is missing after each bar: no stamp is also another
+    holes = 90 * np.arange(
+        len(MARKET.bars.time)
+    )  # half a minute is missing after each bar: no stamp is also another
     clock = BarClock(MARKET.bars.time[0] + holes, 60, Decimal("0.25"), 2, "America/New_York")
     for fill in ("next_open", "close"):
         rows = list(trade_rows(trades, decisions, clock, MARKET.bars.close, fill))
         assert {row[9] for row in rows} >= {"stop", "target", "order"}
-        for row, decided, entered, left in zip(rows, trades.decision_row, trades.entry_row, trades.exit_row,
-                                               strict=True):
+        for row, decided, entered, left in zip(
+            rows, trades.decision_row, trades.entry_row, trades.exit_row, strict=True
+        ):
             assert row[5] == (clock.closed(decided) if fill == "close" else clock.opened(entered))
             at_close = {"flat": left, "order": left - 1 if fill == "close" else None}.get(row[9])
             assert row[7] == (clock.opened(left) if at_close is None else clock.closed(at_close))
@@ -148,7 +207,9 @@ def test_fills_have_the_stamp_of_where_in_a_bar_they_were_made():
 
 def test_files_read_back(tmp_path):
     sessions = MARKET.sessions(0, 1, 2, 3)
-    env, params, config = setup(MARKET, sessions, account={"drawdown": 800.0, "profit_target": 1_000.0})
+    env, params, config = setup(
+        MARKET, sessions, account={"drawdown": 800.0, "profit_target": 1_000.0}
+    )
     result = evaluate(env, params, MARKET, sessions, config)
     write(result, tmp_path, "random")
     with (tmp_path / "trades.csv").open() as file:
@@ -160,9 +221,14 @@ def test_files_read_back(tmp_path):
     assert sum(Decimal(row["net_pnl"]) for row in trades) == profit
     assert profit == Decimal(str(result.agent("random").strategy_figures["net_profit"]))
     first = trades[0]
-    gained = (Decimal(first["exit_price"]) - Decimal(first["entry_price"])) * (1 if first["side"] == "long" else -1)
+    gained = (Decimal(first["exit_price"]) - Decimal(first["entry_price"])) * (
+        1 if first["side"] == "long" else -1
+    )
     assert gained / Decimal("0.25") == int(first["ticks"])
     assert {row["account_end"] for row in equity} >= {"", "bust"}
     bust = next(i for i, row in enumerate(equity) if row["account_end"] == "bust")
     assert Decimal(equity[bust]["account_equity"]) <= Decimal(equity[bust]["drawdown_floor"])
-    assert equity[bust + 1]["drawdown_floor"] == "" or equity[bust + 1]["account"] != equity[bust]["account"]
+    assert (
+        equity[bust + 1]["drawdown_floor"] == ""
+        or equity[bust + 1]["account"] != equity[bust]["account"]
+    )

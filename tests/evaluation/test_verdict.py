@@ -14,8 +14,12 @@ from jaxtrade.evaluation.verdict import Standing, compared, key_of, listed, mean
 def agent(name: str, *dollars: float, trades: int = 3) -> Any:
     """An agent whose equity rises by `dollars`, one number per session of one bar."""
     equity = (1000 * np.cumsum(dollars)).astype(np.int64)
-    return SimpleNamespace(name=name, strategy_figures={"net_profit": float(sum(dollars))}, trades=range(trades),
-                           strategy=SimpleNamespace(equity=equity))
+    return SimpleNamespace(
+        name=name,
+        strategy_figures={"net_profit": float(sum(dollars))},
+        trades=range(trades),
+        strategy=SimpleNamespace(equity=equity),
+    )
 
 
 def said(*agents: Any, kind: str = "held-out") -> str:
@@ -25,26 +29,41 @@ def said(*agents: Any, kind: str = "held-out") -> str:
 
 
 def test_one_session_is_luck() -> None:
-    assert said(agent("greedy", -1.5), agent("sampled", 9.0), agent("flat", 0.0), agent("random", -3.0),
-                agent("hold", 2.0), agent("cross", -1.5)) == (
+    assert said(
+        agent("greedy", -1.5),
+        agent("sampled", 9.0),
+        agent("flat", 0.0),
+        agent("random", -3.0),
+        agent("hold", 2.0),
+        agent("cross", -1.5),
+    ) == (
         "On 1 held-out session, 'greedy' made -$1.50 after costs: more than random (-$3.00), as much as cross (-$1.50)"
         ", less than flat ($0.00) and hold ($2.00); one session cannot tell skill from luck; staying flat can be the "
-        "right answer.")
+        "right answer."
+    )
 
 
 def test_too_few_sessions_name_the_key_to_raise() -> None:
-    few, enough = ([Standing("greedy", float(days), 3, 1000 * np.ones(days, np.int64))] for days in (4, 5))
+    few, enough = (
+        [Standing("greedy", float(days), 3, 1000 * np.ones(days, np.int64))] for days in (4, 5)
+    )
     assert [key_of(split) for split in ("test", "validation", "train", None)] == [
-        "split.test_sessions", "split.validation_sessions", "", ""]
+        "split.test_sessions",
+        "split.validation_sessions",
+        "",
+        "",
+    ]
     assert compared(few, "4 dates", "trade date", key_of("test")).endswith(
-        "4 trade dates cannot tell skill from luck (train with a larger split.test_sessions).")
+        "4 trade dates cannot tell skill from luck (train with a larger split.test_sessions)."
+    )
     assert "split." not in compared(enough, "5 dates", "trade date", key_of("test"))
     assert "split." not in compared(few, "4 dates", "trade date", key_of("train"))
 
 
 def test_few_sessions_are_luck_too() -> None:
     assert said(agent("greedy", 1.0, 1.0), agent("flat", 0.0, 0.0), kind="training").startswith(
-        "On 2 training sessions, 'greedy' made $2.00 after costs: more than flat ($0.00); 2 sessions cannot tell")
+        "On 2 training sessions, 'greedy' made $2.00 after costs: more than flat ($0.00); 2 sessions cannot tell"
+    )
 
 
 def test_the_interval_is_students() -> None:
@@ -53,17 +72,26 @@ def test_the_interval_is_students() -> None:
     assert mean == 3.0
     assert half == pytest.approx(2.776445 * 0.5**0.5, rel=1e-6)
     text = said(agent("greedy", 1, 2, 3, 4, 5), agent("flat", 0, 0, 0, 0, 0))
-    assert "per session $3.00 +- $1.96 (95 % interval): the distance from flat is outside noise" in text
+    assert (
+        "per session $3.00 +- $1.96 (95 % interval): the distance from flat is outside noise"
+        in text
+    )
     assert "staying flat" not in text
     assert "within noise" in said(agent("greedy", 1, -2, 3, -4, 5), agent("flat", 0, 0, 0, 0, 0))
 
 
 def test_a_policy_that_never_trades() -> None:
     assert said(agent("greedy", 0.0, trades=0), agent("flat", 0.0, trades=0), kind="") == (
-        "On 1 session, 'greedy' never traded: as much as flat ($0.00); staying flat can be the right answer.")
+        "On 1 session, 'greedy' never traded: as much as flat ($0.00); staying flat can be the right answer."
+    )
     assert said(agent("flat", 0.0, trades=0)) == (
-        "On 1 held-out session, 'flat' never traded; staying flat can be the right answer.")
+        "On 1 held-out session, 'flat' never traded; staying flat can be the right answer."
+    )
 
 
 def test_lists() -> None:
-    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "a",
+        "a and b",
+        "a, b and c",
+    ]

@@ -15,16 +15,24 @@ DAYS, SEEDS = 60, 6
 
 
 def made_days(gain: float, days: int = DAYS, seeds: int = SEEDS) -> WalkDays:
-    """A market whose days deviate by 100 dollars about 0, which `buy_hold` earns and on top of which each seed makes
+    """A market whose days deviate by 100 dollars about 0, which `buy_hold` earns and on top of
+    which each seed makes
     `gain` a day, give or take 20."""
     generator = np.random.default_rng(5)
     market = generator.normal(0, 100, days)
     market -= market.mean()
     net = market + gain + generator.normal(0, 20, (seeds, days))
-    return WalkDays(date=np.arange(days), day_bars=np.full(days, ""),
-                    fold=np.repeat([0, 1], [days - days // 2, days // 2]).astype(np.int32),
-                    net=net, account_net=net, baselines=np.array(["buy_hold"]), baseline_net=market[None],
-                    in_sample_net=np.zeros((seeds, 2)), seeds=np.arange(seeds))
+    return WalkDays(
+        date=np.arange(days),
+        day_bars=np.full(days, ""),
+        fold=np.repeat([0, 1], [days - days // 2, days // 2]).astype(np.int32),
+        net=net,
+        account_net=net,
+        baselines=np.array(["buy_hold"]),
+        baseline_net=market[None],
+        in_sample_net=np.zeros((seeds, 2)),
+        seeds=np.arange(seeds),
+    )
 
 
 def test_the_figures_are_those_of_the_statistics() -> None:
@@ -35,7 +43,9 @@ def test_the_figures_are_those_of_the_statistics() -> None:
     assert found["improvement"]["buy_hold"] == wanted._asdict() | {"level": 0.95}
     for name, figure in (("psr", psr), ("min_trl", min_trl)):
         assert found[name]["of_mean"] == figure(days.net.mean(axis=0))._asdict() | {"level": 0.95}
-        assert [each["value"] for each in found[name]["by_seed"]] == [figure(own).value for own in days.net]
+        assert [each["value"] for each in found[name]["by_seed"]] == [
+            figure(own).value for own in days.net
+        ]
 
 
 def test_skill_is_found_and_luck_is_not() -> None:
@@ -47,8 +57,14 @@ def test_skill_is_found_and_luck_is_not() -> None:
 def test_a_day_that_several_folds_test_counts_once() -> None:
     """The same record in each of two folds is no longer record."""
     once = made_days(gain=5)
-    twice = replace(once, **{name: np.tile(getattr(once, name), 2) for name in (
-        "date", "net", "account_net", "baseline_net")}, fold=np.repeat([0, 1], DAYS).astype(np.int32))
+    twice = replace(
+        once,
+        **{
+            name: np.tile(getattr(once, name), 2)
+            for name in ("date", "net", "account_net", "baseline_net")
+        },
+        fold=np.repeat([0, 1], DAYS).astype(np.int32),
+    )
     assert evidence_of(twice) == evidence_of(once)
 
 
@@ -62,10 +78,14 @@ def test_too_few_days_and_one_seed_are_said() -> None:
     lines = list(evidence_lines(few | {"independent_days": 4}))
     assert lines[0].endswith(f"(SPA; small is good): n/a ({why})")
     assert lines[1].endswith("; interval n/a (an interval needs 5 days, there are 4)")
-    assert lines[2] == ("probability that the true Sharpe ratio is above 0 (PSR), of the mean over the seeds: n/a "
-                        f"({why})")
+    assert lines[2] == (
+        "probability that the true Sharpe ratio is above 0 (PSR), of the mean over the seeds: n/a "
+        f"({why})"
+    )
     single = list(evidence_lines(one | {"independent_days": DAYS}))
-    assert single[1].startswith("probability that a seed earns more than buy_hold: n/a (a single policy ")
+    assert single[1].startswith(
+        "probability that a seed earns more than buy_hold: n/a (a single policy "
+    )
     assert "one seed" not in single[2]
 
 
@@ -74,18 +94,27 @@ def test_the_printed_lines_have_the_figures() -> None:
     lines = list(evidence_lines(found | {"independent_days": DAYS}))
     each, least = found["psr"]["of_mean"], [seed["value"] for seed in found["psr"]["by_seed"]]
     assert lines[0].endswith(f"{found['spa']['p']:.3f}")
-    assert lines[2].endswith(f": {each['value']:.2f}, 95% interval {each['low']:.2f} to {each['high']:.2f}; one seed "
-                             f"{min(least):.2f} to {max(least):.2f}")
-    assert f"(MinTRL; there are {DAYS}), of the mean over the seeds: {found['min_trl']['of_mean']['value']:,.0f}" in (
-        lines[3])
+    assert lines[2].endswith(
+        f": {each['value']:.2f}, 95% interval {each['low']:.2f} to {each['high']:.2f}; one seed "
+        f"{min(least):.2f} to {max(least):.2f}"
+    )
+    assert (
+        f"(MinTRL; there are {DAYS}), of the mean over the seeds: {found['min_trl']['of_mean']['value']:,.0f}"
+        in (lines[3])
+    )
 
 
 @pytest.mark.parametrize("gain", [5, -20])
 def test_a_record_without_an_end_says_so(gain: float) -> None:
-    """A small gain may be 0 in truth, so no number of days is the upper end; below 0 no number is enough."""
+    """A small gain may be 0 in truth, so no number of days is the upper end; below 0 no number is
+    enough.
+    """
     found = evidence_of(made_days(gain))["min_trl"]["of_mean"]
-    [line] = [line for line in evidence_lines(evidence_of(made_days(gain)) | {"independent_days": DAYS})
-              if "MinTRL" in line]
+    [line] = [
+        line
+        for line in evidence_lines(evidence_of(made_days(gain)) | {"independent_days": DAYS})
+        if "MinTRL" in line
+    ]
     assert found["why"] is not None
     assert found["why"] in line
     assert (found["value"] is None) == (gain < 0)

@@ -1,4 +1,6 @@
-"""A market small enough to work by hand: two-day (or longer) ES-like bars whose every price is given."""
+"""A market small enough to work by hand: two-day (or longer) ES-like bars whose every price is
+given.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,11 @@ class TinyMarket:
 
 
 def tiny_market(bars: np.ndarray, lengths: list[int], tr_sum: int = 140) -> TinyMarket:
-    """Sessions of `lengths` bars each (the last one the flat bar) after WARM bars at the first open.
+    """Sessions of `lengths` bars each (the last one the flat bar) after WARM bars at the first
+    open.
 
-    bars: int[sum(lengths), 4] open, high, low, close in ticks. tr_sum: of every bar (140: ATR of 10 ticks).
+    bars: int[sum(lengths), 4] open, high, low, close in ticks. tr_sum: of every bar (140: ATR of 10
+        ticks).
     Session k is on 2024-01-02 + k from 09:30 New York time.
     """
     warm = np.repeat(bars[:1, :1], WARM, axis=0).repeat(4, axis=1)
@@ -77,22 +81,34 @@ def tiny_market(bars: np.ndarray, lengths: list[int], tr_sum: int = 140) -> Tiny
     end = start + np.array(lengths)
     to_flat = np.concatenate([np.zeros(WARM, int), *[np.arange(n - 1, -1, -1) for n in lengths]])
     opening = 1_704_205_800  # 2024-01-02T09:30:00-05:00
-    time = np.concatenate([opening - 60 * np.arange(WARM, 0, -1),
-                           *[opening + 86_400 * k + 60 * np.arange(n) for k, n in enumerate(lengths)]])
+    time = np.concatenate(
+        [
+            opening - 60 * np.arange(WARM, 0, -1),
+            *[opening + 86_400 * k + 60 * np.arange(n) for k, n in enumerate(lengths)],
+        ]
+    )
     n = len(lengths)
     table = SessionTable(
-        start=jnp.asarray(start, jnp.int32), end=jnp.asarray(end, jnp.int32), first=jnp.asarray(start, jnp.int32),
+        start=jnp.asarray(start, jnp.int32),
+        end=jnp.asarray(end, jnp.int32),
+        first=jnp.asarray(start, jnp.int32),
         last=jnp.asarray(end - 2, jnp.int32),
-        date=jnp.asarray(19_724 + np.arange(n), jnp.int32), complete=jnp.ones(n, bool),
+        date=jnp.asarray(19_724 + np.arange(n), jnp.int32),
+        complete=jnp.ones(n, bool),
     )
     columns = table_columns(RunConfig().env.features)
     view = np.ones((len(prices), len(columns)), np.float32)
     view[:, columns.index("close")] = prices[:, 3]
     seen = host_view(view, RunConfig().env.features, "relative", 0.25)
     data = MarketData(
-        open=jnp.asarray(prices[:, 0]), high=jnp.asarray(prices[:, 1]), low=jnp.asarray(prices[:, 2]),
-        close=jnp.asarray(prices[:, 3]), tr_sum=jnp.full(len(prices), tr_sum, jnp.int32),
-        bars_to_flat=jnp.asarray(to_flat, jnp.int32), sessions=table, view=jax.tree.map(jnp.asarray, seen),
+        open=jnp.asarray(prices[:, 0]),
+        high=jnp.asarray(prices[:, 1]),
+        low=jnp.asarray(prices[:, 2]),
+        close=jnp.asarray(prices[:, 3]),
+        tr_sum=jnp.full(len(prices), tr_sum, jnp.int32),
+        bars_to_flat=jnp.asarray(to_flat, jnp.int32),
+        sessions=table,
+        view=jax.tree.map(jnp.asarray, seen),
         fingerprint=jnp.zeros(8, jnp.uint32),
     )
     return TinyMarket(data, TinyBars(time.astype(np.int64), *prices.T), get_contract("ES"))
@@ -109,22 +125,24 @@ def walk(lengths: list[int], seed: int = 0, scale: float = 3.0) -> np.ndarray:
     return np.stack([open_, high, low, close], axis=1)
 
 
-def setup(market: TinyMarket, sessions: SessionSet, **sections: dict) -> tuple[TradingEnv, EnvParams, RunConfig]:
+def setup(
+    market: TinyMarket, sessions: SessionSet, **sections: dict
+) -> tuple[TradingEnv, EnvParams, RunConfig]:
     """Environment, parameters and configuration; `sections` as in a YAML file."""
     config = make_config(sections)
     return TradingEnv(config.env), make_params(market, sessions, config), config  # type: ignore[arg-type]
 
 
-
-
-HAND_BARS = np.array([
-    [8000, 8002, 7998, 8000],  # decision 0: buy
-    [8001, 8006, 7999, 8004],  # filled at 8001 + 1
-    [8004, 8010, 8003, 8009],
-    [8009, 8011, 8001, 8002],
-    [8002, 8005, 8000, 8005],
-    [8006, 8008, 8004, 8007],  # flat bar: out at 8007 - 1
-])
+HAND_BARS = np.array(
+    [
+        [8000, 8002, 7998, 8000],  # decision 0: buy
+        [8001, 8006, 7999, 8004],  # filled at 8001 + 1
+        [8004, 8010, 8003, 8009],
+        [8009, 8011, 8001, 8002],
+        [8002, 8005, 8000, 8005],
+        [8006, 8008, 8004, 8007],  # flat bar: out at 8007 - 1
+    ]
+)
 
 
 def hand_market(sessions: int) -> TinyMarket:
@@ -138,6 +156,10 @@ WALK = tiny_market(walk(LENGTHS, scale=6.0), LENGTHS)
 
 def rule(name: str, env: TradingEnv, market: TinyMarket = WALK) -> Agent:
     """A baseline by name."""
-    agents = [baselines.flat(), baselines.random_masked(env), baselines.buy_and_hold(env),
-              baselines.sma_cross(env, market.data, 3, 8)]
+    agents = [
+        baselines.flat(),
+        baselines.random_masked(env),
+        baselines.buy_and_hold(env),
+        baselines.sma_cross(env, market.data, 3, 8),
+    ]
     return next(agent for agent in agents if agent.name == name)

@@ -1,11 +1,12 @@
-"""A stand-in for a release of JAX and XLA that was never tried and knows none of the options that we use if we can.
+"""A stand-in for a release of JAX and XLA that was never tried and knows none of the options that
+we use if we can.
 
     PYTHONPATH=tests/future jaxtrade train quickstart
     PYTHONPATH=tests/future python -m pytest -q -n 2 --dist loadfile
 
-Python loads this file when it starts, in child processes too. It changes modules once they are loaded: XLA ends the
-process for a flag in `XLA_FLAGS`, as it does for unknown ones, a compilation refuses every option, and no release of
-jaxlib counts as tried.
+Python loads this file when it starts, in child processes too. It changes modules once they are
+loaded: XLA ends the process for a flag in `XLA_FLAGS`, as it does for unknown ones, a compilation
+refuses every option, and no release of jaxlib counts as tried.
 """
 
 import os
@@ -18,11 +19,15 @@ NEEDED = ("--xla_force_host_platform_device_count=",)
 
 
 def refuse_flags(xla_client):
-    """XLA reads its flags when a client is made, and ends the process for one that it does not know."""
+    """XLA reads its flags when a client is made, and ends the process for one that it does not
+    know.
+    """
     make = xla_client.make_cpu_client
 
     def checked(*args, **kwargs):
-        unknown = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(NEEDED)]
+        unknown = [
+            flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(NEEDED)
+        ]
         if unknown:
             print("Unknown flags in XLA_FLAGS:", *unknown, file=sys.stderr, flush=True)
             os.abort()
@@ -50,8 +55,11 @@ def try_none(internals):
     internals.TRIED = internals.KEEPING = ()
 
 
-CHANGES = {"jaxlib.xla_client": refuse_flags, "jax._src.compiler": refuse_options,
-           "jaxtrade.storage.internals": try_none}
+CHANGES = {
+    "jaxlib.xla_client": refuse_flags,
+    "jax._src.compiler": refuse_options,
+    "jaxtrade.storage.internals": try_none,
+}
 
 
 class Changing(MetaPathFinder):
@@ -59,7 +67,10 @@ class Changing(MetaPathFinder):
 
     def find_spec(self, fullname, path=None, target=None) -> ModuleSpec | None:
         """The spec of a module, with a loader that changes it. None for any other module."""
-        if fullname not in CHANGES or (spec := PathFinder.find_spec(fullname, path, target)) is None:
+        if (
+            fullname not in CHANGES
+            or (spec := PathFinder.find_spec(fullname, path, target)) is None
+        ):
             return None
         loader = spec.loader
         load = loader.exec_module

@@ -1,6 +1,8 @@
-"""G1. The earlier project's dual environment paid a position chosen at bar t for the move from t - 1 to t.
+"""G1. The earlier project's dual environment paid a position chosen at bar t for the move from t -
+1 to t.
 
-Here a move that is already printed can earn nothing, and no later bar changes what was seen or paid before it.
+Here a move that is already printed can earn nothing, and no later bar changes what was seen or paid
+before it.
 """
 
 from __future__ import annotations
@@ -13,12 +15,21 @@ import pytest
 
 from tests.golden.engines import ENGINES, Rows, play
 from tests.oracle.portfolio import Side
-from tests.oracle.portfolio_worlds import Trace, joined, portfolio_env, portfolio_params, random_symbol, run
+from tests.oracle.portfolio_worlds import (
+    Trace,
+    joined,
+    portfolio_env,
+    portfolio_params,
+    random_symbol,
+    run,
+)
 from tests.oracle.test_portfolio import CASES
 
 
 def moves(count: int) -> tuple[Rows, list[int]]:
-    """Bars that move inside even bars and stand still in odd ones, and the sign of each bar's move."""
+    """Bars that move inside even bars and stand still in odd ones, and the sign of each bar's
+    move.
+    """
     rng = np.random.default_rng(4)
     rows, signs, price = [], [], 20_000
     for i in range(count):
@@ -47,25 +58,40 @@ def test_the_same_bars_pay_who_knows_the_next_move(engine: str) -> None:
 
 
 def leaves(trace: Trace, steps: int) -> list[bytes]:
-    kept = (trace.mask, trace.action, trace.outcome.reward, trace.outcome.info.event, trace.outcome.info.equity,
-            trace.state.legs, trace.state.account)
+    kept = (
+        trace.mask,
+        trace.action,
+        trace.outcome.reward,
+        trace.outcome.info.event,
+        trace.outcome.info.equity,
+        trace.state.legs,
+        trace.state.account,
+    )
     return [np.asarray(leaf)[:steps].tobytes() for leaf in jax.tree.leaves(kept)]
 
 
 def test_later_bars_change_nothing_before() -> None:
-    """`allocate`: bars after a row are replaced; masks, rewards, fills and accounts up to it keep their bits."""
-    settings = replace(CASES["product"], drawdown=None, daily_loss=None, target=None, episode_sessions=12)
+    """`allocate`: bars after a row are replaced; masks, rewards, fills and accounts up to it keep
+    their bits.
+    """
+    settings = replace(
+        CASES["product"], drawdown=None, daily_loss=None, target=None, episode_sessions=12
+    )
     symbols = [random_symbol(1, 12, missing=0.0), random_symbol(2, 12, 9_000, missing=0.0)]
     at = 300
 
     def other(side: Side) -> Side:
-        tail = [p + 37 for p in side.close[at + 1:]]
-        return Side(*([*getattr(side, name)[:at + 1], *tail] for name in ("open", "high", "low", "close")))
+        tail = [p + 37 for p in side.close[at + 1 :]]
+        return Side(
+            *([*getattr(side, name)[: at + 1], *tail] for name in ("open", "high", "low", "close"))
+        )
 
     changed = [replace(s, bid=other(s.bid), ask=other(s.ask)) for s in symbols]
     env = portfolio_env(settings, ("A", "B"))
     both = [portfolio_params(joined(*pair), settings) for pair in (symbols, changed)]
-    seed = next(seed for seed in range(50) if int(env.reset(jax.random.key(seed), both[0])[0].row) < 100)
+    seed = next(
+        seed for seed in range(50) if int(env.reset(jax.random.key(seed), both[0])[0].row) < 100
+    )
     traces = [run(env, params, seed, 400) for params in both]
     before = int(np.flatnonzero(np.asarray(traces[0].after.row) > at)[0])
     assert before > 20

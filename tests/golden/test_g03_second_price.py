@@ -1,4 +1,5 @@
-"""G3. The earlier project's second price was three times the first. Here each symbol's profit comes from its own bars.
+"""G3. The earlier project's second price was three times the first. Here each symbol's profit comes
+from its own bars.
 """
 
 from __future__ import annotations
@@ -19,4 +20,6 @@ def test_shuffling_the_bars_of_b_changes_the_profit_of_b_alone() -> None:
     assert [step.profit[1] for step in plain] != [step.profit[1] for step in shuffled]
     assert any(step.profit[0] for step in plain)
     for steps in (plain, shuffled):
-        assert np.cumsum([sum(step.profit) for step in steps]).tolist() == [step.equity for step in steps]
+        assert np.cumsum([sum(step.profit) for step in steps]).tolist() == [
+            step.equity for step in steps
+        ]

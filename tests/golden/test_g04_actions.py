@@ -1,7 +1,8 @@
-"""G4. The earlier project's paper broker read action 4, "hold both" in its environment, as "Strong Buy".
+"""G4. The earlier project's paper broker read action 4, "hold both" in its environment, as "Strong
+Buy".
 
-Here the names of the actions travel with the policy: what the exported policy chooses, by name, is what the environment
-does.
+Here the names of the actions travel with the policy: what the exported policy chooses, by name, is
+what the environment does.
 """
 
 from __future__ import annotations
@@ -20,20 +21,36 @@ from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.setup import Setup, policies_of, prepare
 
-SMALL = {"network": {"hidden": [8]}, "rollout": {"num_envs": 4, "num_steps": 8}, "ppo": {"num_minibatches": 1},
-         "train": {"total_timesteps": 32}, "account": {"preset": "rules_off_50k"}}
-SINGLE = SMALL | {"data": {"source": "synthetic", "market": "MES", "synthetic_sessions": 3},
-                  "env": {"task": "manage", "window": 2}}
+SMALL = {
+    "network": {"hidden": [8]},
+    "rollout": {"num_envs": 4, "num_steps": 8},
+    "ppo": {"num_minibatches": 1},
+    "train": {"total_timesteps": 32},
+    "account": {"preset": "rules_off_50k"},
+}
+SINGLE = SMALL | {
+    "data": {"source": "synthetic", "market": "MES", "synthetic_sessions": 3},
+    "env": {"task": "manage", "window": 2},
+}
 
 
 def joint(actions: str) -> dict[str, Any]:
     return SMALL | {
-        "data": {"source": "synthetic", "markets": ["MES", "MNQ"], "synthetic_sessions": 3,
-                 "per_market": {"MNQ": {"synthetic_seed": 3}}},
-        "env": {"task": "allocate", "window": 2}, "allocate": {"actions": actions, "preset": "dual_26"}}
+        "data": {
+            "source": "synthetic",
+            "markets": ["MES", "MNQ"],
+            "synthetic_sessions": 3,
+            "per_market": {"MNQ": {"synthetic_seed": 3}},
+        },
+        "env": {"task": "allocate", "window": 2},
+        "allocate": {"actions": actions, "preset": "dual_26"},
+    }
 
 
-CASES = {"manage": SINGLE, **{actions: joint(actions) for actions in ("product", "increment", "table")}}
+CASES = {
+    "manage": SINGLE,
+    **{actions: joint(actions) for actions in ("product", "increment", "table")},
+}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -43,7 +60,11 @@ def exported(request: Any, tmp_path_factory: Any) -> tuple[Setup, Any, Path]:
     state = setup.algorithm.init(jax.random.key(7), setup.params)
     policy = finished(policies_of(setup, state)[0])
     folder = tmp_path_factory.mktemp(request.param)
-    return setup, policy, save_policy_bundle(folder / "policy", policy, setup.env, setup.market, setup.config)
+    return (
+        setup,
+        policy,
+        save_policy_bundle(folder / "policy", policy, setup.env, setup.market, setup.config),
+    )
 
 
 def meant(name: str, held: dict[str, int]) -> dict[str, int]:
@@ -59,23 +80,34 @@ def meant(name: str, held: dict[str, int]) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_the_exported_policy_names_the_actions_of_the_environment(exported: tuple[Setup, Any, Path]) -> None:
+def test_the_exported_policy_names_the_actions_of_the_environment(
+    exported: tuple[Setup, Any, Path],
+) -> None:
     setup, _, folder = exported
     loaded = load_policy(folder)
     assert tuple(loaded.action_names) == setup.env.actions
     assert tuple(loaded.observation_names) == setup.env.spec.names
     if setup.config.allocate.preset == "dual_26":
         assert setup.env.observation_size == 26
-        assert setup.env.num_actions == {"product": 9, "increment": 5, "table": 3}[setup.config.allocate.actions]
+        assert (
+            setup.env.num_actions
+            == {"product": 9, "increment": 5, "table": 3}[setup.config.allocate.actions]
+        )
 
 
 @pytest.mark.slow
-def test_what_the_policy_chooses_is_what_the_environment_does(exported: tuple[Setup, Any, Path]) -> None:
-    """Twenty steps: the loaded policy and the one in memory choose the same id, and the position is the one named."""
+def test_what_the_policy_chooses_is_what_the_environment_does(
+    exported: tuple[Setup, Any, Path],
+) -> None:
+    """Twenty steps: the loaded policy and the one in memory choose the same id, and the position is
+    the one named.
+    """
     setup, policy, folder = exported
     env, params, loaded = setup.env, setup.params, load_policy(folder)
     step, observe = jax.jit(env.step), jax.jit(env.observe)
-    act = jax.jit(lambda ref: setup.algorithm.act(policy, setup.algorithm.carry, ref, params, None, False)[1])
+    act = jax.jit(
+        lambda ref: setup.algorithm.act(policy, setup.algorithm.carry, ref, params, None, False)[1]
+    )
     state, ref = env.reset(jax.random.key(0), params)
     for _ in range(20):
         mask, observation = np.asarray(ref.mask), np.asarray(observe(ref, params))
@@ -86,9 +118,14 @@ def test_what_the_policy_chooses_is_what_the_environment_does(exported: tuple[Se
         before = np.asarray(ref.legs)[:, 0].tolist()
         state, ref, outcome = step(jax.random.key(0), state, jnp.int32(action), params)
         assert not bool(outcome.info.illegal)
-        if setup.config.env.task == "allocate" and not np.asarray(outcome.info.event.exit_reason).any():
+        if (
+            setup.config.env.task == "allocate"
+            and not np.asarray(outcome.info.event.exit_reason).any()
+        ):
             symbols = setup.env.symbols  # type: ignore[attr-defined]  # several symbols
-            after = dict(zip(symbols, np.asarray(outcome.final_ref.legs)[:, 0].tolist(), strict=True))
+            after = dict(
+                zip(symbols, np.asarray(outcome.final_ref.legs)[:, 0].tolist(), strict=True)
+            )
             assert after == meant(name, dict(zip(symbols, before, strict=True)))
 
 
@@ -108,7 +145,9 @@ def test_every_legal_action_does_what_its_name_says(exported: tuple[Setup, Any, 
         assert bool(outcome.info.illegal) == (not legal)
 
 
-def test_a_bundle_with_other_names_is_refused(exported: tuple[Setup, Any, Path], tmp_path: Path) -> None:
+def test_a_bundle_with_other_names_is_refused(
+    exported: tuple[Setup, Any, Path], tmp_path: Path
+) -> None:
     import json
     import shutil
 

@@ -1,6 +1,8 @@
-"""G6. The earlier project mixed dollars, squares and logarithms, and had a penalty with the wrong sign.
+"""G6. The earlier project mixed dollars, squares and logarithms, and had a penalty with the wrong
+sign.
 
-Here the terms of a reward sum to it, bit for bit, and a term named after a cost or a risk is never negative.
+Here the terms of a reward sum to it, bit for bit, and a term named after a cost or a risk is never
+negative.
 """
 
 from __future__ import annotations
@@ -18,12 +20,33 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.rewards import SHARED
 from jaxtrade.env.reward_presets import OF_SEVERAL
 from tests.env import worlds
-from tests.oracle.portfolio_worlds import joined, portfolio_env, portfolio_params, random_symbol, run
+from tests.oracle.portfolio_worlds import (
+    joined,
+    portfolio_env,
+    portfolio_params,
+    random_symbol,
+    run,
+)
 from tests.oracle.test_portfolio import CASES
 
-NEVER_NEGATIVE = ("cost_share", "turnover", "turnover_squared", "return_squared", "loss_squared", "drawdown",
-                  "drawdown_squared", "trades_ordered", "position_changed", "win", "loss", "in_position", "flat",
-                  "floor_reached", "profit_level", "illegal")
+NEVER_NEGATIVE = (
+    "cost_share",
+    "turnover",
+    "turnover_squared",
+    "return_squared",
+    "loss_squared",
+    "drawdown",
+    "drawdown_squared",
+    "trades_ordered",
+    "position_changed",
+    "win",
+    "loss",
+    "in_position",
+    "flat",
+    "floor_reached",
+    "profit_level",
+    "illegal",
+)
 
 
 def total(terms: dict[str, jax.Array]) -> np.ndarray:
@@ -35,7 +58,9 @@ def joint() -> worlds.Trace:
     settings = CASES["product"]
     params = portfolio_params(joined(random_symbol(1, 12), random_symbol(2, 12, 9_000)), settings)
     weights = {name: jnp.float32(1) for name in (*SHARED, *OF_SEVERAL)}
-    return run(portfolio_env(settings, ("A", "B")), params.replace(reward_weights=weights), 5, 2_000)
+    return run(
+        portfolio_env(settings, ("A", "B")), params.replace(reward_weights=weights), 5, 2_000
+    )
 
 
 @pytest.mark.slow
@@ -59,8 +84,19 @@ def test_costs_and_risks_are_positive_amounts(joint: worlds.Trace) -> None:
 def test_the_terms_of_one_symbol_sum_to_the_reward() -> None:
     env = TradingEnv(EnvConfig(task="manage", window=2))
     params = worlds.make_params(worlds.walk_market(1), account=worlds.rules(drawdown=900_000))
-    names = ("equity_change", "net_return", "win", "loss", "in_position", "flat", "floor_reached", "closed_profit")
-    params = params.replace(reward_weights={name: jnp.float32(i + 1) for i, name in enumerate(names)})
+    names = (
+        "equity_change",
+        "net_return",
+        "win",
+        "loss",
+        "in_position",
+        "flat",
+        "floor_reached",
+        "closed_profit",
+    )
+    params = params.replace(
+        reward_weights={name: jnp.float32(i + 1) for i, name in enumerate(names)}
+    )
     trace = worlds.run_random(env, params, 3, 8, 300)
     np.testing.assert_array_equal(np.asarray(trace.outcome.reward), total(trace.outcome.info.terms))
     assert all(np.any(np.asarray(v) != 0) for v in trace.outcome.info.terms.values())

@@ -1,8 +1,8 @@
-"""G7: `monitor.csv` has a row with real values for every episode that ended: return, length, time, drawdown, turnover,
-Sharpe ratio, largest drawdown.
+"""G7: `monitor.csv` has a row with real values for every episode that ended: return, length, time,
+drawdown, turnover, Sharpe ratio, largest drawdown.
 
-In IntradayJules the four figures were missing from the `info` of the environment, so that `VecMonitor` would have ended
-with a KeyError at the first end of an episode.
+In IntradayJules the four figures were missing from the `info` of the environment, so that
+`VecMonitor` would have ended with a KeyError at the first end of an episode.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from jaxtrade.storage.sinks import JsonlSink, TensorBoardSink, read_rows
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 
-COLUMNS = {"return": "r", "length": "l", "sharpe": "sharpe_ratio"}  # of a figure, where it is not the figure's name
+COLUMNS = {
+    "return": "r",
+    "length": "l",
+    "sharpe": "sharpe_ratio",
+}  # of a figure, where it is not the figure's name
 AGENTS, UPDATES = 2, 6
 pytestmark = pytest.mark.slow  # a whole training
 
@@ -38,31 +42,64 @@ class Run(NamedTuple):
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Two agents on real E-mini minutes, episodes of at most 40 bars."""
     path = tmp_path_factory.mktemp("run")
-    config = load_config("quickstart", [
-        "rollout.num_envs=8", "rollout.num_steps=64", "ppo.num_minibatches=2", "ppo.num_epochs=1",
-        "network.hidden=[16]", "env.task=entry", f"train.total_timesteps={UPDATES * 512}", "train.chunk_updates=3",
-        f"train.num_seeds={AGENTS}", "episode.max_steps=40"])
+    config = load_config(
+        "quickstart",
+        [
+            "rollout.num_envs=8",
+            "rollout.num_steps=64",
+            "ppo.num_minibatches=2",
+            "ppo.num_epochs=1",
+            "network.hidden=[16]",
+            "env.task=entry",
+            f"train.total_timesteps={UPDATES * 512}",
+            "train.chunk_updates=3",
+            f"train.num_seeds={AGENTS}",
+            "episode.max_steps=40",
+        ],
+    )
     setup = prepare(config)
-    sinks = [JsonlSink(path / "metrics.jsonl"), TensorBoardSink(path / "tensorboard"),
-             monitor_sink(path, config, setup.market, None)]
-    train(setup.algorithm, setup.params, config=config.train, key=Stack.of(AGENTS).keys(0), sinks=sinks)
+    sinks = [
+        JsonlSink(path / "metrics.jsonl"),
+        TensorBoardSink(path / "tensorboard"),
+        monitor_sink(path, config, setup.market, None),
+    ]
+    train(
+        setup.algorithm,
+        setup.params,
+        config=config.train,
+        key=Stack.of(AGENTS).keys(0),
+        sinks=sinks,
+    )
     for sink in sinks:
         sink.close()
-    return Run(path, read_rows(path / "metrics.jsonl"), pd.read_csv(path / "monitor.csv", skiprows=1))
+    return Run(
+        path, read_rows(path / "metrics.jsonl"), pd.read_csv(path / "monitor.csv", skiprows=1)
+    )
 
 
 def test_the_columns_are_those_of_the_seed_and_of_sb3(run: Run) -> None:
     first = (run.path / "monitor.csv").read_bytes().partition(b"\n")[0]
     assert json.loads(first[1:]).keys() == {"t_start", "env_id"}
-    assert list(run.frame.columns) == ["r", "l", "t", "drawdown", "turnover", "sharpe_ratio", "max_drawdown", "symbol",
-                                       "agent", "update"]
+    assert list(run.frame.columns) == [
+        "r",
+        "l",
+        "t",
+        "drawdown",
+        "turnover",
+        "sharpe_ratio",
+        "max_drawdown",
+        "symbol",
+        "agent",
+        "update",
+    ]
 
 
 def test_each_ended_episode_has_a_row(run: Run) -> None:
     """As many as the learner itself counts, by agent and update, in the order of the updates."""
     counts = run.frame.groupby(["update", "agent"]).size()
-    assert [counts.get((row["update"], agent), 0) for row in run.rows for agent in range(AGENTS)] == [
-        count for row in run.rows for count in row["episodes/each"]]
+    assert [
+        counts.get((row["update"], agent), 0) for row in run.rows for agent in range(AGENTS)
+    ] == [count for row in run.rows for count in row["episodes/each"]]
     assert len(run.frame) > 50
     assert run.frame["update"].is_monotonic_increasing
 
@@ -84,7 +121,9 @@ def test_each_row_has_real_values(run: Run) -> None:
 
 
 def test_returns_and_lengths_are_the_learners_own(run: Run) -> None:
-    """`episode_reward` and `episode_length` are summed by the learner, without the environment's statistics."""
+    """`episode_reward` and `episode_length` are summed by the learner, without the environment's
+    statistics.
+    """
     means = run.frame.groupby(["update", "agent"])[["r", "l"]].mean()
     for row in run.rows:
         for agent in range(AGENTS):
@@ -105,7 +144,9 @@ def test_the_means_of_an_update_are_those_of_its_rows(run: Run) -> None:
                 assert (value is None) == np.isnan(expected)
                 assert value is None or value == pytest.approx(expected, rel=1e-4, abs=1e-6)
     assert all(row["monitor/lost"] == 0 for row in run.rows)
-    assert not [name for row in run.rows for name in row if "rows" in name], "the rows themselves are no metric"
+    assert not [name for row in run.rows for name in row if "rows" in name], (
+        "the rows themselves are no metric"
+    )
 
 
 def test_tensorboard_shows_the_means(run: Run) -> None:

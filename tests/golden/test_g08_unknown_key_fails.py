@@ -1,4 +1,6 @@
-"""G8: an unknown configuration key fails, with a suggestion, through every door; it is never ignored."""
+"""G8: an unknown configuration key fails, with a suggestion, through every door; it is never
+ignored.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,15 @@ from jaxtrade.interop.jules import TrainerAgent, build_vec_env
 TYPOS: list[tuple[dict[str, Any], str]] = [
     ({"algoritm": "DQN"}, "unknown key 'algoritm'; did you mean 'algorithm'?"),
     ({"training": {"total_timestep": 5}}, "did you mean 'training.total_timesteps'?"),
-    ({"training": {"vectorized_training": {"n_env": 4}}}, "did you mean 'training.vectorized_training.n_envs'?"),
+    (
+        {"training": {"vectorized_training": {"n_env": 4}}},
+        "did you mean 'training.vectorized_training.n_envs'?",
+    ),
     ({"environment": {"inital_balance": 5}}, "did you mean 'environment.initial_balance'?"),
-    ({"training": {"algo_params": {"bufer_size": 5}}}, "did you mean 'training.algo_params.buffer_size'?"),
+    (
+        {"training": {"algo_params": {"bufer_size": 5}}},
+        "did you mean 'training.algo_params.buffer_size'?",
+    ),
     ({"unheard_of": {"of": 1}}, "unknown key 'unheard_of.of'"),
 ]
 
@@ -36,22 +44,33 @@ def test_all_typos_are_told_at_once() -> None:
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_through_the_commands_and_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_through_the_commands_and_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     foreign, ours = tmp_path / "foreign.yaml", tmp_path / "ours.yaml"
     foreign.write_text("training: {total_timestep: 5}\n")
     ours.write_text("train: {total_timestep: 5}\n")
-    for command, said in ((["config", "import", str(foreign)], "'training.total_timesteps'"),
-                          (["train", str(ours)], "'train.total_timesteps'"),
-                          (["train", "--set", "train.total_timestep=5"], "'train.total_timesteps'")):
+    for command, said in (
+        (["config", "import", str(foreign)], "'training.total_timesteps'"),
+        (["train", str(ours)], "'train.total_timesteps'"),
+        (["train", "--set", "train.total_timestep=5"], "'train.total_timesteps'"),
+    ):
         assert main(command) == 2
         assert f"did you mean {said}" in capsys.readouterr().err
     with pytest.raises(jt.ConfigError, match="did you mean 'total_timesteps'"):
         jt.Trainer("quickstart", total_timestep=5)
 
 
-@pytest.mark.parametrize(("values", "near"), [
-    ({"allocate": {"cooldwn": 3}}, "allocate.cooldown"), ({"allocate": {"costs_bp": 1}}, "allocate.cost_bp"),
-    ({"alocate": {}}, "allocate"), ({"env": {"tasks": "allocate"}}, "env.task"), ({"dqn": {"buffer": 1}}, "")])
+@pytest.mark.parametrize(
+    ("values", "near"),
+    [
+        ({"allocate": {"cooldwn": 3}}, "allocate.cooldown"),
+        ({"allocate": {"costs_bp": 1}}, "allocate.cost_bp"),
+        ({"alocate": {}}, "allocate"),
+        ({"env": {"tasks": "allocate"}}, "env.task"),
+        ({"dqn": {"buffer": 1}}, ""),
+    ],
+)
 def test_in_our_own_configuration(values: dict[str, Any], near: str) -> None:
     with pytest.raises(jt.ConfigError, match="unknown key") as raised:
         make_config(values, "test")

@@ -1,5 +1,6 @@
-"""G10. Updates that were computed and thrown away, and a loss that was logged as a constant, went unnoticed for months.
-Here each update changes the parameters, the loss is no constant, and the target network follows when it should."""
+"""G10. Updates that were computed and thrown away, and a loss that was logged as a constant, went
+unnoticed for months. Here each update changes the parameters, the loss is no constant, and the
+target network follows when it should."""
 
 from __future__ import annotations
 
@@ -16,8 +17,15 @@ from tests.rl.probes import probe_params
 from tests.rl.test_probes import ASKED, ENV
 
 UPDATES = 6
-# 16 x 8 steps an update, learning from the first one on; the steps cross a multiple of 256 in every second update.
-DQN = {"buffer_size": 2048, "batch_size": 64, "replay_ratio": 1, "learning_starts": 0, "target_every": 256}
+# 16 x 8 steps an update, learning from the first one on; the steps cross a multiple of 256 in every
+# second update.
+DQN = {
+    "buffer_size": 2048,
+    "batch_size": 64,
+    "replay_ratio": 1,
+    "learning_starts": 0,
+    "target_every": 256,
+}
 
 
 def flat(tree: Any) -> np.ndarray:
@@ -25,12 +33,23 @@ def flat(tree: Any) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("learner", "loss"), [
-    ("dqn", "td_loss"), pytest.param("pqn", "td_loss", marks=pytest.mark.slow),
-    pytest.param("ppo", "value_loss", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("learner", "loss"),
+    [
+        ("dqn", "td_loss"),
+        pytest.param("pqn", "td_loss", marks=pytest.mark.slow),
+        pytest.param("ppo", "value_loss", marks=pytest.mark.slow),
+    ],
+)
 def test_an_update_is_no_empty_work(learner: str, loss: str) -> None:
-    config = make_config({"algorithm": learner, "rollout": {"num_envs": 16, "num_steps": 8},
-                          "network": {"hidden": [16]}, **({"dqn": DQN} if learner == "dqn" else {})})
+    config = make_config(
+        {
+            "algorithm": learner,
+            "rollout": {"num_envs": 16, "num_steps": 8},
+            "network": {"hidden": [16]},
+            **({"dqn": DQN} if learner == "dqn" else {}),
+        }
+    )
     algorithm, params = make_algorithm(config, ENV, UPDATES), probe_params(ASKED)
     update = jax.jit(lambda state: algorithm.update(state, params, None))
     states, losses = [algorithm.init(jax.random.key(0), params)], []

@@ -1,4 +1,6 @@
-"""G13. The earlier project treated a step limit as a death. Here only a termination zeroes the value that follows."""
+"""G13. The earlier project treated a step limit as a death. Here only a termination zeroes the
+value that follows.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,22 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EndReason
 from jaxtrade.rl.returns import gae, next_values
 from tests.env import worlds
-from tests.oracle.portfolio_worlds import joined, portfolio_env, portfolio_params, random_symbol, run
+from tests.oracle.portfolio_worlds import (
+    joined,
+    portfolio_env,
+    portfolio_params,
+    random_symbol,
+    run,
+)
 from tests.oracle.test_portfolio import CASES
 
 
 def single() -> Any:
     """Ends by step limit, by bust and by the session."""
     env = TradingEnv(EnvConfig(task="entry", window=2))
-    params = worlds.make_params(worlds.walk_market(1), account=worlds.rules(drawdown=400_000), max_steps=40)
+    params = worlds.make_params(
+        worlds.walk_market(1), account=worlds.rules(drawdown=400_000), max_steps=40
+    )
     return worlds.run_random(env, params, 3, 8, 400).outcome
 
 
@@ -34,8 +44,13 @@ def joint() -> Any:
 @pytest.mark.parametrize("make", [single, joint])
 def test_a_truncation_is_no_termination(make: Any) -> None:
     outcome = make()
-    end, terminated, truncated = (np.asarray(x) for x in (outcome.info.end, outcome.terminated, outcome.truncated))
-    limit, over = end == EndReason.STEP_LIMIT, (end == EndReason.BUST) | (end == EndReason.SESSION_END)
+    end, terminated, truncated = (
+        np.asarray(x) for x in (outcome.info.end, outcome.terminated, outcome.truncated)
+    )
+    limit, over = (
+        end == EndReason.STEP_LIMIT,
+        (end == EndReason.BUST) | (end == EndReason.SESSION_END),
+    )
     assert limit.any()
     assert (end == EndReason.BUST).any()
     assert truncated[limit].all()
@@ -45,7 +60,9 @@ def test_a_truncation_is_no_termination(make: Any) -> None:
 
 
 def test_only_a_termination_zeroes_the_bootstrap_by_hand() -> None:
-    """Reward 1, values 10, gamma 0.5: a truncated step adds half of V(final) = 8, a terminated one nothing."""
+    """Reward 1, values 10, gamma 0.5: a truncated step adds half of V(final) = 8, a terminated one
+    nothing.
+    """
     ones, values, final = jnp.ones((1, 2)), jnp.full((1, 2), 10.0), jnp.full((1, 2), 8.0)
     terminated, truncated = jnp.array([[True, False]]), jnp.array([[False, True]])
     following = next_values(values, jnp.full(2, 99.0), final, truncated)

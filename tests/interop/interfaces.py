@@ -20,20 +20,26 @@ ENDS = (EndReason.BUST, EndReason.SESSION_END, EndReason.STEP_LIMIT, EndReason.E
 
 
 def make_params() -> Any:
-    """Eight sessions of 110 bars, the fourth cut short; a drawdown of $300, a limit of 60 steps, every reward term."""
+    """Eight sessions of 110 bars, the fourth cut short; a drawdown of $300, a limit of 60 steps,
+    every reward term.
+    """
     bars = worlds.random_bars(3, 8 * 110)
     sessions = worlds.even_sessions(8, 110, warm=20)
     sessions[3] = sessions[3]._replace(complete=False)
     market, account = worlds.make_market(bars, sessions), worlds.rules(drawdown=300_000)
     params = worlds.make_params(market, account=account, max_steps=60)
-    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(of_one_symbol(), 1)})
+    return params.replace(
+        reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(of_one_symbol(), 1)}
+    )
 
 
 PARAMS = make_params()
 
 
 class Trajectory(NamedTuple):
-    """[STEPS, NUM_ENVS, ...] NumPy: what an action was chosen on, the action, and what came of it."""
+    """[STEPS, NUM_ENVS, ...] NumPy: what an action was chosen on, the action, and what came of
+    it.
+    """
 
     observation: Any
     mask: Any
@@ -49,7 +55,9 @@ class Trajectory(NamedTuple):
 
 @jax.jit
 def _native(params: Any) -> Trajectory:
-    state, ref = jax.vmap(lambda seed: ENV.reset(jax.random.key(seed), params))(SEED + jnp.arange(NUM_ENVS))
+    state, ref = jax.vmap(lambda seed: ENV.reset(jax.random.key(seed), params))(
+        SEED + jnp.arange(NUM_ENVS)
+    )
     uniform = jax.random.uniform(jax.random.key(5), (STEPS, NUM_ENVS))
 
     def one(state: Any, ref: Any, u: jax.Array) -> Any:
@@ -58,8 +66,17 @@ def _native(params: Any) -> Trajectory:
         next_state, next_ref, outcome = ENV.step(jax.random.key(0), state, action, params)
         info = outcome.info
         return (next_state, next_ref), Trajectory(
-            ENV.observe(ref, params), ref.mask, action, outcome.reward, outcome.terminated, outcome.truncated, info.end,
-            info.equity, info.illegal, ENV.observe(outcome.final_ref, params))
+            ENV.observe(ref, params),
+            ref.mask,
+            action,
+            outcome.reward,
+            outcome.terminated,
+            outcome.truncated,
+            info.end,
+            info.equity,
+            info.illegal,
+            ENV.observe(outcome.final_ref, params),
+        )
 
     return jax.lax.scan(lambda carry, u: jax.vmap(one)(*carry, u), (state, ref), uniform)[1]
 

@@ -18,7 +18,9 @@ from jaxtrade.interop.registration import register_envs
 from jaxtrade.interop.world import ENV_ID, load_world
 from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS
 
-FIRST = 20  # first decision bar of session 0 in tests.interop.interfaces; sessions are 110 bars apart
+FIRST = (
+    20  # first decision bar of session 0 in tests.interop.interfaces; sessions are 110 bars apart
+)
 
 
 @pytest.fixture
@@ -39,9 +41,11 @@ def test_gymnasiums_check_finds_nothing() -> None:
 
 
 def test_importing_the_door_registers_it() -> None:
-    code = (f"import gymnasium\ntry:\n    gymnasium.spec('{ENV_ID}')\n    raise SystemExit('known before')\n"
-            "except gymnasium.error.NamespaceNotFound:\n    pass\n"
-            f"import importlib; importlib.import_module('jaxtrade.interop.gymnasium_env'); gymnasium.spec('{ENV_ID}')")
+    code = (
+        f"import gymnasium\ntry:\n    gymnasium.spec('{ENV_ID}')\n    raise SystemExit('known before')\n"
+        "except gymnasium.error.NamespaceNotFound:\n    pass\n"
+        f"import importlib; importlib.import_module('jaxtrade.interop.gymnasium_env'); gymnasium.spec('{ENV_ID}')"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
@@ -67,26 +71,34 @@ def test_arrays_are_the_callers(env: gymnasium.Env) -> None:
     assert type(info["row"]) is int
 
 
-@pytest.mark.parametrize(("options", "row"), [
-    ({"session": 2}, 2 * 110 + FIRST),
-    ({"session": 2, "row": 250}, 250),
-    ({"row": 250}, 250),
-    ({"session": "2013-10-23"}, 110 + FIRST),  # worlds: sessions are days from 16,000 on
-])
+@pytest.mark.parametrize(
+    ("options", "row"),
+    [
+        ({"session": 2}, 2 * 110 + FIRST),
+        ({"session": 2, "row": 250}, 250),
+        ({"row": 250}, 250),
+        ({"session": "2013-10-23"}, 110 + FIRST),  # worlds: sessions are days from 16,000 on
+    ],
+)
 def test_a_place_to_start(env: gymnasium.Env, options: dict, row: int) -> None:
     assert env.reset(seed=1, options=options)[1]["row"] == row
     assert env.reset(options=options)[1]["row"] == row
     vector = to_gymnasium_vec(ENV, PARAMS, NUM_ENVS)
-    np.testing.assert_array_equal(vector.reset(seed=1, options=options)[1]["row"], np.full(NUM_ENVS, row))
+    np.testing.assert_array_equal(
+        vector.reset(seed=1, options=options)[1]["row"], np.full(NUM_ENVS, row)
+    )
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"sesion": 2}, "reset option 'sesion': unknown"),
-    ({"session": 8}, r"this split has sessions 0 \.\. 7"),
-    ({"session": "2020-01-01"}, r"not among 2013-10-22 \.\. 2013-10-29"),
-    ({"session": 1, "row": 5}, r"session 1 has decision bars 130 \.\. 209"),
-    ({"row": 5}, "not a decision bar of this split's 8 sessions"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sesion": 2}, "reset option 'sesion': unknown"),
+        ({"session": 8}, r"this split has sessions 0 \.\. 7"),
+        ({"session": "2020-01-01"}, r"not among 2013-10-22 \.\. 2013-10-29"),
+        ({"session": 1, "row": 5}, r"session 1 has decision bars 130 \.\. 209"),
+        ({"row": 5}, "not a decision bar of this split's 8 sessions"),
+    ],
+)
 def test_a_place_that_is_none_is_refused(env: gymnasium.Env, options: dict, words: str) -> None:
     env.reset(seed=1)
     before = env.action_masks()
@@ -118,7 +130,12 @@ def test_vector_steps_that_have_no_meaning_are_refused() -> None:
     with pytest.raises(ResetNeeded):
         env.step(np.zeros(NUM_ENVS, int))
     env.reset(seed=list(range(NUM_ENVS)))
-    for actions in (np.zeros(NUM_ENVS), np.zeros(NUM_ENVS - 1, int), np.full(NUM_ENVS, 7), np.full(NUM_ENVS, -1)):
+    for actions in (
+        np.zeros(NUM_ENVS),
+        np.zeros(NUM_ENVS - 1, int),
+        np.full(NUM_ENVS, 7),
+        np.full(NUM_ENVS, -1),
+    ):
         with pytest.raises(InvalidAction):
             env.step(actions)
     with pytest.raises(AttributeError, match="only action_masks"):

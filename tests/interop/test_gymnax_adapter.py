@@ -23,7 +23,9 @@ def cartpole():
 
 
 def test_adapter_gives_what_gymnax_gives(cartpole):
-    """500 random steps: observations, rewards, ends and final observations equal gymnax's own, resets included."""
+    """500 random steps: observations, rewards, ends and final observations equal gymnax's own,
+    resets included.
+    """
     env, params = cartpole
     key = jax.random.key(0)
     observation, state = env.environment.reset(key, params)
@@ -37,7 +39,11 @@ def test_adapter_gives_what_gymnax_gives(cartpole):
         ours, ref, outcome = step(key, ours, action, params)
         np.testing.assert_array_equal(ref, observation)
         np.testing.assert_array_equal(outcome.final_ref, info["final_observation"])
-        assert (outcome.reward, outcome.terminated, outcome.truncated) == (reward, terminated, truncated)
+        assert (outcome.reward, outcome.terminated, outcome.truncated) == (
+            reward,
+            terminated,
+            truncated,
+        )
         ends += int(terminated)
     assert ends > 5
     assert step._cache_size() == 1
@@ -70,12 +76,23 @@ def test_continuous_actions_are_refused():
 
 @pytest.mark.slow
 def test_ppo_solves_cartpole(cartpole):
-    """Mean return >= 475 of the greedy policy over 200 fresh episodes (the environment's own definition of solved)."""
+    """Mean return >= 475 of the greedy policy over 200 fresh episodes (the environment's own
+    definition of solved).
+    """
     env, params = cartpole
-    config = Learning(num_envs=32, num_steps=64, num_minibatches=4, num_epochs=8, learning_rate=2e-3,
-                       learning_rate_end=1e-4, ent_coef=0.0)
+    config = Learning(
+        num_envs=32,
+        num_steps=64,
+        num_minibatches=4,
+        num_epochs=8,
+        learning_rate=2e-3,
+        learning_rate_end=1e-4,
+        ent_coef=0.0,
+    )
     run = TrainConfig(total_timesteps=150_000, chunk_updates=10)
-    algorithm = make_ppo(config.run, env, plan_run(run, config.num_envs, config.num_steps).total_updates)
+    algorithm = make_ppo(
+        config.run, env, plan_run(run, config.num_envs, config.num_steps).total_updates
+    )
     result = train(algorithm, params, config=run, key=jax.random.key(0))
     assert all(passed for passed, _ in result.health.values())
     assert max(row["ratio_error"] for row in result.history) <= 1e-5
@@ -85,9 +102,12 @@ def test_ppo_solves_cartpole(cartpole):
     def episode_returns(key):
         def step(carry, key):
             state, ref, alive, total = carry
-            _, action, _ = jax.vmap(algorithm.act, (None, None, 0, None, None, None))(policy, (), ref, params, None,
-                                                                                      False)
-            state, ref, outcome = jax.vmap(env.step, (0, 0, 0, None))(jax.random.split(key, 200), state, action, params)
+            _, action, _ = jax.vmap(algorithm.act, (None, None, 0, None, None, None))(
+                policy, (), ref, params, None, False
+            )
+            state, ref, outcome = jax.vmap(env.step, (0, 0, 0, None))(
+                jax.random.split(key, 200), state, action, params
+            )
             total += jnp.where(alive, outcome.reward, 0.0)
             return (state, ref, alive & ~(outcome.terminated | outcome.truncated), total), None
 

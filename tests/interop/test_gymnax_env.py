@@ -1,4 +1,6 @@
-"""The gymnax interface: registered, stepped by gymnax's own wrappers, with and without auto-reset."""
+"""The gymnax interface: registered, stepped by gymnax's own wrappers, with and without
+auto-reset.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def test_registered_and_made_by_name() -> None:
     assert isinstance(env, GymnaxTrading)
     assert params is env.default_params
     assert (env.num_actions, env.name) == (3, ENV_ID)
-    env, params = gymnax.make(ENV_ID, overrides=("env.task=advised", "env.actions=seed6", "env.advice=true"))
+    env, params = gymnax.make(
+        ENV_ID, overrides=("env.task=advised", "env.actions=seed6", "env.advice=true")
+    )
     assert (env.num_actions, env.observation_space(params).shape) == (6, (261 + 7,))
     assert "record" in env.state_space(params).spaces
 
@@ -37,8 +41,11 @@ def test_spaces_hold_what_they_describe() -> None:
     assert space.contains(observation)
     assert DOOR.action_space(PARAMS).n == ENV.num_actions
     assert DOOR.state_space(PARAMS).contains(state)
-    assert not DOOR.state_space(PARAMS).spaces["position"].contains(
-        state.position.replace(quantity=jnp.float32(jnp.inf)))
+    assert (
+        not DOOR.state_space(PARAMS)
+        .spaces["position"]
+        .contains(state.position.replace(quantity=jnp.float32(jnp.inf)))
+    )
     np.testing.assert_array_equal(DOOR.get_obs(state, PARAMS), observation)
 
 
@@ -55,9 +62,17 @@ def test_gymnaxs_wrappers_count_the_episodes() -> None:
             action = jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf))
             before = state.env_state.stats
             _, state, reward, terminated, truncated, info = jax.vmap(env.step, (None, 0, 0, None))(
-                key, state, action, params)
-            return state, (info["returned_episode"], info["returned_episode_lengths"], terminated | truncated,
-                           before.length + 1, info["illegal"], info["returned_episode_returns"], before.reward + reward)
+                key, state, action, params
+            )
+            return state, (
+                info["returned_episode"],
+                info["returned_episode_lengths"],
+                terminated | truncated,
+                before.length + 1,
+                info["illegal"],
+                info["returned_episode_returns"],
+                before.reward + reward,
+            )
 
         return jax.lax.scan(step, state, jax.random.split(jax.random.key(1), 200))[1]
 
@@ -82,15 +97,21 @@ def test_gymnaxs_gym_wrapper_runs() -> None:
 def test_without_auto_reset_the_ended_state_says_so() -> None:
     """`step_env` leaves an ended episode as it is; until then both steps lead to the same state."""
     step_env = jax.jit(DOOR.step_env)
-    ends = jax.jit(lambda state, params: (DOOR.is_terminated(state, params), DOOR.is_truncated(state, params)))
+    ends = jax.jit(
+        lambda state, params: (DOOR.is_terminated(state, params), DOOR.is_truncated(state, params))
+    )
     kinds = set()
     for seed in range(12):
         _, ours = DOOR.reset(jax.random.key(seed), PARAMS)
         auto = ours
         for t in range(100):
             action = t % ENV.num_actions if seed % 2 else 0
-            observation, ours, reward, terminated, _ = step_env(jax.random.key(0), ours, action, PARAMS)
-            _, auto, same_reward, same_end, truncated, info = DOOR.step(jax.random.key(0), auto, action, PARAMS)
+            observation, ours, reward, terminated, _ = step_env(
+                jax.random.key(0), ours, action, PARAMS
+            )
+            _, auto, same_reward, same_end, truncated, info = DOOR.step(
+                jax.random.key(0), auto, action, PARAMS
+            )
             np.testing.assert_array_equal(observation, info["final_observation"])
             assert (reward, terminated) == (same_reward, same_end)
             assert ends(ours, PARAMS) == (terminated, truncated)

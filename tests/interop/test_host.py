@@ -17,5 +17,8 @@ def test_without_a_cpu_backend_the_fix_is_named(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError(f"Unknown backend {backend}. Available backends are ['cuda']")
 
     monkeypatch.setattr(jax, "devices", only_cuda)
-    with pytest.raises(ConfigError, match=r"run on the CPU.*Available backends are \['cuda'\].*JAX_PLATFORMS=cuda,cpu"):
+    with pytest.raises(
+        ConfigError,
+        match=r"run on the CPU.*Available backends are \['cuda'\].*JAX_PLATFORMS=cuda,cpu",
+    ):
         HostEnv(ENV, PARAMS)

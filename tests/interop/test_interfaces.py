@@ -1,4 +1,6 @@
-"""Every interface is the same environment: native, gymnax, gymnasium Env and VectorEnv agree bit for bit."""
+"""Every interface is the same environment: native, gymnax, gymnasium Env and VectorEnv agree bit
+for bit.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_the_trajectory_is_worth_comparing(truth: Trajectory) -> None:
     assert (truth.reward != 0).mean() > 0.3
     done = truth.terminated | truth.truncated
     following = truth.observation[1:][done[:-1]]
-    assert (following != truth.final_observation[:-1][done[:-1]]).any(axis=1).all(), "a reset shows another start"
+    assert (following != truth.final_observation[:-1][done[:-1]]).any(axis=1).all(), (
+        "a reset shows another start"
+    )
 
 
 def test_gymnax_is_equal(truth: Trajectory) -> None:
@@ -60,11 +64,26 @@ def test_gymnax_is_equal(truth: Trajectory) -> None:
 
         def step(carry, action):
             observation, mask, state = carry
-            following, state, reward, terminated, truncated, info = jax.vmap(interface.step, (0, 0, 0, None))(
-                keys, state, action, params)
-            seen = Trajectory(observation, mask, action, reward, terminated, truncated, info["end_reason"],
-                              info["equity"], info["illegal"], info["final_observation"])
-            return (following, info["action_mask"], state), (seen, info["terminated"], info["truncated"])
+            following, state, reward, terminated, truncated, info = jax.vmap(
+                interface.step, (0, 0, 0, None)
+            )(keys, state, action, params)
+            seen = Trajectory(
+                observation,
+                mask,
+                action,
+                reward,
+                terminated,
+                truncated,
+                info["end_reason"],
+                info["equity"],
+                info["illegal"],
+                info["final_observation"],
+            )
+            return (following, info["action_mask"], state), (
+                seen,
+                info["terminated"],
+                info["truncated"],
+            )
 
         return jax.lax.scan(step, (observation, mask, state), actions)[1]
 
@@ -84,8 +103,18 @@ def test_gymnasium_env_is_equal(truth: Trajectory) -> None:
             assert_equal_bits(info["action_mask"], env.action_masks(), "info['action_mask']")
             before = [observation, env.action_masks(), action]
             observation, reward, terminated, truncated, info = env.step(action)
-            rows.append([*before, np.float32(reward), terminated, truncated, info["end_reason"], info["equity"],
-                         info["illegal"], observation])
+            rows.append(
+                [
+                    *before,
+                    np.float32(reward),
+                    terminated,
+                    truncated,
+                    info["end_reason"],
+                    info["equity"],
+                    info["illegal"],
+                    observation,
+                ]
+            )
             if terminated or truncated:
                 observation, info = env.reset()
         columns.append(stacked(rows))
@@ -101,13 +130,28 @@ def test_gymnasium_vector_env_is_equal(truth: Trajectory) -> None:
         observation, reward, terminated, truncated, infos = env.step(actions)
         done = terminated | truncated
         final = observation.copy()  # where the episode goes on
-        info = {key: infos.get(key, np.zeros(NUM_ENVS, int)) for key in ("end_reason", "equity", "illegal")}
+        info = {
+            key: infos.get(key, np.zeros(NUM_ENVS, int))
+            for key in ("end_reason", "equity", "illegal")
+        }
         if done.any():
             assert_equal_bits(infos["_final_obs"], done, "_final_obs")
             final[done] = np.stack(infos["final_obs"][done])
-            info = {key: np.where(done, infos["final_info"][key], value) for key, value in info.items()}
-        rows.append([*before, reward, terminated, truncated, info["end_reason"], info["equity"], info["illegal"],
-                     final])
+            info = {
+                key: np.where(done, infos["final_info"][key], value) for key, value in info.items()
+            }
+        rows.append(
+            [
+                *before,
+                reward,
+                terminated,
+                truncated,
+                info["end_reason"],
+                info["equity"],
+                info["illegal"],
+                final,
+            ]
+        )
     assert_same(stacked(rows), truth)
 
 
@@ -124,12 +168,19 @@ def same_info(ours: dict, theirs: dict) -> None:
 
 
 def test_vector_env_packs_as_gymnasiums_own(truth: Trajectory) -> None:
-    """Observations, ends and every entry of the infos equal those of SyncVectorEnv(SAME_STEP) over our Env."""
+    """Observations, ends and every entry of the infos equal those of SyncVectorEnv(SAME_STEP) over
+    our Env.
+    """
     ours = to_gymnasium_vec(ENV, PARAMS, NUM_ENVS)
-    theirs = SyncVectorEnv([lambda: to_gymnasium(ENV, PARAMS)] * NUM_ENVS, autoreset_mode=AutoresetMode.SAME_STEP)
+    theirs = SyncVectorEnv(
+        [lambda: to_gymnasium(ENV, PARAMS)] * NUM_ENVS, autoreset_mode=AutoresetMode.SAME_STEP
+    )
     assert ours.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
     assert ours.single_observation_space == theirs.single_observation_space
-    assert (ours.observation_space, ours.action_space) == (theirs.observation_space, theirs.action_space)
+    assert (ours.observation_space, ours.action_space) == (
+        theirs.observation_space,
+        theirs.action_space,
+    )
     (a, infos_a), (b, infos_b) = ours.reset(seed=SEED), theirs.reset(seed=SEED)
     np.testing.assert_array_equal(a, b)
     same_info(infos_a, infos_b)

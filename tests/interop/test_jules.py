@@ -1,4 +1,6 @@
-"""`jaxtrade.interop.jules`: the quick start of IntradayJules, its YAML, and the fate of each of its keys."""
+"""`jaxtrade.interop.jules`: the quick start of IntradayJules, its YAML, and the fate of each of its
+keys.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,9 @@ def write_hours(folder: Path, symbol: str, weeks: int = 5) -> None:
     before = price
     for hour, now in zip(hours, close, strict=True):
         high, low = max(before, now) * 1.0003, min(before, now) * 0.9997
-        lines.append(f"{hour}Z,{before:.{digits}f},{high:.{digits}f},{low:.{digits}f},{now:.{digits}f},100")
+        lines.append(
+            f"{hour}Z,{before:.{digits}f},{high:.{digits}f},{low:.{digits}f},{now:.{digits}f},100"
+        )
         before = now
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{symbol}_H1.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -135,8 +139,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-SMALL = ("train.total_timesteps=512", "train.chunk_updates=1", "rollout.num_steps=32", "network.hidden=[8]",
-         "split.test_sessions=3", "rollout.num_envs=8", "train.tensorboard=false", "evaluation.policy_samples=1")
+SMALL = (
+    "train.total_timesteps=512",
+    "train.chunk_updates=1",
+    "rollout.num_steps=32",
+    "network.hidden=[8]",
+    "split.test_sessions=3",
+    "rollout.num_envs=8",
+    "train.tensorboard=false",
+    "evaluation.policy_samples=1",
+)
 
 
 def small(monkeypatch: pytest.MonkeyPatch, *more_keys: str) -> None:
@@ -150,10 +162,17 @@ def small(monkeypatch: pytest.MonkeyPatch, *more_keys: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", [
-    "PPO", pytest.param("PQN", marks=pytest.mark.long), pytest.param("DQN", marks=pytest.mark.long)])
-def test_the_quick_start_runs_as_it_is_written(algorithm: str, here: Path, monkeypatch: pytest.MonkeyPatch,
-                                               capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "PPO",
+        pytest.param("PQN", marks=pytest.mark.long),
+        pytest.param("DQN", marks=pytest.mark.long),
+    ],
+)
+def test_the_quick_start_runs_as_it_is_written(
+    algorithm: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     small(monkeypatch, *(["dqn.learning_starts=64"] if algorithm == "DQN" else []))
     names: dict[str, Any] = {}
     with pytest.warns(UserWarning, match="use_shared_memory: has no meaning here") as told:
@@ -163,7 +182,9 @@ def test_the_quick_start_runs_as_it_is_written(algorithm: str, here: Path, monke
     run = names["trainer"].trainer.run
     assert run.config.data.markets == tuple(PRICES)
     assert run.config.algorithm == algorithm.lower()
-    assert "Workers: 8\nExpected speedup: None" in capsys.readouterr().out, "what was not measured is not claimed"
+    assert "Workers: 8\nExpected speedup: None" in capsys.readouterr().out, (
+        "what was not measured is not claimed"
+    )
     again = TrainerAgent(names["config"], names["vec_env"], path=here / "again")
     assert again.train(names["model_path"]).parent == here / "again"
 
@@ -171,15 +192,26 @@ def test_the_quick_start_runs_as_it_is_written(algorithm: str, here: Path, monke
 def test_the_number_of_environments_is_auto_and_keys_are_explained_once(here: Path) -> None:
     config = {"algorithm": "PPO", "training": {"log_interval": 1000}}
     with pytest.warns(UserWarning, match="has no meaning here") as told:
-        env = build_vec_env(["EURUSD", "USDJPY"], Path("data/forex"), config, use_shared_memory=True,
-                            monitor_path="logs/vec_monitor")
+        env = build_vec_env(
+            ["EURUSD", "USDJPY"],
+            Path("data/forex"),
+            config,
+            use_shared_memory=True,
+            monitor_path="logs/vec_monitor",
+        )
     [said] = [str(each.message) for each in told]
     for key in ("training.log_interval", "use_shared_memory", "monitor_path"):
         assert f"  {key}: has no meaning here: " in said
-    assert (env.num_envs, env.symbols, env.config.rollout.auto) == (None, ("EURUSD", "USDJPY"), True)
+    assert (env.num_envs, env.symbols, env.config.rollout.auto) == (
+        None,
+        ("EURUSD", "USDJPY"),
+        True,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert build_vec_env(["EURUSD"], "data/forex", config, 8, use_shared_memory=True).num_envs == 8
+        assert (
+            build_vec_env(["EURUSD"], "data/forex", config, 8, use_shared_memory=True).num_envs == 8
+        )
 
 
 def test_the_recommended_number_is_measured(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +227,11 @@ def test_the_run_of_a_policy_is_found(tmp_path: Path) -> None:
     for name in ("run/config.yaml", "run/manifest.json", "run/policy/manifest.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert jules._run_of(tmp_path / "run" / "policy") == jules._run_of(tmp_path / "run") == tmp_path / "run"
+    assert (
+        jules._run_of(tmp_path / "run" / "policy")
+        == jules._run_of(tmp_path / "run")
+        == tmp_path / "run"
+    )
 
 
 def test_an_environment_is_needed_and_must_be_ours() -> None:
@@ -210,11 +246,15 @@ def test_an_environment_is_needed_and_must_be_ours() -> None:
 
 # --- its YAML
 
+
 @pytest.mark.parametrize("learner", ["PPO", "PQN", "RecurrentPPO", "DQN"])
 def test_every_key_of_the_schema_has_a_fate(learner: str) -> None:
     values = parse_yaml(SCHEMA.replace("LEARNER", learner), "schema")
     found = imported(values)
-    assert [fate.key for fate in found.fates] == [*(key for key, _ in flat(values)), "held-out sessions"]
+    assert [fate.key for fate in found.fates] == [
+        *(key for key, _ in flat(values)),
+        "held-out sessions",
+    ]
     assert found.config().split.test_sessions == TEST_SESSIONS == 20
     config = found.config()
     assert (config.rollout.num_envs, config.rollout.num_shards) == (12, 4)
@@ -223,7 +263,11 @@ def test_every_key_of_the_schema_has_a_fate(learner: str) -> None:
     assert config.learner is not None
     assert config.learner.model_dump()["gamma"] == 0.98
     kinds = {fate.key: fate.kind for fate in found.fates}
-    assert kinds["environment.transaction_cost"] == kinds["risk.calculators.drawdown.max_drawdown"] == "not supported:"
+    assert (
+        kinds["environment.transaction_cost"]
+        == kinds["risk.calculators.drawdown.max_drawdown"]
+        == "not supported:"
+    )
     assert kinds["benchmarks.single_threaded.steps_per_second"] == "has no meaning here:"
     assert config.account.drawdown == "off"
     assert config.network.kind == ("gru" if learner == "RecurrentPPO" else "mlp")
@@ -232,15 +276,24 @@ def test_every_key_of_the_schema_has_a_fate(learner: str) -> None:
 def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     found = list[tuple[str, Any]]()
     for name, value in values.items():
-        found += flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+        found += (
+            flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+        )
     return found
 
 
 def test_a_balance_that_is_not_given_means_no_rules_too() -> None:
     found = imported({"algorithm": "PPO", "training": {"seed": 2}})
     account = found.config().account
-    assert (account.drawdown, account.profit_target, account.freeze, account.min_days) == ("off", "off", "never", 0)
-    assert str(found.fates[-2]).startswith("environment.initial_balance: not given: account.drawdown=off")
+    assert (account.drawdown, account.profit_target, account.freeze, account.min_days) == (
+        "off",
+        "off",
+        "never",
+        0,
+    )
+    assert str(found.fates[-2]).startswith(
+        "environment.initial_balance: not given: account.drawdown=off"
+    )
 
 
 def test_the_monitor_can_be_turned_off() -> None:
@@ -250,8 +303,13 @@ def test_the_monitor_can_be_turned_off() -> None:
 
 
 def test_the_replay_ratio_of_sb3_is_samples_per_environment_step() -> None:
-    values = {"algorithm": "DQN", "training": {"algo_params": {"train_freq": 4, "gradient_steps": 2, "batch_size": 64}}}
-    assert imported(values).values["dqn.replay_ratio"] == 32.0, "2 steps of 64 samples every 4 steps"
+    values = {
+        "algorithm": "DQN",
+        "training": {"algo_params": {"train_freq": 4, "gradient_steps": 2, "batch_size": 64}},
+    }
+    assert imported(values).values["dqn.replay_ratio"] == 32.0, (
+        "2 steps of 64 samples every 4 steps"
+    )
     values["training"] = {"algo_params": {"train_freq": 0}}
     with pytest.raises(ConfigError, match="train_freq = 0: expected a whole number of at least 1"):
         imported(values)
@@ -260,17 +318,30 @@ def test_the_replay_ratio_of_sb3_is_samples_per_environment_step() -> None:
 def test_priorities_are_taken_only_where_draws_are_prioritised() -> None:
     given = {"prioritized_replay_alpha": 0.7}
     off = imported({"algorithm": "DQN", "training": {"algo_params": given}})
-    on = imported({"algorithm": "DQN", "training": {"algo_params": {"prioritized_replay": True, **given}}})
+    on = imported(
+        {"algorithm": "DQN", "training": {"algo_params": {"prioritized_replay": True, **given}}}
+    )
     assert off.config().dqn.priority_alpha == 0.6
-    assert "prioritized_replay is off" in str(next(fate for fate in off.fates if "alpha" in fate.key))
+    assert "prioritized_replay is off" in str(
+        next(fate for fate in off.fates if "alpha" in fate.key)
+    )
     assert (on.config().dqn.replay, on.config().dqn.priority_alpha) == ("prioritised", 0.7)
 
 
 def test_each_key_of_the_tables_has_one_fate_and_a_plain_one_is_ours() -> None:
-    tables = [set(jules_keys.PLAIN), set(jules_keys.MADE), set(jules_keys.NO_MEANING), set(jules_keys.UNSUPPORTED)]
+    tables = [
+        set(jules_keys.PLAIN),
+        set(jules_keys.MADE),
+        set(jules_keys.NO_MEANING),
+        set(jules_keys.UNSUPPORTED),
+    ]
     assert sum(map(len, tables)) == len(set().union(*tables))
-    ours = [*jules_keys.PLAIN.values()] + [f"{learner}.{name}" for learner, names in PARAMETERS.items()
-                                           for name in names.values() if learner != "dqn" or DQNConfig.model_fields]
+    ours = [*jules_keys.PLAIN.values()] + [
+        f"{learner}.{name}"
+        for learner, names in PARAMETERS.items()
+        for name in names.values()
+        if learner != "dqn" or DQNConfig.model_fields
+    ]
     from jaxtrade.config.keys import all_keys
 
     assert set(ours) <= set(all_keys())
@@ -280,8 +351,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": "SAC"}, r"algorithm = SAC: not supported; expected one of DQN"),
     ({"algorithm": "DQM"}, r"did you mean 'DQN'\?"),
     ({"algorithm": "DQN", "training": {"algorithm": "PPO"}}, "give one of the two"),
-    ({"algorithm": "DQN", "seed": 1, "training": {"seed": 2}},
-     "seed and training.seed both set seed: to 1 and to 2; give one of the two"),
+    (
+        {"algorithm": "DQN", "seed": 1, "training": {"seed": 2}},
+        "seed and training.seed both set seed: to 1 and to 2; give one of the two",
+    ),
     ({"environment": {"action_type": "continuous"}}, "expected discrete"),
     ({"environment": {"initial_balance": 12345}}, r"accounts begin with 25,000"),
     ({"environment": {"observation_feature_cols": ["rsi_14", "rsj"]}}, "unknown feature 'rsj'"),
@@ -296,19 +369,26 @@ def test_a_value_that_cannot_be_used_fails(values: dict[str, Any], said: str) ->
         imported(values)
 
 
-def test_the_command_writes_ours_and_says_what_became_of_each_key(tmp_path: Path,
-                                                                  capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_ours_and_says_what_became_of_each_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file, out = tmp_path / "jules.yaml", tmp_path / "ours.yaml"
     file.write_text("algorithm: PPO\n" + SNIPPET)
     assert main(["config", "import", str(file)]) == 0
     printed = capsys.readouterr()
     assert make_config(parse_yaml(printed.out, "ours")).data.folder == "data/forex"
-    assert re.search(r"^training.vectorized_training.n_envs +taken as +rollout.num_envs=auto$", printed.err,
-                     re.MULTILINE)
+    assert re.search(
+        r"^training.vectorized_training.n_envs +taken as +rollout.num_envs=auto$",
+        printed.err,
+        re.MULTILINE,
+    )
     assert main(["config", "import", str(file), "-o", str(out)]) == 0
     assert load_config(out).data.markets == tuple(PRICES)
     capsys.readouterr()
-    for arguments, said in (([str(file), "-o", str(out)], "exists"), ([str(tmp_path / "none.yaml")], "no such file")):
+    for arguments, said in (
+        ([str(file), "-o", str(out)], "exists"),
+        ([str(tmp_path / "none.yaml")], "no such file"),
+    ):
         assert main(["config", "import", *arguments]) == 2
         assert said in capsys.readouterr().err
 
@@ -323,11 +403,15 @@ def test_a_folder_that_is_missing_is_named_with_what_was_expected(here: Path) ->
     assert str(caught.value) == (
         f"data_dir (data.folder) = 'data/fx': there is no such folder in {here}; expected a folder with one file of "
         "bars for each symbol, named after it, such as EURUSD.csv (EURUSD*{.csv,.csv.gz,.csv.zip,.zip,.txt,.txt.gz,"
-        ".parquet}). Fix: name that folder, or take the bars of the package (data_dir=None)")
+        ".parquet}). Fix: name that folder, or take the bars of the package (data_dir=None)"
+    )
 
 
 def test_a_file_that_is_missing_is_named_with_its_pattern(here: Path) -> None:
     (here / "data" / "forex" / "GBPUSD_H1.csv").rename(here / "data" / "forex" / "cable.csv")
-    with pytest.raises(DataError, match=r"^data_dir \(data.folder\) = 'data/forex': no file is named after GBPUSD "
-                       r"\(files found: EURUSD_H1.csv, USDCHF_H1.csv, USDJPY_H1.csv, cable.csv; expected GBPUSD\*\{"):
+    with pytest.raises(
+        DataError,
+        match=r"^data_dir \(data.folder\) = 'data/forex': no file is named after GBPUSD "
+        r"\(files found: EURUSD_H1.csv, USDCHF_H1.csv, USDJPY_H1.csv, cable.csv; expected GBPUSD\*\{",
+    ):
         build_vec_env(["EURUSD", "GBPUSD"], "data/forex", {"algorithm": "DQN"})

@@ -44,10 +44,15 @@ def test_sb3s_check_finds_nothing(sb3) -> None:
 
 
 def test_equals_dummy_vec_env(sb3) -> None:
-    """Observations, rewards, dones, infos and masks equal those of SB3's own DummyVecEnv over our gymnasium Env."""
+    """Observations, rewards, dones, infos and masks equal those of SB3's own DummyVecEnv over our
+    gymnasium Env.
+    """
     from stable_baselines3.common.vec_env import DummyVecEnv
 
-    ours, theirs = to_sb3(ENV, PARAMS, NUM_ENVS), DummyVecEnv([lambda: to_gymnasium(ENV, PARAMS)] * NUM_ENVS)
+    ours, theirs = (
+        to_sb3(ENV, PARAMS, NUM_ENVS),
+        DummyVecEnv([lambda: to_gymnasium(ENV, PARAMS)] * NUM_ENVS),
+    )
     ours.seed(3)
     theirs.seed(3)
     np.testing.assert_array_equal(ours.reset(), theirs.reset())
@@ -55,7 +60,9 @@ def test_equals_dummy_vec_env(sb3) -> None:
     for _ in range(150):
         masks = np.stack(ours.env_method("action_masks"))
         np.testing.assert_array_equal(masks, np.stack(theirs.env_method("action_masks")))
-        actions = np.array([rng.choice(np.flatnonzero(mask)) * (rng.random() < 0.1) for mask in masks])
+        actions = np.array(
+            [rng.choice(np.flatnonzero(mask)) * (rng.random() < 0.1) for mask in masks]
+        )
         a, b = ours.step(actions), theirs.step(actions)
         for x, y in zip(a[:3], b[:3], strict=True):
             np.testing.assert_array_equal(x, y)
@@ -93,7 +100,9 @@ def test_what_rows_of_arrays_have_not_is_refused(sb3) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("interface", ["gymnasium", "vec_env"])
 def test_maskable_ppo_trains(contrib, interface: str) -> None:
-    """10,000 steps on the bundled bars: parameters move, and no step ever executed a masked action."""
+    """10,000 steps on the bundled bars: parameters move, and no step ever executed a masked
+    action.
+    """
     from stable_baselines3.common.callbacks import BaseCallback
 
     class Illegal(BaseCallback):
@@ -106,12 +115,20 @@ def test_maskable_ppo_trains(contrib, interface: str) -> None:
 
     register_envs()
     env = gymnasium.make(ENV_ID) if interface == "gymnasium" else to_sb3(*load_world(), 20)
-    model = contrib.MaskablePPO("MlpPolicy", env, seed=0, device="cpu", batch_size=250,
-                                n_steps=1000 if interface == "gymnasium" else 50)
+    model = contrib.MaskablePPO(
+        "MlpPolicy",
+        env,
+        seed=0,
+        device="cpu",
+        batch_size=250,
+        n_steps=1000 if interface == "gymnasium" else 50,
+    )
     before = {name: value.detach().clone() for name, value in model.policy.named_parameters()}
     count = Illegal()
     model.learn(10_000, callback=count)
     assert (count.steps, model.num_timesteps, count.illegal) == (10_000, 10_000, 0)
-    moved = [float((value - before[name]).abs().max()) for name, value in model.policy.named_parameters()]
+    moved = [
+        float((value - before[name]).abs().max()) for name, value in model.policy.named_parameters()
+    ]
     assert max(moved) > 1e-3
     assert all(np.isfinite(moved))

@@ -17,7 +17,9 @@ def sb3():
 
 
 def episodes(update: int) -> Episodes:
-    rows = np.array([[0.5, 10, 0.25, 3.5, np.nan, 0.5, 0], [-1.5, 20, 0, 0, 0.125, 0.75, 1]], np.float32)
+    rows = np.array(
+        [[0.5, 10, 0.25, 3.5, np.nan, 0.5, 0], [-1.5, 20, 0, 0, 0.125, 0.75, 1]], np.float32
+    )
     return Episodes(update, rows, np.arange(2))
 
 
@@ -26,7 +28,9 @@ def test_load_results_reads_our_file(sb3, tmp_path: Path) -> None:
     from stable_baselines3.common.results_plotter import X_TIMESTEPS, ts2xy
 
     now = iter([1000.0, 1002.5, 1004.0])
-    sink = MonitorSink(tmp_path / MONITOR, "EURUSD+GBPUSD-manage", ("EURUSD", "GBPUSD"), clock=lambda: next(now))
+    sink = MonitorSink(
+        tmp_path / MONITOR, "EURUSD+GBPUSD-manage", ("EURUSD", "GBPUSD"), clock=lambda: next(now)
+    )
     sink.episodes([episodes(1)])
     sink.episodes([episodes(2)])
     sink.close()
@@ -42,7 +46,9 @@ def test_load_results_reads_our_file(sb3, tmp_path: Path) -> None:
 
 
 def test_load_results_reads_what_a_kill_left(sb3, tmp_path: Path) -> None:
-    """A torn last line: SB3 takes what is left of it for a row, and reads the whole lines as they are."""
+    """A torn last line: SB3 takes what is left of it for a row, and reads the whole lines as they
+    are.
+    """
     from stable_baselines3.common.monitor import load_results
 
     sink = MonitorSink(tmp_path / MONITOR, "ES-manage", ("ES", "NQ"), clock=lambda: 1000.0)

@@ -114,13 +114,20 @@ atexit.register(after)
 """
 
 
-def command(tmp_path: Path, work: str, signals: int = 1, options: str = "", sent: signal.Signals = signal.SIGINT
-            ) -> tuple[int, list[str], list[str]]:
-    """Exit code and the lines of stdout and stderr of a command that gets Ctrl-C, or the signal `sent`, when it is
-    ready."""
+def command(
+    tmp_path: Path,
+    work: str,
+    signals: int = 1,
+    options: str = "",
+    sent: signal.Signals = signal.SIGINT,
+) -> tuple[int, list[str], list[str]]:
+    """Exit code and the lines of stdout and stderr of a command that gets Ctrl-C, or the signal
+    `sent`, when it is ready."""
     code = f"{HEAD}{work}\nsys.exit(interrupt.run(work{options}))"
     stdout = tmp_path / "stdout"
-    with started([sys.executable, "-c", code], environment(tmp_path, str(tmp_path)), tmp_path) as process:
+    with started(
+        [sys.executable, "-c", code], environment(tmp_path, str(tmp_path)), tmp_path
+    ) as process:
         while "ready" not in stdout.read_text():
             assert process.poll() is None, (tmp_path / "stderr").read_text()
             time.sleep(0.01)
@@ -144,7 +151,9 @@ def test_its_line_is_the_last_one(tmp_path: Path) -> None:
 
 
 def test_an_import_is_not_interrupted_by_an_exception(tmp_path: Path) -> None:
-    """The module would see it before it is whole: NumPy and JAX print a traceback then, or crash in their C code."""
+    """The module would see it before it is whole: NumPy and JAX print a traceback then, or crash in
+    their C code.
+    """
     assert command(tmp_path, IMPORTING) == (130, ["ready"], ["interrupted; how to continue"])
 
 
@@ -161,7 +170,9 @@ def test_the_outermost_hint_is_printed(tmp_path: Path) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("wait", ["time.sleep(1000)", "in_c()"])
 def test_no_child_is_left(tmp_path: Path, wait: str) -> None:
-    """A child in a session of its own, which gets no signal of the terminal: with and without cleaning up in time."""
+    """A child in a session of its own, which gets no signal of the terminal: with and without
+    cleaning up in time.
+    """
     assert command(tmp_path, CHILD.format(wait=wait))[0] == 130
     assert alive(str(tmp_path)) == []
 
@@ -200,12 +211,18 @@ def work():
 """
 
 
-def terminated(tmp_path: Path, work: str, options: str = ", resumable=True") -> tuple[int, list[str], list[str]]:
+def terminated(
+    tmp_path: Path, work: str, options: str = ", resumable=True"
+) -> tuple[int, list[str], list[str]]:
     return command(tmp_path, work, options=options, sent=signal.SIGTERM)
 
 
-@pytest.mark.parametrize("work", [DEAF, IMPORTING, TRAINING.format(where="with signals.no_border()", what="in_c()")])
-def test_a_resumable_command_with_nothing_to_save_ends_at_once_with_75(tmp_path: Path, work: str) -> None:
+@pytest.mark.parametrize(
+    "work", [DEAF, IMPORTING, TRAINING.format(where="with signals.no_border()", what="in_c()")]
+)
+def test_a_resumable_command_with_nothing_to_save_ends_at_once_with_75(
+    tmp_path: Path, work: str
+) -> None:
     code, _, said = terminated(tmp_path, work)
     assert code == 75
     assert said[0].startswith("stopped by SIGTERM; ")
@@ -259,7 +276,9 @@ def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path: Path) -> None:
 def test_the_judge_of_tries_sees_faults(tmp_path: Path) -> None:
     assert not [*faults_of(130, ["x", "interrupted"]), *left_behind(tmp_path)]
     assert list(faults_of(139, ["interrupted"])) == ["exit code 139"]
-    assert list(faults_of(130, ["Traceback (most recent call last):", "interrupted"])) == ["a traceback"]
+    assert list(faults_of(130, ["Traceback (most recent call last):", "interrupted"])) == [
+        "a traceback"
+    ]
     assert list(faults_of(130, [])) == ["0 lines about the interruption"]
     assert list(faults_of(130, ["interrupted", "x"])) == ["a later line: x"]
     (tmp_path / "a.json").write_text("{")
@@ -269,7 +288,9 @@ def test_the_judge_of_tries_sees_faults(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_training_that_is_stopped_while_it_compiles_can_be_resumed(tmp_path: Path) -> None:
-    """In the compilation, which takes seconds in an empty cache: 130, one line. Then the run is resumed to its end."""
+    """In the compilation, which takes seconds in an empty cache: 130, one line. Then the run is
+    resumed to its end.
+    """
     out, env = tmp_path / "out", environment(tmp_path / "cache")
     with started(argv(COMMANDS[0], out, out), env, tmp_path) as process:
         while not (out / "run.log").is_file():  # what follows is the compilation
@@ -277,9 +298,18 @@ def test_training_that_is_stopped_while_it_compiles_can_be_resumed(tmp_path: Pat
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         code = process.wait(300)
-    assert [*faults_of(code, (tmp_path / "stderr").read_text().splitlines()), *left_behind(out)] == []
-    done = subprocess.run([sys.executable, "-m", "jaxtrade", "train", "--resume", str(out)], env=env, cwd=ROOT,
-                          capture_output=True, text=True, timeout=600)
+    assert [
+        *faults_of(code, (tmp_path / "stderr").read_text().splitlines()),
+        *left_behind(out),
+    ] == []
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxtrade", "train", "--resume", str(out)],
+        env=env,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode in (0, 1), done.stderr  # 1: so short a run may fail its health check
     assert "no checkpoint had been written: starting again from the beginning" in done.stderr
     assert (out / "summary.json").is_file()

@@ -20,12 +20,21 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 75}
 LONGEST_S = 600.0  # a command that is not interrupted ends before
-SMALL = ("--set", "train.total_timesteps=60_000", "--set", "rollout.num_envs=16", "--set", "train.chunk_updates=4")
+SMALL = (
+    "--set",
+    "train.total_timesteps=60_000",
+    "--set",
+    "rollout.num_envs=16",
+    "--set",
+    "train.chunk_updates=4",
+)
 MARK = "JAXTRADE_INTERRUPT_TRY"  # in the environment of a command and of all that it starts
 
 
 class Command(NamedTuple):
-    """A command line of jaxtrade. `{out}` stands for a folder that does not exist, `{run}` for a finished run."""
+    """A command line of jaxtrade. `{out}` stands for a folder that does not exist, `{run}` for a
+    finished run.
+    """
 
     name: str
     words: tuple[str, ...]
@@ -40,16 +49,33 @@ COMMANDS = (
 # Those that SIGTERM ends with 75, so that they are started again.
 RESUMABLE = (
     *COMMANDS[:2],
-    Command("walkforward", ("walkforward", "--market", "NQ", "--train", "4", "--test", "2", *SMALL,
-                            "--run-dir", "{out}")),
+    Command(
+        "walkforward",
+        (
+            "walkforward",
+            "--market",
+            "NQ",
+            "--train",
+            "4",
+            "--test",
+            "2",
+            *SMALL,
+            "--run-dir",
+            "{out}",
+        ),
+    ),
     Command("ablate", ("ablate", "advisor", "--test", "--out", "{out}")),
-    Command("precompute", ("advise", "precompute", "--advisor", "rules", "--market", "NQ", "--out", "{out}.npz")),
+    Command(
+        "precompute",
+        ("advise", "precompute", "--advisor", "rules", "--market", "NQ", "--out", "{out}.npz"),
+    ),
 )
 
 
 class Try(NamedTuple):
-    """What one Ctrl-C did. delay: seconds from the start of the command to the signal. code: exit code, negative for a
-    signal. seconds: from the signal to the end. faults: what should not be; empty if all is well."""
+    """What one Ctrl-C did. delay: seconds from the start of the command to the signal. code: exit
+    code, negative for a signal. seconds: from the signal to the end. faults: what should not be;
+    empty if all is well."""
 
     command: str
     delay: float
@@ -62,20 +88,35 @@ class Try(NamedTuple):
 def environment(cache: Path, mark: str = "") -> dict[str, str]:
     """The variables of a command. cache: folder of its compiled programs and prepared markets."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": str(cache),
-                         "JAX_COMPILATION_CACHE_DIR": str(cache / "programs"), MARK: mark}
+    return os.environ | {
+        "PYTHONPATH": path,
+        "XDG_CACHE_HOME": str(cache),
+        "JAX_COMPILATION_CACHE_DIR": str(cache / "programs"),
+        MARK: mark,
+    }
 
 
 def argv(command: Command, run: Path, out: Path) -> list[str]:
     """The process's arguments."""
-    return [sys.executable, "-m", "jaxtrade", *(word.format(run=run, out=out) for word in command.words)]
+    return [
+        sys.executable,
+        "-m",
+        "jaxtrade",
+        *(word.format(run=run, out=out) for word in command.words),
+    ]
 
 
 def finished_run(folder: Path, cache: Path) -> Path:
     """A small finished run for the commands that read one."""
     run = folder / "finished"
-    subprocess.run(argv(COMMANDS[0], run, run), env=environment(cache), check=False, capture_output=True, cwd=folder,
-                   timeout=LONGEST_S)
+    subprocess.run(
+        argv(COMMANDS[0], run, run),
+        env=environment(cache),
+        check=False,
+        capture_output=True,
+        cwd=folder,
+        timeout=LONGEST_S,
+    )
     assert (run / "summary.json").is_file()
     return run
 
@@ -83,28 +124,57 @@ def finished_run(folder: Path, cache: Path) -> Path:
 def duration(command: Command, run: Path, folder: Path, cache: Path) -> float:
     """Seconds that the command takes if nobody interrupts it. Raises AssertionError if it fails."""
     start = time.monotonic()
-    done = subprocess.run(argv(command, run, folder / "whole"), env=environment(cache), capture_output=True, text=True,
-                          cwd=folder, timeout=LONGEST_S)
-    assert done.returncode in (0, 1), done.stderr[-2000:]  # 1: a run so short may fail its health check
+    done = subprocess.run(
+        argv(command, run, folder / "whole"),
+        env=environment(cache),
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=LONGEST_S,
+    )
+    assert done.returncode in (0, 1), done.stderr[
+        -2000:
+    ]  # 1: a run so short may fail its health check
     return time.monotonic() - start
 
 
 @contextmanager
-def started(words: Sequence[str], env: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A command in a session of its own, whose output goes to files: a pipe that nobody reads would stop it."""
-    with (folder / "stdout").open("w") as stdout, (folder / "stderr").open("w") as stderr, subprocess.Popen(
-            words, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True,
-            start_new_session=True) as process:
+def started(
+    words: Sequence[str], env: Mapping[str, str], folder: Path
+) -> Iterator[subprocess.Popen[str]]:
+    """A command in a session of its own, whose output goes to files: a pipe that nobody reads would
+    stop it.
+    """
+    with (
+        (folder / "stdout").open("w") as stdout,
+        (folder / "stderr").open("w") as stderr,
+        subprocess.Popen(
+            words,
+            env=env,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
         try:
             yield process
         finally:
             process.kill()
 
 
-def one(command: Command, run: Path, cache: Path, delay: float, terminal: bool,
-        sent: signal.Signals = signal.SIGINT) -> Try | float:
-    """Start the command, send one signal after `delay` seconds -> what came of it, or the seconds that the command took
-    if it had ended before.
+def one(
+    command: Command,
+    run: Path,
+    cache: Path,
+    delay: float,
+    terminal: bool,
+    sent: signal.Signals = signal.SIGINT,
+) -> Try | float:
+    """Start the command, send one signal after `delay` seconds -> what came of it, or the seconds
+    that the command took if it had ended before.
 
     terminal: to the whole group of processes, as a terminal does; else to the command alone.
     """
@@ -128,11 +198,17 @@ def one(command: Command, run: Path, cache: Path, delay: float, terminal: bool,
         if code == 0:
             return delay  # all was done: the signal came while Python ended
         lines = (folder / "stderr").read_text().splitlines()
-        faults = [*faults_of(code, lines, sent), *(f"orphan {pid}" for pid in orphans), *left_behind(out)]
+        faults = [
+            *faults_of(code, lines, sent),
+            *(f"orphan {pid}" for pid in orphans),
+            *left_behind(out),
+        ]
         return Try(command.name, delay, code, seconds, lines[-1] if lines else "", tuple(faults))
 
 
-def faults_of(code: int, lines: Sequence[str], sent: signal.Signals = signal.SIGINT) -> Iterator[str]:
+def faults_of(
+    code: int, lines: Sequence[str], sent: signal.Signals = signal.SIGINT
+) -> Iterator[str]:
     """What is wrong with the exit code and the messages."""
     if code == -sent:  # Python itself had not started: a shell calls this 130 or 143
         return
@@ -140,7 +216,11 @@ def faults_of(code: int, lines: Sequence[str], sent: signal.Signals = signal.SIG
         yield f"exit code {code}"
     if any("Traceback" in line for line in lines):
         yield "a traceback"
-    said = [line for line in lines if line.startswith(("interrupted", "error: SIG", "stopped by SIGTERM"))]
+    said = [
+        line
+        for line in lines
+        if line.startswith(("interrupted", "error: SIG", "stopped by SIGTERM"))
+    ]
     if len(said) != 1:
         yield f"{len(said)} lines about the interruption"
     elif lines[-1] != said[0]:
@@ -148,7 +228,9 @@ def faults_of(code: int, lines: Sequence[str], sent: signal.Signals = signal.SIG
 
 
 def alive(mark: str) -> list[int]:
-    """Processes that carry the mark, except those that are ending (Linux). A killed one needs a moment to end."""
+    """Processes that carry the mark, except those that are ending (Linux). A killed one needs a
+    moment to end.
+    """
     for _ in range(20):
         found = list(_marked(mark))
         if not found:
@@ -183,10 +265,14 @@ def left_behind(out: Path) -> Iterator[str]:
                 yield f"{lock.relative_to(out)} is held"
 
 
-def random_tries(count: int, seed: int, commands: Sequence[Command] = COMMANDS,
-                 sent: signal.Signals = signal.SIGINT) -> Iterator[Try]:
-    """`count` signals at moments that are uniform over each command, in turn. Half of them with an empty cache of
-    programs, half go to the command alone."""
+def random_tries(
+    count: int,
+    seed: int,
+    commands: Sequence[Command] = COMMANDS,
+    sent: signal.Signals = signal.SIGINT,
+) -> Iterator[Try]:
+    """`count` signals at moments that are uniform over each command, in turn. Half of them with an
+    empty cache of programs, half go to the command alone."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -202,8 +288,14 @@ def random_tries(count: int, seed: int, commands: Sequence[Command] = COMMANDS,
         while done < count:
             command, kind = commands[done % len(commands)], chance.choice(("cold", "warm"))
             cache = warm if kind == "warm" else folder / secrets.token_hex(4)
-            found = one(command, run, cache, chance.uniform(0, seconds[command.name, kind]), chance.random() < 0.5,
-                        sent)
+            found = one(
+                command,
+                run,
+                cache,
+                chance.uniform(0, seconds[command.name, kind]),
+                chance.random() < 0.5,
+                sent,
+            )
             if isinstance(found, Try):
                 done += 1
                 yield found

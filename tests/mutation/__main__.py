@@ -1,4 +1,5 @@
-"""`python -m tests.mutation [ID ...] [--package NAME] [--jobs N]`: which seeded faults do the quick tests notice?
+"""`python -m tests.mutation [ID ...] [--package NAME] [--jobs N]`: which seeded faults do the quick
+tests notice?
 
 Exit status 1 where one survives, or has lost its place in the source.
 """
@@ -17,10 +18,14 @@ from tests.mutation.runner import BaselineError, audit
 
 def chosen(ids: Sequence[str], package: str | None) -> list[Fault]:
     """The faults that were asked for, all by default. Raises SystemExit for an unknown id."""
-    faults = [fault for fault in read_faults() if fault.caught_by and package in (None, fault.package)]
+    faults = [
+        fault for fault in read_faults() if fault.caught_by and package in (None, fault.package)
+    ]
     known = {fault.id for fault in faults}
     if unknown := [name for name in ids if name not in known]:
-        raise SystemExit(f"no such mutation: {', '.join(unknown)} (see tests/mutation/mutations.yaml)")
+        raise SystemExit(
+            f"no such mutation: {', '.join(unknown)} (see tests/mutation/mutations.yaml)"
+        )
     return [fault for fault in faults if not ids or fault.id in ids]
 
 
@@ -28,9 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("ids", nargs="*", metavar="ID", help="mutations to try; all by default")
     parser.add_argument("--package", help="only those of one package")
-    parser.add_argument("--jobs", type=int, default=1, help="copies of the repository that are tested side by side")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="copies of the repository that are tested side by side"
+    )
     options = parser.parse_args(argv)
-    faults, start, outcomes = chosen(options.ids, options.package), time.perf_counter(), Counter[str]()
+    faults, start, outcomes = (
+        chosen(options.ids, options.package),
+        time.perf_counter(),
+        Counter[str](),
+    )
     try:
         for verdict in audit(faults, options.jobs):
             outcomes[verdict.outcome] += 1
@@ -38,8 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaselineError as error:
         print(error, file=sys.stderr)
         return 1
-    others = "".join(f", {count} {name}" for name, count in sorted(outcomes.items()) if name != "caught")
-    print(f"{outcomes['caught']} of {len(faults)} mutations caught{others} ({time.perf_counter() - start:.0f} s)")
+    others = "".join(
+        f", {count} {name}" for name, count in sorted(outcomes.items()) if name != "caught"
+    )
+    print(
+        f"{outcomes['caught']} of {len(faults)} mutations caught{others} ({time.perf_counter() - start:.0f} s)"
+    )
     return int(outcomes["caught"] != len(faults))
 
 

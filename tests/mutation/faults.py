@@ -13,7 +13,9 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("mutations.yaml")
-SYMBOLS = re.compile(r'"""[\s\S]*?"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|\#[^\n]*|\w+|[^\w\s]')
+SYMBOLS = re.compile(
+    r'"""[\s\S]*?"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|\#[^\n]*|\w+|[^\w\s]'
+)
 
 
 class Symbol(NamedTuple):
@@ -25,11 +27,17 @@ class Symbol(NamedTuple):
 def _symbols(text: str) -> list[Symbol]:
     """Words, strings and signs of a piece of Python, which need not be whole.
 
-    Layout, comments and the comma before a closing bracket are left out: a formatter may change them.
+    Layout, comments and the comma before a closing bracket are left out: a formatter may change
+    them.
     """
-    found = [Symbol(match[0], *match.span()) for match in SYMBOLS.finditer(text) if match[0][0] != "#"]
-    return [symbol for symbol, after in zip(found, [*found[1:], None], strict=True)
-            if not (symbol.text == "," and after and after.text in ")]}")]
+    found = [
+        Symbol(match[0], *match.span()) for match in SYMBOLS.finditer(text) if match[0][0] != "#"
+    ]
+    return [
+        symbol
+        for symbol, after in zip(found, [*found[1:], None], strict=True)
+        if not (symbol.text == "," and after and after.text in ")]}")
+    ]
 
 
 def _functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
@@ -42,7 +50,9 @@ def _functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]
 
 
 def _span(text: str, name: str) -> tuple[int, int]:
-    """Where the function or class `name` (dotted where nested) stands. Raises ValueError where it does not."""
+    """Where the function or class `name` (dotted where nested) stands. Raises ValueError where it
+    does not.
+    """
     found = [node for dotted, node in _functions(ast.parse(text)) if dotted == name]
     if len(found) != 1:
         raise ValueError(f"{len(found)} functions or classes are called {name}")
@@ -56,8 +66,10 @@ def _span(text: str, name: str) -> tuple[int, int]:
 class Fault:
     """Replace the expression `old` by `new` in one function.
 
-    path: the file, from the repository's root. function: where `old` stands once; None: anywhere in the file.
-    caught_by: test files or node ids. oracle: the configuration in which the comparison with the oracle must show it.
+    path: the file, from the repository's root. function: where `old` stands once; None: anywhere in
+        the file.
+    caught_by: test files or node ids. oracle: the configuration in which the comparison with the
+        oracle must show it.
     """
 
     id: str
@@ -70,7 +82,9 @@ class Fault:
     oracle: str | None
 
     def applied(self, root: Path) -> str:
-        """The text of the file with the fault in it. Raises ValueError where `old` does not stand there once."""
+        """The text of the file with the fault in it. Raises ValueError where `old` does not stand
+        there once.
+        """
         text = (root / self.path).read_text(encoding="utf-8")
         try:
             first, last = _span(text, self.function) if self.function else (0, len(text))
@@ -78,18 +92,33 @@ class Fault:
             raise ValueError(f"{self.id}: {self.path}: {error}") from None
         old = [symbol.text for symbol in _symbols(self.old)]
         here = [symbol for symbol in _symbols(text) if first <= symbol.start < last]
-        places = [here[i:i + len(old)] for i in range(len(here) - len(old) + 1)
-                  if here[i].text == old[0] and [symbol.text for symbol in here[i:i + len(old)]] == old]
+        places = [
+            here[i : i + len(old)]
+            for i in range(len(here) - len(old) + 1)
+            if here[i].text == old[0] and [symbol.text for symbol in here[i : i + len(old)]] == old
+        ]
         if len(places) != 1:
-            raise ValueError(f"{self.id}: '{self.old}' occurs {len(places)} times in {self.path}"
-                             f"{f', {self.function}' if self.function else ''}, expected once")
-        return text[:places[0][0].start] + self.new + text[places[0][-1].end:]
+            raise ValueError(
+                f"{self.id}: '{self.old}' occurs {len(places)} times in {self.path}"
+                f"{f', {self.function}' if self.function else ''}, expected once"
+            )
+        return text[: places[0][0].start] + self.new + text[places[0][-1].end :]
 
 
 def read_faults(path: Path = LIST) -> tuple[Fault, ...]:
     """Every fault of the list, in its order."""
     files: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return tuple(
-        Fault(fault["id"], file["package"], file["path"], fault.get("function"), fault["old"], fault["new"],
-              tuple(fault.get("caught_by", ())), fault.get("oracle"))
-        for file in files for fault in file["faults"])
+        Fault(
+            fault["id"],
+            file["package"],
+            file["path"],
+            fault.get("function"),
+            fault["old"],
+            fault["new"],
+            tuple(fault.get("caught_by", ())),
+            fault.get("oracle"),
+        )
+        for file in files
+        for fault in file["faults"]
+    )

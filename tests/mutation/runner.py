@@ -19,14 +19,30 @@ from typing import NamedTuple
 from tests.mutation.faults import ROOT, Fault
 
 SECONDS = 600  # for the tests of one fault
-SKIPPED = shutil.ignore_patterns(".git", ".venv", "venv", "__pycache__", "*.egg-info", ".pytest_cache", ".ruff_cache",
-                                 ".hypothesis")
-OUTSIDE = ("configs", "bench")  # top-level folders that are packages of `jaxtrade` once it is installed
-TESTS_FAILED, INTERRUPTED = 1, 2  # pytest's exit statuses; it is interrupted where a test file cannot be imported
+SKIPPED = shutil.ignore_patterns(
+    ".git",
+    ".venv",
+    "venv",
+    "__pycache__",
+    "*.egg-info",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".hypothesis",
+)
+OUTSIDE = (
+    "configs",
+    "bench",
+)  # top-level folders that are packages of `jaxtrade` once it is installed
+TESTS_FAILED, INTERRUPTED = (
+    1,
+    2,
+)  # pytest's exit statuses; it is interrupted where a test file cannot be imported
 
 
 class Verdict(NamedTuple):
-    """outcome: caught, SURVIVED, NOT FOUND (the old text) or BROKEN (no verdict); by: the test that failed, or why."""
+    """outcome: caught, SURVIVED, NOT FOUND (the old text) or BROKEN (no verdict); by: the test that
+    failed, or why.
+    """
 
     fault: Fault
     outcome: str
@@ -39,7 +55,9 @@ class Verdict(NamedTuple):
 
 
 class BaselineError(Exception):
-    """The unchanged copy does not pass its tests, or is not what gets imported: no verdict would mean anything."""
+    """The unchanged copy does not pass its tests, or is not what gets imported: no verdict would
+    mean anything.
+    """
 
 
 def _skipped(folder: str, names: list[str]) -> set[str]:
@@ -56,19 +74,35 @@ class Tree:
         for name in OUTSIDE:  # an editable install would find these in the repository
             (root / "jaxtrade" / name).symlink_to(Path("..") / name, target_is_directory=True)
         names = ("jaxtrade", "tests", *(f"jaxtrade.{name}" for name in OUTSIDE))
-        code = f"import importlib\nfor name in {names}: print(*importlib.import_module(name).__path__)"
+        code = (
+            f"import importlib\nfor name in {names}: print(*importlib.import_module(name).__path__)"
+        )
         found = self._python("-c", code).stdout.splitlines()
         if len(found) != len(names) or any(not Path(path).is_relative_to(root) for path in found):
-            raise BaselineError(f"{', '.join(names)} are imported from {found}, not from the copy in {root}")
+            raise BaselineError(
+                f"{', '.join(names)} are imported from {found}, not from the copy in {root}"
+            )
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "PYTHONPATH": str(self.root), "CI": "1"}  # CI: the same random examples every time
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(self.root),
+            "CI": "1",
+        }  # CI: the same random examples every time
         env.setdefault("JAXTRADE_SHARED", str(ROOT.parent / "shared"))
         env.setdefault("JAX_COMPILATION_CACHE_DIR", str(self.root.parent / "programs"))
         env.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-        env.pop("PYTHONDONTWRITEBYTECODE", None)  # dozens of processes would each compile the whole package
-        return subprocess.run([sys.executable, *arguments], cwd=self.root, env=env, capture_output=True, text=True,
-                              timeout=SECONDS)
+        env.pop(
+            "PYTHONDONTWRITEBYTECODE", None
+        )  # dozens of processes would each compile the whole package
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.root,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
 
     def test(self, names: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run the quick tests `names` up to the first failure."""
@@ -87,7 +121,8 @@ class Tree:
 
     def _write(self, path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
-        # Compiled code is found by time in whole seconds and by size: a change within a second could go unseen.
+        # Compiled code is found by time in whole seconds and by size: a change within a second
+        # could go unseen.
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
             compiled.unlink()
 
@@ -100,27 +135,40 @@ class Tree:
         except ValueError as error:
             return Verdict(fault, "NOT FOUND", str(error), time.perf_counter() - start)
         except subprocess.TimeoutExpired:
-            return Verdict(fault, "caught", f"a test hangs for {SECONDS} s", time.perf_counter() - start)
+            return Verdict(
+                fault, "caught", f"a test hangs for {SECONDS} s", time.perf_counter() - start
+            )
         seconds = time.perf_counter() - start
         if done.returncode == 0:
             return Verdict(fault, "SURVIVED", ", ".join(fault.caught_by), seconds)
         if done.returncode not in (TESTS_FAILED, INTERRUPTED):
-            return Verdict(fault, "BROKEN", f"pytest ended with {done.returncode}: {done.stdout[-300:]}", seconds)
+            return Verdict(
+                fault,
+                "BROKEN",
+                f"pytest ended with {done.returncode}: {done.stdout[-300:]}",
+                seconds,
+            )
         failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
         return Verdict(fault, "caught", failed[1] if failed else "?", seconds)
 
 
 def check_baseline(tree: Tree, faults: Sequence[Fault]) -> float:
-    """Seconds that all tests named by `faults` take on the unchanged copy. Raises BaselineError where they fail."""
+    """Seconds that all tests named by `faults` take on the unchanged copy. Raises BaselineError
+    where they fail.
+    """
     start = time.perf_counter()
     done = tree.test(sorted({name for fault in faults for name in fault.caught_by}))
     if done.returncode:
-        raise BaselineError(f"the tests do not pass on the unchanged copy:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
+        raise BaselineError(
+            f"the tests do not pass on the unchanged copy:\n{done.stdout[-3000:]}{done.stderr[-1000:]}"
+        )
     return time.perf_counter() - start
 
 
 def audit(faults: Sequence[Fault], jobs: int) -> Iterator[Verdict]:
-    """Verdicts as they come, after the tests have passed without any fault. Raises BaselineError."""
+    """Verdicts as they come, after the tests have passed without any fault. Raises
+    BaselineError.
+    """
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         trees: queue.Queue[Tree] = queue.Queue()
         first = Tree(Path(folder) / "0" / "tree")

@@ -1,4 +1,6 @@
-"""The list of seeded faults stays alive: each still has its one place in the source, and names tests that exist."""
+"""The list of seeded faults stays alive: each still has its one place in the source, and names
+tests that exist.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,16 @@ def test_every_fault_has_one_place_in_the_source() -> None:
         if changed == (ROOT / fault.path).read_text(encoding="utf-8"):
             lost.append(f"{fault.id}: changes nothing")
         if fault.path.endswith(".py"):
-            compile(changed, fault.path, "exec")  # a fault that is no Python would be caught by anything
+            compile(
+                changed, fault.path, "exec"
+            )  # a fault that is no Python would be caught by anything
     assert lost == []
 
 
 def test_names_are_unique_and_every_package_is_audited() -> None:
-    assert [name for name, count in Counter(fault.id for fault in FAULTS).items() if count > 1] == []
+    assert [
+        name for name, count in Counter(fault.id for fault in FAULTS).items() if count > 1
+    ] == []
     counts = Counter(fault.package for fault in FAULTS)
     assert set(counts) == PACKAGES
     assert min(counts.values()) >= 5
@@ -43,18 +49,22 @@ def test_every_fault_names_tests_that_exist() -> None:
     for path, node in sorted(names):
         file = ROOT / path
         function = node.partition("[")[0]
-        if not file.is_file() or (function and f"def {function}(" not in file.read_text(encoding="utf-8")):
+        if not file.is_file() or (
+            function and f"def {function}(" not in file.read_text(encoding="utf-8")
+        ):
             missing.append(f"{path}::{node}" if node else path)
     assert missing == []
     assert all(fault.caught_by or fault.oracle for fault in FAULTS)
 
 
 def test_a_fault_is_found_whatever_the_layout(tmp_path: Path) -> None:
-    text = ("def first(a):\n    return a + 1\n\n\n"
-            "def second(a):\n    return g(\n        a,  # why\n        a + 1,\n    )\n")
+    text = (
+        "def first(a):\n    return a + 1\n\n\n"
+        "def second(a):\n    return g(\n        a,  # why\n        a + 1,\n    )\n"
+    )
     (tmp_path / "file.py").write_text(text)
     fault = Fault("x", "p", "file.py", "second", "g(a, a+1)", "0", (), None)
-    assert fault.applied(tmp_path) == text[:text.index("g(")] + "0\n"
+    assert fault.applied(tmp_path) == text[: text.index("g(")] + "0\n"
     for function, old in (("third", "a"), ("first", "g"), ("second", "a")):
         with pytest.raises(ValueError, match=r"file\.py"):
             dataclasses.replace(fault, function=function, old=old).applied(tmp_path)

@@ -49,7 +49,9 @@ def test_matches_float64(case):
     assert np.all(np.asarray(d.probs(logits, mask))[~mask] == 0.0)
     np.testing.assert_allclose(log_probs(logits, mask)[mask], np.log(p[mask]), rtol=1e-5, atol=1e-5)
     positive = p[p > 0]
-    np.testing.assert_allclose(entropy(logits, mask), -(positive * np.log(positive)).sum(), atol=2e-5)
+    np.testing.assert_allclose(
+        entropy(logits, mask), -(positive * np.log(positive)).sum(), atol=2e-5
+    )
     assert mask[mode(logits, mask)]
     # XLA flushes subnormal numbers to zero, so logits closer than that are equal to it
     assert logits[mode(logits, mask)] >= logits[mask].max() - np.finfo(np.float32).tiny
@@ -83,7 +85,8 @@ def test_a_million_samples_none_illegal_and_frequencies_right():
     action = jax.jit(d.pick)(jax.random.uniform(key_chance, (count,)), logits, mask)
     legal = jnp.take_along_axis(mask, action[:, None], axis=1)
     assert int(jnp.sum(~legal)) == 0
-    # Expected counts under the model; each is a sum of independent Bernoullis, so 5 standard deviations bound it.
+    # Expected counts under the model; each is a sum of independent Bernoullis, so 5 standard
+    # deviations bound it.
     p = np.asarray(d.probs(logits, mask), np.float64)
     found = np.bincount(action, minlength=size)
     assert np.all(np.abs(found - p.sum(0)) < 5 * np.sqrt((p * (1 - p)).sum(0)))
@@ -123,8 +126,12 @@ def test_one_legal_action_is_certain():
     assert d.log_prob(logits, mask, jnp.int32(0)) == d.ILLEGAL
 
 
-@pytest.mark.parametrize(("chance", "action"), [(0.0, 0), (0.24, 0), (0.25, 2), (0.5, 3), (0.74, 3), (0.75, 4)])
+@pytest.mark.parametrize(
+    ("chance", "action"), [(0.0, 0), (0.24, 0), (0.25, 2), (0.5, 3), (0.74, 3), (0.75, 4)]
+)
 def test_a_chance_at_the_border_picks_the_action_that_begins_there(chance, action):
-    """Each of four equal actions has the chances from its border up to, and without, the next one's."""
+    """Each of four equal actions has the chances from its border up to, and without, the next
+    one's.
+    """
     mask = np.array([True, False, True, True, True])
     assert d.pick(jnp.float32(chance), jnp.zeros(5), mask) == action

@@ -1,4 +1,6 @@
-"""Orthogonal starts never wait for each other: a batch of QR decompositions can hang jaxlib's CPU thread pool."""
+"""Orthogonal starts never wait for each other: a batch of QR decompositions can hang jaxlib's CPU
+thread pool.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 def decompositions(init: Any) -> list[int]:
     """Numbers of axes of the matrices that are decomposed."""
     jaxpr = jax.make_jaxpr(jax.vmap(init))(jax.random.split(jax.random.key(0), 3)).jaxpr
-    return [equation.invars[0].aval.ndim for equation in equations(jaxpr) if equation.primitive.name in QR]
+    return [
+        equation.invars[0].aval.ndim
+        for equation in equations(jaxpr)
+        if equation.primitive.name in QR
+    ]
 
 
 def test_several_agents_are_made_one_matrix_at_a_time() -> None:
@@ -38,7 +44,9 @@ def test_several_agents_are_made_one_matrix_at_a_time() -> None:
     made = decompositions(lambda key: network.init(key, network.first_carry(), jnp.zeros(11)))
     assert len(made) >= 5
     assert set(made) == {2}
-    assert 3 in decompositions(lambda key: nn.initializers.orthogonal()(key, (4, 4)))  # the check can fail
+    assert 3 in decompositions(
+        lambda key: nn.initializers.orthogonal()(key, (4, 4))
+    )  # the check can fail
 
 
 @pytest.mark.parametrize("shape", [(11, 4), (4, 11), (4, 4)])

@@ -1,4 +1,6 @@
-"""The GRU against its equations in NumPy and flax's cell; memory over a sequence against one step after the other."""
+"""The GRU against its equations in NumPy and flax's cell; memory over a sequence against one step
+after the other.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,25 @@ def network():
     network = ActorCritic(4, (6,), memory=WIDTH)
     variables = jax.jit(network.init)(jax.random.key(0), network.first_carry(), jnp.zeros(SIZE))
     rng = np.random.default_rng(0)
-    lively = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), variables["params"])
+    lively = jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), variables["params"]
+    )
     return network, lively
 
 
 @pytest.fixture(scope="module")
 def sequences():
-    """Observations [T, S, D], first [T, S] with episodes beginning inside, and the carries of before."""
+    """Observations [T, S, D], first [T, S] with episodes beginning inside, and the carries of
+    before.
+    """
     rng = np.random.default_rng(1)
     first = np.zeros((STEPS, SEQUENCES), bool)
     first[0, :2], first[3, 0], first[6, 3] = True, True, True
-    return (rng.normal(size=(STEPS, SEQUENCES, SIZE)).astype(np.float32), first,
-            rng.normal(size=(SEQUENCES, WIDTH)).astype(np.float32))
+    return (
+        rng.normal(size=(STEPS, SEQUENCES, SIZE)).astype(np.float32),
+        first,
+        rng.normal(size=(SEQUENCES, WIDTH)).astype(np.float32),
+    )
 
 
 def sigmoid(x):
@@ -42,8 +51,14 @@ def sigmoid(x):
 
 def by_hand(parameters, carry, x):
     """One step of the equations in the docstring, in NumPy float64."""
-    w, b = np.asarray(parameters["input"]["kernel"], np.float64), np.asarray(parameters["input"]["bias"])
-    u, c = np.asarray(parameters["recurrent"]["kernel"], np.float64), np.asarray(parameters["recurrent"]["bias"])
+    w, b = (
+        np.asarray(parameters["input"]["kernel"], np.float64),
+        np.asarray(parameters["input"]["bias"]),
+    )
+    u, c = (
+        np.asarray(parameters["recurrent"]["kernel"], np.float64),
+        np.asarray(parameters["recurrent"]["bias"]),
+    )
     gate = [slice(k * WIDTH, (k + 1) * WIDTH) for k in range(3)]
     r = sigmoid(x @ w[:, gate[0]] + b[gate[0]] + carry @ u[:, gate[0]] + c[gate[0]])
     z = sigmoid(x @ w[:, gate[1]] + b[gate[1]] + carry @ u[:, gate[1]] + c[gate[1]])
@@ -56,13 +71,20 @@ def test_a_step_by_the_equations(network, sequences):
     net, parameters = network
     observations, _, carry = sequences
     made = net.apply({"params": parameters}, carry, observations[0], method="remember")
-    np.testing.assert_allclose(made, by_hand(parameters["gru"], carry, observations[0]), rtol=1e-5, atol=1e-6)
-    # worked in the head: no weights, only biases; carry 0.5. r = 1/2, z = 1/2, n = tanh(0 + 1/2 * ln 3)
+    np.testing.assert_allclose(
+        made, by_hand(parameters["gru"], carry, observations[0]), rtol=1e-5, atol=1e-6
+    )
+    # worked in the head: no weights, only biases; carry 0.5. r = 1/2, z = 1/2, n = tanh(0 + 1/2 *
+    # ln 3)
     bias = jnp.array([0.0, 0.0, np.log(3.0)])
-    parameters = {"input": {"kernel": jnp.zeros((1, 3)), "bias": jnp.zeros(3)},
-                  "recurrent": {"kernel": jnp.zeros((1, 3)), "bias": bias}}
+    parameters = {
+        "input": {"kernel": jnp.zeros((1, 3)), "bias": jnp.zeros(3)},
+        "recurrent": {"kernel": jnp.zeros((1, 3)), "bias": bias},
+    }
     made = GRU(1).apply({"params": parameters}, jnp.array([0.5]), jnp.array([9.0]))
-    np.testing.assert_allclose(made, [0.5 * 0.5 + 0.5 * 0.5], rtol=1e-6)  # tanh(ln sqrt 3) = (3 - 1) / (3 + 1)
+    np.testing.assert_allclose(
+        made, [0.5 * 0.5 + 0.5 * 0.5], rtol=1e-6
+    )  # tanh(ln sqrt 3) = (3 - 1) / (3 + 1)
 
 
 def test_the_same_as_flax(network, sequences):
@@ -73,8 +95,10 @@ def test_the_same_as_flax(network, sequences):
     theirs = {}
     for k, name in enumerate("rzn"):
         columns = slice(k * WIDTH, (k + 1) * WIDTH)
-        inner, own = ({part: leaf[..., columns] for part, leaf in gru[which].items()}
-                      for which in ("input", "recurrent"))
+        inner, own = (
+            {part: leaf[..., columns] for part, leaf in gru[which].items()}
+            for which in ("input", "recurrent")
+        )
         if name != "n":
             inner, own = inner | {"bias": inner["bias"] + own["bias"]}, {"kernel": own["kernel"]}
         theirs |= {f"i{name}": inner, f"h{name}": own}
@@ -84,7 +108,9 @@ def test_the_same_as_flax(network, sequences):
 
 
 def test_every_gate_begins_orthogonal():
-    made = GRU(WIDTH).init(jax.random.key(0), jnp.zeros(WIDTH), jnp.zeros(SIZE))["params"]["recurrent"]["kernel"]
+    made = GRU(WIDTH).init(jax.random.key(0), jnp.zeros(WIDTH), jnp.zeros(SIZE))["params"][
+        "recurrent"
+    ]["kernel"]
     gates = np.split(np.asarray(made), 3, axis=1)
     for gate in gates:
         np.testing.assert_allclose(gate.T @ gate, np.eye(WIDTH), atol=1e-6)
@@ -106,7 +132,9 @@ def test_recall_is_one_step_after_the_other(network, sequences):
     for t in range(STEPS):
         carry = by_hand(parameters["gru"], np.where(first[t][:, None], 0, carry), observations[t])
         expected.append(carry)
-    np.testing.assert_allclose(np.reshape(rows, (STEPS, SEQUENCES, WIDTH)), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        np.reshape(rows, (STEPS, SEQUENCES, WIDTH)), expected, rtol=1e-4, atol=1e-5
+    )
     assert recall(net, parameters, None, observations.reshape(-1, SIZE), first.reshape(-1)) is None
 
 
@@ -162,8 +190,10 @@ def test_the_gradient_by_hand_is_that_of_autodiff(network, sequences):
 
     given = ((weights["kernel"], weights["bias"]), jnp.asarray(carry), gates)
     np.testing.assert_allclose(ours(*given), by_steps(*given), rtol=1e-6, atol=1e-6)
-    expected, found = (jax.grad(lambda *x, run=run: (factors * run(*x)).sum(), argnums=(0, 1, 2))(*given)
-                       for run in (by_steps, ours))
+    expected, found = (
+        jax.grad(lambda *x, run=run: (factors * run(*x)).sum(), argnums=(0, 1, 2))(*given)
+        for run in (by_steps, ours)
+    )
     for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
 
@@ -178,5 +208,9 @@ def test_a_network_without_run_is_stepped(network, sequences):
 
     observations, first, carry = sequences
     rows = jnp.asarray(observations.reshape(-1, SIZE)), jnp.asarray(first.reshape(-1))
-    np.testing.assert_allclose(recall(Stepping(), parameters, jnp.asarray(carry), *rows),
-                               recall(net, parameters, jnp.asarray(carry), *rows), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        recall(Stepping(), parameters, jnp.asarray(carry), *rows),
+        recall(net, parameters, jnp.asarray(carry), *rows),
+        rtol=1e-5,
+        atol=1e-6,
+    )

@@ -44,13 +44,18 @@ def test_orthogonal_with_the_published_gains():
     np.testing.assert_allclose(head.T @ head, 1e-4 * np.eye(5), atol=1e-8)
     head = params["value_head"]["kernel"]
     np.testing.assert_allclose(head.T @ head, [[1.0]], atol=1e-6)
-    assert all(np.all(np.asarray(leaf) == 0) for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]
-               if "bias" in str(path[-1]))
+    assert all(
+        np.all(np.asarray(leaf) == 0)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]
+        if "bias" in str(path[-1])
+    )
 
 
 def test_activation_is_the_configured_one():
     network, variables = make(hidden=(4,), activation="relu")
     x = jax.random.normal(jax.random.key(2), (11,))
     layer, head = variables["params"]["value_torso"]["Dense_0"], variables["params"]["value_head"]
-    expected = (np.maximum(x @ layer["kernel"] + layer["bias"], 0) @ head["kernel"] + head["bias"])[0]
+    expected = (np.maximum(x @ layer["kernel"] + layer["bias"], 0) @ head["kernel"] + head["bias"])[
+        0
+    ]
     np.testing.assert_allclose(network.apply(variables, None, x)[2], expected, rtol=1e-6)

@@ -1,4 +1,6 @@
-"""Products of a stated precision: rounded by hand in NumPy, on every platform, in every product of an update."""
+"""Products of a stated precision: rounded by hand in NumPy, on every platform, in every product of
+an update.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,31 @@ from jax import lax
 from jax.extend.core import jaxprs_in_params
 
 from jaxtrade.config import load_config
-from jaxtrade.networks.precision import FLOAT32, MANTISSA, DotGeneral, dot_general_of, product, products
+from jaxtrade.networks.precision import (
+    FLOAT32,
+    MANTISSA,
+    DotGeneral,
+    dot_general_of,
+    product,
+    products,
+)
 from jaxtrade.rl.listening.state import AdviceState, start_advice
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.reports import RATIO_ERROR
 from jaxtrade.runs.setup import Setup, prepare
 
-SMALL = ("rollout.num_envs=16", "rollout.num_steps=32", "ppo.num_minibatches=4", "ppo.num_epochs=2",
-         "network.hidden=[16,8]")
+SMALL = (
+    "rollout.num_envs=16",
+    "rollout.num_steps=32",
+    "ppo.num_minibatches=4",
+    "ppo.num_epochs=2",
+    "network.hidden=[16,8]",
+)
 GATED = ("env.task=advised", "advisor.kind=none", "advisor.fusion=gate")
-PRESETS = {"tf32": lax.DotAlgorithmPreset.TF32_TF32_F32, "bfloat16": lax.DotAlgorithmPreset.BF16_BF16_F32}
+PRESETS = {
+    "tf32": lax.DotAlgorithmPreset.TF32_TF32_F32,
+    "bfloat16": lax.DotAlgorithmPreset.BF16_BF16_F32,
+}
 
 
 @functools.cache
@@ -36,13 +53,16 @@ def rounded(x, mantissa):
     return np.ldexp(np.rint(mantissas * scale) / scale, exponents)
 
 
-@pytest.mark.parametrize(("value", "tf32", "bfloat16"), [
-    (1 + 2.0**-7, 1 + 2.0**-7, 1 + 2.0**-7),
-    (1 + 2.0**-10, 1 + 2.0**-10, 1.0),
-    (1 + 2.0**-8, 1 + 2.0**-8, 1.0),  # half way: to even
-    (1 + 3 * 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-6),
-    (-3 * (1 + 2.0**-12), -3.0, -3.0),
-])
+@pytest.mark.parametrize(
+    ("value", "tf32", "bfloat16"),
+    [
+        (1 + 2.0**-7, 1 + 2.0**-7, 1 + 2.0**-7),
+        (1 + 2.0**-10, 1 + 2.0**-10, 1.0),
+        (1 + 2.0**-8, 1 + 2.0**-8, 1.0),  # half way: to even
+        (1 + 3 * 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-6),
+        (-3 * (1 + 2.0**-12), -3.0, -3.0),
+    ],
+)
 def test_operands_are_rounded(value, tf32, bfloat16):
     one = jnp.ones((1, 1))
     for precision, expected in (("float32", value), ("tf32", tf32), ("bfloat16", bfloat16)):
@@ -54,10 +74,15 @@ def test_operands_are_rounded(value, tf32, bfloat16):
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
 def test_sums_are_float32_and_gradients_use_rounded_operands(precision):
     rng, bits = np.random.default_rng(0), MANTISSA[precision]
-    x, kernel, given = (rng.normal(size=shape).astype(np.float32) for shape in ((5, 7), (7, 3), (5, 3)))
+    x, kernel, given = (
+        rng.normal(size=shape).astype(np.float32) for shape in ((5, 7), (7, 3), (5, 3))
+    )
     dot_general = dot_general_of(precision, "cpu")
-    result, back = jax.vjp(lambda x, kernel: jax.vmap(lambda row: product(dot_general, row, kernel))(x),
-                           jnp.asarray(x), jnp.asarray(kernel))
+    result, back = jax.vjp(
+        lambda x, kernel: jax.vmap(lambda row: product(dot_general, row, kernel))(x),
+        jnp.asarray(x),
+        jnp.asarray(kernel),
+    )
     for_x, for_kernel = back(jnp.asarray(given))
     x, kernel, given = (rounded(each, bits) for each in (x, kernel, given))
     np.testing.assert_allclose(result, x @ kernel, rtol=1e-5, atol=1e-6)
@@ -68,16 +93,24 @@ def test_sums_are_float32_and_gradients_use_rounded_operands(precision):
 
 def test_products_are_one_product_for_each():
     rng = np.random.default_rng(0)
-    x, kernels = rng.normal(size=(2, 4)).astype(np.float32), rng.normal(size=(2, 4, 3)).astype(np.float32)
-    np.testing.assert_allclose(products(FLOAT32, jnp.asarray(x), jnp.asarray(kernels)),
-                               np.einsum("ti,tij->tj", x, kernels), rtol=1e-6)
+    x, kernels = (
+        rng.normal(size=(2, 4)).astype(np.float32),
+        rng.normal(size=(2, 4, 3)).astype(np.float32),
+    )
+    np.testing.assert_allclose(
+        products(FLOAT32, jnp.asarray(x), jnp.asarray(kernels)),
+        np.einsum("ti,tij->tj", x, kernels),
+        rtol=1e-6,
+    )
 
 
 def test_a_platform_with_such_products_uses_them():
     for platform in ("gpu", "cuda", "tpu", "cpu"):
         assert dot_general_of("float32", platform) == DotGeneral(lax.Precision.HIGHEST)
     assert dot_general_of("tf32", "cuda") == DotGeneral(PRESETS["tf32"])
-    assert dot_general_of("tf32", "tpu") == dot_general_of("tf32", "rocm") == DotGeneral(mantissa=10)
+    assert (
+        dot_general_of("tf32", "tpu") == dot_general_of("tf32", "rocm") == DotGeneral(mantissa=10)
+    )
     for platform in ("gpu", "tpu", "rocm"):
         assert dot_general_of("bfloat16", platform) == DotGeneral(PRESETS["bfloat16"])
     assert dot_general_of("bfloat16", "cpu") == DotGeneral(mantissa=7)
@@ -85,18 +118,36 @@ def test_a_platform_with_such_products_uses_them():
 
 def advice_of(made: Setup) -> AdviceState:
     bars, config = len(made.market.bars), made.config.advisor
-    return start_advice(made.params.advice, jnp.zeros(bars, jnp.int8), jnp.zeros(bars, bool), config)
+    return start_advice(
+        made.params.advice, jnp.zeros(bars, jnp.int8), jnp.zeros(bars, bool), config
+    )
 
 
 def algorithms_of(jaxpr) -> list:
     """The precision of every matrix product in a traced function, also inside loops and calls."""
-    found = [equation.params["precision"] for equation in jaxpr.eqns if equation.primitive.name == "dot_general"]
-    return found + [each for equation in jaxpr.eqns for inner in jaxprs_in_params(equation.params)
-                    for each in algorithms_of(inner)]
+    found = [
+        equation.params["precision"]
+        for equation in jaxpr.eqns
+        if equation.primitive.name == "dot_general"
+    ]
+    return found + [
+        each
+        for equation in jaxpr.eqns
+        for inner in jaxprs_in_params(equation.params)
+        for each in algorithms_of(inner)
+    ]
 
 
-@pytest.mark.parametrize("kind", [(), *(pytest.param(kind, marks=pytest.mark.slow) for kind in (
-    ("network.kind=gru", "ppo.num_minibatches=2"), GATED))])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        (),
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in (("network.kind=gru", "ppo.num_minibatches=2"), GATED)
+        ),
+    ],
+)
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_every_product_of_an_update_has_the_precision(precision, kind):
     """Traced for a GPU. A product without a precision would be TF32 there."""
@@ -137,6 +188,8 @@ def test_the_limit_of_the_ratio_error_follows_the_precision():
     passed = {}
     for precision in ("float32", "tf32", "bfloat16"):
         made = setup(f"compute.precision={precision}")
-        check, = (each for each in make_ppo(made.config, made.env, 4).health if each.name == "ratio_error")
+        (check,) = (
+            each for each in make_ppo(made.config, made.env, 4).health if each.name == "ratio_error"
+        )
         passed[precision] = check.passed(check.measure([row, row | {"ratio_error": 1e-6}]))
     assert passed == {"float32": False, "tf32": True, "bfloat16": True}

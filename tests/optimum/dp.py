@@ -1,11 +1,14 @@
-"""The exact optimum of `entry` and `manage` on the mean-reverting chain, by dynamic programming in NumPy.
+"""The exact optimum of `entry` and `manage` on the mean-reverting chain, by dynamic programming in
+NumPy.
 
-State: (bars left, state of the chain, position); a position is (side, entry fill, stop, target, trailing), in ticks
-above the lowest level. A bar is a function of the two levels it joins and the true range is constant, so the set of
-positions is finite; it is enumerated from the flat one. What one bar does to a position, masks, fills and costs
-included, is asked of the oracle (`tests.oracle`), a second implementation of the trading rules that shares no code with
-the environment. The reward is the change of equity, every session ends flat, and account rules are off: the value of a
-state is the expected money still to be made, undiscounted.
+State: (bars left, state of the chain, position); a position is (side, entry fill, stop, target,
+    trailing), in ticks
+above the lowest level. A bar is a function of the two levels it joins and the true range is
+constant, so the set of positions is finite; it is enumerated from the flat one. What one bar does
+to a position, masks, fills and costs included, is asked of the oracle (`tests.oracle`), a second
+implementation of the trading rules that shares no code with the environment. The reward is the
+change of equity, every session ends flat, and account rules are off: the value of a state is the
+expected money still to be made, undiscounted.
 """
 
 from __future__ import annotations
@@ -38,18 +41,31 @@ class OneBar:
         rows = []
         for i, j, _ in moves:
             before, after = level_of(i), level_of(j)
-            rows += [bar_between(before, before), bar_between(before, after)]  # of the first only the close counts
+            rows += [
+                bar_between(before, before),
+                bar_between(before, after),
+            ]  # of the first only the close counts
         count = len(rows)
         prices = np.array(rows).T.tolist()
-        bars = Bars(*prices, volume=[1.0] * count, stamps=[60 * k for k in range(count)], bar_seconds=60,
-                    window_open=[0] * count, flat_time=[10**9] * count, window_minutes=449, trade_date=[0] * count,
-                    sessions=[Session(0, count, 0, count)])
+        bars = Bars(
+            *prices,
+            volume=[1.0] * count,
+            stamps=[60 * k for k in range(count)],
+            bar_seconds=60,
+            window_open=[0] * count,
+            flat_time=[10**9] * count,
+            window_minutes=449,
+            trade_date=[0] * count,
+            sessions=[Session(0, count, 0, count)],
+        )
         self.env = OracleEnv(bars, settings)
         self.env.tr_sum = [14 * RANGE] * count
         self.row = {(i, j): 2 * k for k, (i, j, _) in enumerate(moves)}
 
     def place(self, move: tuple[int, int], key: Key, bars_left: int) -> None:
-        """At the close of the first bar of a move: `bars_left` 1 means that the next bar is the flat bar."""
+        """At the close of the first bar of a move: `bars_left` 1 means that the next bar is the
+        flat bar.
+        """
         env, row = self.env, self.row[move]
         side, entry, stop, target, trailing = key
         env.reset(0, row)
@@ -57,14 +73,19 @@ class OneBar:
             env.position = Position(side, entry, stop, target, trailing=trailing)
         env.account, env.stats = Account(), Stats()
         closes = 60 * (row + 1)
-        env.bars = replace(env.bars, sessions=[Session(0, len(env.bars.close), row, row if bars_left == 1 else 10**6)],
-                           flat_time=[closes + 60 * bars_left] * len(env.bars.close))
+        env.bars = replace(
+            env.bars,
+            sessions=[Session(0, len(env.bars.close), row, row if bars_left == 1 else 10**6)],
+            flat_time=[closes + 60 * bars_left] * len(env.bars.close),
+        )
 
     def mask(self, move: tuple[int, int], key: Key, bars_left: int) -> list[bool]:
         self.place(move, key, bars_left)
         return self.env.mask()
 
-    def after(self, move: tuple[int, int], key: Key, bars_left: int, action: int) -> tuple[Key, int]:
+    def after(
+        self, move: tuple[int, int], key: Key, bars_left: int, action: int
+    ) -> tuple[Key, int]:
         """-> (position after the bar, cash in mills that the bar brought)."""
         self.place(move, key, bars_left)
         self.env.step(action)
@@ -74,12 +95,14 @@ class OneBar:
         assert position.stop is not None
         assert position.target is not None
         return (position.side, position.entry, position.stop, position.target, position.trailing), (
-            self.env.account.balance)
+            self.env.account.balance
+        )
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """value: float64[M + 1, K, P] mills expected with m bars left. action: int8[M + 1, K, P], the best one.
+    """value: float64[M + 1, K, P] mills expected with m bars left. action: int8[M + 1, K, P], the
+    best one.
 
     positions: the P keys, the flat one first. M bars left at the first decision of a full session.
     """
@@ -90,7 +113,9 @@ class Optimum:
 
 
 def _enumerate(bar: OneBar, moves: list[tuple[int, int, float]]) -> Iterator[Row]:
-    """(position, move, action, next position, cash) of every legal action of every reachable position."""
+    """(position, move, action, next position, cash) of every legal action of every reachable
+    position.
+    """
     todo = [(state, FLAT) for state in sorted({i for i, _, _ in moves})]
     seen = set(todo)
     while todo:
@@ -136,13 +161,18 @@ def solve(settings: Settings, pull: float, bars: int) -> Optimum:
             outcome, allowed = cash + value[left - 1][end[None, None, :], following], legal
         expected = np.where(allowed, (outcome @ origin).transpose(0, 2, 1), IMPOSSIBLE)  # [A, K, P]
         best[left] = expected.argmax(axis=0)
-        value[left] = np.where(allowed.any(axis=0), expected.max(axis=0), 0.0)  # unreachable pairs stay 0
+        value[left] = np.where(
+            allowed.any(axis=0), expected.max(axis=0), 0.0
+        )  # unreachable pairs stay 0
     return Optimum(positions, value, best)
 
 
-def _last_bar(bar: OneBar, found: list, index: dict, edge_of: dict, shape: tuple, legal: np.ndarray
-              ) -> tuple[np.ndarray, np.ndarray]:
-    """Cash of the flat bar, where every position leaves, and what may be done before it (opening may not)."""
+def _last_bar(
+    bar: OneBar, found: list, index: dict, edge_of: dict, shape: tuple, legal: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cash of the flat bar, where every position leaves, and what may be done before it (opening
+    may not).
+    """
     cash, may = np.zeros(shape), legal.copy()
     for key, move, action, _, _ in found:
         if not bar.mask(move, key, 1)[action]:

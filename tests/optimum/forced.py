@@ -18,13 +18,19 @@ from jaxtrade.evaluation.trades import Trades, assemble_trades
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.types import Array, PyTree
 
-MARTINGALE = ("data.source=synthetic", "data.synthetic=martingale", "account.preset=rules_off_50k",
-              "split.test_sessions=0")
+MARTINGALE = (
+    "data.source=synthetic",
+    "data.synthetic=martingale",
+    "account.preset=rules_off_50k",
+    "split.test_sessions=0",
+)
 
 
 @dataclass(frozen=True)
 class Forced:
-    """Another agent that may not stay flat: HOLD is taken from its mask wherever it may open a position."""
+    """Another agent that may not stay flat: HOLD is taken from its mask wherever it may open a
+    position.
+    """
 
     inner: Act
 
@@ -47,15 +53,20 @@ def trades_of(setup: Setup, agent: Agent, key: int = 0) -> Trades:
     """Every round turn of an agent over all sessions, through the evaluator's strategy pass."""
     decisions = decision_bars(setup.market.data, setup.splits["all"])
     params = setup.params.replace(sessions=setup.splits["all"])
-    return assemble_trades(backtest(setup.env, agent, params, decisions, "strategy", jax.random.key(key)), decisions,
-                           params)
+    return assemble_trades(
+        backtest(setup.env, agent, params, decisions, "strategy", jax.random.key(key)),
+        decisions,
+        params,
+    )
 
 
 SCORE = 2.576  # a normal variable lies within as many standard errors 99 times in 100
 
 
 class Null(NamedTuple):
-    """Mean net result and mean cost per trade in mills, half-width of the 99 % interval of the first, trades."""
+    """Mean net result and mean cost per trade in mills, half-width of the 99 % interval of the
+    first, trades.
+    """
 
     net: float
     cost: float

@@ -1,4 +1,6 @@
-"""Runs on the mean-reverting chain: configuration, fresh paths, what an agent earns there and what the optimum does."""
+"""Runs on the mean-reverting chain: configuration, fresh paths, what an agent earns there and what
+the optimum does.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,14 @@ from jaxtrade.types import Array, PyTree
 from tests.optimum.dp import Optimum, solve
 from tests.oracle.model import Settings
 
-# Task, observation, brackets, costs and fills are the defaults; only the market and the account rules are chosen.
-CHAIN = ("data.source=synthetic", "data.synthetic=mean_reversion", "account.preset=rules_off_50k",
-         "split.test_sessions=0")
+# Task, observation, brackets, costs and fills are the defaults; only the market and the account
+# rules are chosen.
+CHAIN = (
+    "data.source=synthetic",
+    "data.synthetic=mean_reversion",
+    "account.preset=rules_off_50k",
+    "split.test_sessions=0",
+)
 FRESH_SEED, FRESH_SESSIONS = 1_000_003, 100  # never trained on
 
 
@@ -33,7 +40,9 @@ def chain_config(task: str, *overrides: str) -> RunConfig:
 
 def fresh(config: RunConfig) -> Setup:
     """The same run on a path that no training has seen."""
-    data = config.data.model_copy(update={"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS})
+    data = config.data.model_copy(
+        update={"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS}
+    )
     return prepare(config.model_copy(update={"data": data}))
 
 
@@ -43,7 +52,9 @@ def settings(task: str) -> Settings:
 
 
 class Sessions(NamedTuple):
-    """first: int[n] first decision row of each session. bars: int[n] its decisions. state: int[n] the chain's there."""
+    """first: int[n] first decision row of each session. bars: int[n] its decisions. state: int[n]
+    the chain's there.
+    """
 
     first: np.ndarray
     bars: np.ndarray
@@ -55,7 +66,11 @@ def sessions_of(setup: Setup) -> Sessions:
     first = np.asarray(table.first)
     level = np.searchsorted(LEVELS, close - close.min())
     assert np.array_equal(np.unique(close) - close.min(), LEVELS)
-    return Sessions(first, np.asarray(table.last) - first + 1, 2 * level[first] + (close[first] > close[first - 1]))
+    return Sessions(
+        first,
+        np.asarray(table.last) - first + 1,
+        2 * level[first] + (close[first] > close[first - 1]),
+    )
 
 
 def optimum_of(task: str, sessions: Sessions) -> tuple[Optimum, np.ndarray]:
@@ -65,10 +80,12 @@ def optimum_of(task: str, sessions: Sessions) -> tuple[Optimum, np.ndarray]:
 
 
 def reward_per_step(config: RunConfig) -> float:
-    """Reward per step, in risk units, of the optimum over random starts: the expected reward of all training episodes
-    over their expected steps."""
+    """Reward per step, in risk units, of the optimum over random starts: the expected reward of all
+    training episodes over their expected steps."""
     market, task = load_market(config), config.env.task
-    first, last = (np.asarray(column) for column in (market.data.sessions.first, market.data.sessions.last))
+    first, last = (
+        np.asarray(column) for column in (market.data.sessions.first, market.data.sessions.last)
+    )
     close = np.asarray(market.bars.close)
     level = np.searchsorted(LEVELS, close - close.min())
     solved = solve(settings(task), REVERSION_PULL, int((last - first + 1).max()))
@@ -83,8 +100,12 @@ def reward_per_step(config: RunConfig) -> float:
 
 
 def profits(env: TradingEnv, agent: Agent, params: EnvParams, sessions: Sessions) -> np.ndarray:
-    """int64[n] mills that an agent makes in each session, all of them side by side through `env.transition`."""
-    return np.asarray(_profits(env, agent.act, int(sessions.bars.max()), agent.carry, params), np.int64)
+    """int64[n] mills that an agent makes in each session, all of them side by side through
+    `env.transition`.
+    """
+    return np.asarray(
+        _profits(env, agent.act, int(sessions.bars.max()), agent.carry, params), np.int64
+    )
 
 
 def _profits(env: TradingEnv, act: Act, length: int, carry: PyTree, params: EnvParams) -> Array:
@@ -93,11 +114,18 @@ def _profits(env: TradingEnv, act: Act, length: int, carry: PyTree, params: EnvP
     def one(slot: Array) -> Array:
         def decide(loop: tuple[PyTree, EnvState], _: None) -> tuple[tuple[PyTree, EnvState], None]:
             carry, state = loop
-            after, order, _ = act(carry, state, env.ref(state, params), params,
-                                  jax.random.fold_in(jax.random.key(0), state.row))
+            after, order, _ = act(
+                carry,
+                state,
+                env.ref(state, params),
+                params,
+                jax.random.fold_in(jax.random.key(0), state.row),
+            )
             moved, _ = env.transition(state, order, params)
             over = state.row > table.last[slot]  # a half day: nothing after its flat bar
-            return jax.tree.map(lambda a, b: jnp.where(over, a, b), (carry, state), (after, moved)), None
+            return jax.tree.map(
+                lambda a, b: jnp.where(over, a, b), (carry, state), (after, moved)
+            ), None
 
         state = env.reset_at(params, slot, table.first[slot])
         (_, state), _ = jax.lax.scan(decide, (carry, state), None, length=length)
@@ -108,11 +136,15 @@ def _profits(env: TradingEnv, act: Act, length: int, carry: PyTree, params: EnvP
 
 @dataclass(frozen=True)
 class OptimalAct:
-    """The solved policy, by table look-up. Carry: action int8[M + 1, K, P], positions int32[P, 5], lowest level."""
+    """The solved policy, by table look-up. Carry: action int8[M + 1, K, P], positions int32[P, 5],
+    lowest level.
+    """
 
     env: TradingEnv
 
-    def __call__(self, carry: PyTree, state: EnvState, ref: PyTree, params: EnvParams, key: Array) -> tuple:
+    def __call__(
+        self, carry: PyTree, state: EnvState, ref: PyTree, params: EnvParams, key: Array
+    ) -> tuple:
         del ref, key
         actions, positions, levels, base = carry
         p, session = state.position, params.sessions.ids[state.slot]
@@ -131,9 +163,15 @@ class OptimalAct:
 
 
 def optimal(setup: Setup, solved: Optimum) -> Agent:
-    """The optimum as an agent of the evaluator. The quantities of the enumerated positions are sides: 1 contract."""
+    """The optimum as an agent of the evaluator. The quantities of the enumerated positions are
+    sides: 1 contract.
+    """
 
     base = jnp.int32(int(np.asarray(setup.market.bars.close).min()))
-    carry = (jnp.asarray(solved.action), jnp.asarray([[int(x) for x in key] for key in solved.positions], jnp.int32),
-             jnp.asarray(LEVELS, jnp.int32), base)
+    carry = (
+        jnp.asarray(solved.action),
+        jnp.asarray([[int(x) for x in key] for key in solved.positions], jnp.int32),
+        jnp.asarray(LEVELS, jnp.int32),
+        base,
+    )
     return Agent("optimum", OptimalAct(setup.env), carry, "exact dynamic programming")

@@ -1,4 +1,6 @@
-"""The chain is what it claims to be, and the optimum is what the environment pays to whoever plays it."""
+"""The chain is what it claims to be, and the optimum is what the environment pays to whoever plays
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from jaxtrade.data.synthetic.chain import GAPS, LEVELS, RANGE, bar_between, leve
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.baselines import buy_and_hold, random_masked
 from tests.optimum.dp import FLAT, OneBar, edges, solve
-from tests.optimum.learner import chain_config, fresh, optimal, optimum_of, profits, sessions_of, settings
+from tests.optimum.learner import (
+    chain_config,
+    fresh,
+    optimal,
+    optimum_of,
+    profits,
+    sessions_of,
+    settings,
+)
 
 
 @pytest.mark.parametrize("pull", [1.0, 0.4])
@@ -20,7 +30,9 @@ from tests.optimum.learner import chain_config, fresh, optimal, optimum_of, prof
 def test_the_chain_reverts_to_its_anchor(pull, bars):
     matrix = transitions(pull)
     np.testing.assert_allclose(matrix.sum(axis=1), 1.0)
-    share = np.linalg.matrix_power((matrix + np.eye(len(matrix))) / 2, 1 << 12)[0]  # lazy: the chain has period 2
+    share = np.linalg.matrix_power((matrix + np.eye(len(matrix))) / 2, 1 << 12)[
+        0
+    ]  # lazy: the chain has period 2
     price = LEVELS[level_of(np.arange(len(matrix)))]
     expected = share * (np.linalg.matrix_power(matrix, bars) @ price - price)
     by_level = expected.reshape(-1, 2).sum(axis=1)
@@ -34,7 +46,9 @@ def test_the_last_move_tells_the_state():
     for _, state, _ in edges(REVERSION_PULL):
         level, up = divmod(state, 2)
         step = int(LEVELS[level] - LEVELS[level - (1 if up else -1)])
-        assert seen.setdefault(step, state) == state  # no other state is reached by a move of this size
+        assert (
+            seen.setdefault(step, state) == state
+        )  # no other state is reached by a move of this size
     assert len(seen) == 2 * len(GAPS)
 
 
@@ -69,13 +83,17 @@ def test_backward_induction_equals_trying_everything(task):
     assert solved.positions[0] == FLAT
     for left in (1, 2, 4):
         for state in (0, 5, 8, 11):
-            assert solved.value[left, state, 0] == pytest.approx(_best(bar, moves, state, FLAT, left), abs=1e-6)
+            assert solved.value[left, state, 0] == pytest.approx(
+                _best(bar, moves, state, FLAT, left), abs=1e-6
+            )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", [pytest.param("entry", marks=pytest.mark.long), "manage"])
 def test_the_environment_pays_the_optimum(task):
-    setup = fresh(chain_config(task, "env.features=[close]", "env.window=1"))  # none of these agents looks at it
+    setup = fresh(
+        chain_config(task, "env.features=[close]", "env.window=1")
+    )  # none of these agents looks at it
     sessions = sessions_of(setup)
     solved, expected = optimum_of(task, sessions)
     made = profits(setup.env, optimal(setup, solved), setup.params, sessions)
@@ -88,7 +106,10 @@ def test_the_environment_pays_the_optimum(task):
 
 
 def test_costs_are_in_the_value():
-    values = [solve(replace(settings("entry"), slippage=slip), REVERSION_PULL, 449).value[449, 1, 0] for slip in (1, 2)]
+    values = [
+        solve(replace(settings("entry"), slippage=slip), REVERSION_PULL, 449).value[449, 1, 0]
+        for slip in (1, 2)
+    ]
     assert 0.9 * values[0] < values[1] < 0.997 * values[0]
 
 

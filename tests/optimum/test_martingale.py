@@ -1,4 +1,6 @@
-"""On the martingale nothing but costs can be made or lost, and the test of it would notice an edge."""
+"""On the martingale nothing but costs can be made or lost, and the test of it would notice an
+edge.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,26 @@ def check(nulls: list[Null], pooled: Null) -> None:
     assert min(null.trades for null in nulls) >= LEAST
     assert pooled.half_width <= pooled.cost
     assert abs(pooled.net + pooled.cost) <= pooled.half_width
-    assert max(abs(null.z) for null in nulls) < 3.3  # eight draws of a standard normal: 1 in 130 to be past it
+    assert (
+        max(abs(null.z) for null in nulls) < 3.3
+    )  # eight draws of a standard normal: 1 in 130 to be past it
 
 
-@pytest.mark.parametrize(("task", "intrabar"), [
-    ("manage", "stop_first"), *(pytest.param(*row, marks=[pytest.mark.slow, pytest.mark.long]) for row in (
-        ("entry", "stop_first"), ("manage", "nearer_extreme")))])
+@pytest.mark.parametrize(
+    ("task", "intrabar"),
+    [
+        ("manage", "stop_first"),
+        *(
+            pytest.param(*row, marks=[pytest.mark.slow, pytest.mark.long])
+            for row in (("entry", "stop_first"), ("manage", "nearer_extreme"))
+        ),
+    ],
+)
 def test_forced_random_trades_cost_their_costs(task, intrabar):
     runs = setups(task, f"env.intrabar={intrabar}")
-    made = [trades_of(setup, forced(random_masked(setup.env)), seed) for seed, setup in enumerate(runs)]
+    made = [
+        trades_of(setup, forced(random_masked(setup.env)), seed) for seed, setup in enumerate(runs)
+    ]
     check([null_of([t]) for t in made], null_of(made))
     assert set(np.concatenate([t.reason for t in made])) >= EXITS[task]
 
@@ -56,14 +69,22 @@ def test_every_bar_is_one_tick_from_the_last_close():
 
 
 def _peek(carry, state, ref, params, key):
-    """Knows the bar after next: buys (sells) before two rises (falls) in a row, and leaves after them."""
+    """Knows the bar after next: buys (sells) before two rises (falls) in a row, and leaves after
+    them.
+    """
     close = params.market.close
     two = close[state.row + 2] - close[state.row]
     flat = state.position.quantity == 0
-    action = jnp.where(flat & ref.mask[Action.BUY], jnp.where(two > 0, Action.BUY, Action.SELL), Action.HOLD)
+    action = jnp.where(
+        flat & ref.mask[Action.BUY], jnp.where(two > 0, Action.BUY, Action.SELL), Action.HOLD
+    )
     action = jnp.where(flat, action, Action.CLOSE).astype(jnp.int32)
     quantity = jnp.where(action == Action.CLOSE, 0, jnp.where(action == Action.BUY, 1, -1))
-    return carry, orders.bracket(state, jnp.where(action == Action.HOLD, 0, quantity), params), action
+    return (
+        carry,
+        orders.bracket(state, jnp.where(action == Action.HOLD, 0, quantity), params),
+        action,
+    )
 
 
 def test_a_look_into_the_future_is_noticed():

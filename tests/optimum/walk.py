@@ -1,8 +1,10 @@
-"""The exact optimum of `entry` and `manage` on the walk of one tick a bar (trend, martingale), by dynamic programming.
+"""The exact optimum of `entry` and `manage` on the walk of one tick a bar (trend, martingale), by
+dynamic programming.
 
-As `tests.optimum.dp`, but the walk has no levels: a position is written relative to the last close, so that the same
-few positions come up again wherever the price is. State: (bars left, position). A bar goes one tick up with probability
-(1 + drift) / 2, else one tick down, and every question about a bar is asked of the oracle.
+As `tests.optimum.dp`, but the walk has no levels: a position is written relative to the last close,
+so that the same few positions come up again wherever the price is. State: (bars left, position). A
+bar goes one tick up with probability (1 + drift) / 2, else one tick down, and every question about
+a bar is asked of the oracle.
 """
 
 from __future__ import annotations
@@ -29,34 +31,57 @@ class OneStep:
     """The oracle at the close `BASE`, with any position, for one bar down or up."""
 
     def __init__(self, settings: Settings) -> None:
-        rows = [row for move in MOVES
-                for row in ((BASE,) * 4, (BASE, max(BASE, BASE + move), min(BASE, BASE + move), BASE + move))]
+        rows = [
+            row
+            for move in MOVES
+            for row in (
+                (BASE,) * 4,
+                (BASE, max(BASE, BASE + move), min(BASE, BASE + move), BASE + move),
+            )
+        ]
         count = len(rows)
         prices = np.array(rows).T.tolist()
-        bars = Bars(*prices, volume=[1.0] * count, stamps=[60 * k for k in range(count)], bar_seconds=60,
-                    window_open=[0] * count, flat_time=[10**9] * count, window_minutes=449, trade_date=[0] * count,
-                    sessions=[Session(0, count, 0, count)])
+        bars = Bars(
+            *prices,
+            volume=[1.0] * count,
+            stamps=[60 * k for k in range(count)],
+            bar_seconds=60,
+            window_open=[0] * count,
+            flat_time=[10**9] * count,
+            window_minutes=449,
+            trade_date=[0] * count,
+            sessions=[Session(0, count, 0, count)],
+        )
         self.env = OracleEnv(bars, settings)
         self.env.tr_sum = [14] * count  # every true range is one tick
 
     def place(self, move: int, key: Key, bars_left: int) -> None:
-        """Before the bar `move` (0 or 1), holding `key`; `bars_left` 1 means that this bar is the flat bar."""
+        """Before the bar `move` (0 or 1), holding `key`; `bars_left` 1 means that this bar is the
+        flat bar.
+        """
         env, row = self.env, 2 * move
         env.reset(0, row)
         side, entry, stop, target, trailing = key
         if side:
-            env.position = Position(side, BASE + entry, BASE + stop, BASE + target, trailing=trailing)
+            env.position = Position(
+                side, BASE + entry, BASE + stop, BASE + target, trailing=trailing
+            )
         env.account, env.stats = Account(), Stats()
         closes, count = 60 * (row + 1), len(env.bars.close)
-        env.bars = replace(env.bars, sessions=[Session(0, count, row, row if bars_left == 1 else 10**6)],
-                           flat_time=[closes + 60 * bars_left] * count)
+        env.bars = replace(
+            env.bars,
+            sessions=[Session(0, count, row, row if bars_left == 1 else 10**6)],
+            flat_time=[closes + 60 * bars_left] * count,
+        )
 
     def mask(self, key: Key, bars_left: int) -> list[bool]:
         self.place(0, key, bars_left)
         return self.env.mask()
 
     def after(self, move: int, key: Key, bars_left: int, action: int) -> tuple[Key, int]:
-        """-> (position after the bar, relative to its close; cash in mills that the bar brought)."""
+        """-> (position after the bar, relative to its close; cash in mills that the bar
+        brought).
+        """
         self.place(move, key, bars_left)
         self.env.step(action)
         position, close = self.env.position, BASE + MOVES[move]
@@ -64,8 +89,13 @@ class OneStep:
             return FLAT, self.env.account.balance
         assert position.stop is not None
         assert position.target is not None
-        return (position.side, position.entry - close, position.stop - close, position.target - close,
-                position.trailing), self.env.account.balance
+        return (
+            position.side,
+            position.entry - close,
+            position.stop - close,
+            position.target - close,
+            position.trailing,
+        ), self.env.account.balance
 
 
 def _reachable(bar: OneStep) -> list[Key]:
@@ -82,8 +112,8 @@ def _reachable(bar: OneStep) -> list[Key]:
 
 
 class Solved(NamedTuple):
-    """keys: the P positions, the flat one first. value: float64[M + 1, P] mills expected with m bars left. action:
-    int8[M + 1, P], the best one."""
+    """keys: the P positions, the flat one first. value: float64[M + 1, P] mills expected with m
+    bars left. action: int8[M + 1, P], the best one."""
 
     keys: list[Key]
     value: np.ndarray
@@ -113,11 +143,19 @@ class WalkAct:
 
     env: TradingEnv
 
-    def __call__(self, carry: PyTree, state: EnvState, ref: PyTree, params: EnvParams, key: Array) -> tuple:
+    def __call__(
+        self, carry: PyTree, state: EnvState, ref: PyTree, params: EnvParams, key: Array
+    ) -> tuple:
         del ref, key
         actions, positions = carry
-        p, session, close = state.position, params.sessions.ids[state.slot], params.market.close[state.row]
-        held = jnp.stack([p.quantity, p.entry - close, p.stop - close, p.target - close, p.trailing])
+        p, session, close = (
+            state.position,
+            params.sessions.ids[state.slot],
+            params.market.close[state.row],
+        )
+        held = jnp.stack(
+            [p.quantity, p.entry - close, p.stop - close, p.target - close, p.trailing]
+        )
         same = (positions == jnp.where(p.quantity != 0, held, 0)).all(axis=1)
         left = params.market.sessions.last[session] - state.row + 1
         action = jnp.where(same.any(), actions[left, jnp.argmax(same)], -1).astype(jnp.int32)
@@ -129,14 +167,21 @@ class WalkAct:
 
 def optimal_walker(env: TradingEnv, solved: Solved) -> Agent:
     """The optimum as an agent of the evaluator."""
-    carry = (jnp.asarray(solved.action), jnp.asarray([[int(x) for x in key] for key in solved.keys], jnp.int32))
+    carry = (
+        jnp.asarray(solved.action),
+        jnp.asarray([[int(x) for x in key] for key in solved.keys], jnp.int32),
+    )
     return Agent("optimum", WalkAct(env), carry, "exact dynamic programming")
 
 
-def _table(bar: OneStep, keys: list[Key], index: dict[Key, int], actions: int, left: int
-           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _table(
+    bar: OneStep, keys: list[Key], index: dict[Key, int], actions: int, left: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(next position int[A, moves, P], cash float64[A, moves, P], legal bool[A, P])."""
-    following, cash = np.zeros((actions, len(MOVES), len(keys)), int), np.zeros((actions, len(MOVES), len(keys)))
+    following, cash = (
+        np.zeros((actions, len(MOVES), len(keys)), int),
+        np.zeros((actions, len(MOVES), len(keys))),
+    )
     legal = np.zeros((actions, len(keys)), bool)
     for k, key in enumerate(keys):
         legal[:, k] = bar.mask(key, left)

@@ -1,7 +1,8 @@
 """Drive the JAX environment and the oracle with the same actions and say where they first differ.
 
-The JAX side is one `scan` over `vmap`: every environment has its own market and account, so one compiled program
-serves all presets of a task. The oracle replays the actions and is compared in every field.
+The JAX side is one `scan` over `vmap`: every environment has its own market and account, so one
+compiled program serves all presets of a task. The oracle replays the actions and is compared in
+every field.
 """
 
 from __future__ import annotations
@@ -57,31 +58,51 @@ def stack(trees: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def make_rollout(settings: Settings, env_class: Any, look: bool = True, optimise: bool = True) -> Any:
-    """jit of (both[E], keys[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of T steps).
+def make_rollout(
+    settings: Settings, env_class: Any, look: bool = True, optimise: bool = True
+) -> Any:
+    """jit of (both[E], keys[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of
+    T steps).
 
     look: rebuild observations as well. optimise: False compiles twice as fast.
     """
     env, seed_env = env_class(env_config(settings)), env_class(env_config(settings, "seed"))
 
-    def one(state: Tree, both: Both, key: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
-            ) -> tuple[Tree, Tree]:
+    def one(
+        state: Tree,
+        both: Both,
+        key: jax.Array,
+        logits: jax.Array,
+        noise: jax.Array,
+        wild: jax.Array,
+    ) -> tuple[Tree, Tree]:
         params, raw = both
         ref, mask = env.ref(state, params), env.mask(state, params)
         action = jnp.where(wild >= 0, wild, jnp.argmax(jnp.where(mask, logits + noise, -jnp.inf)))
         following, _, outcome = env.step(key, state, action, params)
-        trace = {"state": state, "mask": mask, "ref_mask": env.action_mask(ref), "action": action,
-                 "reward": outcome.reward, "terminated": outcome.terminated, "truncated": outcome.truncated,
-                 "info": outcome.info, "seen": {}}
+        trace = {
+            "state": state,
+            "mask": mask,
+            "ref_mask": env.action_mask(ref),
+            "action": action,
+            "reward": outcome.reward,
+            "terminated": outcome.terminated,
+            "truncated": outcome.truncated,
+            "info": outcome.info,
+            "seen": {},
+        }
         if look:
             trace["seen"] = {
-                "relative": env.observe(ref, params), "seed": seed_env.observe(ref, raw),
+                "relative": env.observe(ref, params),
+                "seed": seed_env.observe(ref, raw),
                 "final_relative": env.observe(outcome.final_ref, params),
-                "final_seed": seed_env.observe(outcome.final_ref, raw)}
+                "final_seed": seed_env.observe(outcome.final_ref, raw),
+            }
         return following, trace
 
-    def rollout(both: Both, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
-                ) -> tuple[Tree, Tree]:
+    def rollout(
+        both: Both, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
+    ) -> tuple[Tree, Tree]:
         states, _ = jax.vmap(env.reset)(keys, both[0])
 
         def body(states: Tree, inputs: tuple[jax.Array, jax.Array]) -> tuple[Tree, Tree]:
@@ -101,11 +122,21 @@ def draw(lanes: Sequence[Lane], steps: int, seed: int) -> tuple[np.ndarray, np.n
     return habit_logits([lane.habit for lane in lanes], actions), noise, wild
 
 
-def compare(lanes: Sequence[Lane], steps: int, seed: int, rollout: Any, params: Both | None = None) -> Comparison:
-    """Roll the JAX environment, replay in the oracle, compare everything. All lanes share the static settings."""
+def compare(
+    lanes: Sequence[Lane], steps: int, seed: int, rollout: Any, params: Both | None = None
+) -> Comparison:
+    """Roll the JAX environment, replay in the oracle, compare everything. All lanes share the
+    static settings.
+    """
     if params is None:
-        params = stack([both_scalings(env_params(lane.bars, lane.settings),
-                                      view_of(lane.bars, lane.settings, "seed")) for lane in lanes])
+        params = stack(
+            [
+                both_scalings(
+                    env_params(lane.bars, lane.settings), view_of(lane.bars, lane.settings, "seed")
+                )
+                for lane in lanes
+            ]
+        )
     keys = jax.random.split(jax.random.key(seed), len(lanes))
     last, trace = jax.device_get(rollout(params, keys, *draw(lanes, steps, seed)))
     kinds: Counter[str] = Counter()
@@ -120,29 +151,105 @@ def compare(lanes: Sequence[Lane], steps: int, seed: int, rollout: Any, params: 
     return Comparison(None, counted, kinds)
 
 
-INTS = ("row", "slot", "sessions_left", "time", "quantity", "entry", "stop", "target", "stop_kind", "trailing",
-        "opened", "balance", "equity", "high_water", "session_equity", "locked", "days", "traded")
-EVENTS = ("order_exit_quantity", "order_exit_price", "entry_quantity", "entry_price", "exit_quantity", "exit_price",
-          "exit_reason", "commission", "favourable", "adverse", "breach")
-STATS = ("length", "trades", "wins", "sides", "commission", "illegal", "breaches", "peak", "max_drawdown")
+INTS = (
+    "row",
+    "slot",
+    "sessions_left",
+    "time",
+    "quantity",
+    "entry",
+    "stop",
+    "target",
+    "stop_kind",
+    "trailing",
+    "opened",
+    "balance",
+    "equity",
+    "high_water",
+    "session_equity",
+    "locked",
+    "days",
+    "traded",
+)
+EVENTS = (
+    "order_exit_quantity",
+    "order_exit_price",
+    "entry_quantity",
+    "entry_price",
+    "exit_quantity",
+    "exit_price",
+    "exit_reason",
+    "commission",
+    "favourable",
+    "adverse",
+    "breach",
+)
+STATS = (
+    "length",
+    "trades",
+    "wins",
+    "sides",
+    "commission",
+    "illegal",
+    "breaches",
+    "peak",
+    "max_drawdown",
+)
 
 
 def oracle_ints(env: OracleEnv) -> list[int]:
     p, a = env.position, env.account
-    return [env.row, env.slot, env.sessions_left, env.time, p.quantity, p.entry, p.stop or 0, p.target or 0, p.kind,
-            p.trailing, p.opened, a.balance, a.equity, a.high_water, a.session_equity, a.locked, a.days, a.traded]
+    return [
+        env.row,
+        env.slot,
+        env.sessions_left,
+        env.time,
+        p.quantity,
+        p.entry,
+        p.stop or 0,
+        p.target or 0,
+        p.kind,
+        p.trailing,
+        p.opened,
+        a.balance,
+        a.equity,
+        a.high_water,
+        a.session_equity,
+        a.locked,
+        a.days,
+        a.traded,
+    ]
 
 
 def jax_ints(state: Tree) -> np.ndarray:
     """int64[..., len(INTS)] in the oracle's order."""
     p, a = state.position, state.account
-    leaves = [state.row, state.slot, state.sessions_left, state.time, p.quantity, p.entry, p.stop, p.target,
-              p.stop_kind, p.trailing, p.opened, a.balance, a.equity, a.high_water, a.session_equity, a.locked,
-              a.days, a.traded]
+    leaves = [
+        state.row,
+        state.slot,
+        state.sessions_left,
+        state.time,
+        p.quantity,
+        p.entry,
+        p.stop,
+        p.target,
+        p.stop_kind,
+        p.trailing,
+        p.opened,
+        a.balance,
+        a.equity,
+        a.high_water,
+        a.session_equity,
+        a.locked,
+        a.days,
+        a.traded,
+    ]
     return np.stack([np.asarray(leaf, np.int64) for leaf in leaves], -1)
 
 
-def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter[str]) -> tuple[str | None, int]:
+def compare_lane(
+    lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter[str]
+) -> tuple[str | None, int]:
     """-> (first fault or None, steps played)."""
     env, info = OracleEnv(lane.bars, lane.settings), trace["info"]
     states, end_state = jax_ints(trace["state"]), jax_ints(last)
@@ -156,7 +263,9 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
     for i in range(steps):
         fault = differing(f"step {i} state", INTS, states[i], oracle_ints(env))
         mask = env.mask()
-        if fault is None and not (mask == trace["mask"][i].tolist() == trace["ref_mask"][i].tolist()):
+        if fault is None and not (
+            mask == trace["mask"][i].tolist() == trace["ref_mask"][i].tolist()
+        ):
             fault = f"step {i} mask: jax {trace['mask'][i]}, in the ref {trace['ref_mask'][i]}, oracle {mask}"
         if fault:
             return fault, i
@@ -169,14 +278,25 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
         event = result.event
         reported = [*(int(getattr(event, name)) for name in EVENTS)]
         found = [int(result.end), result.terminated, result.truncated, env.account.equity]
-        theirs = [int(ends[i]), bool(trace["terminated"][i]), bool(trace["truncated"][i]), int(info.equity[i])]
-        fault = (differing(f"step {i} event", EVENTS, events[i], reported)
-                 or differing(f"step {i}", ("end", "terminated", "truncated", "equity"), theirs, found)
-                 or differing(f"step {i} stats", STATS, stats[i], [getattr(env.stats, name) for name in STATS]))
+        theirs = [
+            int(ends[i]),
+            bool(trace["terminated"][i]),
+            bool(trace["truncated"][i]),
+            int(info.equity[i]),
+        ]
+        fault = (
+            differing(f"step {i} event", EVENTS, events[i], reported)
+            or differing(f"step {i}", ("end", "terminated", "truncated", "equity"), theirs, found)
+            or differing(
+                f"step {i} stats", STATS, stats[i], [getattr(env.stats, name) for name in STATS]
+            )
+        )
         if fault is None and event.floor is not None and int(info.event.floor[i]) != event.floor:
             fault = f"step {i} event: floor: jax {int(info.event.floor[i])}, oracle {event.floor}"
-        sums = {"reward": (info.stats.reward[i], env.stats.reward),
-                **{name: (info.stats.terms[name][i], value) for name, value in env.stats.terms.items()}}
+        sums = {
+            "reward": (info.stats.reward[i], env.stats.reward),
+            **{name: (info.stats.terms[name][i], value) for name, value in env.stats.terms.items()},
+        }
         for name, (sum_, mine_) in sums.items():
             if fault is None and abs(float(sum_) - mine_) > 1e-4 * max(1, abs(mine_)):
                 fault = f"step {i} stats: {name}: jax {sum_}, oracle {mine_}"
@@ -209,7 +329,9 @@ def is_half_day(env: OracleEnv) -> bool:
     return env.bars.flat_time[env.row] - env.bars.window_open[env.row] < 60 * 300
 
 
-def differing(where: str, names: Sequence[str], jax_values: Sequence[Any], oracle_values: Sequence[Any]) -> str | None:
+def differing(
+    where: str, names: Sequence[str], jax_values: Sequence[Any], oracle_values: Sequence[Any]
+) -> str | None:
     """The first field in which two lists of integers differ."""
     theirs = jax_values.tolist() if isinstance(jax_values, np.ndarray) else jax_values
     if theirs == oracle_values:
@@ -222,9 +344,13 @@ def differing(where: str, names: Sequence[str], jax_values: Sequence[Any], oracl
 
 def far(where: str, jax_values: np.ndarray, oracle_values: np.ndarray) -> str | None:
     """The first number that is off by more than the tolerance (or is not a number)."""
-    off = ~(np.abs(jax_values - oracle_values) <= TOLERANCE * np.maximum(1.0, np.abs(oracle_values)))
+    off = ~(
+        np.abs(jax_values - oracle_values) <= TOLERANCE * np.maximum(1.0, np.abs(oracle_values))
+    )
     if not off.any():
         return None
     step, slot = (int(x) for x in np.argwhere(off)[0])
-    return (f"step {step} {where}[{slot}]: jax {jax_values[step, slot]!r}, oracle {oracle_values[step, slot]!r} "
-            f"({off.sum()} such)")
+    return (
+        f"step {step} {where}[{slot}]: jax {jax_values[step, slot]!r}, oracle {oracle_values[step, slot]!r} "
+        f"({off.sum()} such)"
+    )

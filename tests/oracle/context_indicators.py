@@ -1,6 +1,8 @@
-"""What the old system's third phase saw of the bar decided on, bar by bar with plain loops; NaN where too few bars.
+"""What the old system's third phase saw of the bar decided on, bar by bar with plain loops; NaN
+where too few bars.
 
-Prices in ticks; thresholds as whole numbers, so that a price exactly on one is on the same side here and there.
+Prices in ticks; thresholds as whole numbers, so that a price exactly on one is on the same side
+here and there.
 """
 
 from __future__ import annotations
@@ -13,12 +15,34 @@ from tests.oracle import seed_indicators
 from tests.oracle.seed_indicators import Tape, Values, last
 
 NAMES = [
-    "adx_slope", "price_to_vwap", "vol_regime", "volume_regime", "price_momentum_20", "price_momentum_60",
-    "efficiency_ratio", "spread", "session_trend", "trend_strength",
-    "sma_50_slope", "sma_200_slope", "rsi_15min", "rsi_60min", "volume_ratio_5min", "volume_ratio_20min",
-    "price_change_60min", "price_vs_support",
-    "higher_high", "lower_low", "higher_low", "lower_high", "double_top", "double_bottom", "support_20",
-    "resistance_20", "breakout_signal", "breakdown_signal",
+    "adx_slope",
+    "price_to_vwap",
+    "vol_regime",
+    "volume_regime",
+    "price_momentum_20",
+    "price_momentum_60",
+    "efficiency_ratio",
+    "spread",
+    "session_trend",
+    "trend_strength",
+    "sma_50_slope",
+    "sma_200_slope",
+    "rsi_15min",
+    "rsi_60min",
+    "volume_ratio_5min",
+    "volume_ratio_20min",
+    "price_change_60min",
+    "price_vs_support",
+    "higher_high",
+    "lower_low",
+    "higher_low",
+    "lower_high",
+    "double_top",
+    "double_bottom",
+    "support_20",
+    "resistance_20",
+    "breakout_signal",
+    "breakdown_signal",
 ]
 
 
@@ -28,7 +52,9 @@ def mean_slope(tape: Tape, i: int, of: int, over: int) -> float:
 
 
 def adx_slope(tape: Tape) -> Values:
-    found = [seed_indicators.adx(tape, i) if age >= 28 else math.nan for i, age in enumerate(tape.ages)]
+    found = [
+        seed_indicators.adx(tape, i) if age >= 28 else math.nan for i, age in enumerate(tape.ages)
+    ]
     return tape.rows(lambda i: (found[i] - found[i - 5]) / 5 / found[i] if found[i] else 0.0, 33)
 
 
@@ -66,13 +92,25 @@ COLUMNS: dict[str, Callable[[Tape], Values]] = {
     "higher_low": lambda t: t.rows(lambda i: against(bottom(t, i, 5), bottom(t, i - 5, 5)), 10),
     "lower_high": lambda t: t.rows(lambda i: 0 - against(top(t, i, 5), top(t, i - 5, 5)), 10),
     "double_top": lambda t: t.rows(
-        lambda i: 0.7 * (top(t, i, 20) * 100 < top(t, i - 20, 20) * 99 and quiet(t, i)), 40),
+        lambda i: 0.7 * (top(t, i, 20) * 100 < top(t, i - 20, 20) * 99 and quiet(t, i)), 40
+    ),
     "double_bottom": lambda t: t.rows(
-        lambda i: 0.7 * (bottom(t, i, 20) * 100 > bottom(t, i - 20, 20) * 101 and quiet(t, i)), 40),
-    "breakout_signal": lambda t: t.rows(lambda i: float(t.bars.close[i] * 1000 > top(t, i - 1, 20) * 1002), 21),
-    "breakdown_signal": lambda t: t.rows(lambda i: float(t.bars.close[i] * 1000 < bottom(t, i - 1, 20) * 998), 21),
+        lambda i: 0.7 * (bottom(t, i, 20) * 100 > bottom(t, i - 20, 20) * 101 and quiet(t, i)), 40
+    ),
+    "breakout_signal": lambda t: t.rows(
+        lambda i: float(t.bars.close[i] * 1000 > top(t, i - 1, 20) * 1002), 21
+    ),
+    "breakdown_signal": lambda t: t.rows(
+        lambda i: float(t.bars.close[i] * 1000 < bottom(t, i - 1, 20) * 998), 21
+    ),
 }
 # How an observation shows them, as in `seed_indicators`.
-OF_PRICE = ("sma_50_slope", "sma_200_slope", "price_vs_support", "price_momentum_20", "price_momentum_60",
-            "session_trend")
+OF_PRICE = (
+    "sma_50_slope",
+    "sma_200_slope",
+    "price_vs_support",
+    "price_momentum_20",
+    "price_momentum_60",
+    "session_trend",
+)
 CENTRED = {"volume_regime": (1, 1)}

@@ -17,19 +17,40 @@ from tests.oracle.model import Bars, Settings
 from tests.oracle.oracle import OracleEnv
 
 Record = dict[str, Any]
-EVENT_FIELDS = ("order_exit_quantity", "order_exit_price", "entry_quantity", "entry_price", "exit_quantity",
-                "exit_price", "exit_reason", "commission", "favourable", "adverse")
+EVENT_FIELDS = (
+    "order_exit_quantity",
+    "order_exit_price",
+    "entry_quantity",
+    "entry_price",
+    "exit_quantity",
+    "exit_price",
+    "exit_reason",
+    "commission",
+    "favourable",
+    "adverse",
+)
 
 
 def env_config(settings: Settings, scaling: str = "relative") -> EnvConfig:
-    return EnvConfig.model_validate({
-        "task": settings.task, "advice": settings.advice, "actions": settings.actions, "scaling": scaling,
-        "fill": settings.fill,
-        "mark": settings.mark, "intrabar": settings.intrabar, "window": settings.window, "features": settings.features,
-        "quantity": settings.quantity})
+    return EnvConfig.model_validate(
+        {
+            "task": settings.task,
+            "advice": settings.advice,
+            "actions": settings.actions,
+            "scaling": scaling,
+            "fill": settings.fill,
+            "mark": settings.mark,
+            "intrabar": settings.intrabar,
+            "window": settings.window,
+            "features": settings.features,
+            "quantity": settings.quantity,
+        }
+    )
 
 
-def play_oracle(bars: Bars, settings: Settings, actions: Sequence[int], slot: int = 0) -> list[Record]:
+def play_oracle(
+    bars: Bars, settings: Settings, actions: Sequence[int], slot: int = 0
+) -> list[Record]:
     env = OracleEnv(bars, settings)
     env.reset(slot, env.bars.sessions[env.slots[slot]].first)
     records = []
@@ -37,18 +58,33 @@ def play_oracle(bars: Bars, settings: Settings, actions: Sequence[int], slot: in
         mask = env.mask()
         result = env.step(action)
         record: Record = {name: int(getattr(result.event, name)) for name in EVENT_FIELDS}
-        record |= {"mask": mask, "reward": result.reward, "end": int(result.end), "terminated": result.terminated,
-                   "truncated": result.truncated, "breach": result.event.breach, "floor": result.event.floor,
-                   "balance": env.account.balance, "equity": env.account.equity, "high_water": env.account.high_water,
-                   "locked": env.account.locked, "days": env.account.days, "quantity": env.position.quantity,
-                   "stop": env.position.stop, "target": env.position.target, "row": env.row}
+        record |= {
+            "mask": mask,
+            "reward": result.reward,
+            "end": int(result.end),
+            "terminated": result.terminated,
+            "truncated": result.truncated,
+            "breach": result.event.breach,
+            "floor": result.event.floor,
+            "balance": env.account.balance,
+            "equity": env.account.equity,
+            "high_water": env.account.high_water,
+            "locked": env.account.locked,
+            "days": env.account.days,
+            "quantity": env.position.quantity,
+            "stop": env.position.stop,
+            "target": env.position.target,
+            "row": env.row,
+        }
         records.append(record)
     return records
 
 
 @functools.cache
 def compiled(config: EnvConfig) -> Callable[..., Any]:
-    """jit of (state, action, params) -> mask before, state and event of the bar alone, next state, outcome."""
+    """jit of (state, action, params) -> mask before, state and event of the bar alone, next state,
+    outcome.
+    """
     env = TradingEnv(config)
 
     def play(state: Any, action: jax.Array, params: Any) -> tuple[Any, ...]:
@@ -60,7 +96,9 @@ def compiled(config: EnvConfig) -> Callable[..., Any]:
 
 
 def play_jax(bars: Bars, settings: Settings, actions: Sequence[int], slot: int = 0) -> list[Record]:
-    """The same facts: the account from `transition` (before a session jump or reset), the ends from `step`."""
+    """The same facts: the account from `transition` (before a session jump or reset), the ends from
+    `step`.
+    """
     config, params = env_config(settings), env_params(pad_bars(bars, 64), settings)
     first = int(params.market.sessions.first[params.sessions.ids[slot]])
     state = TradingEnv(config).reset_at(params, jnp.int32(slot), jnp.int32(first))
@@ -69,16 +107,32 @@ def play_jax(bars: Bars, settings: Settings, actions: Sequence[int], slot: int =
         mask, after, event, state, outcome = compiled(config)(state, jnp.int32(action), params)
         found = outcome.info.event
         record: Record = {name: int(getattr(found, name)) for name in EVENT_FIELDS}
-        assert record == {name: int(getattr(event, name)) for name in EVENT_FIELDS}, "step and transition differ"
+        assert record == {name: int(getattr(event, name)) for name in EVENT_FIELDS}, (
+            "step and transition differ"
+        )
         jumped = not bool(outcome.terminated | outcome.truncated)
-        account, position = (state if jumped else after).account, (state if jumped else after).position
-        record |= {"mask": [bool(m) for m in mask], "reward": float(outcome.reward), "end": int(outcome.info.end),
-                   "terminated": bool(outcome.terminated), "truncated": bool(outcome.truncated),
-                   "breach": bool(found.breach), "floor": int(found.floor) if settings.drawdown is not None else None,
-                   "balance": int(account.balance), "equity": int(account.equity),
-                   "high_water": int(account.high_water), "locked": bool(account.locked), "days": int(account.days),
-                   "quantity": int(position.quantity), "stop": _level(position.stop, position.quantity),
-                   "target": _level(position.target, position.quantity), "row": int((state if jumped else after).row)}
+        account, position = (
+            (state if jumped else after).account,
+            (state if jumped else after).position,
+        )
+        record |= {
+            "mask": [bool(m) for m in mask],
+            "reward": float(outcome.reward),
+            "end": int(outcome.info.end),
+            "terminated": bool(outcome.terminated),
+            "truncated": bool(outcome.truncated),
+            "breach": bool(found.breach),
+            "floor": int(found.floor) if settings.drawdown is not None else None,
+            "balance": int(account.balance),
+            "equity": int(account.equity),
+            "high_water": int(account.high_water),
+            "locked": bool(account.locked),
+            "days": int(account.days),
+            "quantity": int(position.quantity),
+            "stop": _level(position.stop, position.quantity),
+            "target": _level(position.target, position.quantity),
+            "row": int((state if jumped else after).row),
+        }
         records.append(record)
     return records
 

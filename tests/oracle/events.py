@@ -1,7 +1,8 @@
 """Small random markets and action habits in which every kind of event happens often.
 
-Ten-minute bars, New York sessions 09:30-16:59 with some bars before the opening, trend and chop by session, gaps,
-tall bars, missing bars, half days, and (on request) data that end inside the last session.
+Ten-minute bars, New York sessions 09:30-16:59 with some bars before the opening, trend and chop by
+session, gaps, tall bars, missing bars, half days, and (on request) data that end inside the last
+session.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ NEW_YORK = ZoneInfo("America/New_York")
 UTC = dt.UTC
 WARM_UP = 39  # rows before the first decision: a window of 20 bars, each with its 20-bar mean
 
-# Preferences over HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE; one row per habit.
+# Preferences over HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE; one
+# row per habit.
 HABITS = {
     "churn": (1.0, 3.0, 3.0, 1.0, 1.0, 1.0, 1.0),
     "patient": (2.0, 5.0, 5.0, 0.02, 0.02, 0.02, 0.02),
@@ -44,12 +46,24 @@ def weekdays(start: dt.date, count: int) -> list[dt.date]:
     return days
 
 
-def random_market(seed: int, sessions: int = 8, *, incomplete: bool = False, half_days: tuple[int, ...] = (2, 5),
-                  bar_seconds: int = 600, missing: float = 0.03, volatility: float = 4.0, drift: float = 2.5,
-                  gaps: float = 0.12, tall: float = 0.08, level: int = 6_800,
-                  start: dt.date = dt.date(2013, 10, 7), warm_up: int = WARM_UP) -> Bars:
-    """A market of `sessions` sessions (10/7/2013 on, so a change of clocks comes with enough of them), less those that
-    end before row `warm_up`, the first that may be decided on."""
+def random_market(
+    seed: int,
+    sessions: int = 8,
+    *,
+    incomplete: bool = False,
+    half_days: tuple[int, ...] = (2, 5),
+    bar_seconds: int = 600,
+    missing: float = 0.03,
+    volatility: float = 4.0,
+    drift: float = 2.5,
+    gaps: float = 0.12,
+    tall: float = 0.08,
+    level: int = 6_800,
+    start: dt.date = dt.date(2013, 10, 7),
+    warm_up: int = WARM_UP,
+) -> Bars:
+    """A market of `sessions` sessions (10/7/2013 on, so a change of clocks comes with enough of
+    them), less those that end before row `warm_up`, the first that may be decided on."""
     rng = np.random.default_rng(seed)
     stamps: list[int] = []
     opens: list[int] = []
@@ -69,7 +83,9 @@ def random_market(seed: int, sessions: int = 8, *, incomplete: bool = False, hal
         opens += [opening] * len(rows)
         flats += [flat] * len(rows)
         dates += [(day - dt.date(1970, 1, 1)).days] * len(rows)
-        decide = [first_row + i for i, s in enumerate(rows) if s >= opening and first_row + i >= warm_up]
+        decide = [
+            first_row + i for i, s in enumerate(rows) if s >= opening and first_row + i >= warm_up
+        ]
         fits = [first_row + i for i, s in enumerate(rows) if s + bar_seconds <= flat]
         complete = not (incomplete and index == sessions - 1)
         if first_row + len(rows) > warm_up + 1 and decide[0] < fits[-1]:
@@ -94,8 +110,20 @@ def random_market(seed: int, sessions: int = 8, *, incomplete: bool = False, hal
         price = int(close[i]) + int(rng.integers(-1, 2))
         price = min(max(price, level // 2), level * 2)
     volume = rng.integers(0, 5_000, count)
-    return Bars(open_.tolist(), high.tolist(), low.tolist(), close.tolist(), volume.tolist(), stamps, bar_seconds,
-                opens, flats, 449, dates, tuple(table))
+    return Bars(
+        open_.tolist(),
+        high.tolist(),
+        low.tolist(),
+        close.tolist(),
+        volume.tolist(),
+        stamps,
+        bar_seconds,
+        opens,
+        flats,
+        449,
+        dates,
+        tuple(table),
+    )
 
 
 def habit_logits(names: list[str], num_actions: int) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""The float half of the oracle: feature columns of every bar and the window block of an observation."""
+"""The float half of the oracle: feature columns of every bar and the window block of an
+observation.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,16 @@ NEW_YORK = ZoneInfo("America/New_York")
 OLD = seed_indicators.COLUMNS | context_indicators.COLUMNS
 OF_PRICE = seed_indicators.OF_PRICE + context_indicators.OF_PRICE
 CENTRED = seed_indicators.CENTRED | context_indicators.CENTRED
-_CONTEXTS: dict[int, tuple[Bars, np.ndarray]] = {}  # by the identity of bars, which are kept with them
+_CONTEXTS: dict[
+    int, tuple[Bars, np.ndarray]
+] = {}  # by the identity of bars, which are kept with them
 
 
 def is_level(name: str) -> bool:
     """A feature that is a price."""
     return name in seed_indicators.LEVELS or (
-        name not in OLD and name.partition("_")[0] in ("close", "sma", "ema", "vwap"))
+        name not in OLD and name.partition("_")[0] in ("close", "sma", "ema", "vwap")
+    )
 
 
 class Features:
@@ -38,7 +43,9 @@ class Features:
         volume = [float(v) if bars.has_volume else 0.0 for v in bars.volume]
         self.volume = np.array(volume)
         self.volume_mean = np.array(indicators.mean_of_last(volume, ages, 20))
-        self.columns = np.stack([self._column(name, bars, ages, ranges) for name in settings.features], 1)
+        self.columns = np.stack(
+            [self._column(name, bars, ages, ranges) for name in settings.features], 1
+        )
         local = [dt.datetime.fromtimestamp(s, NEW_YORK) for s in bars.stamps]
         minute = np.array([d.hour * 60 + d.minute + d.second / 60 for d in local])
         span = bars.window_minutes * 60.0
@@ -46,15 +53,22 @@ class Features:
         self.hour = (minute / 60 - 9.5) / 7.48
         self.clock = {
             "seed": ((minute - 570) / 449, (1019 - minute) / 449),
-            "relative": ((stamps - np.array(bars.window_open)) / span,
-                         (np.array(bars.flat_time) - stamps - bars.bar_seconds) / span)}
+            "relative": (
+                (stamps - np.array(bars.window_open)) / span,
+                (np.array(bars.flat_time) - stamps - bars.bar_seconds) / span,
+            ),
+        }
 
     @functools.cached_property
     def tape(self) -> seed_indicators.Tape:
         return seed_indicators.Tape(self.bars, self.settings.tick_size)
 
-    def _column(self, name: str, bars: Bars, ages: list[int], ranges: list[int | None]) -> np.ndarray:
-        """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100, momentum as a change."""
+    def _column(
+        self, name: str, bars: Bars, ages: list[int], ranges: list[int | None]
+    ) -> np.ndarray:
+        """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100,
+        momentum as a change.
+        """
         if name in OLD:
             return np.array(OLD[name](self.tape), np.float64)
         kind, _, number = name.partition("_")
@@ -69,11 +83,15 @@ class Features:
             fast, slow = (indicators.running_mean(close, ages, n) for n in (12, 26))
             values = np.subtract(fast, slow)
         elif name == "momentum":
-            values = [close[i] - close[i - 10] if ages[i] > 10 else math.nan for i in range(len(close))]
+            values = [
+                close[i] - close[i - 10] if ages[i] > 10 else math.nan for i in range(len(close))
+            ]
         elif name == "atr":
             values = [s / length if s >= 0 else math.nan for s in self.tr_sum]
         elif name == "vwap":
-            values = indicators.day_vwap(bars.high, bars.low, close, bars.volume, bars.trade_date, bars.has_volume)
+            values = indicators.day_vwap(
+                bars.high, bars.low, close, bars.volume, bars.trade_date, bars.has_volume
+            )
         elif kind == "sma":
             values = indicators.mean_of_last(close, ages, length)
         elif kind == "ema":
@@ -121,7 +139,9 @@ class Features:
     def context_columns(self) -> np.ndarray:
         """float64[T, 28] what `advised` shows of each bar, in ticks (or its own unit)."""
         if id(self.bars) not in _CONTEXTS:
-            columns = [np.array(OLD[name](self.tape), np.float64) for name in context_indicators.NAMES]
+            columns = [
+                np.array(OLD[name](self.tape), np.float64) for name in context_indicators.NAMES
+            ]
             _CONTEXTS[id(self.bars)] = self.bars, np.stack(columns, 1)
         return _CONTEXTS[id(self.bars)][1]
 

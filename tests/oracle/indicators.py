@@ -1,7 +1,9 @@
-"""Indicators recomputed from bars with plain loops: the oracle trusts no table of the market it is given.
+"""Indicators recomputed from bars with plain loops: the oracle trusts no table of the market it is
+given.
 
-Windows count the bars since the last restart (first bar of the file, a splice, a long hole). NaN where a window has
-too few bars. Prices come in integer ticks; `tick` turns them into points where a formula is not free of scale.
+Windows count the bars since the last restart (first bar of the file, a splice, a long hole). NaN
+where a window has too few bars. Prices come in integer ticks; `tick` turns them into points where a
+formula is not free of scale.
 """
 
 from __future__ import annotations
@@ -21,24 +23,37 @@ def window_ages(count: int, restarts: Sequence[int]) -> list[int]:
     return ages
 
 
-def true_ranges(high: Sequence[int], low: Sequence[int], close: Sequence[int], ages: Sequence[int]) -> list[int | None]:
-    """max(high, previous close) - min(low, previous close) in ticks; None at the first bar of a window."""
-    return [None if ages[i] == 1 else max(high[i], close[i - 1]) - min(low[i], close[i - 1]) for i in range(len(high))]
+def true_ranges(
+    high: Sequence[int], low: Sequence[int], close: Sequence[int], ages: Sequence[int]
+) -> list[int | None]:
+    """max(high, previous close) - min(low, previous close) in ticks; None at the first bar of a
+    window.
+    """
+    return [
+        None if ages[i] == 1 else max(high[i], close[i - 1]) - min(low[i], close[i - 1])
+        for i in range(len(high))
+    ]
 
 
 def range_sums(ranges: Sequence[int | None], ages: Sequence[int], length: int = 14) -> list[int]:
     """Sum of the last `length` true ranges; -1 until that many exist."""
-    return [sum(ranges[i - length + 1 : i + 1]) if ages[i] > length else -1  # type: ignore[arg-type]
-            for i in range(len(ranges))]
+    return [
+        sum(ranges[i - length + 1 : i + 1]) if ages[i] > length else -1  # type: ignore[arg-type]
+        for i in range(len(ranges))
+    ]
 
 
 def mean_of_last(values: Sequence[float], ages: Sequence[int], length: int) -> list[float]:
-    return [math.fsum(values[i - length + 1 : i + 1]) / length if ages[i] >= length else NAN
-            for i in range(len(values))]
+    return [
+        math.fsum(values[i - length + 1 : i + 1]) / length if ages[i] >= length else NAN
+        for i in range(len(values))
+    ]
 
 
 def running_mean(values: Sequence[float], ages: Sequence[int], span: int) -> list[float]:
-    """Exponential mean of weight 2/(span+1) that starts at the window's first value (pandas `adjust=False`)."""
+    """Exponential mean of weight 2/(span+1) that starts at the window's first value (pandas
+    `adjust=False`).
+    """
     weight, out, mean = 2.0 / (span + 1.0), [], 0.0
     for value, age in zip(values, ages, strict=True):
         mean = float(value) if age == 1 else mean + weight * (value - mean)
@@ -46,8 +61,11 @@ def running_mean(values: Sequence[float], ages: Sequence[int], span: int) -> lis
     return out
 
 
-def seeded_mean(values: Sequence[float | None], ages: Sequence[int], length: int, weight: float) -> list[float]:
-    """Exponential mean that starts as the simple mean of the window's first `length` values; None values come first.
+def seeded_mean(
+    values: Sequence[float | None], ages: Sequence[int], length: int, weight: float
+) -> list[float]:
+    """Exponential mean that starts as the simple mean of the window's first `length` values; None
+    values come first.
 
     weight 2/(N+1) is the textbook's EMA, 1/N is Wilder's smoothing.
     """
@@ -67,15 +85,25 @@ def seeded_mean(values: Sequence[float | None], ages: Sequence[int], length: int
 
 
 def wilder_strength(close: Sequence[int], ages: Sequence[int], length: int) -> list[float]:
-    """The textbook's RSI: 100 G/(G+L) with Wilder's means of rises and falls; 0 where nothing moved (as TA-Lib)."""
+    """The textbook's RSI: 100 G/(G+L) with Wilder's means of rises and falls; 0 where nothing moved
+    (as TA-Lib).
+    """
     changes = [None if ages[i] == 1 else close[i] - close[i - 1] for i in range(len(close))]
-    gains = seeded_mean([None if c is None else max(c, 0) for c in changes], ages, length, 1 / length)
-    losses = seeded_mean([None if c is None else max(-c, 0) for c in changes], ages, length, 1 / length)
+    gains = seeded_mean(
+        [None if c is None else max(c, 0) for c in changes], ages, length, 1 / length
+    )
+    losses = seeded_mean(
+        [None if c is None else max(-c, 0) for c in changes], ages, length, 1 / length
+    )
     return [0.0 if g + x == 0 else 100.0 * g / (g + x) for g, x in zip(gains, losses, strict=True)]
 
 
-def relative_strength(close: Sequence[int], ages: Sequence[int], length: int, tick: float) -> list[float]:
-    """100 - 100/(1 + mean gain/(mean loss + 1e-8)) over `length` changes in points, simple means (not Wilder's)."""
+def relative_strength(
+    close: Sequence[int], ages: Sequence[int], length: int, tick: float
+) -> list[float]:
+    """100 - 100/(1 + mean gain/(mean loss + 1e-8)) over `length` changes in points, simple means
+    (not Wilder's).
+    """
     out = []
     for i in range(len(close)):
         if ages[i] <= length:
@@ -88,9 +116,17 @@ def relative_strength(close: Sequence[int], ages: Sequence[int], length: int, ti
     return out
 
 
-def day_vwap(high: Sequence[int], low: Sequence[int], close: Sequence[int], volume: Sequence[float],
-             dates: Sequence[int], has_volume: bool) -> list[float]:
-    """sum(close * volume)/sum(volume) since the trade date began; the mean of (high+low+close)/3 before any volume."""
+def day_vwap(
+    high: Sequence[int],
+    low: Sequence[int],
+    close: Sequence[int],
+    volume: Sequence[float],
+    dates: Sequence[int],
+    has_volume: bool,
+) -> list[float]:
+    """sum(close * volume)/sum(volume) since the trade date began; the mean of (high+low+close)/3
+    before any volume.
+    """
     out: list[float] = []
     money = traded = typical = bars = 0.0
     for i in range(len(close)):

@@ -1,4 +1,6 @@
-"""What the oracle is given, what it remembers and what it reports, as plain data. Money in mills, prices in ticks."""
+"""What the oracle is given, what it remembers and what it reports, as plain data. Money in mills,
+prices in ticks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE = ra
 
 @dataclass(frozen=True)
 class Session:
-    """Rows: feature bars [start, end), decision bars first..last, flat bar last+1 (last bar of data if incomplete)."""
+    """Rows: feature bars [start, end), decision bars first..last, flat bar last+1 (last bar of data
+    if incomplete).
+    """
 
     start: int
     end: int
@@ -35,7 +39,9 @@ class Ask:
 
 @dataclass(frozen=True)
 class Bars:
-    """A market as the oracle sees it: ticks, UTC seconds of bar opens, and the calendar's facts per bar."""
+    """A market as the oracle sees it: ticks, UTC seconds of bar opens, and the calendar's facts per
+    bar.
+    """
 
     open: Sequence[int]
     high: Sequence[int]
@@ -61,14 +67,20 @@ class Bars:
         ask = self.ask
         if ask is None:
             return self
-        prices = {name: [(a + b) // 2 for a, b in zip(getattr(self, name), getattr(ask, name), strict=True)]
-                  for name in ("open", "high", "low", "close")}
+        prices = {
+            name: [
+                (a + b) // 2 for a, b in zip(getattr(self, name), getattr(ask, name), strict=True)
+            ]
+            for name in ("open", "high", "low", "close")
+        }
         return replace(self, ask=None, **prices)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything an environment is given. Money in mills, None where a rule is off; multiples in thousandths."""
+    """Everything an environment is given. Money in mills, None where a rule is off; multiples in
+    thousandths.
+    """
 
     task: str = "manage"
     advice: bool = False
@@ -97,12 +109,25 @@ class Settings:
     trailing: str = "intraday"
     risk_unit: float = 2_500_000.0
     start_balance: float = 50_000_000.0
-    reward: Mapping[str, float] = field(default_factory=lambda: {"equity_change": 1.0})  # term -> weight
+    reward: Mapping[str, float] = field(
+        default_factory=lambda: {"equity_change": 1.0}
+    )  # term -> weight
     episode_sessions: int = 1
     max_steps: int = 0
     window: int = 20
-    features: tuple[str, ...] = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
-    session_slots: tuple[int, ...] = ()  # the split: rows of the session list; all of them where empty
+    features: tuple[str, ...] = (
+        "close",
+        "volume",
+        "sma_5",
+        "sma_20",
+        "rsi",
+        "macd",
+        "momentum",
+        "atr",
+    )
+    session_slots: tuple[
+        int, ...
+    ] = ()  # the split: rows of the session list; all of them where empty
 
     @property
     def num_actions(self) -> int:
@@ -167,7 +192,8 @@ class Stats:
 class Event:
     """One bar's fills. `kinds` are labels for counting, not part of the comparison.
 
-    closed: (net profit in mills after both commissions, whether its trail was on) of each round turn closed.
+    closed: (net profit in mills after both commissions, whether its trail was on) of each round
+        turn closed.
     """
 
     order_exit_quantity: int = 0

@@ -1,14 +1,15 @@
 """A second trading environment, in plain Python, to hold the JAX one against.
 
-It was written from the written semantics alone and shares no code with `jaxtrade.env`: one environment, one bar at a
-time, Python integers for ticks and mills (nothing can wrap), float64 for observations, every indicator recomputed
-from the bars. Letters such as 5e in the comments name the order of events within a bar:
+It was written from the written semantics alone and shares no code with `jaxtrade.env`: one
+environment, one bar at a time, Python integers for ticks and mills (nothing can wrap), float64 for
+observations, every indicator recomputed from the bars. Letters such as 5e in the comments name the
+order of events within a bar:
 
-5a mark at the open; 5b exit by order; 5c entry; 5d moved stop and trail switch; 5e the opening print against stop,
-liquidation level and target; 5f favourable extreme, then floor, adverse extreme, target; 5g flat bar; 5h mark at the
-close; 5i floors; 5j profit target; 5k trail ratchet, live from the next bar.
+5a mark at the open; 5b exit by order; 5c entry; 5d moved stop and trail switch; 5e the opening
+print against stop, liquidation level and target; 5f favourable extreme, then floor, adverse
+extreme, target; 5g flat bar; 5h mark at the close; 5i floors; 5j profit target; 5k trail ratchet,
+live from the next bar.
 """
-
 
 from __future__ import annotations
 
@@ -41,8 +42,11 @@ from tests.oracle.model import (
 )
 from tests.paths import Inside
 
-REASON_OF_KIND = {StopKind.INITIAL: ExitReason.STOP, StopKind.BREAKEVEN: ExitReason.BREAKEVEN,
-                  StopKind.TRAIL: ExitReason.TRAIL}
+REASON_OF_KIND = {
+    StopKind.INITIAL: ExitReason.STOP,
+    StopKind.BREAKEVEN: ExitReason.BREAKEVEN,
+    StopKind.TRAIL: ExitReason.TRAIL,
+}
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
@@ -70,7 +74,9 @@ class OracleEnv:
         return self.bars.sessions[self.slots[self.slot]]
 
     def reset(self, slot: int, row: int) -> None:
-        """A fresh account, flat, deciding at the close of bar `row` of the split's session number `slot`."""
+        """A fresh account, flat, deciding at the close of bar `row` of the split's session number
+        `slot`.
+        """
         self.slot, self.row, self.time = slot, row, 0
         self.sessions_left = self.settings.episode_sessions - 1
         self.position, self.account, self.stats = Position(), Account(), Stats()
@@ -78,13 +84,17 @@ class OracleEnv:
         self._forget()
 
     def _forget(self) -> None:
-        """The episode's record: results of its trades in order, highest balance, marks of the open position."""
+        """The episode's record: results of its trades in order, highest balance, marks of the open
+        position.
+        """
         self.results: list[bool] = []
         self.best_balance = 0
         self.marks: list[tuple[int, int]] = []
 
     def leaving(self, side: int) -> Ask | Bars:
-        """The prices at which a position of `side` leaves and is marked: a short buys back at the ask."""
+        """The prices at which a position of `side` leaves and is marked: a short buys back at the
+        ask.
+        """
         return self.bars.ask if side < 0 and self.bars.ask is not None else self.bars
 
     def bars_to_flat(self, row: int) -> int:
@@ -103,13 +113,19 @@ class OracleEnv:
         return None if loss is None else self.account.session_equity - loss
 
     def highest_floor(self) -> int | None:
-        floors = [floor for floor in (self.drawdown_floor(), self.daily_floor()) if floor is not None]
+        floors = [
+            floor for floor in (self.drawdown_floor(), self.daily_floor()) if floor is not None
+        ]
         return max(floors, default=None)
 
     # ---------------------------------------------------------------- actions
     def may_enter(self) -> bool:
         """Calendar, range and lock; says nothing about being flat."""
-        return self.bars_to_flat(self.row) >= 2 and self.tr_sum[self.row] >= 0 and not self.account.locked
+        return (
+            self.bars_to_flat(self.row) >= 2
+            and self.tr_sum[self.row] >= 0
+            and not self.account.locked
+        )
 
     def breakeven_stop(self) -> int:
         return self.position.entry + self.position.side * self.settings.be_ticks
@@ -127,7 +143,9 @@ class OracleEnv:
             tighter = position.stop is None or side * (level - position.stop) > 0
             legal[MOVE_STOP_TO_BREAKEVEN] = tighter and side * (close - level) >= 1
             covered = position.stop is not None and side * (position.stop - position.entry) >= 0
-            legal[ENABLE_TRAIL] = not position.trailing and covered and side * (close - position.entry) > 0
+            legal[ENABLE_TRAIL] = (
+                not position.trailing and covered and side * (close - position.entry) > 0
+            )
             legal[DISABLE_TRAIL] = position.trailing
             legal[CLOSE] = True
         return legal[: self.settings.num_actions]
@@ -170,7 +188,9 @@ class OracleEnv:
             self.account.days += 1
 
     def _worth(self, ticks: int) -> int:
-        """Mills of price change times contracts in the present bar, rounded half to even where they are converted."""
+        """Mills of price change times contracts in the present bar, rounded half to even where they
+        are converted.
+        """
         if self.settings.converted:
             return round(ticks * Fraction(*self.bars.rates[self.bar]))
         return ticks * self.settings.tick_mills
@@ -194,7 +214,11 @@ class OracleEnv:
         return quantity
 
     def _exit(self, price: int, reason: ExitReason, event: Event) -> None:
-        event.exit_quantity, event.exit_price, event.exit_reason = self._leave(price, event), price, reason
+        event.exit_quantity, event.exit_price, event.exit_reason = (
+            self._leave(price, event),
+            price,
+            reason,
+        )
         event.kinds.add(reason.name.lower())
 
     def _raise_high_water(self, equity: int) -> None:
@@ -203,7 +227,9 @@ class OracleEnv:
             self.account.high_water = max(self.account.high_water, equity)
 
     def _second_stop(self) -> int | None:
-        """The price at which equity net of exit commission meets the higher floor: a second stop (5e, 5f)."""
+        """The price at which equity net of exit commission meets the higher floor: a second stop
+        (5e, 5f).
+        """
         floor = self.highest_floor()
         if floor is None or self.settings.mark == "close":
             return None
@@ -217,15 +243,21 @@ class OracleEnv:
         return self.position.entry + side * ticks
 
     def _nearest_stop(self) -> tuple[int | None, ExitReason]:
-        """The stop or the liquidation level, whichever the market meets first; a tie is a liquidation."""
+        """The stop or the liquidation level, whichever the market meets first; a tie is a
+        liquidation.
+        """
         position, level = self.position, self._second_stop()
-        if level is not None and (position.stop is None or position.side * (level - position.stop) >= 0):
+        if level is not None and (
+            position.stop is None or position.side * (level - position.stop) >= 0
+        ):
             return level, ExitReason.LIQUIDATION
         return position.stop, REASON_OF_KIND[position.kind]
 
     # ------------------------------------------------------------------- step
     def step_order(self, order: Order, action: int = HOLD, legal: bool = True) -> Result:
-        """One bar under `order`, then session jump or end. `action`, as chosen, is for reward terms about actions."""
+        """One bar under `order`, then session jump or end. `action`, as chosen, is for reward terms
+        about actions.
+        """
         assert not self.done, "reset first"
         settings, account = self.settings, self.account
         before, decided, bar = account.equity, self.row, self.row + 1
@@ -250,10 +282,13 @@ class OracleEnv:
                 entered = self.leaving(-wanted)  # a buyer pays what a short would pay to leave
                 base = entered.open[bar] if settings.fill == "next_open" else entered.close[decided]
                 self.position = Position(
-                    quantity=order.quantity, entry=base + self.impact + wanted * slip, opened=bar,
+                    quantity=order.quantity,
+                    entry=base + self.impact + wanted * slip,
+                    opened=bar,
                     trailing=order.trail is True,
                     stop=base - wanted * order.stop_ticks if order.stop_ticks else None,
-                    target=base + wanted * order.target_ticks if order.target_ticks else None)
+                    target=base + wanted * order.target_ticks if order.target_ticks else None,
+                )
                 event.entry_quantity, event.entry_price = order.quantity, self.position.entry
                 self._pay(order.quantity, event)
         else:  # 5d
@@ -267,7 +302,9 @@ class OracleEnv:
         event.favourable = event.adverse = open_
         if self.position.quantity:
             self._opening_print(open_, event)
-        if extreme:  # an open may fill orders better than itself (`impact`), which is live equity too
+        if (
+            extreme
+        ):  # an open may fill orders better than itself (`impact`), which is live equity too
             self._raise_high_water(self._marked(open_))
         if self.position.quantity:
             self._intrabar(bar, held, event)
@@ -289,7 +326,9 @@ class OracleEnv:
         self.results += [net > 0 for net, _ in event.closed]
         self.best_balance = max(self.best_balance, account.balance)
         held_before = [] if event.entry_quantity else self.marks
-        self.marks = [*held_before, (event.favourable, event.adverse)] if self.position.quantity else []
+        self.marks = (
+            [*held_before, (event.favourable, event.adverse)] if self.position.quantity else []
+        )
 
         self.row, self.time = bar, self.time + 1
         jump = False
@@ -308,12 +347,24 @@ class OracleEnv:
             event.kinds.add(f"end_{end.name.lower()}")
         self.done = end != EndReason.NONE
 
-        facts = rewards.Facts(action, legal, event, open_profit, account.equity - before, account.equity,
-                              self.position.quantity != 0)
-        terms = {name: weight * rewards.TERMS[name](facts, settings) for name, weight in settings.reward.items()}
+        facts = rewards.Facts(
+            action,
+            legal,
+            event,
+            open_profit,
+            account.equity - before,
+            account.equity,
+            self.position.quantity != 0,
+        )
+        terms = {
+            name: weight * rewards.TERMS[name](facts, settings)
+            for name, weight in settings.reward.items()
+        }
         reward = sum(terms.values())
         self.stats.reward += reward
-        self.stats.terms = {name: self.stats.terms.get(name, 0.0) + value for name, value in terms.items()}
+        self.stats.terms = {
+            name: self.stats.terms.get(name, 0.0) + value for name, value in terms.items()
+        }
         self.stats.length += 1
         self.stats.peak = max(self.stats.peak, account.equity)
         self.stats.max_drawdown = max(self.stats.max_drawdown, self.stats.peak - account.equity)
@@ -325,7 +376,9 @@ class OracleEnv:
         side, target = self.position.side, self.position.target
         level, reason = self._nearest_stop()
         if level is not None and side * (open_ - level) <= 0:
-            event.kinds.add("spread_stop" if event.entry_quantity else "gap_through")  # a spread wider than the stop
+            event.kinds.add(
+                "spread_stop" if event.entry_quantity else "gap_through"
+            )  # a spread wider than the stop
             self._exit(open_ - side * self.settings.slippage, reason, event)
         elif target is not None and side * (open_ - target) >= 0:
             event.kinds.add("gap_target")
@@ -348,20 +401,25 @@ class OracleEnv:
             self._second_by_second(open_, bars.paths[row], event)
 
     def _second_by_second(self, open_: int, inside: Inside, event: Event) -> None:
-        """Each second its favourable extreme, then stop or floor against its adverse extreme, then the target. A level
-        fills at itself: a bar that opened behind it has left at the opening print."""
+        """Each second its favourable extreme, then stop or floor against its adverse extreme, then
+        the target. A level fills at itself: a bar that opened behind it has left at the opening
+        print."""
         side, target = self.position.side, self.position.target
         event.favourable = event.adverse = open_
         for high, low in inside.seconds:
             best, worst = (high, low) if side > 0 else (low, high)
             reached = target is not None and side * (best - target) >= 0
             best = target if reached and target is not None else best
-            event.favourable = max(event.favourable, best) if side > 0 else min(event.favourable, best)
+            event.favourable = (
+                max(event.favourable, best) if side > 0 else min(event.favourable, best)
+            )
             if self.settings.mark == "extreme":
                 self._raise_high_water(self._marked(event.favourable))
             level, reason = self._nearest_stop()
             if level is not None and side * (worst - level) <= 0:
-                event.kinds |= {"walked_out"} | ({"retrace"} if side * (worst - event.adverse) >= 0 else set())
+                event.kinds |= {"walked_out"} | (
+                    {"retrace"} if side * (worst - event.adverse) >= 0 else set()
+                )
                 event.adverse = level
                 self._exit(level - side * self.settings.slippage, reason, event)
                 return
@@ -372,7 +430,9 @@ class OracleEnv:
                 return
 
     def _in_order(self, open_: int, prices: list[int], event: Event) -> None:
-        """Prices one after the other: a step our way may reach the target, one against us the nearer stop."""
+        """Prices one after the other: a step our way may reach the target, one against us the
+        nearer stop.
+        """
         out = self._walked(open_, prices, event)
         if out is not None:
             fill, reason = out
@@ -387,7 +447,9 @@ class OracleEnv:
             if side * (price - before) > 0:
                 reached = target is not None and side * (price - target) >= 0
                 best = target if reached and target is not None else price
-                event.favourable = max(event.favourable, best) if side > 0 else min(event.favourable, best)
+                event.favourable = (
+                    max(event.favourable, best) if side > 0 else min(event.favourable, best)
+                )
                 if self.settings.mark == "extreme":
                     self._raise_high_water(self._marked(best))
                 if reached:
@@ -421,28 +483,47 @@ class OracleEnv:
             self._exit(target, ExitReason.TARGET, event)
 
     def _mark_at_close(self, close: int, event: Event) -> None:
-        """With mark=close, high-water mark and liquidation know bar closes and realised fills only (at 5h)."""
+        """With mark=close, high-water mark and liquidation know bar closes and realised fills only
+        (at 5h).
+        """
         self._raise_high_water(self.account.equity)
         floor, size = self.highest_floor(), abs(self.position.quantity)
-        if size and floor is not None and self.account.equity - self.settings.commission * size <= floor:
-            self._exit(close - self.position.side * self.settings.slippage, ExitReason.LIQUIDATION, event)
+        if (
+            size
+            and floor is not None
+            and self.account.equity - self.settings.commission * size <= floor
+        ):
+            self._exit(
+                close - self.position.side * self.settings.slippage, ExitReason.LIQUIDATION, event
+            )
             self.account.equity = self.account.balance
 
     def _end_of_bar(self, event: Event) -> EndReason:
-        """5i and 5j: breach of the drawdown floor, of the daily floor, then the target; what ends the account."""
+        """5i and 5j: breach of the drawdown floor, of the daily floor, then the target; what ends
+        the account.
+        """
         account, settings = self.account, self.settings
         floor, daily = self.drawdown_floor(), self.daily_floor()
         net = account.equity - settings.commission * abs(self.position.quantity)
         bust = floor is not None and net <= floor
         over = daily is not None and account.equity <= daily
-        event.floor, event.breach = floor, bust or (over and not account.locked)  # a locked day is breached once
+        event.floor, event.breach = (
+            floor,
+            bust or (over and not account.locked),
+        )  # a locked day is breached once
         self.stats.breaches += event.breach
         assert not (bust and self.position.quantity), "a position outlived the drawdown floor"
         if over and not account.locked and not settings.fail_on_daily_loss:
             event.kinds.add("daily_lock")
-        account.locked = account.locked or over  # where the loss fails the account this shows in its last mask only
-        reached = (settings.target is not None and account.balance >= settings.target
-                   and self.position.quantity == 0 and account.days >= settings.min_days)
+        account.locked = (
+            account.locked or over
+        )  # where the loss fails the account this shows in its last mask only
+        reached = (
+            settings.target is not None
+            and account.balance >= settings.target
+            and self.position.quantity == 0
+            and account.days >= settings.min_days
+        )
         if bust:
             return EndReason.BUST
         if over and settings.fail_on_daily_loss:
@@ -468,7 +549,9 @@ class OracleEnv:
 
     # ------------------------------------------------------------ observation
     def observation(self, scaling: str) -> np.ndarray:
-        """float64[D] at the close of the present bar: window, position, flags, and of `advised` context and advice."""
+        """float64[D] at the close of the present bar: window, position, flags, and of `advised`
+        context and advice.
+        """
         position, row, side = self.position, self.row, self.position.side
         close, atr = self.mid.close[row], self.features.atr_at(row)
         held = side != 0
@@ -489,7 +572,9 @@ class OracleEnv:
         return np.concatenate([self.features.window(row, scaling), np.array(slots, np.float64)])
 
     def risk(self, scaling: str) -> list[float]:
-        """Open profit, fall from the highest balance, losses in a row, share of wins, adverse against favourable."""
+        """Open profit, fall from the highest balance, losses in a row, share of wins, adverse
+        against favourable.
+        """
         account, position, settings = self.account, self.position, self.settings
         profit, fall = account.equity - account.balance, self.best_balance - account.balance
         losses = next((i for i, won in enumerate(reversed(self.results)) if won), len(self.results))
@@ -498,7 +583,17 @@ class OracleEnv:
         adverse = max([0, *(position.side * (position.entry - worst) for _, worst in self.marks)])
         favourable = max([0, *(position.side * (best - position.entry) for best, _ in self.marks)])
         if scaling == "seed":
-            return [profit / 1000, fall / (settings.start_balance + self.best_balance), losses, rate,
-                    adverse / favourable if favourable else 1.0]
-        return [profit / settings.risk_unit, fall / settings.risk_unit, min(losses, 10) / 10, rate,
-                adverse / (adverse + favourable) if adverse + favourable else 0.5]
+            return [
+                profit / 1000,
+                fall / (settings.start_balance + self.best_balance),
+                losses,
+                rate,
+                adverse / favourable if favourable else 1.0,
+            ]
+        return [
+            profit / settings.risk_unit,
+            fall / settings.risk_unit,
+            min(losses, 10) / 10,
+            rate,
+            adverse / (adverse + favourable) if adverse + favourable else 0.5,
+        ]

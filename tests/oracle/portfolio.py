@@ -1,7 +1,8 @@
 """A second `allocate` environment, in plain Python integers, to hold the JAX one against.
 
-It was written from docs/semantics.md ("Several symbols in one account") and shares no code with `jaxtrade.env`. Nothing
-can wrap: money is Python's int. Numbers in comments are those of that section's points.
+It was written from docs/semantics.md ("Several symbols in one account") and shares no code with
+`jaxtrade.env`. Nothing can wrap: money is Python's int. Numbers in comments are those of that
+section's points.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Symbol:
-    """One symbol's own bars. stamps: of opens. rates: mills of one tick as (numerator, denominator), per bar.
+    """One symbol's own bars. stamps: of opens. rates: mills of one tick as (numerator,
+    denominator), per bar.
 
-    sessions: date -> (first decision row, row of the flat bar). warm: whether 14 true ranges exist, per bar.
+    sessions: date -> (first decision row, row of the flat bar). warm: whether 14 true ranges exist,
+        per bar.
     """
 
     stamps: Sequence[int]
@@ -48,7 +51,9 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Shared:
-    """The shared bars: one Symbol per symbol, all with the same stamps, and rows of their sessions (first, flat)."""
+    """The shared bars: one Symbol per symbol, all with the same stamps, and rows of their sessions
+    (first, flat).
+    """
 
     symbols: Sequence[Symbol]
     sessions: Sequence[tuple[int, int]]
@@ -59,13 +64,30 @@ def join(symbols: Sequence[Symbol]) -> Shared:
     """Points 1 to 4."""
     dates = sorted(set.intersection(*(set(s.sessions) for s in symbols)))
     columns: list[dict[str, list[Any]]] = [
-        {name: [] for name in ("stamps", "rates", "to_flat", "warm", "rows", *(f"{side}.{price}" for side in (
-            "bid", "ask") for price in ("open", "high", "low", "close")))} for _ in symbols]
+        {
+            name: []
+            for name in (
+                "stamps",
+                "rates",
+                "to_flat",
+                "warm",
+                "rows",
+                *(
+                    f"{side}.{price}"
+                    for side in ("bid", "ask")
+                    for price in ("open", "high", "low", "close")
+                ),
+            )
+        }
+        for _ in symbols
+    ]
     sessions, count = [], 0
     for date in dates:
         ranges = [s.sessions[date] for s in symbols]
-        known = [{s.stamps[row]: row for row in range(first, flat + 1)}
-                 for s, (first, flat) in zip(symbols, ranges, strict=True)]
+        known = [
+            {s.stamps[row]: row for row in range(first, flat + 1)}
+            for s, (first, flat) in zip(symbols, ranges, strict=True)
+        ]
         stamps = sorted(set.intersection(*(set(each) for each in known)))
         if len(stamps) < 2:
             continue
@@ -88,9 +110,20 @@ def join(symbols: Sequence[Symbol]) -> Shared:
                 out["warm"].append(s.warm[row])
                 out["rows"].append(row)
                 before = row
-    joined = [Symbol(out["stamps"], *(Side(*(out[f"{side}.{price}"] for price in ("open", "high", "low", "close")))
-                                      for side in ("bid", "ask")), out["rates"], out["to_flat"], out["warm"], {})
-              for out in columns]
+    joined = [
+        Symbol(
+            out["stamps"],
+            *(
+                Side(*(out[f"{side}.{price}"] for price in ("open", "high", "low", "close")))
+                for side in ("bid", "ask")
+            ),
+            out["rates"],
+            out["to_flat"],
+            out["warm"],
+            {},
+        )
+        for out in columns
+    ]
     return Shared(joined, sessions, [out["rows"] for out in columns])
 
 
@@ -133,7 +166,9 @@ class Leg:
 
 @dataclass
 class Bar:
-    """What happened in a bar. cash, cost, profit: per symbol, mills. fills: (symbol, signed change, price, why)."""
+    """What happened in a bar. cash, cost, profit: per symbol, mills. fills: (symbol, signed change,
+    price, why).
+    """
 
     cash: list[int]
     cost: list[int]
@@ -192,7 +227,11 @@ class PortfolioOracle:
         notional = self.notional(s, row, contracts, price)
         root = isqrt(half_even(notional * 10**8, settings.impact_base))
         rate = 1000 * settings.cost_hundredths + settings.impact_tenths * root
-        return contracts * self.of(settings.commission, s) + settings.fee + half_even(notional * rate, 10**9)
+        return (
+            contracts * self.of(settings.commission, s)
+            + settings.fee
+            + half_even(notional * rate, 10**9)
+        )
 
     def notional(self, s: int, row: int, contracts: int, price: int) -> int:
         return abs(self.money(s, row, contracts * price))
@@ -233,7 +272,9 @@ class PortfolioOracle:
 
     @property
     def num_actions(self) -> int:
-        return {"product": 3**self.count, "increment": 2 * self.count + 1, "table": 3}[self.settings.actions]
+        return {"product": 3**self.count, "increment": 2 * self.count + 1, "table": 3}[
+            self.settings.actions
+        ]
 
     def mask(self) -> list[bool]:
         return [self.legal(action) for action in range(self.num_actions)]
@@ -249,19 +290,27 @@ class PortfolioOracle:
             return False
         if (self.row - first) % settings.gate:
             return False
-        if settings.trades_per_day is not None and self.orders_today + changed > settings.trades_per_day:
+        if (
+            settings.trades_per_day is not None
+            and self.orders_today + changed > settings.trades_per_day
+        ):
             return False
         opens = any(abs(a) > abs(b) or a * b < 0 for a, b in zip(want, held, strict=True))
         if not opens:
             return True
         ready = all(s.to_flat[self.row] >= 2 and s.warm[self.row] for s in self.market.symbols)
         units = [abs(u) for u in self.wanted(action)]
-        within = (max(units) <= settings.max_units and sum(abs(q) for q in want) <= settings.max_contracts
-                  and (settings.max_total is None or sum(units) <= settings.max_total))
+        within = (
+            max(units) <= settings.max_units
+            and sum(abs(q) for q in want) <= settings.max_contracts
+            and (settings.max_total is None or sum(units) <= settings.max_total)
+        )
         return ready and not self.locked and within
 
     # ---------------------------------------------------------------------------------------------------------- fills
-    def fill(self, bar: Bar, s: int, change: int, price: int, why: str, cost: int | None = None) -> None:
+    def fill(
+        self, bar: Bar, s: int, change: int, price: int, why: str, cost: int | None = None
+    ) -> None:
         """A fill of `change` signed contracts that only opens or only closes."""
         leg, row = self.legs[s], self.row
         if change == 0:
@@ -285,11 +334,19 @@ class PortfolioOracle:
         """Point 6."""
         held, row = self.legs[s].quantity, self.row
         side = (held > 0) - (held < 0)
-        keep = want if want * held > 0 and abs(want) < abs(held) else (held if want * held > 0 else 0)
+        keep = (
+            want if want * held > 0 and abs(want) < abs(held) else (held if want * held > 0 else 0)
+        )
         slip = self.of(self.settings.slippage, s)
         self.fill(bar, s, keep - held, self.leaving(s, side).open[row] - side * slip, "order")
         side = (want > 0) - (want < 0)
-        self.fill(bar, s, want - self.legs[s].quantity, self.leaving(s, -side).open[row] + side * slip, "order")
+        self.fill(
+            bar,
+            s,
+            want - self.legs[s].quantity,
+            self.leaving(s, -side).open[row] + side * slip,
+            "order",
+        )
 
     def leave(self, bar: Bar, s: int, price: int, why: str, cost: int | None = None) -> None:
         held = self.legs[s].quantity
@@ -297,7 +354,12 @@ class PortfolioOracle:
         self.fill(bar, s, -held, price - side * self.of(self.settings.slippage, s), why, cost)
 
     def net(self, bar: Bar, prices: Sequence[int], exits: Sequence[int]) -> int:
-        return self.balance + sum(bar.cash) + sum(self.worth(s, self.row, p) for s, p in enumerate(prices)) - sum(exits)
+        return (
+            self.balance
+            + sum(bar.cash)
+            + sum(self.worth(s, self.row, p) for s, p in enumerate(prices))
+            - sum(exits)
+        )
 
     def rise(self, equity: int) -> None:
         if self.settings.trailing == "intraday" or self.settings.drawdown is None:
@@ -315,7 +377,9 @@ class PortfolioOracle:
             held = False
         best = [self.price(s, "high" if self.legs[s].quantity > 0 else "low") for s in everyone]
         worst = [self.price(s, "low" if self.legs[s].quantity > 0 else "high") for s in everyone]
-        self.rise(self.balance + sum(bar.cash) + sum(self.worth(s, self.row, best[s]) for s in everyone))
+        self.rise(
+            self.balance + sum(bar.cash) + sum(self.worth(s, self.row, best[s]) for s in everyone)
+        )
         floor = self.floor()
         if not held or floor is None or self.net(bar, worst, exits) > floor:
             return
@@ -323,8 +387,10 @@ class PortfolioOracle:
         far = [abs(o - w) if side else 0 for o, w, side in zip(opens, worst, sides, strict=True)]
         most = max(far)
         for step in range(most + 1):  # one by one: the first step that meets the floor
-            at = [o - side * (-(-d * step // most) if most else 0)
-                  for o, d, side in zip(opens, far, sides, strict=True)]
+            at = [
+                o - side * (-(-d * step // most) if most else 0)
+                for o, d, side in zip(opens, far, sides, strict=True)
+            ]
             if self.net(bar, at, exits) <= floor:
                 break
         for s in everyone:
@@ -343,7 +409,9 @@ class PortfolioOracle:
         before, marks = self.equity, [leg.mark for leg in self.legs]
         self.row, self.time = self.row + 1, self.time + 1
         bar = Bar([0] * self.count, [0] * self.count, [0] * self.count)
-        self.rise(self.balance + sum(self.worth(s, self.row, self.price(s, "open")) for s in everyone))
+        self.rise(
+            self.balance + sum(self.worth(s, self.row, self.price(s, "open")) for s in everyone)
+        )
         for s in everyone:
             self.trade(bar, s, want[s])
         self.liquidate(bar)
@@ -353,8 +421,14 @@ class PortfolioOracle:
                 self.leave(bar, s, self.price(s, "close"), "flat")
         self._settle(bar, marks)
         end = self._end(flat)
-        result = {"reward": (self.equity - before) / settings.risk_unit, "end": end, "bar": bar, "illegal": not legal,
-                  "terminated": end not in ("", "steps"), "truncated": end == "steps"}
+        result = {
+            "reward": (self.equity - before) / settings.risk_unit,
+            "end": end,
+            "bar": bar,
+            "illegal": not legal,
+            "terminated": end not in ("", "steps"),
+            "truncated": end == "steps",
+        }
         if flat and not end:
             self._next_session()
         return result
@@ -370,7 +444,10 @@ class PortfolioOracle:
             self.days, self.traded = self.days + 1, True
         bar.floor = self.drawdown_floor()
         self.busted = bar.floor is not None and self.equity <= bar.floor
-        self.at_daily = settings.daily_loss is not None and self.equity <= self.session_equity - settings.daily_loss
+        self.at_daily = (
+            settings.daily_loss is not None
+            and self.equity <= self.session_equity - settings.daily_loss
+        )
         bar.breach = self.busted or (self.at_daily and not self.locked)
         self.locked |= self.at_daily
 
@@ -381,7 +458,12 @@ class PortfolioOracle:
             return "bust"
         if self.at_daily and settings.fail_on_daily_loss:
             return "daily"
-        if settings.target is not None and still and self.balance >= settings.target and self.days >= settings.min_days:
+        if (
+            settings.target is not None
+            and still
+            and self.balance >= settings.target
+            and self.days >= settings.min_days
+        ):
             return "target"
         if flat and (self.left == 0 or self.session + 1 == len(self.market.sessions)):
             return "session"

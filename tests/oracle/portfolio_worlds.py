@@ -1,4 +1,5 @@
-"""Worlds for `allocate`, for both engines: random bars of several symbols, and the oracle's shared bars on the device.
+"""Worlds for `allocate`, for both engines: random bars of several symbols, and the oracle's shared
+bars on the device.
 """
 
 from __future__ import annotations
@@ -15,14 +16,26 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.data.features.dual import DUAL_FEATURES
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
-from jaxtrade.env.portfolio.state import CostParams, JointMarket, LimitParams, PortfolioParams, PortfolioState
+from jaxtrade.env.portfolio.state import (
+    CostParams,
+    JointMarket,
+    LimitParams,
+    PortfolioParams,
+    PortfolioState,
+)
 from jaxtrade.env.state import OFF, AccountParams, ContractParams, EndReason, ExitReason, Trailing
 from jaxtrade.types import MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests import compiling
 from tests.oracle.portfolio import PortfolioOracle, Settings, Shared, Side, Symbol, join
 
-ENDS = {"": EndReason.NONE, "bust": EndReason.BUST, "daily": EndReason.DAILY_LOSS, "target": EndReason.TARGET,
-        "session": EndReason.SESSION_END, "steps": EndReason.STEP_LIMIT}
+ENDS = {
+    "": EndReason.NONE,
+    "bust": EndReason.BUST,
+    "daily": EndReason.DAILY_LOSS,
+    "target": EndReason.TARGET,
+    "session": EndReason.SESSION_END,
+    "steps": EndReason.STEP_LIMIT,
+}
 REASONS = {"liquidation": ExitReason.LIQUIDATION, "flat": ExitReason.FLAT}
 PRICES = ("open", "high", "low", "close")
 
@@ -35,62 +48,116 @@ def random_side(rng: np.random.Generator, count: int, price: int, step: int) -> 
     return Side(*(values.tolist() for values in (open_, high, low, close)))
 
 
-def random_symbol(seed: int, days: int, price: int = 20_000, step: int = 12, rates: tuple[int, int, int] = (1000, 1, 0),
-                  two_sided: bool = False, missing: float = 0.1) -> Symbol:
-    """`days` sessions of 30 bars, of which some are missing. rates: numerator, denominator, and how far it wanders."""
+def random_symbol(
+    seed: int,
+    days: int,
+    price: int = 20_000,
+    step: int = 12,
+    rates: tuple[int, int, int] = (1000, 1, 0),
+    two_sided: bool = False,
+    missing: float = 0.1,
+) -> Symbol:
+    """`days` sessions of 30 bars, of which some are missing. rates: numerator, denominator, and how
+    far it wanders.
+    """
     rng = np.random.default_rng(seed)
-    slots = [day * 1000 + minute for day in range(days) for minute in range(30)
-             if minute in (0, 1, 29) or rng.random() > missing]
+    slots = [
+        day * 1000 + minute
+        for day in range(days)
+        for minute in range(30)
+        if minute in (0, 1, 29) or rng.random() > missing
+    ]
     bid = random_side(rng, len(slots), price, step)
     ask = bid
     if two_sided:
         spread = rng.integers(0, 4, len(slots))
-        ask = Side(*([p + int(d) for p, d in zip(getattr(bid, name), spread, strict=True)] for name in PRICES))
+        ask = Side(
+            *(
+                [p + int(d) for p, d in zip(getattr(bid, name), spread, strict=True)]
+                for name in PRICES
+            )
+        )
     times, over, far = rates
     sessions = {}
     for day in range(days):
         rows = [i for i, slot in enumerate(slots) if slot // 1000 == day]
         sessions[day] = (rows[0], rows[-1])
-    return Symbol([slot * 60 for slot in slots], bid, ask,
-                  [(times, over + int(rng.integers(0, far + 1))) for _ in slots],
-                  [29 - slot % 1000 for slot in slots], [i >= 14 for i in range(len(slots))], sessions)
+    return Symbol(
+        [slot * 60 for slot in slots],
+        bid,
+        ask,
+        [(times, over + int(rng.integers(0, far + 1))) for _ in slots],
+        [29 - slot % 1000 for slot in slots],
+        [i >= 14 for i in range(len(slots))],
+        sessions,
+    )
 
 
 def only(symbol: Symbol, rows: Sequence[int]) -> Symbol:
     """The chosen rows of a symbol."""
+
     def cut(side: Side) -> Side:
         return Side(*([getattr(side, name)[i] for i in rows] for name in PRICES))
 
     at = {row: i for i, row in enumerate(rows)}
-    return replace(symbol, stamps=[symbol.stamps[i] for i in rows], bid=cut(symbol.bid), ask=cut(symbol.ask),
-                   rates=[symbol.rates[i] for i in rows], to_flat=[symbol.to_flat[i] for i in rows],
-                   warm=[symbol.warm[i] for i in rows],
-                   sessions={date: (at[a], at[b]) for date, (a, b) in symbol.sessions.items()})
+    return replace(
+        symbol,
+        stamps=[symbol.stamps[i] for i in rows],
+        bid=cut(symbol.bid),
+        ask=cut(symbol.ask),
+        rates=[symbol.rates[i] for i in rows],
+        to_flat=[symbol.to_flat[i] for i in rows],
+        warm=[symbol.warm[i] for i in rows],
+        sessions={date: (at[a], at[b]) for date, (a, b) in symbol.sessions.items()},
+    )
 
 
 def stack(columns: Sequence[Sequence[int]]) -> jax.Array:
-    return jnp.asarray(np.stack([np.asarray(c, np.int64) for c in columns], axis=1).astype(np.int32))
+    return jnp.asarray(
+        np.stack([np.asarray(c, np.int64) for c in columns], axis=1).astype(np.int32)
+    )
 
 
 def joint_market(shared: Shared) -> JointMarket:
-    """The oracle's shared bars as the environment holds them. Features are of no interest here: all are 0."""
+    """The oracle's shared bars as the environment holds them. Features are of no interest here: all
+    are 0.
+    """
     symbols = shared.symbols
     first, flat = (np.array(x, np.int32) for x in zip(*shared.sessions, strict=True))
     one_sided = all(s.ask == s.bid for s in symbols)
     dollars = all(over == 1 and times == s.rates[0][0] for s in symbols for times, over in s.rates)
     length = [max(rows) + 1 for rows in shared.rows]
-    views = tuple(MarketView(jnp.zeros((n, 3)), None, jnp.ones((n, 4)), context=jnp.zeros((n, len(DUAL_FEATURES))))
-                  for n in length)
+    views = tuple(
+        MarketView(
+            jnp.zeros((n, 3)), None, jnp.ones((n, 4)), context=jnp.zeros((n, len(DUAL_FEATURES)))
+        )
+        for n in length
+    )
     return JointMarket(
-        **{name: stack([getattr(s.bid, name) for s in symbols]) for name in PRICES}, rows=stack(shared.rows),
-        tr_sum=jnp.where(jnp.array([all(s.warm[i] for s in symbols) for i in range(len(symbols[0].warm))]), 0, -1),
+        **{name: stack([getattr(s.bid, name) for s in symbols]) for name in PRICES},
+        rows=stack(shared.rows),
+        tr_sum=jnp.where(
+            jnp.array([all(s.warm[i] for s in symbols) for i in range(len(symbols[0].warm))]), 0, -1
+        ),
         bars_to_flat=stack([s.to_flat for s in symbols]).min(axis=1),
-        sessions=SessionTable(*(jnp.asarray(x) for x in (first, flat + 1, first, flat - 1, first,
-                                                          np.ones(len(first), bool)))),
-        views=views, fingerprint=jnp.zeros(8, jnp.uint32),
-        ask=None if one_sided else Quotes(*(stack([getattr(s.ask, name) for s in symbols]) for name in PRICES)),
-        tick_value=None if dollars else TickValue(stack([[t for t, _ in s.rates] for s in symbols]),
-                                                  stack([[o for _, o in s.rates] for s in symbols])))
+        sessions=SessionTable(
+            *(
+                jnp.asarray(x)
+                for x in (first, flat + 1, first, flat - 1, first, np.ones(len(first), bool))
+            )
+        ),
+        views=views,
+        fingerprint=jnp.zeros(8, jnp.uint32),
+        ask=None
+        if one_sided
+        else Quotes(*(stack([getattr(s.ask, name) for s in symbols]) for name in PRICES)),
+        tick_value=None
+        if dollars
+        else TickValue(
+            stack([[t for t, _ in s.rates] for s in symbols]),
+            stack([[o for _, o in s.rates] for s in symbols]),
+        ),
+    )
 
 
 def leaves(values: Sequence[int], count: int) -> jax.Array:
@@ -101,29 +168,67 @@ def limit(value: int | None) -> jax.Array:
     return jnp.int32(OFF if value is None else value)
 
 
-def portfolio_params(shared: Shared, settings: Settings, market: JointMarket | None = None) -> PortfolioParams:
+def portfolio_params(
+    shared: Shared, settings: Settings, market: JointMarket | None = None
+) -> PortfolioParams:
     """The traced half of the environment, straight from the oracle's settings."""
     count, sessions = len(shared.symbols), len(shared.sessions)
     market = joint_market(shared) if market is None else market
-    mills = None if market.tick_value is not None else leaves([s.rates[0][0] for s in shared.symbols], count)
-    contract = ContractParams(mills, leaves(settings.commission, count), leaves(settings.slippage, count),
-                              leaves([1], count), leaves([0], count), jnp.ones(count))
+    mills = (
+        None
+        if market.tick_value is not None
+        else leaves([s.rates[0][0] for s in shared.symbols], count)
+    )
+    contract = ContractParams(
+        mills,
+        leaves(settings.commission, count),
+        leaves(settings.slippage, count),
+        leaves([1], count),
+        leaves([0], count),
+        jnp.ones(count),
+    )
     account = AccountParams(
-        drawdown=limit(settings.drawdown), daily_loss=limit(settings.daily_loss), target=limit(settings.target),
-        floor_cap=limit(settings.floor_cap), min_days=jnp.int32(settings.min_days), stop_at_target=jnp.bool_(True),
-        fail_on_daily_loss=jnp.bool_(settings.fail_on_daily_loss), max_contracts=jnp.int32(settings.max_contracts),
-        risk_unit=jnp.float32(settings.risk_unit), start_balance=jnp.float32(50_000_000),
-        trailing=jnp.int32(Trailing[settings.trailing.upper()] if settings.drawdown is not None
-                           else Trailing.INTRADAY))
-    costs = CostParams(jnp.int32(settings.fee),
-                       jnp.int32(1000 * settings.cost_hundredths) if settings.cost_hundredths else None,
-                       jnp.int32(settings.impact_tenths) if settings.impact_tenths else None,
-                       jnp.int32(settings.impact_base))
-    limits = LimitParams(leaves(settings.size, count), jnp.int32(settings.max_units), limit(settings.max_total),
-                         jnp.int32(settings.cooldown), jnp.int32(settings.gate), limit(settings.trades_per_day))
-    return PortfolioParams(market, SessionSet(jnp.arange(sessions, dtype=jnp.int32), jnp.int32(sessions)), contract,
-                           account, costs, limits, {"equity_change": jnp.float32(1)},
-                           jnp.int32(settings.episode_sessions), jnp.int32(settings.max_steps))
+        drawdown=limit(settings.drawdown),
+        daily_loss=limit(settings.daily_loss),
+        target=limit(settings.target),
+        floor_cap=limit(settings.floor_cap),
+        min_days=jnp.int32(settings.min_days),
+        stop_at_target=jnp.bool_(True),
+        fail_on_daily_loss=jnp.bool_(settings.fail_on_daily_loss),
+        max_contracts=jnp.int32(settings.max_contracts),
+        risk_unit=jnp.float32(settings.risk_unit),
+        start_balance=jnp.float32(50_000_000),
+        trailing=jnp.int32(
+            Trailing[settings.trailing.upper()]
+            if settings.drawdown is not None
+            else Trailing.INTRADAY
+        ),
+    )
+    costs = CostParams(
+        jnp.int32(settings.fee),
+        jnp.int32(1000 * settings.cost_hundredths) if settings.cost_hundredths else None,
+        jnp.int32(settings.impact_tenths) if settings.impact_tenths else None,
+        jnp.int32(settings.impact_base),
+    )
+    limits = LimitParams(
+        leaves(settings.size, count),
+        jnp.int32(settings.max_units),
+        limit(settings.max_total),
+        jnp.int32(settings.cooldown),
+        jnp.int32(settings.gate),
+        limit(settings.trades_per_day),
+    )
+    return PortfolioParams(
+        market,
+        SessionSet(jnp.arange(sessions, dtype=jnp.int32), jnp.int32(sessions)),
+        contract,
+        account,
+        costs,
+        limits,
+        {"equity_change": jnp.float32(1)},
+        jnp.int32(settings.episode_sessions),
+        jnp.int32(settings.max_steps),
+    )
 
 
 def portfolio_env(settings: Settings, symbols: Sequence[str]) -> PortfolioEnv:
@@ -132,7 +237,9 @@ def portfolio_env(settings: Settings, symbols: Sequence[str]) -> PortfolioEnv:
 
 
 class Trace(NamedTuple):
-    """A run of one environment, leaves [steps, ...]: what stood before a step, what was done, what came out."""
+    """A run of one environment, leaves [steps, ...]: what stood before a step, what was done, what
+    came out.
+    """
 
     state: PortfolioState
     mask: jax.Array
@@ -144,7 +251,9 @@ class Trace(NamedTuple):
 def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
     """Any action, legal or not, in 1 of 20 cases; else a legal one, every one equally likely."""
     count = mask.shape[-1]
-    legal = jnp.argmax(jnp.cumsum(mask) > jnp.floor(uniform * 20 % 1 * mask.sum())).astype(jnp.int32)
+    legal = jnp.argmax(jnp.cumsum(mask) > jnp.floor(uniform * 20 % 1 * mask.sum())).astype(
+        jnp.int32
+    )
     return jnp.where(uniform < 0.05, (uniform * 20 * count).astype(jnp.int32), legal)
 
 
@@ -169,42 +278,84 @@ _run = jax.jit(_play, static_argnums=(0, 3), compiler_options=compiling.fast())
 
 
 def compare(trace: Trace, shared: Shared, settings: Settings) -> dict[str, int]:
-    """Play the trace's actions in the oracle; every figure of every step must be equal. Returns counts of events."""
+    """Play the trace's actions in the oracle; every figure of every step must be equal. Returns
+    counts of events.
+    """
     trace = jax.tree.map(np.asarray, trace)
-    oracle, counts = PortfolioOracle(shared, settings), dict.fromkeys((*ENDS, "liquidation", "breach", "illegal",
-                                                                       "orders"), 0)
+    oracle, counts = (
+        PortfolioOracle(shared, settings),
+        dict.fromkeys((*ENDS, "liquidation", "breach", "illegal", "orders"), 0),
+    )
     fresh = True
     for t in range(len(trace.action)):
-        state, after, event = (jax.tree.map(lambda x, t=t: x[t], each) for each in (
-            trace.state, trace.after, trace.outcome.info.event))
+        state, after, event = (
+            jax.tree.map(lambda x, t=t: x[t], each)
+            for each in (trace.state, trace.after, trace.outcome.info.event)
+        )
         if fresh:
             oracle.reset(int(state.slot), int(state.row))
         assert trace.mask[t].tolist() == oracle.mask(), t
         result = oracle.step(int(trace.action[t]))
         bar, end = result["bar"], result["end"]
         assert ENDS[end] == int(trace.outcome.info.end[t]), (t, end)
-        found = {"cash": event.cash.tolist(), "cost": event.cost.tolist(), "profit": event.profit.tolist(),
-                 "turnover": int(event.turnover), "breach": bool(event.breach), "fills": fills_of(event),
-                 "floor": None if settings.drawdown is None else int(event.floor),
-                 "equity": int(trace.outcome.info.equity[t]), "illegal": bool(trace.outcome.info.illegal[t])}
-        expected = {"cash": bar.cash, "cost": bar.cost, "profit": bar.profit, "turnover": bar.turnover,
-                    "breach": bar.breach, "fills": sorted(bar.fills), "floor": bar.floor,
-                    "illegal": result["illegal"],
-                    "equity": oracle.equity}
-        assert found == expected, (t, {k: (found[k], expected[k]) for k in found if found[k] != expected[k]})
+        found = {
+            "cash": event.cash.tolist(),
+            "cost": event.cost.tolist(),
+            "profit": event.profit.tolist(),
+            "turnover": int(event.turnover),
+            "breach": bool(event.breach),
+            "fills": fills_of(event),
+            "floor": None if settings.drawdown is None else int(event.floor),
+            "equity": int(trace.outcome.info.equity[t]),
+            "illegal": bool(trace.outcome.info.illegal[t]),
+        }
+        expected = {
+            "cash": bar.cash,
+            "cost": bar.cost,
+            "profit": bar.profit,
+            "turnover": bar.turnover,
+            "breach": bar.breach,
+            "fills": sorted(bar.fills),
+            "floor": bar.floor,
+            "illegal": result["illegal"],
+            "equity": oracle.equity,
+        }
+        assert found == expected, (
+            t,
+            {k: (found[k], expected[k]) for k in found if found[k] != expected[k]},
+        )
         np.testing.assert_allclose(trace.outcome.reward[t], result["reward"], rtol=1e-6, atol=1e-9)
         assert bool(trace.outcome.terminated[t]) == result["terminated"]
         assert bool(trace.outcome.truncated[t]) == result["truncated"]
         fresh = bool(end)
         if not end:
             account = after.account
-            assert (after.legs.quantity.tolist(), after.legs.paid.tolist(), after.legs.mark.tolist()) == (
-                [leg.quantity for leg in oracle.legs], [leg.paid for leg in oracle.legs],
-                [leg.mark for leg in oracle.legs])
-            assert (int(account.balance), int(account.equity), int(account.high_water), bool(account.locked),
-                    int(account.days), int(after.row), int(after.orders)) == (
-                oracle.balance, oracle.equity, oracle.high_water, oracle.locked, oracle.days, oracle.row,
-                oracle.orders_today)
+            assert (
+                after.legs.quantity.tolist(),
+                after.legs.paid.tolist(),
+                after.legs.mark.tolist(),
+            ) == (
+                [leg.quantity for leg in oracle.legs],
+                [leg.paid for leg in oracle.legs],
+                [leg.mark for leg in oracle.legs],
+            )
+            assert (
+                int(account.balance),
+                int(account.equity),
+                int(account.high_water),
+                bool(account.locked),
+                int(account.days),
+                int(after.row),
+                int(after.orders),
+            ) == (
+                oracle.balance,
+                oracle.equity,
+                oracle.high_water,
+                oracle.locked,
+                oracle.days,
+                oracle.row,
+                oracle.orders_today,
+            )
         counts[end] += 1
         counts["liquidation"] += any(fill[3] == "liquidation" for fill in bar.fills)
         counts["breach"] += bar.breach
@@ -219,8 +370,11 @@ def fills_of(event: Any) -> list[tuple[int, int, int, str]]:
     for kind in ("close", "open", "exit"):
         for s, quantity in enumerate(getattr(event, f"{kind}_quantity").tolist()):
             if quantity:
-                why = {v: k for k, v in REASONS.items()}[ExitReason(int(event.exit_reason[s]))] if kind == "exit" else (
-                    "order")
+                why = (
+                    {v: k for k, v in REASONS.items()}[ExitReason(int(event.exit_reason[s]))]
+                    if kind == "exit"
+                    else ("order")
+                )
                 found.append((s, quantity, int(getattr(event, f"{kind}_price")[s]), why))
     return sorted(found)
 

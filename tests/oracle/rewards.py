@@ -1,4 +1,6 @@
-"""Every reward term from its line in docs/rewards.md, in plain Python: mills and flags in, one number out."""
+"""Every reward term from its line in docs/rewards.md, in plain Python: mills and flags in, one
+number out.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tests.oracle.model import ENABLE_TRAIL, MOVE_STOP_TO_BREAKEVEN, Event, Sett
 
 @dataclass(frozen=True)
 class Facts:
-    """One step: the action as chosen, whether it was legal, what the bar did, and money (mills from the start)."""
+    """One step: the action as chosen, whether it was legal, what the bar did, and money (mills from
+    the start).
+    """
 
     action: int
     legal: bool

@@ -1,4 +1,5 @@
-"""The old system's other columns, bar by bar with plain loops over the last bars of a window; NaN where too few.
+"""The old system's other columns, bar by bar with plain loops over the last bars of a window; NaN
+where too few.
 
 Prices in ticks. Nothing is shared with the package: not its rolling sums, not its list of names.
 """
@@ -26,7 +27,9 @@ class Tape:
         self.bars, self.tick = bars, tick
         self.ages = indicators.window_ages(len(bars.close), bars.restarts)
         self.volume = [float(v) if bars.has_volume else 0.0 for v in bars.volume]
-        self.typical = [h + lo + c for h, lo, c in zip(bars.high, bars.low, bars.close, strict=True)]
+        self.typical = [
+            h + lo + c for h, lo, c in zip(bars.high, bars.low, bars.close, strict=True)
+        ]
         ranges = indicators.true_ranges(bars.high, bars.low, bars.close, self.ages)
         sums = indicators.range_sums(ranges, self.ages)
         self.atr = [s / 14 if s >= 0 else math.nan for s in sums]
@@ -34,6 +37,7 @@ class Tape:
     @functools.cached_property
     def dx(self) -> list[float]:
         """100 |+DI - -DI| / (+DI + -DI) of every bar, 0 where nothing moved."""
+
         def of(i: int) -> float:
             plus, minus = directional(self, i)
             return 100.0 * abs(plus - minus) / (plus + minus) if plus + minus else 0.0
@@ -46,7 +50,7 @@ class Tape:
 
 
 def last(values: Values, i: int, n: int) -> Values:
-    return values[i - n + 1: i + 1]
+    return values[i - n + 1 : i + 1]
 
 
 def percent_k(tape: Tape, i: int) -> float:
@@ -94,7 +98,9 @@ def efficiency(tape: Tape, i: int) -> float:
 
 
 def percentile(tape: Tape) -> list[float]:
-    """Rank among the ATRs of the window so far (the last 98,280 of them), ties at their mean rank."""
+    """Rank among the ATRs of the window so far (the last 98,280 of them), ties at their mean
+    rank.
+    """
     out, seen, order = [], [], []
     for age, value in zip(tape.ages, tape.atr, strict=True):
         if age == 1:
@@ -125,7 +131,9 @@ def session(tape: Tape, name: str) -> list[float]:
 
 def vwap(tape: Tape) -> list[float]:
     bars = tape.bars
-    return indicators.day_vwap(bars.high, bars.low, bars.close, bars.volume, bars.trade_date, bars.has_volume)
+    return indicators.day_vwap(
+        bars.high, bars.low, bars.close, bars.volume, bars.trade_date, bars.has_volume
+    )
 
 
 def back(tape: Tape, n: int) -> list[float]:
@@ -138,10 +146,18 @@ COLUMNS: dict[str, Callable[[Tape], Values]] = {
     "high": lambda t: t.bars.high,
     "low": lambda t: t.bars.low,
     "volatility": lambda t: t.rows(lambda i: statistics.stdev(last(t.bars.close, i, 20)), 20),
-    "bb_width": lambda t: t.rows(lambda i: 4 * statistics.stdev(last(t.bars.close, i, 20))
-                                 / statistics.fmean(last(t.bars.close, i, 20)), 20),
+    "bb_width": lambda t: t.rows(
+        lambda i: (
+            4
+            * statistics.stdev(last(t.bars.close, i, 20))
+            / statistics.fmean(last(t.bars.close, i, 20))
+        ),
+        20,
+    ),
     "stoch_k": lambda t: t.rows(lambda i: percent_k(t, i), 14),
-    "stoch_d": lambda t: t.rows(lambda i: statistics.fmean(percent_k(t, j) for j in (i - 2, i - 1, i)), 16),
+    "stoch_d": lambda t: t.rows(
+        lambda i: statistics.fmean(percent_k(t, j) for j in (i - 2, i - 1, i)), 16
+    ),
     "williams_r": lambda t: t.rows(lambda i: percent_k(t, i) - 100.0, 14),
     "cci": lambda t: t.rows(lambda i: cci(t, i), 39),
     "adx": lambda t: t.rows(lambda i: adx(t, i), 28),
@@ -172,6 +188,9 @@ LEVELS = ("open", "high", "low", "support_20", "resistance_20")  # and close, sm
 DEVIATIONS = ("volatility", "vol_regime")  # ticks
 OF_PRICE = ("bb_width", "roc", "price_to_vwap", "spread", "price_change_60min")
 CENTRED = {  # (middle, scale)
-    "williams_r": (-50, 50), "cci": (0, 100), "volume_ratio_5min": (1, 1), "volume_ratio_20min": (1, 1),
+    "williams_r": (-50, 50),
+    "cci": (0, 100),
+    "volume_ratio_5min": (1, 1),
+    "volume_ratio_20min": (1, 1),
     **dict.fromkeys(("stoch_k", "stoch_d", "adx", "mfi", "plus_di", "minus_di"), (50, 50)),
 }

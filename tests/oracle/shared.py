@@ -1,9 +1,9 @@
 """A second shared market, in plain Python, to hold the JAX one against.
 
-Each agent is an `OracleEnv` with prices of its own world: here the offset is added to the bars, row by row, and
-positions keep the prices at which they were filled. (The JAX environment does the opposite: it leaves the bars and
-moves the positions.) The market maker keeps a book of cash and contracts, marked at the prices at which agents would
-leave.
+Each agent is an `OracleEnv` with prices of its own world: here the offset is added to the bars, row
+by row, and positions keep the prices at which they were filled. (The JAX environment does the
+opposite: it leaves the bars and moves the positions.) The market maker keeps a book of cash and
+contracts, marked at the prices at which agents would leave.
 """
 
 from __future__ import annotations
@@ -52,17 +52,23 @@ def rounded(thousandths: int) -> int:
 
 
 class SharedOracle:
-    """`count` agents in one world. The caller says where a world starts; accounts that end are renewed here.
+    """`count` agents in one world. The caller says where a world starts; accounts that end are
+    renewed here.
 
-    slot, row, left: the session of the split, the decision bar, and the sessions that follow in this episode.
+    slot, row, left: the session of the split, the decision bar, and the sessions that follow in
+        this episode.
     """
 
     def __init__(self, bars: Bars, settings: Settings, count: int, impact: Impact) -> None:
         self.bars, self.settings, self.rules = bars, settings, impact
         prices = {name: list(getattr(bars, name)) for name in PRICES}
-        ask = bars.ask and Ask(*(list(getattr(bars.ask, name)) for name in PRICES), paths=bars.ask.paths)
+        ask = bars.ask and Ask(
+            *(list(getattr(bars.ask, name)) for name in PRICES), paths=bars.ask.paths
+        )
         self.world = dataclasses.replace(bars, ask=ask, **prices)
-        self.agents = [OracleEnv(bars, settings) for _ in range(count)]  # features come from the historical bars
+        self.agents = [
+            OracleEnv(bars, settings) for _ in range(count)
+        ]  # features come from the historical bars
         for agent in self.agents:
             agent.bars = self.world
         self.cash = self.contracts = self.paid = self.ended = 0
@@ -91,23 +97,44 @@ class SharedOracle:
                 getattr(side, name)[row] = getattr(source, name)[row] + ticks
 
     def maker(self) -> int:
-        """Mills: cash of the market maker and its contracts, at the prices at which the agents would leave."""
-        marks = sum(agent.position.quantity * agent.leaving(agent.position.side).close[agent.row]
-                    for agent in self.agents)
+        """Mills: cash of the market maker and its contracts, at the prices at which the agents
+        would leave.
+        """
+        marks = sum(
+            agent.position.quantity * agent.leaving(agent.position.side).close[agent.row]
+            for agent in self.agents
+        )
         return (self.cash - marks) * self.settings.tick_mills
 
     def money(self) -> int:
-        """Mills: equity of all accounts, open or ended, and of the market maker, plus all commissions."""
-        return sum(agent.account.equity for agent in self.agents) + self.ended + self.maker() + self.paid
+        """Mills: equity of all accounts, open or ended, and of the market maker, plus all
+        commissions.
+        """
+        return (
+            sum(agent.account.equity for agent in self.agents)
+            + self.ended
+            + self.maker()
+            + self.paid
+        )
 
     def step(self, actions: Sequence[int]) -> list[Result]:
-        """One bar. Accounts that end are renewed by `renew`, after the caller has looked at them."""
-        self.offset = math.trunc(Fraction(self.offset * self.rules.decay, 1000)) + self.rules.kappa * self.flow
+        """One bar. Accounts that end are renewed by `renew`, after the caller has looked at
+        them.
+        """
+        self.offset = (
+            math.trunc(Fraction(self.offset * self.rules.decay, 1000))
+            + self.rules.kappa * self.flow
+        )
         self._place(self.row + 1, rounded(self.offset))
         legal = [agent.mask()[action] for agent, action in zip(self.agents, actions, strict=True)]
-        orders = [agent.decode(action if fine else HOLD)
-                  for agent, action, fine in zip(self.agents, actions, legal, strict=True)]
-        net = sum(_bought_at_open(agent, order.quantity) for agent, order in zip(self.agents, orders, strict=True))
+        orders = [
+            agent.decode(action if fine else HOLD)
+            for agent, action, fine in zip(self.agents, actions, legal, strict=True)
+        ]
+        net = sum(
+            _bought_at_open(agent, order.quantity)
+            for agent, order in zip(self.agents, orders, strict=True)
+        )
         size = self.rules.kappa * abs(net) + math.isqrt(self.rules.eta**2 * abs(net))
         self.impact = rounded(self.offset + (size if net > 0 else -size)) - rounded(self.offset)
         results = []
@@ -122,18 +149,24 @@ class SharedOracle:
         """The market maker takes the other side of every fill."""
         self.flow = 0
         for event in events:
-            for quantity, price in ((-event.order_exit_quantity, event.order_exit_price),
-                                    (event.entry_quantity, event.entry_price),
-                                    (-event.exit_quantity, event.exit_price)):
+            for quantity, price in (
+                (-event.order_exit_quantity, event.order_exit_price),
+                (event.entry_quantity, event.entry_price),
+                (-event.exit_quantity, event.exit_price),
+            ):
                 self.flow += quantity
                 self.contracts -= quantity
                 self.cash += quantity * price
             self.paid += event.commission
 
     def renew(self) -> bool:
-        """Go on to the next bar: a new account at the same place for each that has ended. True if the world is over."""
+        """Go on to the next bar: a new account at the same place for each that has ended. True if
+        the world is over.
+        """
         over = self.row + 1 == self.session.last + 1
-        if over and (not self.left or self.slot + 1 == len(self.agents[0].slots) or not self.session.complete):
+        if over and (
+            not self.left or self.slot + 1 == len(self.agents[0].slots) or not self.session.complete
+        ):
             return True
         if over:
             self.left -= 1
@@ -158,29 +191,42 @@ def _bought_at_open(agent: OracleEnv, wanted: int) -> int:
 
 
 def impact_arrays(impact: Impact, settings: Settings, count: int) -> ImpactParams:
-    """The table is made again here: float square roots, which are exact enough for small numbers."""
+    """The table is made again here: float square roots, which are exact enough for small
+    numbers.
+    """
     most = 2 * settings.quantity * count
-    return ImpactParams(ints(impact.kappa), ints(impact.decay),
-                        ints([math.floor(impact.eta * math.sqrt(n) + 1e-9) for n in range(most + 1)]))
+    return ImpactParams(
+        ints(impact.kappa),
+        ints(impact.decay),
+        ints([math.floor(impact.eta * math.sqrt(n) + 1e-9) for n in range(most + 1)]),
+    )
 
 
 def make_rollout(settings: Settings) -> Any:
-    """jit of (params, keys[A], logits[A, K], noise[T, A, E, K], wild[T, A, E]) -> trace [T, A, E] of E worlds."""
+    """jit of (params, keys[A], logits[A, K], noise[T, A, E, K], wild[T, A, E]) -> trace [T, A, E]
+    of E worlds.
+    """
     env = SharedEnv(env_config(settings))
 
-    def one(state: Tree, params: EnvParams, logits: jax.Array, noise: jax.Array, wild: jax.Array) -> tuple[Tree, Tree]:
+    def one(
+        state: Tree, params: EnvParams, logits: jax.Array, noise: jax.Array, wild: jax.Array
+    ) -> tuple[Tree, Tree]:
         mask = env.mask(state, params)
         action = jnp.where(wild >= 0, wild, jnp.argmax(jnp.where(mask, logits + noise, -jnp.inf)))
         following, _, outcome = env.step(jax.random.key(0), state, action, params)
         return following, {"state": state, "mask": mask, "action": action, "info": outcome.info}
 
-    def rollout(params: EnvParams, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array) -> Tree:
+    def rollout(
+        params: EnvParams, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
+    ) -> Tree:
         worlds = wild.shape[2]
 
         def start(key: jax.Array) -> Tree:
             return jax.vmap(env.reset, (0, None))(jax.random.split(key, worlds), params)[0]
 
-        def agent(states: Tree, logits: jax.Array, noise: jax.Array, wild: jax.Array) -> tuple[Tree, Tree]:
+        def agent(
+            states: Tree, logits: jax.Array, noise: jax.Array, wild: jax.Array
+        ) -> tuple[Tree, Tree]:
             return jax.vmap(one, (0, None, None, 0, 0))(states, params, logits, noise, wild)
 
         def body(states: Tree, inputs: tuple[jax.Array, jax.Array]) -> tuple[Tree, Tree]:
@@ -191,27 +237,49 @@ def make_rollout(settings: Settings) -> Any:
     return jax.jit(rollout, compiler_options=compiling.fast())
 
 
-def play(rollout: Any, params: EnvParams, settings: Settings, count: int, worlds: int, steps: int, seed: int) -> Tree:
+def play(
+    rollout: Any,
+    params: EnvParams,
+    settings: Settings,
+    count: int,
+    worlds: int,
+    steps: int,
+    seed: int,
+) -> Tree:
     """A trace of random, mostly legal actions; every agent has a habit of its own."""
     rng, actions = np.random.default_rng(seed), settings.num_actions
     shape = (steps, count, worlds)
     noise = rng.gumbel(size=(*shape, actions)).astype(np.float32)
     wild = np.where(rng.random(shape) < WILD, rng.integers(0, actions, shape), -1).astype(np.int32)
     keys = jax.random.split(jax.random.key(seed), count)
-    return jax.device_get(rollout(params, keys, habit_logits(habits_of(count), actions), noise, wild))
+    return jax.device_get(
+        rollout(params, keys, habit_logits(habits_of(count), actions), noise, wild)
+    )
 
 
-EVENT_PRICES = {"order_exit_price": "order_exit_quantity", "entry_price": "entry_quantity",
-                "exit_price": "exit_quantity", "favourable": None, "adverse": None}
+EVENT_PRICES = {
+    "order_exit_price": "order_exit_quantity",
+    "entry_price": "entry_quantity",
+    "exit_price": "exit_quantity",
+    "favourable": None,
+    "adverse": None,
+}
 WORLD = ("offset", "impact", "maker", "inventory")
 
 
 def compare(trace: Tree, bars: Bars, settings: Settings, impact: Impact) -> Counter[str]:
-    """Replay every world in the oracle -> kinds of events. Raises AssertionError at the first difference."""
+    """Replay every world in the oracle -> kinds of events. Raises AssertionError at the first
+    difference.
+    """
     kinds: Counter[str] = Counter()
     for world in range(trace["action"].shape[2]):
         mine = jax.tree.map(lambda leaf, world=world: np.asarray(leaf[:, :, world]), trace)
-        _compare_world(mine, SharedOracle(bars, settings, mine["action"].shape[1], impact), kinds, f"world {world}")
+        _compare_world(
+            mine,
+            SharedOracle(bars, settings, mine["action"].shape[1], impact),
+            kinds,
+            f"world {world}",
+        )
     return kinds
 
 
@@ -228,18 +296,36 @@ def _compare_world(trace: Tree, oracle: SharedOracle, kinds: Counter[str], where
         inventory, before = oracle.contracts, oracle.maker()
         results = oracle.step(trace["action"][i].tolist())
         for a, result in enumerate(results):
-            fault = differing(f"{where} step {i} agent {a}", (*EVENTS, "end", "equity"),
-                              [*events[i, a].tolist(), int(trace["info"].end[i, a]), int(trace["info"].equity[i, a])],
-                              [*(int(getattr(result.event, name)) for name in EVENTS), int(result.end),
-                               oracle.agents[a].account.equity])
+            fault = differing(
+                f"{where} step {i} agent {a}",
+                (*EVENTS, "end", "equity"),
+                [
+                    *events[i, a].tolist(),
+                    int(trace["info"].end[i, a]),
+                    int(trace["info"].equity[i, a]),
+                ],
+                [
+                    *(int(getattr(result.event, name)) for name in EVENTS),
+                    int(result.end),
+                    oracle.agents[a].account.equity,
+                ],
+            )
             assert fault is None, fault
             kinds.update(result.event.kinds)
         theirs = [rounded(oracle.offset), oracle.impact, oracle.maker() - before, inventory]
         for a in range(len(results)):
-            found = [*(int(getattr(event, name)[i, a]) for name in WORLD[:3]), int(state.world.inventory[i, a])]
-            assert found == theirs, f"{where} step {i} agent {a}: {WORLD}: jax {found}, oracle {theirs}"
+            found = [
+                *(int(getattr(event, name)[i, a]) for name in WORLD[:3]),
+                int(state.world.inventory[i, a]),
+            ]
+            assert found == theirs, (
+                f"{where} step {i} agent {a}: {WORLD}: jax {found}, oracle {theirs}"
+            )
         assert oracle.money() == 0, f"{where} step {i}: money does not add up in the oracle itself"
-        ended = [result.end not in (EndReason.NONE, EndReason.SESSION_END, EndReason.END_OF_DATA) for result in results]
+        ended = [
+            result.end not in (EndReason.NONE, EndReason.SESSION_END, EndReason.END_OF_DATA)
+            for result in results
+        ]
         kinds["moved"] += rounded(oracle.offset) != 0
         kinds["paid"] += oracle.impact != 0
         over = oracle.renew()
@@ -263,6 +349,8 @@ def _events(event: Tree) -> np.ndarray:
         value = np.asarray(getattr(event, name), np.int64)
         if name in EVENT_PRICES:
             quantity = EVENT_PRICES[name]
-            value = value + np.where(True if quantity is None else getattr(event, quantity) != 0, event.offset, 0)
+            value = value + np.where(
+                True if quantity is None else getattr(event, quantity) != 0, event.offset, 0
+            )
         columns.append(value)
     return np.stack(columns, -1)

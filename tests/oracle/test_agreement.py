@@ -1,7 +1,8 @@
-"""The oracle and the JAX environment agree: masks, ends, ticks and mills equal, observations and rewards to 1e-5.
+"""The oracle and the JAX environment agree: masks, ends, ticks and mills equal, observations and
+rewards to 1e-5.
 
-For every task x action set x marks x account preset at least 5,000 steps with random, mostly legal actions over random
-markets; then the events that happened are counted.
+For every task x action set x marks x account preset at least 5,000 steps with random, mostly legal
+actions over random markets; then the events that happened are counted.
 """
 
 from __future__ import annotations
@@ -33,36 +34,95 @@ DRAWDOWN = 901_000  # mills: 72 ticks of one contract and a bit
 OFF = Settings(drawdown=None, daily_loss=None, target=None, risk_unit=500_000.0)
 PRESETS: dict[str, Settings] = {
     "rules_off": OFF,
-    "rules_off_two_sessions": dataclasses.replace(OFF, episode_sessions=2, slippage=0, commission=0, stop_atr=700),
-    "drawdown": Settings(drawdown=DRAWDOWN // 3, target=None, risk_unit=DRAWDOWN, commission=11_100),
-    "drawdown_frozen_at_start_plus_100": Settings(drawdown=DRAWDOWN, target=None, floor_cap=100_000,
-                                                  risk_unit=DRAWDOWN, episode_sessions=3),
-    "drawdown_frozen_at_target": Settings(drawdown=DRAWDOWN, target=700_000, floor_cap=-200_000, risk_unit=DRAWDOWN,
-                                          stop_at_target=False, episode_sessions=3, be_ticks=0),
-    "target_terminates": Settings(drawdown=DRAWDOWN, target=400_000, risk_unit=DRAWDOWN, episode_sessions=2),
-    "target_continues": Settings(drawdown=DRAWDOWN, target=300_000, risk_unit=DRAWDOWN, stop_at_target=False,
-                                 commission=7_000),  # a win of one tick does not pay for two sides
-    "target_after_two_days": Settings(drawdown=2 * DRAWDOWN, target=300_000, risk_unit=DRAWDOWN, min_days=2,
-                                      episode_sessions=4, trail_atr=500),
-    "daily_loss_locks": Settings(drawdown=2 * DRAWDOWN, target=None, daily_loss=401_000, risk_unit=DRAWDOWN,
-                                 episode_sessions=3, slippage=2, commission=9_100),
-    "daily_loss_fails": Settings(drawdown=2 * DRAWDOWN, target=None, daily_loss=501_000, fail_on_daily_loss=True,
-                                 risk_unit=DRAWDOWN, episode_sessions=2),
-    "only_daily_loss": Settings(drawdown=None, target=900_000, daily_loss=401_000, episode_sessions=2,
-                                risk_unit=500_000.0, target_multiple=2),
-    "step_limit": Settings(drawdown=DRAWDOWN, target=600_000, daily_loss=701_000, risk_unit=DRAWDOWN, max_steps=23,
-                           episode_sessions=3),
+    "rules_off_two_sessions": dataclasses.replace(
+        OFF, episode_sessions=2, slippage=0, commission=0, stop_atr=700
+    ),
+    "drawdown": Settings(
+        drawdown=DRAWDOWN // 3, target=None, risk_unit=DRAWDOWN, commission=11_100
+    ),
+    "drawdown_frozen_at_start_plus_100": Settings(
+        drawdown=DRAWDOWN, target=None, floor_cap=100_000, risk_unit=DRAWDOWN, episode_sessions=3
+    ),
+    "drawdown_frozen_at_target": Settings(
+        drawdown=DRAWDOWN,
+        target=700_000,
+        floor_cap=-200_000,
+        risk_unit=DRAWDOWN,
+        stop_at_target=False,
+        episode_sessions=3,
+        be_ticks=0,
+    ),
+    "target_terminates": Settings(
+        drawdown=DRAWDOWN, target=400_000, risk_unit=DRAWDOWN, episode_sessions=2
+    ),
+    "target_continues": Settings(
+        drawdown=DRAWDOWN,
+        target=300_000,
+        risk_unit=DRAWDOWN,
+        stop_at_target=False,
+        commission=7_000,
+    ),  # a win of one tick does not pay for two sides
+    "target_after_two_days": Settings(
+        drawdown=2 * DRAWDOWN,
+        target=300_000,
+        risk_unit=DRAWDOWN,
+        min_days=2,
+        episode_sessions=4,
+        trail_atr=500,
+    ),
+    "daily_loss_locks": Settings(
+        drawdown=2 * DRAWDOWN,
+        target=None,
+        daily_loss=401_000,
+        risk_unit=DRAWDOWN,
+        episode_sessions=3,
+        slippage=2,
+        commission=9_100,
+    ),
+    "daily_loss_fails": Settings(
+        drawdown=2 * DRAWDOWN,
+        target=None,
+        daily_loss=501_000,
+        fail_on_daily_loss=True,
+        risk_unit=DRAWDOWN,
+        episode_sessions=2,
+    ),
+    "only_daily_loss": Settings(
+        drawdown=None,
+        target=900_000,
+        daily_loss=401_000,
+        episode_sessions=2,
+        risk_unit=500_000.0,
+        target_multiple=2,
+    ),
+    "step_limit": Settings(
+        drawdown=DRAWDOWN,
+        target=600_000,
+        daily_loss=701_000,
+        risk_unit=DRAWDOWN,
+        max_steps=23,
+        episode_sessions=3,
+    ),
 }
 
 
 def shipped(name: str) -> Settings:
     """A preset of the package, by its own conversion to mills, as the oracle's settings."""
     rules = account_params(resolve_account(AccountConfig(preset=name)), micro=False)
-    limits = {key: None if int(getattr(rules, key)) == OFF_LIMIT else int(getattr(rules, key)) for key in MONEY}
-    return Settings(**limits, min_days=int(rules.min_days), stop_at_target=bool(rules.stop_at_target),
-                    fail_on_daily_loss=bool(rules.fail_on_daily_loss), risk_unit=float(rules.risk_unit),
-                    trailing=Trailing(int(rules.trailing)).name.lower(), start_balance=float(rules.start_balance),
-                    episode_sessions=4)
+    limits = {
+        key: None if int(getattr(rules, key)) == OFF_LIMIT else int(getattr(rules, key))
+        for key in MONEY
+    }
+    return Settings(
+        **limits,
+        min_days=int(rules.min_days),
+        stop_at_target=bool(rules.stop_at_target),
+        fail_on_daily_loss=bool(rules.fail_on_daily_loss),
+        risk_unit=float(rules.risk_unit),
+        trailing=Trailing(int(rules.trailing)).name.lower(),
+        start_balance=float(rules.start_balance),
+        episode_sessions=4,
+    )
 
 
 UNITS = {
@@ -74,7 +134,10 @@ SLOW_UNITS = {
     "full/open/extreme, all lanes": {},
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
     "shipped": {},  # the package's account presets
-    "full/path": {"intrabar": "path", "tick_mills": 37_500},  # three times the usual: floors within reach of one bar
+    "full/path": {
+        "intrabar": "path",
+        "tick_mills": 37_500,
+    },  # three times the usual: floors within reach of one bar
     "entry/open/extreme": {"task": "entry"},
     "seed6/close/close": {"actions": "seed6", "quantity": 2, "mark": "close", "fill": "close"},
     "full/nearer_extreme": {"intrabar": "nearer_extreme"},
@@ -90,19 +153,39 @@ SLOW_UNITS = {
     "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
     "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
     "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
-    "advised/seed6/path/converted": {"task": "advised", "actions": "seed6", "intrabar": "path", "quantity": 2,
-                                     "converted": True},
+    "advised/seed6/path/converted": {
+        "task": "advised",
+        "actions": "seed6",
+        "intrabar": "path",
+        "quantity": 2,
+        "converted": True,
+    },
     "two_sided/advised/close": {"task": "advised", "mark": "close"},
 }
 # Of the slow ones, a task, mode, mark and side each; the others are long.
 COUNTED = ("full/open/extreme", "two_sided/full/path")  # with UNITS they have every kind of event
 IN_CI = (*COUNTED, "shipped", "two_sided/entry/nearer_extreme", "two_sided/advised/close")
-BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
-SLOW_TO_COMPILE = ("full/path/converted", "advised/full", "advised/seed6/path/converted")  # fills and marks divide
+BLIND = (
+    "shipped",
+    "rewards",
+)  # units that say nothing new about observations, which are not rebuilt there
+SLOW_TO_COMPILE = (
+    "full/path/converted",
+    "advised/full",
+    "advised/seed6/path/converted",
+)  # fills and marks divide
 FEWER = ("full/open/extreme", "rewards", "advised/full")  # units of half the lanes
 # Profits in another currency change money alone: the presets in which money decides.
-CONVERTED = ("rules_off_two_sessions", "drawdown_frozen_at_start_plus_100", "daily_loss_locks", "target_terminates")
-ADVISED = ("rules_off_two_sessions", "daily_loss_locks")  # of several sessions: a record that outlasts them
+CONVERTED = (
+    "rules_off_two_sessions",
+    "drawdown_frozen_at_start_plus_100",
+    "daily_loss_locks",
+    "target_terminates",
+)
+ADVISED = (
+    "rules_off_two_sessions",
+    "daily_loss_locks",
+)  # of several sessions: a record that outlasts them
 TWO_SIDED = ("drawdown_frozen_at_target", "rules_off_two_sessions", "daily_loss_locks")
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
 
@@ -112,14 +195,23 @@ def trailing_of(index: int) -> str:
 
 
 def lanes_of(settings: Settings, unit: str) -> list[Lane]:
-    """16 markets and habits (some units: 8). Three of eight lanes of hand-made rules trail another way; shipped presets
-    say how themselves.
+    """16 markets and habits (some units: 8). Three of eight lanes of hand-made rules trail another
+    way; shipped presets say how themselves.
     """
     own, count = unit == "shipped", LANES // 2 if unit in FEWER else LANES
     chosen = markets(two_sided=unit.startswith("two_sided"), long="advised" in unit)[:count]
-    return [Lane(bars, dataclasses.replace(settings, session_slots=split_of(index),
-                                           trailing=settings.trailing if own else trailing_of(index)), habit)
-            for index, (bars, habit) in enumerate(zip(chosen, habits_of(count), strict=True))]
+    return [
+        Lane(
+            bars,
+            dataclasses.replace(
+                settings,
+                session_slots=split_of(index),
+                trailing=settings.trailing if own else trailing_of(index),
+            ),
+            habit,
+        )
+        for index, (bars, habit) in enumerate(zip(chosen, habits_of(count), strict=True))
+    ]
 
 
 def names_of(unit: str) -> tuple[str, ...]:
@@ -131,16 +223,24 @@ def names_of(unit: str) -> tuple[str, ...]:
 
 
 def presets_of(unit: str) -> list[Settings]:
-    """The account rules that a unit plays: the hand-made ones (of two-sided bars a few), or shipped ones."""
-    if unit == "shipped":  # their limits are far for one contract: a tick of $125 reaches them in these short sessions
+    """The account rules that a unit plays: the hand-made ones (of two-sided bars a few), or shipped
+    ones.
+    """
+    if (
+        unit == "shipped"
+    ):  # their limits are far for one contract: a tick of $125 reaches them in these short sessions
         return [dataclasses.replace(shipped(name), tick_mills=125_000) for name in SHIPPED_PRESETS]
     if unit == "rewards":  # every term is compiled once; a preset is a row of weights
         none = dict.fromkeys(of_one_symbol(), 0.0)
-        cheap = dataclasses.replace(PRESETS["daily_loss_locks"], slippage=0, commission=1_000)  # sessions that gain
+        cheap = dataclasses.replace(
+            PRESETS["daily_loss_locks"], slippage=0, commission=1_000
+        )  # sessions that gain
         rules = (cheap, PRESETS["target_continues"])
         scaled_down = {"closed_profit": 0.01, "profit_level": 0.001}  # dollars, to a like size
         every = dict.fromkeys(of_one_symbol(), 1.0) | scaled_down
-        weights = [none | preset for preset in REWARDS.values() if preset.keys() <= none.keys()] + [every]
+        weights = [none | preset for preset in REWARDS.values() if preset.keys() <= none.keys()] + [
+            every
+        ]
         unique = [row for i, row in enumerate(weights) if row not in weights[:i]]
         return [dataclasses.replace(rules[i % 2], reward=row) for i, row in enumerate(unique)]
     return [scaled(PRESETS[name], **(UNITS | SLOW_UNITS)[unit]) for name in names_of(unit)]
@@ -149,7 +249,9 @@ def presets_of(unit: str) -> list[Settings]:
 def scaled(settings: Settings, **changes: object) -> Settings:
     """The preset for a unit; limits grow with the contracts so that the same events happen."""
     quantity = int(str(changes.get("quantity", 1)))
-    limits = {name: getattr(settings, name) and getattr(settings, name) * quantity for name in MONEY}
+    limits = {
+        name: getattr(settings, name) and getattr(settings, name) * quantity for name in MONEY
+    }
     return dataclasses.replace(settings, **limits, **changes)  # type: ignore[arg-type]
 
 
@@ -157,11 +259,18 @@ def scaled(settings: Settings, **changes: object) -> Settings:
 def markets(count: int = LANES, two_sided: bool = False, long: bool = False) -> tuple[Bars, ...]:
     """long: decisions begin with the 220th bar, after the longest warm-up of the context."""
     more = {"sessions": 12, "warm_up": 219} if long else {}
-    bars = [random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3], **more)
-            for seed in range(count)]
-    bars = [dataclasses.replace(b, paths=random_paths(seed, b.open, b.high, b.low, b.close),
-                                rates=random_rates(seed, len(b.close)))
-            for seed, b in enumerate(bars)]
+    bars = [
+        random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3], **more)
+        for seed in range(count)
+    ]
+    bars = [
+        dataclasses.replace(
+            b,
+            paths=random_paths(seed, b.open, b.high, b.low, b.close),
+            rates=random_rates(seed, len(b.close)),
+        )
+        for seed, b in enumerate(bars)
+    ]
     if two_sided:
         bars = [dataclasses.replace(b, ask=ask_of(seed, b)) for seed, b in enumerate(bars)]
     length = max(len(b.close) for b in bars)
@@ -169,15 +278,23 @@ def markets(count: int = LANES, two_sided: bool = False, long: bool = False) -> 
 
 
 def random_rates(seed: int, count: int) -> list[tuple[int, int]]:
-    """A tick of about $12.50 that moves by up to 1 % a bar: fractions by a rate, or (every second market) over one."""
+    """A tick of about $12.50 that moves by up to 1 % a bar: fractions by a rate, or (every second
+    market) over one.
+    """
     rng = np.random.default_rng(seed)
-    rate = np.clip(8_000 * np.exp(np.cumsum(rng.uniform(-0.01, 0.01, count))), 4_000, 16_000).astype(int).tolist()
+    rate = (
+        np.clip(8_000 * np.exp(np.cumsum(rng.uniform(-0.01, 0.01, count))), 4_000, 16_000)
+        .astype(int)
+        .tolist()
+    )
     return [(100_000_000, x) if seed % 2 else (25 * x, 16) for x in rate]
 
 
 def ask_of(seed: int, bars: Bars) -> Ask:
     """A random ask side with its own order of prices."""
-    prices = [side.tolist() for side in random_ask(seed, bars.open, bars.high, bars.low, bars.close)]
+    prices = [
+        side.tolist() for side in random_ask(seed, bars.open, bars.high, bars.low, bars.close)
+    ]
     return Ask(*prices, paths=random_paths(seed + 1_000, *prices))
 
 
@@ -191,37 +308,86 @@ def played(unit: str) -> Comparison:
     """All presets of one static configuration in one compiled program."""
     quick = unit in BLIND + SLOW_TO_COMPILE or unit.startswith("two_sided")
     lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings, unit)]
-    rollout = make_rollout(lanes[0].settings, TradingEnv, look=unit not in BLIND, optimise=not quick)
+    rollout = make_rollout(
+        lanes[0].settings, TradingEnv, look=unit not in BLIND, optimise=not quick
+    )
     return compare(lanes, STEPS, sum(map(ord, unit)), rollout)
 
 
-@pytest.mark.parametrize("unit", [*UNITS, *(pytest.param(unit, marks=[pytest.mark.slow] + [pytest.mark.long] * (
-    unit not in IN_CI)) for unit in SLOW_UNITS)])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *UNITS,
+        *(
+            pytest.param(unit, marks=[pytest.mark.slow] + [pytest.mark.long] * (unit not in IN_CI))
+            for unit in SLOW_UNITS
+        ),
+    ],
+)
 def test_every_step_agrees(unit):
     comparison = played(unit)
     assert comparison.fault is None
-    assert comparison.steps == len(presets_of(unit)) * STEPS * (LANES // 2 if unit in FEWER else LANES)
+    assert comparison.steps == len(presets_of(unit)) * STEPS * (
+        LANES // 2 if unit in FEWER else LANES
+    )
 
 
 def test_shipped_presets_are_played():
     """Figures of the presets' page in mills; 5,120 steps of each."""
     assert len(presets_of("shipped")) == len(SHIPPED_PRESETS)
     assert LANES * STEPS >= 5_000
-    assert {preset.trailing for preset in presets_of("shipped")} == {"intraday", "end_of_day", "static"}
+    assert {preset.trailing for preset in presets_of("shipped")} == {
+        "intraday",
+        "end_of_day",
+        "static",
+    }
     ways = {lane.settings.trailing for lane in lanes_of(PRESETS["drawdown"], "full/path")}
     assert ways == {"intraday", "end_of_day", "static"}
     apex = shipped("apex_like_50k_2025")
-    assert (apex.drawdown, apex.target, apex.floor_cap, apex.daily_loss) == (2_500_000, 3_000_000, 500_000, None)
-    assert (shipped("rules_off_50k").drawdown, shipped("rules_off_50k").risk_unit) == (None, 500_000.0)
+    assert (apex.drawdown, apex.target, apex.floor_cap, apex.daily_loss) == (
+        2_500_000,
+        3_000_000,
+        500_000,
+        None,
+    )
+    assert (shipped("rules_off_50k").drawdown, shipped("rules_off_50k").risk_unit) == (
+        None,
+        500_000.0,
+    )
 
 
-KINDS = ("stop", "target", "both", "gap_through", "gap_target", "breakeven", "trail", "liquidation", "daily_lock",
-         "end_daily_loss", "target_reached", "end_target", "end_bust", "order", "flat", "half_day", "end_session_end",
-         "end_step_limit", "end_of_data", "end_end_of_data", "walked_out", "ambiguous", "retrace", "spread_stop")
+KINDS = (
+    "stop",
+    "target",
+    "both",
+    "gap_through",
+    "gap_target",
+    "breakeven",
+    "trail",
+    "liquidation",
+    "daily_lock",
+    "end_daily_loss",
+    "target_reached",
+    "end_target",
+    "end_bust",
+    "order",
+    "flat",
+    "half_day",
+    "end_session_end",
+    "end_step_limit",
+    "end_of_data",
+    "end_end_of_data",
+    "walked_out",
+    "ambiguous",
+    "retrace",
+    "spread_stop",
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [(), pytest.param(("shipped", "full/path"), marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "more", [(), pytest.param(("shipped", "full/path"), marks=pytest.mark.long)]
+)
 def test_every_kind_of_event_happened_often(capsys, more):
     total: Counter[str] = Counter()
     units = (*COUNTED, *UNITS, *more)
@@ -229,7 +395,11 @@ def test_every_kind_of_event_happened_often(capsys, more):
         total += played(unit).kinds
     with capsys.disabled():
         steps = sum(played(unit).steps for unit in units)
-        print(f"\nevents in {steps:,} compared steps: " + ", ".join(f"{kind} {total[kind]:,}" for kind in KINDS))
-    # A floor met by a fall that makes no new low, what only seconds can tell, takes bars like those of full/path.
+        print(
+            f"\nevents in {steps:,} compared steps: "
+            + ", ".join(f"{kind} {total[kind]:,}" for kind in KINDS)
+        )
+    # A floor met by a fall that makes no new low, what only seconds can tell, takes bars like those
+    # of full/path.
     least = {"retrace": 300 if more else 1}
     assert {kind: total[kind] for kind in KINDS if total[kind] < least.get(kind, 50)} == {}

@@ -1,4 +1,6 @@
-"""Episodes that start in a position, played by the oracle: drawn, refused, entered, ended and counted alike."""
+"""Episodes that start in a position, played by the oracle: drawn, refused, entered, ended and
+counted alike.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,14 @@ from tests.oracle.oracle import OracleEnv
 from tests.oracle.test_agreement import PRESETS, markets
 
 SEEDS = 60  # starts of each market under each preset
-RULES = ("rules_off_two_sessions", "drawdown", "daily_loss_fails", "daily_loss_locks", "target_terminates",
-         "step_limit")
+RULES = (
+    "rules_off_two_sessions",
+    "drawdown",
+    "daily_loss_fails",
+    "daily_loss_locks",
+    "target_terminates",
+    "step_limit",
+)
 
 
 def word(seed: int, stream: int) -> int:
@@ -48,17 +56,25 @@ def begin(env: OracleEnv, seed: int) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [
-    {"tick_mills": 37_500},  # floors within reach of one bar
-    {"mark": "close", "fill": "close", "tick_mills": 37_500}, {"intrabar": "path", "quantity": 2}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tick_mills": 37_500},  # floors within reach of one bar
+        {"mark": "close", "fill": "close", "tick_mills": 37_500},
+        {"intrabar": "path", "quantity": 2},
+    ],
+)
 def test_forced_starts_agree(changes):
-    cases = [(dataclasses.replace(PRESETS[name], **changes), bars) for name in RULES for bars in markets()[:2]]
+    cases = [
+        (dataclasses.replace(PRESETS[name], **changes), bars)
+        for name in RULES
+        for bars in markets()[:2]
+    ]
     params = stack([env_params(bars, settings) for settings, bars in cases])
     params = params.replace(forced_start=jnp.ones(len(cases)))
     env = TradingEnv(env_config(cases[0][0]))
     keys = jax.random.split(jax.random.key(7), (len(cases), SEEDS))
-    reset = jax.jit(jax.vmap(jax.vmap(env.reset, (0, None))),
-                    compiler_options=compiling.fast())
+    reset = jax.jit(jax.vmap(jax.vmap(env.reset, (0, None))), compiler_options=compiling.fast())
     states, _ = jax.device_get(reset(keys, params))
     rows = jax_ints(states)
     stats = np.stack([np.asarray(getattr(states.stats, name), np.int64) for name in STATS], -1)
@@ -67,7 +83,8 @@ def test_forced_starts_agree(changes):
         oracle = OracleEnv(bars, settings)
         for k in range(SEEDS):
             kinds[begin(oracle, int(states.seed[e, k]))] += 1
-            fault = (differing("state", INTS, rows[e, k], oracle_ints(oracle))
-                     or differing("stats", STATS, stats[e, k], [getattr(oracle.stats, name) for name in STATS]))
+            fault = differing("state", INTS, rows[e, k], oracle_ints(oracle)) or differing(
+                "stats", STATS, stats[e, k], [getattr(oracle.stats, name) for name in STATS]
+            )
             assert fault is None, f"case {e}, start {k}: {fault}"
     assert min(kinds[kind] for kind in ("refused", "long", "short", "closed", "ended")) >= 5, kinds

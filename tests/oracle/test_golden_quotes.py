@@ -1,7 +1,9 @@
-"""Two-sided bars worked by hand, played by both engines: the stories of `test_golden` with a bid and an ask.
+"""Two-sided bars worked by hand, played by both engines: the stories of `test_golden` with a bid
+and an ask.
 
-The 39 bars before have bids of 1000/1004/996/1000 and asks two ticks higher: the mid moves as the bid, S = 112, a stop
-12 and a target 36 ticks from the open of the side that is traded. No slippage; 12,500 mills a tick, 2,080 a side.
+The 39 bars before have bids of 1000/1004/996/1000 and asks two ticks higher: the mid moves as the
+bid, S = 112, a stop 12 and a target 36 ticks from the open of the side that is traded. No slippage;
+12,500 mills a tick, 2,080 a side.
 """
 
 from __future__ import annotations
@@ -11,7 +13,17 @@ from dataclasses import replace
 import pytest
 
 from jaxtrade.env.state import EndReason, ExitReason
-from tests.oracle.model import BUY, CLOSE, ENABLE_TRAIL, HOLD, MOVE_STOP_TO_BREAKEVEN, SELL, Ask, Bars, Settings
+from tests.oracle.model import (
+    BUY,
+    CLOSE,
+    ENABLE_TRAIL,
+    HOLD,
+    MOVE_STOP_TO_BREAKEVEN,
+    SELL,
+    Ask,
+    Bars,
+    Settings,
+)
 from tests.oracle.test_golden import QUIET, Bar, both_engines, check, market
 
 Both = tuple[Bar, Bar]  # bid, ask
@@ -27,60 +39,142 @@ def quoted(*story: Both) -> Bars:
     bids = market([bid for bid, _ in story])
     asks = [up(row) for row in zip(bids.open, bids.high, bids.low, bids.close, strict=True)]
     first = bids.sessions[0].first
-    asks[first: first + len(story)] = [ask for _, ask in story]
+    asks[first : first + len(story)] = [ask for _, ask in story]
     return replace(bids, ask=Ask(*zip(*asks, strict=True)))
 
 
 START: Both = (QUIET, up(QUIET))
 OPEN: Both = ((1000, 1005, 995, 1002), (1002, 1008, 997, 1005))
-# BUY: at the ask of 1002, stop 990, target 1038. Marks by the bid: best 1005, 3 * 12,500 - 2,080; close 1002: 0.
-LONG = {"entry_price": 1002, "entry_quantity": 1, "stop": 990, "target": 1038, "balance": -2_080, "equity": -2_080,
-        "high_water": 35_420, "favourable": 1005, "adverse": 995, "reward": -2_080 / 2_500_000}
-# SELL: at the bid of 1000, stop 1012, target 964. Marks by the ask: best 997; close 1005: -5 * 12,500 - 2,080.
-SHORT = {"entry_price": 1000, "entry_quantity": -1, "stop": 1012, "target": 964, "balance": -2_080, "equity": -64_580,
-         "high_water": 35_420, "favourable": 997, "adverse": 1008, "reward": -64_580 / 2_500_000}
+# BUY: at the ask of 1002, stop 990, target 1038. Marks by the bid: best 1005, 3 * 12,500 - 2,080;
+# close 1002: 0.
+LONG = {
+    "entry_price": 1002,
+    "entry_quantity": 1,
+    "stop": 990,
+    "target": 1038,
+    "balance": -2_080,
+    "equity": -2_080,
+    "high_water": 35_420,
+    "favourable": 1005,
+    "adverse": 995,
+    "reward": -2_080 / 2_500_000,
+}
+# SELL: at the bid of 1000, stop 1012, target 964. Marks by the ask: best 997; close 1005: -5 *
+# 12,500 - 2,080.
+SHORT = {
+    "entry_price": 1000,
+    "entry_quantity": -1,
+    "stop": 1012,
+    "target": 964,
+    "balance": -2_080,
+    "equity": -64_580,
+    "high_water": 35_420,
+    "favourable": 997,
+    "adverse": 1008,
+    "reward": -64_580 / 2_500_000,
+}
 
 
 @both_engines
 def test_a_long_buys_at_the_ask_and_sells_at_the_bid(engine):
     # out at the bid of 1006: 4 * 12,500 - 4,160; marked there before it leaves: 50,000 - 2,080
     bars = quoted(START, OPEN, ((1006, 1009, 1003, 1004), (1009, 1012, 1005, 1006)))
-    check(engine, bars, COSTS, [BUY, CLOSE], [LONG, {
-        "order_exit_price": 1006, "order_exit_quantity": 1, "balance": 45_840, "equity": 45_840, "high_water": 47_920}])
+    check(
+        engine,
+        bars,
+        COSTS,
+        [BUY, CLOSE],
+        [
+            LONG,
+            {
+                "order_exit_price": 1006,
+                "order_exit_quantity": 1,
+                "balance": 45_840,
+                "equity": 45_840,
+                "high_water": 47_920,
+            },
+        ],
+    )
 
 
 @both_engines
 def test_a_short_sells_at_the_bid_and_buys_at_the_ask(engine):
     # out at the ask of 1009: -9 * 12,500 - 4,160
     bars = quoted(START, OPEN, ((1006, 1009, 1003, 1004), (1009, 1012, 1005, 1006)))
-    check(engine, bars, COSTS, [SELL, CLOSE], [SHORT, {
-        "order_exit_price": 1009, "order_exit_quantity": -1, "balance": -116_660, "equity": -116_660,
-        "high_water": 35_420}])
+    check(
+        engine,
+        bars,
+        COSTS,
+        [SELL, CLOSE],
+        [
+            SHORT,
+            {
+                "order_exit_price": 1009,
+                "order_exit_quantity": -1,
+                "balance": -116_660,
+                "equity": -116_660,
+                "high_water": 35_420,
+            },
+        ],
+    )
 
 
 NOTHING = {"exit_quantity": 0}
 
 
 @both_engines
-@pytest.mark.parametrize(("action", "bar", "wanted"), [
-    # a long's stop of 990 is the bid's: no ask needs to come near
-    (BUY, ((1000, 1003, 990, 1001), (1004, 1007, 995, 1005)), {"exit_price": 990, "exit_reason": ExitReason.STOP}),
-    (BUY, ((1000, 1003, 991, 1001), (1004, 1007, 991, 1005)), NOTHING),
-    # a short's stop of 1012 is the ask's: the bid stays at 1006
-    (SELL, ((1000, 1006, 996, 1001), (1004, 1012, 999, 1005)), {"exit_price": 1012, "exit_reason": ExitReason.STOP}),
-    (SELL, ((1000, 1011, 996, 1001), (1004, 1011, 999, 1005)), NOTHING),
-    # a long's target of 1038 is sold at the bid: an ask of 1040 is none
-    (BUY, ((1030, 1037, 1029, 1035), (1034, 1040, 1033, 1039)), NOTHING),
-    (BUY, ((1030, 1038, 1029, 1035), (1034, 1040, 1033, 1039)), {"exit_price": 1038, "exit_reason": ExitReason.TARGET}),
-    # a short's target of 964 is bought at the ask: a bid of 960 is none
-    (SELL, ((966, 970, 960, 963), (968, 972, 965, 967)), NOTHING),
-    (SELL, ((966, 970, 960, 963), (968, 972, 964, 967)), {"exit_price": 964, "exit_reason": ExitReason.TARGET}),
-    # a long opens through its stop by the bid, a short by the ask
-    (BUY, ((989, 995, 985, 990), (993, 999, 989, 994)), {"exit_price": 989, "exit_reason": ExitReason.STOP}),
-    (SELL, ((1010, 1012, 1005, 1008), (1014, 1016, 1009, 1012)), {"exit_price": 1014, "exit_reason": ExitReason.STOP}),
-])
+@pytest.mark.parametrize(
+    ("action", "bar", "wanted"),
+    [
+        # a long's stop of 990 is the bid's: no ask needs to come near
+        (
+            BUY,
+            ((1000, 1003, 990, 1001), (1004, 1007, 995, 1005)),
+            {"exit_price": 990, "exit_reason": ExitReason.STOP},
+        ),
+        (BUY, ((1000, 1003, 991, 1001), (1004, 1007, 991, 1005)), NOTHING),
+        # a short's stop of 1012 is the ask's: the bid stays at 1006
+        (
+            SELL,
+            ((1000, 1006, 996, 1001), (1004, 1012, 999, 1005)),
+            {"exit_price": 1012, "exit_reason": ExitReason.STOP},
+        ),
+        (SELL, ((1000, 1011, 996, 1001), (1004, 1011, 999, 1005)), NOTHING),
+        # a long's target of 1038 is sold at the bid: an ask of 1040 is none
+        (BUY, ((1030, 1037, 1029, 1035), (1034, 1040, 1033, 1039)), NOTHING),
+        (
+            BUY,
+            ((1030, 1038, 1029, 1035), (1034, 1040, 1033, 1039)),
+            {"exit_price": 1038, "exit_reason": ExitReason.TARGET},
+        ),
+        # a short's target of 964 is bought at the ask: a bid of 960 is none
+        (SELL, ((966, 970, 960, 963), (968, 972, 965, 967)), NOTHING),
+        (
+            SELL,
+            ((966, 970, 960, 963), (968, 972, 964, 967)),
+            {"exit_price": 964, "exit_reason": ExitReason.TARGET},
+        ),
+        # a long opens through its stop by the bid, a short by the ask
+        (
+            BUY,
+            ((989, 995, 985, 990), (993, 999, 989, 994)),
+            {"exit_price": 989, "exit_reason": ExitReason.STOP},
+        ),
+        (
+            SELL,
+            ((1010, 1012, 1005, 1008), (1014, 1016, 1009, 1012)),
+            {"exit_price": 1014, "exit_reason": ExitReason.STOP},
+        ),
+    ],
+)
 def test_stop_and_target_are_those_of_the_side_that_leaves(engine, action, bar, wanted):
-    check(engine, quoted(START, OPEN, bar), COSTS, [action, HOLD], [LONG if action == BUY else SHORT, wanted])
+    check(
+        engine,
+        quoted(START, OPEN, bar),
+        COSTS,
+        [action, HOLD],
+        [LONG if action == BUY else SHORT, wanted],
+    )
 
 
 @both_engines
@@ -88,59 +182,141 @@ def test_stop_and_target_are_those_of_the_side_that_leaves(engine, action, bar, 
 def test_a_spread_wider_than_the_stop_stops_at_the_opening_print(engine, action, entry, out):
     # 15 ticks of spread, a stop of 12: -15 * 12,500 - 4,160; nothing after the open counts
     bars = quoted(START, ((1000, 1100, 900, 1000), (1015, 1115, 915, 1015)))
-    check(engine, bars, COSTS, [action], [{
-        "entry_price": entry, "exit_price": out, "exit_reason": ExitReason.STOP, "balance": -191_660,
-        "high_water": 0, "favourable": out, "adverse": out, "quantity": 0}])
+    check(
+        engine,
+        bars,
+        COSTS,
+        [action],
+        [
+            {
+                "entry_price": entry,
+                "exit_price": out,
+                "exit_reason": ExitReason.STOP,
+                "balance": -191_660,
+                "high_water": 0,
+                "favourable": out,
+                "adverse": out,
+                "quantity": 0,
+            }
+        ],
+    )
 
 
 @both_engines
 def test_slippage_is_charged_on_top_where_it_is_set(engine):
     # entry 1002 + 3, the bracket around 1002; out at the bid of 1006 - 3: -2 * 12,500 - 4,160
     bars = quoted(START, OPEN, ((1006, 1009, 1003, 1004), (1009, 1012, 1005, 1006)))
-    check(engine, bars, Settings(slippage=3), [BUY, CLOSE], [
-        {"entry_price": 1005, "stop": 990, "target": 1038}, {"order_exit_price": 1003, "balance": -29_160}])
+    check(
+        engine,
+        bars,
+        Settings(slippage=3),
+        [BUY, CLOSE],
+        [
+            {"entry_price": 1005, "stop": 990, "target": 1038},
+            {"order_exit_price": 1003, "balance": -29_160},
+        ],
+    )
 
 
 @both_engines
-@pytest.mark.parametrize(("action", "bid", "ask", "legal"), [
-    (BUY, 1003, 1009, False), (BUY, 1004, 1004, True),  # break-even at 1003: the bid is to lie one tick above it
-    (SELL, 991, 999, False), (SELL, 998, 998, True),  # at 999: the ask one tick below
-])
+@pytest.mark.parametrize(
+    ("action", "bid", "ask", "legal"),
+    [
+        (BUY, 1003, 1009, False),
+        (BUY, 1004, 1004, True),  # break-even at 1003: the bid is to lie one tick above it
+        (SELL, 991, 999, False),
+        (SELL, 998, 998, True),  # at 999: the ask one tick below
+    ],
+)
 def test_break_even_is_legal_by_the_close_of_the_side_that_leaves(engine, action, bid, ask, legal):
-    bars = quoted(START, ((1000, 1005, 991, bid), (1002 if action == BUY else 1000, 1009, 995, ask)),
-                  ((1001, 1005, 1000, 1004), (1001, 1005, 1000, 1004)))
-    records = check(engine, bars, COSTS, [action, HOLD], [{"quantity": 1 if action == BUY else -1}, {}])
+    bars = quoted(
+        START,
+        ((1000, 1005, 991, bid), (1002 if action == BUY else 1000, 1009, 995, ask)),
+        ((1001, 1005, 1000, 1004), (1001, 1005, 1000, 1004)),
+    )
+    records = check(
+        engine, bars, COSTS, [action, HOLD], [{"quantity": 1 if action == BUY else -1}, {}]
+    )
     assert records[1]["mask"][MOVE_STOP_TO_BREAKEVEN] is legal
 
 
 @both_engines
-@pytest.mark.parametrize(("action", "bars", "level", "trailed"), [
-    # a trail of one tick: from the bid's close of 1020, from the ask's close of 980
-    (BUY, [((1010, 1012, 1008, 1010), (1012, 1014, 1010, 1012)), ((1010, 1012, 1008, 1010), (1012, 1014, 1010, 1012)),
-           ((1018, 1022, 1016, 1020), (1021, 1025, 1019, 1024))], 1003, 1019),
-    (SELL, [((988, 990, 986, 988), (990, 992, 988, 990)), ((988, 990, 986, 988), (990, 992, 988, 990)),
-            ((977, 980, 974, 976), (980, 984, 978, 980))], 999, 981),
-])
+@pytest.mark.parametrize(
+    ("action", "bars", "level", "trailed"),
+    [
+        # a trail of one tick: from the bid's close of 1020, from the ask's close of 980
+        (
+            BUY,
+            [
+                ((1010, 1012, 1008, 1010), (1012, 1014, 1010, 1012)),
+                ((1010, 1012, 1008, 1010), (1012, 1014, 1010, 1012)),
+                ((1018, 1022, 1016, 1020), (1021, 1025, 1019, 1024)),
+            ],
+            1003,
+            1019,
+        ),
+        (
+            SELL,
+            [
+                ((988, 990, 986, 988), (990, 992, 988, 990)),
+                ((988, 990, 986, 988), (990, 992, 988, 990)),
+                ((977, 980, 974, 976), (980, 984, 978, 980)),
+            ],
+            999,
+            981,
+        ),
+    ],
+)
 def test_the_trail_follows_the_close_of_the_side_that_leaves(engine, action, bars, level, trailed):
-    records = check(engine, quoted(START, OPEN, *bars), replace(COSTS, trail_atr=1), [
-        action, HOLD, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL], [{}, {}, {"stop": level}, {"stop": trailed}])
+    records = check(
+        engine,
+        quoted(START, OPEN, *bars),
+        replace(COSTS, trail_atr=1),
+        [action, HOLD, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL],
+        [{}, {}, {"stop": level}, {"stop": trailed}],
+    )
     assert records[-1]["end"] == EndReason.NONE
 
 
 @both_engines
-@pytest.mark.parametrize(("action", "price", "balance"), [(BUY, 1003, 8_340), (SELL, 1006, -79_160)])
+@pytest.mark.parametrize(
+    ("action", "price", "balance"), [(BUY, 1003, 8_340), (SELL, 1006, -79_160)]
+)
 def test_the_flat_bar_leaves_on_the_other_side(engine, action, price, balance):
     # the session's last bar closes 1003 bid, 1006 ask: +1 * 12,500 - 4,160, and -6 * 12,500 - 4,160
     bars = quoted(START, OPEN, ((1001, 1004, 1000, 1003), (1003, 1006, 1002, 1006)))
     session = replace(bars.sessions[0], last=bars.sessions[0].first + 1)
-    bars = replace(bars, sessions=(session,), flat_time=[bars.stamps[session.last + 1] + 600] * len(bars.close))
+    bars = replace(
+        bars, sessions=(session,), flat_time=[bars.stamps[session.last + 1] + 600] * len(bars.close)
+    )
     settings = replace(COSTS, target=None)
-    check(engine, bars, settings, [action, HOLD], [{}, {
-        "exit_price": price, "exit_reason": ExitReason.FLAT, "balance": balance, "end": EndReason.SESSION_END}])
+    check(
+        engine,
+        bars,
+        settings,
+        [action, HOLD],
+        [
+            {},
+            {
+                "exit_price": price,
+                "exit_reason": ExitReason.FLAT,
+                "balance": balance,
+                "end": EndReason.SESSION_END,
+            },
+        ],
+    )
 
 
 @both_engines
 @pytest.mark.parametrize(("action", "entry", "stop"), [(BUY, 1002, 990), (SELL, 1000, 1012)])
 def test_fill_at_close_takes_the_close_of_the_side_traded(engine, action, entry, stop):
-    bars = quoted(START, ((1005, 1006, 1004, 1005), (1006, 1007, 1005, 1006)))  # START closes 1000 bid, 1002 ask
-    check(engine, bars, replace(COSTS, fill="close", mark="close"), [action], [{"entry_price": entry, "stop": stop}])
+    bars = quoted(
+        START, ((1005, 1006, 1004, 1005), (1006, 1007, 1005, 1006))
+    )  # START closes 1000 bid, 1002 ask
+    check(
+        engine,
+        bars,
+        replace(COSTS, fill="close", mark="close"),
+        [action],
+        [{"entry_price": entry, "stop": stop}],
+    )

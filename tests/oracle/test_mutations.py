@@ -1,6 +1,8 @@
-"""The comparison with the oracle has teeth: it catches the seeded faults that name a configuration for it.
+"""The comparison with the oracle has teeth: it catches the seeded faults that name a configuration
+for it.
 
-A mutant is a copy of `jaxtrade.env` in a temporary folder, under a name of its own, with one fault of
+A mutant is a copy of `jaxtrade.env` in a temporary folder, under a name of its own, with one fault
+of
 `tests/mutation/mutations.yaml` in it.
 """
 
@@ -22,7 +24,16 @@ from tests.oracle.agreement import Comparison, Lane, both_scalings, compare, mak
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, view_of
 from tests.oracle.model import Settings
-from tests.oracle.test_agreement import PRESETS, SLOW_UNITS, UNITS, lanes_of, markets, names_of, presets_of, scaled
+from tests.oracle.test_agreement import (
+    PRESETS,
+    SLOW_UNITS,
+    UNITS,
+    lanes_of,
+    markets,
+    names_of,
+    presets_of,
+    scaled,
+)
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 PARTS = Path(jaxtrade.parts.__file__)  # names the modules of tasks and reward terms
@@ -34,7 +45,9 @@ MUTATIONS = {fault.id: fault for fault in read_faults() if fault.oracle}
 
 
 def load_mutant(folder: Path, mutation: Fault | None) -> Any:
-    """`TradingEnv` of a changed copy of the environment; `state` stays the package's own, so that pytrees match."""
+    """`TradingEnv` of a changed copy of the environment; `state` stays the package's own, so that
+    pytrees match.
+    """
     name = f"mutant_{abs(hash(mutation)):x}"
     package = folder / name
     package.mkdir()
@@ -43,7 +56,9 @@ def load_mutant(folder: Path, mutation: Fault | None) -> Any:
         text = path.read_text(encoding="utf-8")
         if mutation and path == ROOT / mutation.path:
             text = mutation.applied(ROOT)
-        text = re.sub(r"jaxtrade\.env(?!\.state)\b", name, text).replace("jaxtrade.parts", f"{name}.parts")
+        text = re.sub(r"jaxtrade\.env(?!\.state)\b", name, text).replace(
+            "jaxtrade.parts", f"{name}.parts"
+        )
         (package / inside).parent.mkdir(exist_ok=True)
         (package / inside).write_text(text, encoding="utf-8")
     sys.path.insert(0, str(folder))
@@ -56,17 +71,28 @@ def load_mutant(folder: Path, mutation: Fault | None) -> Any:
 
 @functools.cache
 def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
-    """A few lanes of every preset, and their parameters. Other ways to trail are in the unit `rewards` alone."""
-    lanes = tuple(
-        lane
-        for preset in presets_of(unit)
-        for lane in lanes_of(preset, unit)
-    ) if unit == "rewards" else tuple(
-        Lane(bars, scaled(preset, **(UNITS | SLOW_UNITS)[unit]), habit)
-        for preset in (PRESETS[name] for name in names_of(unit))
-        for bars, habit in zip(markets(long="advised" in unit)[:LANES], habits_of(LANES), strict=True))
-    return lanes, stack([both_scalings(env_params(lane.bars, lane.settings), view_of(lane.bars, lane.settings, "seed"))
-                         for lane in lanes])
+    """A few lanes of every preset, and their parameters. Other ways to trail are in the unit
+    `rewards` alone.
+    """
+    lanes = (
+        tuple(lane for preset in presets_of(unit) for lane in lanes_of(preset, unit))
+        if unit == "rewards"
+        else tuple(
+            Lane(bars, scaled(preset, **(UNITS | SLOW_UNITS)[unit]), habit)
+            for preset in (PRESETS[name] for name in names_of(unit))
+            for bars, habit in zip(
+                markets(long="advised" in unit)[:LANES], habits_of(LANES), strict=True
+            )
+        )
+    )
+    return lanes, stack(
+        [
+            both_scalings(
+                env_params(lane.bars, lane.settings), view_of(lane.bars, lane.settings, "seed")
+            )
+            for lane in lanes
+        ]
+    )
 
 
 def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
@@ -76,15 +102,34 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", ["rewards", *(pytest.param(unit, marks=pytest.mark.long) for unit in (
-    "full/open/extreme", "full/path", "full/open/close", "full/close/close", "full/nearer_extreme"))])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "rewards",
+        *(
+            pytest.param(unit, marks=pytest.mark.long)
+            for unit in (
+                "full/open/extreme",
+                "full/path",
+                "full/open/close",
+                "full/close/close",
+                "full/nearer_extreme",
+            )
+        ),
+    ],
+)
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 
 
 # The mutations that CI makes: of orders, fills, money, the walk through a bar, and rewards.
-IN_CI = ("buy-sells", "a-touch-does-not-reach-the-target", "the-floor-cap-is-ignored",
-         "walk-the-mark-of-the-whole-bar", "reward-of-realised-money-only")
+IN_CI = (
+    "buy-sells",
+    "a-touch-does-not-reach-the-target",
+    "the-floor-cap-is-ignored",
+    "walk-the-mark-of-the-whole-bar",
+    "reward-of-realised-money-only",
+)
 
 
 def test_ci_makes_mutations_that_exist():
@@ -92,8 +137,10 @@ def test_ci_makes_mutations_that_exist():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.long] * (name not in IN_CI)) for name in MUTATIONS])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name not in IN_CI)) for name in MUTATIONS],
+)
 def test_mutation_is_caught(name, tmp_path):
     mutation = MUTATIONS[name]
     assert mutation.oracle is not None

@@ -1,4 +1,6 @@
-"""Orders of users and baselines, which no action can give: flips, missing stops or targets, free stops, any trail."""
+"""Orders of users and baselines, which no action can give: flips, missing stops or targets, free
+stops, any trail.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,22 @@ CHOICES = ("keep", "flat", "long", "short")
 
 
 def draw(lanes: int, seed: int) -> dict[str, np.ndarray]:
-    """int32[STEPS, lanes] each: what is wanted, contracts, bracket distances, where to move the stop, the trail."""
+    """int32[STEPS, lanes] each: what is wanted, contracts, bracket distances, where to move the
+    stop, the trail.
+    """
     rng, shape = np.random.default_rng(seed), (STEPS, lanes)
 
     def some(values: np.ndarray, share: float, otherwise: int) -> np.ndarray:
         return np.where(rng.random(shape) < share, values, otherwise).astype(np.int32)
 
-    return {"choice": rng.choice(4, shape, p=[0.7, 0.06, 0.12, 0.12]).astype(np.int32),
-            "size": rng.integers(1, 4, shape, dtype=np.int32),
-            "stop": some(rng.integers(1, 40, shape), 0.7, 0), "target": some(rng.integers(1, 60, shape), 0.7, 0),
-            "offset": some(rng.integers(-4, 25, shape), 0.1, KEEP_STOP),
-            "trail": some(rng.integers(0, 2, shape), 0.2, -1)}
+    return {
+        "choice": rng.choice(4, shape, p=[0.7, 0.06, 0.12, 0.12]).astype(np.int32),
+        "size": rng.integers(1, 4, shape, dtype=np.int32),
+        "stop": some(rng.integers(1, 40, shape), 0.7, 0),
+        "target": some(rng.integers(1, 60, shape), 0.7, 0),
+        "offset": some(rng.integers(-4, 25, shape), 0.1, KEEP_STOP),
+        "trail": some(rng.integers(0, 2, shape), 0.2, -1),
+    }
 
 
 def make_rollout(settings: Settings) -> Any:
@@ -57,48 +64,110 @@ def make_rollout(settings: Settings) -> Any:
     return jax.jit(rollout, compiler_options=compiling.fast())
 
 
-def replay(env: OracleEnv, slot: int, states: np.ndarray, orders: np.ndarray, events: np.ndarray
-           ) -> tuple[str | None, int]:
-    """-> (first disagreement or None, bars compared) of one lane, until its session or account ends."""
+def replay(
+    env: OracleEnv, slot: int, states: np.ndarray, orders: np.ndarray, events: np.ndarray
+) -> tuple[str | None, int]:
+    """-> (first disagreement or None, bars compared) of one lane, until its session or account
+    ends.
+    """
     env.reset(slot, env.bars.sessions[slot].first)
     for i in range(STEPS):
         p, a = env.position, env.account
-        levels = [0 if p.side == 0 else (-p.side * NO_LEVEL if p.stop is None else p.stop),
-                  0 if p.side == 0 else (p.side * NO_LEVEL if p.target is None else p.target)]
-        mine = [env.row, slot, 0, i, p.quantity, p.entry, *levels, p.kind, p.trailing, p.opened, a.balance, a.equity,
-                a.high_water, a.session_equity, a.locked, a.days, a.traded]
+        levels = [
+            0 if p.side == 0 else (-p.side * NO_LEVEL if p.stop is None else p.stop),
+            0 if p.side == 0 else (p.side * NO_LEVEL if p.target is None else p.target),
+        ]
+        mine = [
+            env.row,
+            slot,
+            0,
+            i,
+            p.quantity,
+            p.entry,
+            *levels,
+            p.kind,
+            p.trailing,
+            p.opened,
+            a.balance,
+            a.equity,
+            a.high_water,
+            a.session_equity,
+            a.locked,
+            a.days,
+            a.traded,
+        ]
         fault = differing(f"step {i} state", INTS, states[i], mine)
         if fault:
             return fault, i
         quantity, stop, target, move, trail = (int(x) for x in orders[i])
-        result = env.step_order(Order(quantity, stop, target, None if move == KEEP_STOP else move,
-                                      None if trail < 0 else bool(trail)))
-        fault = differing(f"step {i} event", EVENTS, events[i], [int(getattr(result.event, name)) for name in EVENTS])
+        result = env.step_order(
+            Order(
+                quantity,
+                stop,
+                target,
+                None if move == KEEP_STOP else move,
+                None if trail < 0 else bool(trail),
+            )
+        )
+        fault = differing(
+            f"step {i} event",
+            EVENTS,
+            events[i],
+            [int(getattr(result.event, name)) for name in EVENTS],
+        )
         if fault or env.done:
             return fault, i + 1
     return f"no end after {STEPS} bars", STEPS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mark", "fill", "intrabar"), [
-    ("extreme", "next_open", "path"), *(pytest.param(*row, marks=pytest.mark.long) for row in (
-        ("extreme", "next_open", "stop_first"), ("close", "close", "stop_first"),
-        ("close", "next_open", "stop_first"), ("extreme", "next_open", "nearer_extreme")))])
+@pytest.mark.parametrize(
+    ("mark", "fill", "intrabar"),
+    [
+        ("extreme", "next_open", "path"),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (
+                ("extreme", "next_open", "stop_first"),
+                ("close", "close", "stop_first"),
+                ("close", "next_open", "stop_first"),
+                ("extreme", "next_open", "nearer_extreme"),
+            )
+        ),
+    ],
+)
 def test_random_orders_agree(mark, fill, intrabar):
-    cases = [(dataclasses.replace(preset, mark=mark, fill=fill, intrabar=intrabar, episode_sessions=1), bars, slot)
-             for preset in PRESETS.values() for bars in markets()[:3] for slot in range(len(bars.sessions))]
+    cases = [
+        (
+            dataclasses.replace(
+                preset, mark=mark, fill=fill, intrabar=intrabar, episode_sessions=1
+            ),
+            bars,
+            slot,
+        )
+        for preset in PRESETS.values()
+        for bars in markets()[:3]
+        for slot in range(len(bars.sessions))
+    ]
     params = stack([env_params(bars, settings) for settings, bars, _ in cases])
     env = TradingEnv(env_config(cases[0][0]))
     slots = jnp.asarray([slot for *_, slot in cases])
     firsts = jnp.asarray([bars.sessions[slot].first for _, bars, slot in cases])
     states = jax.jit(jax.vmap(env.reset_at))(params, slots, firsts)
-    states, orders, events = jax.device_get(make_rollout(cases[0][0])(states, params, draw(len(cases), 5)))
+    states, orders, events = jax.device_get(
+        make_rollout(cases[0][0])(states, params, draw(len(cases), 5))
+    )
     rows = jax_ints(states)
-    wishes = np.stack([orders.quantity, orders.stop_ticks, orders.target_ticks, orders.move_stop, orders.trail], -1)
+    wishes = np.stack(
+        [orders.quantity, orders.stop_ticks, orders.target_ticks, orders.move_stop, orders.trail],
+        -1,
+    )
     reported = np.stack([np.asarray(getattr(events, name), np.int64) for name in EVENTS], -1)
     compared = 0
     for e, (settings, bars, slot) in enumerate(cases):
-        fault, bars_played = replay(OracleEnv(bars, settings), slot, rows[:, e], wishes[:, e], reported[:, e])
+        fault, bars_played = replay(
+            OracleEnv(bars, settings), slot, rows[:, e], wishes[:, e], reported[:, e]
+        )
         assert fault is None, f"case {e}: {fault}"
         compared += bars_played
     assert compared > 5_000

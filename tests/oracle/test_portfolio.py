@@ -1,48 +1,90 @@
-"""`allocate` agrees with a second environment in plain Python, in every mill, over random actions."""
+"""`allocate` agrees with a second environment in plain Python, in every mill, over random
+actions.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.oracle.portfolio import Settings, Shared
-from tests.oracle.portfolio_worlds import compare, joined, portfolio_env, portfolio_params, random_symbol, run
+from tests.oracle.portfolio_worlds import (
+    compare,
+    joined,
+    portfolio_env,
+    portfolio_params,
+    random_symbol,
+    run,
+)
 
 STEPS = 5_000
 TIGHT = {"drawdown": 400_000, "daily_loss": 250_000, "target": 500_000, "trades_per_day": 12}
-COSTS = {"commission": (20, 50), "slippage": (1, 0), "cost_hundredths": 57, "impact_tenths": 13, "fee": 700,
-         "impact_base": 20_000_000}
+COSTS = {
+    "commission": (20, 50),
+    "slippage": (1, 0),
+    "cost_hundredths": 57,
+    "impact_tenths": 13,
+    "fee": 700,
+    "impact_base": 20_000_000,
+}
 
 
 @pytest.fixture(scope="module")
 def mixed() -> Shared:
     """Two symbols, one of them two-sided and in another currency, with bars missing in each."""
-    return joined(random_symbol(1, 12), random_symbol(2, 12, 11_000, 20, (109_000_000, 108_900, 300), two_sided=True))
+    return joined(
+        random_symbol(1, 12),
+        random_symbol(2, 12, 11_000, 20, (109_000_000, 108_900, 300), two_sided=True),
+    )
 
 
 @pytest.fixture(scope="module")
 def dollars() -> Shared:
     """Two one-sided symbols in dollars."""
-    return joined(random_symbol(3, 12, 2_000, rates=(12_500, 1, 0)), random_symbol(4, 12, 900, 20, (5_000, 1, 0)))
+    return joined(
+        random_symbol(3, 12, 2_000, rates=(12_500, 1, 0)),
+        random_symbol(4, 12, 900, 20, (5_000, 1, 0)),
+    )
 
 
 CASES = {
     "product": Settings(actions="product", size=(1, 2), episode_sessions=3, **TIGHT, **COSTS),
-    "increment": Settings(actions="increment", size=(3, 1), max_units=3, max_total=4, max_contracts=8, cooldown=2,
-                          episode_sessions=2, max_steps=40, trailing="end_of_day", floor_cap=-100_000, **TIGHT,
-                          **COSTS),
-    "table": Settings(actions="table", size=(2, 3), gate=3, fail_on_daily_loss=True, trailing="static", **TIGHT,
-                      **COSTS),
+    "increment": Settings(
+        actions="increment",
+        size=(3, 1),
+        max_units=3,
+        max_total=4,
+        max_contracts=8,
+        cooldown=2,
+        episode_sessions=2,
+        max_steps=40,
+        trailing="end_of_day",
+        floor_cap=-100_000,
+        **TIGHT,
+        **COSTS,
+    ),
+    "table": Settings(
+        actions="table",
+        size=(2, 3),
+        gate=3,
+        fail_on_daily_loss=True,
+        trailing="static",
+        **TIGHT,
+        **COSTS,
+    ),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.long] * (name != "increment")) for name in CASES])  # real bars have another
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name != "increment")) for name in CASES]
+)  # real bars have another
 def test_every_mill_with_mixed_currencies_and_sides(name: str, mixed: Shared) -> None:
     settings = CASES[name]
     trace = run(portfolio_env(settings, ("A", "B")), portfolio_params(mixed, settings), 5, STEPS)
     counts = compare(trace, mixed, settings)
-    assert min(counts[what] for what in ("liquidation", "breach", "illegal", "orders", "session")) > 0, counts
+    assert (
+        min(counts[what] for what in ("liquidation", "breach", "illegal", "orders", "session")) > 0
+    ), counts
     assert counts["bust" if name != "table" else "daily"] > 0, counts
 
 

@@ -1,4 +1,6 @@
-"""`allocate` on real bars: the join of two pairs, agreement with the plain-Python engine, and the single-leg engine."""
+"""`allocate` on real bars: the join of two pairs, agreement with the plain-Python engine, and the
+single-leg engine.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,16 @@ RULES = {"preset": "rules_off_50k", "drawdown": 900.0, "daily_loss": 500.0, "fre
 
 
 def config_of(actions: str, **allocate: Any) -> RunConfig:
-    return make_config({"data": DATA | {"markets": ["EURUSD", "USDJPY"]}, "account": RULES, "env": {"task": "allocate"},
-                        "episode": {"sessions": 5}, "allocate": {"actions": actions} | allocate}, "test")
+    return make_config(
+        {
+            "data": DATA | {"markets": ["EURUSD", "USDJPY"]},
+            "account": RULES,
+            "env": {"task": "allocate"},
+            "episode": {"sessions": 5},
+            "allocate": {"actions": actions} | allocate,
+        },
+        "test",
+    )
 
 
 def side_of(bars: Any) -> Side:
@@ -42,12 +52,27 @@ def symbol_of(market: Market) -> Symbol:
     data, sessions = market.data, market.data.sessions
     bid, ask = market.bars.sides
     count = len(market.bars)
-    rates = [(market.contract.tick_mills, 1)] * count if market.contract.currency == ACCOUNT else list(
-        zip(np.asarray(data.tick_value.times).tolist(), np.asarray(data.tick_value.over).tolist(), strict=True))
+    rates = (
+        [(market.contract.tick_mills, 1)] * count
+        if market.contract.currency == ACCOUNT
+        else list(
+            zip(
+                np.asarray(data.tick_value.times).tolist(),
+                np.asarray(data.tick_value.over).tolist(),
+                strict=True,
+            )
+        )
+    )
     dates = market.trade_dates.astype(int).tolist()
-    return Symbol(market.bars.time.tolist(), side_of(bid), side_of(ask), rates, np.asarray(data.bars_to_flat).tolist(),
-                  (np.asarray(data.tr_sum) >= 0).tolist(),
-                  {date: (int(sessions.first[i]), int(sessions.last[i]) + 1) for i, date in enumerate(dates)})
+    return Symbol(
+        market.bars.time.tolist(),
+        side_of(bid),
+        side_of(ask),
+        rates,
+        np.asarray(data.bars_to_flat).tolist(),
+        (np.asarray(data.tr_sum) >= 0).tolist(),
+        {date: (int(sessions.first[i]), int(sessions.last[i]) + 1) for i, date in enumerate(dates)},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,31 +88,56 @@ def test_shared_bars_are_those_of_the_semantics(pairs: Portfolio) -> None:
         for name in PRICES:
             assert np.asarray(getattr(data, name))[:, s].tolist() == getattr(symbol.bid, name)
             assert np.asarray(getattr(data.ask, name))[:, s].tolist() == getattr(symbol.ask, name)
-        assert list(zip(data.tick_value.times[:, s].tolist(), data.tick_value.over[:, s].tolist(), strict=True)) == (
-            symbol.rates)
+        assert list(
+            zip(
+                data.tick_value.times[:, s].tolist(),
+                data.tick_value.over[:, s].tolist(),
+                strict=True,
+            )
+        ) == (symbol.rates)
         assert np.asarray(data.rows)[:, s].tolist() == shared.rows[s]
     first, last = np.asarray(data.sessions.first).tolist(), np.asarray(data.sessions.last).tolist()
     assert [(a, b + 1) for a, b in zip(first, last, strict=True)] == list(shared.sessions)
     own = [np.diff(rows) for rows in shared.rows]
-    assert any((d > 1).any() for d in own), "no bar was skipped: the test shows nothing about joined bars"
+    assert any((d > 1).any() for d in own), (
+        "no bar was skipped: the test shows nothing about joined bars"
+    )
 
 
-CASES = {"product": {}, "increment": {"max_units": 2, "cooldown": 1, "gate": 2}, "table": {"trades_per_day": 8}}
+CASES = {
+    "product": {},
+    "increment": {"max_units": 2, "cooldown": 1, "gate": 2},
+    "table": {"trades_per_day": 8},
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("actions", [pytest.param(name, marks=[pytest.mark.long] * (name != "product"))
-                                     for name in CASES])
+@pytest.mark.parametrize(
+    "actions",
+    [pytest.param(name, marks=[pytest.mark.long] * (name != "product")) for name in CASES],
+)
 def test_real_bars_agree_in_every_mill(pairs: Portfolio, actions: str) -> None:
     """A two-sided pair in dollars and a one-sided pair in yen, every cost on, floors reached."""
     config = config_of(actions, cost_bp=0.37, impact_bp=0.6, fee=0.25, **CASES[actions])
     shared = join([symbol_of(member) for member in pairs.members])
     chosen = config.allocate
     settings = Settings(
-        actions=actions, max_units=chosen.max_units, cooldown=chosen.cooldown, gate=chosen.gate,
-        trades_per_day=chosen.trades_per_day or None, max_contracts=1000, episode_sessions=5, risk_unit=900_000.0,
-        commission=[c.commission_mills for c in pairs.contracts], slippage=[c.slippage_ticks for c in pairs.contracts],
-        cost_hundredths=37, impact_tenths=6, fee=250, drawdown=900_000, daily_loss=500_000)
+        actions=actions,
+        max_units=chosen.max_units,
+        cooldown=chosen.cooldown,
+        gate=chosen.gate,
+        trades_per_day=chosen.trades_per_day or None,
+        max_contracts=1000,
+        episode_sessions=5,
+        risk_unit=900_000.0,
+        commission=[c.commission_mills for c in pairs.contracts],
+        slippage=[c.slippage_ticks for c in pairs.contracts],
+        cost_hundredths=37,
+        impact_tenths=6,
+        fee=250,
+        drawdown=900_000,
+        daily_loss=500_000,
+    )
     params = make_portfolio_params(pairs, split_portfolio(pairs, config.split)["all"], config)
     trace = run(PortfolioEnv(config.env, chosen, pairs.symbols), params, 11, STEPS)
     counts = compare(trace, shared, settings)
@@ -105,46 +155,84 @@ class Seen(NamedTuple):
     end: Any
 
 
-def single_leg(env: TradingEnv, params: Any, orders: jax.Array, first: jax.Array, slot: jax.Array) -> Seen:
+def single_leg(
+    env: TradingEnv, params: Any, orders: jax.Array, first: jax.Array, slot: jax.Array
+) -> Seen:
     """Bracket-free orders in the engine of one symbol, a new account at each session."""
+
     def body(state: Any, seen: tuple[jax.Array, ...]) -> tuple[Any, Seen]:
         want, opens, number = seen
         row = params.market.sessions.first[params.sessions.ids[number]]
-        state = jax.tree.map(lambda a, b: jnp.where(opens, a, b), env.reset_at(params, number, row), state)
+        state = jax.tree.map(
+            lambda a, b: jnp.where(opens, a, b), env.reset_at(params, number, row), state
+        )
         zero = jnp.int32(0)
         opening = (want != 0) & (want != state.position.quantity)
         keep = jnp.where(opening & ~rules.may_open(state, params), state.position.quantity, want)
-        moved, event = env.transition(state, Order(keep, zero, zero, jnp.int32(KEEP_STOP), jnp.int32(-1)), params)
-        fills = (event.order_exit_quantity, event.order_exit_price, event.entry_quantity, event.entry_price,
-                 event.exit_quantity, event.exit_price, event.exit_reason)
-        return moved, Seen(fills, moved.account.balance - state.account.balance, moved.account, event.breach,
-                           event.floor, keep)
+        moved, event = env.transition(
+            state, Order(keep, zero, zero, jnp.int32(KEEP_STOP), jnp.int32(-1)), params
+        )
+        fills = (
+            event.order_exit_quantity,
+            event.order_exit_price,
+            event.entry_quantity,
+            event.entry_price,
+            event.exit_quantity,
+            event.exit_price,
+            event.exit_reason,
+        )
+        return moved, Seen(
+            fills,
+            moved.account.balance - state.account.balance,
+            moved.account,
+            event.breach,
+            event.floor,
+            keep,
+        )
 
     return jax.lax.scan(body, env.reset_at(params, 0, 0), (orders, first, slot))[1]
 
 
-def joint_leg(env: PortfolioEnv, params: Any, leg: int, wants: jax.Array, first: jax.Array, slot: jax.Array) -> Seen:
+def joint_leg(
+    env: PortfolioEnv, params: Any, leg: int, wants: jax.Array, first: jax.Array, slot: jax.Array
+) -> Seen:
     """The same positions wanted in one leg of the joint engine; the other one stays flat."""
     count = len(env.symbols)
 
     def body(state: Any, seen: tuple[jax.Array, ...]) -> tuple[Any, Seen]:
         want, opens, number = seen
         row = params.market.sessions.first[params.sessions.ids[number]]
-        state = jax.tree.map(lambda a, b: jnp.where(opens, a, b), env.reset_at(params, number, row), state)
+        state = jax.tree.map(
+            lambda a, b: jnp.where(opens, a, b), env.reset_at(params, number, row), state
+        )
         moved, event = env.transition(state, jnp.zeros(count, jnp.int32).at[leg].set(want), params)
-        fills = (-event.close_quantity[leg], event.close_price[leg], event.open_quantity[leg], event.open_price[leg],
-                 -event.exit_quantity[leg], event.exit_price[leg], event.exit_reason[leg])
+        fills = (
+            -event.close_quantity[leg],
+            event.close_price[leg],
+            event.open_quantity[leg],
+            event.open_price[leg],
+            -event.exit_quantity[leg],
+            event.exit_price[leg],
+            event.exit_reason[leg],
+        )
         return moved, Seen(fills, event.cash.sum(), moved.account, event.breach, event.floor, want)
 
     return jax.lax.scan(body, env.reset_at(params, 0, 0), (wants, first, slot))[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("symbol", "leg", "trailing"), [
-    ("USDJPY", 1, "static"), pytest.param("EURUSD", 0, "intraday", marks=pytest.mark.long),
-    pytest.param("USDJPY", 0, "intraday", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("symbol", "leg", "trailing"),
+    [
+        ("USDJPY", 1, "static"),
+        pytest.param("EURUSD", 0, "intraday", marks=pytest.mark.long),
+        pytest.param("USDJPY", 0, "intraday", marks=pytest.mark.long),
+    ],
+)
 def test_one_leg_alone_is_the_single_leg_engine(symbol: str, leg: int, trailing: str) -> None:
-    """Same fills, cash, floors, liquidations and account as TradingEnv with bracket-free orders, on real bars."""
+    """Same fills, cash, floors, liquidations and account as TradingEnv with bracket-free orders, on
+    real bars.
+    """
     account = RULES | {"trailing": trailing, "drawdown": 400.0, "daily_loss": 300.0}
     values = {"data": DATA | {"market": symbol}, "account": account}
     alone = make_config(values | {"env": {"task": "entry", "features": [], "window": 1}}, "test")
@@ -152,13 +240,16 @@ def test_one_leg_alone_is_the_single_leg_engine(symbol: str, leg: int, trailing:
     market = load_portfolio(twice).members[0]
     pair = join_markets([market, market])
     single = make_params(market, split_portfolio(pair, alone.split)["all"], alone)
-    # The sessions of `market` have the warm-up of allocate's features; `single` plays the same rows.
+    # The sessions of `market` have the warm-up of allocate's features; `single` plays the same
+    # rows.
     joint = make_portfolio_params(pair, split_portfolio(pair, twice.split)["all"], twice)
     length = np.asarray(market.data.sessions.last) - np.asarray(market.data.sessions.first) + 1
     first = np.concatenate([np.arange(n) == 0 for n in length])
     slot = np.repeat(np.arange(len(length)), length).astype(np.int32)
     rng = np.random.default_rng(3)
-    orders = np.where(rng.random(len(slot)) < 0.3, rng.integers(-1, 2, len(slot)), 2).astype(np.int32)
+    orders = np.where(rng.random(len(slot)) < 0.3, rng.integers(-1, 2, len(slot)), 2).astype(
+        np.int32
+    )
     held = orders.copy()
     for i in range(1, len(held)):  # 2: as before, 0 at the start of a session
         held[i] = (0 if first[i] else held[i - 1]) if held[i] == 2 else held[i]
@@ -179,11 +270,20 @@ def test_a_planted_difference_is_found(pairs: Portfolio) -> None:
     """The comparison sees one mill: an oracle with another commission disagrees."""
     config = config_of("table")
     shared = join([symbol_of(member) for member in pairs.members])
-    right = Settings(actions="table", max_contracts=1000, episode_sessions=5, risk_unit=900_000.0,
-                     commission=[c.commission_mills for c in pairs.contracts],
-                     slippage=[c.slippage_ticks for c in pairs.contracts], drawdown=900_000, daily_loss=500_000)
+    right = Settings(
+        actions="table",
+        max_contracts=1000,
+        episode_sessions=5,
+        risk_unit=900_000.0,
+        commission=[c.commission_mills for c in pairs.contracts],
+        slippage=[c.slippage_ticks for c in pairs.contracts],
+        drawdown=900_000,
+        daily_loss=500_000,
+    )
     params = make_portfolio_params(pairs, split_portfolio(pairs, config.split)["all"], config)
     trace = run(PortfolioEnv(config.env, config.allocate, pairs.symbols), params, 2, 300)
     compare(trace, shared, right)
     with pytest.raises(AssertionError, match="cost"):
-        compare(trace, shared, replace(right, commission=[right.commission[0] + 1, right.commission[1]]))
+        compare(
+            trace, shared, replace(right, commission=[right.commission[0] + 1, right.commission[1]])
+        )

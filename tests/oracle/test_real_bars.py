@@ -1,7 +1,8 @@
-"""Agreement on real bars, through the package's own functions: `load_market` and `make_params` against the oracle.
+"""Agreement on real bars, through the package's own functions: `load_market` and `make_params`
+against the oracle.
 
-Here the package reads the bundled files, finds sessions and computes features; the oracle finds and computes them
-again from the bars, and takes contract and account figures from this file.
+Here the package reads the bundled files, finds sessions and computes features; the oracle finds and
+computes them again from the bars, and takes contract and account figures from this file.
 """
 
 from __future__ import annotations
@@ -33,15 +34,23 @@ from tests.paths import Inside
 
 DEFAULT = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
 OTHERS = ("close", "vwap", "ema_9", "rsi_7", "atr_5", "sma_50", "volume", "momentum")
-# $50,000 account: trailing drawdown 2,500 that stops rising at 500 (3,000 - 2,500), target 3,000, one day.
-# ES: 12.50 a tick, 2.08 a side, 1 tick of slippage, stops of at least 8 ticks.
+# $50,000 account: trailing drawdown 2,500 that stops rising at 500 (3,000 - 2,500), target 3,000,
+# one day. ES: 12.50 a tick, 2.08 a side, 1 tick of slippage, stops of at least 8 ticks.
 ES = Settings(floor_cap=500_000, min_days=1)
-TIGHT = {"drawdown": 400_000, "target": 500_000, "daily_loss": 250_000, "risk_unit": 400_000.0, "episode_sessions": 2}
+TIGHT = {
+    "drawdown": 400_000,
+    "target": 500_000,
+    "daily_loss": 250_000,
+    "risk_unit": 400_000.0,
+    "episode_sessions": 2,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A market as the configuration names it, its figures, and its calendar's exceptions written down by hand."""
+    """A market as the configuration names it, its figures, and its calendar's exceptions written
+    down by hand.
+    """
 
     data: dict[str, Any]
     settings: Settings
@@ -56,28 +65,48 @@ class Case:
 CASES = {
     "ES": Case({"market": "ES"}, ES, 5),
     "ES-overnight": Case({"market": "ES"}, ES, 5, {"overnight": True}),
-    # December's contract until the 18th, March's from the 19th on (by volume); no bars on 5-17 December; the evening of
-    # the 4th and of the 19th end at 18:59, and of the 19th's 59 bars none may be decided on.
-    "ES-roll": Case({"market": "ES", "roll": "volume", "start": "2013-12-02", "end": "2013-12-20"}, ES, 5,
-                    {"overnight": True, "restarts": (dt.date(2013, 12, 18), dt.date(2013, 12, 19))}),
-    # A tick of 0.00001 is one dollar a lot, 3.00 a side, bid and ask, stops of at least 5 pips. No bars on
-    # 12-15 December 2016; Friday the 30th ended at 14:00.
+    # December's contract until the 18th, March's from the 19th on (by volume); no bars on 5-17
+    # December; the evening of the 4th and of the 19th end at 18:59, and of the 19th's 59 bars none
+    # may be decided on.
+    "ES-roll": Case(
+        {"market": "ES", "roll": "volume", "start": "2013-12-02", "end": "2013-12-20"},
+        ES,
+        5,
+        {"overnight": True, "restarts": (dt.date(2013, 12, 18), dt.date(2013, 12, 19))},
+    ),
+    # A tick of 0.00001 is one dollar a lot, 3.00 a side, bid and ask, stops of at least 5 pips. No
+    # bars on 12-15 December 2016; Friday the 30th ended at 14:00.
     "EURUSD": Case(
         {"market": "EURUSD", "start": "2016-11-01", "end": "2017-01-31"},
-        dataclasses.replace(ES, tick_size=0.00001, tick_mills=1_000, commission=3_000, slippage=0, min_stop=50), 50,
-        {"fx": True, "restarts": (dt.date(2016, 12, 16),), "flat_times": {dt.date(2016, 12, 30): (13, 59)}}),
+        dataclasses.replace(
+            ES, tick_size=0.00001, tick_mills=1_000, commission=3_000, slippage=0, min_stop=50
+        ),
+        50,
+        {
+            "fx": True,
+            "restarts": (dt.date(2016, 12, 16),),
+            "flat_times": {dt.date(2016, 12, 30): (13, 59)},
+        },
+    ),
     # Thanksgiving ends at 13:00, the Friday after at 13:15.
     "NQ-synthetic": Case(
         {"market": "NQ", "source": "synthetic", "synthetic_sessions": 8},
-        dataclasses.replace(ES, tick_mills=5_000, min_stop=20), 8,
-        {"flat_times": {dt.date(2023, 11, 23): (12, 59), dt.date(2023, 11, 24): (13, 14)}}),
+        dataclasses.replace(ES, tick_mills=5_000, min_stop=20),
+        8,
+        {"flat_times": {dt.date(2023, 11, 23): (12, 59), dt.date(2023, 11, 24): (13, 14)}},
+    ),
 }
 
 
 def config_of(name: str, features: tuple[str, ...], window: int) -> RunConfig:
     case = CASES[name]
-    return make_config({"data": case.data, "session": {"overnight": case.overnight},
-                        "env": {"features": features, "window": window}})
+    return make_config(
+        {
+            "data": case.data,
+            "session": {"overnight": case.overnight},
+            "env": {"features": features, "window": window},
+        }
+    )
 
 
 @functools.cache
@@ -87,13 +116,17 @@ def market_of(name: str, features: tuple[str, ...], window: int) -> Market:
 
 @functools.cache
 def bars_of(name: str, features: tuple[str, ...], window: int) -> Bars:
-    warm_up = window + (104 if "macd" in features else 50) - 1  # macd asks for 4 * 26 bars, sma_50 for 50
+    warm_up = (
+        window + (104 if "macd" in features else 50) - 1
+    )  # macd asks for 4 * 26 bars, sma_50 for 50
     return oracle_bars(market_of(name, features, window), warm_up, **CASES[name].calendar)
 
 
 def both(market: Market, params: EnvParams) -> Both:
     """`params` of this market in relative scaling, and with `env.scaling=seed`."""
-    seed = host_view(market.table, market.data.view.features, "seed", float(market.contract.tick_size))
+    seed = host_view(
+        market.table, market.data.view.features, "seed", float(market.contract.tick_size)
+    )
     return both_scalings(params, jax.tree.map(jnp.asarray, seed))
 
 
@@ -102,61 +135,115 @@ def test_sessions_found_again(name):
     bars, table = bars_of(name, DEFAULT, 20), market_of(name, DEFAULT, 20).data.sessions
     assert len(bars.sessions) == CASES[name].sessions
     for field in ("start", "end", "first", "last", "complete"):
-        assert np.asarray(getattr(table, field)).tolist() == [getattr(s, field) for s in bars.sessions], field
+        assert np.asarray(getattr(table, field)).tolist() == [
+            getattr(s, field) for s in bars.sessions
+        ], field
 
 
 def test_a_splice_that_is_missed_is_seen():
-    """Without the restart on the 19th its evening would have decisions, on a window of two contracts."""
+    """Without the restart on the 19th its evening would have decisions, on a window of two
+    contracts.
+    """
     market = market_of("ES-roll", DEFAULT, 20)
     found = oracle_bars(market, 123, overnight=True, restarts=(dt.date(2013, 12, 18),)).sessions
     assert [s.first for s in found] != np.asarray(market.data.sessions.first).tolist()
     assert len(found) == 6
 
 
-@pytest.mark.parametrize("name", ["ES", *(pytest.param(name, marks=pytest.mark.slow) for name in (
-    "ES-overnight", "EURUSD")), *(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long]) for name in (
-        "ES-roll", "NQ-synthetic"))])  # the next test has these two
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ES",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("ES-overnight", "EURUSD")),
+        *(
+            pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long])
+            for name in ("ES-roll", "NQ-synthetic")
+        ),
+    ],
+)  # the next test has these two
 def test_every_step_agrees_with_the_default_account(name):
-    market, bars, settings = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20), CASES[name].settings
+    market, bars, settings = (
+        market_of(name, DEFAULT, 20),
+        bars_of(name, DEFAULT, 20),
+        CASES[name].settings,
+    )
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
-    params = stack([both(market, make_params(market, session_set(bars, settings), config_of(name, DEFAULT, 20)))]
-                   * len(lanes))
+    params = stack(
+        [
+            both(
+                market,
+                make_params(market, session_set(bars, settings), config_of(name, DEFAULT, 20)),
+            )
+        ]
+        * len(lanes)
+    )
     comparison = compare(lanes, 500, 1, make_rollout(settings, TradingEnv, optimise=False), params)
     assert (comparison.fault, comparison.steps) == (None, 8_000)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "mark"), [
-    ("ES-roll", "extreme"), ("EURUSD", "close"), ("NQ-synthetic", "extreme"),
-    *(pytest.param(*row, marks=pytest.mark.long) for row in (("ES", "extreme"), ("EURUSD", "extreme")))])
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [
+        ("ES-roll", "extreme"),
+        ("EURUSD", "close"),
+        ("NQ-synthetic", "extreme"),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (("ES", "extreme"), ("EURUSD", "extreme"))
+        ),
+    ],
+)
 def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     market, bars = market_of(name, OTHERS, 7), bars_of(name, OTHERS, 7)
-    settings = dataclasses.replace(CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark)
+    settings = dataclasses.replace(
+        CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark
+    )
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
     params = stack([both(market, env_params(bars, settings, market.data))] * len(lanes))
     comparison = compare(lanes, 500, 2, make_rollout(settings, TradingEnv, optimise=False), params)
     assert (comparison.fault, comparison.steps) == (None, 8_000)
-    assert {kind for kind in ("liquidation", "stop", "flat", "breakeven") if comparison.kinds[kind] == 0} == set()
+    assert {
+        kind for kind in ("liquidation", "stop", "flat", "breakeven") if comparison.kinds[kind] == 0
+    } == set()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("intrabar", ["stop_first", "path"])
 def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
-    """Six days of EURUSD bid and ask minutes, with seconds of both sides where their order counts."""
+    """Six days of EURUSD bid and ask minutes, with seconds of both sides where their order
+    counts.
+    """
     folder = shared / "data" / "lean_fx_oanda"
     files = {"file": str(folder / "eurusd_minute_bidask.csv.gz")}
     if intrabar == "path":
         files["seconds"] = str(folder / "eurusd_second_bidask.csv.gz")
-    config = make_config({"data": {"market": "EURUSD", "source": "file", "stamp": "open", "end": "2014-05-08", **files},
-                          "env": {"features": DEFAULT, "window": 7, "intrabar": intrabar}})
+    config = make_config(
+        {
+            "data": {
+                "market": "EURUSD",
+                "source": "file",
+                "stamp": "open",
+                "end": "2014-05-08",
+                **files,
+            },
+            "env": {"features": DEFAULT, "window": 7, "intrabar": intrabar},
+        }
+    )
     market = load_market(config)
     ask = market.data.ask
     assert ask is not None
     bars = oracle_bars(market, 110, fx=True)
     seconds = seconds_of(config, market.bars)
-    bid_inside, ask_inside = map(inside_of, market.bars.sides, seconds.sides if seconds else (None, None))
-    bars = dataclasses.replace(bars, paths=bid_inside, ask=dataclasses.replace(bars.ask, paths=ask_inside))
-    settings = dataclasses.replace(CASES["EURUSD"].settings, **TIGHT, features=DEFAULT, window=7, intrabar=intrabar)
+    bid_inside, ask_inside = map(
+        inside_of, market.bars.sides, seconds.sides if seconds else (None, None)
+    )
+    bars = dataclasses.replace(
+        bars, paths=bid_inside, ask=dataclasses.replace(bars.ask, paths=ask_inside)
+    )
+    settings = dataclasses.replace(
+        CASES["EURUSD"].settings, **TIGHT, features=DEFAULT, window=7, intrabar=intrabar
+    )
     lanes = [Lane(bars, settings, habit) for habit in habits_of(8)]
     params = stack([both(market, env_params(bars, settings, market.data))] * len(lanes))
     comparison = compare(lanes, 500, 3, make_rollout(settings, TradingEnv, optimise=False), params)
@@ -167,22 +254,52 @@ def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
 @pytest.mark.slow
 def test_every_step_agrees_on_shares_with_seconds(shared):
     """Two days of SPY with hours before and after the regular ones, which only features see."""
-    files = {kind: str(shared / f"data/lean_us_equity/spy_{name}_trade_x10000.csv.gz")
-             for kind, name in (("file", "minute"), ("seconds", "second"))}
-    config = make_config({
-        "data": {"contract": "SPY", "source": "file", "stamp": "open", "time_zone": "America/New_York",
-                 "price_scale": 0.0001, "columns": {"time": "ts_et"}, "start": "2013-10-07", "end": "2013-10-08",
-                 **files},
-        "env": {"features": DEFAULT, "window": 7, "intrabar": "path"}})
+    files = {
+        kind: str(shared / f"data/lean_us_equity/spy_{name}_trade_x10000.csv.gz")
+        for kind, name in (("file", "minute"), ("seconds", "second"))
+    }
+    config = make_config(
+        {
+            "data": {
+                "contract": "SPY",
+                "source": "file",
+                "stamp": "open",
+                "time_zone": "America/New_York",
+                "price_scale": 0.0001,
+                "columns": {"time": "ts_et"},
+                "start": "2013-10-07",
+                "end": "2013-10-08",
+                **files,
+            },
+            "env": {"features": DEFAULT, "window": 7, "intrabar": "path"},
+        }
+    )
     market = load_market(config)
     bars = oracle_bars(market, 110, shares=True)
     assert [(s.first, s.last) for s in bars.sessions] == list(
-        zip(*(np.asarray(getattr(market.data.sessions, name)).tolist() for name in ("first", "last")), strict=True))
+        zip(
+            *(
+                np.asarray(getattr(market.data.sessions, name)).tolist()
+                for name in ("first", "last")
+            ),
+            strict=True,
+        )
+    )
     bars = dataclasses.replace(bars, paths=inside_of(market.bars, seconds_of(config, market.bars)))
-    # A tick of 0.0001 is one cent on 100 shares; 0.50 a side, slippage of half a cent, stops of at least 10 cents.
+    # A tick of 0.0001 is one cent on 100 shares; 0.50 a side, slippage of half a cent, stops of at
+    # least 10 cents.
     settings = dataclasses.replace(
-        ES, tick_size=0.0001, tick_mills=10, commission=500, slippage=50, min_stop=1_000, **TIGHT, features=DEFAULT,
-        window=7, intrabar="path")
+        ES,
+        tick_size=0.0001,
+        tick_mills=10,
+        commission=500,
+        slippage=50,
+        min_stop=1_000,
+        **TIGHT,
+        features=DEFAULT,
+        window=7,
+        intrabar="path",
+    )
     lanes = [Lane(bars, settings, habit) for habit in habits_of(8)]
     params = stack([both(market, env_params(bars, settings, market.data))] * len(lanes))
     comparison = compare(lanes, 500, 4, make_rollout(settings, TradingEnv, optimise=False), params)
@@ -191,14 +308,22 @@ def test_every_step_agrees_on_shares_with_seconds(shared):
 
 
 def inside_of(bars: FileBars, seconds: FileBars | None) -> tuple[Inside, ...]:
-    """The seconds of one side as the oracle holds them; a bar that has none, or that they do not rebuild, is untold."""
+    """The seconds of one side as the oracle holds them; a bar that has none, or that they do not
+    rebuild, is untold.
+    """
     if seconds is None:
         return ()
-    begin, end = (np.searchsorted(seconds.time, bars.time + after) for after in (0, bars.bar_seconds))
+    begin, end = (
+        np.searchsorted(seconds.time, bars.time + after) for after in (0, bars.bar_seconds)
+    )
     out = []
     for row, (i, j) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
         high, low = seconds.high[i:j].tolist(), seconds.low[i:j].tolist()
-        reported = i < j and (int(seconds.open[i]), max(high), min(low), int(seconds.close[j - 1])) == tuple(
-            int(getattr(bars, name)[row]) for name in ("open", "high", "low", "close"))
+        reported = i < j and (
+            int(seconds.open[i]),
+            max(high),
+            min(low),
+            int(seconds.close[j - 1]),
+        ) == tuple(int(getattr(bars, name)[row]) for name in ("open", "high", "low", "close"))
         out.append(Inside(tuple(zip(high, low, strict=True)), reported))
     return tuple(out)

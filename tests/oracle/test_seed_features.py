@@ -1,4 +1,6 @@
-"""Every feature of the old system on real bars: the package's observation window against the oracle's, slot by slot."""
+"""Every feature of the old system on real bars: the package's observation window against the
+oracle's, slot by slot.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,26 @@ FEATURES = (*SEED_FEATURES, *context_indicators.COLUMNS)
 WARM_UP = 239  # a window of 20 bars, the oldest with the slope over 20 bars of its 200-bar mean
 CASES = {
     "ES": ({"market": "ES"}, 0.25, {}),
-    "EURUSD": ({"market": "EURUSD", "start": "2016-11-01", "end": "2017-01-31"}, 0.00001,
-               {"fx": True, "restarts": (dt.date(2016, 12, 16),), "flat_times": {dt.date(2016, 12, 30): (13, 59)}}),
+    "EURUSD": (
+        {"market": "EURUSD", "start": "2016-11-01", "end": "2017-01-31"},
+        0.00001,
+        {
+            "fx": True,
+            "restarts": (dt.date(2016, 12, 16),),
+            "flat_times": {dt.date(2016, 12, 30): (13, 59)},
+        },
+    ),
     "ES-no-volume": ({"market": "ES"}, 0.25, {}),
 }
 
 
 def config_of(name: str, scaling: str = "relative") -> RunConfig:
-    return make_config({"data": CASES[name][0],
-                        "env": {"task": "advised", "features": list(FEATURES), "scaling": scaling}})
+    return make_config(
+        {
+            "data": CASES[name][0],
+            "env": {"task": "advised", "features": list(FEATURES), "scaling": scaling},
+        }
+    )
 
 
 @functools.cache
@@ -57,15 +70,37 @@ def oracle_of(name: str) -> Features:
 
 
 def test_the_oracle_has_its_own_list_of_the_42() -> None:
-    others = {"close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr", "vwap", "sma_50", "sma_200"}
+    others = {
+        "close",
+        "volume",
+        "sma_5",
+        "sma_20",
+        "rsi",
+        "macd",
+        "momentum",
+        "atr",
+        "vwap",
+        "sma_50",
+        "sma_200",
+    }
     assert set(SEED_FEATURES) == {*seed_indicators.COLUMNS, *others}
     assert list(CONTEXT_FEATURES) == context_indicators.NAMES
 
 
-@pytest.mark.parametrize(("name", "scaling"), [
-    *(pytest.param(name, "seed", marks=[pytest.mark.slow] * (name != "ES")) for name in CASES),
-    *(pytest.param(name, "relative", marks=[pytest.mark.slow] + [pytest.mark.long] * (name != "ES-no-volume"))
-      for name in CASES)])
+@pytest.mark.parametrize(
+    ("name", "scaling"),
+    [
+        *(pytest.param(name, "seed", marks=[pytest.mark.slow] * (name != "ES")) for name in CASES),
+        *(
+            pytest.param(
+                name,
+                "relative",
+                marks=[pytest.mark.slow] + [pytest.mark.long] * (name != "ES-no-volume"),
+            )
+            for name in CASES
+        ),
+    ],
+)
 def test_every_slot_of_the_window_agrees(name: str, scaling: str) -> None:
     market, oracle = market_of(name, scaling), oracle_of(name)
     config = config_of(name, scaling)
@@ -73,33 +108,57 @@ def test_every_slot_of_the_window_agrees(name: str, scaling: str) -> None:
     sessions = SessionSet(ids=jnp.arange(count, dtype=jnp.int32), count=jnp.int32(count))
     env, params = TradingEnv(config.env), make_params(market, sessions, config)
     table = market.data.sessions
-    rows = np.concatenate([np.arange(a, b + 1) for a, b in zip(np.asarray(table.first), np.asarray(table.last),
-                                                               strict=True)])
+    rows = np.concatenate(
+        [
+            np.arange(a, b + 1)
+            for a, b in zip(np.asarray(table.first), np.asarray(table.last), strict=True)
+        ]
+    )
     rows = np.random.default_rng(0).choice(rows, min(200, len(rows)), replace=False)
     legs = jnp.zeros((len(rows), 1, 5), jnp.int32)
     none = jnp.zeros(len(rows), jnp.int32)
-    ref = ObservationRef(jnp.asarray(rows, jnp.int32)[:, None], legs, AccountSeen(*[none] * 8),
-                         bits_of(jnp.ones((len(rows), env.num_actions), bool)), (), env.num_actions)
+    ref = ObservationRef(
+        jnp.asarray(rows, jnp.int32)[:, None],
+        legs,
+        AccountSeen(*[none] * 8),
+        bits_of(jnp.ones((len(rows), env.num_actions), bool)),
+        (),
+        env.num_actions,
+    )
     seen = np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(ref, params))
     width = len(FEATURES) + 3
     context = seen[:, [env.spec.names.index(f"{name}[t]") for name in context_indicators.NAMES]]
     wanted = np.stack([oracle.context(int(row), scaling) for row in rows])
     assert np.isfinite(wanted).all()
     for j, feature in enumerate(context_indicators.NAMES):
-        np.testing.assert_allclose(context[:, j], wanted[:, j], rtol=1e-5, atol=1e-5, err_msg=feature)
+        np.testing.assert_allclose(
+            context[:, j], wanted[:, j], rtol=1e-5, atol=1e-5, err_msg=feature
+        )
     seen = seen[:, : 20 * width].reshape(len(rows), 20, width)
     expected = np.stack([oracle.window(int(row), scaling) for row in rows]).reshape(seen.shape)
     assert np.isfinite(expected).all()
     for j, feature in enumerate(FEATURES):
-        np.testing.assert_allclose(seen[..., j], expected[..., j], rtol=1e-5, atol=1e-5, err_msg=feature)
+        np.testing.assert_allclose(
+            seen[..., j], expected[..., j], rtol=1e-5, atol=1e-5, err_msg=feature
+        )
 
 
 def test_slots_without_volume_are_marked_absent() -> None:
     env = config_of("ES").env
     assert absent_slots(env, market_of("ES")) == []
-    names = ("volume", "mfi", "vwap", "price_to_vwap", "volume_ratio_5min", "volume_ratio_20min", "volume_regime")
+    names = (
+        "volume",
+        "mfi",
+        "vwap",
+        "price_to_vwap",
+        "volume_ratio_5min",
+        "volume_ratio_20min",
+        "volume_regime",
+    )
     context = ("price_to_vwap", "volume_regime", "volume_ratio_5min", "volume_ratio_20min")
     assert absent_slots(env, market_of("ES-no-volume")) == [
-        *(f"{name}[t-{back}]" for back in range(20, 0, -1) for name in names), *(f"{name}[t]" for name in context)]
+        *(f"{name}[t-{back}]" for back in range(20, 0, -1) for name in names),
+        *(f"{name}[t]" for name in context),
+    ]
     assert NO_VOLUME in market_of("ES-no-volume").notes
     assert NO_VOLUME not in market_of("ES").notes

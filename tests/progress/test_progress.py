@@ -1,4 +1,6 @@
-"""Screens: each phase is named before it works, plain lines have no escape codes, and a screen never ends a run."""
+"""Screens: each phase is named before it works, plain lines have no escape codes, and a screen
+never ends a run.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,24 @@ TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
 
 
 def row(update: int, **changes: Any) -> dict[str, Any]:
-    return {"update": update, "total_updates": 4, "steps": update * 1000, "steps_per_second": 54321.0,
-            "eta_seconds": 65.0, "episodes": 2, "episode_reward": float(update), "approx_kl": 0.01,
-            "action_share": [0.25, 0.746, 0.004]} | changes
+    return {
+        "update": update,
+        "total_updates": 4,
+        "steps": update * 1000,
+        "steps_per_second": 54321.0,
+        "eta_seconds": 65.0,
+        "episodes": 2,
+        "episode_reward": float(update),
+        "approx_kl": 0.01,
+        "action_share": [0.25, 0.746, 0.004],
+    } | changes
 
 
 @pytest.fixture
 def tty(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TextIO, int]]:
-    """The two ends of a pseudo-terminal: a text stream, and the descriptor from which what it shows is read."""
+    """The two ends of a pseudo-terminal: a text stream, and the descriptor from which what it shows
+    is read.
+    """
     for name, value in TERMINAL.items():  # rich asks the process's own environment
         monkeypatch.setenv(name, value)
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
@@ -88,9 +100,14 @@ def test_plain_lines_name_each_phase_before_it_works() -> None:
     text = io.StringIO()
     run(Plain(text, NAMES, COLUMNS))
     assert text.getvalue().splitlines() == [
-        "loading: the market", "run r1", "compiling: the training program", "training: 4,000 steps",
-        progress_line([row(1), row(2)], COLUMNS), "  actions % HOLD 25.0 BUY 74.6 SELL 0.4",
-        "evaluating: 2 agents"]
+        "loading: the market",
+        "run r1",
+        "compiling: the training program",
+        "training: 4,000 steps",
+        progress_line([row(1), row(2)], COLUMNS),
+        "  actions % HOLD 25.0 BUY 74.6 SELL 0.4",
+        "evaluating: 2 agents",
+    ]
     assert "\x1b" not in text.getvalue()
 
 
@@ -109,7 +126,9 @@ def test_a_long_phase_says_what_it_does() -> None:
     with Plain(text, heartbeat=0.0) as screen:
         screen.phase("compiling", "the training program", now=lambda: "train chunk of 5 updates")
         assert text.came.wait(60)
-    assert re.search(r"^compiling: \d+\.\d s \(train chunk of 5 updates\)$", text.getvalue(), re.MULTILINE)
+    assert re.search(
+        r"^compiling: \d+\.\d s \(train chunk of 5 updates\)$", text.getvalue(), re.MULTILINE
+    )
     assert screen._thread is not None
     assert not screen._thread.is_alive()
 
@@ -125,7 +144,9 @@ def test_quiet_shows_warnings_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("table\n", "")
 
 
-def test_the_result_goes_to_stdout_and_the_rest_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_goes_to_stdout_and_the_rest_to_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     screen = Plain(io.StringIO())
     screen.at_end(["old"])
     screen.at_end(["run r1", "next jaxtrade"])
@@ -133,18 +154,29 @@ def test_the_result_goes_to_stdout_and_the_rest_to_stderr(capsys: pytest.Capture
     assert capsys.readouterr() == ("table\n", "run r1\nnext jaxtrade\n")
 
 
-@pytest.mark.parametrize(("changes", "live"), [
-    ({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False),
-    ({"COLUMNS": "59"}, False), ({"LINES": "15"}, False)])
-def test_a_panel_needs_a_terminal_that_can_show_it(tty: tuple[TextIO, int], changes: dict[str, str],
-                                                   live: bool) -> None:
+@pytest.mark.parametrize(
+    ("changes", "live"),
+    [
+        ({}, True),
+        ({"NO_COLOR": ""}, True),
+        ({"NO_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+        ({"COLUMNS": "59"}, False),
+        ({"LINES": "15"}, False),
+    ],
+)
+def test_a_panel_needs_a_terminal_that_can_show_it(
+    tty: tuple[TextIO, int], changes: dict[str, str], live: bool
+) -> None:
     assert open_screen("jaxtrade train", stream=tty[0], environ=TERMINAL | changes).live is live
 
 
 def test_no_panel_without_a_terminal_or_without_utf8(tty: tuple[TextIO, int]) -> None:
     assert isinstance(open_screen("t", stream=io.StringIO(), environ=TERMINAL), Plain)
     with open(os.dup(tty[0].fileno()), "w", encoding="ascii") as ascii_only:
-        assert isinstance(open_screen("t", stream=cast("TextIO", ascii_only), environ=TERMINAL), Plain)
+        assert isinstance(
+            open_screen("t", stream=cast("TextIO", ascii_only), environ=TERMINAL), Plain
+        )
     assert isinstance(open_screen("t", quiet=True, stream=tty[0], environ=TERMINAL), Warnings)
 
 
@@ -196,7 +228,9 @@ def test_chapters_begin_anew(tty: tuple[TextIO, int]) -> None:
 
 
 def all_of(shown: int, end: str) -> str:
-    """What a terminal shows, up to `end`. One read of a terminal returns a part, so there may be several."""
+    """What a terminal shows, up to `end`. One read of a terminal returns a part, so there may be
+    several.
+    """
     text = b""
     while not text.endswith(end.encode()):
         text += os.read(shown, 1 << 16)
@@ -205,13 +239,20 @@ def all_of(shown: int, end: str) -> str:
 
 def test_a_run_on_a_terminal_draws_and_leaves_it_usable(tty: tuple[TextIO, int]) -> None:
     stream, shown = tty
-    with ThreadPoolExecutor(1) as reader:  # reads at once: a terminal that nobody reads is full after some frames
+    with ThreadPoolExecutor(
+        1
+    ) as reader:  # reads at once: a terminal that nobody reads is full after some frames
         reading = reader.submit(all_of, shown, "the end\r\n")
         run(open_screen("jaxtrade train", stream=stream, environ=TERMINAL))
         stream.write("the end\n")
         stream.flush()
         text = reading.result().removesuffix("the end\r\n")
-    for phase in ("loading", "compiling", "training", "evaluating"):  # drawn when it begins, however short it is
+    for phase in (
+        "loading",
+        "compiling",
+        "training",
+        "evaluating",
+    ):  # drawn when it begins, however short it is
         assert re.search(rf"[⠀-⣿]\S* \S*{phase}", text), phase
     assert "\x1b[?25l" not in text  # the cursor is never hidden, so a killed process leaves it on
     assert text.endswith("\r\n")
@@ -240,7 +281,9 @@ def test_a_reader_that_goes_does_not_end_the_run() -> None:
         assert lasting.write("text") == 4
         lasting.flush()
         assert lasting.gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), end)  # so that closing the file can flush what it holds
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), end
+        )  # so that closing the file can flush what it holds
     closed = io.StringIO()
     closed.close()
     run(Plain(closed))
@@ -251,47 +294,100 @@ def test_the_size_is_known_or_guessed() -> None:
     assert terminal.size(plain, {"COLUMNS": "77", "LINES": "33"}) == (77, 33)
     shown, end = pty.openpty()
     with open(end, "w", encoding="utf-8") as stream:
-        assert terminal.size(cast("TextIO", stream), {}) == (80, 24)  # a pseudo-terminal has 0 x 0 cells at first
+        assert terminal.size(cast("TextIO", stream), {}) == (
+            80,
+            24,
+        )  # a pseudo-terminal has 0 x 0 cells at first
     os.close(shown)
 
 
-@pytest.mark.parametrize(("values", "width", "expected"), [
-    ([0, 1, 2, 3, 4, 5, 6, 7], 8, "▁▂▃▄▅▆▇█"), ([0, 0, 7, 7], 2, "▁█"), ([5.0], 8, "▅"), ([], 8, ""),
-    ([1, float("nan"), 2], 3, "▁ █"), ([float("nan")], 3, " ")])
+@pytest.mark.parametrize(
+    ("values", "width", "expected"),
+    [
+        ([0, 1, 2, 3, 4, 5, 6, 7], 8, "▁▂▃▄▅▆▇█"),
+        ([0, 0, 7, 7], 2, "▁█"),
+        ([5.0], 8, "▅"),
+        ([], 8, ""),
+        ([1, float("nan"), 2], 3, "▁ █"),
+        ([float("nan")], 3, " "),
+    ],
+)
 def test_sparkline(values: list[float], width: int, expected: str) -> None:
     assert sparkline(values, width) == expected
 
 
 def test_durations() -> None:
     assert [duration(seconds) for seconds in (0.04, 59.9, 59.96, 65, 3661)] == [
-        "0.0 s", "59.9 s", "1:00", "1:05", "1:01:01"]
+        "0.0 s",
+        "59.9 s",
+        "1:00",
+        "1:05",
+        "1:01:01",
+    ]
 
 
 def test_a_screen_needs_neither_jax_nor_rich_before_it_draws() -> None:
     """Help and the first line of a command appear before the heavy libraries are loaded."""
-    script = ("import sys, jaxtrade.cli, jaxtrade.progress.choose\n"
-              "sys.exit(', '.join({'jax', 'rich', 'numpy'} & set(sys.modules)) or 0)")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    script = (
+        "import sys, jaxtrade.cli, jaxtrade.progress.choose\n"
+        "sys.exit(', '.join({'jax', 'rich', 'numpy'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
-TINY = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
-        "train.total_timesteps=512", "train.chunk_updates=2", "train.tensorboard=false")
-TRAIN = [sys.executable, "-m", "jaxtrade.cli", "train", *[word for key in TINY for word in ("--set", key)]]
+TINY = (
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "network.hidden=[8]",
+    "train.total_timesteps=512",
+    "train.chunk_updates=2",
+    "train.tensorboard=false",
+)
+TRAIN = [
+    sys.executable,
+    "-m",
+    "jaxtrade.cli",
+    "train",
+    *[word for key in TINY for word in ("--set", key)],
+]
 
 
 @pytest.mark.slow
 def test_a_whole_command_on_a_terminal(tmp_path: Path) -> None:
-    """The panel is there, each phase is in it, messages scroll above it, and the table stands below."""
+    """The panel is there, each phase is in it, messages scroll above it, and the table stands
+    below.
+    """
     recording = record(TRAIN, folder=tmp_path)
     assert recording.code == 0
     lines = frames(recording)[1].plain()
-    places = [next(i for i, line in enumerate(lines) if word in line) for word in (
-        "run runs/ES-manage", "bars: bundled ES", "jaxtrade train", "✓ loading", "✓ compiling", "✓ training",
-        "✓ evaluating", "Evaluation on ES", "On 1 held-out session, 'greedy'", "pictures  runs/", "next      jaxtrade")]
+    places = [
+        next(i for i, line in enumerate(lines) if word in line)
+        for word in (
+            "run runs/ES-manage",
+            "bars: bundled ES",
+            "jaxtrade train",
+            "✓ loading",
+            "✓ compiling",
+            "✓ training",
+            "✓ evaluating",
+            "Evaluation on ES",
+            "On 1 held-out session, 'greedy'",
+            "pictures  runs/",
+            "next      jaxtrade",
+        )
+    ]
     assert places == sorted(places)
     seen = b"".join(data for _, data in recording.reads).decode()
-    for phase in ("loading", "compiling", "training", "evaluating"):  # each was shown while it worked
+    for phase in (
+        "loading",
+        "compiling",
+        "training",
+        "evaluating",
+    ):  # each was shown while it worked
         assert re.search(rf"[⠀-⣿]\S* \S*{phase}", seen), phase
 
 

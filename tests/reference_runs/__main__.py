@@ -1,12 +1,13 @@
-"""Short runs of everything that trains, and hashes of what they leave: shows that a change computes the same bits.
+"""Short runs of everything that trains, and hashes of what they leave: shows that a change computes
+the same bits.
 
     python -m tests.reference_runs                  run all, compare with `hashes.json` (made on the machine it names)
     python -m tests.reference_runs entry gru        some of them
     python -m tests.reference_runs --against REV    compare with what commit REV computes on this machine
     python -m tests.reference_runs --write FILE     write the hashes to FILE instead
 
-Bits depend on the processor and on JAX's version, so `hashes.json` holds for its own machine; `--against` needs no
-such luck. Exit code 0: all equal, 1: something differs.
+Bits depend on the processor and on JAX's version, so `hashes.json` holds for its own machine;
+`--against` needs no such luck. Exit code 0: all equal, 1: something differs.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ def _arrays(path: Path) -> dict[str, bytes]:
     import numpy as np
 
     with np.load(path, allow_pickle=False) as archive:
-        return {name: f"{archive[name].dtype}{archive[name].shape}".encode() + archive[name].tobytes()
-                for name in archive.files}
+        return {
+            name: f"{archive[name].dtype}{archive[name].shape}".encode() + archive[name].tobytes()
+            for name in archive.files
+        }
 
 
 def _without_names(path: Path) -> str:
@@ -82,8 +85,11 @@ def _machine() -> dict[str, Any]:
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         flags = next((line for line in lines if line.startswith("flags")), "")
-    return {"processor": platform.machine(), "instructions": _sha(flags.encode()),
-            "versions": {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "pandas")}}
+    return {
+        "processor": platform.machine(),
+        "instructions": _sha(flags.encode()),
+        "versions": {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "pandas")},
+    }
 
 
 def run_all(names: list[str], folder: Path) -> dict[str, dict[str, str]]:
@@ -92,15 +98,32 @@ def run_all(names: list[str], folder: Path) -> dict[str, dict[str, str]]:
 
     write_files(folder)
     made = {}
-    # One thread: the number of threads decides the order of float sums. One cache: many runs share a program.
-    environment = os.environ | {"NPROC": "1", "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT),
-                                "JAX_COMPILATION_CACHE_DIR": str(folder / "cache")}
+    # One thread: the number of threads decides the order of float sums. One cache: many runs share
+    # a program.
+    environment = os.environ | {
+        "NPROC": "1",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT),
+        "JAX_COMPILATION_CACHE_DIR": str(folder / "cache"),
+    }
 
     def run(words: list[str]) -> None:
-        command = [sys.executable, "-m", "jaxtrade.cli", *(word.format(folder=folder) for word in words)]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode not in (0, 1):  # 1: finished, but a health check or gate of so short a run failed
-            raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
+        command = [
+            sys.executable,
+            "-m",
+            "jaxtrade.cli",
+            *(word.format(folder=folder) for word in words),
+        ]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode not in (
+            0,
+            1,
+        ):  # 1: finished, but a health check or gate of so short a run failed
+            raise SystemExit(
+                f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}"
+            )
 
     if any("table:" in word for name in names for word in RUNS[name]):
         run(PREPARE)
@@ -114,12 +137,20 @@ def run_all(names: list[str], folder: Path) -> dict[str, dict[str, str]]:
 def _at(revision: str, names: list[str], folder: Path) -> dict[str, dict[str, str]]:
     """What another commit's own script computes."""
     tree, out = folder / "tree", folder / "hashes.json"
-    subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "--detach", str(tree), revision], check=True)
+    subprocess.run(
+        ["git", "-C", str(ROOT), "worktree", "add", "--detach", str(tree), revision], check=True
+    )
     try:
-        subprocess.run([sys.executable, "-m", "tests.reference_runs", *names, "--write", str(out)], cwd=tree,
-                       env=os.environ | {"PYTHONPATH": str(tree)}, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "tests.reference_runs", *names, "--write", str(out)],
+            cwd=tree,
+            env=os.environ | {"PYTHONPATH": str(tree)},
+            check=True,
+        )
     finally:
-        subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(tree)], check=True)
+        subprocess.run(
+            ["git", "-C", str(ROOT), "worktree", "remove", "--force", str(tree)], check=True
+        )
     return json.loads(out.read_text(encoding="utf-8"))["runs"]
 
 
@@ -128,10 +159,16 @@ def compare(found: dict[str, dict[str, str]], expected: dict[str, dict[str, str]
     bad = 0
     for name, hashes in found.items():
         known = expected.get(name, {})
-        wrong = [what for what in sorted(hashes.keys() | known.keys()) if hashes.get(what) != known.get(what)]
+        wrong = [
+            what
+            for what in sorted(hashes.keys() | known.keys())
+            if hashes.get(what) != known.get(what)
+        ]
         bad += bool(wrong)
         for what in wrong:
-            print(f"DIFFERS {name}: {what}: {hashes.get(what, 'absent')}, expected {known.get(what, 'absent')}")
+            print(
+                f"DIFFERS {name}: {what}: {hashes.get(what, 'absent')}, expected {known.get(what, 'absent')}"
+            )
     total = sum(len(hashes) for hashes in found.values())
     print(f"{len(found) - bad} of {len(found)} runs equal ({total} hashes)")
     return bad
@@ -140,10 +177,18 @@ def compare(found: dict[str, dict[str, str]], expected: dict[str, dict[str, str]
 def main() -> int:
     from tests.reference_runs.runs import RUNS, ordered
 
-    parser = argparse.ArgumentParser(prog="python -m tests.reference_runs", description=__doc__.partition("\n")[0])
-    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"of {', '.join(RUNS)}; default: all")
-    parser.add_argument("--against", metavar="REV", help="compare with what this commit computes here")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the hashes, compare nothing")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.reference_runs", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help=f"of {', '.join(RUNS)}; default: all"
+    )
+    parser.add_argument(
+        "--against", metavar="REV", help="compare with what this commit computes here"
+    )
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write the hashes, compare nothing"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the run folders here")
     chosen = parser.parse_args()
     if unknown := set(chosen.runs) - set(RUNS):
@@ -154,8 +199,12 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         found = run_all(names, folder.resolve())
         if chosen.write:
-            commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True,
-                                    text=True, check=True).stdout.strip()
+            commit = subprocess.run(
+                ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.strip()
             document = {"commit": commit, "machine": _machine(), "runs": found}
             chosen.write.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
             return 0
@@ -163,8 +212,10 @@ def main() -> int:
             return min(compare(found, _at(chosen.against, names, Path(scratch))), 1)
     document = json.loads(HASHES.read_text(encoding="utf-8"))
     if document["machine"] != _machine():
-        print(f"note: {HASHES.name} was made on another machine or other versions ({document['machine']}); where runs "
-              f"differ, compare by --against {document['commit']}")
+        print(
+            f"note: {HASHES.name} was made on another machine or other versions ({document['machine']}); where runs "
+            f"differ, compare by --against {document['commit']}"
+        )
     return min(compare(found, document["runs"]), 1)
 
 

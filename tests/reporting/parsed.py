@@ -23,8 +23,8 @@ class Table:
 
 @dataclass
 class Parsed:
-    """elements: (name, attributes, section id) of each start tag. inline: (name, attributes, content) of scripts and
-    styles."""
+    """elements: (name, attributes, section id) of each start tag. inline: (name, attributes,
+    content) of scripts and styles."""
 
     elements: list[tuple[str, dict[str, str | None], str]] = field(default_factory=list)
     inline: list[tuple[str, dict[str, str | None], str]] = field(default_factory=list)
@@ -34,7 +34,11 @@ class Parsed:
     @property
     def live(self) -> dict[str, Any]:
         """The data of the scripts."""
-        return next(json.loads(content) for _, attributes, content in self.inline if attributes.get("id") == "live")
+        return next(
+            json.loads(content)
+            for _, attributes, content in self.inline
+            if attributes.get("id") == "live"
+        )
 
     def table(self, caption: str) -> Table:
         [found] = [table for table in self.tables if table.caption == caption]
@@ -60,7 +64,11 @@ class _Reader(HTMLParser):
         if tag == "tr" and "tbody" in self.open:
             self.found.tables[-1].rows.append([])
         if tag in ("th", "td"):
-            (self.found.tables[-1].rows[-1] if "tbody" in self.open else self.found.tables[-1].head).append("")
+            (
+                self.found.tables[-1].rows[-1]
+                if "tbody" in self.open
+                else self.found.tables[-1].head
+            ).append("")
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag, f"</{tag}> closes another element"

@@ -1,4 +1,6 @@
-"""The report in a real browser, from `file://`: it asks for nothing, its keys and filters work, it prints whole."""
+"""The report in a real browser, from `file://`: it asks for nothing, its keys and filters work, it
+prints whole.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,15 @@ LIMIT_MS = 20_000  # until it is ready: it takes about half a second on an idle 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     webdriver.skip_or_fail()
-    run = made_run(tmp_path_factory.mktemp("runs") / "made", sessions=SESSIONS, each=EACH, trades=TRADES, symbol=SYMBOL,
-                   optional=True, labels=(f"a label of {SYMBOL}",))
+    run = made_run(
+        tmp_path_factory.mktemp("runs") / "made",
+        sessions=SESSIONS,
+        each=EACH,
+        trades=TRADES,
+        symbol=SYMBOL,
+        optional=True,
+        labels=(f"a label of {SYMBOL}",),
+    )
     report = make.make(collect.collect(collect.choose(run)))
     assert report.dropped == 0
     return make.write(report, run / "report")["report.html"]
@@ -51,32 +60,45 @@ def opened(shown: webdriver.Browser, page: Path) -> webdriver.Browser:
 
 def listed(browser: webdriver.Browser) -> list[list[str]]:
     """The cells of the rows of the table of trades that are listed."""
-    return browser.run("return [...document.querySelectorAll('#trades tbody tr:not([hidden])')]"
-                       ".map((row) => [...row.cells].map((cell) => cell.textContent))")
+    return browser.run(
+        "return [...document.querySelectorAll('#trades tbody tr:not([hidden])')]"
+        ".map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
 
 
 def current(browser: webdriver.Browser) -> str:
     """The number of the trade that is explained."""
-    [found] = browser.run("return [...document.querySelectorAll('[aria-current=true]')]"
-                          ".map((row) => row.cells[0].textContent)")
+    [found] = browser.run(
+        "return [...document.querySelectorAll('[aria-current=true]')]"
+        ".map((row) => row.cells[0].textContent)"
+    )
     return found
 
 
 def choose(browser: webdriver.Browser, name: str, value: str) -> None:
-    browser.run("const [name, value] = arguments; const box = document.querySelector(`select[name=${name}]`);"
-                "box.value = value; box.dispatchEvent(new Event('change', {bubbles: true}));", name, value)
+    browser.run(
+        "const [name, value] = arguments; const box = document.querySelector(`select[name=${name}]`);"
+        "box.value = value; box.dispatchEvent(new Event('change', {bubbles: true}));",
+        name,
+        value,
+    )
 
 
-def test_it_asks_for_nothing_and_reports_no_error(opened: webdriver.Browser, page: Path,
-                                                  capsys: pytest.CaptureFixture[str]) -> None:
-    """One request, the file itself; an empty console; ready within a generous limit, which is printed."""
+def test_it_asks_for_nothing_and_reports_no_error(
+    opened: webdriver.Browser, page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One request, the file itself; an empty console; ready within a generous limit, which is
+    printed.
+    """
     opened.run("document.getElementById('go-next').click()")
     opened.run("document.getElementById('theme').click()")
     assert opened.requests() == [page.resolve().as_uri()]
     assert opened.log("browser") == []
     ready = int(opened.run("return document.documentElement.dataset.ready"))
     with capsys.disabled():
-        print(f"\nready in {ready} ms with {SESSIONS * EACH:,} bars, {page.stat().st_size / 1e6:.2f} MB")
+        print(
+            f"\nready in {ready} ms with {SESSIONS * EACH:,} bars, {page.stat().st_size / 1e6:.2f} MB"
+        )
     assert 0 < ready < LIMIT_MS
     assert page.stat().st_size <= 3_000_000
 
@@ -89,8 +111,10 @@ def test_a_symbol_that_is_a_script_is_text(opened: webdriver.Browser) -> None:
 
 def test_a_script_that_does_not_belong_to_the_page_is_refused(opened: webdriver.Browser) -> None:
     """The policy holds: an element that is added later does not run, and says so on the console."""
-    opened.run("const more = document.createElement('script'); more.textContent = 'window.owned = 1';"
-               "document.body.append(more);")
+    opened.run(
+        "const more = document.createElement('script'); more.textContent = 'window.owned = 1';"
+        "document.body.append(more);"
+    )
     assert opened.run("return window.owned === undefined")
     assert "Content Security Policy" in opened.log("browser")[0]["message"]
 
@@ -99,9 +123,17 @@ def test_the_bars_are_unpacked_as_they_were_packed(opened: webdriver.Browser, pa
     """JavaScript reads the columns that Python wrote."""
     live = parsed(page.read_text(encoding="utf-8")).live
     expected = unpacked(live["bars"])
-    found = opened.ask("execute/async", {"args": [], "script": (
-        "const done = arguments[0]; jaxtrade.unpack(JSON.parse(document.getElementById('live').textContent).bars)"
-        ".then((found) => done(Object.fromEntries(Object.entries(found).map(([k, v]) => [k, [...v]]))))")})
+    found = opened.ask(
+        "execute/async",
+        {
+            "args": [],
+            "script": (
+                "const done = arguments[0]; "
+                "jaxtrade.unpack(JSON.parse(document.getElementById('live').textContent).bars)"
+                ".then((found) => done(Object.fromEntries(Object.entries(found).map(([k, v]) => [k, [...v]]))))"
+            ),
+        },
+    )
     assert set(found) == set(expected)
     for name, values in expected.items():
         assert found[name] == values.tolist(), name
@@ -123,20 +155,38 @@ def test_keys_go_through_the_trades_and_zoom(opened: webdriver.Browser) -> None:
     before = opened.run("return document.getElementById('price').innerText")
     opened.keys("-")
     opened.keys(webdriver.KEYS["right"], "#price")
-    assert opened.run("return document.getElementById('price').innerText") == before, "only the picture changes"
+    assert opened.run("return document.getElementById('price').innerText") == before, (
+        "only the picture changes"
+    )
 
 
 def test_every_control_is_reached_by_the_keyboard(opened: webdriver.Browser) -> None:
-    """Tab alone leads from the first link over each control to the charts; each shows where the focus is."""
+    """Tab alone leads from the first link over each control to the charts; each shows where the
+    focus is.
+    """
     reached: list[Any] = []
     for _ in range(120):
         opened.keys(webdriver.KEYS["tab"], ":focus" if reached else "body")
-        reached.append(opened.run("const at = document.activeElement;"
-                                  "return at.id || at.name || at.textContent.slice(0, 30)"))
+        reached.append(
+            opened.run(
+                "const at = document.activeElement;"
+                "return at.id || at.name || at.textContent.slice(0, 30)"
+            )
+        )
         if reached[-1] == "price":
             break
-    wanted = {"theme", "side", "result", "reason", "session", "price", "go-previous", "go-next", "go-closer",
-              "go-wider"}
+    wanted = {
+        "theme",
+        "side",
+        "result",
+        "reason",
+        "session",
+        "price",
+        "go-previous",
+        "go-next",
+        "go-closer",
+        "go-wider",
+    }
     assert wanted <= set(reached)
     assert reached[0] == "Skip to the figures"
     assert opened.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -169,18 +219,33 @@ def test_the_theme_changes_and_stays_readable(opened: webdriver.Browser) -> None
     assert opened.run(ground) == before
 
 
-def test_paper_has_every_table_in_full(opened: webdriver.Browser, page: Path, tmp_path: Path) -> None:
-    """Each caption, and each cell of each table, is in the printed text; filtered trades too, and the dark theme's."""
+def test_paper_has_every_table_in_full(
+    opened: webdriver.Browser, page: Path, tmp_path: Path
+) -> None:
+    """Each caption, and each cell of each table, is in the printed text; filtered trades too, and
+    the dark theme's.
+    """
     choose(opened, "side", "short")
     (tmp_path / "page.pdf").write_bytes(opened.pdf())
-    done = subprocess.run(["pdftotext", "-layout", "page.pdf", "-"], cwd=tmp_path, capture_output=True, text=True,
-                          check=True)
+    done = subprocess.run(
+        ["pdftotext", "-layout", "page.pdf", "-"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     paper = _bare(done.stdout)
     tables = parsed(page.read_text(encoding="utf-8")).tables
     assert len(tables) > 20
     for table in tables:
         assert _bare(table.caption) in paper, table.caption
-        lacking = [cell for row in table.rows for cell in row for word in cell.split() if _bare(word) not in paper]
+        lacking = [
+            cell
+            for row in table.rows
+            for cell in row
+            for word in cell.split()
+            if _bare(word) not in paper
+        ]
         assert lacking == [], table.caption
     numbers = {row[0] for row in next(table for table in tables if table.id == "trades").rows}
     lines = {line.split()[0] for line in done.stdout.splitlines() if len(line.split()) > 9}
@@ -198,11 +263,18 @@ def test_without_scripts_the_static_parts_remain(shown: webdriver.Browser, page:
     try:
         shown.ask("url", {"url": page.resolve().as_uri()})
         text = shown.ask(f"element/{_element(shown, 'main')}/text", method="GET")
-        for caption in ("Figures of all agents", "Sessions", "Simulated accounts", "Trades of the strategy pass"):
+        for caption in (
+            "Figures of all agents",
+            "Sessions",
+            "Simulated accounts",
+            "Trades of the strategy pass",
+        ):
             assert caption in text
         assert shown.ask(f"element/{_element(shown, '#equity-static svg')}/displayed", method="GET")
         for hidden in ("#trade-view", "#equity-live", "#theme"):
-            assert not shown.ask(f"element/{_element(shown, hidden)}/displayed", method="GET"), hidden
+            assert not shown.ask(f"element/{_element(shown, hidden)}/displayed", method="GET"), (
+                hidden
+            )
     finally:
         shown.devtools("Emulation.setScriptExecutionDisabled", value=False)
 
@@ -212,7 +284,13 @@ def _element(browser: webdriver.Browser, selector: str) -> str:
 
 
 def test_a_narrow_screen_does_not_scroll_sideways(shown: webdriver.Browser, page: Path) -> None:
-    shown.devtools("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=2, mobile=True)
+    shown.devtools(
+        "Emulation.setDeviceMetricsOverride",
+        width=390,
+        height=800,
+        deviceScaleFactor=2,
+        mobile=True,
+    )
     try:
         shown.open(page)
         assert shown.run("return document.documentElement.scrollWidth") <= 390
@@ -222,18 +300,35 @@ def test_a_narrow_screen_does_not_scroll_sideways(shown: webdriver.Browser, page
 
 def picture(browser: webdriver.Browser, selector: str) -> str:
     """The pixels of a canvas."""
-    return browser.run("return document.querySelector(arguments[0]).toDataURL()", f"{selector} canvas")
+    return browser.run(
+        "return document.querySelector(arguments[0]).toDataURL()", f"{selector} canvas"
+    )
 
 
 def test_zooming_one_chart_of_a_pair_zooms_the_other(opened: webdriver.Browser) -> None:
-    """A drag over the equity changes both pictures; so do closer, wider and the arrows that of the prices."""
+    """A drag over the equity changes both pictures; so do closer, wider and the arrows that of the
+    prices.
+    """
     place = _element(opened, "#equity-live .u-over")
     origin = {webdriver.ELEMENT: place}
     before = [picture(opened, f"#equity-live > div:nth-child({i})") for i in (1, 2)]
-    opened.ask("actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [
-        {"type": "pointerMove", "origin": origin, "x": -200, "y": 0}, {"type": "pointerDown", "button": 0},
-        {"type": "pointerMove", "origin": origin, "x": 0, "y": 0, "duration": 100},
-        {"type": "pointerUp", "button": 0}]}]})
+    opened.ask(
+        "actions",
+        {
+            "actions": [
+                {
+                    "type": "pointer",
+                    "id": "mouse",
+                    "actions": [
+                        {"type": "pointerMove", "origin": origin, "x": -200, "y": 0},
+                        {"type": "pointerDown", "button": 0},
+                        {"type": "pointerMove", "origin": origin, "x": 0, "y": 0, "duration": 100},
+                        {"type": "pointerUp", "button": 0},
+                    ],
+                }
+            ]
+        },
+    )
     opened.wait("return new Promise((done) => setTimeout(() => done(true), 200))")
     after = [picture(opened, f"#equity-live > div:nth-child({i})") for i in (1, 2)]
     assert before[0] != after[0]

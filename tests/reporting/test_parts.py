@@ -1,4 +1,6 @@
-"""The small parts of a report: figures as text, elements, packed columns, axes, curves, trades on their bars."""
+"""The small parts of a report: figures as text, elements, packed columns, axes, curves, trades on
+their bars.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,23 @@ from tests.reporting.parsed import parsed
 # --- text ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("value", "text"), [(1234.5, "$1,234.50"), (-3, f"{MINUS}$3.00"), (0, "$0.00"),
-                                             (-0.004, "$0.00"), (None, "n/a")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1234.5, "$1,234.50"), (-3, f"{MINUS}$3.00"), (0, "$0.00"), (-0.004, "$0.00"), (None, "n/a")],
+)
 def test_money_as_text(value, text):
     assert figures.plain_money(value) == text
 
 
-@pytest.mark.parametrize(("value", "html"), [
-    (2.5, '<span class="gain">+$2.50</span>'), (-2.5, f'<span class="loss">{MINUS}$2.50</span>'),
-    (0.0, "<span>$0.00</span>"), (None, '<span class="na">n/a</span>')])
+@pytest.mark.parametrize(
+    ("value", "html"),
+    [
+        (2.5, '<span class="gain">+$2.50</span>'),
+        (-2.5, f'<span class="loss">{MINUS}$2.50</span>'),
+        (0.0, "<span>$0.00</span>"),
+        (None, '<span class="na">n/a</span>'),
+    ],
+)
 def test_losses_are_as_visible_as_gains(value, html):
     assert figures.signed(value) == html
 
@@ -42,10 +52,19 @@ def test_shares_and_numbers_as_text():
     assert figures.plain_number(-1234.567) == f"{MINUS}1,234.57"
 
 
-@pytest.mark.parametrize(("estimate", "text"), [
-    ({"value": 1.5, "low": -2.0, "high": 4.0}, f"1.50 [{MINUS}2.00, 4.00]"),
-    ({"value": 1.5, "low": None, "high": None, "why": "fewer than 5 days"}, "1.50 (fewer than 5 days)"),
-    ({"value": None, "why": "below 10 trials"}, "n/a (below 10 trials)"), ({"value": 1.5}, "1.50"), (None, "n/a")])
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        ({"value": 1.5, "low": -2.0, "high": 4.0}, f"1.50 [{MINUS}2.00, 4.00]"),
+        (
+            {"value": 1.5, "low": None, "high": None, "why": "fewer than 5 days"},
+            "1.50 (fewer than 5 days)",
+        ),
+        ({"value": None, "why": "below 10 trials"}, "n/a (below 10 trials)"),
+        ({"value": 1.5}, "1.50"),
+        (None, "n/a"),
+    ],
+)
 def test_an_estimate_has_its_interval_or_its_reason(estimate, text):
     assert parsed(f"<p>{figures.interval(estimate)}</p>").text == text
 
@@ -71,8 +90,14 @@ def test_attributes_that_the_policy_refuses_are_refused(name):
 
 
 def test_a_table_names_its_rows_and_columns():
-    [found] = parsed(table("What it is", ("Name", "Value"), [("a", "1"), ("b", "2")], marked=(1,))).tables
-    assert (found.caption, found.head, found.rows) == ("What it is", ["Name", "Value"], [["a", "1"], ["b", "2"]])
+    [found] = parsed(
+        table("What it is", ("Name", "Value"), [("a", "1"), ("b", "2")], marked=(1,))
+    ).tables
+    assert (found.caption, found.head, found.rows) == (
+        "What it is",
+        ["Name", "Value"],
+        [["a", "1"], ["b", "2"]],
+    )
     html = table("What it is", ("Name", "Value"), [("a", "1"), ("b", "2")], marked=(1,))
     assert html.count('scope="row"') == 2
     assert html.count('scope="col"') == 2
@@ -81,21 +106,27 @@ def test_a_table_names_its_rows_and_columns():
 
 # --- packed columns -----------------------------------------------------------------------------------------------
 
-WHOLE = st.lists(st.tuples(*[st.integers(-10**8, 10**8)] * 2), max_size=50)
+WHOLE = st.lists(st.tuples(*[st.integers(-(10**8), 10**8)] * 2), max_size=50)
 
 
 @given(WHOLE)
 def test_columns_come_back_as_they_were(rows):
-    columns = {"a": np.array([a for a, _ in rows], np.int64), "b": np.array([b for _, b in rows], np.int64)}
+    columns = {
+        "a": np.array([a for a, _ in rows], np.int64),
+        "b": np.array([b for _, b in rows], np.int64),
+    }
     found = bundle.unpacked(bundle.packed(columns, {"b": "a"}))
     assert {name: values.tolist() for name, values in found.items()} == {
-        name: values.tolist() for name, values in columns.items()}
+        name: values.tolist() for name, values in columns.items()
+    }
 
 
 def test_differences_take_the_smallest_type():
     close = np.array([1000, 1003, 990])
-    found = bundle.packed({"n": np.array([5, 6, 9]), "close": close, "high": close + 300, "far": close * 10**5},
-                          {"high": "close"})
+    found = bundle.packed(
+        {"n": np.array([5, 6, 9]), "close": close, "high": close + 300, "far": close * 10**5},
+        {"high": "close"},
+    )
     assert [each["type"] for each in found["columns"]] == ["u1", "i2", "i2", "i4"]
     assert [each["first"] for each in found["columns"]] == [5, 1000, 1300, 100_000_000]
     with pytest.raises(ValueError, match="far: neighbours differ by"):
@@ -106,16 +137,28 @@ def test_sixty_thousand_bars_are_small():
     """About 2.5 bytes a bar: made-up prices hardly compress, and real ones move less evenly."""
     records, _ = made_records(140, 430, 0)
     bars = records.bars
-    columns = {"close": bars.close, **{name: getattr(bars, name) for name in ("open", "high", "low")}}
-    assert len(bundle.packed(columns, dict.fromkeys(("open", "high", "low"), "close"))["data"]) < 180_000
+    columns = {
+        "close": bars.close,
+        **{name: getattr(bars, name) for name in ("open", "high", "low")},
+    }
+    assert (
+        len(bundle.packed(columns, dict.fromkeys(("open", "high", "low"), "close"))["data"])
+        < 180_000
+    )
 
 
 # --- charts -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [
-    (0, 10, [0, 2, 4, 6, 8, 10]), (-0.13, 0.42, [0, 0.2, 0.4]),
-    (49_133, 50_022, [49_200, 49_400, 49_600, 49_800, 50_000]), (3, 3, [3])])
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 10, [0, 2, 4, 6, 8, 10]),
+        (-0.13, 0.42, [0, 0.2, 0.4]),
+        (49_133, 50_022, [49_200, 49_400, 49_600, 49_800, 50_000]),
+        (3, 3, [3]),
+    ],
+)
 def test_marks_of_an_axis_are_round(low, high, expected):
     assert svg.ticks(low, high) == pytest.approx(expected)
 
@@ -124,12 +167,21 @@ def test_marks_of_an_axis_are_round(low, high, expected):
 def test_marks_of_an_axis_are_few_and_inside(low, span):
     found = svg.ticks(low, low + span)
     assert 0 < len(found) <= 6
-    assert all(low - 1e-6 * span - 1e-9 <= each <= low + span + 1e-6 * span + 1e-9 for each in found)
+    assert all(
+        low - 1e-6 * span - 1e-9 <= each <= low + span + 1e-6 * span + 1e-9 for each in found
+    )
 
 
 def test_a_gap_in_a_line_is_not_drawn():
-    drawn = svg.small_lines("label", [0, 1, 2, 3, 4], [svg.Line("a", [1.0, 2.0, None, 3.0, None], "s0")], str, [],
-                            height=100, width=300)
+    drawn = svg.small_lines(
+        "label",
+        [0, 1, 2, 3, 4],
+        [svg.Line("a", [1.0, 2.0, None, 3.0, None], "s0")],
+        str,
+        [],
+        height=100,
+        width=300,
+    )
     assert drawn.count('class="line s0"') == 1
     assert drawn.count("<circle") == 1, "a single point is a disc"
     assert drawn.count("M") == 1
@@ -137,7 +189,9 @@ def test_a_gap_in_a_line_is_not_drawn():
 
 def test_a_row_without_a_value_has_no_disc_but_its_text():
     """In the picture for wide screens, and in that for narrow ones."""
-    drawn = svg.dots("label", [svg.Dot("a", 1.0, "one", "s0", 0.5, 2.0), svg.Dot("b", None, "n/a", "s1")], str)
+    drawn = svg.dots(
+        "label", [svg.Dot("a", 1.0, "one", "s0", 0.5, 2.0), svg.Dot("b", None, "n/a", "s1")], str
+    )
     wide, narrow = drawn.split("</svg>")[:2]
     for each in (wide, narrow):
         assert each.count("<circle") == 1
@@ -146,13 +200,23 @@ def test_a_row_without_a_value_has_no_disc_but_its_text():
 
 
 def test_a_picture_for_each_width_shows_the_same():
-    """Every place is inside its picture; the narrow one has every label and fewer marks of the axis."""
-    rows = [svg.Dot("a_name", -3.0, "-$3", "s0", -5.0, 2.0), svg.Dot("other", 2.5, "+$2.50", "s1", 0.0, 4.0)]
+    """Every place is inside its picture; the narrow one has every label and fewer marks of the
+    axis.
+    """
+    rows = [
+        svg.Dot("a_name", -3.0, "-$3", "s0", -5.0, 2.0),
+        svg.Dot("other", 2.5, "+$2.50", "s1", 0.0, 4.0),
+    ]
     values: list[float | None] = [1.0, 5.0, 2.0]
     marks = [(float(i), f"day {i}") for i in range(3)]
     for drawn, words, fewer in (
-            (svg.dots("label", rows, str), ("a_name", "other", "-$3", "+$2.50"), ()),
-            (svg.lines("label", [0, 1, 2], [svg.Line("a", values, "s0")], str, marks), ("day 0", "day 2"), ("day 1",))):
+        (svg.dots("label", rows, str), ("a_name", "other", "-$3", "+$2.50"), ()),
+        (
+            svg.lines("label", [0, 1, 2], [svg.Line("a", values, "s0")], str, marks),
+            ("day 0", "day 2"),
+            ("day 1",),
+        ),
+    ):
         wide, narrow = re.findall(r'<div class="figure (?:wide|narrow)">.*?</div>', drawn)
         for each, width in ((wide, svg.WIDTH), (narrow, svg.NARROW)):
             assert f'viewBox="0 0 {width} ' in each
@@ -164,8 +228,12 @@ def test_a_picture_for_each_width_shows_the_same():
 
 
 def test_reasons_are_said_once_with_the_names_that_they_hold_for():
-    found = {"a": {"value": 1.0, "why": "few days"}, "b": {"value": 2.0, "low": 1.0, "high": 3.0, "why": None},
-             "c": {"value": None, "why": "few days"}, "d": {"value": 1.0, "why": "flat"}}
+    found = {
+        "a": {"value": 1.0, "why": "few days"},
+        "b": {"value": 2.0, "low": 1.0, "high": 3.0, "why": None},
+        "c": {"value": None, "why": "few days"},
+        "d": {"value": 1.0, "why": "flat"},
+    }
     assert figures.reasons("net", found) == ["net (a, c): few days", "net (d): flat"]
     assert "few" not in figures.bare(found["a"])
     assert "[1.00, 3.00]" in figures.bare(found["b"])
@@ -187,16 +255,27 @@ CLOCK = PageClock(60, "America/New_York", 0.25, 2)
 
 def marked(equity, session, account=None, floor=None, end=None):
     size = len(equity)
-    return Marked(np.arange(size) + 1, np.full(size, 1381498260), np.array(session), np.array(equity, float),
-                  np.array(account or [1] * size), np.array(equity, float),
-                  np.array(floor or [math.nan] * size), np.array(end or [""] * size), 100.0, CLOCK)
+    return Marked(
+        np.arange(size) + 1,
+        np.full(size, 1381498260),
+        np.array(session),
+        np.array(equity, float),
+        np.array(account or [1] * size),
+        np.array(equity, float),
+        np.array(floor or [math.nan] * size),
+        np.array(end or [""] * size),
+        100.0,
+        CLOCK,
+    )
 
 
 def test_sessions_by_hand():
     """Equity 100 -> 110, 90 | 95, 120: net -10 and +30, deepest drop 20 (110 - 90) in both."""
     found = curves.sessions(marked([110, 90, 95, 120], ["a", "a", "b", "b"]), ["a", "a", "b"])
-    assert found == [{"date": "a", "trades": 2, "net": -10.0, "equity": 90.0, "drawdown": 20.0},
-                     {"date": "b", "trades": 1, "net": 30.0, "equity": 120.0, "drawdown": 15.0}]
+    assert found == [
+        {"date": "a", "trades": 2, "net": -10.0, "equity": 90.0, "drawdown": 20.0},
+        {"date": "b", "trades": 1, "net": 30.0, "equity": 120.0, "drawdown": 15.0},
+    ]
 
 
 def test_a_loss_at_once_is_a_drawdown_below_the_start():
@@ -204,15 +283,35 @@ def test_a_loss_at_once_is_a_drawdown_below_the_start():
 
 
 def test_accounts_by_hand():
-    found = curves.accounts(marked([90, 80, 105], ["a", "b", "c"], [1, 1, 2], [70.0, 75.0, math.nan],
-                                   ["", "bust", ""]))
+    found = curves.accounts(
+        marked([90, 80, 105], ["a", "b", "c"], [1, 1, 2], [70.0, 75.0, math.nan], ["", "bust", ""])
+    )
     assert found == [
-        {"number": 1, "first": "a", "last": "b", "sessions": 2, "net": -20.0, "floor": 75.0, "end": "bust"},
-        {"number": 2, "first": "c", "last": "c", "sessions": 1, "net": 5.0, "floor": None, "end": None}]
+        {
+            "number": 1,
+            "first": "a",
+            "last": "b",
+            "sessions": 2,
+            "net": -20.0,
+            "floor": 75.0,
+            "end": "bust",
+        },
+        {
+            "number": 2,
+            "first": "c",
+            "last": "c",
+            "sessions": 1,
+            "net": 5.0,
+            "floor": None,
+            "end": None,
+        },
+    ]
 
 
 def test_the_floor_has_a_gap_between_accounts():
-    found = curves.floor(marked([90, 80, 105], ["a", "b", "c"], [1, 1, 2], [70.0, 75.0, math.nan]), "rules")
+    found = curves.floor(
+        marked([90, 80, 105], ["a", "b", "c"], [1, 1, 2], [70.0, 75.0, math.nan]), "rules"
+    )
     assert found["equity"] == [90.0, 80.0, None, 105.0]
     assert found["floor"] == [70.0, 75.0, None, None]
 
@@ -240,12 +339,16 @@ def test_thinning_keeps_the_extremes(values, most):
 
 def test_trades_are_placed_on_their_bars_with_their_levels():
     records, columns = made_records(3, 60, 4)
-    lines = [dict(zip(("session", "side"), line[:2], strict=True)) for line in trade_lines(records, columns)]
+    lines = [
+        dict(zip(("session", "side"), line[:2], strict=True))
+        for line in trade_lines(records, columns)
+    ]
     found = placed(lines, records.bars, "greedy", ACTIONS)
     bars = records.bars
     for k, trade in enumerate(found):
         assert bars.row[[trade.decision, trade.entry, trade.exit]].tolist() == [
-            columns[name][k] for name in ("decision_row", "entry_row", "exit_row")]
+            columns[name][k] for name in ("decision_row", "entry_row", "exit_row")
+        ]
         assert trade.legal == ("HOLD", "BUY", "SELL")
         paid, held = columns["entry_price"][k], trade.exit - trade.entry
         if not held:
@@ -253,16 +356,24 @@ def test_trades_are_placed_on_their_bars_with_their_levels():
         else:
             assert trade.stop == paid - 20 * trade.side
             assert trade.target == paid + 40 * trade.side
-            assert len(trade.stops) == (2 if held > 3 else 1), "moved to break-even after three bars"
-            assert [bar for bar, _ in trade.stops] == [trade.entry, trade.entry + 3][:len(trade.stops)]
+            assert len(trade.stops) == (2 if held > 3 else 1), (
+                "moved to break-even after three bars"
+            )
+            assert [bar for bar, _ in trade.stops] == [trade.entry, trade.entry + 3][
+                : len(trade.stops)
+            ]
     assert {len(trade.stops) for trade in found} == {0, 1, 2}
 
 
 def test_a_position_without_levels_has_none():
     records, columns = made_records(3, 60, 4)
     size = len(records.bars.decision)
-    bare = dataclasses.replace(records.bars, strategy=dataclasses.replace(
-        records.bars.strategy, stop=np.full(size, ABSENT), target=np.full(size, ABSENT)))
+    bare = dataclasses.replace(
+        records.bars,
+        strategy=dataclasses.replace(
+            records.bars.strategy, stop=np.full(size, ABSENT), target=np.full(size, ABSENT)
+        ),
+    )
     found = placed([{} for _ in columns["side"]], bare, "greedy", ACTIONS)
     assert {(trade.stop, trade.target) for trade in found} == {(None, None)}
     with pytest.raises(ValueError, match="1 trades, but 12"):
@@ -271,4 +382,7 @@ def test_a_position_without_levels_has_none():
 
 def test_times_of_day_are_those_of_the_exchange():
     """2013-10-11T13:31Z is 09:31 in New York, 2013-12-11T14:31Z too."""
-    assert [CLOCK.time_of_day(seconds) for seconds in (1381498260, 1386772260)] == ["09:31", "09:31"]
+    assert [CLOCK.time_of_day(seconds) for seconds in (1381498260, 1386772260)] == [
+        "09:31",
+        "09:31",
+    ]

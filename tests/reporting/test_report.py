@@ -1,4 +1,6 @@
-"""The report of a run: what the page must hold, what it must not, and that it says what the run's files say."""
+"""The report of a run: what the page must hold, what it must not, and that it says what the run's
+files say.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,19 @@ from tests.evaluation.tiny import tiny_market, walk
 from tests.reporting.made import AGENTS, OLD, logged, made_run
 from tests.reporting.parsed import parsed
 
-SECTIONS = ["honesty", "sample", "baselines", "equity", "account", "grids", "breakdown", "attribution", "training",
-            "explorer", "provenance"]
+SECTIONS = [
+    "honesty",
+    "sample",
+    "baselines",
+    "equity",
+    "account",
+    "grids",
+    "breakdown",
+    "attribution",
+    "training",
+    "explorer",
+    "provenance",
+]
 EVIL = "<script>alert(1)</script>"
 MARKET = tiny_market(walk([40] * 6, scale=6.0), [40] * 6)
 
@@ -40,7 +53,9 @@ def report_of(run: Path, **choice) -> make.ReportFiles:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return made_run(tmp_path_factory.mktemp("runs") / "made", symbol=EVIL, labels=(f"a label {EVIL}",))
+    return made_run(
+        tmp_path_factory.mktemp("runs") / "made", symbol=EVIL, labels=(f"a label {EVIL}",)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +66,17 @@ def bare(run):
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    """A run of five seeds, evaluated twice beside eleven others, with all that other commands compute."""
-    run = made_run(tmp_path_factory.mktemp("runs") / "made", sessions=40, each=30, trades=2, optional=True, seeds=5)
+    """A run of five seeds, evaluated twice beside eleven others, with all that other commands
+    compute.
+    """
+    run = made_run(
+        tmp_path_factory.mktemp("runs") / "made",
+        sessions=40,
+        each=30,
+        trades=2,
+        optional=True,
+        seeds=5,
+    )
     return report_of(logged(run, times=2, others=11))
 
 
@@ -94,28 +118,61 @@ def test_the_page_has_landmarks_and_names_for_all_that_is_drawn(bare, full):
 
 def test_every_picture_has_a_table_in_its_section(full):
     elements = parsed(full.html)
-    drawn = {section for name, attributes, section in elements.elements
-             if name == "svg" or attributes.get("class") == "live"}
-    assert drawn == {"baselines", "equity", "account", "grids", "breakdown", "attribution", "training", "explorer"}
+    drawn = {
+        section
+        for name, attributes, section in elements.elements
+        if name == "svg" or attributes.get("class") == "live"
+    }
+    assert drawn == {
+        "baselines",
+        "equity",
+        "account",
+        "grids",
+        "breakdown",
+        "attribution",
+        "training",
+        "explorer",
+    }
     assert drawn <= {table.section for table in elements.tables}
 
 
 def test_nothing_of_the_page_can_be_refused_or_loaded_from_elsewhere(bare, found):
-    """No style attribute, no handler, no address; the policy names the inline elements by their hashes, no more."""
+    """No style attribute, no handler, no address; the policy names the inline elements by their
+    hashes, no more.
+    """
     for name, attributes, _ in found.elements:
         assert not [key for key in attributes if key == "style" or key.startswith("on")], name
         assert not {"src", "srcset", "data", "action", "poster"} & set(attributes), name
-        assert name not in ("link", "iframe", "object", "embed", "base", "img", "foreignobject"), name
+        assert name not in ("link", "iframe", "object", "embed", "base", "img", "foreignobject"), (
+            name
+        )
         assert attributes.get("href", "#").startswith("#")
-    [policy] = [attributes["content"] for name, attributes, _ in found.elements
-                if attributes.get("http-equiv") == "Content-Security-Policy"]
-    hashes = {name: [source_hash(content) for kind, attributes, content in found.inline
-                     if kind == name and attributes.get("type") != "application/json"] for name in ("style", "script")}
-    assert policy == "; ".join([
-        "default-src 'none'", f"style-src {' '.join(hashes['style'])}", f"script-src {' '.join(hashes['script'])}",
-        "base-uri 'none'", "form-action 'none'"])
+    [policy] = [
+        attributes["content"]
+        for name, attributes, _ in found.elements
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    hashes = {
+        name: [
+            source_hash(content)
+            for kind, attributes, content in found.inline
+            if kind == name and attributes.get("type") != "application/json"
+        ]
+        for name in ("style", "script")
+    }
+    assert policy == "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src {' '.join(hashes['style'])}",
+            f"script-src {' '.join(hashes['script'])}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
     own_places = [name for name, attributes, _ in found.elements].index("meta")
-    assert found.elements[own_places + 1][1]["http-equiv"], "the policy comes before anything that it rules"
+    assert found.elements[own_places + 1][1]["http-equiv"], (
+        "the policy comes before anything that it rules"
+    )
 
 
 def test_a_symbol_that_is_a_script_is_text(bare, found):
@@ -145,45 +202,59 @@ def panel(report: make.ReportFiles) -> dict[str, list[str]]:
 
 
 def test_what_was_not_computed_says_how_to_compute_it(bare, found, full):
-    """Figures that cannot be given say why; each section without figures names the command that computes it."""
+    """Figures that cannot be given say why; each section without figures names the command that
+    computes it.
+    """
     rows, title = panel(bare), json.loads(bare.json)["title"]
     assert rows.pop("How many days were held out?")[0] == "3"
     assert rows.pop("What does a day earn?")[0].endswith("(an interval needs 5 days, there are 3)")
     assert {figure for figure, _ in rows.values()} == {"n/a"}
     assert [says for _, says in rows.values()] == [
-        "It needs 5 days, there are 3.", "It needs 5 days, there are 3.", "It needs 5 days, there are 3.",
+        "It needs 5 days, there are 3.",
+        "It needs 5 days, there are 3.",
+        "It needs 5 days, there are 3.",
         "Not computed: run jaxtrade evaluate RUN --nulls sign:99",
         "The trial log cannot tell how many trials there were.",
         "The trial log cannot tell how many trials there were.",
-        "The trial log cannot tell: there is no trial log (trials.jsonl) beside the run"]
+        "The trial log cannot tell: there is no trial log (trials.jsonl) beside the run",
+    ]
     for name in OPTIONAL:
         assert f"run {command(name, title)}" in found.text, name
     data = json.loads(full.json)
     assert [name for name in OPTIONAL if data[name] is None] == ["in_sample"]
-    assert re.findall(r"ot computed: run (.*?train)?", parsed(full.html).text) == [command("in_sample", data["title"])]
+    assert re.findall(r"ot computed: run (.*?train)?", parsed(full.html).text) == [
+        command("in_sample", data["title"])
+    ]
 
 
 def test_the_panel_says_what_the_statistics_say(full):
     rows, found = panel(full), json.loads(full.json)["statistics"]
-    value, low, high = (figures.plain_money(found["daily"][name], plus=True) for name in ("value", "low", "high"))
+    value, low, high = (
+        figures.plain_money(found["daily"][name], plus=True) for name in ("value", "low", "high")
+    )
     assert rows["What does a day earn?"][0] == f"{value} [{low}, {high}]"
     assert "over 5 seeds" in rows["What does a day earn?"][1]
     assert rows["Do markets without structure do as well?"][0] == "p = 0.200"
     assert "below 0.05" in rows["Do markets without structure do as well?"][1]
     assert rows["Was it picked from many?"][0].startswith(f"{100 * found['dsr']['value']:.1f} % [")
     assert "16 trials" in rows["Was it picked from many?"][1]
-    assert f"{100 * found['null_low']:.0f} % to {100 * found['null_high']:.0f} %" in rows[
-        "Is the best of them overfitted?"][1]
+    assert (
+        f"{100 * found['null_low']:.0f} % to {100 * found['null_high']:.0f} %"
+        in rows["Is the best of them overfitted?"][1]
+    )
     assert rows["How often were these sessions looked at?"] == [
-        "13 times", "Counted until this report was made. Each further look makes a good result less surprising. This "
-        "evaluation was the 1st look. 16 policies were evaluated on them."]
+        "13 times",
+        "Counted until this report was made. Each further look makes a good result less surprising. This "
+        "evaluation was the 1st look. 16 policies were evaluated on them.",
+    ]
 
 
 def test_the_panel_does_not_say_that_one_policy_beats_all_baselines(full):
     """Each baseline must be beaten by some policy: the test does not ask for the same one."""
     question = "Does it beat every baseline?"
-    assert ("whether at least one of the 5 policies, perhaps another one for each baseline, beats each of the baselines"
-            ) in panel(full)[question][1]
+    assert (
+        "whether at least one of the 5 policies, perhaps another one for each baseline, beats each of the baselines"
+    ) in panel(full)[question][1]
 
 
 def test_the_table_of_baselines_has_the_figures_of_its_picture(full):
@@ -201,11 +272,16 @@ def test_the_table_of_baselines_has_the_figures_of_its_picture(full):
 
 
 def test_training_sessions_are_no_days_held_out(tmp_path):
-    run = made_run(tmp_path / "made", labels=("in sample: the policy was trained on 2 of these 3 sessions",))
+    run = made_run(
+        tmp_path / "made", labels=("in sample: the policy was trained on 2 of these 3 sessions",)
+    )
     rows = panel(report_of(run))
     assert rows["How many days were held out?"][0] == "0"
     assert "nothing about other days" in rows["How many days were held out?"][1]
-    assert rows["What does a day earn?"] == ["n/a", "The policy was trained on some of these sessions."]
+    assert rows["What does a day earn?"] == [
+        "n/a",
+        "The policy was trained on some of these sessions.",
+    ]
 
 
 def test_the_figures_of_the_training_sessions_stand_beside(tmp_path):
@@ -216,7 +292,8 @@ def test_the_figures_of_the_training_sessions_stand_beside(tmp_path):
     assert table.head == ["Figure", "Held-out test sessions", "Training sessions"]
     assert table.rows[0] == ["Sessions", "3", "5"]
     assert [row for row in table.rows if row[0] == "Daily Sharpe ratio, annual"] == [
-        ["Daily Sharpe ratio, annual", "n/a", "n/a"]], "a daily Sharpe ratio of fewer than 20 sessions is noise"
+        ["Daily Sharpe ratio, annual", "n/a", "n/a"]
+    ], "a daily Sharpe ratio of fewer than 20 sessions is noise"
 
 
 def test_without_trades_and_without_metrics_it_still_stands(tmp_path):
@@ -244,9 +321,14 @@ def test_the_oldest_bars_are_left_out_first_and_the_page_says_so(tmp_path):
     assert small.dropped > 0
     assert small.dropped % 430 == 0, "whole sessions"
     live, every = (parsed(each.html).live for each in (small, whole))
-    assert unpacked(live["bars"])["close"].tolist() == unpacked(every["bars"])["close"].tolist()[small.dropped:]
+    assert (
+        unpacked(live["bars"])["close"].tolist()
+        == unpacked(every["bars"])["close"].tolist()[small.dropped :]
+    )
     limit = f"{round(size - 0.02, 2):g} MB"
-    said = f"The page holds the latest {small.bars:,} of 12,900 bars, so that it stays within {limit}"
+    said = (
+        f"The page holds the latest {small.bars:,} of 12,900 bars, so that it stays within {limit}"
+    )
     assert said in parsed(small.html).text
     assert json.loads(small.json)["explorer"]["notes"][0].startswith(said)
     held = [trade["held"] for trade in live["trades"]]
@@ -258,7 +340,9 @@ def test_the_oldest_bars_are_left_out_first_and_the_page_says_so(tmp_path):
 
 def test_a_size_that_no_page_has_is_refused_with_one_that_it_has(tmp_path):
     collected = collect.collect(collect.choose(made_run(tmp_path / "made")))
-    with pytest.raises(ConfigError, match=r"\(--max-mb\) 0.01: without any bars the page takes 0\.\d\d MB") as error:
+    with pytest.raises(
+        ConfigError, match=r"\(--max-mb\) 0.01: without any bars the page takes 0\.\d\d MB"
+    ) as error:
         make.make(collected, 0.01)
     needed = float(re.findall(r"give ([\d.]+) or more", str(error.value))[0])
     assert make.make(collected, needed).bars >= 0
@@ -272,7 +356,11 @@ def test_the_json_has_the_figures_of_the_page(full):
     [sessions] = [table for table in found.tables if table.caption == "Sessions"]
     for row, each in zip(sessions.rows, data["sessions"], strict=True):
         net = f"{each['net']:+,.2f}"
-        assert row[:3] == [each["date"], str(each["trades"]), f"{MINUS if each['net'] < 0 else '+'}${net[1:]}"]
+        assert row[:3] == [
+            each["date"],
+            str(each["trades"]),
+            f"{MINUS if each['net'] < 0 else '+'}${net[1:]}",
+        ]
     agents = {row[0]: row[1] for row in found.table("Figures of all agents").rows}
     assert list(agents) == list(AGENTS)
     for name, shown in agents.items():
@@ -299,9 +387,17 @@ def real(tmp_path_factory):
     """A real evaluation, of an agent that trades at random, in the folder of a run."""
     run = tmp_path_factory.mktemp("runs") / "real"
     config = load_config("quickstart")
-    rundir.create_run(run, config, json.loads((OLD / "manifest.json").read_text(encoding="utf-8")) | {
-        "config_sha256": config.digest()})
-    result = result_of(MARKET, lambda env: _random_first(env), account={"drawdown": 1_000.0, "profit_target": 1_500.0})
+    rundir.create_run(
+        run,
+        config,
+        json.loads((OLD / "manifest.json").read_text(encoding="utf-8"))
+        | {"config_sha256": config.digest()},
+    )
+    result = result_of(
+        MARKET,
+        lambda env: _random_first(env),
+        account={"drawdown": 1_000.0, "profit_target": 1_500.0},
+    )
     write(result, run / "evaluation" / "test")
     return result, collect.collect(collect.choose(run))
 
@@ -320,11 +416,17 @@ def test_a_real_evaluation_gives_its_own_figures(real):
     nets = [each["net"] for each in data["sessions"]]
     assert sum(nets) == pytest.approx(figures["net_profit"], abs=1e-9)
     assert (max(nets), min(nets)) == (figures["best_session"], figures["worst_session"])
-    assert max(each["drawdown"] for each in data["sessions"]) == pytest.approx(figures["max_drawdown"], abs=1e-9)
-    assert sum(each["trades"] for each in data["sessions"]) == figures["trades"] == len(found.trades)
+    assert max(each["drawdown"] for each in data["sessions"]) == pytest.approx(
+        figures["max_drawdown"], abs=1e-9
+    )
+    assert (
+        sum(each["trades"] for each in data["sessions"]) == figures["trades"] == len(found.trades)
+    )
     account = agent.account_figures
     assert len(data["accounts"]) == account["accounts"]
-    assert sum(each["net"] for each in data["accounts"]) == pytest.approx(account["net_profit"], abs=1e-9)
+    assert sum(each["net"] for each in data["accounts"]) == pytest.approx(
+        account["net_profit"], abs=1e-9
+    )
     assert sum(each["end"] == "bust" for each in data["accounts"]) == account["bust"] > 0
     equity = result.equity
     assert found.marked.equity.tolist() == equity["strategy_equity"].tolist()
@@ -334,7 +436,9 @@ def test_a_real_evaluation_gives_its_own_figures(real):
 
 
 def test_a_real_trade_lies_on_its_bars(real):
-    """Entry, exit, stop and target are at prices that its bars allow; the mask allowed the entry."""
+    """Entry, exit, stop and target are at prices that its bars allow; the mask allowed the
+    entry.
+    """
     result, found = real
     bars, slip = found.bars, int(result.settings["slippage_ticks"])
     table = result.agent("random").trades
@@ -346,7 +450,9 @@ def test_a_real_trade_lies_on_its_bars(real):
         if trade.stop is not None:
             assert trade.side * (table.entry_price[k] - trade.stop) > 0
         if trade.stops and trade.row["exit_reason"] == "stop":
-            assert trade.stops[-1][1] - trade.side * slip == pytest.approx(table.exit_price[k], abs=60)
+            assert trade.stops[-1][1] - trade.side * slip == pytest.approx(
+                table.exit_price[k], abs=60
+            )
     assert sum(trade.stop is not None for trade in found.trades) > 10
     assert parsed(make.make(found).html).table("Trades of the strategy pass").rows[0][0] == "1"
 
@@ -362,14 +468,21 @@ def test_the_command_writes_three_files(run, tmp_path, capsys):
     assert all(str(tmp_path / "page" / name) in said for name in names)
     assert parsed((tmp_path / "page" / "report.html").read_text(encoding="utf-8")).tables
     assert main(["report", str(run)]) == 0
-    assert (run / "report" / "report.html").read_bytes() == (tmp_path / "page" / "report.html").read_bytes()
+    assert (run / "report" / "report.html").read_bytes() == (
+        tmp_path / "page" / "report.html"
+    ).read_bytes()
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--split", "validation"], "no evaluation here; make it first (jaxtrade evaluate"),
-    (["--seed", "7"], "this run has no such seed; give seed (--seed) 0"),
-    (["--symbol", "CL"], "symbol (--symbol) CL: this run trades"),
-    (["--max-mb", "-1"], "max_mb (--max-mb) -1: expected a size above 0"), (["--max-mb", "nan"], "(--max-mb) nan")])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--split", "validation"], "no evaluation here; make it first (jaxtrade evaluate"),
+        (["--seed", "7"], "this run has no such seed; give seed (--seed) 0"),
+        (["--symbol", "CL"], "symbol (--symbol) CL: this run trades"),
+        (["--max-mb", "-1"], "max_mb (--max-mb) -1: expected a size above 0"),
+        (["--max-mb", "nan"], "(--max-mb) nan"),
+    ],
+)
 def test_the_command_says_what_is_wrong(run, capsys, words, said):
     assert main(["report", str(run), *words]) == 2
     assert said in capsys.readouterr().err
@@ -380,7 +493,9 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
     folder = run / "evaluation" / "test"
     lines = (folder / "trades.csv").read_text(encoding="utf-8").splitlines()
     (folder / "trades.csv").write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"trades.csv: 11 trades, but 12 in records.npz; evaluate the run again"):
+    with pytest.raises(
+        DataError, match=r"trades.csv: 11 trades, but 12 in records.npz; evaluate the run again"
+    ):
         report_of(run)
     other = made_run(tmp_path / "other", sessions=2)
     (other / "evaluation/test/evaluation.json").replace(folder / "evaluation.json")

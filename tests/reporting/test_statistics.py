@@ -1,4 +1,6 @@
-"""The statistics of a report: from the daily profit in the run's records, and from the trial log as it is by now."""
+"""The statistics of a report: from the daily profit in the run's records, and from the trial log as
+it is by now.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ DAYS, SEEDS, OTHERS = 40, 5, 11
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory) -> Path:
-    run = made_run(tmp_path_factory.mktemp("runs") / "made", sessions=DAYS, each=30, trades=2, seeds=SEEDS)
+    run = made_run(
+        tmp_path_factory.mktemp("runs") / "made", sessions=DAYS, each=30, trades=2, seeds=SEEDS
+    )
     return logged(run, times=2, others=OTHERS)
 
 
@@ -52,18 +56,29 @@ def test_the_figures_are_those_of_their_formulas(kept):
     found, net = data_of(kept, seed=2)["statistics"], net_of(kept)
     assert (found["days"], found["seeds"], found["trials"]) == (DAYS, SEEDS, SEEDS + OTHERS)
     for i, name in enumerate(AGENTS):
-        assert found["agents"][name]["value"] == pytest.approx(stats.trim_mean(net[:, i].mean(axis=1), 0.25))
+        assert found["agents"][name]["value"] == pytest.approx(
+            stats.trim_mean(net[:, i].mean(axis=1), 0.25)
+        )
     assert found["daily"] == found["agents"]["greedy"]
     assert found["daily"]["low"] < found["daily"]["value"] < found["daily"]["high"]
     means = net.mean(axis=2)
     assert {name: each["value"] for name, each in found["improvement"].items()} == {
-        name: float((means[:, 0] > means[0, i]).mean()) for i, name in enumerate(AGENTS) if i > 1}
+        name: float((means[:, 0] > means[0, i]).mean()) for i, name in enumerate(AGENTS) if i > 1
+    }
 
     own = net[2, 0]
-    ratio, skew, kurtosis = own.mean() / own.std(ddof=1), stats.skew(own), stats.kurtosis(own, fisher=False)
+    ratio, skew, kurtosis = (
+        own.mean() / own.std(ddof=1),
+        stats.skew(own),
+        stats.kurtosis(own, fisher=False),
+    )
     error = np.sqrt((1 - skew * ratio + (kurtosis - 1) / 4 * ratio**2) / (DAYS - 1))
     assert found["psr"]["value"] == pytest.approx(stats.norm.cdf(ratio / error))
-    trials = [np.array(profit) for opening in read_trials(kept.parent).openings[1:] for profit in opening.net.values()]
+    trials = [
+        np.array(profit)
+        for opening in read_trials(kept.parent).openings[1:]
+        for profit in opening.net.values()
+    ]
     assert len(trials) == SEEDS + OTHERS
     spread = np.std([each.mean() / each.std(ddof=1) for each in trials], ddof=1)
     n, g = len(trials), np.euler_gamma
@@ -72,7 +87,9 @@ def test_the_figures_are_those_of_their_formulas(kept):
 
 
 def test_what_the_overfitting_and_the_baselines_say_is_that_of_the_trials_and_of_all_seeds(kept):
-    """Other seeds: the same test of all policies, and the same trials, but a Sharpe ratio of their own."""
+    """Other seeds: the same test of all policies, and the same trials, but a Sharpe ratio of their
+    own.
+    """
     first, third = (data_of(kept, seed=seed)["statistics"] for seed in (0, 2))
     assert 0 < first["spa"]["value"] <= 1
     assert 0 <= first["null_low"] < first["null_high"] <= 1
@@ -88,7 +105,9 @@ def test_one_policy_has_no_interval_over_seeds(alone):
     assert found["daily"] == found["agents"]["sampled"] | {"value": found["daily"]["value"]}
     assert (found["daily"]["low"], found["daily"]["why"]) == (None, why)
     assert found["daily"]["value"] == pytest.approx(net_of(alone)[0, 0].mean())
-    assert found["agents"]["random"]["low"] < found["agents"]["random"]["value"], "no training changes a rule"
+    assert found["agents"]["random"]["low"] < found["agents"]["random"]["value"], (
+        "no training changes a rule"
+    )
     assert {each["why"] for each in found["improvement"].values()} == {statistics.ONE_POLICY}
     assert found["pbo"]["why"] == "it needs 10 trials, there are 1"
     assert found["dsr"]["value"] == pytest.approx(found["psr"]["value"]), "one trial is not picked"
@@ -99,8 +118,13 @@ def test_policies_of_different_settings_are_not_pooled(kept):
     apart = statistics.read_days(kept, "test", None, "seed 2", alike=False)
     assert apart.net.shape == (1, len(AGENTS), DAYS)
     assert np.array_equal(apart.record, net_of(kept)[2, 0])
-    config = choice.config.model_copy(update={"evolve": choice.config.evolve.model_copy(
-        update={"keys": {"ppo.learning_rate": (1e-4, 1e-3)}})})
+    config = choice.config.model_copy(
+        update={
+            "evolve": choice.config.evolve.model_copy(
+                update={"keys": {"ppo.learning_rate": (1e-4, 1e-3)}}
+            )
+        }
+    )
     assert config.evolve.on
     assert collect.collect(replace(choice, config=config)).data["statistics"]["seeds"] == 1
 
@@ -110,7 +134,9 @@ def test_days_that_were_trained_on_prove_nothing(tmp_path):
     run = made_run(tmp_path / "made", sessions=8, labels=(label,))
     found = data_of(logged(run))["statistics"]
     names = ("daily", "psr", "dsr", "min_trl", "spa", "pbo")
-    assert [found[name] for name in names] == [{"value": None, "why": statistics.TRAINED}] * len(names)
+    assert [found[name] for name in names] == [{"value": None, "why": statistics.TRAINED}] * len(
+        names
+    )
     assert "agents" not in found
 
 
@@ -118,7 +144,9 @@ def test_one_symbol_of_several_has_no_trials_of_its_own(alone):
     """The log holds the profit of the whole set."""
     days = statistics.read_days(alone, "test", None, "", alike=True)
     manifest = collect.choose(logged(alone)).manifest
-    logged_as = statistics.LoggedTrial(alone, manifest["data_sha256"], manifest["config_sha256"], "0")
+    logged_as = statistics.LoggedTrial(
+        alone, manifest["data_sha256"], manifest["config_sha256"], "0"
+    )
     found = statistics.history_now(logged_as, days, "test", "NQ")
     assert found is not None
     assert (found.opened, found.dsr.why, found.pbo.why) == (1, statistics.OF_SET, statistics.OF_SET)
@@ -134,9 +162,16 @@ def test_openings_are_counted_when_the_report_is_made_and_it_is_none(alone):
     assert (data_of(alone)["trials"]["opened"], data_of(alone)["trials"]["opened"]) == (1, 1)
     assert log.read_bytes() == before
     again = data_of(logged(alone, times=2, others=1))
-    assert (again["trials"]["opened"], again["trials"]["at_evaluation"], again["trials"]["trials"]) == (4, 1, 2)
+    assert (
+        again["trials"]["opened"],
+        again["trials"]["at_evaluation"],
+        again["trials"]["trials"],
+    ) == (4, 1, 2)
     openings = read_trials(alone.parent).openings
-    assert (again["trials"]["first"], again["trials"]["last"]) == (openings[0].utc, openings[-1].utc)
+    assert (again["trials"]["first"], again["trials"]["last"]) == (
+        openings[0].utc,
+        openings[-1].utc,
+    )
 
 
 def change(log: Path) -> None:
@@ -144,17 +179,26 @@ def change(log: Path) -> None:
     log.write_bytes(lines[0].replace(b'"agent":"greedy"', b'"agent":"other"') + b"".join(lines[1:]))
 
 
-@pytest.mark.parametrize(("harm", "why"), [
-    (lambda log: [each.unlink() for each in (log, log.parent / HEAD)],
-     "there is no trial log (trials.jsonl) beside the run"),
-    (lambda log: log.unlink(), "trials.jsonl: line 1: was removed"),
-    (change, "trials.jsonl: line 1: was changed")])
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (
+            lambda log: [each.unlink() for each in (log, log.parent / HEAD)],
+            "there is no trial log (trials.jsonl) beside the run",
+        ),
+        (lambda log: log.unlink(), "trials.jsonl: line 1: was removed"),
+        (change, "trials.jsonl: line 1: was changed"),
+    ],
+)
 def test_a_log_that_cannot_tell_is_no_zero(alone, harm, why):
     harm(logged(alone, times=2).parent / TRIALS)
     data = data_of(alone)
     assert (data["trials"]["opened"], data["trials"]["trials"]) == (None, None)
     assert data["trials"]["fault"].startswith(why)
-    assert (data["statistics"]["dsr"]["why"], data["statistics"]["trials"]) == (statistics.NO_COUNT, None)
+    assert (data["statistics"]["dsr"]["why"], data["statistics"]["trials"]) == (
+        statistics.NO_COUNT,
+        None,
+    )
     assert data["statistics"]["psr"]["value"] is not None, "it needs no log"
     assert str(alone.parent) not in make.make(collect.collect(collect.choose(alone))).html
 
@@ -162,8 +206,10 @@ def test_a_log_that_cannot_tell_is_no_zero(alone, harm, why):
 def test_a_log_of_others_does_not_speak_for_this_run(alone):
     """A run that was copied beside other runs: their log does not know of its own opening."""
     logged(alone, times=0, others=4)
-    assert re.match(r"trials.jsonl beside the run has 4 openings of these sessions, but not the one of this evaluation",
-                    data_of(alone)["trials"]["fault"])
+    assert re.match(
+        r"trials.jsonl beside the run has 4 openings of these sessions, but not the one of this evaluation",
+        data_of(alone)["trials"]["fault"],
+    )
 
 
 def test_sessions_outside_the_test_split_are_not_counted(alone):
@@ -194,8 +240,10 @@ def parses(line: str) -> None:
     build_parser().parse_args(words)
 
 
-@pytest.mark.parametrize(("split", "number"), list(itertools.product(
-    ("test", "validation", "train", "all"), (None, "seed_3", "agent_002"))))
+@pytest.mark.parametrize(
+    ("split", "number"),
+    list(itertools.product(("test", "validation", "train", "all"), (None, "seed_3", "agent_002"))),
+)
 def test_every_command_is_one_of_the_command_line(split, number):
     for section in OPTIONAL:
         parses(command(section, {"split": split, "number": number}))
@@ -210,4 +258,5 @@ def test_the_commands_of_a_page_name_its_split_and_its_policy(kept):
     assert "jaxtrade evaluate RUN --seed 3 --cost-grid" in printed
     assert "jaxtrade evaluate RUN --nulls sign:99" in printed, "the seeds are pooled"
     assert command("costs", {"split": "validation", "number": "agent_002"}) == (
-        "jaxtrade evaluate RUN --split validation --agent 2 --cost-grid")
+        "jaxtrade evaluate RUN --split validation --agent 2 --cost-grid"
+    )

@@ -1,4 +1,6 @@
-"""Studies beside an evaluation: of which policy they are, null markets of several kinds, of one seed and of all."""
+"""Studies beside an evaluation: of which policy they are, null markets of several kinds, of one
+seed and of all.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def change(file: Path, **values: object) -> None:
 
 def nulls(folder: Path, kind: str, policies: dict[str, str], p: float = 0.25) -> None:
     results = {name: each | {"kind": kind, "p": p} for name, each in NULLS["results"].items()}
-    (folder / f"nulls_{kind}.json").write_text(json.dumps(NULLS | {"results": results, "policy_sha256": policies}))
+    (folder / f"nulls_{kind}.json").write_text(
+        json.dumps(NULLS | {"results": results, "policy_sha256": policies})
+    )
 
 
 def data_of(run: Path, **which):
@@ -44,14 +48,18 @@ def test_a_study_of_an_earlier_policy_is_left_out_and_named(tmp_path):
         change(folder / f"{name}.json", policy_sha256="b" * 64)
     change(folder / "nulls.json", policy_sha256={"0": "b" * 64})
     unknown = data_of(run)
-    assert all(unknown[name] is not None for name in (*SECTIONS, "nulls")), "records of a version without the digest"
+    assert all(unknown[name] is not None for name in (*SECTIONS, "nulls")), (
+        "records of a version without the digest"
+    )
     of_policy(folder, "b" * 64)
     assert all(data_of(run)[name] is not None for name in (*SECTIONS, "nulls"))
     of_policy(folder, "c" * 64)
     found = data_of(run)
     assert all(found[name] is None for name in (*SECTIONS, "nulls"))
-    assert ("left out: costs was made for an earlier policy of this run; make it again: jaxtrade evaluate RUN "
-            "--cost-grid") in found["labels"]
+    assert (
+        "left out: costs was made for an earlier policy of this run; make it again: jaxtrade evaluate RUN "
+        "--cost-grid"
+    ) in found["labels"]
     assert sum(label.startswith("left out: ") for label in found["labels"]) == len(SECTIONS) + 1
 
 
@@ -63,7 +71,9 @@ def test_each_kind_of_null_market_is_shown(tmp_path):
     found = data_of(run)
     assert found["nulls"] is not None
     assert [(each["kind"], each["p"]) for each in (found["nulls"], *found["other_nulls"])] == [
-        ("sign", 0.125), ("phase", 0.5)], "and nulls.json, of an earlier version, is out of date"
+        ("sign", 0.125),
+        ("phase", 0.5),
+    ], "and nulls.json, of an earlier version, is out of date"
     assert sum("without training anew" in label for label in found["labels"]) == 2
 
 
@@ -87,13 +97,22 @@ def test_null_markets_of_all_seeds_come_before_those_of_one(tmp_path):
 def test_days_that_chose_the_policy_are_no_days_held_out(tmp_path):
     label = "every figure below rests on 40 days; the policy was chosen on these very days, so they flatter it"
     found = data_of(made_run(tmp_path / "run", labels=(label,)))
-    assert found["statistics"]["psr"] == {"value": None, "why": "the policy was chosen on these very sessions"}
+    assert found["statistics"]["psr"] == {
+        "value": None,
+        "why": "the policy was chosen on these very sessions",
+    }
 
 
-@pytest.mark.parametrize("change_one", [lambda tree: tree | {"b": tree["b"] + 1}, lambda tree: tree | {"c": tree["b"]},
-                                        lambda tree: tree | {"a": tree["a"].astype(jnp.float16)},
-                                        lambda tree: tree | {"a": tree["a"][None]},
-                                        lambda tree: tree | {"key": jax.random.key(1)}])
+@pytest.mark.parametrize(
+    "change_one",
+    [
+        lambda tree: tree | {"b": tree["b"] + 1},
+        lambda tree: tree | {"c": tree["b"]},
+        lambda tree: tree | {"a": tree["a"].astype(jnp.float16)},
+        lambda tree: tree | {"a": tree["a"][None]},
+        lambda tree: tree | {"key": jax.random.key(1)},
+    ],
+)
 def test_a_policy_is_known_by_its_numbers(change_one):
     tree = {"a": jnp.arange(3.0), "b": jnp.int32(4), "key": jax.random.key(0)}
     same = {"a": jnp.arange(3.0) + 0, "b": jnp.int32(4), "key": jax.random.key(0)}

@@ -1,4 +1,6 @@
-"""The page of a walk-forward: sections, figures, and what it refuses. The folder is made up; nothing is trained."""
+"""The page of a walk-forward: sections, figures, and what it refuses. The folder is made up;
+nothing is trained.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,26 @@ def made_days(folds: int = 3, each: int = 8, seeds: int = 5) -> WalkDays:
     """Days of three agents' worth of noise about a small gain."""
     rng, count = np.random.default_rng(2), folds * each
     net = rng.normal(20, 100, (seeds, count))
-    return WalkDays(date=sessions_of(count).astype(np.int64), fold=np.repeat(np.arange(folds), each).astype(np.int32),
-                    day_bars=np.full(count, ""), net=net, account_net=net / 2,
-                    baselines=np.array(["flat", "random", "buy_hold"]),
-                    baseline_net=np.stack([np.zeros(count), *rng.normal([[-900], [5]], 80, (2, count))]),
-                    in_sample_net=rng.normal(60, 5, (seeds, folds)), seeds=np.arange(3, 3 + seeds))
+    return WalkDays(
+        date=sessions_of(count).astype(np.int64),
+        fold=np.repeat(np.arange(folds), each).astype(np.int32),
+        day_bars=np.full(count, ""),
+        net=net,
+        account_net=net / 2,
+        baselines=np.array(["flat", "random", "buy_hold"]),
+        baseline_net=np.stack([np.zeros(count), *rng.normal([[-900], [5]], 80, (2, count))]),
+        in_sample_net=rng.normal(60, 5, (seeds, folds)),
+        seeds=np.arange(3, 3 + seeds),
+    )
 
 
 def spread(values: np.ndarray) -> dict[str, Any]:
-    return {"mean": float(values.mean()), "lowest": float(values.min()), "highest": float(values.max()),
-            "by_seed": values.tolist()}
+    return {
+        "mean": float(values.mean()),
+        "lowest": float(values.min()),
+        "highest": float(values.max()),
+        "by_seed": values.tolist(),
+    }
 
 
 def made_document(days: WalkDays, mode: str = "rolling") -> dict[str, Any]:
@@ -50,24 +62,54 @@ def made_document(days: WalkDays, mode: str = "rolling") -> dict[str, Any]:
     def fold(number: int) -> dict[str, Any]:
         own = days.fold == number
         block = {"first": dates[own][0], "last": dates[own][-1], "sessions": int(own.sum())}
-        return {"fold": number, "train": block, "test": block, "purged": ["2013-09-30"], "embargoed": [],
-                "net_per_day": spread(days.net[:, own].mean(axis=1)),
-                "account_net_per_day": spread(days.account_net[:, own].mean(axis=1)),
-                "in_sample_net_per_day": spread(days.in_sample_net[:, number]),
-                "baseline_net_per_day": {name: float(net[own].mean()) for name, net in zip(
-                    names, days.baseline_net, strict=True)}}
+        return {
+            "fold": number,
+            "train": block,
+            "test": block,
+            "purged": ["2013-09-30"],
+            "embargoed": [],
+            "net_per_day": spread(days.net[:, own].mean(axis=1)),
+            "account_net_per_day": spread(days.account_net[:, own].mean(axis=1)),
+            "in_sample_net_per_day": spread(days.in_sample_net[:, number]),
+            "baseline_net_per_day": {
+                name: float(net[own].mean())
+                for name, net in zip(names, days.baseline_net, strict=True)
+            },
+        }
 
-    pooled = {"independent_days": days.independent, "tested_days": len(dates), "seeds": days.seeds.tolist(),
-              "net_per_day": spread(days.net.mean(axis=1)), "in_sample_net_per_day": spread(days.in_sample_net[:, 0]),
-              "account_net_per_day": spread(days.account_net.mean(axis=1))}
+    pooled = {
+        "independent_days": days.independent,
+        "tested_days": len(dates),
+        "seeds": days.seeds.tolist(),
+        "net_per_day": spread(days.net.mean(axis=1)),
+        "in_sample_net_per_day": spread(days.in_sample_net[:, 0]),
+        "account_net_per_day": spread(days.account_net.mean(axis=1)),
+    }
     none = {"value": None, "low": None, "high": None, "why": "it needs 10 trials, there are 5"}
-    return {"format": 1, "market": EVIL, "synthetic": True, "walk": {"mode": mode, "train": 20, "embargo": 1},
-            "sessions": 60, "steps_per_agent": 1_000, "baselines": names, "reach": {"how": "9 bars are used"},
-            "in_sample_days": "the newest training sessions", "folds": [fold(i) for i in range(days.folds)],
-            "pooled": pooled, "labels": ["a label"], "trials": {
-                "opened": 2, "trials": 5, "fault": None, "pbo": none | {"null_low": None, "null_high": None},
-                "by_seed": {str(seed): {"dsr": none | {"value": 0.1 * i, "why": None}}
-                            for i, seed in enumerate(days.seeds.tolist(), 3)}}}
+    return {
+        "format": 1,
+        "market": EVIL,
+        "synthetic": True,
+        "walk": {"mode": mode, "train": 20, "embargo": 1},
+        "sessions": 60,
+        "steps_per_agent": 1_000,
+        "baselines": names,
+        "reach": {"how": "9 bars are used"},
+        "in_sample_days": "the newest training sessions",
+        "folds": [fold(i) for i in range(days.folds)],
+        "pooled": pooled,
+        "labels": ["a label"],
+        "trials": {
+            "opened": 2,
+            "trials": 5,
+            "fault": None,
+            "pbo": none | {"null_low": None, "null_high": None},
+            "by_seed": {
+                str(seed): {"dsr": none | {"value": 0.1 * i, "why": None}}
+                for i, seed in enumerate(days.seeds.tolist(), 3)
+            },
+        },
+    }
 
 
 def made_walk(path: Path, days: WalkDays, document: dict[str, Any]) -> Path:
@@ -106,7 +148,9 @@ def test_honesty_is_first_and_every_picture_has_a_table(html: str) -> None:
 
 def test_the_page_loads_nothing_and_its_policy_names_what_it_holds(html: str) -> None:
     found = parsed(html)
-    [policy] = [attributes["content"] for _, attributes, _ in found.elements if "http-equiv" in attributes]
+    [policy] = [
+        attributes["content"] for _, attributes, _ in found.elements if "http-equiv" in attributes
+    ]
     assert [name for name, _, _ in found.inline] == ["style", "script"]
     for kind, _, content in found.inline:
         assert f"{kind}-src {source_hash(content)}" in policy
@@ -124,20 +168,37 @@ def test_the_panel_has_the_statistics_of_the_days(walk: Path, html: str) -> None
     assert rows["How many policies were trained?"][0] == "15"
     value = iqm_estimate(made_days().net, made_days().fold).value
     assert value is not None
-    assert rows["What does a day earn?"][0].startswith(f"{'+' if value > 0 else MINUS}${abs(value):.2f} [")
-    assert rows["Is the Sharpe ratio above 0?"][0].startswith(f"{100 * evidence['psr']['of_mean']['value']:.1f} %")
+    assert rows["What does a day earn?"][0].startswith(
+        f"{'+' if value > 0 else MINUS}${abs(value):.2f} ["
+    )
+    assert rows["Is the Sharpe ratio above 0?"][0].startswith(
+        f"{100 * evidence['psr']['of_mean']['value']:.1f} %"
+    )
     assert rows["Does it beat every baseline?"][0] == f"{evidence['spa']['p']:.3f}"
     assert rows["Was it picked from many?"][0] == "30.0 % to 70.0 %"
     assert rows["Is the best of them overfitted?"] == ["n/a", "It needs 10 trials, there are 5."]
     assert rows["How often were these days looked at?"][0] == "twice"
-    assert "walkforward --resume RUN --nulls sign:19" in rows["Do markets without structure do as well?"][1]
+    assert (
+        "walkforward --resume RUN --nulls sign:19"
+        in rows["Do markets without structure do as well?"][1]
+    )
     assert "a labelThe bars are synthetic." in parsed(html).text.replace("\n", "")
 
 
 def test_folds_days_and_baselines_are_those_of_the_files(walk: Path, html: str) -> None:
-    found, days, document = parsed(html), made_days(), json.loads((walk / "walkforward.json").read_text())
+    found, days, document = (
+        parsed(html),
+        made_days(),
+        json.loads((walk / "walkforward.json").read_text()),
+    )
     folds = found.table("Folds")
-    assert folds.head[6:11] == ["Out of sample", "Lowest seed", "Highest seed", "Under account rules", "In sample"]
+    assert folds.head[6:11] == [
+        "Out of sample",
+        "Lowest seed",
+        "Highest seed",
+        "Under account rules",
+        "In sample",
+    ]
     for row, each in zip(folds.rows, document["folds"], strict=True):
         assert row[0] == str(each["fold"])
         assert row[5] == "1"
@@ -146,17 +207,28 @@ def test_folds_days_and_baselines_are_those_of_the_files(walk: Path, html: str) 
     assert [row[0] for row in table.rows] == days.date.astype("datetime64[D]").astype(str).tolist()
     assert dollars(table.rows[0][1]) == pytest.approx(days.net[:, 0].mean(), abs=5e-3)
     assert [row[0] for row in found.table("Net profit of a day, with intervals of 95 %").rows] == [
-        "policies", "flat", "random", "buy hold"]
+        "policies",
+        "flat",
+        "random",
+        "buy hold",
+    ]
 
 
-def test_the_command_writes_page_and_figures(walk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_page_and_figures(
+    walk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["report", str(walk), "--out", str(tmp_path / "out")]) == 0
     assert "report.html" in capsys.readouterr().out
     data = json.loads((tmp_path / "out" / "report.json").read_text())
     assert data["kind"] == "walkforward"
     assert data["days"]["mean"] == made_days().net.mean(axis=0).tolist()
-    for argv, fragment in ((["--seed", "3", "--split", "all"], "shows all seeds on the test days of all folds: drop "
-                            "--seed, --split"), (["--max-mb", "0.001"], "the page takes 0.0")):
+    for argv, fragment in (
+        (
+            ["--seed", "3", "--split", "all"],
+            "shows all seeds on the test days of all folds: drop --seed, --split",
+        ),
+        (["--max-mb", "0.001"], "the page takes 0.0"),
+    ):
         assert main(["report", str(walk), "--out", str(tmp_path / "out"), *argv]) == 2
         assert fragment in capsys.readouterr().err
 
@@ -165,8 +237,17 @@ def test_null_markets_and_paths_are_shown_where_there_are_any(tmp_path: Path) ->
     days = made_days()
     paths = [{"path": 0, "folds": [0, 1], "days": 24, "net_per_day": spread(days.net.mean(axis=1))}]
     walk = made_walk(tmp_path / "walk", days, made_document(days, "cpcv") | {"paths": paths})
-    null = {"name": "policy", "kind": "sign", "real": 20.0, "nulls": [1.0, 2.0], "draws_asked": 2, "draws_made": 2,
-            "exceedances": 0, "p": 1 / 3, "floor": 1 / 3}
+    null = {
+        "name": "policy",
+        "kind": "sign",
+        "real": 20.0,
+        "nulls": [1.0, 2.0],
+        "draws_asked": 2,
+        "draws_made": 2,
+        "exceedances": 0,
+        "p": 1 / 3,
+        "floor": 1 / 3,
+    }
     rundir.write_json(walk / "nulls.json", {"results": {"policy": null}})
     found = parsed(make.page(collect.collect(walk)))
     rows = {row[0]: row[1] for row in found.table(PANEL).rows}
@@ -183,7 +264,9 @@ def test_a_walk_forward_of_an_earlier_version_says_what_it_lacks(tmp_path: Path)
     found = parsed(make.page(collect.collect(made_walk(tmp_path / "walk", days, document))))
     rows = {row[0]: row[1:] for row in found.table(PANEL).rows}
     assert rows["How often were these days looked at?"] == [
-        "n/a", "This walk-forward is of an earlier version, which did not count."]
+        "n/a",
+        "This walk-forward is of an earlier version, which did not count.",
+    ]
     assert rows["Is the Sharpe ratio above 0?"] == ["n/a", "It needs 5 days, there are 4."]
     assert "Was it picked from many?" not in rows
 
@@ -191,8 +274,13 @@ def test_a_walk_forward_of_an_earlier_version_says_what_it_lacks(tmp_path: Path)
 def test_what_has_not_ended_or_does_not_fit_is_refused(walk: Path, tmp_path: Path) -> None:
     path = Path(shutil.copytree(walk, tmp_path / "walk"))
     write_walk_days(made_days(seeds=4), path / DAILY)
-    with pytest.raises(DataError, match=r"are of different walk-forwards; write them again with `jaxtrade walkforward"):
+    with pytest.raises(
+        DataError,
+        match=r"are of different walk-forwards; write them again with `jaxtrade walkforward",
+    ):
         collect.collect(path)
     (path / "walkforward.json").unlink()
-    with pytest.raises(ConfigError, match="has not ended; continue it with `jaxtrade walkforward --resume"):
+    with pytest.raises(
+        ConfigError, match="has not ended; continue it with `jaxtrade walkforward --resume"
+    ):
         collect.collect(path)

@@ -14,7 +14,9 @@ from jaxtrade.types import Array, Outcome
 
 
 class ProbeRef(struct.PyTreeNode):
-    """cue: float32[], -1 or 1, drawn at each reset; time: int32[] steps into the episode; shown: float32[], 1 or 0."""
+    """cue: float32[], -1 or 1, drawn at each reset; time: int32[] steps into the episode; shown:
+    float32[], 1 or 0.
+    """
 
     cue: Array
     time: Array
@@ -22,7 +24,8 @@ class ProbeRef(struct.PyTreeNode):
 
 
 class ProbeParams(struct.PyTreeNode):
-    """Traced half of a probe. kind: which reward; length: steps of an episode; truncates: how it ends;
+    """Traced half of a probe. kind: which reward; length: steps of an episode; truncates: how it
+    ends;
     shows_time: is the time in the observation; scale: float32[] factor of the reward."""
 
     kind: Array
@@ -32,17 +35,28 @@ class ProbeParams(struct.PyTreeNode):
     scale: Array
 
 
-def probe_params(kind: int = 0, length: int = 1, truncates: bool = False, shows_time: bool = True,
-                 scale: float = 1.0) -> ProbeParams:
-    return ProbeParams(jnp.int32(kind), jnp.int32(length), jnp.bool_(truncates), jnp.bool_(shows_time),
-                       jnp.float32(scale))
+def probe_params(
+    kind: int = 0,
+    length: int = 1,
+    truncates: bool = False,
+    shows_time: bool = True,
+    scale: float = 1.0,
+) -> ProbeParams:
+    return ProbeParams(
+        jnp.int32(kind),
+        jnp.int32(length),
+        jnp.bool_(truncates),
+        jnp.bool_(shows_time),
+        jnp.float32(scale),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
     """The observation is (cue, time / 10, or 0 where time is not shown).
 
-    rewards: functions of (ref, action), selected by `params.kind`. With `masked`, action 0 is illegal while cue > 0,
+    rewards: functions of (ref, action), selected by `params.kind`. With `masked`, action 0 is
+        illegal while cue > 0,
     and the last action is always illegal.
     """
 
@@ -52,19 +66,29 @@ class Probe:
     observation_size: int = 2
 
     def reset(self, key: Array, params: ProbeParams) -> tuple[ProbeRef, ProbeRef]:
-        ref = ProbeRef(jnp.where(jax.random.bernoulli(key), 1.0, -1.0), jnp.int32(0), jnp.float32(params.shows_time))
+        ref = ProbeRef(
+            jnp.where(jax.random.bernoulli(key), 1.0, -1.0),
+            jnp.int32(0),
+            jnp.float32(params.shows_time),
+        )
         return ref, ref
 
-    def step(self, key: Array, state: ProbeRef, action: Array,
-             params: ProbeParams) -> tuple[ProbeRef, ProbeRef, Outcome]:
+    def step(
+        self, key: Array, state: ProbeRef, action: Array, params: ProbeParams
+    ) -> tuple[ProbeRef, ProbeRef, Outcome]:
         following = state.replace(time=state.time + 1)
         done = following.time >= params.length
         fresh, _ = self.reset(key, params)
         state_next = jax.tree.map(lambda a, b: jnp.where(done, a, b), fresh, following)
         branches = [lambda s, a, f=f: jnp.float32(f(s, a)) for f in self.rewards]
         reward = params.scale * jax.lax.switch(params.kind, branches, state, action)
-        outcome = Outcome(final_ref=following, reward=reward, terminated=done & ~params.truncates,
-                          truncated=done & params.truncates, info=())
+        outcome = Outcome(
+            final_ref=following,
+            reward=reward,
+            terminated=done & ~params.truncates,
+            truncated=done & params.truncates,
+            info=(),
+        )
         return state_next, state_next, outcome
 
     def observe(self, ref: ProbeRef, params: ProbeParams) -> Array:
@@ -79,7 +103,9 @@ class Probe:
 
 
 class Recall(Probe):
-    """The cue is seen at the first step alone. Masks change from step to step and tell nothing of it."""
+    """The cue is seen at the first step alone. Masks change from step to step and tell nothing of
+    it.
+    """
 
     def observe(self, ref: ProbeRef, params: ProbeParams) -> Array:
         del params

@@ -1,4 +1,6 @@
-"""Sixteen agents with rates and rewards of their own, in one program: each is the agent trained alone, in any order."""
+"""Sixteen agents with rates and rewards of their own, in one program: each is the agent trained
+alone, in any order.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,29 @@ ROLLOUT = {"num_envs": 8, "num_steps": 8, "num_shards": 2}
 
 def learner(name: str) -> Any:
     if name == "ppo":
-        return make_ppo(Learning(**ROLLOUT, num_minibatches=2, num_epochs=2, hidden=(8,)).run, ENV, UPDATES)
-    own = {"pqn": {"num_minibatches": 2, "num_epochs": 2},
-           "dqn": {"buffer_size": 512, "batch_size": 16, "learning_starts": 64, "n_steps": 3, "replay": "prioritised"}}
-    config = make_config({"algorithm": name, "rollout": ROLLOUT, "network": {"hidden": [8]}, name: own[name]})
+        return make_ppo(
+            Learning(**ROLLOUT, num_minibatches=2, num_epochs=2, hidden=(8,)).run, ENV, UPDATES
+        )
+    own = {
+        "pqn": {"num_minibatches": 2, "num_epochs": 2},
+        "dqn": {
+            "buffer_size": 512,
+            "batch_size": 16,
+            "learning_starts": 64,
+            "n_steps": 3,
+            "replay": "prioritised",
+        },
+    }
+    config = make_config(
+        {"algorithm": name, "rollout": ROLLOUT, "network": {"hidden": [8]}, name: own[name]}
+    )
     return (make_pqn if name == "pqn" else make_dqn)(config, ENV, UPDATES)
 
 
 def updated(algorithm: Any) -> Any:
-    """A compiled function (state, parameters) -> the states after one and after two updates, and the last metrics."""
+    """A compiled function (state, parameters) -> the states after one and after two updates, and
+    the last metrics.
+    """
 
     def run(state, params):
         first, _ = algorithm.update(state, params, None)
@@ -78,9 +94,13 @@ def test_each_agent_is_that_agent_trained_alone(trained):
         assert_same(STACK.agent(first, i), own)
         expected = alone(own, params)[0]
         found = STACK.agent(results[0], i)
-        for (path, a), b in zip(jax.tree_util.tree_flatten_with_path(found)[0], jax.tree.leaves(expected), strict=True):
+        for (path, a), b in zip(
+            jax.tree_util.tree_flatten_with_path(found)[0], jax.tree.leaves(expected), strict=True
+        ):
             if jnp.issubdtype(b.dtype, jnp.floating):
-                np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=f"{i} {jax.tree_util.keystr(path)}")
+                np.testing.assert_allclose(
+                    a, b, rtol=1e-6, atol=1e-6, err_msg=f"{i} {jax.tree_util.keystr(path)}"
+                )
             else:
                 assert_same(a, b)
 
@@ -95,8 +115,16 @@ def test_agents_in_another_order_give_the_same_results_in_that_order(trained):
 def test_agents_have_their_own_rate_and_reward(trained):
     _, _, first, (after, second, _) = trained
     assert np.array_equal(first.hparams.learning_rate, RATES)
-    moved = [sum(float(jnp.abs(a - b).sum()) for a, b in zip(
-        jax.tree.leaves(STACK.agent(second.params, i)), jax.tree.leaves(STACK.agent(first.params, i)), strict=True))
-        for i in range(N)]
+    moved = [
+        sum(
+            float(jnp.abs(a - b).sum())
+            for a, b in zip(
+                jax.tree.leaves(STACK.agent(second.params, i)),
+                jax.tree.leaves(STACK.agent(first.params, i)),
+                strict=True,
+            )
+        )
+        for i in range(N)
+    ]
     assert moved[-1] > 3 * moved[0] > 0
     assert len({float(total) for total in after.episodes.reward.sum(axis=1)}) > N // 2

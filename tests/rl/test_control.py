@@ -1,4 +1,6 @@
-"""Training control: decisions worked by hand, and runs that stop, adjust, remember and resume by them."""
+"""Training control: decisions worked by hand, and runs that stop, adjust, remember and resume by
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
 from jaxtrade.training import chunk
-from jaxtrade.training.control import Controller, ControlState, Decision, adjusted, decide, exhausted
+from jaxtrade.training.control import (
+    Controller,
+    ControlState,
+    Decision,
+    adjusted,
+    decide,
+    exhausted,
+)
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_same, like
@@ -33,13 +42,23 @@ def decisions(scores, state=None, **keys):
 def test_a_score_must_be_higher_to_be_the_best():
     made, state = decisions([0.5, 0.5, 0.75, 0.7])
     assert made == [BEST, GO_ON, BEST, GO_ON]
-    assert state == ControlState(scores=((1, 0.5), (2, 0.5), (3, 0.75), (4, 0.7)), best_score=0.75, best_update=3,
-                                 since_best=1, flat=1)
+    assert state == ControlState(
+        scores=((1, 0.5), (2, 0.5), (3, 0.75), (4, 0.7)),
+        best_score=0.75,
+        best_update=3,
+        since_best=1,
+        flat=1,
+    )
 
 
 def test_an_improvement_that_is_too_small_is_none():
     made, state = decisions([-1.0, -0.75, -0.5, -0.4], improvement=0.25)
-    assert made == [BEST, GO_ON, BEST, GO_ON]  # -0.75 is just 0.25 better, -0.5 is 0.5 better than -1
+    assert made == [
+        BEST,
+        GO_ON,
+        BEST,
+        GO_ON,
+    ]  # -0.75 is just 0.25 better, -0.5 is 0.5 better than -1
     assert (state.best_score, state.best_update) == (-0.5, 3)
 
 
@@ -54,7 +73,16 @@ def test_patience_ends_at_its_count_and_not_before_enough_evaluations():
 
 def test_a_plateau_is_adjusted_again_and_again_with_cooldown_between():
     flat = [1] + [0] * 7
-    assert decisions(flat, plateau_patience=2)[0] == [BEST, GO_ON, ADJUST, GO_ON, ADJUST, GO_ON, ADJUST, GO_ON]
+    assert decisions(flat, plateau_patience=2)[0] == [
+        BEST,
+        GO_ON,
+        ADJUST,
+        GO_ON,
+        ADJUST,
+        GO_ON,
+        ADJUST,
+        GO_ON,
+    ]
     made, state = decisions(flat, plateau_patience=2, plateau_cooldown=1)
     assert made == [BEST, GO_ON, ADJUST, GO_ON, GO_ON, ADJUST, GO_ON, GO_ON]
     assert (state.adjustments, state.since_best, state.flat, state.cooldown) == (2, 7, 1, 0)
@@ -69,7 +97,9 @@ def test_a_new_best_ends_a_plateau():
 def test_who_stops_or_is_done_is_not_adjusted():
     assert decisions([1, 0, 0], patience=2, plateau_patience=1)[0] == [BEST, ADJUST, STOP]
     _, state = decisions([1, 0])
-    last, decision = decide(state, 0.0, 3, ControlConfig(evaluate_every=1, patience=1, plateau_patience=0), last=True)
+    last, decision = decide(
+        state, 0.0, 3, ControlConfig(evaluate_every=1, patience=1, plateau_patience=0), last=True
+    )
     assert decision == GO_ON
     assert last.adjustments == 0
 
@@ -78,11 +108,25 @@ RATES, BONUSES = ("learning_rate", "learning_rate_end"), ("ent_coef", "ent_coef_
 
 
 def test_adjustments_stop_at_their_bounds():
-    floats = {"learning_rate": 4e-5, "learning_rate_end": 1.5e-5, "ent_coef": 0.06, "ent_coef_end": 0.0}
+    floats = {
+        "learning_rate": 4e-5,
+        "learning_rate_end": 1.5e-5,
+        "ent_coef": 0.06,
+        "ent_coef_end": 0.0,
+    }
     config = ControlConfig(evaluate_every=1, plateau_patience=1)
     assert adjusted(floats, config, RATES, BONUSES) == {
-        "learning_rate": 2e-5, "learning_rate_end": 1e-5, "ent_coef": 0.1, "ent_coef_end": 0.0}
-    beyond = {"learning_rate": 1e-6, "learning_rate_end": 1e-7, "ent_coef": 0.5, "ent_coef_end": 0.2}
+        "learning_rate": 2e-5,
+        "learning_rate_end": 1e-5,
+        "ent_coef": 0.1,
+        "ent_coef_end": 0.0,
+    }
+    beyond = {
+        "learning_rate": 1e-6,
+        "learning_rate_end": 1e-7,
+        "ent_coef": 0.5,
+        "ent_coef_end": 0.2,
+    }
     assert adjusted(beyond, config, RATES, BONUSES) == beyond
 
 
@@ -99,7 +143,9 @@ COMPILE = chunk.compile_chunk
 
 
 def compile_once(known):
-    """`compile_chunk` that looks its programs up in `known`, where all states of an algorithm have the same shapes."""
+    """`compile_chunk` that looks its programs up in `known`, where all states of an algorithm have
+    the same shapes.
+    """
 
     def compile_chunk(programs, algorithm, updates, *arguments, **options):
         if (algorithm, updates) not in known:
@@ -114,7 +160,9 @@ class KilledError(Exception):
 
 
 def killer(at):
-    """A hook that ends the process, as far as the run can tell, after the hooks before it were asked."""
+    """A hook that ends the process, as far as the run can tell, after the hooks before it were
+    asked.
+    """
 
     def hook(state, update):
         if update == at:
@@ -126,15 +174,32 @@ def killer(at):
 
 def controller(folder, scores, said=None, **keys):
     """Scores by update."""
-    return Controller(ControlConfig(**{"evaluate_every": 1} | keys), lambda state: scores[int(state.update)], folder,
-                      chunk_updates=2, total_updates=8, steps_per_update=64, metadata={"run": "a"},
-                      tell=(said if said is not None else []).append, unit="points", step_sizes=RATES,
-                      exploration=BONUSES)
+    return Controller(
+        ControlConfig(**{"evaluate_every": 1} | keys),
+        lambda state: scores[int(state.update)],
+        folder,
+        chunk_updates=2,
+        total_updates=8,
+        steps_per_update=64,
+        metadata={"run": "a"},
+        tell=(said if said is not None else []).append,
+        unit="points",
+        step_sizes=RATES,
+        exploration=BONUSES,
+    )
 
 
 def run(tmp_path, hooks, **keywords):
     start = {"key": KEY} if "state" not in keywords else {}
-    return train(PPO, PARAMS, config=TRAIN, checkpoint_dir=tmp_path / "checkpoints", hooks=hooks, **start, **keywords)
+    return train(
+        PPO,
+        PARAMS,
+        config=TRAIN,
+        checkpoint_dir=tmp_path / "checkpoints",
+        hooks=hooks,
+        **start,
+        **keywords,
+    )
 
 
 def kept(folder):
@@ -168,10 +233,16 @@ def test_the_best_state_is_kept_whole_and_alone(tmp_path):
     made = controller(tmp_path / "best", {2: 0.0, 4: 3.0, 6: 1.0, 8: 2.0})
     result = run(tmp_path, [made])
     best = made.best(result.state)
-    assert_same(best, checkpoint.restore(tmp_path / "checkpoints" / "update-00000004", like()).state)
+    assert_same(
+        best, checkpoint.restore(tmp_path / "checkpoints" / "update-00000004", like()).state
+    )
     assert kept(tmp_path / "best") == [4]
     metadata = checkpoint.restore_latest(tmp_path / "best", like()).metadata
-    assert (metadata["run"], metadata["steps"], metadata["hooks"]["control"]["best_update"]) == ("a", 256, 4)
+    assert (metadata["run"], metadata["steps"], metadata["hooks"]["control"]["best_update"]) == (
+        "a",
+        256,
+        4,
+    )
 
 
 def test_a_plateau_changes_the_floats_and_compiles_nothing(tmp_path):
@@ -180,10 +251,14 @@ def test_a_plateau_changes_the_floats_and_compiles_nothing(tmp_path):
     assert result.health["recompiles"] == (True, 0)
     assert made.state.adjustments == 2  # after updates 4 and 6
     hparams = result.state.hparams
-    np.testing.assert_allclose([hparams.learning_rate, hparams.learning_rate_end], [1e-2 / 4, 1e-5], rtol=1e-6)
+    np.testing.assert_allclose(
+        [hparams.learning_rate, hparams.learning_rate_end], [1e-2 / 4, 1e-5], rtol=1e-6
+    )
     np.testing.assert_allclose([hparams.ent_coef, hparams.ent_coef_end], [0.04, 0.04], rtol=1e-6)
     rows = {row["update"]: row["ent_coef"] for row in result.history}
-    np.testing.assert_allclose([rows[4], rows[5], rows[6], rows[7]], [0.01, 0.02, 0.02, 0.04], rtol=1e-6)
+    np.testing.assert_allclose(
+        [rows[4], rows[5], rows[6], rows[7]], [0.01, 0.02, 0.02, 0.04], rtol=1e-6
+    )
 
 
 def test_a_score_that_is_not_finite_ends_the_run(tmp_path):
@@ -192,7 +267,9 @@ def test_a_score_that_is_not_finite_ends_the_run(tmp_path):
 
 
 def test_a_resumed_run_decides_and_ends_in_the_same_bits(tmp_path):
-    """Killed after the best state of update 6 was written, and resumed from update 4, which knows that of update 2."""
+    """Killed after the best state of update 6 was written, and resumed from update 4, which knows
+    that of update 2.
+    """
     scores = {2: 1.0, 4: 0.0, 6: 2.0, 8: 0.0}
     whole = controller(tmp_path / "whole" / "best", scores, plateau_patience=1)
     result = run(tmp_path / "whole", [whole])
@@ -206,7 +283,10 @@ def test_a_resumed_run_decides_and_ends_in_the_same_bits(tmp_path):
     made = controller(folder, scores, plateau_patience=1)
     made.recall(restored.metadata["hooks"]["control"])
     assert kept(folder) == [2]  # nothing from the future
-    assert sorted(path.name for path in folder.iterdir()) == ["update-00000002", "update-00000006.stale"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "update-00000002",
+        "update-00000006.stale",
+    ]
     resumed = run(cut, [made], state=restored.state)
     assert_same(resumed.state, result.state)
     assert made.state == whole.state
@@ -228,12 +308,18 @@ def test_each_of_several_agents_has_floats_of_its_own(tmp_path):
     said = []
     made = controller(tmp_path / "best", {4: 0.0}, said, plateau_patience=1)
     made.state = ControlState(scores=((2, 1.0),), best_score=1.0, best_update=2)
-    floats = {"learning_rate": [1e-2, 4e-2, 1e-5], "learning_rate_end": [1e-3] * 3, "ent_coef": [0.01, 0.02, 0.5],
-              "ent_coef_end": [0.01] * 3}
+    floats = {
+        "learning_rate": [1e-2, 4e-2, 1e-5],
+        "learning_rate_end": [1e-3] * 3,
+        "ent_coef": [0.01, 0.02, 0.5],
+        "ent_coef_end": [0.01] * 3,
+    }
     stacked = SimpleNamespace(**{name: np.float32(values) for name, values in floats.items()})
     change = made(SimpleNamespace(update=np.int32(4), hparams=stacked), 4)
     assert not change.stop
     np.testing.assert_allclose(change.hparams["learning_rate"], [5e-3, 2e-2, 1e-5], rtol=1e-6)
     np.testing.assert_allclose(change.hparams["learning_rate_end"], [5e-4] * 3, rtol=1e-6)
     np.testing.assert_allclose(change.hparams["ent_coef"], [0.02, 0.04, 0.5], rtol=1e-6)
-    assert "learning_rate 1e-05 .. 0.04 -> 1e-05 .. 0.02, learning_rate_end 0.001 -> 0.0005" in said[0]
+    assert (
+        "learning_rate 1e-05 .. 0.04 -> 1e-05 .. 0.02, learning_rate_end 0.001 -> 0.0005" in said[0]
+    )

@@ -1,4 +1,6 @@
-"""Acting with an older policy: which policy acts, the recorded lag, V-trace, resumption, agents, what is refused."""
+"""Acting with an older policy: which policy acts, the recorded lag, V-trace, resumption, agents,
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +31,55 @@ from tests.rl.test_control import compile_once
 from tests.rl.test_train import assert_same
 
 ENV = Probe((lambda ref, action: ref.cue * action + 0.1 * ref.time,))
-PARAMS = probe_params(length=5, truncates=True)  # rollouts of 12 steps: truncations fall inside them
+PARAMS = probe_params(
+    length=5, truncates=True
+)  # rollouts of 12 steps: truncations fall inside them
 UPDATES, DELAY = 6, 2
-TRAIN = TrainConfig(total_timesteps=16 * 12 * UPDATES, chunk_updates=1, checkpoint_every=1, keep_checkpoints=9)
+TRAIN = TrainConfig(
+    total_timesteps=16 * 12 * UPDATES, chunk_updates=1, checkpoint_every=1, keep_checkpoints=9
+)
 KEY = jax.random.key(0)
 KNOWN: dict[Any, Any] = {}
 
 
-def config_of(delay: int = DELAY, network: dict[str, Any] | None = None, **sections: Any) -> RunConfig:
+def config_of(
+    delay: int = DELAY, network: dict[str, Any] | None = None, **sections: Any
+) -> RunConfig:
     ppo = {"num_minibatches": 2, "num_epochs": 2, "learning_rate": 1e-2}
-    return make_config({"actor": {"delay": delay}, "rollout": {"num_envs": 16, "num_steps": 12, "num_shards": 4},
-                        "network": {"hidden": [8]} | (network or {}), "ppo": ppo} | sections)
+    return make_config(
+        {
+            "actor": {"delay": delay},
+            "rollout": {"num_envs": 16, "num_steps": 12, "num_shards": 4},
+            "network": {"hidden": [8]} | (network or {}),
+            "ppo": ppo,
+        }
+        | sections
+    )
 
 
 def dqn_config(delay: int) -> RunConfig:
-    return make_config({"algorithm": "dqn", "actor": {"delay": delay}, "network": {"hidden": [8]},
-                        "rollout": {"num_envs": 16, "num_steps": 12, "num_shards": 4},
-                        "dqn": {"buffer_size": 1000, "batch_size": 32, "replay_ratio": 0.5, "learning_starts": 0,
-                                "learning_rate": 1e-2, "epsilon": 0.2}})
+    return make_config(
+        {
+            "algorithm": "dqn",
+            "actor": {"delay": delay},
+            "network": {"hidden": [8]},
+            "rollout": {"num_envs": 16, "num_steps": 12, "num_shards": 4},
+            "dqn": {
+                "buffer_size": 1000,
+                "batch_size": 32,
+                "replay_ratio": 0.5,
+                "learning_starts": 0,
+                "learning_rate": 1e-2,
+                "epsilon": 0.2,
+            },
+        }
+    )
 
 
-ALGORITHMS = {"ppo": make_ppo(config_of(), ENV, UPDATES), "dqn": make_dqn(dqn_config(DELAY), ENV, UPDATES)}
+ALGORITHMS = {
+    "ppo": make_ppo(config_of(), ENV, UPDATES),
+    "dqn": make_dqn(dqn_config(DELAY), ENV, UPDATES),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +88,9 @@ def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Followed(NamedTuple):
-    """A run with a delay of two updates. states: before and after each update. folder: its checkpoints."""
+    """A run with a delay of two updates. states: before and after each update. folder: its
+    checkpoints.
+    """
 
     name: str
     result: TrainResult
@@ -76,12 +108,16 @@ def follow_run(name: str, folder: Path) -> Followed:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
-        result = train(algorithm, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=folder, hooks=[follow])
+        result = train(
+            algorithm, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=folder, hooks=[follow]
+        )
     return Followed(name, result, states, folder)
 
 
 def program_of(name: str) -> Any:
-    """The compiled update of a learner with a delay: (state, params) -> (state, metrics [1, ...], None)."""
+    """The compiled update of a learner with a delay: (state, params) -> (state, metrics [1, ...],
+    None).
+    """
     return KNOWN[ALGORITHMS[name], 1]
 
 
@@ -107,16 +143,24 @@ def followed(request: pytest.FixtureRequest, folder: Path) -> Followed:
 
 # --- the older policies -----------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("delay", [1, 2, 3])
 def test_the_policy_of_version_u_minus_d_acts(delay: int) -> None:
     """Policy u has the parameter 10 u and the statistic 100 u."""
-    delayed: Any = Delayed(jnp.full(delay, -7.0), jnp.full(delay, -7.0), jnp.zeros(delay, jnp.int32))
+    delayed: Any = Delayed(
+        jnp.full(delay, -7.0), jnp.full(delay, -7.0), jnp.zeros(delay, jnp.int32)
+    )
     for update in range(8):
-        of = Policy(jnp.float32(10 * update), jnp.float32(100 * update), epsilon=jnp.float32(update))  # type: ignore
+        of = Policy(
+            jnp.float32(10 * update), jnp.float32(100 * update), epsilon=jnp.float32(update)
+        )  # type: ignore
         acts = acting(delayed, of, jnp.int32(update))
         version, delayed = max(update - delay, 0), acts.kept
         assert int(acts.version) == version
-        assert (float(acts.policy.parameters), float(acts.policy.normaliser)) == (10 * version, 100 * version)  # type: ignore
+        assert (float(acts.policy.parameters), float(acts.policy.normaliser)) == (
+            10 * version,
+            100 * version,
+        )  # type: ignore
         assert float(acts.policy.epsilon) == update  # type: ignore  # schedules are those of today
 
 
@@ -130,9 +174,12 @@ def test_without_a_delay_the_policy_itself_acts() -> None:
 
 # --- runs -------------------------------------------------------------------------------------------------------------
 
+
 def test_the_recorded_lag_is_the_update_up_to_the_delay(followed: Followed) -> None:
     rows = followed.result.history
-    assert [(row["lag_min"], row["lag_max"]) for row in rows] == [(min(u, DELAY),) * 2 for u in range(UPDATES)]
+    assert [(row["lag_min"], row["lag_max"]) for row in rows] == [
+        (min(u, DELAY),) * 2 for u in range(UPDATES)
+    ]
     assert followed.result.state.actor.version.tolist() == [4, 5]
 
 
@@ -144,15 +191,17 @@ def test_the_lag_is_read_from_the_versions(ppo: Followed) -> None:
 
 
 def test_the_environments_see_the_actions_of_the_older_policy(followed: Followed) -> None:
-    """The rollout of update 4 is that of a learner without a delay that has the parameters and statistics of update 2,
-    bit for bit."""
+    """The rollout of update 4 is that of a learner without a delay that has the parameters and
+    statistics of update 2, bit for bit."""
     make, config = (make_ppo, config_of(0)) if followed.name == "ppo" else (make_dqn, dqn_config(0))
     states = followed.states
     old = states[4].replace(params=states[2].params, normaliser=states[2].normaliser, actor=None)
     fresh, metrics = jax.jit(make(config, ENV, UPDATES).update)(old, PARAMS, None)
     for part in ("env_state", "ref", "first", "episodes"):
         assert_same(getattr(fresh, part), getattr(states[5], part))
-    np.testing.assert_array_equal(metrics["action_share"], followed.result.history[4]["action_share"])
+    np.testing.assert_array_equal(
+        metrics["action_share"], followed.result.history[4]["action_share"]
+    )
     assert int(metrics["lag_max"]) == 0
 
 
@@ -176,16 +225,24 @@ def test_a_run_that_begins_from_another_policy_acts_with_that_policy(ppo: Follow
     begun = copied(ppo.states[0].replace(params=ppo.result.state.params))
     after = program_of("ppo")(begun, PARAMS)[0]
     for slot in range(DELAY):
-        assert_same(jax.tree.map(lambda x, slot=slot: x[slot], after.actor.parameters), ppo.result.state.params)
+        assert_same(
+            jax.tree.map(lambda x, slot=slot: x[slot], after.actor.parameters),
+            ppo.result.state.params,
+        )
 
 
 # --- PPO --------------------------------------------------------------------------------------------------------------
 
+
 def test_v_trace_on_fresh_steps_learns_as_gae_does(ppo: Followed) -> None:
     """In update 0 the policy that learns acts: the same step as without a delay, up to rounding."""
     result, states = ppo.result, ppo.states
-    fresh, metrics = jax.jit(make_ppo(config_of(0), ENV, UPDATES).update)(states[0].replace(actor=None), PARAMS, None)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), fresh.params, states[1].params)
+    fresh, metrics = jax.jit(make_ppo(config_of(0), ENV, UPDATES).update)(
+        states[0].replace(actor=None), PARAMS, None
+    )
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), fresh.params, states[1].params
+    )
     first, later = result.history[0], result.history[1:]
     assert first["behaviour_kl"] < 1e-9 < min(row["behaviour_kl"] for row in later)
     assert first["rho"] == pytest.approx(1, abs=1e-6)
@@ -195,14 +252,17 @@ def test_v_trace_on_fresh_steps_learns_as_gae_does(ppo: Followed) -> None:
 
 @pytest.mark.slow
 def test_a_policy_with_a_memory_reads_the_rollout_with_its_own_memory() -> None:
-    """Before the first step its probabilities are those of the loss, and on fresh steps it learns as without a delay.
+    """Before the first step its probabilities are those of the loss, and on fresh steps it learns
+    as without a delay.
     """
     gru = {"kind": "gru", "rnn_width": 8}
     delayed, fresh = (make_ppo(config_of(delay, gru), ENV, UPDATES) for delay in (2, 0))
     update, state = jax.jit(delayed.update), jax.jit(delayed.init)(KEY, PARAMS)
     other = jax.jit(fresh.update)(state.replace(actor=None), PARAMS, None)[0]
     state, metrics = update(state, PARAMS, None)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), other.params, state.params)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), other.params, state.params
+    )
     for _ in range(3):
         state, metrics = update(state, PARAMS, None)
         assert metrics["ratio_error"] <= 1e-5 < metrics["behaviour_kl"] + 1e-5
@@ -217,11 +277,15 @@ def test_two_agents_side_by_side_are_two_alone(name: str) -> None:
     assert two.history[-1]["lag_max/each"] == [2, 2]
     one = Stack.of(2).agent(two.state, 1)
     for part in ("params", "actor"):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), getattr(one, part),
-                     getattr(alone.state, part))
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
+            getattr(one, part),
+            getattr(alone.state, part),
+        )
 
 
 # --- DQN --------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.slow
 def test_the_replay_keeps_the_version_that_acted(dqn: Followed) -> None:
@@ -229,20 +293,34 @@ def test_the_replay_keeps_the_version_that_acted(dqn: Followed) -> None:
     result = dqn.result
     assert np.asarray(result.state.own.replay.version[::12]).tolist() == [3, 0, 0, 1, 2]
     for update, row in enumerate(result.history):
-        oldest = update - max(update - 4 - DELAY, 0)  # five rollouts are kept, the oldest of update - 4
+        oldest = update - max(
+            update - 4 - DELAY, 0
+        )  # five rollouts are kept, the oldest of update - 4
         assert min(update, DELAY) <= row["sample_age"] <= row["sample_age_max"] <= oldest
         assert row["replay_ratio"] == 0.5  # as configured
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("values", "message"), [
-    ({"algorithm": "pqn", "actor": {"delay": 1}}, r"actor.delay=1 with algorithm=pqn: its targets, Q\(lambda\)"),
-    ({"actor": {"rho_clip": 2.0}}, r"actor.rho_clip=2: no effect without V-trace.*actor.delay=0\): leave it out"),
-    ({"algorithm": "dqn", "actor": {"delay": 1, "rho_clip": 2.0, "c_clip": 3.0}},
-     r"actor.rho_clip=2, actor.c_clip=3: no effect.*found algorithm=dqn, actor.delay=1\): leave them out"),
-    ({"actor": {"delay": -1}}, "actor.delay"),
-])
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"algorithm": "pqn", "actor": {"delay": 1}},
+            r"actor.delay=1 with algorithm=pqn: its targets, Q\(lambda\)",
+        ),
+        (
+            {"actor": {"rho_clip": 2.0}},
+            r"actor.rho_clip=2: no effect without V-trace.*actor.delay=0\): leave it out",
+        ),
+        (
+            {"algorithm": "dqn", "actor": {"delay": 1, "rho_clip": 2.0, "c_clip": 3.0}},
+            r"actor.rho_clip=2, actor.c_clip=3: no effect.*found algorithm=dqn, actor.delay=1\): leave them out",
+        ),
+        ({"actor": {"delay": -1}}, "actor.delay"),
+    ],
+)
 def test_what_has_no_sound_meaning_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_config(values)

@@ -1,4 +1,6 @@
-"""DQN: its counts, targets by hand, an update against NumPy, the target network, checkpoints, agents, memory."""
+"""DQN: its counts, targets by hand, an update against NumPy, the target network, checkpoints,
+agents, memory.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,27 @@ ENV = Probe((lambda ref, action: ref.cue * action + ref.time, lambda ref, action
 PARAMS = probe_params(length=5)
 ROLLOUT = {"num_envs": 8, "num_steps": 4, "num_shards": 2}
 STEPS = 32  # of an update
-TRAIN = TrainConfig(total_timesteps=STEPS * 12, chunk_updates=2, checkpoint_every=2, keep_checkpoints=9)
+TRAIN = TrainConfig(
+    total_timesteps=STEPS * 12, chunk_updates=2, checkpoint_every=2, keep_checkpoints=9
+)
 TOTAL = plan_run(TRAIN, 8, 4).total_updates
 KEY = jax.random.key(0)
 KNOWN = {}
 
 
 def config_of(**keys):
-    given = {"buffer_size": 200, "batch_size": 16, "replay_ratio": 1.0, "learning_starts": 64, "target_every": 100,
-             "learning_rate": 1e-2, "n_steps": 3}
-    return make_config({"algorithm": "dqn", "rollout": ROLLOUT, "network": {"hidden": [8]}, "dqn": given | keys})
+    given = {
+        "buffer_size": 200,
+        "batch_size": 16,
+        "replay_ratio": 1.0,
+        "learning_starts": 64,
+        "target_every": 100,
+        "learning_rate": 1e-2,
+        "n_steps": 3,
+    }
+    return make_config(
+        {"algorithm": "dqn", "rollout": ROLLOUT, "network": {"hidden": [8]}, "dqn": given | keys}
+    )
 
 
 def dqn_of(config, total=TOTAL):
@@ -49,8 +62,16 @@ def dqn_of(config, total=TOTAL):
 
 PRIORITISED = config_of(replay="prioritised")  # two gradient steps in an update
 DQN = dqn_of(PRIORITISED)
-SOFT = config_of(batch_size=32, replay="prioritised", tau=0.25, double=False, dueling=False, learning_starts=0,
-                 normalise_rewards=False, epsilon=0.5)
+SOFT = config_of(
+    batch_size=32,
+    replay="prioritised",
+    tau=0.25,
+    double=False,
+    dueling=False,
+    learning_starts=0,
+    normalise_rewards=False,
+    epsilon=0.5,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -81,16 +102,33 @@ def soft():
 
 # --- counts -----------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("keys", "message"), [
-    ({"replay_ratio": 0.75, "batch_size": 64},
-     r"dqn.replay_ratio \(0.75\) \* rollout.num_envs \* rollout.num_steps \(32\) / dqn.batch_size \(64\) is 0.375 "
-     r"gradient steps in an update, and they must be whole: set dqn.replay_ratio=2.0 \(1\), or another batch size"),
-    ({"replay_ratio": 1.2}, r"is 2.4 gradient steps.*set dqn.replay_ratio=1.0 \(2\) or 1.5 \(3\)"),
-    ({"buffer_size": 63}, r"dqn.buffer_size \(63\) holds 1 rollouts of 32 transitions.*need 2: set dqn.buffer_size=64"),
-    ({"batch_size": 15, "replay_ratio": 15 / 32}, r"dqn.batch_size \(15\) must be a multiple of rollout.num_shards "
-     r"\(2\).*set dqn.batch_size=16"),
-    ({"target_every": 2**30}, r"dqn.target_every \(1,073,741,824\)"),
-])
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"replay_ratio": 0.75, "batch_size": 64},
+            r"dqn.replay_ratio \(0.75\) \* rollout.num_envs \* rollout.num_steps \(32\) / "
+            r"dqn.batch_size \(64\) is 0.375 "
+            r"gradient steps in an update, and they must be whole: set dqn.replay_ratio=2.0 "
+            r"\(1\), or another batch size",
+        ),
+        (
+            {"replay_ratio": 1.2},
+            r"is 2.4 gradient steps.*set dqn.replay_ratio=1.0 \(2\) or 1.5 \(3\)",
+        ),
+        (
+            {"buffer_size": 63},
+            r"dqn.buffer_size \(63\) holds 1 rollouts of 32 transitions.*need 2: set dqn.buffer_size=64",
+        ),
+        (
+            {"batch_size": 15, "replay_ratio": 15 / 32},
+            r"dqn.batch_size \(15\) must be a multiple of rollout.num_shards "
+            r"\(2\).*set dqn.batch_size=16",
+        ),
+        ({"target_every": 2**30}, r"dqn.target_every \(1,073,741,824\)"),
+    ],
+)
 def test_counts_that_do_not_fit_are_refused_with_what_works(keys, message):
     with pytest.raises(ConfigError, match=message):
         config_of(**keys)
@@ -102,8 +140,13 @@ def test_the_ratios_that_a_message_names_work(ratio):
 
 
 def test_a_ratio_that_is_no_finite_decimal_is_whole_too():
-    config = make_config({"algorithm": "dqn", "rollout": {"num_envs": 8, "num_steps": 12},
-                          "dqn": {"batch_size": 64, "replay_ratio": 2 / 3}})
+    config = make_config(
+        {
+            "algorithm": "dqn",
+            "rollout": {"num_envs": 8, "num_steps": 12},
+            "dqn": {"batch_size": 64, "replay_ratio": 2 / 3},
+        }
+    )
     assert config.dqn.gradient_steps(config.rollout) == 1
 
 
@@ -118,17 +161,23 @@ def test_the_rows_are_whole_rollouts():
 
 # --- targets ----------------------------------------------------------------------------------------------------------
 
+
 def test_the_value_of_a_reference_by_hand():
     """Illegal actions count neither for the choice nor for the value, however large their Q is."""
     target = jnp.array([[1.0, 5.0, 9.0], [1.0, -2.0, 9.0]])
     online = jnp.array([[4.0, 3.0, 9.0], [-1.0, 0.0, 9.0]])
     mask = jnp.array([[True, True, False], [True, True, False]])
     assert loss.final_value(target, None, mask).tolist() == [5, 1]
-    assert loss.final_value(target, online, mask).tolist() == [1, -2]  # chosen by `online`, valued by `target`
+    assert loss.final_value(target, online, mask).tolist() == [
+        1,
+        -2,
+    ]  # chosen by `online`, valued by `target`
 
 
 def test_nothing_is_bootstrapped_after_a_termination():
-    goal = loss.bootstrapped(jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), jnp.array([4.0, jnp.nan]))
+    goal = loss.bootstrapped(
+        jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), jnp.array([4.0, jnp.nan])
+    )
     assert goal.tolist() == [3, 1]
 
 
@@ -136,31 +185,47 @@ def test_hubers_loss_by_hand():
     """Errors 1/2, -3: 1/8 and 5/2. With weights 1 and 1/5 the mean is (1/8 + 1/2) / 2."""
     error = jnp.array([0.5, -3.0])
     assert float(loss.weighted_huber(error, None)) == pytest.approx((0.125 + 2.5) / 2)
-    assert float(loss.weighted_huber(error, jnp.array([1.0, 0.2]))) == pytest.approx((0.125 + 0.5) / 2)
+    assert float(loss.weighted_huber(error, jnp.array([1.0, 0.2]))) == pytest.approx(
+        (0.125 + 0.5) / 2
+    )
 
 
 # --- an update --------------------------------------------------------------------------------------------------------
+
 
 def q_by_numpy(parameters, stats, observations):
     """Q float64[B, A] of one hidden layer, without dueling."""
     parameters = jax.tree.map(lambda x: np.asarray(x, np.float64), parameters)
     deviation = np.sqrt(np.asarray(stats.variance, np.float64)[0])
-    x = np.where(deviation > 1e-6, (observations - np.asarray(stats.mean)[0]) / np.maximum(deviation, 1e-6), 0.0)
+    x = np.where(
+        deviation > 1e-6,
+        (observations - np.asarray(stats.mean)[0]) / np.maximum(deviation, 1e-6),
+        0.0,
+    )
     dense, head = parameters["q_torso"]["Dense_0"], parameters["q_head"]
-    return np.tanh(np.clip(x, -10, 10) @ dense["kernel"] + dense["bias"]) @ head["kernel"] + head["bias"]
+    return (
+        np.tanh(np.clip(x, -10, 10) @ dense["kernel"] + dense["bias"]) @ head["kernel"]
+        + head["bias"]
+    )
 
 
 @pytest.mark.slow
 def test_the_loss_of_a_step_by_numpy(soft):
-    """The fifth update has one gradient step. The samples are drawn again; the rest is NumPy: masks, targets, Huber,
-    and importance weights (starts * P)^-beta over the largest of the batch."""
+    """The fifth update has one gradient step. The samples are drawn again; the rest is NumPy:
+    masks, targets, Huber, and importance weights (starts * P)^-beta over the largest of the
+    batch."""
     states, rows = soft
     before, after = states[4], states[5]
     ctx = q_contexts(SOFT, ENV, TOTAL, summarise=None, stage=None, fusion=None)[1]
     of = ring(ctx, before.ref)
     key = jax.random.split(jax.random.fold_in(before.key, 4))[1]
-    priorities, chance = renewed(of, before.own.priorities, after.own.replay), draws(ctx, of, after.own.replay, key)[0]
-    found, _, drawn = batch_of(of, after.own.replay, priorities, chance, before.hparams, jnp.float32(0))
+    priorities, chance = (
+        renewed(of, before.own.priorities, after.own.replay),
+        draws(ctx, of, after.own.replay, key)[0],
+    )
+    found, _, drawn = batch_of(
+        of, after.own.replay, priorities, chance, before.hparams, jnp.float32(0)
+    )
     leaves = np.asarray(priorities.trees.leaves, np.float64)  # of each of the two groups
     share = leaves[np.arange(2)[:, None], drawn.leaf] / leaves.sum(axis=1, keepdims=True) / 2
     weight = ((leaves > 0).sum() * share.ravel()) ** -float(rows[4]["priority_beta"])
@@ -168,12 +233,16 @@ def test_the_loss_of_a_step_by_numpy(soft):
     assert weight.min() < 0.9  # the priorities differ
 
     def observations(ref):
-        return np.stack([ref.cue, ref.shown * np.asarray(ref.time) / 10], axis=-1).astype(np.float64)
+        return np.stack([ref.cue, ref.shown * np.asarray(ref.time) / 10], axis=-1).astype(
+            np.float64
+        )
 
     final = q_by_numpy(before.own.target, before.normaliser, observations(found.final_ref))
     legal = np.ones_like(final, bool)
     legal[:, 0], legal[:, -1] = np.asarray(found.final_ref.cue) <= 0, False
-    goal = np.asarray(found.reward) + np.asarray(found.discount) * np.where(legal, final, -np.inf).max(axis=1)
+    goal = np.asarray(found.reward) + np.asarray(found.discount) * np.where(
+        legal, final, -np.inf
+    ).max(axis=1)
     own = q_by_numpy(before.params, before.normaliser, observations(found.ref))
     error = own[np.arange(32), np.asarray(found.action)] - goal
     expected = (weight * np.where(abs(error) <= 1, error**2 / 2, abs(error) - 0.5)).mean()
@@ -188,25 +257,37 @@ def test_the_soft_target_moves_by_tau(soft):
     for before, after in itertools.pairwise(states):
         target = before.params if int(before.update) == 0 else before.own.target
         expected = jax.tree.map(lambda old, new: old + 0.25 * (new - old), target, after.params)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), after.own.target, expected)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7),
+            after.own.target,
+            expected,
+        )
     assert [float(row["q_error"]) < 1e-5 for row in rows] == [True] * 5
 
 
 def test_the_target_becomes_the_online_network_where_the_steps_cross_a_multiple(whole):
-    """Two gradient steps in an update of 32 environment steps: they stand at 16, 32, 48, ... Multiples of 100 are
-    crossed at 112, 208 and 304: in updates 4, 7 and 10. A test by modulo would find the first at 800."""
+    """Two gradient steps in an update of 32 environment steps: they stand at 16, 32, 48, ...
+    Multiples of 100 are crossed at 112, 208 and 304: in updates 4, 7 and 10. A test by modulo would
+    find the first at 800."""
     rows = whole[0].history
     assert [row["update"] for row in rows if row["target_updates"]] == [4, 7, 10]
     assert max(row["target_updates"] for row in rows) == 1
     assert int(whole[0].state.own.since) == 2 * (12 * 32 - 300)  # in halves of a step
 
 
-@pytest.mark.parametrize(("since", "copied", "left"), [(0, False, 32), (31, False, 63), (32, True, 0), (40, True, 8)])
+@pytest.mark.parametrize(
+    ("since", "copied", "left"), [(0, False, 32), (31, False, 63), (32, True, 0), (40, True, 8)]
+)
 def test_a_step_that_ends_at_a_multiple_copies_the_target(since, copied, left):
-    """Every 32 steps, two gradient steps in an update of 32: in halves of a step each adds 32, and 64 is a multiple."""
+    """Every 32 steps, two gradient steps in an update of 32: in halves of a step each adds 32, and
+    64 is a multiple.
+    """
     now = SimpleNamespace(since=jnp.int32(since), target=jnp.float32(1))
-    ctx = SimpleNamespace(config=config_of(target_every=32).dqn, rollout=SimpleNamespace(num_envs=8, num_steps=4),
-                          steps_per_update=STEPS)
+    ctx = SimpleNamespace(
+        config=config_of(target_every=32).dqn,
+        rollout=SimpleNamespace(num_envs=8, num_steps=4),
+        steps_per_update=STEPS,
+    )
     target, after, crossed = moved_target(ctx, None, now, jnp.float32(2), True)
     assert (float(target), int(after), bool(crossed)) == (2 if copied else 1, left, copied)
 
@@ -215,8 +296,11 @@ def test_a_step_that_ends_at_a_multiple_copies_the_target(since, copied, left):
 def test_many_multiples_inside_an_update_are_crossed():
     """Every gradient step crosses one, so the target is always the online network."""
     algorithm = dqn_of(config_of(target_every=5))
-    state, metrics = jax.jit(lambda state: jax.lax.scan(lambda s, _: algorithm.update(s, PARAMS, None), state, None,
-                                                        length=4))(algorithm.init(KEY, PARAMS))
+    state, metrics = jax.jit(
+        lambda state: jax.lax.scan(
+            lambda s, _: algorithm.update(s, PARAMS, None), state, None, length=4
+        )
+    )(algorithm.init(KEY, PARAMS))
     assert metrics["target_updates"].tolist() == [2, 2, 2, 2]
     assert_same(state.own.target, state.params)
     assert int(state.own.since) == 2 * (4 * 32 % 5)
@@ -224,7 +308,9 @@ def test_many_multiples_inside_an_update_are_crossed():
 
 def test_the_ratio_is_measured_and_nothing_is_learnt_before_learning_starts(whole):
     rows = whole[0].history
-    assert [row["replay_ratio"] for row in rows] == [0.0] + [1.0] * 11  # 64 steps are taken in the second update
+    assert [row["replay_ratio"] for row in rows] == [0.0] + [
+        1.0
+    ] * 11  # 64 steps are taken in the second update
     assert [row["gradient_steps"] for row in rows] == [0.0] + [2.0] * 11
     assert rows[0]["param_delta"] == rows[0]["q_change"] == 0 < rows[1]["param_delta"]
     assert [row["replay_size"] for row in rows] == [min(32 * (i + 1), 192) for i in range(12)]
@@ -242,6 +328,7 @@ def test_no_warning_says_that_nothing_is_learnt_while_the_replay_is_filled():
 
 # --- runs -------------------------------------------------------------------------------------------------------------
 
+
 def like():
     return jax.eval_shape(DQN.init, KEY, PARAMS)
 
@@ -250,22 +337,39 @@ def test_it_resumes_to_the_same_bits(whole, tmp_path):
     """Replay, sum trees, target network and counters come from the checkpoint."""
     result, folder = whole
     half = checkpoint.restore(folder / "update-00000004", like()).state
-    assert_same(train(DQN, PARAMS, config=TRAIN, state=half, checkpoint_dir=tmp_path).state, result.state)
+    assert_same(
+        train(DQN, PARAMS, config=TRAIN, state=half, checkpoint_dir=tmp_path).state, result.state
+    )
 
 
 @pytest.mark.slow
 def test_it_rolls_back_with_its_replay(whole, tmp_path):
-    """The reward is NaN in update 7 while the run has not rolled back. The NaN leaves no trace in the replay."""
+    """The reward is NaN in update 7 while the run has not rolled back. The NaN leaves no trace in
+    the replay.
+    """
 
     def update(state, params, inputs=None):
         bad = (state.update == 6) & (state.rollbacks == 0)
-        return DQN.update(state, params.replace(scale=jnp.where(bad, jnp.nan, params.scale)), inputs)
+        return DQN.update(
+            state, params.replace(scale=jnp.where(bad, jnp.nan, params.scale)), inputs
+        )
 
-    result = train(DQN._replace(update=update), PARAMS, config=TRAIN, key=KEY, checkpoint_dir=tmp_path,
-                   max_rollbacks=1)
+    result = train(
+        DQN._replace(update=update),
+        PARAMS,
+        config=TRAIN,
+        key=KEY,
+        checkpoint_dir=tmp_path,
+        max_rollbacks=1,
+    )
     assert (int(result.state.rollbacks), result.updates) == (1, 12)
-    replay, packing = result.state.own.replay, ring(q_contexts(PRIORITISED, ENV, TOTAL, summarise=None, stage=None,
-                                                               fusion=None)[1], result.state.ref).packing
+    replay, packing = (
+        result.state.own.replay,
+        ring(
+            q_contexts(PRIORITISED, ENV, TOTAL, summarise=None, stage=None, fusion=None)[1],
+            result.state.ref,
+        ).packing,
+    )
     assert np.isfinite(packing.unpack(replay.rows, axis=1).reward).all()
     assert np.isfinite(result.state.own.priorities.trees.total).all()
 
@@ -281,22 +385,35 @@ def test_three_agents_side_by_side_are_three_alone(whole):
     assert three.own.replay.rows.words.shape[:2] == (3, 24 * 8)  # each has its own
     assert_same(one.own.replay, alone.own.replay)
     for part in ("params", "opt_state"):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6), getattr(one, part),
-                     getattr(alone, part))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one.own.priorities,
-                 alone.own.priorities)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6),
+            getattr(one, part),
+            getattr(alone, part),
+        )
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+        one.own.priorities,
+        alone.own.priorities,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agents", [1, 2])
 def test_no_update_copies_the_replay(agents):
-    """The compiled update of a million transitions, prioritised: its temporaries are below a tenth of the replay."""
+    """The compiled update of a million transitions, prioritised: its temporaries are below a tenth
+    of the replay.
+    """
     config = config_of(replay="prioritised", buffer_size=1_000_000)
     algorithm = Stack.of(agents).wrap(dqn_of(config))
     state = jax.eval_shape(algorithm.init, Stack.of(agents).keys(0), PARAMS)
     replay = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state.own.replay))
     assert replay >= agents * 1_000_000 * 32
-    used: Any = jax.jit(algorithm.update, donate_argnums=0).lower(state, PARAMS, None).compile().memory_analysis()
+    used: Any = (
+        jax.jit(algorithm.update, donate_argnums=0)
+        .lower(state, PARAMS, None)
+        .compile()
+        .memory_analysis()
+    )
     assert used.alias_size_in_bytes >= replay
     tree = agents * 8_000_000
     assert used.temp_size_in_bytes < 0.1 * replay + tree

@@ -22,10 +22,24 @@ from tests.rl.probes import ProbeRef, probe_params
 from tests.rl.test_probes import ASKED, CONSTANT, CUE, ENV, LATE, PAID
 
 UPDATES = 150
-CONFIG = make_config({
-    "algorithm": "dqn", "rollout": {"num_envs": 16, "num_steps": 8}, "network": {"hidden": [32]},
-    "dqn": {"buffer_size": 4096, "batch_size": 64, "replay_ratio": 8, "learning_starts": 256, "target_every": 64,
-            "learning_rate": 1e-2, "learning_rate_end": 1e-3, "epsilon_end": 0.1, "normalise_rewards": False}})
+CONFIG = make_config(
+    {
+        "algorithm": "dqn",
+        "rollout": {"num_envs": 16, "num_steps": 8},
+        "network": {"hidden": [32]},
+        "dqn": {
+            "buffer_size": 4096,
+            "batch_size": 64,
+            "replay_ratio": 8,
+            "learning_starts": 256,
+            "target_every": 64,
+            "learning_rate": 1e-2,
+            "learning_rate_end": 1e-3,
+            "epsilon_end": 0.1,
+            "normalise_rewards": False,
+        },
+    }
+)
 LEARNER = make_dqn(CONFIG, ENV, UPDATES)
 
 
@@ -34,13 +48,19 @@ def compiled():
     def learn(params, gamma):
         state = LEARNER.init(jax.random.key(0), params)
         state = state.replace(hparams=state.hparams.replace(gamma=gamma))
-        return jax.lax.scan(lambda s, _: LEARNER.update(s, params, None), state, None, length=UPDATES)
+        return jax.lax.scan(
+            lambda s, _: LEARNER.update(s, params, None), state, None, length=UPDATES
+        )
 
-    return jax.jit(learn), jax.jit(lambda policy, ref, params: LEARNER.act(policy, None, ref, params, None, False)[1:])
+    return jax.jit(learn), jax.jit(
+        lambda policy, ref, params: LEARNER.act(policy, None, ref, params, None, False)[1:]
+    )
 
 
 def learn(kind, gamma=0.9, **keywords):
-    """Train, then tell action, value and mask at (cue, time). All probes share one compiled program."""
+    """Train, then tell action, value and mask at (cue, time). All probes share one compiled
+    program.
+    """
     run, greedy = compiled()
     params = probe_params(kind, **keywords)
     state, metrics = run(params, jnp.float32(gamma))
@@ -76,8 +96,9 @@ def test_the_action_that_the_observation_asks_for():
 
 
 def test_a_masked_action_is_neither_chosen_nor_bootstrapped():
-    """Action 0 pays best and is illegal while cue > 0; action 3 would pay most and is never legal. With episodes of
-    two steps, gamma 0.9: the second value is 2 or 1 by the cue, the first 1.9 times that."""
+    """Action 0 pays best and is illegal while cue > 0; action 3 would pay most and is never legal.
+    With episodes of two steps, gamma 0.9: the second value is 2 or 1 by the cue, the first 1.9
+    times that."""
     at = learn(PAID, length=2)
     assert (at(1)[0], at(-1)[0]) == (2, 0)
     np.testing.assert_array_equal(at(1)[2], [False, True, True, False])
@@ -87,8 +108,8 @@ def test_a_masked_action_is_neither_chosen_nor_bootstrapped():
 
 
 def test_truncation_bootstraps_and_termination_does_not():
-    """Reward 1 for ever, gamma 0.5: the value is 2, also where a time limit that is not observed cuts episodes. A real
-    end after 2 steps makes it 1.5 and then 1."""
+    """Reward 1 for ever, gamma 0.5: the value is 2, also where a time limit that is not observed
+    cuts episodes. A real end after 2 steps makes it 1.5 and then 1."""
     at = learn(CONSTANT, gamma=0.5, length=2, truncates=True, shows_time=False)
     assert [at(cue)[1] for cue in (-1, 1)] == pytest.approx([2.0, 2.0], abs=0.05)
     at = learn(CONSTANT, gamma=0.5, length=2)
@@ -96,8 +117,8 @@ def test_truncation_bootstraps_and_termination_does_not():
 
 
 def solved(task, name, seeds):
-    """The scores of `seeds` seeds (two or more) with the bench's settings, each over 200 greedy episodes or 100
-    unseen sessions."""
+    """The scores of `seeds` seeds (two or more) with the bench's settings, each over 200 greedy
+    episodes or 100 unseen sessions."""
     problem = PROBLEMS[name]
     config = config_of(problem, "mlp", ("algorithm=dqn", *ROWS[task, "dqn"]))
     world = world_of(problem, config)
@@ -113,8 +134,8 @@ def solved(task, name, seeds):
 @pytest.mark.long  # test_pqn_learns.py has CartPole, the market below is the product's own
 @pytest.mark.parametrize(("task", "name"), [("cartpole", "CartPole"), ("acrobot", "Acrobot")])
 def test_control_problems_are_solved(task, name, monkeypatch):
-    """The median of three seeds, because a seed may end below on CartPole: its last rounding decides, and that differs
-    between machines. The bench shows five seeds."""
+    """The median of three seeds, because a seed may end below on CartPole: its last rounding
+    decides, and that differs between machines. The bench shows five seeds."""
     monkeypatch.setattr(defaults_problems, "EPISODES", 200)
     found = solved(task, name, seeds=3)["return"]
     print(f"{name}: {found} over 200 greedy episodes")

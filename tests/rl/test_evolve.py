@@ -1,4 +1,6 @@
-"""Population-based training: who is replaced by whom, what is copied, settings, the file, what is refused."""
+"""Population-based training: who is replaced by whom, what is copied, settings, the file, what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,13 @@ from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_same
 
-RULES = Rules({"learning_rate": (1e-4, 1e-2), "gamma": (0.9, 0.999)}, {"learning_rate_end": ("learning_rate", 0.1)},
-              0.25, 1.2, 0.25)
+RULES = Rules(
+    {"learning_rate": (1e-4, 1e-2), "gamma": (0.9, 0.999)},
+    {"learning_rate_end": ("learning_rate", 0.1)},
+    0.25,
+    1.2,
+    0.25,
+)
 ENV = Probe((lambda ref, action: ref.cue * action,))
 PARAMS = probe_params(length=5)
 N = 8
@@ -34,12 +41,29 @@ N = 8
 
 def config_of(algorithm: str = "ppo", **evolving: Any) -> RunConfig:
     rate = f"{algorithm}.learning_rate"
-    return make_config({
-        "algorithm": algorithm, "seed": 5, "rollout": {"num_envs": 8, "num_steps": 4, "num_shards": 2},
-        "network": {"hidden": [4]}, "train": {"num_seeds": N}, "split": {"validation_sessions": 1},
-        "evolve": {"keys": {rate: [1e-4, 1e-2]}, "every": 1} | evolving,
-    } | ({"dqn": {"buffer_size": 64, "batch_size": 16, "replay_ratio": 0.5, "learning_starts": 0}}
-         if algorithm == "dqn" else {"ppo": {"num_minibatches": 1}}))
+    return make_config(
+        {
+            "algorithm": algorithm,
+            "seed": 5,
+            "rollout": {"num_envs": 8, "num_steps": 4, "num_shards": 2},
+            "network": {"hidden": [4]},
+            "train": {"num_seeds": N},
+            "split": {"validation_sessions": 1},
+            "evolve": {"keys": {rate: [1e-4, 1e-2]}, "every": 1} | evolving,
+        }
+        | (
+            {
+                "dqn": {
+                    "buffer_size": 64,
+                    "batch_size": 16,
+                    "replay_ratio": 0.5,
+                    "learning_starts": 0,
+                }
+            }
+            if algorithm == "dqn"
+            else {"ppo": {"num_minibatches": 1}}
+        )
+    )
 
 
 @jax.jit
@@ -49,18 +73,25 @@ def decided(scores: Any, finite: Any, floats: Any, key: Any) -> evolve.Decision:
 
 def floats_of(seed: int = 0) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
-    return {name: random.uniform(*bounds, N).astype(np.float32) for name, bounds in RULES.ranges.items()}
+    return {
+        name: random.uniform(*bounds, N).astype(np.float32) for name, bounds in RULES.ranges.items()
+    }
 
 
 def source_of(scores: list[float], finite: list[bool] | None = None, update: int = 1) -> list[int]:
     alive = np.ones(N, bool) if finite is None else np.array(finite)
-    return decided(np.asarray(scores, np.float32), alive, floats_of(), event_key(0, update)).source.tolist()
+    return decided(
+        np.asarray(scores, np.float32), alive, floats_of(), event_key(0, update)
+    ).source.tolist()
 
 
 # --- who goes on from whom --------------------------------------------------------------------------------------------
 
+
 def test_the_worst_two_of_eight_go_on_from_the_best_two() -> None:
-    """Agents 2 and 7 are the worst, 4 and 1 the best. Over many events each of the best is taken."""
+    """Agents 2 and 7 are the worst, 4 and 1 the best. Over many events each of the best is
+    taken.
+    """
     scores = [3.0, 8, 1, 4, 9, 5, 6, 2]
     found = [source_of(scores, update=update) for update in range(30)]
     for source in found:
@@ -80,7 +111,12 @@ def test_an_agent_that_is_not_finite_is_always_replaced() -> None:
     finite = [i != 4 for i in range(N)]
     source = source_of([np.nan, np.inf, -np.inf, 4, 9, 5, 6, 2], finite)
     assert {source[i] for i in (0, 1, 2, 4)} <= {6, 5}
-    assert [source[i] for i in (3, 5, 6, 7)] == [3, 5, 6, 7]  # the other four are the finite ones: all are kept
+    assert [source[i] for i in (3, 5, 6, 7)] == [
+        3,
+        5,
+        6,
+        7,
+    ]  # the other four are the finite ones: all are kept
 
 
 def test_a_single_finite_agent_is_copied_by_all_and_without_one_nobody_is_replaced() -> None:
@@ -88,48 +124,67 @@ def test_a_single_finite_agent_is_copied_by_all_and_without_one_nobody_is_replac
     assert source_of([np.nan] * N) == list(range(N))
 
 
-@given(scores=st.lists(st.sampled_from([-1.0, 0.0, 1.0, 2.0, np.nan]), min_size=N, max_size=N),
-       update=st.integers(0, 1000))
+@given(
+    scores=st.lists(st.sampled_from([-1.0, 0.0, 1.0, 2.0, np.nan]), min_size=N, max_size=N),
+    update=st.integers(0, 1000),
+)
 @settings(max_examples=80, deadline=None)
 def test_who_is_kept_and_who_is_copied(scores: list[float], update: int) -> None:
-    """Against a reference in Python: the order by (-score, index), the share at its ends, settings in their ranges."""
+    """Against a reference in Python: the order by (-score, index), the share at its ends, settings
+    in their ranges.
+    """
     before = floats_of(update)
-    found = jax.device_get(decided(np.asarray(scores, np.float32), np.ones(N, bool), before, event_key(3, update)))
+    found = jax.device_get(
+        decided(np.asarray(scores, np.float32), np.ones(N, bool), before, event_key(3, update))
+    )
     alive = [i for i in range(N) if np.isfinite(scores[i])]
     order = sorted(alive, key=lambda i: (-scores[i], i)) + [i for i in range(N) if i not in alive]
     gone = ({*order[-2:]} | ({*range(N)} - {*alive})) if alive else set()
     for i, source in enumerate(found.source.tolist()):
-        assert source in ({*order[:min(2, len(alive))]} if i in gone else {i})
+        assert source in ({*order[: min(2, len(alive))]} if i in gone else {i})
         for name, (low, high) in RULES.ranges.items():
             after, own = found.floats[name][i], before[name][i]
             assert after == own if i not in gone else np.float32(low) <= after <= np.float32(high)
 
 
 def test_settings_are_perturbed_or_drawn_anew() -> None:
-    """Of many replaced agents about a quarter draws anew; half of the others multiplies, half divides."""
+    """Of many replaced agents about a quarter draws anew; half of the others multiplies, half
+    divides.
+    """
     before = {"learning_rate": np.full(N, 1e-3, np.float32), "gamma": np.full(N, 0.95, np.float32)}
-    after = np.concatenate([decided(np.arange(N, dtype=np.float32), np.ones(N, bool), before, event_key(1, u))
-                            .floats["learning_rate"][:2] for u in range(300)])
+    after = np.concatenate(
+        [
+            decided(
+                np.arange(N, dtype=np.float32), np.ones(N, bool), before, event_key(1, u)
+            ).floats["learning_rate"][:2]
+            for u in range(300)
+        ]
+    )
     up, down = np.isclose(after, 1.2e-3, rtol=1e-5), np.isclose(after, 1e-3 / 1.2, rtol=1e-5)
     anew = ~up & ~down
     assert 0.30 < up.mean() < 0.45  # 0.375 +- 4 standard errors of 600 draws
     assert 0.30 < down.mean() < 0.45
     assert 0.18 < anew.mean() < 0.32
-    assert 0.4 < (after[anew] < 1e-3).mean() < 0.6  # even in the logarithm: half lie below the middle, 1e-3
+    assert (
+        0.4 < (after[anew] < 1e-3).mean() < 0.6
+    )  # even in the logarithm: half lie below the middle, 1e-3
 
 
 # --- what is copied ---------------------------------------------------------------------------------------------------
 
+
 def filled(config: RunConfig) -> Any:
-    """A first state of N agents, of which every array but keys and settings is filled with other numbers, as if they
-    had trained."""
+    """A first state of N agents, of which every array but keys and settings is filled with other
+    numbers, as if they had trained."""
     agents, random = Stack.of(N).wrap(make_algorithm(config, ENV, 4)), np.random.default_rng(0)
     state = jax.jit(agents.init)(Stack.of(N).keys(5), PARAMS)
 
     def other(x: Any) -> Any:
         if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
             return x
-        drawn = random.integers(0, 2, x.shape) if x.dtype == bool else random.uniform(1, 99, x.shape)
+        drawn = (
+            random.integers(0, 2, x.shape) if x.dtype == bool else random.uniform(1, 99, x.shape)
+        )
         return jnp.asarray(drawn, x.dtype)
 
     return jax.tree.map(other, state).replace(hparams=state.hparams)
@@ -165,10 +220,13 @@ def test_what_was_learnt_is_copied_and_the_rest_stays(event: Any) -> None:
 
 def test_a_schedule_keeps_its_shape(event: Any) -> None:
     before, after, lineage = event
-    np.testing.assert_allclose(after.hparams.learning_rate_end, after.hparams.learning_rate * np.float32(0.1),
-                               rtol=1e-6)
+    np.testing.assert_allclose(
+        after.hparams.learning_rate_end, after.hparams.learning_rate * np.float32(0.1), rtol=1e-6
+    )
     changed = np.asarray(lineage.decision.source) != np.arange(N)
-    assert (np.asarray(after.hparams.learning_rate != before.hparams.learning_rate) == changed).all()
+    assert (
+        np.asarray(after.hparams.learning_rate != before.hparams.learning_rate) == changed
+    ).all()
     np.testing.assert_array_equal(after.hparams.gamma, before.hparams.gamma)
 
 
@@ -198,10 +256,15 @@ def test_a_memory_begins_anew_and_older_policies_are_copied() -> None:
     assert (np.asarray(after.carry[:2]) == 0).all()
     np.testing.assert_array_equal(after.carry[2:], state.carry[2:])
     source = np.asarray(lineage.decision.source)
-    jax.tree.map(lambda new, old: np.testing.assert_array_equal(new, np.asarray(old)[source]), after.actor, state.actor)
+    jax.tree.map(
+        lambda new, old: np.testing.assert_array_equal(new, np.asarray(old)[source]),
+        after.actor,
+        state.actor,
+    )
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
+
 
 def rows_of(config: RunConfig, events: int = 3) -> list[dict[str, Any]]:
     random, rules = np.random.default_rng(0), evolve.rules_of(config)
@@ -209,8 +272,12 @@ def rows_of(config: RunConfig, events: int = 3) -> list[dict[str, Any]]:
     rows = []
     for update in range(1, events + 1):
         scores, finite = random.normal(size=N).astype(np.float32), jnp.ones(N, bool)
-        decision = decide(jnp.asarray(scores), finite, before, event_key(config.seed, update), rules)
-        rows.append(row_of(update, scores, jax.device_get(evolve.Lineage(finite, before, decision))))
+        decision = decide(
+            jnp.asarray(scores), finite, before, event_key(config.seed, update), rules
+        )
+        rows.append(
+            row_of(update, scores, jax.device_get(evolve.Lineage(finite, before, decision)))
+        )
         before = {name: np.asarray(value) for name, value in decision.floats.items()}
     last = [0.5, None, 2.0, 2.0, -1.0, 0, 0, 0]
     return [*rows, {"update": events + 1, "event": "final", "scores": last, "winner": 2}]
@@ -245,30 +312,60 @@ def test_the_winner_is_the_first_of_the_best() -> None:
 
 # --- configuration ----------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("algorithm", "floats"), [("ppo", PPOFloats), ("dqn", DQNFloats), ("pqn", PQNFloats)])
+
+@pytest.mark.parametrize(
+    ("algorithm", "floats"), [("ppo", PPOFloats), ("dqn", DQNFloats), ("pqn", PQNFloats)]
+)
 def test_the_floats_that_may_evolve_are_those_of_the_state(algorithm: str, floats: Any) -> None:
     assert set(tunable(getattr(RunConfig(), algorithm))) == set(floats.__dataclass_fields__)
 
 
 def test_both_ends_of_a_schedule_may_evolve_on_their_own() -> None:
     keys = {"ppo.learning_rate": [1e-4, 1e-2], "ppo.ent_coef": [1e-3, 0.1]}
-    assert followers(config_of(keys=keys)) == {"learning_rate_end": ("learning_rate", pytest.approx(0.1)),
-                                               "ent_coef_end": ("ent_coef", 1.0)}  # no end: it stays constant
-    assert followers(config_of(keys=keys | {"ppo.learning_rate_end": [1e-5, 1e-3]})).keys() == {"ent_coef_end"}
+    assert followers(config_of(keys=keys)) == {
+        "learning_rate_end": ("learning_rate", pytest.approx(0.1)),
+        "ent_coef_end": ("ent_coef", 1.0),
+    }  # no end: it stays constant
+    assert followers(config_of(keys=keys | {"ppo.learning_rate_end": [1e-5, 1e-3]})).keys() == {
+        "ent_coef_end"
+    }
 
 
-@pytest.mark.parametrize(("values", "message"), [
-    ({"evolve": {"every": 2}}, r"evolve.every=2: no effect without evolve.keys"),
-    ({"evolve": {"keys": {"ppo.num_epochs": [1, 2]}}}, r"ppo.num_epochs is no tunable float of algorithm=ppo; expected "
-     "one of ppo.adapter_freeze, ppo.learning_rate"),
-    ({"evolve": {"keys": {"dqn.gamma": [0.9, 0.99]}}}, "dqn.gamma is no tunable float of algorithm=ppo"),
-    ({"evolve": {"keys": {"ppo.gamma": [0.9, 1.5]}}}, r"ppo.gamma=1.5: Input should be less than or equal to 1"),
-    ({"evolve": {"keys": {"ppo.ent_coef": [0, 0.1]}}}, r"\[0, 0.1\]: expected \[low, high\] with 0 < low <= high"),
-    ({"evolve": {"keys": {"ppo.gamma": [0.9, 0.99]}, "every": 1}}, r"set train.num_seeds \(--population\)"),
-    ({"evolve": {"keys": {"ppo.gamma": [0.9, 0.99]}, "every": 1}, "train": {"num_seeds": 4}},
-     "hold some out, e.g. split.validation_sessions=1"),
-    ({"algorithm": "dqn", "evolve": {"keys": {"dqn.tau": [0.1, 0.2]}}}, "dqn.tau with dqn.tau=0"),
-])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"evolve": {"every": 2}}, r"evolve.every=2: no effect without evolve.keys"),
+        (
+            {"evolve": {"keys": {"ppo.num_epochs": [1, 2]}}},
+            r"ppo.num_epochs is no tunable float of algorithm=ppo; expected "
+            "one of ppo.adapter_freeze, ppo.learning_rate",
+        ),
+        (
+            {"evolve": {"keys": {"dqn.gamma": [0.9, 0.99]}}},
+            "dqn.gamma is no tunable float of algorithm=ppo",
+        ),
+        (
+            {"evolve": {"keys": {"ppo.gamma": [0.9, 1.5]}}},
+            r"ppo.gamma=1.5: Input should be less than or equal to 1",
+        ),
+        (
+            {"evolve": {"keys": {"ppo.ent_coef": [0, 0.1]}}},
+            r"\[0, 0.1\]: expected \[low, high\] with 0 < low <= high",
+        ),
+        (
+            {"evolve": {"keys": {"ppo.gamma": [0.9, 0.99]}, "every": 1}},
+            r"set train.num_seeds \(--population\)",
+        ),
+        (
+            {"evolve": {"keys": {"ppo.gamma": [0.9, 0.99]}, "every": 1}, "train": {"num_seeds": 4}},
+            "hold some out, e.g. split.validation_sessions=1",
+        ),
+        (
+            {"algorithm": "dqn", "evolve": {"keys": {"dqn.tau": [0.1, 0.2]}}},
+            "dqn.tau with dqn.tau=0",
+        ),
+    ],
+)
 def test_what_cannot_evolve_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_config(values)

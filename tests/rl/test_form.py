@@ -1,4 +1,6 @@
-"""The forms of PPO's program for a CPU and for a GPU or TPU compute the same update, up to rounding."""
+"""The forms of PPO's program for a CPU and for a GPU or TPU compute the same update, up to
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,22 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.runs.setup import Setup, prepare
 
-SMALL = ("rollout.num_envs=16", "rollout.num_steps=32", "ppo.num_minibatches=4", "ppo.num_epochs=2",
-         "network.hidden=[16,8]", "episode.max_steps=25")
-KINDS = {"mlp": (), "gru": ("network.kind=gru", "network.rnn_width=8", "ppo.num_minibatches=2"),
-         "one layer": ("network.hidden=[8]",), "no layer": ("network.hidden=[]",),
-         "advised": ("env.task=advised",), "seed scaling": ("env.scaling=seed",)}
+SMALL = (
+    "rollout.num_envs=16",
+    "rollout.num_steps=32",
+    "ppo.num_minibatches=4",
+    "ppo.num_epochs=2",
+    "network.hidden=[16,8]",
+    "episode.max_steps=25",
+)
+KINDS = {
+    "mlp": (),
+    "gru": ("network.kind=gru", "network.rnn_width=8", "ppo.num_minibatches=2"),
+    "one layer": ("network.hidden=[8]",),
+    "no layer": ("network.hidden=[]",),
+    "advised": ("env.task=advised",),
+    "seed scaling": ("env.scaling=seed",),
+}
 
 
 @functools.cache
@@ -35,14 +48,23 @@ def setup(kind: str) -> Setup:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gru", *(
-    pytest.param(kind, marks=pytest.mark.long) for kind in ("mlp", "advised", "one layer", "no layer"))])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "gru",
+        *(
+            pytest.param(kind, marks=pytest.mark.long)
+            for kind in ("mlp", "advised", "one layer", "no layer")
+        ),
+    ],
+)
 def test_an_update_is_the_same_in_both_forms(kind):
     """The rollout is the same, and every parameter within 1e-6 of the largest of its array."""
     found = []
     for platform in ("cpu", "gpu"):
-        algorithm = make_ppo(setup(kind).config, setup(kind).env, 4, summarise=summarise,
-                             platform=platform)
+        algorithm = make_ppo(
+            setup(kind).config, setup(kind).env, 4, summarise=summarise, platform=platform
+        )
         state = jax.jit(algorithm.init)(jax.random.key(0), setup(kind).params)
         found.append(jax.jit(algorithm.update)(state, setup(kind).params, None))
     (one, metrics), (other, others) = found
@@ -64,8 +86,10 @@ def test_a_deep_pair_applies_its_layers_in_their_order():
     """As text, Dense_10 comes before Dense_2: so JAX orders the keys of what training works on."""
     network = ActorCritic(3, (4,) * 11)
     rng = np.random.default_rng(0)
-    parameters = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
-                              network.init(jax.random.key(0), None, jnp.zeros(7))["params"])
+    parameters = jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
+        network.init(jax.random.key(0), None, jnp.zeros(7))["params"],
+    )
     x = jnp.asarray(rng.normal(size=7), jnp.float32)
     apart = network.apply({"params": parameters}, None, x, method="heads")
     layout = layout_of(pack(parameters))
@@ -81,16 +105,24 @@ def test_a_deep_pair_applies_its_layers_in_their_order():
 def test_a_pair_gives_both_networks_outputs(hidden):
     network = ActorCritic(3, hidden)
     rng = np.random.default_rng(0)
-    parameters = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
-                              jax.eval_shape(network.init, jax.random.key(0), None, jnp.zeros(7))["params"])
+    parameters = jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
+        jax.eval_shape(network.init, jax.random.key(0), None, jnp.zeros(7))["params"],
+    )
     x = jnp.asarray(rng.normal(size=(5, 7)), jnp.float32)
     packed = pack(parameters)
     assert set(packed) == {PAIR}
 
     def outputs(parameters, method):
-        return jax.jit(jax.vmap(lambda x: network.apply({"params": parameters}, None, x, method=method)))(x)
+        return jax.jit(
+            jax.vmap(lambda x: network.apply({"params": parameters}, None, x, method=method))
+        )(x)
 
-    apart, together, value = outputs(parameters, "heads"), outputs(packed, "heads"), outputs(packed, "value")
+    apart, together, value = (
+        outputs(parameters, "heads"),
+        outputs(packed, "heads"),
+        outputs(packed, "value"),
+    )
     for one, other in zip((*apart, apart[1]), (*together, value), strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
     back = unpack(packed, parameters)
@@ -114,8 +146,10 @@ def test_no_gradient_reaches_the_zeros_of_a_pair():
 
 def test_a_layout_and_its_vector():
     rng = np.random.default_rng(0)
-    tree = {name: jnp.asarray(rng.normal(size=shape), jnp.float32)
-            for name, shape in {"a": (5000,), "b": (3, 2), "c": (), "d": (70, 70)}.items()}
+    tree = {
+        name: jnp.asarray(rng.normal(size=shape), jnp.float32)
+        for name, shape in {"a": (5000,), "b": (3, 2), "c": (), "d": (70, 70)}.items()
+    }
     layout = layout_of(tree)
     vector = layout.flat(tree)
     assert vector.shape == (5000 + 6 + 1 + 4900,)
@@ -131,14 +165,19 @@ def test_a_layout_and_its_vector():
 
 def test_both_ways_to_a_log_probability_and_an_entropy():
     rng = np.random.default_rng(0)
-    logits = jnp.asarray(rng.normal(size=(200, 7)) * 10.0 ** rng.integers(-2, 3, (200, 1)), jnp.float32)
+    logits = jnp.asarray(
+        rng.normal(size=(200, 7)) * 10.0 ** rng.integers(-2, 3, (200, 1)), jnp.float32
+    )
     mask = jnp.asarray(rng.random((200, 7)) < 0.5).at[:, 0].set(True)
     action = distributions.mode(logits, mask)
     chosen, entropy = distributions.log_prob_and_entropy(logits, mask, action)
-    np.testing.assert_allclose(chosen, distributions.log_prob(logits, mask, action), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        chosen, distributions.log_prob(logits, mask, action), rtol=1e-5, atol=1e-6
+    )
     np.testing.assert_allclose(entropy, distributions.entropy(logits, mask), rtol=1e-4, atol=1e-6)
-    by_hand, _ = distributions.log_prob_and_entropy(jnp.log(jnp.array([0.25, 0.5, 0.25])),
-                                                    jnp.array([True, True, False]), jnp.int32(0))
+    by_hand, _ = distributions.log_prob_and_entropy(
+        jnp.log(jnp.array([0.25, 0.5, 0.25])), jnp.array([True, True, False]), jnp.int32(0)
+    )
     np.testing.assert_allclose(by_hand, np.log(1 / 3), rtol=1e-6)
 
 
@@ -169,7 +208,9 @@ def test_a_table_gives_the_same_observations(kind):
     _, ref = jax.jit(env.reset)(jax.random.key(0), params)
     rows = jnp.arange(env.config.window, view.value.shape[0], 7, dtype=jnp.int32)
     refs = jax.vmap(lambda row: ref.replace(row=row[None]))(rows)
-    slices, table = (jax.jit(jax.vmap(env.observe, (0, None)))(refs, each) for each in (params, tabled))
+    slices, table = (
+        jax.jit(jax.vmap(env.observe, (0, None)))(refs, each) for each in (params, tabled)
+    )
     np.testing.assert_array_equal(table, slices)
     width = view.value.shape[1] * env.config.window
     assert tabled.market.view.windows.shape == (view.value.shape[0], width)
@@ -190,7 +231,9 @@ def test_a_table_that_does_not_fit_is_refused_with_its_size():
     view = setup("mlp").params.market.view
     # two tables (values and levels) of 20 bars x 11 numbers, padded from 220 to 256, of 4 bytes
     assert table_bytes(view, 20) == view.value.shape[0] * 256 * 4 * 2
-    with pytest.raises(ConfigError, match=r"data.windows=table needs .* GB for .* bars.* has 0.0 GB left"):
+    with pytest.raises(
+        ConfigError, match=r"data.windows=table needs .* GB for .* bars.* has 0.0 GB left"
+    ):
         with_tables(view, 20, Full())
 
 

@@ -1,4 +1,6 @@
-"""Successive halving: who stops, what is spent, and that a survivor trains as it would have alone."""
+"""Successive halving: who stops, what is spent, and that a survivor trains as it would have
+alone.
+"""
 
 from __future__ import annotations
 
@@ -21,34 +23,58 @@ PARAMS, KEY = probe_params(length=5), jax.random.key(0)
 def test_the_better_half_goes_on_in_its_order() -> None:
     assert survivors([3.0, 1.0, 4.0, 2.0]) == [0, 2]
     assert survivors([1.0, 1.0, 1.0, 1.0]) == [0, 1]  # ties by index
-    assert survivors([1.0, float("nan"), 0.0]) == [0, 2]  # rounded up; what is not finite stops first
+    assert survivors([1.0, float("nan"), 0.0]) == [
+        0,
+        2,
+    ]  # rounded up; what is not finite stops first
     assert survivors([float("nan"), 5.0]) == [1]
 
 
-@pytest.mark.parametrize(("rungs", "agents", "message"), [
-    ([3], 4, "multiples of train.chunk_updates"), ([4, 2], 4, "rising"), ([8], 4, "below the run's 8 updates"),
-    ([2, 4, 6], 4, "3 halvings need at least 8 agents"),
-])
+@pytest.mark.parametrize(
+    ("rungs", "agents", "message"),
+    [
+        ([3], 4, "multiples of train.chunk_updates"),
+        ([4, 2], 4, "rising"),
+        ([8], 4, "below the run's 8 updates"),
+        ([2, 4, 6], 4, "3 halvings need at least 8 agents"),
+    ],
+)
 def test_rungs_that_do_not_fit_are_refused(rungs: list[int], agents: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        successive_halving(TOY, PARAMS, config=TRAIN, key=KEY, agents=agents, rungs=rungs,
-                           score=lambda state: np.zeros(agents))
+        successive_halving(
+            TOY,
+            PARAMS,
+            config=TRAIN,
+            key=KEY,
+            agents=agents,
+            rungs=rungs,
+            score=lambda state: np.zeros(agents),
+        )
 
 
 @pytest.mark.slow
 def test_each_rung_is_a_smaller_program_and_a_survivor_trains_as_alone() -> None:
-    """Eight updates in chunks of two. Four agents until update 2, two until update 4, one until the end."""
+    """Eight updates in chunks of two. Four agents until update 2, two until update 4, one until the
+    end.
+    """
     seen, lines = [], []
 
     def score(state) -> np.ndarray:
         seen.append(state.update.shape)
-        return -np.arange(state.update.size, dtype=np.float32) if len(seen) == 2 else np.array([0.0, 3.0, 1.0, 2.0])
+        return (
+            -np.arange(state.update.size, dtype=np.float32)
+            if len(seen) == 2
+            else np.array([0.0, 3.0, 1.0, 2.0])
+        )
 
-    found = successive_halving(TOY, PARAMS, config=TRAIN, key=KEY, agents=4, rungs=[2, 4], score=score,
-                               tell=lines.append)
+    found = successive_halving(
+        TOY, PARAMS, config=TRAIN, key=KEY, agents=4, rungs=[2, 4], score=score, tell=lines.append
+    )
     assert seen == [(4,), (2,)]
     assert [(rung.update, rung.agents, rung.kept) for rung in found.rungs] == [
-        (2, (0, 1, 2, 3), (1, 3)), (4, (1, 3), (1,))]
+        (2, (0, 1, 2, 3), (1, 3)),
+        (4, (1, 3), (1,)),
+    ]
     assert found.agents == (1,)
     assert found.agent_updates == 4 * 2 + 2 * 2 + 1 * 4 < 4 * 8
     assert lines[0] == "halving at update 2: 2 agents of 4 go on: 1, 3"

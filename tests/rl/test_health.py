@@ -26,9 +26,16 @@ def ends(**shares):
     return [shares.get(reason.name, 0.0) for reason in EndReason]
 
 
-HEALTHY = {"finite": True, "learning_rate": 3e-4, "approx_kl": 0.004, "explained_variance": 0.3, "episodes": 4,
-           "episode_trades": 2.0,
-           "action_share": [0.9, 0.06, 0.04], "end_share": ends(SESSION_END=0.75, BUST=0.25)}
+HEALTHY = {
+    "finite": True,
+    "learning_rate": 3e-4,
+    "approx_kl": 0.004,
+    "explained_variance": 0.3,
+    "episodes": 4,
+    "episode_trades": 2.0,
+    "action_share": [0.9, 0.06, 0.04],
+    "end_share": ends(SESSION_END=0.75, BUST=0.25),
+}
 
 
 def rows(count=WINDOW, **changes):
@@ -36,19 +43,38 @@ def rows(count=WINDOW, **changes):
 
 
 SICK = {
-    "no_trades": ({"episode_trades": 0.0}, ["no trade in 80 episodes of 20 updates", "costs", "ppo.ent_coef"]),
-    "one_action": ({"action_share": [0.001, 0.0, 0.999], "episode_trades": 0.5},
-                   ["action SELL is 99.9 % of the choices", "collapsed", "ppo.ent_coef"]),
-    "learning_rate": ({"learning_rate": 0.0}, ["the learning rate is 0.0e+00 at update 20", "schedule",
-                                               "ppo.learning_rate_end"]),
-    "frozen": ({"approx_kl": 0.0}, ["KL has been at most 0.0e+00 for 20 updates", "does not move",
-                                     "ppo.learning_rate"]),
-    "jumping": ({"approx_kl": 2e5}, ["KL is 2.0e+05", "one update leaves little", "ppo.learning_rate"]),
-    "all_breach": ({"end_share": ends(BUST=0.75, DAILY_LOSS=0.25)},
-                   ["all 80 episodes of 20 updates ended by a breach (BUST 75 %, DAILY_LOSS 25 %)", "too small",
-                    "env.quantity"]),
-    "explained_variance": ({"explained_variance": -1.5}, ["explained variance is below -1 in 20 updates (now -1.5)",
-                                                          "reward.weights"]),
+    "no_trades": (
+        {"episode_trades": 0.0},
+        ["no trade in 80 episodes of 20 updates", "costs", "ppo.ent_coef"],
+    ),
+    "one_action": (
+        {"action_share": [0.001, 0.0, 0.999], "episode_trades": 0.5},
+        ["action SELL is 99.9 % of the choices", "collapsed", "ppo.ent_coef"],
+    ),
+    "learning_rate": (
+        {"learning_rate": 0.0},
+        ["the learning rate is 0.0e+00 at update 20", "schedule", "ppo.learning_rate_end"],
+    ),
+    "frozen": (
+        {"approx_kl": 0.0},
+        ["KL has been at most 0.0e+00 for 20 updates", "does not move", "ppo.learning_rate"],
+    ),
+    "jumping": (
+        {"approx_kl": 2e5},
+        ["KL is 2.0e+05", "one update leaves little", "ppo.learning_rate"],
+    ),
+    "all_breach": (
+        {"end_share": ends(BUST=0.75, DAILY_LOSS=0.25)},
+        [
+            "all 80 episodes of 20 updates ended by a breach (BUST 75 %, DAILY_LOSS 25 %)",
+            "too small",
+            "env.quantity",
+        ],
+    ),
+    "explained_variance": (
+        {"explained_variance": -1.5},
+        ["explained variance is below -1 in 20 updates (now -1.5)", "reward.weights"],
+    ),
 }
 
 
@@ -79,15 +105,33 @@ def test_a_fault_must_last_unless_one_row_says_it_all(kind):
 
 
 LEARNT = {  # a row of a learner that learns
-    "ppo": (ppo_reports, HEALTHY | {"param_delta": 1e-3, "entropy": 0.9, "value_loss": 0.2, "ratio_error": 1e-6}),
-    "q": (q_reports, {"learning_rate": 3e-4, "q_change": 0.1, "param_delta": 1e-3, "td_loss": 0.1, "q_max": 2.0,
-                      "q_error": 1e-6})}
+    "ppo": (
+        ppo_reports,
+        HEALTHY | {"param_delta": 1e-3, "entropy": 0.9, "value_loss": 0.2, "ratio_error": 1e-6},
+    ),
+    "q": (
+        q_reports,
+        {
+            "learning_rate": 3e-4,
+            "q_change": 0.1,
+            "param_delta": 1e-3,
+            "td_loss": 0.1,
+            "q_max": 2.0,
+            "q_error": 1e-6,
+        },
+    ),
+}
 COLLAPSED = [  # learner, its check, what one row of the run says, whether it is healthy
-    ("ppo", "approx_kl", {"approx_kl": 2e5}, False), ("ppo", "approx_kl", {"approx_kl": NAN}, False),
+    ("ppo", "approx_kl", {"approx_kl": 2e5}, False),
+    ("ppo", "approx_kl", {"approx_kl": NAN}, False),
     ("ppo", "approx_kl", {"approx_kl": 0.9}, True),
-    ("ppo", "value_loss", {"value_loss": 1e9}, False), ("ppo", "ratio_error", {"ratio_error": 0.3}, False),
-    ("q", "q_max", {"q_max": 1e6}, False), ("q", "q_change", {"q_change": 1e6}, False),
-    ("q", "loss", {"td_loss": 1e9}, False), ("q", "q_error", {"q_error": 0.3}, False)]
+    ("ppo", "value_loss", {"value_loss": 1e9}, False),
+    ("ppo", "ratio_error", {"ratio_error": 0.3}, False),
+    ("q", "q_max", {"q_max": 1e6}, False),
+    ("q", "q_change", {"q_change": 1e6}, False),
+    ("q", "loss", {"td_loss": 1e9}, False),
+    ("q", "q_error", {"q_error": 0.3}, False),
+]
 
 
 @pytest.mark.parametrize(("learner", "name", "changes", "passes"), COLLAPSED)
@@ -99,7 +143,9 @@ def test_health_has_an_upper_side(learner, name, changes, passes):
     assert all(passed for passed, _ in health.learning_health(fine, 0, checks).values())
     for history in ([fine[0] | changes, *fine[1:]], [*fine[:-1], fine[-1] | changes]):
         found = health.learning_health(history, 0, checks)
-        assert [check for check, (passed, _) in found.items() if not passed] == ([] if passes else [name])
+        assert [check for check, (passed, _) in found.items() if not passed] == (
+            [] if passes else [name]
+        )
         assert found[name][1] == pytest.approx(next(iter(changes.values())), nan_ok=True)
 
 
@@ -112,7 +158,10 @@ def test_an_undefined_value_fails_wherever_it_stands(metric, values):
     one = health.learning_health([row | {metric: value} for value in values], 0, checks)
     assert not one[metric][0]
     assert np.isnan(one[metric][1])
-    both = [{f"{key}/each": [value, value] for key, value in row.items()} | {f"{metric}/each": list(values)}]
+    both = [
+        {f"{key}/each": [value, value] for key, value in row.items()}
+        | {f"{metric}/each": list(values)}
+    ]
     two = health.population_health(both, 0, Stack.of(2), checks)
     assert not two[metric][0]
     assert np.isnan(two[metric][1])
@@ -121,7 +170,11 @@ def test_an_undefined_value_fails_wherever_it_stands(metric, values):
 def test_a_policy_without_a_choice_left_has_collapsed():
     reports, row = LEARNT["ppo"]
     checks = reports.health("float32")
-    for entropies, passes in (([0.5] + [0.0] * 20, False), ([0.0] * 20 + [0.5], True), ([0.5] * 2 + [0.0] * 19, True)):
+    for entropies, passes in (
+        ([0.5] + [0.0] * 20, False),
+        ([0.0] * 20 + [0.5], True),
+        ([0.5] * 2 + [0.0] * 19, True),
+    ):
         history = [row | {"entropy": entropy} for entropy in entropies]
         assert health.learning_health(history, 0, checks)["entropy"][0] == passes
 
@@ -151,7 +204,9 @@ def test_few_episodes_say_nothing_about_their_ends():
     none = rows(WINDOW - 9, episodes=0, end_share=[NAN] * len(EndReason), episode_trades=NAN)
     few = [*none, *rows(9, episodes=1, end_share=broke)]
     assert warnings(few, NAMES) == {}
-    assert list(warnings([*few[1:], *rows(1, episodes=1, end_share=broke)], NAMES)) == ["all_breach"]
+    assert list(warnings([*few[1:], *rows(1, episodes=1, end_share=broke)], NAMES)) == [
+        "all_breach"
+    ]
 
 
 def test_rows_of_another_environment_lack_figures():
@@ -165,8 +220,14 @@ def test_rows_of_another_environment_lack_figures():
 
 def test_each_agent_is_looked_at_alone():
     """Their mean would look healthy."""
-    both = [row | {f"{name}/each": [value, 0.0 if name in ("approx_kl", "episode_trades") else value]
-                   for name, value in HEALTHY.items()} for row in rows()]
+    both = [
+        row
+        | {
+            f"{name}/each": [value, 0.0 if name in ("approx_kl", "episode_trades") else value]
+            for name, value in HEALTHY.items()
+        }
+        for row in rows()
+    ]
     found = warnings(both, NAMES)
     assert list(found) == ["no_trades of agent 1", "frozen of agent 1"]
     assert found["frozen of agent 1"].startswith("agent 1: KL has been")

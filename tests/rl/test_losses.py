@@ -14,8 +14,11 @@ NEW = jnp.log(jnp.array([0.75, 0.75, 0.25, 0.25]))  # ratios 1.5, 1.5, 0.5, 0.5
 
 def test_clipped_surrogate_in_all_four_corners():
     advantage = jnp.array([1.0, -1.0, 1.0, -1.0])
-    # min(1.5, 1.2) = 1.2; min(-1.5, -1.2) = -1.5; min(0.5, 0.8) = 0.5; min(-0.5, -0.8) = -0.8; -mean = 0.15
-    np.testing.assert_allclose(losses.clipped_surrogate(NEW, OLD, advantage, 0.2).mean(), 0.15, rtol=1e-6)
+    # min(1.5, 1.2) = 1.2; min(-1.5, -1.2) = -1.5; min(0.5, 0.8) = 0.5; min(-0.5, -0.8) = -0.8;
+    # -mean = 0.15
+    np.testing.assert_allclose(
+        losses.clipped_surrogate(NEW, OLD, advantage, 0.2).mean(), 0.15, rtol=1e-6
+    )
 
 
 def test_clipped_surrogate_sends_no_gradient_where_clipped():
@@ -26,10 +29,19 @@ def test_clipped_surrogate_sends_no_gradient_where_clipped():
 
 
 def test_value_loss_clips_around_the_stored_value():
-    value, old, target = jnp.array([3.0, 1.1, -2.0]), jnp.array([1.0, 1.0, 1.0]), jnp.array([2.0, 2.0, -2.0])
-    # plain errors 1, 0.81, 0. Clipped to old +- 0.5: predictions 1.5, 1.1, 0.5, errors 0.25, 0.81, 6.25.
-    np.testing.assert_allclose(losses.squared_error(value, old, target, 0.5), [1, 0.81, 6.25], rtol=1e-6)
-    np.testing.assert_allclose(losses.squared_error(value, old, target, 0.0), [1, 0.81, 0], rtol=1e-6)
+    value, old, target = (
+        jnp.array([3.0, 1.1, -2.0]),
+        jnp.array([1.0, 1.0, 1.0]),
+        jnp.array([2.0, 2.0, -2.0]),
+    )
+    # plain errors 1, 0.81, 0. Clipped to old +- 0.5: predictions 1.5, 1.1, 0.5, errors 0.25, 0.81,
+    # 6.25.
+    np.testing.assert_allclose(
+        losses.squared_error(value, old, target, 0.5), [1, 0.81, 6.25], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        losses.squared_error(value, old, target, 0.0), [1, 0.81, 0], rtol=1e-6
+    )
 
 
 def test_value_loss_switches_off_without_a_new_trace():
@@ -52,7 +64,9 @@ def test_approx_kl_is_unbiased_and_not_negative():
     assert not losses.approx_kl(OLD, OLD).any()
     # Expectation under p of k3 is KL(p || q), for any p and q.
     p, q = np.array([0.2, 0.3, 0.5]), np.array([0.6, 0.1, 0.3])
-    k3 = np.array([losses.approx_kl(jnp.log(q[i:i + 1]), jnp.log(p[i:i + 1]))[0] for i in range(3)])
+    k3 = np.array(
+        [losses.approx_kl(jnp.log(q[i : i + 1]), jnp.log(p[i : i + 1]))[0] for i in range(3)]
+    )
     np.testing.assert_allclose((p * k3).sum(), (p * np.log(p / q)).sum(), rtol=1e-5)
 
 
@@ -65,5 +79,7 @@ def test_explained_variance():
     target = jnp.array([1.0, 2.0, 3.0])
     assert losses.explained_variance(target, target) == 1.0
     np.testing.assert_allclose(losses.explained_variance(jnp.zeros(3), target), 0.0, atol=1e-6)
-    np.testing.assert_allclose(losses.explained_variance(jnp.array([3.0, 2.0, 1.0]), target), -3.0, rtol=1e-6)
+    np.testing.assert_allclose(
+        losses.explained_variance(jnp.array([3.0, 2.0, 1.0]), target), -3.0, rtol=1e-6
+    )
     assert np.isnan(losses.explained_variance(target, jnp.ones(3)))

@@ -12,14 +12,18 @@ from jaxtrade.rl import minibatches
 minibatch_rows = jax.jit(minibatches.minibatch_rows, static_argnums=(1, 2, 3, 4, 5))
 
 
-@pytest.mark.parametrize(("num_steps", "num_envs", "groups", "count"), [(4, 8, 4, 2), (3, 16, 8, 6), (5, 2, 1, 5)])
+@pytest.mark.parametrize(
+    ("num_steps", "num_envs", "groups", "count"), [(4, 8, 4, 2), (3, 16, 8, 6), (5, 2, 1, 5)]
+)
 def test_partition_and_groups(num_steps, num_envs, groups, count):
     rows = np.asarray(minibatch_rows(jax.random.key(1), num_steps, num_envs, groups, count))
     assert rows.shape == (count, num_steps * num_envs // count)
     np.testing.assert_array_equal(np.sort(rows.ravel()), np.arange(num_steps * num_envs))
     owner = rows % num_envs // (num_envs // groups)
     per_slice = rows.shape[1] // groups
-    np.testing.assert_array_equal(owner, np.tile(np.repeat(np.arange(groups), per_slice), (count, 1)))
+    np.testing.assert_array_equal(
+        owner, np.tile(np.repeat(np.arange(groups), per_slice), (count, 1))
+    )
 
 
 def test_a_groups_permutation_does_not_depend_on_the_other_groups():
@@ -40,8 +44,10 @@ def test_every_group_has_an_order_of_its_own():
     assert len({tuple(steps) for steps in rows // 4}) == 4
 
 
-@pytest.mark.parametrize(("num_steps", "num_envs", "groups", "count", "length"), [
-    (6, 16, 4, 4, 6), (6, 16, 4, 2, 3), (4, 6, 1, 3, 4)])
+@pytest.mark.parametrize(
+    ("num_steps", "num_envs", "groups", "count", "length"),
+    [(6, 16, 4, 4, 6), (6, 16, 4, 2, 3), (4, 6, 1, 3, 4)],
+)
 def test_sequences_stay_together(num_steps, num_envs, groups, count, length):
     rows = np.asarray(minibatch_rows(jax.random.key(1), num_steps, num_envs, groups, count, length))
     np.testing.assert_array_equal(np.sort(rows.ravel()), np.arange(num_steps * num_envs))
@@ -50,6 +56,10 @@ def test_sequences_stay_together(num_steps, num_envs, groups, count, length):
     np.testing.assert_array_equal(step, step[:, :1] + np.arange(length)[:, None])
     assert np.all(step[:, 0] % length == 0)
     owner = env[:, 0] // (num_envs // groups)
-    np.testing.assert_array_equal(owner, np.tile(np.repeat(np.arange(groups), owner.shape[1] // groups), (count, 1)))
-    others = np.asarray(minibatch_rows(jax.random.key(2), num_steps, num_envs, groups, count, length))
+    np.testing.assert_array_equal(
+        owner, np.tile(np.repeat(np.arange(groups), owner.shape[1] // groups), (count, 1))
+    )
+    others = np.asarray(
+        minibatch_rows(jax.random.key(2), num_steps, num_envs, groups, count, length)
+    )
     assert not np.array_equal(rows, others)

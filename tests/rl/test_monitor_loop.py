@@ -1,4 +1,6 @@
-"""The training loop and the rows of ended episodes: what is rolled back is not written, and rows are no metrics."""
+"""The training loop and the rows of ended episodes: what is rolled back is not written, and rows
+are no metrics.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +31,25 @@ class Counting(struct.PyTreeNode):
 
 
 def make(cured: bool) -> Algorithm:
-    """A learner without an environment. In each update two episodes end; their reward tells the update and whether the
-    run has gone back, their length the place of the row."""
+    """A learner without an environment. In each update two episodes end; their reward tells the
+    update and whether the run has gone back, their length the place of the row."""
 
     def init(key: jax.Array, params: Any) -> Counting:
         del params
         return Counting(key, jnp.int32(0), jnp.int32(8), jnp.int32(0))
 
-    def update(state: Counting, params: Any, inputs: Any = None) -> tuple[Counting, dict[str, jax.Array]]:
+    def update(
+        state: Counting, params: Any, inputs: Any = None
+    ) -> tuple[Counting, dict[str, jax.Array]]:
         del params, inputs
         number = state.update + 1
-        rows = jnp.zeros((3, len(COLUMNS) + 1)).at[:2, 0].set(number + 100 * state.rollbacks).at[:2, 1].set(
-            jnp.array([1.0, 2.0]))
+        rows = (
+            jnp.zeros((3, len(COLUMNS) + 1))
+            .at[:2, 0]
+            .set(number + 100 * state.rollbacks)
+            .at[:2, 1]
+            .set(jnp.array([1.0, 2.0]))
+        )
         finite = (number != FAULT) | (cured & (state.rollbacks > 0))
         return state.replace(update=number), {"finite": finite, ROWS: rows}
 
@@ -51,14 +60,25 @@ CONFIG = TrainConfig(total_timesteps=80, chunk_updates=2, checkpoint_every=1)
 
 
 def test_a_rollback_leaves_the_rows_of_the_run_that_went_on(tmp_path: Path) -> None:
-    """Chunks of two updates, a fault in update 5: updates 5 to 8 are of the second try, and no row is there twice."""
+    """Chunks of two updates, a fault in update 5: updates 5 to 8 are of the second try, and no row
+    is there twice.
+    """
     sink = MonitorSink(tmp_path / "monitor.csv", "none", ("ES",))
-    trained = train(make(cured=True), None, config=CONFIG, key=jax.random.key(0), sinks=[sink],
-                    checkpoint_dir=tmp_path / "checkpoints", max_rollbacks=1)
+    trained = train(
+        make(cured=True),
+        None,
+        config=CONFIG,
+        key=jax.random.key(0),
+        sinks=[sink],
+        checkpoint_dir=tmp_path / "checkpoints",
+        max_rollbacks=1,
+    )
     sink.close()
     frame = read_episodes(tmp_path / "monitor.csv")
     assert frame["update"].tolist() == [update for update in range(1, 9) for _ in range(2)]
-    assert frame["r"].tolist() == [update + (100 if update >= FAULT else 0) for update in range(1, 9) for _ in range(2)]
+    assert frame["r"].tolist() == [
+        update + (100 if update >= FAULT else 0) for update in range(1, 9) for _ in range(2)
+    ]
     assert frame["l"].tolist() == [1, 2] * 8
     assert all(ROWS not in row for row in trained.history)
 
@@ -66,16 +86,31 @@ def test_a_rollback_leaves_the_rows_of_the_run_that_went_on(tmp_path: Path) -> N
 def test_a_run_that_diverges_writes_its_last_chunk_once(tmp_path: Path) -> None:
     sink = MonitorSink(tmp_path / "monitor.csv", "none", ("ES",))
     with pytest.raises(DivergedError):
-        train(make(cured=False), None, config=CONFIG, key=jax.random.key(0), sinks=[sink], max_rollbacks=0)
+        train(
+            make(cured=False),
+            None,
+            config=CONFIG,
+            key=jax.random.key(0),
+            sinks=[sink],
+            max_rollbacks=0,
+        )
     sink.close()
     assert read_episodes(tmp_path / "monitor.csv")["update"].tolist() == [
-        update for update in range(1, 7) for _ in range(2)]
+        update for update in range(1, 7) for _ in range(2)
+    ]
 
 
 def test_two_agents_are_told_apart(tmp_path: Path) -> None:
     sink = MonitorSink(tmp_path / "monitor.csv", "none", ("ES",))
-    train(make(cured=False), None, config=CONFIG.model_copy(update={"total_timesteps": 40}), key=jax.random.key(0),
-          sinks=[sink], num_seeds=2, max_rollbacks=None)
+    train(
+        make(cured=False),
+        None,
+        config=CONFIG.model_copy(update={"total_timesteps": 40}),
+        key=jax.random.key(0),
+        sinks=[sink],
+        num_seeds=2,
+        max_rollbacks=None,
+    )
     sink.close()
     frame = read_episodes(tmp_path / "monitor.csv")
     assert frame["agent"].tolist() == [0, 0, 1, 1] * 8

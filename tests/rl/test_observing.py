@@ -1,4 +1,6 @@
-"""The network's input in training on several symbols: every symbol has observation statistics of its own."""
+"""The network's input in training on several symbols: every symbol has observation statistics of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ class OneSymbol:
 def market():
     rng = np.random.default_rng(0)
     euro, yen = rng.normal(1.1, 0.02, (40, 2)), rng.normal(110.0, 2.0, (40, 2))
-    return Market(jnp.asarray(np.concatenate([euro, yen]), jnp.float32), jnp.repeat(jnp.arange(2), 40))
+    return Market(
+        jnp.asarray(np.concatenate([euro, yen]), jnp.float32), jnp.repeat(jnp.arange(2), 40)
+    )
 
 
 def refs(*rows):
@@ -86,7 +90,11 @@ def test_each_symbol_has_the_moments_of_its_own_rows(market):
 
 def test_the_row_of_a_reference_chooses_the_statistics(market):
     env = TwoSymbols()
-    stats = RunningStats(jnp.ones((2, 2)), jnp.array([[1.0, 1.0], [100.0, 100.0]]), jnp.array([[0.25] * 2, [4.0] * 2]))
+    stats = RunningStats(
+        jnp.ones((2, 2)),
+        jnp.array([[1.0, 1.0], [100.0, 100.0]]),
+        jnp.array([[0.25] * 2, [4.0] * 2]),
+    )
     fast = ready_statistics(PER_SYMBOL, stats)
     for row, (mean, deviation) in ((3, (1.0, 0.5)), (60, (100.0, 2.0))):
         expected = np.clip((np.asarray(market.values[row], np.float64) - mean) / deviation, -10, 10)
@@ -98,9 +106,13 @@ def test_the_row_of_a_reference_chooses_the_statistics(market):
 def test_the_statistics_of_a_symbol_chosen_beforehand_give_the_same_bits(market):
     env, rows = TwoSymbols(), jnp.arange(40, 80)
     stats = add_observations(env, init_stats(2, 2), Seen(jnp.arange(80)), market)
-    of_set = jax.jit(jax.vmap(lambda row: network_input(env, PER_SYMBOL, stats, Seen(row), market)))(rows)
+    of_set = jax.jit(
+        jax.vmap(lambda row: network_input(env, PER_SYMBOL, stats, Seen(row), market))
+    )(rows)
     yen = select_group(stats, 1)
-    alone = jax.jit(jax.vmap(lambda row: network_input(OneSymbol(), PER_SYMBOL, yen, Seen(row), market)))(rows)
+    alone = jax.jit(
+        jax.vmap(lambda row: network_input(OneSymbol(), PER_SYMBOL, yen, Seen(row), market))
+    )(rows)
     np.testing.assert_array_equal(of_set, alone)
     assert yen.mean.shape == (1, 2)
 
@@ -115,7 +127,9 @@ def test_a_symbol_without_rows_keeps_its_statistics_to_the_bit(market):
 
 
 def test_a_slot_that_is_constant_in_one_symbol_gives_zero_there_alone():
-    values = jnp.stack([jnp.concatenate([jnp.full(7, 0.1), jnp.arange(7.0)]), jnp.arange(14.0)], axis=1)
+    values = jnp.stack(
+        [jnp.concatenate([jnp.full(7, 0.1), jnp.arange(7.0)]), jnp.arange(14.0)], axis=1
+    )
     market = Market(values, jnp.repeat(jnp.arange(2), 7))
     stats = init_stats(2, 2)
     for rows in ((0, 9, 1, 13), (2, 3, 4, 5, 6, 7, 8, 10)):
@@ -131,7 +145,9 @@ def test_groups_of_the_first_statistics(market):
     assert first_statistics(TwoSymbols(), PER_SYMBOL, first, market).mean.shape == (2, 2)
     assert first_statistics(TwoSymbols(), POOLED, first, market).mean.shape == (1, 2)
     assert group_count(OneSymbol(), PER_SYMBOL, market) == 1
-    np.testing.assert_array_equal(first_statistics(TwoSymbols(), RAW, first, market).count, np.zeros((2, 2)))
+    np.testing.assert_array_equal(
+        first_statistics(TwoSymbols(), RAW, first, market).count, np.zeros((2, 2))
+    )
 
 
 def test_common_statistics_serve_every_symbol(market):
@@ -139,7 +155,9 @@ def test_common_statistics_serve_every_symbol(market):
     common = add_observations(env, init_stats(2), Seen(jnp.arange(80)), market)
     one = add_observations(OneSymbol(), init_stats(2), Seen(jnp.arange(80)), market)
     np.testing.assert_array_equal(common.mean, one.mean)
-    ours, theirs = (network_input(e, POOLED, common, Seen(jnp.int32(70)), market) for e in (env, OneSymbol()))
+    ours, theirs = (
+        network_input(e, POOLED, common, Seen(jnp.int32(70)), market) for e in (env, OneSymbol())
+    )
     np.testing.assert_array_equal(ours, theirs)
 
 
@@ -152,6 +170,10 @@ def test_statistics_of_several_symbols_do_not_fit_a_market_of_one(market):
 
 
 def test_one_group_of_each_agent():
-    stats = RunningStats(*(jnp.arange(12.0).reshape(3, 2, 2) for _ in range(3)))  # three agents, two groups
-    np.testing.assert_array_equal(select_group(stats, 1).mean, np.arange(12.0).reshape(3, 2, 2)[:, 1:])
+    stats = RunningStats(
+        *(jnp.arange(12.0).reshape(3, 2, 2) for _ in range(3))
+    )  # three agents, two groups
+    np.testing.assert_array_equal(
+        select_group(stats, 1).mean, np.arange(12.0).reshape(3, 2, 2)[:, 1:]
+    )
     assert select_group(None, 1) is None

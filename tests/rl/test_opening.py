@@ -1,4 +1,6 @@
-"""New actions: closed they change nothing, opened they begin with a known probability, and PPO sees the offset."""
+"""New actions: closed they change nothing, opened they begin with a known probability, and PPO sees
+the offset.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,18 @@ def test_closed_is_the_old_distribution_bit_for_bit() -> None:
     shut = closed(opening(0.01, 0.5))
     got, mask = opened(shut, logits, jnp.ones(5, bool))
     assert mask.tolist() == [True, True, True, False, False]
-    np.testing.assert_array_equal(distributions.log_probs(got, mask)[:3],
-                                  distributions.log_probs(logits[:3], jnp.ones(3, bool)))
+    np.testing.assert_array_equal(
+        distributions.log_probs(got, mask)[:3],
+        distributions.log_probs(logits[:3], jnp.ones(3, bool)),
+    )
     assert np.isfinite(np.asarray(got)).all()
 
 
 def test_open_is_the_plain_network() -> None:
-    logits, mask = jnp.array([0.3, -1.2, 0.7, 5.0, -3.0]), jnp.array([True, True, False, True, False])
+    logits, mask = (
+        jnp.array([0.3, -1.2, 0.7, 5.0, -3.0]),
+        jnp.array([True, True, False, True, False]),
+    )
     got, legal = opened(opening(0.01, 1.0), logits, mask)
     np.testing.assert_array_equal(got, logits)
     np.testing.assert_array_equal(legal, mask)
@@ -63,11 +70,14 @@ def test_open_is_the_plain_network() -> None:
 def test_rises_over_the_stated_part_of_the_run() -> None:
     plan = OpeningPlan(NEW, jnp.float32(0.01), jnp.float32(0.1))
     logits, mask = jnp.zeros(5), jnp.ones(5, bool)
-    found = [float(probabilities(opening_at(plan, jnp.float32(at)), logits, mask)[3])
-             for at in (0.0, 0.025, 0.05, 0.075, 0.1, 0.5)]
+    found = [
+        float(probabilities(opening_at(plan, jnp.float32(at)), logits, mask)[3])
+        for at in (0.0, 0.025, 0.05, 0.075, 0.1, 0.5)
+    ]
     assert found == sorted(found)
     assert found[0] == pytest.approx(0.01 / 1.02, rel=1e-5)
-    # Half-way: log eps is half of log 0.01 + log 3, so each new weight is (0.03) ** 0.5 beside three of 1.
+    # Half-way: log eps is half of log 0.01 + log 3, so each new weight is (0.03) ** 0.5 beside
+    # three of 1.
     assert found[2] == pytest.approx(math.sqrt(0.03) / (3 + 2 * math.sqrt(0.03)), rel=1e-5)
     assert found[4] == found[5] == pytest.approx(0.2)
     assert settled(opening_at(plan, jnp.float32(0.1))) is None
@@ -87,7 +97,9 @@ def test_however_sure_the_source_is_it_begins_the_same_and_ends_as_the_network(z
 
 
 def test_the_gradient_is_that_of_the_opened_policy() -> None:
-    """Against finite differences: the offset depends on the old logits, and the log-probability with it."""
+    """Against finite differences: the offset depends on the old logits, and the log-probability
+    with it.
+    """
     mask, action = jnp.ones(5, bool), jnp.int32(3)
 
     @jax.jit
@@ -97,7 +109,10 @@ def test_the_gradient_is_that_of_the_opened_policy() -> None:
     at = jnp.array([0.5, -0.3, 0.2, 0.1, -0.4])
     found = jax.grad(log_prob)(at)
     step = 1e-2
-    expected = [(log_prob(at.at[i].add(step)) - log_prob(at.at[i].add(-step))) / (2 * step) for i in range(5)]
+    expected = [
+        (log_prob(at.at[i].add(step)) - log_prob(at.at[i].add(-step))) / (2 * step)
+        for i in range(5)
+    ]
     np.testing.assert_allclose(found, np.array(expected), atol=2e-4)
 
 

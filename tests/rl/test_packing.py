@@ -12,15 +12,23 @@ from hypothesis import strategies as st
 from jaxtrade.rl.packing import WIDEST, packing_of
 
 KINDS = (np.bool_, np.uint8, np.uint16, np.uint32, np.int32, np.float32, np.int8)
-LEAVES = st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from([(), (1,), (3,), (2, 2), (WIDEST + 1,)])),
-                  min_size=1, max_size=12)
+LEAVES = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.sampled_from([(), (1,), (3,), (2, 2), (WIDEST + 1,)])),
+    min_size=1,
+    max_size=12,
+)
 
 
 def tree_of(leaves, lead, seed):
     rng = np.random.default_rng(seed)
-    raw = [rng.integers(0, 256, (*lead, *shape, np.dtype(kind).itemsize), np.uint8) for kind, shape in leaves]
-    arrays = [(x[..., 0] > 127) if kind == np.bool_ else x.reshape(*x.shape[:-1], -1).view(kind)[..., 0]
-              for x, (kind, _) in zip(raw, leaves, strict=True)]
+    raw = [
+        rng.integers(0, 256, (*lead, *shape, np.dtype(kind).itemsize), np.uint8)
+        for kind, shape in leaves
+    ]
+    arrays = [
+        (x[..., 0] > 127) if kind == np.bool_ else x.reshape(*x.shape[:-1], -1).view(kind)[..., 0]
+        for x, (kind, _) in zip(raw, leaves, strict=True)
+    ]
     return {f"leaf {i}": jnp.asarray(x) for i, x in enumerate(arrays)}
 
 
@@ -47,8 +55,12 @@ def test_every_bit_comes_back(leaves, lead, axis, seed):
 
 def test_small_numbers_share_words_by_hand():
     """Two flags, three bytes and a float: 2 + 24 bits in one word, 32 in the next."""
-    tree = {"a": jnp.array([True]), "b": jnp.array([[1, 2, 3]], jnp.uint8), "c": jnp.array([1.0]),
-            "d": jnp.array([True])}
+    tree = {
+        "a": jnp.array([True]),
+        "b": jnp.array([[1, 2, 3]], jnp.uint8),
+        "c": jnp.array([1.0]),
+        "d": jnp.array([True]),
+    }
     packing = packing_of(tree)
     packed = packing.pack(tree)
     assert packing.count == 2
@@ -58,7 +70,11 @@ def test_small_numbers_share_words_by_hand():
 
 
 def test_wide_and_strange_arrays_stay_as_they_are():
-    tree = {"wide": jnp.zeros((4, WIDEST + 1)), "key": jax.random.split(jax.random.key(0), 4), "x": jnp.ones(4)}
+    tree = {
+        "wide": jnp.zeros((4, WIDEST + 1)),
+        "key": jax.random.split(jax.random.key(0), 4),
+        "x": jnp.ones(4),
+    }
     packing = packing_of(tree)
     packed = packing.pack(tree)
     assert packing.count == 1

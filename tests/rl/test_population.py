@@ -1,4 +1,6 @@
-"""Several agents as one program: each is the agent trained alone; saved, resumed and measured together."""
+"""Several agents as one program: each is the agent trained alone; saved, resumed and measured
+together.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,15 @@ CLOCK = ("seconds", "steps_per_second", "eta_seconds")
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     directory, sink = tmp_path_factory.mktemp("population"), Recorder()
-    return train(PPO, PARAMS, config=TRAIN, key=STACK.keys(5), num_seeds=N, sinks=[sink],
-                 checkpoint_dir=directory), directory
+    return train(
+        PPO,
+        PARAMS,
+        config=TRAIN,
+        key=STACK.keys(5),
+        num_seeds=N,
+        sinks=[sink],
+        checkpoint_dir=directory,
+    ), directory
 
 
 def test_keys_are_those_of_consecutive_seeds():
@@ -57,7 +66,9 @@ def test_one_agent_is_not_stacked():
 
 def test_a_stack_names_and_counts_its_agents():
     assert STACK.folder(Path("policy"), 5) == Path("policy/seed_5")
-    assert STACK.describe(5, 1000)[0].startswith("3 agents as one program, seeds 5 .. 7, each for 1,000 steps")
+    assert STACK.describe(5, 1000)[0].startswith(
+        "3 agents as one program, seeds 5 .. 7, each for 1,000 steps"
+    )
     assert Stack.of(STACK) is STACK
     grid = Stack((2, N))
     numbers = {"x": np.arange(6).reshape(2, N)}
@@ -77,10 +88,16 @@ def one_update(request):
     if request.param == "trading":
         env = TradingEnv(EnvConfig(window=4))
         params = worlds.make_params(worlds.walk_market(sessions=3, length=110), max_steps=20)
-        ppo = make_ppo(Learning(num_envs=8, num_steps=16, num_minibatches=2, num_epochs=2, hidden=(8,)).run, env, 4)
+        ppo = make_ppo(
+            Learning(num_envs=8, num_steps=16, num_minibatches=2, num_epochs=2, hidden=(8,)).run,
+            env,
+            4,
+        )
 
     def update(algorithm):
-        run = jax.jit(lambda key, params: algorithm.update(algorithm.init(key, params), params, None))
+        run = jax.jit(
+            lambda key, params: algorithm.update(algorithm.init(key, params), params, None)
+        )
         return lambda key: run(key, params)
 
     alone = update(ppo)
@@ -93,10 +110,15 @@ def test_agent_equals_the_agent_trained_alone_after_one_update(one_update, i):
     """Floats within 1e-6, everything else exactly."""
     (together, metrics), alone = one_update
     state, own = alone[i]
-    for (path, a), b in zip(jax.tree_util.tree_flatten_with_path(STACK.agent(together, i))[0], jax.tree.leaves(state),
-                            strict=True):
+    for (path, a), b in zip(
+        jax.tree_util.tree_flatten_with_path(STACK.agent(together, i))[0],
+        jax.tree.leaves(state),
+        strict=True,
+    ):
         if jnp.issubdtype(b.dtype, jnp.floating):
-            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=jax.tree_util.keystr(path))
+            np.testing.assert_allclose(
+                a, b, rtol=1e-6, atol=1e-6, err_msg=jax.tree_util.keystr(path)
+            )
         else:
             assert_same(a, b)
     for name, value in own.items():
@@ -107,7 +129,9 @@ def test_agent_equals_the_agent_trained_alone_after_one_update(one_update, i):
 @pytest.mark.slow
 def test_agents_differ(one_update):
     (together, _), _ = one_update
-    first, second = (np.concatenate([x[i].ravel() for x in jax.tree.leaves(together.params)]) for i in (0, 1))
+    first, second = (
+        np.concatenate([x[i].ravel() for x in jax.tree.leaves(together.params)]) for i in (0, 1)
+    )
     assert np.abs(first - second).max() > 0.01
 
 
@@ -126,8 +150,14 @@ def test_rows_hold_the_mean_and_each(whole):
 
 
 def test_means_leave_out_what_is_undefined():
-    row = mean_and_each({"reward": np.float32([1.0, np.nan, 3.0]), "none": np.float32([np.nan] * 3),
-                         "finite": np.bool_([True, False, True]), "count": np.int32([1, 2, 6])})
+    row = mean_and_each(
+        {
+            "reward": np.float32([1.0, np.nan, 3.0]),
+            "none": np.float32([np.nan] * 3),
+            "finite": np.bool_([True, False, True]),
+            "count": np.int32([1, 2, 6]),
+        }
+    )
     assert (row["reward"], row["finite"], row["count"]) == (2.0, False, 3.0)
     assert np.isnan(row["none"])
     assert row["count/each"] == [1, 2, 6]
@@ -137,7 +167,10 @@ def test_health_is_that_of_the_worst_agent(whole):
     result, _ = whole
     assert all(passed for passed, _ in result.health.values())
     assert result.health["recompiles"] == (True, 0)
-    sick = [row | {"param_delta/each": [0.1, 0.0, 0.1], "illegal/each": [0, 2, 0]} for row in result.history]
+    sick = [
+        row | {"param_delta/each": [0.1, 0.0, 0.1], "illegal/each": [0, 2, 0]}
+        for row in result.history
+    ]
     health = population_health(sick, 0, STACK, PPO.health)
     assert health["param_delta"] == (False, 0.0)
     assert health["illegal"] == (False, 2 * len(sick))
@@ -147,12 +180,17 @@ def test_health_is_that_of_the_worst_agent(whole):
 def test_an_agent_of_which_nothing_is_left_has_not_learned(whole):
     """Its steps were never finite, so every chunk was taken back."""
     result, _ = whole
-    gone = [row | {"param_delta/each": [0.1, None, 0.2], "undone/each": [False, True, False]} for row in result.history]
+    gone = [
+        row | {"param_delta/each": [0.1, None, 0.2], "undone/each": [False, True, False]}
+        for row in result.history
+    ]
     health = population_health(gone, 0, STACK, PPO.health)
     assert health["param_delta"] == (False, 0.1)
     assert not any(health[check.name][0] for check in PPO.health)
     assert health["illegal"] == (True, 0)
-    nobody = population_health([row | {"undone/each": [True] * 3} for row in result.history], 0, STACK, PPO.health)
+    nobody = population_health(
+        [row | {"undone/each": [True] * 3} for row in result.history], 0, STACK, PPO.health
+    )
     assert nobody["param_delta"][0] is False
     assert np.isnan(nobody["param_delta"][1])
     assert nobody["recompiles"] == (True, 0)
@@ -162,12 +200,15 @@ def test_stacked_checkpoints_resume_to_the_same_bits(whole):
     result, directory = whole
     like = jax.eval_shape(STACK.wrap(PPO).init, STACK.keys(5), PARAMS)
     assert jax.tree.map(lambda x: x.shape, like) == jax.tree.map(
-        lambda x: x.shape, STACK.like(jax.eval_shape(PPO.init, KEY, PARAMS)))
+        lambda x: x.shape, STACK.like(jax.eval_shape(PPO.init, KEY, PARAMS))
+    )
     restored = checkpoint.restore(directory / "update-00000004", like)
     resumed = train(PPO, PARAMS, config=TRAIN, state=restored.state, num_seeds=N)
     assert_same(resumed.state, result.state)
     for a, b in zip(resumed.history, result.history[4:], strict=True):
-        assert {k: v for k, v in a.items() if k not in CLOCK} == {k: v for k, v in b.items() if k not in CLOCK}
+        assert {k: v for k, v in a.items() if k not in CLOCK} == {
+            k: v for k, v in b.items() if k not in CLOCK
+        }
 
 
 def test_another_number_of_agents_is_refused(whole):
@@ -180,6 +221,7 @@ def test_another_number_of_agents_is_refused(whole):
 
 def test_hooks_see_and_steer_all_agents_and_one_key_is_folded():
     """The number of agents is the configuration's."""
+
     def hook(state, update):
         assert state.hparams.gamma.shape == (N,)
         return Change(hparams={"gamma": 0.5})
@@ -189,14 +231,18 @@ def test_hooks_see_and_steer_all_agents_and_one_key_is_folded():
     first = jax.eval_shape(PPO.init, KEY, PARAMS).key
     assert result.state.key.shape == (N, *first.shape)
     for i in range(N):
-        own = jax.random.split(jax.random.fold_in(KEY, i), 3)[2]  # what `init` keeps of agent i's key
+        own = jax.random.split(jax.random.fold_in(KEY, i), 3)[
+            2
+        ]  # what `init` keeps of agent i's key
         assert_same(result.state.key[i], own)
     np.testing.assert_array_equal(result.state.hparams.gamma, np.full(N, 0.5, np.float32))
     assert result.health["recompiles"] == (True, 0)
 
 
 def test_one_diverged_agent_is_named():
-    with pytest.raises(DivergedError, match="update 1: a loss or gradient of agent 0 is not finite"):
+    with pytest.raises(
+        DivergedError, match="update 1: a loss or gradient of agent 0 is not finite"
+    ):
         train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=STACK.keys(0), num_seeds=N)
 
 
@@ -210,7 +256,9 @@ def copied(state, best: int, worst: int):
 
 @pytest.mark.slow
 def test_a_hook_copies_an_agent_and_gives_each_its_own_floats(whole, tmp_path):
-    """What exploitation and exploration need: agent 0 goes on with agent 2's parameters, and its own learning rate."""
+    """What exploitation and exploration need: agent 0 goes on with agent 2's parameters, and its
+    own learning rate.
+    """
     rates = np.float32([1e-3, 2e-3, 4e-3])
     seen = {}
 
@@ -224,15 +272,27 @@ def test_a_hook_copies_an_agent_and_gives_each_its_own_floats(whole, tmp_path):
         seen[update, "after"] = jax.device_get(state.params)
         return Change()
 
-    result = train(PPO, PARAMS, config=TRAIN, key=STACK.keys(5), num_seeds=N, hooks=[hook, after],
-                   checkpoint_dir=tmp_path)
+    result = train(
+        PPO,
+        PARAMS,
+        config=TRAIN,
+        key=STACK.keys(5),
+        num_seeds=N,
+        hooks=[hook, after],
+        checkpoint_dir=tmp_path,
+    )
     before, changed = seen[4][0], seen[4, "after"]
     for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(changed), strict=True):
         np.testing.assert_array_equal(new, old[np.array([2, 1, 2])])
     np.testing.assert_array_equal(seen[6][1], rates)
     assert result.health["recompiles"] == (True, 0)
-    resumed = train(PPO, PARAMS, config=TRAIN, num_seeds=N, state=checkpoint.restore(
-        tmp_path / "update-00000004", result.state).state)  # saved as the hook had left it
+    resumed = train(
+        PPO,
+        PARAMS,
+        config=TRAIN,
+        num_seeds=N,
+        state=checkpoint.restore(tmp_path / "update-00000004", result.state).state,
+    )  # saved as the hook had left it
     assert_same(resumed.state, result.state)
     plain, _ = whole  # the same keys, no hooks
     kernel, other = (jax.tree.leaves(run.state.params)[-1] for run in (result, plain))
@@ -241,17 +301,33 @@ def test_a_hook_copies_an_agent_and_gives_each_its_own_floats(whole, tmp_path):
 
 def test_floats_of_the_wrong_shape_are_refused(whole):
     state = whole[0].state
-    with pytest.raises(ConfigError, match=r"'gamma' has shape \(2,\); give one number, or one for each agent \(3,\)"):
+    with pytest.raises(
+        ConfigError,
+        match=r"'gamma' has shape \(2,\); give one number, or one for each agent \(3,\)",
+    ):
         set_hparams(state, {"gamma": np.zeros(2)})
 
 
-@pytest.mark.parametrize(("change", "match"), [
-    (lambda state: state.replace(params=jax.tree.map(lambda x: x[:2], state.params)), "has other arrays"),
-    (lambda state: state.replace(update=state.update + 1), "keep `update`")])
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (
+            lambda state: state.replace(params=jax.tree.map(lambda x: x[:2], state.params)),
+            "has other arrays",
+        ),
+        (lambda state: state.replace(update=state.update + 1), "keep `update`"),
+    ],
+)
 def test_a_state_that_does_not_fit_is_refused(change, match):
     with pytest.raises(ValueError, match=match):
-        train(PPO, PARAMS, config=TRAIN, key=STACK.keys(5), num_seeds=N,
-              hooks=[lambda state, update: Change(state=change(state))])
+        train(
+            PPO,
+            PARAMS,
+            config=TRAIN,
+            key=STACK.keys(5),
+            num_seeds=N,
+            hooks=[lambda state, update: Change(state=change(state))],
+        )
 
 
 # --- agents with parameters of their own, and populations of populations
@@ -259,21 +335,32 @@ def test_a_state_that_does_not_fit_is_refused(change, match):
 
 @pytest.mark.slow
 def test_agents_differ_in_parameters_and_seeds():
-    """2 scales of the reward x 3 seeds as one program: each is the agent trained alone with its scale and its key."""
+    """2 scales of the reward x 3 seeds as one program: each is the agent trained alone with its
+    scale and its key.
+    """
     scales = jnp.float32([1.0, 0.25])
     axes = jax.tree.map(lambda _: None, PARAMS).replace(scale=0)
     stack = Stack((2, N), (Axes(key=None, params=axes), SEEDS))
     many = stack.wrap(PPO)
     params = PARAMS.replace(scale=scales)
-    state, metrics = jax.jit(lambda keys: many.update(many.init(keys, params), params, None))(stack.keys(7))
+    state, metrics = jax.jit(lambda keys: many.update(many.init(keys, params), params, None))(
+        stack.keys(7)
+    )
     assert metrics["param_delta"].shape == (2, N)
     for k, s in ((0, 1), (1, 2)):
         own = PARAMS.replace(scale=scales[k])
-        alone, figures = jax.jit(lambda key, own: PPO.update(PPO.init(key, own), own, None))(jax.random.key(7 + s), own)
-        for a, b in zip(jax.tree.leaves(stack.agent(state, N * k + s).params), jax.tree.leaves(alone.params),
-                        strict=True):
+        alone, figures = jax.jit(lambda key, own: PPO.update(PPO.init(key, own), own, None))(
+            jax.random.key(7 + s), own
+        )
+        for a, b in zip(
+            jax.tree.leaves(stack.agent(state, N * k + s).params),
+            jax.tree.leaves(alone.params),
+            strict=True,
+        ):
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
-        np.testing.assert_allclose(metrics["param_delta"][k, s], figures["param_delta"], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            metrics["param_delta"][k, s], figures["param_delta"], rtol=1e-4, atol=1e-6
+        )
     assert max(np.abs(leaf[0] - leaf[1]).max() for leaf in jax.tree.leaves(state.params)) > 1e-4
     trained = train(PPO, params, config=TRAIN, key=stack.keys(7), num_seeds=stack)
     assert trained.state.update.tolist() == [[8] * N] * 2

@@ -24,8 +24,15 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.types import Summary
 from tests.rl.probes import Probe, probe_params
 
-CONFIG = Learning(num_envs=16, num_steps=12, num_minibatches=4, num_epochs=2, hidden=(16,), learning_rate=1e-2,
-                   learning_rate_end=1e-3)
+CONFIG = Learning(
+    num_envs=16,
+    num_steps=12,
+    num_minibatches=4,
+    num_epochs=2,
+    hidden=(16,),
+    learning_rate=1e-2,
+    learning_rate_end=1e-3,
+)
 UPDATES = 6
 
 
@@ -51,6 +58,7 @@ class Learner:
         def wrapper(*args):
             self.traces[name] += 1
             return function(*args)
+
         return jax.jit(wrapper)
 
     def start(self, seed=0, **hparams):
@@ -66,7 +74,10 @@ class Learner:
         return state, history
 
 
-NETWORKS = {"mlp": CONFIG, "gru": CONFIG.model_copy(update={"kind": "gru", "rnn_width": 8, "num_shards": 4})}
+NETWORKS = {
+    "mlp": CONFIG,
+    "gru": CONFIG.model_copy(update={"kind": "gru", "rnn_width": 8, "num_shards": 4}),
+}
 
 
 @pytest.fixture(scope="module", params=["mlp", pytest.param("gru", marks=pytest.mark.slow)])
@@ -80,7 +91,9 @@ def trained(learner):
 
 
 def assert_same(a, b) -> None:
-    for (path, x), y in zip(jax.tree_util.tree_flatten_with_path(a)[0], jax.tree.leaves(b), strict=True):
+    for (path, x), y in zip(
+        jax.tree_util.tree_flatten_with_path(a)[0], jax.tree.leaves(b), strict=True
+    ):
         if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
             x, y = jax.random.key_data(x), jax.random.key_data(y)
         np.testing.assert_array_equal(x, y, err_msg=jax.tree_util.keystr(path))
@@ -135,9 +148,16 @@ def test_metrics_are_measured(trained):
 
 
 def test_an_illegal_action_is_counted():
-    _, seen, _ = unroll(ENV, lambda carry, ref, key: (carry, jnp.int32(3), None),
-                     *reset_all(ENV, jax.random.key(0), PARAMS, 4), jnp.ones(4, bool), None, PARAMS,
-                     jax.random.key(1), 5)
+    _, seen, _ = unroll(
+        ENV,
+        lambda carry, ref, key: (carry, jnp.int32(3), None),
+        *reset_all(ENV, jax.random.key(0), PARAMS, 4),
+        jnp.ones(4, bool),
+        None,
+        PARAMS,
+        jax.random.key(1),
+        5,
+    )
     assert count_illegal(ENV, seen) == 4 * 5
 
 
@@ -165,22 +185,40 @@ def test_same_key_same_bits_and_another_key_others(learner, trained):
 
 def loss_of(advantage, normalise_advantages):
     """`ppo_loss` of a policy that is [0.25, 0.75] everywhere and values everything at 2."""
+
     def forward(policy, carry, refs, first, terms, params):
-        return PolicyOutput(jnp.log(jnp.array([[0.25, 0.75]] * 4)), jnp.full(4, 2.0), jnp.ones((4, 2), bool), None)
+        return PolicyOutput(
+            jnp.log(jnp.array([[0.25, 0.75]] * 4)), jnp.full(4, 2.0), jnp.ones((4, 2), bool), None
+        )
 
     ones = jnp.ones(4)
-    batch = Batch(carry=None, ref=ones, first=ones > 1, terms=None, action=jnp.array([0, 1, 1, 0]),
-                  log_prob=jnp.log(0.5 * ones), value=ones, advantage=jnp.asarray(advantage), target=5 * ones)
+    batch = Batch(
+        carry=None,
+        ref=ones,
+        first=ones > 1,
+        terms=None,
+        action=jnp.array([0, 1, 1, 0]),
+        log_prob=jnp.log(0.5 * ones),
+        value=ones,
+        advantage=jnp.asarray(advantage),
+        target=5 * ones,
+    )
     hparams = make_hparams(CONFIG.run.ppo).replace(vf_coef=jnp.float32(0.5))
     if normalise_advantages:
         batch = batch._replace(advantage=standardised(batch.advantage))
-    return ppo_loss({}, Objective(Policy(None), None, hparams, jnp.float32(0.1)), forward, batch,
-                    distributions.log_prob_and_entropy)
+    return ppo_loss(
+        {},
+        Objective(Policy(None), None, hparams, jnp.float32(0.1)),
+        forward,
+        batch,
+        distributions.log_prob_and_entropy,
+    )
 
 
 def test_loss_by_hand():
     loss, terms = loss_of([1.0, 1.0, -1.0, -1.0], False)
-    # ratios 0.5, 1.5, 1.5, 0.5 with clip 0.2: min(.5, .8) + min(1.5, 1.2) + min(-1.5, -1.2) + min(-.5, -.8) = -0.6
+    # ratios 0.5, 1.5, 1.5, 0.5 with clip 0.2: min(.5, .8) + min(1.5, 1.2) + min(-1.5, -1.2) +
+    # min(-.5, -.8) = -0.6
     np.testing.assert_allclose(terms["policy_loss"], 0.15, rtol=1e-6)
     np.testing.assert_allclose(terms["value_loss"], 9.0)
     entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
@@ -199,46 +237,67 @@ def test_normalised_advantages_have_mean_0_and_deviation_1():
 def test_every_update_draws_anew(learner):
     """Two states that differ in the count of updates alone act differently."""
     state = learner.start()
-    shares = [learner.run(state.replace(update=jnp.int32(u)), 1)[1][0]["action_share"] for u in (0, 1)]
+    shares = [
+        learner.run(state.replace(update=jnp.int32(u)), 1)[1][0]["action_share"] for u in (0, 1)
+    ]
     assert not np.array_equal(*shares)
 
 
 @pytest.mark.slow
 def test_vmap_over_seeds_equals_single_runs(learner):
-    """Eight seeds in one program: within 1e-6 of single runs after one update, with one copy of the parameters."""
+    """Eight seeds in one program: within 1e-6 of single runs after one update, with one copy of the
+    parameters.
+    """
     keys = jax.random.split(jax.random.key(5), 8)
     params = probe_params(length=5, scale=2.0)
     states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(keys, params)
-    many = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, params, None).compile()
+    many = (
+        jax.jit(jax.vmap(learner.algorithm.update, (0, None, None)))
+        .lower(states, params, None)
+        .compile()
+    )
     stacked, metrics = many(states, params, None)
     assert metrics["approx_kl"].shape == (8,)
     for i in range(8):
         single, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), params, None)
-        for x, y in zip(jax.tree.leaves(single.params), jax.tree.leaves(stacked.params), strict=True):
+        for x, y in zip(
+            jax.tree.leaves(single.params), jax.tree.leaves(stacked.params), strict=True
+        ):
             np.testing.assert_allclose(x, y[i], atol=1e-6)
         np.testing.assert_array_equal(single.env_state.time, stacked.env_state.time[i])
 
 
 def test_hyper_parameters_are_leaves_of_the_state(learner, trained):
-    """One program for any value: a learning rate of 0 leaves the parameters alone, a larger one moves them more."""
-    deltas = [learner.run(learner.start(learning_rate=rate), 1)[1][0]["param_delta"] for rate in (0.0, 1e-3, 1e-2)]
+    """One program for any value: a learning rate of 0 leaves the parameters alone, a larger one
+    moves them more.
+    """
+    deltas = [
+        learner.run(learner.start(learning_rate=rate), 1)[1][0]["param_delta"]
+        for rate in (0.0, 1e-3, 1e-2)
+    ]
     assert deltas[0] == 0.0
     assert deltas[1] < deltas[2]
     assert learner.traces["update"] == 1
 
 
 def test_the_entropy_bonus_raises_entropy(learner):
-    low, high = (learner.run(learner.start(ent_coef=c, ent_coef_end=c))[1][-1]["entropy"] for c in (0.0, 1.0))
+    low, high = (
+        learner.run(learner.start(ent_coef=c, ent_coef_end=c))[1][-1]["entropy"] for c in (0.0, 1.0)
+    )
     assert high > low + 0.02
 
 
 def test_the_value_coefficient_makes_values_learn(learner):
-    untaught, taught = (learner.run(learner.start(vf_coef=c))[1][-1]["explained_variance"] for c in (0.0, 0.5))
+    untaught, taught = (
+        learner.run(learner.start(vf_coef=c))[1][-1]["explained_variance"] for c in (0.0, 0.5)
+    )
     assert taught > untaught + 0.1
 
 
 def test_target_kl_stops_the_epochs(learner):
-    free, stopped = (learner.run(learner.start(learning_rate=0.1, target_kl=kl), 1)[1][0] for kl in (0.0, 0.01))
+    free, stopped = (
+        learner.run(learner.start(learning_rate=0.1, target_kl=kl), 1)[1][0] for kl in (0.0, 0.01)
+    )
     assert free["applied"] == 1.0
     assert 0.0 < stopped["applied"] < 1.0
     assert stopped["approx_kl"] <= 0.01  # averaged over the steps taken, each of which was below
@@ -258,8 +317,9 @@ def test_act_masked_mode_and_sample(learner, trained):
     assert jax.tree.map(jnp.shape, carry) == jax.tree.map(jnp.shape, learner.algorithm.carry)
     assert action == np.where(extras.mask, extras.logits, -np.inf).argmax()
     keys = jax.random.split(jax.random.key(1), 2000)
-    _, actions, extras = jax.vmap(act, (None, None, None, None, 0, None))(policy, learner.algorithm.carry, ref, PARAMS,
-                                                                          keys, True)
+    _, actions, extras = jax.vmap(act, (None, None, None, None, 0, None))(
+        policy, learner.algorithm.carry, ref, PARAMS, keys, True
+    )
     share = np.bincount(actions, minlength=4) / 2000
     expected = np.exp(np.where(extras.mask[0], extras.logits[0], -np.inf))
     np.testing.assert_allclose(share, expected / expected.sum(), atol=0.06)
@@ -267,7 +327,9 @@ def test_act_masked_mode_and_sample(learner, trained):
 
 
 def test_rollout_stores_references_and_no_observations(monkeypatch):
-    monkeypatch.setattr(make_module, "form_of", lambda platform: CPU._replace(statistics_rows=CONFIG.num_envs))
+    monkeypatch.setattr(
+        make_module, "form_of", lambda platform: CPU._replace(statistics_rows=CONFIG.num_envs)
+    )
     """Nothing of shape [T * N, D] or [T, N, D] exists in the program, only the rows of one minibatch."""
     wide = 37
 
@@ -285,13 +347,25 @@ def test_rollout_stores_references_and_no_observations(monkeypatch):
 
 
 def test_summaries_join_the_metrics_and_may_not_hide_any(learner):
-    state, config = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS), learner.config
-    reward = Summary(start=lambda params: jnp.float32(0), collect=lambda seen: seen.reward,
-                     figures=lambda sums, steps: {"mean_reward": sums / steps})
+    state, config = (
+        jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS),
+        learner.config,
+    )
+    reward = Summary(
+        start=lambda params: jnp.float32(0),
+        collect=lambda seen: seen.reward,
+        figures=lambda sums, steps: {"mean_reward": sums / steps},
+    )
     algorithm = make_ppo(config.run, ENV, 1, summarise=reward)
     assert jax.eval_shape(algorithm.update, state, PARAMS, None)[1]["mean_reward"].shape == ()
-    clash = make_ppo(config.run, ENV, 1, summarise=Summary(lambda params: (), lambda seen: (),
-                                                              lambda sums, steps: {"entropy": jnp.float32(0)}))
+    clash = make_ppo(
+        config.run,
+        ENV,
+        1,
+        summarise=Summary(
+            lambda params: (), lambda seen: (), lambda sums, steps: {"entropy": jnp.float32(0)}
+        ),
+    )
     with pytest.raises(ValueError, match="entropy"):
         jax.eval_shape(clash.update, state, PARAMS, None)
 
@@ -312,8 +386,9 @@ def test_normaliser_is_updated_after_use_from_every_observation(trained):
     np.testing.assert_allclose(state.normaliser.variance[0], [1.0, 0.02], atol=0.05)
 
 
-@pytest.mark.parametrize(("rows", "limit", "blocks"), [(48, 48, 1), (48, 47, 2), (48, 10, 6), (5, 1, 5),
-                                                       (7, 3, 1)])
+@pytest.mark.parametrize(
+    ("rows", "limit", "blocks"), [(48, 48, 1), (48, 47, 2), (48, 10, 6), (5, 1, 5), (7, 3, 1)]
+)
 def test_blocks_are_equal_and_small_enough(rows, limit, blocks):
     assert block_count(rows, limit, sequence=1) == blocks
 
@@ -325,10 +400,14 @@ def test_sequences_are_not_cut():
 @pytest.mark.slow
 @pytest.mark.parametrize("normalise", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_minibatch_in_blocks_is_the_minibatch(normalise):
-    """48 rows at once or 12 at a time: the same steps and figures, with the whole minibatch's mean advantage."""
+    """48 rows at once or 12 at a time: the same steps and figures, with the whole minibatch's mean
+    advantage.
+    """
     made = []
     for gradient_rows in (48, 12):
-        config = CONFIG.model_copy(update={"gradient_rows": gradient_rows, "normalise_advantages": normalise})
+        config = CONFIG.model_copy(
+            update={"gradient_rows": gradient_rows, "normalise_advantages": normalise}
+        )
         one = Learner(config=config)
         made.append(one.run(one.start(), 2))
     (whole, whole_rows), (cut, cut_rows) = made

@@ -1,4 +1,6 @@
-"""PPO on the trading environment and real bars: the ratio, illegal actions, seeds, resumption, and planted faults."""
+"""PPO on the trading environment and real bars: the ratio, illegal actions, seeds, resumption, and
+planted faults.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,15 @@ from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.storage import checkpoint
 
 UPDATES = 4
-SMALL = ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2",
-         "network.hidden=[16]",
-         "ppo.learning_rate=0.01", "episode.max_steps=25")
+SMALL = (
+    "rollout.num_envs=16",
+    "rollout.num_steps=64",
+    "ppo.num_minibatches=4",
+    "ppo.num_epochs=2",
+    "network.hidden=[16]",
+    "ppo.learning_rate=0.01",
+    "episode.max_steps=25",
+)
 
 
 @functools.cache
@@ -62,13 +70,17 @@ def trained(learner):
 
 
 def leaves(state):
-    return [np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
-            for x in jax.tree.leaves(state)]
+    return [
+        np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+        for x in jax.tree.leaves(state)
+    ]
 
 
 @pytest.mark.slow
 def test_ratio_is_one_after_resets_with_masks(trained):
-    """Rollouts of 64 steps, episodes of at most 25: every rollout holds resets; masks differ from bar to bar."""
+    """Rollouts of 64 steps, episodes of at most 25: every rollout holds resets; masks differ from
+    bar to bar.
+    """
     _, history = trained
     assert max(m["ratio_error"] for m in history) <= 1e-5
     assert all(m["episodes"] >= setup().config.rollout.num_envs for m in history)
@@ -78,7 +90,9 @@ def test_ratio_is_one_after_resets_with_masks(trained):
 
 @pytest.mark.slow
 def test_ratio_is_one_where_the_account_is_in_sight():
-    """What `advised` shows of the account changes after acting: the reference must hold it as it was."""
+    """What `advised` shows of the account changes after acting: the reference must hold it as it
+    was.
+    """
     advised = prepare(load_config("quickstart", (*SMALL, "env.task=advised", "env.advice=true")))
     learner = Learner(advised.env)
     state, history = learner.init(jax.random.key(0), advised.params), []
@@ -98,8 +112,16 @@ def test_no_illegal_action_and_every_action_taken(trained):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["reset", *(pytest.param(fault, marks=pytest.mark.long)  # test_ppo.py has them
-                                              for fault in ("mask", "normaliser"))])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "reset",
+        *(
+            pytest.param(fault, marks=pytest.mark.long)  # test_ppo.py has them
+            for fault in ("mask", "normaliser")
+        ),
+    ],
+)
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
     real = loss.ppo_loss
 
@@ -115,13 +137,18 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
 
         return real(parameters, objective, wrong, batch, likelihood)
 
-    if fault == "reset":  # the references of after the step, as a mask or an observation shipped too late would be
+    if (
+        fault == "reset"
+    ):  # the references of after the step, as a mask or an observation shipped too late would be
         unroll = collecting.unroll
 
         def late(*arguments, **options):
             carry, seen, tally = unroll(*arguments, **options)
-            late = seen._replace(ref=jax.tree.map(lambda now, end: jnp.concatenate([now[1:], end[None]]),
-                                             seen.ref, carry[1]))
+            late = seen._replace(
+                ref=jax.tree.map(
+                    lambda now, end: jnp.concatenate([now[1:], end[None]]), seen.ref, carry[1]
+                )
+            )
             return carry, late, tally
 
         monkeypatch.setattr(collecting, "unroll", late)
@@ -146,8 +173,12 @@ def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_p
 @pytest.mark.long
 def test_eight_seeds_share_one_market_and_equal_single_runs(learner):
     params = setup().params
-    states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(jax.random.split(jax.random.key(5), 8), params)
-    lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, params, None)
+    states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(
+        jax.random.split(jax.random.key(5), 8), params
+    )
+    lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(
+        states, params, None
+    )
     rows, columns = params.market.view.value.shape
     text = lowered.as_text()
     assert f"tensor<{rows}x{columns}xf32>" in text  # the market is there,
@@ -156,6 +187,10 @@ def test_eight_seeds_share_one_market_and_equal_single_runs(learner):
     stacked, _ = many(states, params, None)
     for i in range(8):
         alone, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), params)
-        for x, y in zip(jax.tree.leaves(alone.params), jax.tree.leaves(stacked.params), strict=True):
+        for x, y in zip(
+            jax.tree.leaves(alone.params), jax.tree.leaves(stacked.params), strict=True
+        ):
             np.testing.assert_allclose(x, y[i], atol=1e-6)
-        np.testing.assert_array_equal(alone.env_state.account.equity, stacked.env_state.account.equity[i])
+        np.testing.assert_array_equal(
+            alone.env_state.account.equity, stacked.env_state.account.equity[i]
+        )

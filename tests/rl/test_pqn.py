@@ -1,4 +1,6 @@
-"""PQN learns probes whose answers are known, alone and beside others, and repeats itself to the bit."""
+"""PQN learns probes whose answers are known, alone and beside others, and repeats itself to the
+bit.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,30 @@ from tests.rl.probes import Probe, ProbeRef, Recall, probe_params
 from tests.rl.test_train import assert_same
 
 UPDATES = 60
-KEYS = ("rollout.num_envs=32", "rollout.num_steps=16", "pqn.num_minibatches=4", "pqn.num_epochs=4",
-        "network.hidden=[32]", "pqn.learning_rate=0.01", "pqn.learning_rate_end=0.001", "pqn.normalise_rewards=false",
-        "pqn.epsilon_end=0.1", "train.chunk_updates=2", "train.checkpoint_every=1", "train.total_timesteps=4096")
+KEYS = (
+    "rollout.num_envs=32",
+    "rollout.num_steps=16",
+    "pqn.num_minibatches=4",
+    "pqn.num_epochs=4",
+    "network.hidden=[32]",
+    "pqn.learning_rate=0.01",
+    "pqn.learning_rate_end=0.001",
+    "pqn.normalise_rewards=false",
+    "pqn.epsilon_end=0.1",
+    "train.chunk_updates=2",
+    "train.checkpoint_every=1",
+    "train.total_timesteps=4096",
+)
 CONSTANT, CUE, LATE, ASKED, PAID = range(5)
-ENV = Probe((
-    lambda ref, action: 1.0,
-    lambda ref, action: ref.cue,
-    lambda ref, action: ref.time == 2,
-    lambda ref, action: jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0),
-    lambda ref, action: jnp.array([2.0, 0.0, 1.0, 9.0])[action],
-))
+ENV = Probe(
+    (
+        lambda ref, action: 1.0,
+        lambda ref, action: ref.cue,
+        lambda ref, action: ref.time == 2,
+        lambda ref, action: jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0),
+        lambda ref, action: jnp.array([2.0, 0.0, 1.0, 9.0])[action],
+    )
+)
 
 
 def config(*more):
@@ -87,8 +102,9 @@ def test_the_action_that_the_observation_asks_for():
 
 
 def test_a_masked_action_is_never_chosen_and_enters_no_target():
-    """Action 0 pays best and is illegal while cue > 0; action 3 would pay most and is never legal. With gamma 0.5 over
-    three steps, a target that took the largest Q of all actions would be far too high."""
+    """Action 0 pays best and is illegal while cue > 0; action 3 would pay most and is never legal.
+    With gamma 0.5 over three steps, a target that took the largest Q of all actions would be far
+    too high."""
     at = learn(PAID, gamma=0.5, length=3)
     assert at(1)[0] == 2
     assert at(-1)[0] == 0
@@ -102,8 +118,8 @@ def test_a_late_reward_is_discounted():
 
 
 def test_truncation_bootstraps_and_termination_does_not():
-    """Reward 1 for ever, gamma 0.5: Q is 2, also where a time limit that is not observed cuts episodes. A real end
-    after 2 steps makes it 1.5 and then 1."""
+    """Reward 1 for ever, gamma 0.5: Q is 2, also where a time limit that is not observed cuts
+    episodes. A real end after 2 steps makes it 1.5 and then 1."""
     at = learn(CONSTANT, gamma=0.5, length=2, truncates=True, shows_time=False)
     assert [at(cue)[1][1] for cue in (-1, 1)] == pytest.approx([2.0, 2.0], abs=0.05)
     at = learn(CONSTANT, gamma=0.5, length=2)
@@ -113,19 +129,32 @@ def test_truncation_bootstraps_and_termination_does_not():
 @pytest.mark.slow
 def test_a_memory_keeps_the_cue():
     """The cue is seen at the first step alone, and asked for at the last of four."""
-    env = Recall((lambda ref, action: jnp.where(ref.time == 3, jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0), 0.0),
-                  ))
-    learner = make_pqn(config("network.kind=gru", "network.rnn_width=16", "pqn.num_minibatches=4"), env, 150)
+    env = Recall(
+        (
+            lambda ref, action: jnp.where(
+                ref.time == 3, jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0), 0.0
+            ),
+        )
+    )
+    learner = make_pqn(
+        config("network.kind=gru", "network.rnn_width=16", "pqn.num_minibatches=4"), env, 150
+    )
     params = probe_params(0, length=4)
     state = learner.init(jax.random.key(1), params)
-    state, metrics = jax.jit(lambda s: jax.lax.scan(lambda s, _: learner.update(s, params, None), s, None, length=150))(
-        state)
+    state, metrics = jax.jit(
+        lambda s: jax.lax.scan(lambda s, _: learner.update(s, params, None), s, None, length=150)
+    )(state)
     assert float(metrics["q_error"].max()) < 1e-4
-    assert float(metrics["episode_reward"][-10:].mean()) > 0.75  # 0 without a memory; epsilon 0.1 costs a little
+    assert (
+        float(metrics["episode_reward"][-10:].mean()) > 0.75
+    )  # 0 without a memory; epsilon 0.1 costs a little
 
 
 def slow_targets(ctx, policy, state, after, seen, params, gamma, weight):
-    """Targets by a loop over steps and environments, each reference through the network on its own."""
+    """Targets by a loop over steps and environments, each reference through the network on its
+    own.
+    """
+
     def best(ref):
         _, _, extras = PQN.act(policy, None, ref, params, None, False)
         return float(jnp.where(extras.mask, extras.logits, -jnp.inf).max())
@@ -136,9 +165,13 @@ def slow_targets(ctx, policy, state, after, seen, params, gamma, weight):
         later = 0.0
         for t in reversed(range(steps)):
             ends = bool(seen.terminated[t, n] | seen.truncated[t, n])
-            following = (jax.tree.map(lambda x, t=t, n=n: x[t, n], seen.final_ref) if ends else
-                         jax.tree.map(lambda x, n=n: x[n], after.ref) if t == steps - 1 else
-                         jax.tree.map(lambda x, t=t, n=n: x[t + 1, n], seen.ref))
+            following = (
+                jax.tree.map(lambda x, t=t, n=n: x[t, n], seen.final_ref)
+                if ends
+                else jax.tree.map(lambda x, n=n: x[n], after.ref)
+                if t == steps - 1
+                else jax.tree.map(lambda x, t=t, n=n: x[t + 1, n], seen.ref)
+            )
             value = 0.0 if bool(seen.terminated[t, n]) else best(following)
             mixed = value if ends or t == steps - 1 else (1 - weight) * value + weight * later
             later = found[t, n] = float(seen.reward[t, n]) + gamma * mixed
@@ -148,11 +181,15 @@ def slow_targets(ctx, policy, state, after, seen, params, gamma, weight):
 @pytest.mark.slow
 @pytest.mark.parametrize("truncates", [False, True])
 def test_the_targets_of_a_rollout_by_a_slow_loop(truncates):
-    chosen = config("rollout.num_envs=2", "rollout.num_steps=7", "pqn.num_minibatches=1", "pqn.q_lambda=0.5")
+    chosen = config(
+        "rollout.num_envs=2", "rollout.num_steps=7", "pqn.num_minibatches=1", "pqn.q_lambda=0.5"
+    )
     _, ctx = q_contexts(chosen, ENV, 4, summarise=None, stage=None, fusion=None)
     params = probe_params(CUE, length=3, truncates=truncates)
     state = init(ctx, HParams, jax.random.key(3), params)
-    state = state.replace(params=jax.tree.map(lambda x: x + 0.3, state.params))  # values that differ
+    state = state.replace(
+        params=jax.tree.map(lambda x: x + 0.3, state.params)
+    )  # values that differ
     policy = ready(ctx, policy_of(state))
     after, seen, batch, _ = collect(ctx, state, policy, params, jax.random.key(4))
     assert bool(seen.truncated.any()) == truncates
@@ -164,8 +201,14 @@ def test_the_targets_of_a_rollout_by_a_slow_loop(truncates):
 def whole(tmp_path_factory):
     directory = tmp_path_factory.mktemp("pqn")
     learner, params = make_pqn(config(), ENV, 8), probe_params(ASKED, length=2)
-    return learner, params, directory, train(learner, params, config=config().train, key=jax.random.key(0),
-                                             checkpoint_dir=directory)
+    return (
+        learner,
+        params,
+        directory,
+        train(
+            learner, params, config=config().train, key=jax.random.key(0), checkpoint_dir=directory
+        ),
+    )
 
 
 @pytest.mark.slow
@@ -175,7 +218,9 @@ def test_a_run_is_healthy_and_resumes_to_the_same_bits(whole, tmp_path):
     cut = tmp_path / "cut"
     shutil.copytree(directory, cut)
     shutil.rmtree(checkpoint.list_checkpoints(cut)[-1][1])
-    restored = checkpoint.restore_latest(cut, jax.eval_shape(learner.init, jax.random.key(0), params))
+    restored = checkpoint.restore_latest(
+        cut, jax.eval_shape(learner.init, jax.random.key(0), params)
+    )
     assert restored.step < result.updates
     again = train(learner, params, config=config().train, state=restored.state)
     assert_same(again.state, result.state)
@@ -192,8 +237,11 @@ def test_each_agent_of_a_population_is_the_agent_alone():
 
     together, alone = one(population(learner))(keys), one(learner)
     for i in range(3):
-        for ours, theirs in zip(jax.tree.leaves(together[0].params), jax.tree.leaves(alone(keys[i])[0].params),
-                                strict=True):
+        for ours, theirs in zip(
+            jax.tree.leaves(together[0].params),
+            jax.tree.leaves(alone(keys[i])[0].params),
+            strict=True,
+        ):
             np.testing.assert_allclose(ours[i], theirs, atol=1e-6)
 
 
@@ -203,7 +251,10 @@ def test_warnings_name_the_key_to_change():
     assert warnings([fine] * 20, own=own) == {}
     assert "pqn.layer_norm=true" in warnings([fine | {"q_max": 1e6}] * 20, own=own)["exploding"]
     assert "pqn.learning_rate" in warnings([fine | {"q_change": 0.0}] * 20, own=own)["frozen"]
-    assert "pqn.learning_rate_end" in warnings([fine | {"learning_rate": 1e-9}], own=own)["learning_rate"]
+    assert (
+        "pqn.learning_rate_end"
+        in warnings([fine | {"learning_rate": 1e-9}], own=own)["learning_rate"]
+    )
 
 
 def test_a_loss_that_never_changes_fails_the_health_check():

@@ -29,18 +29,26 @@ def alone():
 def test_the_form_of_a_device_agrees_up_to_rounding(alone):
     device = make_pqn(config(*KEYS), ENV, 4, platform="gpu")
     state, metrics = jax.jit(lambda key: updated(device, key))(jax.random.key(2))
-    for ours, theirs in zip(jax.tree.leaves(state.params), jax.tree.leaves(alone[0].params), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(state.params), jax.tree.leaves(alone[0].params), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, atol=2e-6)
     assert float(metrics["td_loss"]) == pytest.approx(float(alone[1]["td_loss"]), rel=1e-4)
 
 
 @pytest.mark.slow
 def test_two_parts_of_the_environments_learn_as_one(alone):
-    """Each part holds half of the environments and of the groups; figures and gradients are over both."""
-    half = make_pqn(config(*KEYS, "rollout.num_envs=16", "rollout.num_shards=4"), ENV, 4, reduce=Reduce("parts"))
+    """Each part holds half of the environments and of the groups; figures and gradients are over
+    both.
+    """
+    half = make_pqn(
+        config(*KEYS, "rollout.num_envs=16", "rollout.num_shards=4"), ENV, 4, reduce=Reduce("parts")
+    )
     parts = jax.jit(jax.vmap(lambda _, key: updated(half, key), (0, None), axis_name="parts"))
     state, metrics = parts(jnp.arange(2), jax.random.key(2))
-    for ours, theirs in zip(jax.tree.leaves(state.params), jax.tree.leaves(alone[0].params), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(state.params), jax.tree.leaves(alone[0].params), strict=True
+    ):
         np.testing.assert_allclose(ours[0], theirs, atol=2e-6)
         np.testing.assert_array_equal(ours[0], ours[1])
     np.testing.assert_array_equal(metrics["illegal"], [0, 0])

@@ -20,13 +20,17 @@ EPISODES, LONGEST = 200, 500
 
 
 def greedy_returns(name: str) -> jax.Array:
-    """float32[3, 200]: undiscounted returns of greedy episodes of three seeds, trained with the bench's settings."""
+    """float32[3, 200]: undiscounted returns of greedy episodes of three seeds, trained with the
+    bench's settings.
+    """
     config = load_config(None, ["algorithm=pqn", *ROWS[name, "pqn"]])
     env, params = from_gymnax(GYMNAX[name])
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     learner = make_pqn(config, env, plan.total_updates)
     keys = jax.vmap(jax.random.key)(jnp.arange(3, dtype=jnp.uint32))
-    policies = jax.vmap(learner.policy)(train(learner, params, config=config.train, key=keys, num_seeds=3).state)
+    policies = jax.vmap(learner.policy)(
+        train(learner, params, config=config.train, key=keys, num_seeds=3).state
+    )
 
     def episode(policy, key):
         state, ref = env.reset(key, params)
@@ -47,7 +51,9 @@ def greedy_returns(name: str) -> jax.Array:
 
 @pytest.mark.slow
 def test_cartpole_is_balanced():
-    """The median of three seeds: the last rounding of a run, which differs between machines, may spoil one."""
+    """The median of three seeds: the last rounding of a run, which differs between machines, may
+    spoil one.
+    """
     assert float(jnp.median(greedy_returns("cartpole").mean(1))) >= WANTED["cartpole"]
 
 
@@ -62,7 +68,9 @@ def test_acrobot_swings_up():
 def test_the_mean_reverting_market_is_learned_to_within_15_percent_of_its_optimum():
     config = chain_config("manage", "algorithm=pqn", *ROWS["chain", "pqn"])
     setup = prepare(config)
-    trained = train(setup.algorithm, setup.params, config=config.train, key=jax.random.key(config.seed))
+    trained = train(
+        setup.algorithm, setup.params, config=config.train, key=jax.random.key(config.seed)
+    )
     assert all(passed for passed, _ in trained.health.values()), trained.health
     unseen = fresh(config)
     sessions = sessions_of(unseen)

@@ -18,16 +18,26 @@ from jaxtrade.rl.ppo.state import policy_of
 from tests.rl.probes import Probe, ProbeRef, probe_params
 
 UPDATES = 60
-CONFIG = Learning(num_envs=32, num_steps=16, num_minibatches=4, num_epochs=4, hidden=(32,), learning_rate=1e-2,
-                   learning_rate_end=1e-3, ent_coef=0.0)
+CONFIG = Learning(
+    num_envs=32,
+    num_steps=16,
+    num_minibatches=4,
+    num_epochs=4,
+    hidden=(32,),
+    learning_rate=1e-2,
+    learning_rate_end=1e-3,
+    ent_coef=0.0,
+)
 CONSTANT, CUE, LATE, ASKED, PAID = range(5)
-ENV = Probe((
-    lambda ref, action: 1.0,
-    lambda ref, action: ref.cue,
-    lambda ref, action: ref.time == 2,
-    lambda ref, action: jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0),
-    lambda ref, action: jnp.array([2.0, 0.0, 1.0, 9.0])[action],
-))
+ENV = Probe(
+    (
+        lambda ref, action: 1.0,
+        lambda ref, action: ref.cue,
+        lambda ref, action: ref.time == 2,
+        lambda ref, action: jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0),
+        lambda ref, action: jnp.array([2.0, 0.0, 1.0, 9.0])[action],
+    )
+)
 PPO = make_ppo(CONFIG.run, ENV, UPDATES)
 
 
@@ -86,7 +96,9 @@ def test_action_that_the_observation_asks_for():
 
 
 def test_masked_action_is_never_chosen_however_well_it_pays():
-    """Action 0 pays best and is illegal while cue > 0; action 3 would pay most and is never legal."""
+    """Action 0 pays best and is illegal while cue > 0; action 3 would pay most and is never
+    legal.
+    """
     at = learn(PAID)
     action, value, mask = at(1)
     assert action == 2
@@ -98,9 +110,11 @@ def test_masked_action_is_never_chosen_however_well_it_pays():
 
 
 def test_truncation_bootstraps_and_termination_does_not():
-    """Reward 1 for ever, gamma 0.5: the value is 2, also where a time limit that is not observed cuts episodes.
+    """Reward 1 for ever, gamma 0.5: the value is 2, also where a time limit that is not observed
+    cuts episodes.
 
-    A real end after 2 steps makes it 1.5 and then 1; a learner that confuses the two gives something between these.
+    A real end after 2 steps makes it 1.5 and then 1; a learner that confuses the two gives
+    something between these.
     """
     at = learn(CONSTANT, gamma=0.5, length=2, truncates=True, shows_time=False)
     assert [at(cue)[1] for cue in (-1, 1)] == pytest.approx([2.0, 2.0], abs=0.05)

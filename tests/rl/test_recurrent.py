@@ -1,8 +1,11 @@
-"""PPO with a memory: it learns what cannot be learnt without, and every way to lose the memory is noticed."""
+"""PPO with a memory: it learns what cannot be learnt without, and every way to lose the memory is
+noticed.
+"""
 
 from __future__ import annotations
 
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -20,17 +23,33 @@ from tests.rl.probes import ProbeRef, Recall, probe_params
 UPDATES = 80
 LENGTH = 5
 RECALL, CUE = range(2)
-ENV = Recall((
-    lambda ref, action: jnp.where(ref.time == LENGTH - 1, jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0), 0.0),
-    lambda ref, action: ref.cue,
-))
+ENV = Recall(
+    (
+        lambda ref, action: jnp.where(
+            ref.time == LENGTH - 1, jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0), 0.0
+        ),
+        lambda ref, action: ref.cue,
+    )
+)
 SEEDS = jax.random.split(jax.random.key(0), 3)
 
 
 def config(network: str, **keywords) -> Learning:
-    return Learning(**{"kind": network, "rnn_width": 8, "num_envs": 32, "num_steps": 16, "num_minibatches": 4,
-                        "num_epochs": 4, "hidden": (16,), "learning_rate": 1e-2, "learning_rate_end": 1e-3,
-                        "ent_coef": 0.0} | keywords)
+    return Learning(
+        **{
+            "kind": network,
+            "rnn_width": 8,
+            "num_envs": 32,
+            "num_steps": 16,
+            "num_minibatches": 4,
+            "num_epochs": 4,
+            "hidden": (16,),
+            "learning_rate": 1e-2,
+            "learning_rate_end": 1e-3,
+            "ent_coef": 0.0,
+        }
+        | keywords
+    )
 
 
 @functools.cache
@@ -43,20 +62,31 @@ def learner(network: str):
         def one(key):
             state = algorithm.init(key, params)
             state = state.replace(hparams=state.hparams.replace(gamma=gamma))
-            return jax.lax.scan(lambda s, _: algorithm.update(s, params, None), state, None, length=UPDATES)
+            return jax.lax.scan(
+                lambda s, _: algorithm.update(s, params, None), state, None, length=UPDATES
+            )
 
         return jax.vmap(one)(SEEDS)
 
     return algorithm, train
 
 
-@pytest.mark.parametrize(("network", "low", "high"), [
-    pytest.param("mlp", -0.15, 0.15, marks=pytest.mark.slow), pytest.param("gru", 0.9, 1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("network", "low", "high"),
+    [
+        pytest.param("mlp", -0.15, 0.15, marks=pytest.mark.slow),
+        pytest.param("gru", 0.9, 1.0, marks=pytest.mark.slow),
+    ],
+)
 def test_a_cue_seen_four_steps_ago(network, low, high):
-    """Reward 1 or -1 for the last action alone: without a memory no policy does better than 0 on average."""
+    """Reward 1 or -1 for the last action alone: without a memory no policy does better than 0 on
+    average.
+    """
     _, train = learner(network)
     _, metrics = train(probe_params(RECALL, length=LENGTH), jnp.float32(0.99))
-    late = np.asarray(metrics["episode_reward"])[:, -10:].mean(axis=1)  # about a thousand episodes of each seed
+    late = np.asarray(metrics["episode_reward"])[:, -10:].mean(
+        axis=1
+    )  # about a thousand episodes of each seed
     assert np.all((late >= low) & (late <= high)), late
     assert not metrics["illegal"].any()
     assert np.all(metrics["param_delta"] > 0)
@@ -66,9 +96,9 @@ def test_a_cue_seen_four_steps_ago(network, low, high):
 
 @pytest.mark.slow
 def test_the_value_behind_a_truncation_is_that_of_the_memory():
-    """Reward: the cue, for ever, in episodes that a limit not observed cuts after 5 steps; gamma 0.5, so the value is
-    2 cues at every step. All observations but the first are blank: if the bootstrap had forgotten the cue, the value
-    at the last step would be 1 cue.
+    """Reward: the cue, for ever, in episodes that a limit not observed cuts after 5 steps; gamma
+    0.5, so the value is 2 cues at every step. All observations but the first are blank: if the
+    bootstrap had forgotten the cue, the value at the last step would be 1 cue.
     """
     algorithm, train = learner("gru")
     params = probe_params(CUE, length=LENGTH, truncates=True, shows_time=False)
@@ -82,27 +112,37 @@ def test_the_value_behind_a_truncation_is_that_of_the_memory():
         return extras.value
 
     for cue in (-1.0, 1.0):
-        np.testing.assert_allclose(jax.vmap(last_value, (0, None))(states, jnp.float32(cue)), 2.0 * cue, atol=0.4)
+        np.testing.assert_allclose(
+            jax.vmap(last_value, (0, None))(states, jnp.float32(cue)), 2.0 * cue, atol=0.4
+        )
 
 
 FAULTS = {
-    "an episode's end is overlooked": lambda batch: batch._replace(first=jnp.zeros_like(batch.first)),
-    "the rollout is thought to begin with an empty memory":
-        lambda batch: batch._replace(carry=jnp.zeros_like(batch.carry)),
+    "an episode's end is overlooked": lambda batch: batch._replace(
+        first=jnp.zeros_like(batch.first)
+    ),
+    "the rollout is thought to begin with an empty memory": lambda batch: batch._replace(
+        carry=jnp.zeros_like(batch.carry)
+    ),
     "steps come in another order": lambda batch: jax.tree.map(
-        lambda x: jnp.roll(x, len(batch.carry), axis=0), batch._replace(carry=()))._replace(carry=batch.carry),
+        lambda x: jnp.roll(x, len(batch.carry), axis=0), batch._replace(carry=())
+    )._replace(carry=batch.carry),
 }
 
 
 @pytest.mark.slow
 def test_the_ratio_tells_when_memory_is_lost(monkeypatch):
-    """One gradient step an update, so that every figure is of before it; the second rollout begins inside episodes."""
+    """One gradient step an update, so that every figure is of before it; the second rollout begins
+    inside episodes.
+    """
     real = loss_module.ppo_loss
 
     def with_faults(parameters, objective, forward, batch, likelihood):
         loss, terms = real(parameters, objective, forward, batch, likelihood)
-        errors = {name: real(parameters, objective, forward, fault(batch), likelihood)[1]["ratio_error"]
-                  for name, fault in FAULTS.items()}
+        errors = {
+            name: real(parameters, objective, forward, fault(batch), likelihood)[1]["ratio_error"]
+            for name, fault in FAULTS.items()
+        }
         return loss, terms | errors
 
     monkeypatch.setattr(loss_module, "ppo_loss", with_faults)
@@ -122,7 +162,10 @@ def test_the_ratio_tells_when_memory_is_lost(monkeypatch):
 def slow_values(parameters, normaliser, seen, start):
     """V(final_ref) of truncated steps, one environment and one step after the other, in NumPy."""
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), parameters)
-    mean, deviation = np.asarray(normaliser.mean[0]), np.sqrt(np.asarray(normaliser.variance[0], np.float64))
+    mean, deviation = (
+        np.asarray(normaliser.mean[0]),
+        np.sqrt(np.asarray(normaliser.variance[0], np.float64)),
+    )
 
     def see(ref):
         raw = np.array([ref.cue if ref.time == 0 else 0.0, ref.shown * ref.time / 10], np.float64)
@@ -145,7 +188,8 @@ def slow_values(parameters, normaliser, seen, start):
     for n in range(envs):
         h = np.asarray(start[n], np.float64)
         for t in range(steps):
-            ref, final = (jax.tree.map(lambda x: x[t, n], tree) for tree in (seen.ref, seen.final_ref))  # noqa: B023
+            ref = jax.tree.map(operator.itemgetter((t, n)), seen.ref)
+            final = jax.tree.map(operator.itemgetter((t, n)), seen.final_ref)
             h = remember(np.zeros_like(h) if seen.first[t, n] else h, see(ref))
             if seen.truncated[t, n]:
                 x = see(final)
@@ -172,11 +216,16 @@ def test_final_values_by_a_slow_loop(monkeypatch):
     assert state.carry.any(axis=1).all()
     assert seen.truncated.sum() == 3
     assert not seen.first[0].any()
-    np.testing.assert_allclose(ours, slow_values(state.params, state.normaliser, seen, state.carry), atol=1e-5)
+    np.testing.assert_allclose(
+        ours, slow_values(state.params, state.normaliser, seen, state.carry), atol=1e-5
+    )
 
 
 def test_a_minibatch_must_hold_whole_rollouts():
-    with pytest.raises(ConfigError, match=r"network.kind=gru: rollout.num_envs/rollout.num_shards \(4\) must .*\(8\)"):
+    with pytest.raises(
+        ConfigError,
+        match=r"network.kind=gru: rollout.num_envs/rollout.num_shards \(4\) must .*\(8\)",
+    ):
         make_ppo(config("gru", num_minibatches=8).run, ENV, 1)
     assert config("mlp", num_minibatches=8).sequence == 1
     assert config("gru").sequence == 16

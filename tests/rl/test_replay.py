@@ -1,4 +1,6 @@
-"""The replay against a plain Python list: wrap, write head, ends, n-step returns; its bytes; prioritised draws."""
+"""The replay against a plain Python list: wrap, write head, ends, n-step returns; its bytes;
+prioritised draws.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ACTIONS = 300  # more than a byte holds
 
 
 class Ref(struct.PyTreeNode):
-    """stamp: int32[], 1 + number of the observation in its lane. wide: float32[70], too wide to be packed."""
+    """stamp: int32[], 1 + number of the observation in its lane. wide: float32[70], too wide to be
+    packed.
+    """
 
     stamp: jax.Array
     wide: jax.Array
@@ -33,7 +37,11 @@ class Ref(struct.PyTreeNode):
 
 def refs_of(stamps):
     stamps = jnp.asarray(stamps, jnp.int32)
-    return Ref(stamps, jnp.broadcast_to(stamps[..., None].astype(jnp.float32), (*stamps.shape, 70)), stamps % 2 == 1)
+    return Ref(
+        stamps,
+        jnp.broadcast_to(stamps[..., None].astype(jnp.float32), (*stamps.shape, 70)),
+        stamps % 2 == 1,
+    )
 
 
 class Step(NamedTuple):
@@ -50,16 +58,35 @@ class Step(NamedTuple):
 
 def rollout_of(rng, update):
     """(the rollout as arrays, the same as a list of rows of Steps)."""
-    rows = [[Step(stamp := 1 + ENVS * (update * STEPS + t) + env, -stamp, int(rng.integers(ACTIONS)),
-                  float(rng.integers(-8, 9)), bool(rng.random() < 0.2), bool(rng.random() < 0.2), update)
-             for env in range(ENVS)] for t in range(STEPS)]
+    rows = [
+        [
+            Step(
+                stamp := 1 + ENVS * (update * STEPS + t) + env,
+                -stamp,
+                int(rng.integers(ACTIONS)),
+                float(rng.integers(-8, 9)),
+                bool(rng.random() < 0.2),
+                bool(rng.random() < 0.2),
+                update,
+            )
+            for env in range(ENVS)
+        ]
+        for t in range(STEPS)
+    ]
 
     def field(name, dtype):
         return jnp.asarray([[getattr(step, name) for step in row] for row in rows], dtype)
 
-    seen = Transition(refs_of(field("stamp", jnp.int32)), refs_of(field("final", jnp.int32)), field("stamp", bool),
-                      field("action", jnp.int32), field("reward", jnp.float32), field("terminated", bool),
-                      field("truncated", bool), None)
+    seen = Transition(
+        refs_of(field("stamp", jnp.int32)),
+        refs_of(field("final", jnp.int32)),
+        field("stamp", bool),
+        field("action", jnp.int32),
+        field("reward", jnp.float32),
+        field("terminated", bool),
+        field("truncated", bool),
+        None,
+    )
     return seen, rows
 
 
@@ -80,11 +107,20 @@ def programs():
             replay = add(own, replay, seen, version)
             return replay, prioritised.renewed(own, priorities, replay)
 
-        everything = jax.jit(lambda replay: sample(own, replay, jnp.asarray(rows), jnp.asarray(lanes), GAMMA))
+        everything = jax.jit(
+            lambda replay: sample(own, replay, jnp.asarray(rows), jnp.asarray(lanes), GAMMA)
+        )
+
         def by_priority(priorities, key):
             return prioritised.draw(own, priorities, prioritised.chances(own, key, 64))
 
-        return own, added, everything, jax.jit(partial(draw_uniform, own, batch=64)), jax.jit(by_priority)
+        return (
+            own,
+            added,
+            everything,
+            jax.jit(partial(draw_uniform, own, batch=64)),
+            jax.jit(by_priority),
+        )
 
     return {n: of(n) for n in (1, 3, 5)}
 
@@ -96,12 +132,23 @@ def expected_sample(steps, n_steps):
         total, factor = total + factor * step.reward, factor * GAMMA
         if step.terminated or step.truncated:
             break
-    return (steps[0].stamp, steps[0].action, total, step.final, 0.0 if step.terminated else factor, steps[0].version)
+    return (
+        steps[0].stamp,
+        steps[0].action,
+        total,
+        step.final,
+        0.0 if step.terminated else factor,
+        steps[0].version,
+    )
 
 
 @settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 2**31 - 1), rollouts=st.integers(1, 10), n_steps=st.sampled_from([1, 3, 5]))
-@example(seed=0, rollouts=6, n_steps=3)  # samples of several steps that begin at the end of the ring and wrap around
+@given(
+    seed=st.integers(0, 2**31 - 1), rollouts=st.integers(1, 10), n_steps=st.sampled_from([1, 3, 5])
+)
+@example(
+    seed=0, rollouts=6, n_steps=3
+)  # samples of several steps that begin at the end of the ring and wrap around
 @example(seed=0, rollouts=9, n_steps=5)
 def test_it_is_the_newest_rows_of_a_list(programs, seed, rollouts, n_steps):
     own, added, everything, uniform, by_priority = programs[n_steps]
@@ -115,16 +162,27 @@ def test_it_is_the_newest_rows_of_a_list(programs, seed, rollouts, n_steps):
     valid = [t for t in kept if t + n_steps <= len(history)]
     assert int(starts(own, replay)) == len(valid)
 
-    found = jax.tree.map(lambda x: np.asarray(x).reshape(LENGTH, ENVS, *x.shape[1:]), everything(replay))
+    found = jax.tree.map(
+        lambda x: np.asarray(x).reshape(LENGTH, ENVS, *x.shape[1:]), everything(replay)
+    )
     for t in valid:
         for env in range(ENVS):
             at = t % LENGTH, env
-            got = (found.ref.stamp[at], found.action[at], found.reward[at], found.final_ref.stamp[at],
-                   found.discount[at], found.version[at])
+            got = (
+                found.ref.stamp[at],
+                found.action[at],
+                found.reward[at],
+                found.final_ref.stamp[at],
+                found.discount[at],
+                found.version[at],
+            )
             assert got == expected_sample([row[env] for row in history[t:]], n_steps)
             assert (found.ref.wide[at] == got[0]).all()
             assert (found.final_ref.wide[at] == got[3]).all()
-            assert (found.ref.flag[at], found.final_ref.flag[at]) == (got[0] % 2 == 1, got[3] % 2 == 1)
+            assert (found.ref.flag[at], found.final_ref.flag[at]) == (
+                got[0] % 2 == 1,
+                got[3] % 2 == 1,
+            )
 
     leaves = np.asarray(priorities.trees.leaves).reshape(GROUPS, LENGTH, ENVS // GROUPS)
     assert {row for row in range(LENGTH) if leaves[:, row].any()} == {t % LENGTH for t in valid}
@@ -136,14 +194,19 @@ def test_it_is_the_newest_rows_of_a_list(programs, seed, rollouts, n_steps):
 
 
 def test_all_starts_are_drawn_equally_often(programs):
-    """64 x 300 draws from 10 rows x 2 lanes in each group, chi-squared below the 0.999 quantile for 38 degrees."""
+    """64 x 300 draws from 10 rows x 2 lanes in each group, chi-squared below the 0.999 quantile for
+    38 degrees.
+    """
     own, added, _, uniform, _ = programs[3]
     replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), prioritised.no_priorities(own)
     for update in range(7):
-        replay, priorities = added(replay, priorities, rollout_of(np.random.default_rng(0), update)[0],
-                                   jnp.int32(update))
+        replay, priorities = added(
+            replay, priorities, rollout_of(np.random.default_rng(0), update)[0], jnp.int32(update)
+        )
     row, lane = jax.vmap(uniform, (None, 0))(replay, jax.random.split(jax.random.key(0), 300))
-    counts = np.bincount(np.asarray(row * ENVS + lane).ravel(), minlength=LENGTH * ENVS).reshape(LENGTH, ENVS)
+    counts = np.bincount(np.asarray(row * ENVS + lane).ravel(), minlength=LENGTH * ENVS).reshape(
+        LENGTH, ENVS
+    )
     assert sorted(np.flatnonzero(counts.sum(axis=1) == 0)) == [7, 8]  # rows 19 and 20 of the run
     drawn = counts[counts.any(axis=1)]
     expected = 64 * 300 / drawn.size
@@ -151,8 +214,8 @@ def test_all_starts_are_drawn_equally_often(programs):
 
 
 def test_n_step_returns_by_hand():
-    """gamma 1/2, n = 3. Rows: no end; terminated at step 2; truncated at step 1; terminated at the last step; both
-    ends at once, where the termination counts."""
+    """gamma 1/2, n = 3. Rows: no end; terminated at step 2; truncated at step 1; terminated at the
+    last step; both ends at once, where the termination counts."""
     reward = jnp.array([[4.0, 2.0, 8.0]] * 5)
     terminated = jnp.array([[0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1], [1, 0, 0]], bool)
     truncated = jnp.array([[0, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 0]], bool)
@@ -181,13 +244,14 @@ def filled(own, added):
 
 
 def test_importance_weights_by_hand(programs):
-    """Group 0 has starts of priority 1 and 3, group 1 two of 1 (n = 3: one start in each of four lanes). With beta 1
-    a weight is 1 / (4 P): P = 1/8, 3/8, 1/4, 1/4 gives 2, 2/3, 1, 1."""
+    """Group 0 has starts of priority 1 and 3, group 1 two of 1 (n = 3: one start in each of four
+    lanes). With beta 1 a weight is 1 / (4 P): P = 1/8, 3/8, 1/4, 1/4 gives 2, 2/3, 1, 1."""
     own, added, _, _, by_priority = programs[3]
     replay, priorities = filled(own, added)
     drawn = by_priority(priorities, jax.random.key(0))
-    priorities = priorities.replace(trees=jax.vmap(prioritised.sum_tree.tree_of)(
-        priorities.trees.leaves.at[0, 1].set(3.0)))
+    priorities = priorities.replace(
+        trees=jax.vmap(prioritised.sum_tree.tree_of)(priorities.trees.leaves.at[0, 1].set(3.0))
+    )
     drawn = by_priority(priorities, jax.random.key(0))
     weights = prioritised.importance_weights(own, replay, drawn, 1.0)
     by_lane = dict(zip(np.asarray(drawn.lane).tolist(), np.asarray(weights).tolist(), strict=True))
@@ -216,11 +280,20 @@ def test_a_step_sets_the_drawn_priorities_and_the_highest(programs):
 
 
 def test_stable_baselines_has_the_same_n_step_returns(programs):
-    """Its `NStepReplayBuffer` on the same steps: it stops at both ends too, and marks truncations as time limits."""
+    """Its `NStepReplayBuffer` on the same steps: it stops at both ends too, and marks truncations
+    as time limits.
+    """
     buffers, spaces = needed("stable_baselines3.common.buffers"), needed("gymnasium").spaces
     own, added, everything, _, _ = programs[3]
-    theirs = buffers.NStepReplayBuffer(LENGTH * ENVS, spaces.Box(-1e6, 1e6, (1,)), spaces.Discrete(ACTIONS), "cpu",
-                                       ENVS, n_steps=3, gamma=GAMMA)
+    theirs = buffers.NStepReplayBuffer(
+        LENGTH * ENVS,
+        spaces.Box(-1e6, 1e6, (1,)),
+        spaces.Discrete(ACTIONS),
+        "cpu",
+        ENVS,
+        n_steps=3,
+        gamma=GAMMA,
+    )
     rng, priorities = np.random.default_rng(5), prioritised.no_priorities(own)
     replay = empty_replay(own, refs_of(np.zeros(ENVS)))
     for update in range(LENGTH // STEPS):
@@ -229,14 +302,22 @@ def test_stable_baselines_has_the_same_n_step_returns(programs):
         for row in rows:
             columns = [np.array([getattr(step, name) for step in row]) for name in Step._fields]
             stamp, final, action, reward, terminated, truncated, _ = columns
-            infos = [{"TimeLimit.truncated": bool(cut and not end)}
-                     for end, cut in zip(terminated, truncated, strict=True)]
-            theirs.add(stamp[:, None], final[:, None], action, reward, terminated | truncated, infos)
-    found = jax.tree.map(lambda x: np.asarray(x).reshape(LENGTH, ENVS, *x.shape[1:]), everything(replay))
+            infos = [
+                {"TimeLimit.truncated": bool(cut and not end)}
+                for end, cut in zip(terminated, truncated, strict=True)
+            ]
+            theirs.add(
+                stamp[:, None], final[:, None], action, reward, terminated | truncated, infos
+            )
+    found = jax.tree.map(
+        lambda x: np.asarray(x).reshape(LENGTH, ENVS, *x.shape[1:]), everything(replay)
+    )
     for row in range(LENGTH - 2):
         for env in range(ENVS):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(np.random, "randint", lambda *args, env=env, **kwargs: np.array([env]))
+                patch.setattr(
+                    np.random, "randint", lambda *args, env=env, **kwargs: np.array([env])
+                )
                 own_batch = theirs._get_samples(np.array([row]))
             assert float(own_batch.rewards) == found.reward[row, env]
             assert int(own_batch.next_observations) == found.final_ref.stamp[row, env]

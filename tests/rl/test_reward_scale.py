@@ -1,4 +1,6 @@
-"""Rewards over the running standard deviation of the discounted return: by hand, and what it does to a learner."""
+"""Rewards over the running standard deviation of the discounted return: by hand, and what it does
+to a learner.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,16 @@ def column(*values, dtype=jnp.float32):
 
 
 def test_returns_by_hand():
-    running, returns = discounted(jnp.array([10.0]), column(1, 2, 3), column(False, True, False, dtype=bool), 0.5)
-    np.testing.assert_array_equal(returns, column(6.0, 5.0, 3.0))  # 10/2 + 1; 6/2 + 2; a new episode
+    running, returns = discounted(
+        jnp.array([10.0]), column(1, 2, 3), column(False, True, False, dtype=bool), 0.5
+    )
+    np.testing.assert_array_equal(
+        returns, column(6.0, 5.0, 3.0)
+    )  # 10/2 + 1; 6/2 + 2; a new episode
     np.testing.assert_array_equal(running, [3.0])
-    running, _ = discounted(jnp.array([10.0]), column(1, 2, 3), column(False, False, True, dtype=bool), 0.5)
+    running, _ = discounted(
+        jnp.array([10.0]), column(1, 2, 3), column(False, False, True, dtype=bool), 0.5
+    )
     np.testing.assert_array_equal(running, [0.0])
 
 
@@ -32,7 +40,9 @@ def test_the_divisor_by_hand():
     """Returns 1, 2.5, 4.25 with gamma 0.5: mean 31/12, variance 1.7639."""
     scale, rewards, divisor = scaled(init_scale(1), column(1, 2, 3), NEVER, 0.5)
     assert divisor == pytest.approx(np.std([1.0, 2.5, 4.25]))
-    np.testing.assert_allclose(rewards, np.array([[1], [2], [3]]) / np.std([1.0, 2.5, 4.25]), rtol=1e-6)
+    np.testing.assert_allclose(
+        rewards, np.array([[1], [2], [3]]) / np.std([1.0, 2.5, 4.25]), rtol=1e-6
+    )
     np.testing.assert_allclose(scale.running, [4.25])
     # the next rollout: all six returns count alike
     _, _, divisor = scaled(scale, column(0, 0, 0), NEVER, 0.5)
@@ -49,22 +59,38 @@ def test_two_devices_have_one_scale():
     reward = jnp.asarray(np.random.default_rng(0).normal(2.0, 3.0, (6, 4)), jnp.float32)
     done = jnp.zeros((6, 4), bool).at[2].set(True)
     _, whole, divisor = scaled(init_scale(4), reward, done, 0.9)
-    halves = jax.vmap(lambda scale, reward, done: scaled(scale, reward, done, 0.9, Reduce("envs")), axis_size=2,
-                      axis_name="envs", in_axes=(0, 1, 1), out_axes=(0, 1, 0))
+    halves = jax.vmap(
+        lambda scale, reward, done: scaled(scale, reward, done, 0.9, Reduce("envs")),
+        axis_size=2,
+        axis_name="envs",
+        in_axes=(0, 1, 1),
+        out_axes=(0, 1, 0),
+    )
     both = jax.tree.map(lambda x: jnp.stack([x, x]), init_scale(2))
-    _, parts, divisors = halves(RewardScale(both.running, both.stats), reward.reshape(6, 2, 2), done.reshape(6, 2, 2))
+    _, parts, divisors = halves(
+        RewardScale(both.running, both.stats), reward.reshape(6, 2, 2), done.reshape(6, 2, 2)
+    )
     np.testing.assert_allclose(divisors, [divisor, divisor], rtol=1e-6)
     np.testing.assert_allclose(parts.reshape(6, 4), whole, rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_the_unit_of_the_reward_does_not_matter():
-    """The same run with rewards 4096 times as large: the same bits. Without the scale it is another one."""
+    """The same run with rewards 4096 times as large: the same bits. Without the scale it is another
+    one.
+    """
     env = Probe((lambda ref, action: ref.cue * action + 0.1 * ref.time,))
 
     def trained(normalise: bool, unit: float):
-        config = Learning(num_envs=16, num_steps=12, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2,
-                          normalise_rewards=normalise).run
+        config = Learning(
+            num_envs=16,
+            num_steps=12,
+            num_minibatches=2,
+            num_epochs=2,
+            hidden=(8,),
+            learning_rate=1e-2,
+            normalise_rewards=normalise,
+        ).run
         algorithm, params = make_ppo(config, env, 3), probe_params(length=5, scale=unit)
         state = jax.jit(algorithm.init)(jax.random.key(0), params)
         for _ in range(3):

@@ -1,4 +1,6 @@
-"""A loss that is not finite, planted: the run goes back to its last checkpoint, and again when it is resumed."""
+"""A loss that is not finite, planted: the run goes back to its last checkpoint, and again when it
+is resumed.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ CLOCK = {"seconds", "steps_per_second", "eta_seconds"}
 
 
 def planted(params):
-    """The reward is NaN in update `at` (counted from 0) of a run that has rolled back less than `times` times, of the
-    agent with the given `key` data (any, where None): (params, at, times, key or None)."""
+    """The reward is NaN in update `at` (counted from 0) of a run that has rolled back less than
+    `times` times, of the agent with the given `key` data (any, where None): (params, at, times, key
+    or None)."""
     inner, at, times, key = params
 
     def broken(state):
@@ -36,7 +39,9 @@ def planted(params):
 
 def update(state, params, inputs=None):
     inner, broken = planted(params)
-    return PPO.update(state, inner.replace(scale=jnp.where(broken(state), jnp.nan, inner.scale)), inputs)
+    return PPO.update(
+        state, inner.replace(scale=jnp.where(broken(state), jnp.nan, inner.scale)), inputs
+    )
 
 
 BROKEN = PPO._replace(init=lambda key, params: PPO.init(key, params[0]), update=update)
@@ -52,8 +57,11 @@ def compiled_once(monkeypatch):
 
 
 def run(directory, params, start=None, **keywords):
-    keywords = {"max_rollbacks": 2, "key": KEY} | keywords if start is None else {
-        "max_rollbacks": 2, "state": start} | keywords
+    keywords = (
+        {"max_rollbacks": 2, "key": KEY} | keywords
+        if start is None
+        else {"max_rollbacks": 2, "state": start} | keywords
+    )
     return train(BROKEN, params, config=TRAIN, checkpoint_dir=directory, **keywords)
 
 
@@ -70,10 +78,15 @@ def test_the_count_is_folded_into_the_key_and_the_rate_halves():
     back = rolled_back(state, 2, PPO.retry)
     assert int(back.rollbacks) == 3
     assert_same(back.key, jax.random.fold_in(state.key, 3))
-    np.testing.assert_allclose([back.hparams.learning_rate, back.hparams.learning_rate_end],
-                               [1e-2 / 4, 3e-5 / 4], rtol=1e-6)
+    np.testing.assert_allclose(
+        [back.hparams.learning_rate, back.hparams.learning_rate_end],
+        [1e-2 / 4, 3e-5 / 4],
+        rtol=1e-6,
+    )
     assert back.hparams.learning_rate.dtype == jnp.float32
-    assert_same(back.replace(key=state.key, rollbacks=state.rollbacks, hparams=state.hparams), state)
+    assert_same(
+        back.replace(key=state.key, rollbacks=state.rollbacks, hparams=state.hparams), state
+    )
 
 
 @pytest.mark.slow
@@ -90,12 +103,31 @@ def test_a_run_goes_back_and_on(tmp_path):
     assert line.startswith("update 7: a loss or gradient is not finite, at learning rate 0.00")
     assert "rolled back to update 4 (rollback 1 of at most 2)" in line
     assert [row["update"] for row in result.history] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+    ]
     assert all(row["finite"] for row in result.history)
-    assert [rows[0]["update"] for rows in sink.rows] == [1, 3, 5, 5, 7]  # a sink that cannot rewind saw 5 and 6 twice
+    assert [rows[0]["update"] for rows in sink.rows] == [
+        1,
+        3,
+        5,
+        5,
+        7,
+    ]  # a sink that cannot rewind saw 5 and 6 twice
     assert result.health["recompiles"] == (True, 0)
-    np.testing.assert_allclose(result.history[4]["learning_rate"], sink.rows[2][0]["learning_rate"] / 2, rtol=1e-6)
-    assert result.steps_per_second == pytest.approx(12 * 64 / result.history[-1]["seconds"])  # what was undone too
+    np.testing.assert_allclose(
+        result.history[4]["learning_rate"], sink.rows[2][0]["learning_rate"] / 2, rtol=1e-6
+    )
+    assert result.steps_per_second == pytest.approx(
+        12 * 64 / result.history[-1]["seconds"]
+    )  # what was undone too
 
 
 @pytest.mark.slow
@@ -126,8 +158,14 @@ def test_before_the_first_checkpoint_it_goes_back_to_its_start():
     assert [row["update"] for row in result.history] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-@pytest.mark.parametrize(("allowed", "often"), [(0, "is not finite, at learning rate 0.00"), (1, "after 1 rollback;"),
-                                                (2, "after 2 rollbacks;")])
+@pytest.mark.parametrize(
+    ("allowed", "often"),
+    [
+        (0, "is not finite, at learning rate 0.00"),
+        (1, "after 1 rollback;"),
+        (2, "after 2 rollbacks;"),
+    ],
+)
 def test_too_many_faults_end_the_run(tmp_path, allowed, often):
     sink = Recorder()
     with pytest.raises(DivergedError, match="update 7: a loss or gradient is not finite") as raised:
@@ -159,11 +197,17 @@ def test_the_memory_of_hooks_goes_back_too(tmp_path):
     assert kept(tmp_path / "best") == [2]
 
 
-@pytest.mark.parametrize(("finite", "rollbacks", "allowed", "action"), [
-    ([True, True], 0, 0, Response.GO_ON), ([True, False], 0, 0, Response.END),
-    ([True, False], 0, 2, Response.ROLL_BACK),
-    ([False, False], 1, 2, Response.ROLL_BACK), ([False, True], 2, 2, Response.END),
-    ([True, False], 9, None, Response.GO_ON)])
+@pytest.mark.parametrize(
+    ("finite", "rollbacks", "allowed", "action"),
+    [
+        ([True, True], 0, 0, Response.GO_ON),
+        ([True, False], 0, 0, Response.END),
+        ([True, False], 0, 2, Response.ROLL_BACK),
+        ([False, False], 1, 2, Response.ROLL_BACK),
+        ([False, True], 2, 2, Response.END),
+        ([True, False], 9, None, Response.GO_ON),
+    ],
+)
 def test_what_a_chunk_leads_to(finite, rollbacks, allowed, action):
     assert respond([{"finite": each} for each in finite], rollbacks, allowed) is action
 

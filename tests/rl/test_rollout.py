@@ -34,8 +34,17 @@ def random_act(carry, ref, key):
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def roll(num_envs, num_steps=7):
     state, ref = reset_all(ENV, jax.random.key(0), PARAMS, num_envs)
-    return unroll(ENV, random_act, state, ref, jnp.ones(num_envs, bool), jnp.full((num_envs, 1), 7.0), PARAMS,
-                  jax.random.key(1), num_steps)
+    return unroll(
+        ENV,
+        random_act,
+        state,
+        ref,
+        jnp.ones(num_envs, bool),
+        jnp.full((num_envs, 1), 7.0),
+        PARAMS,
+        jax.random.key(1),
+        num_steps,
+    )
 
 
 def test_episodes_follow_each_other():
@@ -43,11 +52,14 @@ def test_episodes_follow_each_other():
     assert tally is None
     np.testing.assert_array_equal(seen.ref.time[:, 0], [0, 1, 2, 0, 1, 2, 0])
     np.testing.assert_array_equal(seen.first[:, 0], [True, False, False, True, False, False, True])
-    np.testing.assert_array_equal(seen.truncated[:, 0], [False, False, True, False, False, True, False])
+    np.testing.assert_array_equal(
+        seen.truncated[:, 0], [False, False, True, False, False, True, False]
+    )
     np.testing.assert_array_equal(seen.final_ref.time[:, 0], [1, 2, 3, 1, 2, 3, 1])
     np.testing.assert_array_equal(ref.time, np.ones(5))
     assert not first.any()
-    # forgotten where an episode begins, the 7 of before the rollout too; handed on with the last observation taken in
+    # forgotten where an episode begins, the 7 of before the rollout too; handed on with the last
+    # observation taken in
     np.testing.assert_array_equal(seen.carry[:, 0, 0], [1, 2, 3, 1, 2, 3, 1])
     np.testing.assert_array_equal(carry, np.ones((5, 1)))
 
@@ -73,17 +85,32 @@ def test_every_step_draws_anew():
 def make_transitions(terminated, truncated, reward, final_ref=None):
     terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
     nothing = jnp.zeros(terminated.shape)
-    return Transition(ref=nothing, final_ref=nothing if final_ref is None else final_ref, first=nothing,
-                      action=nothing, reward=jnp.array(reward, jnp.float32), terminated=jnp.array(terminated),
-                      truncated=jnp.array(truncated), info=None)
+    return Transition(
+        ref=nothing,
+        final_ref=nothing if final_ref is None else final_ref,
+        first=nothing,
+        action=nothing,
+        reward=jnp.array(reward, jnp.float32),
+        terminated=jnp.array(terminated),
+        truncated=jnp.array(truncated),
+        info=None,
+    )
 
 
 def test_final_values_only_where_truncated():
-    seen = make_transitions([[0, 1], [0, 0], [1, 0]], [[1, 1], [0, 0], [0, 1]], np.zeros((3, 2)),
-                            final_ref=jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
-    np.testing.assert_array_equal(final_values(lambda carry, ref: 10 * ref, seen), [[10, 0], [0, 0], [0, 60]])
+    seen = make_transitions(
+        [[0, 1], [0, 0], [1, 0]],
+        [[1, 1], [0, 0], [0, 1]],
+        np.zeros((3, 2)),
+        final_ref=jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]),
+    )
+    np.testing.assert_array_equal(
+        final_values(lambda carry, ref: 10 * ref, seen), [[10, 0], [0, 0], [0, 60]]
+    )
     seen = seen._replace(carry=jnp.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]))
-    np.testing.assert_allclose(final_values(lambda carry, ref: ref + carry, seen), [[1.1, 0], [0, 0], [0, 6.6]])
+    np.testing.assert_allclose(
+        final_values(lambda carry, ref: ref + carry, seen), [[1.1, 0], [0, 0], [0, 6.6]]
+    )
 
 
 def episodes_of(totals, seen):
@@ -97,10 +124,22 @@ def episodes_of(totals, seen):
 def test_a_tally_sees_every_step_and_the_transitions_lose_their_info():
     """The sum of rewards by environment, added up while stepping, is that of the stored ones."""
     state, ref = reset_all(ENV, jax.random.key(0), PARAMS, 5)
-    _, seen, tally = unroll(ENV, random_act, state, ref, jnp.ones(5, bool), jnp.zeros((5, 1)), PARAMS,
-                            jax.random.key(1), 7, tally={"reward": jnp.zeros(5), "steps": jnp.zeros(5, jnp.int32)},
-                            add=lambda tally, now: {"reward": tally["reward"] + now.reward,
-                                                    "steps": tally["steps"] + 1})
+    _, seen, tally = unroll(
+        ENV,
+        random_act,
+        state,
+        ref,
+        jnp.ones(5, bool),
+        jnp.zeros((5, 1)),
+        PARAMS,
+        jax.random.key(1),
+        7,
+        tally={"reward": jnp.zeros(5), "steps": jnp.zeros(5, jnp.int32)},
+        add=lambda tally, now: {
+            "reward": tally["reward"] + now.reward,
+            "steps": tally["steps"] + 1,
+        },
+    )
     np.testing.assert_allclose(tally["reward"], seen.reward.sum(axis=0), rtol=1e-6)
     np.testing.assert_array_equal(tally["steps"], np.full(5, 7))
     assert seen.info is None
@@ -108,7 +147,9 @@ def test_a_tally_sees_every_step_and_the_transitions_lose_their_info():
 
 def test_episode_counts_span_rollouts():
     totals = EpisodeTotals(jnp.array([5.0, 0.0]), jnp.array([2, 0], jnp.int32))
-    seen = make_transitions([[0, 0], [1, 0], [0, 0]], [[0, 0], [0, 1], [0, 0]], [[1, 10], [2, 20], [4, 40]])
+    seen = make_transitions(
+        [[0, 0], [1, 0], [0, 0]], [[0, 0], [0, 1], [0, 0]], [[1, 10], [2, 20], [4, 40]]
+    )
     totals, figures = episodes_of(totals, seen)
     # env 0: 5 + 1 + 2 = 8 after 2 + 2 steps; env 1: 30 after 2; then 4 and 40 are running
     assert figures["episodes"] == 2

@@ -14,7 +14,9 @@ from jaxtrade.rl.schedules import clipped_adam, linear, optimiser, progress
 @pytest.mark.parametrize("total", [2, 3, 7, 610, 3051])
 def test_start_and_end_are_exact(total):
     start, end = jnp.float32(3e-4), jnp.float32(3e-5)
-    values = jax.vmap(lambda u: linear(start, end, progress(u, jnp.int32(total))))(jnp.arange(total))
+    values = jax.vmap(lambda u: linear(start, end, progress(u, jnp.int32(total))))(
+        jnp.arange(total)
+    )
     assert values[0] == start
     assert values[-1] == end
     assert np.all(np.diff(values) < 0)
@@ -28,16 +30,22 @@ def test_halfway_and_beyond():
 
 
 def adam(*gradients, norm=1.0):
-    """Directions and last state of `clipped_adam` from a new state, for one gradient after the other."""
+    """Directions and last state of `clipped_adam` from a new state, for one gradient after the
+    other.
+    """
     state, directions = optimiser().init(jnp.zeros_like(gradients[0])), []
     for gradient in gradients:
-        direction, state = clipped_adam(gradient, jnp.linalg.norm(gradient), state, jnp.float32(norm))
+        direction, state = clipped_adam(
+            gradient, jnp.linalg.norm(gradient), state, jnp.float32(norm)
+        )
         directions.append(direction)
     return np.array(directions), state
 
 
 def test_adam_with_clipped_gradients_by_hand():
-    """One step: gradient (3, 4) clipped to norm 1 is (0.6, 0.8); Adam's first direction is g / (|g| + eps)."""
+    """One step: gradient (3, 4) clipped to norm 1 is (0.6, 0.8); Adam's first direction is g / (|g|
+    + eps).
+    """
     (direction,), state = adam(jnp.array([3.0, 4.0]))
     np.testing.assert_allclose(state[1].mu, [0.06, 0.08], rtol=1e-6)  # 0.1 of the clipped gradient
     assert state[1].count == 1
@@ -47,7 +55,9 @@ def test_adam_with_clipped_gradients_by_hand():
 
 
 def test_adams_epsilon_is_ppos_custom():
-    """Where a gradient is as small as 1e-5, epsilon decides: g / (|g| + eps) is 3/4 of a step for 3e-5."""
+    """Where a gradient is as small as 1e-5, epsilon decides: g / (|g| + eps) is 3/4 of a step for
+    3e-5.
+    """
     (direction,), _ = adam(jnp.array([3e-5, -1e-5, 4e-6]))
     np.testing.assert_allclose(direction, [0.75, -0.5, 4 / 14], rtol=1e-4)
 
@@ -55,8 +65,10 @@ def test_adams_epsilon_is_ppos_custom():
 @pytest.mark.slow
 def test_the_step_is_optaxs():
     """Thirty steps with gradients of very different sizes, below and above the largest norm."""
-    gradients = jnp.asarray(np.random.default_rng(0).normal(size=(30, 50)) * 10.0 ** np.linspace(-4, 1, 30)[:, None],
-                            jnp.float32)
+    gradients = jnp.asarray(
+        np.random.default_rng(0).normal(size=(30, 50)) * 10.0 ** np.linspace(-4, 1, 30)[:, None],
+        jnp.float32,
+    )
     optimise = optax.chain(optax.clip_by_global_norm(0.5), optax.scale_by_adam(eps=1e-5))
     theirs = optimise.init(gradients[0])
     found, ours = adam(*gradients, norm=0.5)
@@ -75,6 +87,12 @@ def test_a_step_on_a_tree_is_that_on_a_vector():
     direction, state = clipped_adam(parts, norm, optimiser().init(parts), 1.0)
     whole, after = clipped_adam(gradient, norm, optimiser().init(gradient), 1.0)
     assert direction["b"].shape == (1, 1)
-    for found, expected in ((direction, whole), (state[1].mu, after[1].mu), (state[1].nu, after[1].nu)):
-        np.testing.assert_allclose(jnp.concatenate([found["a"], found["b"][0]]), expected, rtol=1e-6)
+    for found, expected in (
+        (direction, whole),
+        (state[1].mu, after[1].mu),
+        (state[1].nu, after[1].nu),
+    ):
+        np.testing.assert_allclose(
+            jnp.concatenate([found["a"], found["b"][0]]), expected, rtol=1e-6
+        )
     assert state[1].count == after[1].count == 1

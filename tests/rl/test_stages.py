@@ -1,4 +1,6 @@
-"""PPO under stages: what its updates charge, force and report, with one compiled program for all of them."""
+"""PPO under stages: what its updates charge, force and report, with one compiled program for all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from tests.rl.probes import Probe, ProbeParams, probe_params
 
 UPDATES = 3  # at fractions 0, 1/2 and 1 of the run
 CONFIG = Learning(num_envs=16, num_steps=32, num_minibatches=2, num_epochs=1, hidden=(8,))
-STAGES = StageConfig(commission_start=0.25, commission_until=1.0, forced_start=1.0, forced_start_end=0.0)
+STAGES = StageConfig(
+    commission_start=0.25, commission_until=1.0, forced_start=1.0, forced_start_end=0.0
+)
 PARAMS = make_params(walk_market(0, sessions=4), max_steps=9)
 ENV = TradingEnv(EnvConfig(window=2))
 PROBE = Probe((lambda ref, action: 1.0,))
@@ -36,7 +40,9 @@ def collect(seen: Transition) -> dict[str, Any]:
     """The figures of trading, and what its fills paid."""
     info: StepInfo = seen.info
     event = info.event
-    sides = sum(jnp.abs(x) for x in (event.order_exit_quantity, event.entry_quantity, event.exit_quantity))
+    sides = sum(
+        jnp.abs(x) for x in (event.order_exit_quantity, event.entry_quantity, event.exit_quantity)
+    )
     return summary.collect(seen) | {"paid": event.commission, "sides": sides}
 
 
@@ -59,7 +65,9 @@ def test_an_update_sees_the_parameters_of_its_time() -> None:
 
     small = Learning(num_envs=4, num_steps=8, num_minibatches=1, num_epochs=1, hidden=(4,))
     algorithm = make_ppo(small.run, PROBE, UPDATES, stage=stage)
-    init, update = (jax.jit(f, compiler_options=compiling.fast()) for f in (algorithm.init, algorithm.update))
+    init, update = (
+        jax.jit(f, compiler_options=compiling.fast()) for f in (algorithm.init, algorithm.update)
+    )
     state, reported = init(jax.random.key(0), probe_params(scale=8.0)), []
     for _ in range(UPDATES):
         state, metrics = update(state, probe_params(scale=8.0), ())
@@ -70,10 +78,15 @@ def test_an_update_sees_the_parameters_of_its_time() -> None:
 
 def test_a_stage_may_not_reuse_the_name_of_a_metric() -> None:
     for name in ("entropy", "share"):
-        clash = make_ppo(CONFIG.run, PROBE, UPDATES,
-                         summarise=Summary(lambda params: (), lambda seen: (),
-                                           lambda sums, steps: {"share": jnp.float32(0)}),
-                         stage=lambda params, fraction, name=name: (params, {name: fraction}))
+        clash = make_ppo(
+            CONFIG.run,
+            PROBE,
+            UPDATES,
+            summarise=Summary(
+                lambda params: (), lambda seen: (), lambda sums, steps: {"share": jnp.float32(0)}
+            ),
+            stage=lambda params, fraction, name=name: (params, {name: fraction}),
+        )
         state = jax.eval_shape(clash.init, jax.random.key(0), probe_params())
         with pytest.raises(ValueError, match=name):
             jax.eval_shape(clash.update, state, probe_params(), ())
@@ -82,18 +95,27 @@ def test_a_stage_may_not_reuse_the_name_of_a_metric() -> None:
 # ---- on the trading environment
 
 
-ALGORITHM = make_ppo(CONFIG.run, ENV, UPDATES, summarise=Summary(start, collect, figures), stage=make_stages(STAGES))
+ALGORITHM = make_ppo(
+    CONFIG.run, ENV, UPDATES, summarise=Summary(start, collect, figures), stage=make_stages(STAGES)
+)
 
 
 @functools.cache
 def trained() -> TrainResult:
     steps = UPDATES * CONFIG.num_envs * CONFIG.num_steps
-    return train(ALGORITHM, PARAMS, config=TrainConfig(total_timesteps=steps, chunk_updates=1), key=jax.random.key(0))
+    return train(
+        ALGORITHM,
+        PARAMS,
+        config=TrainConfig(total_timesteps=steps, chunk_updates=1),
+        key=jax.random.key(0),
+    )
 
 
 @pytest.mark.slow
 def test_a_rollout_pays_the_share_of_its_update() -> None:
-    """2,080 mills a side, from a quarter of it: 520; halfway 5/8: 1,300; in the last update the whole."""
+    """2,080 mills a side, from a quarter of it: 520; halfway 5/8: 1,300; in the last update the
+    whole.
+    """
     rows = trained().history
     assert [row["commission_share"] for row in rows] == [0.25, 0.625, 1.0]
     assert all(row["sides"] > 50 for row in rows)

@@ -1,4 +1,6 @@
-"""The sum tree: parents are the sums of their children, bit for bit, and a leaf of value 0 is never drawn."""
+"""The sum tree: parents are the sums of their children, bit for bit, and a leaf of value 0 is never
+drawn.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,15 @@ def numpy_levels(leaves):
     while len(levels[-1]) > 1:
         below = levels[-1]
         half = -(-len(below) // 2)
-        levels.append(np.array([below[i] + (below[i + half] if i + half < len(below) else np.float32(0))
-                                for i in range(half)], np.float32))
+        levels.append(
+            np.array(
+                [
+                    below[i] + (below[i + half] if i + half < len(below) else np.float32(0))
+                    for i in range(half)
+                ],
+                np.float32,
+            )
+        )
     return levels
 
 
@@ -33,14 +42,26 @@ def assert_sums(tree):
 def test_five_leaves_by_hand():
     """Level 1 pairs leaf i with leaf i + 3, level 2 node i with node i + 2."""
     tree = tree_of(jnp.array([1.0, 2.0, 4.0, 8.0, 16.0]))
-    assert [level.tolist() for level in tree.levels] == [[1, 2, 4, 8, 16], [9, 18, 4], [13, 18], [31]]
+    assert [level.tolist() for level in tree.levels] == [
+        [1, 2, 4, 8, 16],
+        [9, 18, 4],
+        [13, 18],
+        [31],
+    ]
     changed = with_leaves(tree, jnp.array([4, 0]), jnp.array([0.0, 3.0]))
-    assert [level.tolist() for level in changed.levels] == [[3, 2, 4, 8, 0], [11, 2, 4], [15, 2], [17]]
+    assert [level.tolist() for level in changed.levels] == [
+        [3, 2, 4, 8, 0],
+        [11, 2, 4],
+        [15, 2],
+        [17],
+    ]
     assert float(changed.total) == 17
 
 
 def test_a_draw_by_hand():
-    """Leaves in the order of the descent: 0, 3, 2, 1, 4. The five ranges of the total 31 begin at 0, 6.2, ..., 24.8."""
+    """Leaves in the order of the descent: 0, 3, 2, 1, 4. The five ranges of the total 31 begin at
+    0, 6.2, ..., 24.8.
+    """
     tree = tree_of(jnp.array([1.0, 2.0, 4.0, 8.0, 16.0]))
     assert draw(tree, jnp.zeros(5)).tolist() == [0, 3, 2, 4, 4]
     assert draw(tree, jnp.full(5, 0.99)).tolist() == [3, 2, 4, 4, 4]
@@ -54,7 +75,9 @@ def test_set_leaves_make_the_tree_of_those_leaves(count, data):
     leaves = data.draw(st.lists(values, min_size=count, max_size=count))
     index = data.draw(st.lists(st.integers(0, count - 1), min_size=4, max_size=4))
     value = data.draw(st.lists(values, min_size=4, max_size=4))
-    tree = with_leaves(tree_of(jnp.array(leaves, jnp.float32)), jnp.array(index), jnp.array(value, jnp.float32))
+    tree = with_leaves(
+        tree_of(jnp.array(leaves, jnp.float32)), jnp.array(index), jnp.array(value, jnp.float32)
+    )
     expected = np.array(leaves, np.float32)
     for i in set(index):
         expected[i] = max(v for j, v in zip(index, value, strict=True) if i == j)
@@ -63,8 +86,9 @@ def test_set_leaves_make_the_tree_of_those_leaves(count, data):
 
 
 def test_a_million_updates_do_not_drift():
-    """250 batches of 4,000 random updates, values over nine orders of magnitude, a third of them 0; 64 draws after
-    each. Then all leaves but one are 0, where any drift in a parent would be drawn."""
+    """250 batches of 4,000 random updates, values over nine orders of magnitude, a third of them 0;
+    64 draws after each. Then all leaves but one are 0, where any drift in a parent would be
+    drawn."""
     count = 1001
 
     @jax.jit
@@ -73,7 +97,9 @@ def test_a_million_updates_do_not_drift():
             keys = jax.random.split(key, 5)
             index = jax.random.randint(keys[0], (4000,), 0, count)
             value = 10.0 ** jax.random.uniform(keys[1], (4000,), minval=-6.0, maxval=3.0)
-            tree = with_leaves(tree, index, jnp.where(jax.random.bernoulli(keys[2], 1 / 3, (4000,)), 0.0, value))
+            tree = with_leaves(
+                tree, index, jnp.where(jax.random.bernoulli(keys[2], 1 / 3, (4000,)), 0.0, value)
+            )
             drawn = draw(tree, jax.random.uniform(keys[3], (64,)))
             return tree, (tree.leaves[drawn] > 0).all()
 
@@ -88,11 +114,13 @@ def test_a_million_updates_do_not_drift():
 
 
 def test_draws_are_as_frequent_as_the_values_say():
-    """Chi-squared over the leaves with 64 x 2,000 draws, below the 0.999 quantile for 29 degrees of freedom. Strata
-    only lower it."""
+    """Chi-squared over the leaves with 64 x 2,000 draws, below the 0.999 quantile for 29 degrees of
+    freedom. Strata only lower it."""
     values = jax.random.uniform(jax.random.key(1), (30,)) + 0.1
     chances = jax.random.uniform(jax.random.key(2), (2000, 64))
-    found = np.bincount(np.asarray(jax.vmap(draw, (None, 0))(tree_of(values), chances)).ravel(), minlength=30)
+    found = np.bincount(
+        np.asarray(jax.vmap(draw, (None, 0))(tree_of(values), chances)).ravel(), minlength=30
+    )
     expected = np.asarray(values / values.sum()) * found.sum()
     assert ((found - expected) ** 2 / expected).sum() < 58.3
 

@@ -14,14 +14,20 @@ from jaxtrade.rl.symbols import follow, shares
 from jaxtrade.runs.setup import Setup, prepare
 from tests.env.sets import synthetic
 
-SMALL = {"rollout": {"num_envs": 8, "num_steps": 8}, "ppo": {"num_minibatches": 2, "num_epochs": 1},
-         "network": {"hidden": [8]}, "train": {"total_timesteps": 64 * 4}}
+SMALL = {
+    "rollout": {"num_envs": 8, "num_steps": 8},
+    "ppo": {"num_minibatches": 2, "num_epochs": 1},
+    "network": {"hidden": [8]},
+    "train": {"total_timesteps": 64 * 4},
+}
 
 
 def test_the_average_by_hand() -> None:
-    """Symbol 0: mean (1 + 3) / 2 = 2, moved a quarter from 4 to it: 3.5. Symbol 1: never seen, takes its mean 5.
-    Symbol 2 has no step: it keeps 7."""
-    found = follow(jnp.float32([4, 0, 7]), jnp.float32([[1, 5], [3, 5]]), jnp.int8([[0, 1], [0, 1]]), 0.25)
+    """Symbol 0: mean (1 + 3) / 2 = 2, moved a quarter from 4 to it: 3.5. Symbol 1: never seen,
+    takes its mean 5. Symbol 2 has no step: it keeps 7."""
+    found = follow(
+        jnp.float32([4, 0, 7]), jnp.float32([[1, 5], [3, 5]]), jnp.int8([[0, 1], [0, 1]]), 0.25
+    )
     np.testing.assert_array_equal(found, np.float32([3.5, 5.0, 7.0]))
 
 
@@ -31,10 +37,17 @@ def test_an_error_that_is_not_finite_changes_nothing() -> None:
 
 
 def test_shares_by_hand() -> None:
-    """Errors 1 and 3, and one unknown that counts as their mean 2: 1/6, 3/6, 2/6; 0.3 of it spread evenly."""
-    np.testing.assert_allclose(shares(jnp.float32([1, 3, 0]), 0.0), [1 / 6, 3 / 6, 2 / 6], rtol=1e-6)
-    np.testing.assert_allclose(shares(jnp.float32([1, 3, 0]), 0.3),
-                               [0.1 + 0.7 / 6, 0.1 + 0.7 / 2, 0.1 + 0.7 / 3], rtol=1e-6)
+    """Errors 1 and 3, and one unknown that counts as their mean 2: 1/6, 3/6, 2/6; 0.3 of it spread
+    evenly.
+    """
+    np.testing.assert_allclose(
+        shares(jnp.float32([1, 3, 0]), 0.0), [1 / 6, 3 / 6, 2 / 6], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        shares(jnp.float32([1, 3, 0]), 0.3),
+        [0.1 + 0.7 / 6, 0.1 + 0.7 / 2, 0.1 + 0.7 / 3],
+        rtol=1e-6,
+    )
     np.testing.assert_allclose(shares(jnp.zeros(4), 0.5), [0.25] * 4)
 
 
@@ -52,8 +65,8 @@ def setup(**sampler: object) -> Setup:
 
 @pytest.mark.slow
 def test_ppo_keeps_an_error_by_symbol_and_draws_by_it() -> None:
-    """After one update the state holds the mean |advantage| of each symbol that was traded, and the next update's
-    rollout uses the shares of them, which are a metric."""
+    """After one update the state holds the mean |advantage| of each symbol that was traded, and the
+    next update's rollout uses the shares of them, which are a metric."""
     made = setup(kind="prioritised", even_share=0.5, rate=1.0)
     state = jax.jit(made.algorithm.init)(jax.random.key(0), made.params)
     assert state.errors.tolist() == [0.0, 0.0]
@@ -62,7 +75,9 @@ def test_ppo_keeps_an_error_by_symbol_and_draws_by_it() -> None:
     assert metrics["symbol_share"].tolist() == [0.5, 0.5]
     assert (after.errors > 0).any()
     again, metrics = update(after)
-    np.testing.assert_allclose(metrics["symbol_share"], shares(after.errors, 0.5), rtol=1e-6)  # another program
+    np.testing.assert_allclose(
+        metrics["symbol_share"], shares(after.errors, 0.5), rtol=1e-6
+    )  # another program
     assert again.env_state.row.shape == (8,)
     assert update._cache_size() == 1
 

@@ -1,4 +1,6 @@
-"""The learner contract, by a learner that has no KL, no learning rate and no tunable floats (`toy.py`, 40 lines)."""
+"""The learner contract, by a learner that has no KL, no learning rate and no tunable floats
+(`toy.py`, 40 lines).
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,24 @@ from tests.rl.toy import make_toy
 
 ENV = Probe((lambda ref, action: action == 2,), masked=False)
 PARAMS = probe_params(length=5)
-TRAIN = TrainConfig(total_timesteps=32 * 40, chunk_updates=5, checkpoint_every=2, keep_checkpoints=9)
+TRAIN = TrainConfig(
+    total_timesteps=32 * 40, chunk_updates=5, checkpoint_every=2, keep_checkpoints=9
+)
 PLAN = plan_run(TRAIN, 4, 8)
 TOY = make_toy(ENV, PLAN.total_updates)
 KEY = jax.random.key(0)
 
 
 def planted(params, at, times):
-    """The toy whose reward is NaN in update `at` (counted from 0) while it has rolled back less than `times` times."""
+    """The toy whose reward is NaN in update `at` (counted from 0) while it has rolled back less
+    than `times` times.
+    """
 
     def update(state, params, inputs=None):
         bad = (state.update == at) & (state.rollbacks < times)
-        return TOY.update(state, params.replace(scale=jnp.where(bad, jnp.nan, params.scale)), inputs)
+        return TOY.update(
+            state, params.replace(scale=jnp.where(bad, jnp.nan, params.scale)), inputs
+        )
 
     return TOY._replace(update=update)
 
@@ -71,15 +79,24 @@ def test_it_trains_and_learns(whole):
     assert (result.updates, result.steps) == (40, 1280)
     assert int(TOY.policy(result.state).parameters.argmax()) == 2
     assert result.health == {"illegal": (True, 0), "recompiles": (True, 0)}
-    assert set(result.history[0]) == {"update", "total_updates", "steps", "finite", "seconds", "steps_per_second",
-                                      "eta_seconds"}
+    assert set(result.history[0]) == {
+        "update",
+        "total_updates",
+        "steps",
+        "finite",
+        "seconds",
+        "steps_per_second",
+        "eta_seconds",
+    }
     assert "update 40/40  steps 1,280" in text
     assert "kl" not in text
     assert warned == []
 
 
 def test_each_phase_is_named_before_it_works(whole):
-    """The loop knows sinks alone; the one that shows phases gets them: nothing happens unannounced."""
+    """The loop knows sinks alone; the one that shows phases gets them: nothing happens
+    unannounced.
+    """
     lines = whole[2].splitlines()
     assert lines[0] == "compiling: the training program"
     assert lines[1].startswith("compiled in ")
@@ -90,27 +107,48 @@ def test_each_phase_is_named_before_it_works(whole):
 def test_it_resumes_to_the_same_bits(whole, tmp_path):
     result, folder, _, _ = whole
     half = checkpoint.restore(folder / "update-00000020", like()).state
-    assert_same(train(TOY, PARAMS, config=TRAIN, state=half, checkpoint_dir=tmp_path).state, result.state)
+    assert_same(
+        train(TOY, PARAMS, config=TRAIN, state=half, checkpoint_dir=tmp_path).state, result.state
+    )
 
 
 def test_it_rolls_back(tmp_path):
     """Checkpoints are after updates 10, 20, ...; the fault is in the thirteenth."""
-    result = train(planted(PARAMS, 12, 1), PARAMS, config=TRAIN, key=KEY, checkpoint_dir=tmp_path, max_rollbacks=2)
+    result = train(
+        planted(PARAMS, 12, 1),
+        PARAMS,
+        config=TRAIN,
+        key=KEY,
+        checkpoint_dir=tmp_path,
+        max_rollbacks=2,
+    )
     saved = checkpoint.restore(tmp_path / "update-00000010", like()).state
     assert (result.updates, int(result.state.rollbacks), result.state.hparams) == (40, 1, None)
     assert_same(result.state.key, jax.random.fold_in(saved.key, 1))
     assert all(row["finite"] for row in result.history)
-    with pytest.raises(DivergedError, match=r"update 13: a loss or gradient is not finite, after 1 rollback; check"):
+    with pytest.raises(
+        DivergedError, match=r"update 13: a loss or gradient is not finite, after 1 rollback; check"
+    ):
         train(planted(PARAMS, 12, 2), PARAMS, config=TRAIN, key=KEY, max_rollbacks=1)
 
 
 def test_a_hook_that_sets_a_float_learns_that_there_is_none():
-    with pytest.raises(ConfigError, match=r"'gamma' is not a tunable float of this run \(there are: none\)"):
-        train(TOY, PARAMS, config=TRAIN, key=KEY, hooks=[lambda state, update: Change(hparams={"gamma": 0.5})])
+    with pytest.raises(
+        ConfigError, match=r"'gamma' is not a tunable float of this run \(there are: none\)"
+    ):
+        train(
+            TOY,
+            PARAMS,
+            config=TRAIN,
+            key=KEY,
+            hooks=[lambda state, update: Change(hparams={"gamma": 0.5})],
+        )
 
 
 def test_three_agents_side_by_side_are_three_alone():
-    three = train(TOY, PARAMS, config=TRAIN.model_copy(update={"num_seeds": 3}), key=Stack.of(3).keys(7))
+    three = train(
+        TOY, PARAMS, config=TRAIN.model_copy(update={"num_seeds": 3}), key=Stack.of(3).keys(7)
+    )
     assert [len(three.history[-1]["finite/each"]), three.history[-1]["finite"]] == [3, True]
     alone = train(TOY, PARAMS, config=TRAIN, key=jax.random.key(8)).state
     np.testing.assert_allclose(Stack.of(3).agent(three.state, 1).logits, alone.logits, rtol=1e-5)
@@ -131,8 +169,16 @@ def test_registered_it_is_a_learner_of_the_command_line(monkeypatch, tmp_path):
     """`algorithm: toy` trains, is saved, evaluated, loaded and evaluated again."""
     monkeypatch.setattr(LEARNERS, "_added", {})
     LEARNERS.register("toy", Learner(toy_of, toy_policy))
-    config = load_config("quickstart", ["algorithm=toy", "rollout.num_envs=8", "rollout.num_steps=16",
-                                        "train.total_timesteps=1024", "train.chunk_updates=4"])
+    config = load_config(
+        "quickstart",
+        [
+            "algorithm=toy",
+            "rollout.num_envs=8",
+            "rollout.num_steps=16",
+            "train.total_timesteps=1024",
+            "train.chunk_updates=4",
+        ],
+    )
     result = run(config, tmp_path / "run")
     assert result.exit_code == 0
     loaded = load_policy(tmp_path / "run")
@@ -146,8 +192,14 @@ def test_it_is_evaluated_like_any_policy():
     toy = make_toy(setup.env, 1)
     logits = jnp.arange(setup.env.num_actions, dtype=jnp.float32)
     policy = toy.policy(jax.jit(toy.init)(KEY, setup.params).replace(logits=logits))
-    result = evaluate(setup.env, setup.params, setup.market, setup.splits["test"], setup.config,
-                      agents=[greedy(toy, policy, setup.env)])
+    result = evaluate(
+        setup.env,
+        setup.params,
+        setup.market,
+        setup.splits["test"],
+        setup.config,
+        agents=[greedy(toy, policy, setup.env)],
+    )
     record = result.agent("greedy").account
     legal = np.asarray(jax.vmap(setup.env.action_mask)(record.ref))
     np.testing.assert_array_equal(record.action, np.where(legal, logits, -np.inf).argmax(axis=1))

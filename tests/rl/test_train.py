@@ -12,7 +12,13 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.config import TrainConfig
-from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
+from jaxtrade.errors import (
+    ConfigError,
+    DivergedError,
+    InterruptedRunError,
+    PreemptedError,
+    StorageError,
+)
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Pending, RepeatedPrograms
@@ -23,10 +29,19 @@ from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
 from tests.rl.probes import Probe, probe_params
 
-CONFIG = Learning(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)
-TRAIN = TrainConfig(total_timesteps=8 * 8 * 8, chunk_updates=2, checkpoint_every=2, keep_checkpoints=9)
+CONFIG = Learning(
+    num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2
+)
+TRAIN = TrainConfig(
+    total_timesteps=8 * 8 * 8, chunk_updates=2, checkpoint_every=2, keep_checkpoints=9
+)
 TOTAL = plan_run(TRAIN, 8, 8).total_updates
-ENV = Probe((lambda ref, action: ref.cue * action, lambda ref, action: jnp.where(ref.time > 3, jnp.nan, 1.0)))
+ENV = Probe(
+    (
+        lambda ref, action: ref.cue * action,
+        lambda ref, action: jnp.where(ref.time > 3, jnp.nan, 1.0),
+    )
+)
 PPO = make_ppo(CONFIG.run, ENV, TOTAL)
 PARAMS = probe_params(length=5)
 KEY = jax.random.key(0)
@@ -49,7 +64,9 @@ class Recorder:
 
 
 def assert_same(a, b) -> None:
-    for (path, x), y in zip(jax.tree_util.tree_flatten_with_path(a)[0], jax.tree.leaves(b), strict=True):
+    for (path, x), y in zip(
+        jax.tree_util.tree_flatten_with_path(a)[0], jax.tree.leaves(b), strict=True
+    ):
         if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
             x, y = jax.random.key_data(x), jax.random.key_data(y)
         np.testing.assert_array_equal(x, y, err_msg=jax.tree_util.keystr(path))
@@ -58,7 +75,15 @@ def assert_same(a, b) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     directory, sink = tmp_path_factory.mktemp("whole"), Recorder()
-    result = train(PPO, PARAMS, config=TRAIN, key=KEY, sinks=[sink], checkpoint_dir=directory, metadata={"run": "a"})
+    result = train(
+        PPO,
+        PARAMS,
+        config=TRAIN,
+        key=KEY,
+        sinks=[sink],
+        checkpoint_dir=directory,
+        metadata={"run": "a"},
+    )
     return result, sink, directory
 
 
@@ -70,15 +95,28 @@ def test_plan_rounds_up_and_says_so():
     assert plan_run(TRAIN, 8, 8) == (8, 4, 64, "")
     plan = plan_run(TrainConfig(total_timesteps=1000, chunk_updates=3), 8, 8)
     assert (plan.total_updates, plan.chunks, plan.total_steps) == (18, 6, 1152)
-    assert plan.message == ("1,000 steps are rounded up to 1,152: 6 chunks of 3 updates of 8 environments x 8 steps")
-    assert "to 192: 1 chunk of 3 updates of" in plan_run(TrainConfig(total_timesteps=10, chunk_updates=3), 8, 8).message
+    assert plan.message == (
+        "1,000 steps are rounded up to 1,152: 6 chunks of 3 updates of 8 environments x 8 steps"
+    )
+    assert (
+        "to 192: 1 chunk of 3 updates of"
+        in plan_run(TrainConfig(total_timesteps=10, chunk_updates=3), 8, 8).message
+    )
     # Python integers: no overflow at 2^31
-    assert plan_run(TrainConfig(total_timesteps=10**11, chunk_updates=1), 4096, 128).total_steps >= 10**11
+    assert (
+        plan_run(TrainConfig(total_timesteps=10**11, chunk_updates=1), 4096, 128).total_steps
+        >= 10**11
+    )
 
 
 def test_rows_arrive_per_chunk_and_per_update(whole):
     result, sink, _ = whole
-    assert [[row["update"] for row in rows] for rows in sink.rows] == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert [[row["update"] for row in rows] for rows in sink.rows] == [
+        [1, 2],
+        [3, 4],
+        [5, 6],
+        [7, 8],
+    ]
     assert result.history == [row for rows in sink.rows for row in rows]
     last = result.history[-1]
     assert (last["steps"], last["total_updates"], last["eta_seconds"]) == (512, 8, 0.0)
@@ -101,9 +139,19 @@ def test_health_is_measured(whole):
     assert all(passed for passed, _ in result.health.values())
     assert result.health["recompiles"] == (True, 0)
     assert result.health["illegal"] == (True, 0)
-    sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0, "ratio_error": 1.0,
-             "entropy": 0.0, "value_loss": 1e9}
-            for row in result.history]
+    sick = [
+        row
+        | {
+            "learning_rate": 0.0,
+            "approx_kl": 0.0,
+            "illegal": 3,
+            "param_delta": 0.0,
+            "ratio_error": 1.0,
+            "entropy": 0.0,
+            "value_loss": 1e9,
+        }
+        for row in result.history
+    ]
     assert not any(passed for passed, _ in learning_health(sick, 1, PPO.health).values())
 
 
@@ -143,7 +191,9 @@ def test_resuming_gives_the_same_bits(whole, tmp_path):
     assert [row["update"] for row in resumed.history] == [5, 6, 7, 8]
     for a, b in zip(resumed.history, result.history[4:], strict=True):
         clock = ("seconds", "steps_per_second", "eta_seconds")
-        assert {k: v for k, v in a.items() if k not in clock} == {k: v for k, v in b.items() if k not in clock}
+        assert {k: v for k, v in a.items() if k not in clock} == {
+            k: v for k, v in b.items() if k not in clock
+        }
     assert int(restored.state.update) == 4  # the caller's state was not taken over
     done = train(PPO, PARAMS, config=TRAIN, state=resumed.state)
     assert (done.history, done.updates) == ([], 8)
@@ -165,13 +215,25 @@ def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
 
 def test_a_hook_that_names_no_float_gets_the_names():
     with pytest.raises(ConfigError, match=r"'gama' is not a tunable float.*gamma"):
-        train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[lambda state, update: Change(hparams={"gama": 0.5})])
+        train(
+            PPO,
+            PARAMS,
+            config=TRAIN,
+            key=KEY,
+            hooks=[lambda state, update: Change(hparams={"gama": 0.5})],
+        )
 
 
-@pytest.mark.parametrize(("number", "error", "code"), [
-    (signal.SIGTERM, PreemptedError, 75),
-    pytest.param(signal.SIGINT, InterruptedRunError, 130, marks=pytest.mark.slow)])
-def test_signals_save_at_the_border_and_resume_to_the_same_bits(whole, tmp_path, number, error, code):
+@pytest.mark.parametrize(
+    ("number", "error", "code"),
+    [
+        (signal.SIGTERM, PreemptedError, 75),
+        pytest.param(signal.SIGINT, InterruptedRunError, 130, marks=pytest.mark.slow),
+    ],
+)
+def test_signals_save_at_the_border_and_resume_to_the_same_bits(
+    whole, tmp_path, number, error, code
+):
     def hook(state, update):
         if update == 2:
             os.kill(os.getpid(), number)
@@ -232,7 +294,9 @@ def test_what_it_could_not_use_is_refused():
 
 
 def test_a_repeated_training_compiles_nothing():
-    """The same run on other data: the executables of the first, and the bits of a run of its own."""
+    """The same run on other data: the executables of the first, and the bits of a run of its
+    own.
+    """
     compiled: list[str] = []
 
     def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
@@ -247,5 +311,9 @@ def test_a_repeated_training_compiles_nothing():
         again = train(PPO, other, config=TRAIN, key=KEY, programs=programs)
         assert len(compiled) == before
     assert_same(again.state, train(PPO, other, config=TRAIN, key=KEY).state)
-    assert any(not np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first.state.params),
-                                                        jax.tree.leaves(again.state.params), strict=True))
+    assert any(
+        not np.array_equal(a, b)
+        for a, b in zip(
+            jax.tree.leaves(first.state.params), jax.tree.leaves(again.state.params), strict=True
+        )
+    )

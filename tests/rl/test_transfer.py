@@ -1,4 +1,6 @@
-"""Transfer by names: nothing is lost, closed actions change nothing, and everything that can move moves."""
+"""Transfer by names: nothing is lost, closed actions change nothing, and everything that can move
+moves.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ CONFIG = NetworkConfig(hidden=(8, 6), rnn_width=5)
 GRU = CONFIG.model_copy(update={"kind": "gru"})
 OLD_SLOTS, OLD_ACTIONS = ("a", "b", "c"), ("HOLD", "BUY", "SELL")
 SLOTS, ACTIONS = ("a", "x", "b", "c", "y"), ("HOLD", "BUY", "SELL", "MOVE", "CLOSE")
-SMALL, LARGE = Layout(OLD_SLOTS, OLD_ACTIONS, "relative", CONFIG), Layout(SLOTS, ACTIONS, "relative", CONFIG)
+SMALL, LARGE = (
+    Layout(OLD_SLOTS, OLD_ACTIONS, "relative", CONFIG),
+    Layout(SLOTS, ACTIONS, "relative", CONFIG),
+)
 
 
 class Fresh:
@@ -40,10 +45,14 @@ class Fresh:
             return network.init(key, network.first_carry(), jnp.zeros(len(layout.slots)))["params"]
 
         # No weight is 0, so that nothing can be lost unseen.
-        self.params: Any = jax.tree.map(lambda x: jnp.asarray(draw.normal(0, 0.3, x.shape), jnp.float32),
-                                        jax.eval_shape(build, jax.random.key(0)))
+        self.params: Any = jax.tree.map(
+            lambda x: jnp.asarray(draw.normal(0, 0.3, x.shape), jnp.float32),
+            jax.eval_shape(build, jax.random.key(0)),
+        )
         self.opt_state = optimiser().init(self.params)
-        seen = jnp.asarray(draw.normal(1, 3, (20 + seed, len(layout.slots))), jnp.float32)  # each its own count
+        seen = jnp.asarray(
+            draw.normal(1, 3, (20 + seed, len(layout.slots))), jnp.float32
+        )  # each its own count
         self.normaliser = MERGE(init_stats(len(layout.slots)), seen)
 
 
@@ -55,11 +64,15 @@ def source(layout: Layout, seed: int = 1) -> Fresh:
     return Fresh(layout, seed)
 
 
-def carry_over(mine: Layout, theirs: Layout, moments: bool = False, seed: int = 1) -> tuple[Fresh, transfer.Carried]:
+def carry_over(
+    mine: Layout, theirs: Layout, moments: bool = False, seed: int = 1
+) -> tuple[Fresh, transfer.Carried]:
     before = source(mine, seed)
     opt_state: Any = jax.tree.map(lambda x: x + 1, before.opt_state) if moments else None
     transfer.check_layouts(mine, theirs)
-    return before, transfer.transfer(before.params, before.normaliser, opt_state, mine, Fresh(theirs), theirs)
+    return before, transfer.transfer(
+        before.params, before.normaliser, opt_state, mine, Fresh(theirs), theirs
+    )
 
 
 def judged(layout: Layout, params: Any, stats: Any, carry: Any, observation: jax.Array) -> Any:
@@ -72,9 +85,15 @@ def with_config(layout: Layout, config: NetworkConfig) -> Layout:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("config", "seed"), [
-    (CONFIG, 1), pytest.param(CONFIG, 2, marks=pytest.mark.long),
-    (CONFIG.model_copy(update={"hidden": (16,), "activation": "relu"}), 3), (GRU, 4)])
+@pytest.mark.parametrize(
+    ("config", "seed"),
+    [
+        (CONFIG, 1),
+        pytest.param(CONFIG, 2, marks=pytest.mark.long),
+        (CONFIG.model_copy(update={"hidden": (16,), "activation": "relu"}), 3),
+        (GRU, 4),
+    ],
+)
 def test_closed_policy_is_the_source(config: NetworkConfig, seed: int) -> None:
     """Over a thousand random observations, masks and memories."""
     mine, theirs = with_config(SMALL, config), with_config(LARGE, config)
@@ -87,13 +106,20 @@ def test_closed_policy_is_the_source(config: NetworkConfig, seed: int) -> None:
         key_seen, key_memory, key_mask = jax.random.split(key, 3)
         wide = 5 * jax.random.normal(key_seen, (len(SLOTS),))
         narrow = wide[jnp.array([SLOTS.index(name) for name in OLD_SLOTS])]
-        memory = jax.random.normal(key_memory, (config.rnn_width,)) if config.kind == "gru" else None
+        memory = (
+            jax.random.normal(key_memory, (config.rnn_width,)) if config.kind == "gru" else None
+        )
         mask = jax.random.bernoulli(key_mask, 0.7, (len(ACTIONS),)).at[0].set(True)
-        old_carry, old_logits, old_value = judged(mine, before.params, before.normaliser, memory, narrow)
+        old_carry, old_logits, old_value = judged(
+            mine, before.params, before.normaliser, memory, narrow
+        )
         carry, logits, value = judged(theirs, carried.params, carried.normaliser, memory, wide)
         logits, legal = opened(closed(opening_at(plan, jnp.float32(0))), logits, mask)
-        return ((distributions.probs(old_logits, mask[:3]), old_value, old_carry),
-                (distributions.probs(logits, legal)[:3], value, carry), legal)
+        return (
+            (distributions.probs(old_logits, mask[:3]), old_value, old_carry),
+            (distributions.probs(logits, legal)[:3], value, carry),
+            legal,
+        )
 
     expected, found, legal = both(jax.random.split(jax.random.key(0), 1000))
     assert not legal[:, 3:].any()
@@ -109,22 +135,32 @@ def test_report_accounts_for_every_number(config: NetworkConfig) -> None:
     arrays = len(jax.tree.leaves(before.params))
     assert coverage.complete
     assert (coverage.share, coverage_report.percent(coverage)) == (1.0, "100 %")
-    assert len(coverage.parts) == 3 * arrays + 3  # parameters, two moments of each, three figures of the normaliser
-    assert sum(part.size for part in coverage.parts[:arrays]) == sum(x.size for x in jax.tree.leaves(before.params))
+    assert (
+        len(coverage.parts) == 3 * arrays + 3
+    )  # parameters, two moments of each, three figures of the normaliser
+    assert sum(part.size for part in coverage.parts[:arrays]) == sum(
+        x.size for x in jax.tree.leaves(before.params)
+    )
     assert (coverage.new_slots, coverage.new_actions) == (("x", "y"), ("MOVE", "CLOSE"))
     assert "transfer coverage 100 %" in coverage_report.coverage_lines(coverage)[-1]
     outcomes = {part.name: part.outcome for part in coverage.parts}
     assert outcomes["policy_torso/Dense_0/kernel"] == outcomes["policy_head/bias"] == "widened"
     assert outcomes["value_head/kernel"] == "copied"
-    # Nothing of the source is missing: the numbers that are not zero are the source's, as a multiset.
+    # Nothing of the source is missing: the numbers that are not zero are the source's, as a
+    # multiset.
     for name, old in transfer._flat(before.params).items():
         new = np.asarray(transfer._flat(carried.params)[name])
-        np.testing.assert_array_equal(np.sort(new[new != 0.0]), np.sort(np.asarray(old).ravel()), err_msg=name)
+        np.testing.assert_array_equal(
+            np.sort(new[new != 0.0]), np.sort(np.asarray(old).ravel()), err_msg=name
+        )
 
 
 def test_rows_and_columns_stand_by_name() -> None:
     before, carried = carry_over(SMALL, LARGE)
-    old, new = before.params["policy_torso"]["Dense_0"]["kernel"], carried.params["policy_torso"]["Dense_0"]["kernel"]
+    old, new = (
+        before.params["policy_torso"]["Dense_0"]["kernel"],
+        carried.params["policy_torso"]["Dense_0"]["kernel"],
+    )
     for i, name in enumerate(SLOTS):
         expected = old[OLD_SLOTS.index(name)] if name in OLD_SLOTS else jnp.zeros(8)
         np.testing.assert_array_equal(new[i], expected)
@@ -132,17 +168,27 @@ def test_rows_and_columns_stand_by_name() -> None:
 
 
 @pytest.mark.parametrize("figure", ["count", "mean", "variance"])
-def test_statistics_of_shared_slots_are_the_sources_and_new_slots_start_their_own(figure: str) -> None:
+def test_statistics_of_shared_slots_are_the_sources_and_new_slots_start_their_own(
+    figure: str,
+) -> None:
     before, carried = carry_over(SMALL, LARGE)
-    theirs, fresh = (np.asarray(getattr(stats, figure)[0]) for stats in (before.normaliser, Fresh(LARGE).normaliser))
-    expected = [theirs[OLD_SLOTS.index(name)] if name in OLD_SLOTS else fresh[i] for i, name in enumerate(SLOTS)]
+    theirs, fresh = (
+        np.asarray(getattr(stats, figure)[0])
+        for stats in (before.normaliser, Fresh(LARGE).normaliser)
+    )
+    expected = [
+        theirs[OLD_SLOTS.index(name)] if name in OLD_SLOTS else fresh[i]
+        for i, name in enumerate(SLOTS)
+    ]
     np.testing.assert_array_equal(getattr(carried.normaliser, figure)[0], expected)
     assert not np.isin(theirs, fresh).any(), "the two must differ for this test to tell them apart"
 
 
 def test_numbers_move_by_name_in_whatever_order_the_target_has_them() -> None:
     source, fill = jnp.arange(6.0).reshape(3, 2), np.full((4, 2), 9.0, np.float32)
-    moved = transfer.widen(source, fill, (("a", "b", "c"), ("p", "q")), (("c", "new", "a", "b"), ("q", "p")))
+    moved = transfer.widen(
+        source, fill, (("a", "b", "c"), ("p", "q")), (("c", "new", "a", "b"), ("q", "p"))
+    )
     np.testing.assert_array_equal(moved, [[5, 4], [9, 9], [1, 0], [3, 2]])
 
 
@@ -161,7 +207,9 @@ def test_a_run_begins_with_all_that_was_carried_over(moments: bool) -> None:
     _, carried = carry_over(SMALL, LARGE, moments)
     own = Fresh(LARGE)
     fresh = State(own.params, own.opt_state, own.normaliser, None, jnp.int32(0))
-    state = transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, LARGE, TransferConfig()))
+    state = transfer.begin(
+        fresh, carried, transfer.opening_plan(carried.coverage, LARGE, TransferConfig())
+    )
     assert state.params is carried.params
     assert state.normaliser is carried.normaliser
     assert state.opt_state is (carried.opt_state if moments else own.opt_state)
@@ -169,15 +217,28 @@ def test_a_run_begins_with_all_that_was_carried_over(moments: bool) -> None:
 
 
 def test_a_gate_behind_an_adapter_still_reads_the_observation() -> None:
-    """Its rows go by the target's slots, in which two are new, and not by what the adapter makes of them."""
+    """Its rows go by the target's slots, in which two are new, and not by what the adapter makes of
+    them.
+    """
     gate_rows = len(OLD_SLOTS) + len(GATE_SLOTS)
-    own = {GATE: {"Dense_0": {"kernel": jnp.arange(2.0 * gate_rows).reshape(gate_rows, 2) + 1, "bias": jnp.ones(2)}}}
+    own = {
+        GATE: {
+            "Dense_0": {
+                "kernel": jnp.arange(2.0 * gate_rows).reshape(gate_rows, 2) + 1,
+                "bias": jnp.ones(2),
+            }
+        }
+    }
     adapted = with_config(LARGE, CONFIG.model_copy(update={"adapter": 3}))
     before, fresh = source(SMALL), Fresh(adapted)
-    fresh.params = fresh.params | {GATE: {"Dense_0": {"kernel": jnp.zeros((gate_rows + 2, 2)), "bias": jnp.zeros(2)}}}
+    fresh.params = fresh.params | {
+        GATE: {"Dense_0": {"kernel": jnp.zeros((gate_rows + 2, 2)), "bias": jnp.zeros(2)}}
+    }
     carried = transfer.transfer(before.params | own, before.normaliser, None, SMALL, fresh, adapted)
     assert carried.coverage.complete
-    rows = [SLOTS.index(name) for name in OLD_SLOTS] + [len(SLOTS) + i for i in range(len(GATE_SLOTS))]
+    rows = [SLOTS.index(name) for name in OLD_SLOTS] + [
+        len(SLOTS) + i for i in range(len(GATE_SLOTS))
+    ]
     kernel = np.asarray(carried.params[GATE]["Dense_0"]["kernel"])
     np.testing.assert_array_equal(kernel[rows], own[GATE]["Dense_0"]["kernel"])
     np.testing.assert_array_equal(np.delete(kernel, rows, axis=0), np.zeros((2, 2)))
@@ -187,28 +248,48 @@ def test_moments_move_with_their_parameters() -> None:
     before, carried = carry_over(SMALL, LARGE, moments=True)
     adam = carried.opt_state[1]
     assert int(adam.count) == 1
-    np.testing.assert_array_equal(adam.mu["policy_torso"]["Dense_0"]["kernel"][:, 0], [1, 0, 1, 1, 0])
+    np.testing.assert_array_equal(
+        adam.mu["policy_torso"]["Dense_0"]["kernel"][:, 0], [1, 0, 1, 1, 0]
+    )
     np.testing.assert_array_equal(adam.nu["policy_head"]["bias"], [1, 1, 1, 0, 0])
-    assert jax.tree.structure(carried.opt_state) == jax.tree.structure(optimiser().init(carried.params))
+    assert jax.tree.structure(carried.opt_state) == jax.tree.structure(
+        optimiser().init(carried.params)
+    )
     _, alone = carry_over(SMALL, LARGE)
     assert alone.opt_state is None
     del before
 
 
 def test_a_population_is_widened_agent_by_agent() -> None:
-    before, fresh = [source(SMALL, seed) for seed in (1, 2)], [Fresh(LARGE, seed) for seed in (3, 4)]
+    before, fresh = (
+        [source(SMALL, seed) for seed in (1, 2)],
+        [Fresh(LARGE, seed) for seed in (3, 4)],
+    )
 
     def stacked(parts: list[Any]) -> Any:
         return jax.tree.map(lambda *x: jnp.stack(x), *parts)
 
     both = Fresh(LARGE)
-    both.params, both.normaliser = stacked([f.params for f in fresh]), stacked([f.normaliser for f in fresh])
-    carried = transfer.transfer(stacked([b.params for b in before]), stacked([b.normaliser for b in before]), None,
-                                SMALL, both, LARGE)
+    both.params, both.normaliser = (
+        stacked([f.params for f in fresh]),
+        stacked([f.normaliser for f in fresh]),
+    )
+    carried = transfer.transfer(
+        stacked([b.params for b in before]),
+        stacked([b.normaliser for b in before]),
+        None,
+        SMALL,
+        both,
+        LARGE,
+    )
     assert carried.coverage.complete
     for i in (0, 1):
-        alone = transfer.transfer(before[i].params, before[i].normaliser, None, SMALL, fresh[i], LARGE)
-        for x, y in zip(jax.tree.leaves(carried.params), jax.tree.leaves(alone.params), strict=True):
+        alone = transfer.transfer(
+            before[i].params, before[i].normaliser, None, SMALL, fresh[i], LARGE
+        )
+        for x, y in zip(
+            jax.tree.leaves(carried.params), jax.tree.leaves(alone.params), strict=True
+        ):
             np.testing.assert_array_equal(x[i], y)
 
 
@@ -216,19 +297,30 @@ def test_what_finds_no_place_is_an_error() -> None:
     _, carried = carry_over(LARGE, SMALL)
     assert not carried.coverage.complete
     assert coverage_report.percent(carried.coverage) != "100 %"
-    with pytest.raises(ConfigError, match=r"coverage \d+\.\d+ %.*policy_head/bias.*no MOVE, CLOSE.*allow_dropped"):
+    with pytest.raises(
+        ConfigError, match=r"coverage \d+\.\d+ %.*policy_head/bias.*no MOVE, CLOSE.*allow_dropped"
+    ):
         coverage_report.require_complete(carried.coverage, allowed=False)
     coverage_report.require_complete(carried.coverage, allowed=True)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"scaling": "seed"}, r"env\.scaling=seed: the source was trained with relative"),
-    ({"config": CONFIG.model_copy(update={"hidden": (8, 8)})}, r"network\.hidden=\(8, 8\): the source has \(8, 6\)"),
-    ({"config": GRU}, r"network\.kind=gru: the source has mlp"),
-    ({"config": CONFIG.model_copy(update={"normalise_observations": False})}, r"network\.normalise_observations=False"),
-    ({"slots": ("q", "r")}, "share no observation slot"),
-    ({"actions": ("FLAT", "LONG")}, r"first action of each other \(HOLD, FLAT\)"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scaling": "seed"}, r"env\.scaling=seed: the source was trained with relative"),
+        (
+            {"config": CONFIG.model_copy(update={"hidden": (8, 8)})},
+            r"network\.hidden=\(8, 8\): the source has \(8, 6\)",
+        ),
+        ({"config": GRU}, r"network\.kind=gru: the source has mlp"),
+        (
+            {"config": CONFIG.model_copy(update={"normalise_observations": False})},
+            r"network\.normalise_observations=False",
+        ),
+        ({"slots": ("q", "r")}, "share no observation slot"),
+        ({"actions": ("FLAT", "LONG")}, r"first action of each other \(HOLD, FLAT\)"),
+    ],
+)
 def test_incompatible_layouts_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         transfer.check_layouts(SMALL, LARGE._replace(**change))
@@ -237,7 +329,9 @@ def test_incompatible_layouts_are_refused(change: dict[str, Any], message: str) 
 @pytest.mark.parametrize("config", [CONFIG, GRU], ids=["mlp", "gru"])
 def test_adapter_hands_the_old_slots_on(config: NetworkConfig) -> None:
     mine = with_config(SMALL, config)
-    theirs = with_config(LARGE, config.model_copy(update={"adapter": transfer.adapter_width(mine, "adapter")}))
+    theirs = with_config(
+        LARGE, config.model_copy(update={"adapter": transfer.adapter_width(mine, "adapter")})
+    )
     assert theirs.config.adapter == 3
     before, carried = carry_over(mine, theirs)
     assert carried.coverage.complete
@@ -257,7 +351,9 @@ def test_an_adapter_is_widened_again() -> None:
     assert transfer.adapter_width(adapted, "adapter") == 3
     before, carried = carry_over(adapted, wider)
     assert carried.coverage.complete
-    np.testing.assert_array_equal(carried.params["adapter"]["kernel"][:5], before.params["adapter"]["kernel"])
+    np.testing.assert_array_equal(
+        carried.params["adapter"]["kernel"][:5], before.params["adapter"]["kernel"]
+    )
     np.testing.assert_array_equal(carried.params["adapter"]["kernel"][5], 0.0)
     with pytest.raises(ConfigError, match="source has an adapter"):
         transfer.check_layouts(adapted, LARGE)
@@ -268,7 +364,10 @@ def test_movement_names_what_stood_still_and_why() -> None:
     stats = fresh.normaliser.replace(variance=fresh.normaliser.variance.at[0, 1].set(0.0))
     moved = jax.tree.map(lambda x: x + 1.0, fresh.params)
     kernel = moved["policy_torso"]["Dense_0"]["kernel"]
-    for torso in ("policy_torso", "value_torso"):  # x never varied; b varied and stood still all the same
+    for torso in (
+        "policy_torso",
+        "value_torso",
+    ):  # x never varied; b varied and stood still all the same
         old = fresh.params[torso]["Dense_0"]["kernel"]
         moved[torso]["Dense_0"]["kernel"] = kernel.at[1].set(old[1]).at[2].set(old[2])
     found = transfer.movement(fresh.params, moved, LARGE, stats)
@@ -284,7 +383,9 @@ def of_symbols(layout: Layout, *groups: str) -> tuple[Layout, RunningStats]:
 
 
 def test_statistics_move_by_the_names_of_symbols() -> None:
-    """From two symbols to three, in another order: each takes its own figures along, a new one starts afresh."""
+    """From two symbols to three, in another order: each takes its own figures along, a new one
+    starts afresh.
+    """
     mine, stats = of_symbols(SMALL, "EURUSD", "USDJPY")
     theirs, own = of_symbols(LARGE, "USDJPY", "GBPUSD", "EURUSD")
     before, fresh = source(mine), Fresh(theirs)
@@ -292,8 +393,10 @@ def test_statistics_move_by_the_names_of_symbols() -> None:
     carried = transfer.transfer(before.params, stats, None, mine, fresh, theirs)
     assert carried.coverage.complete
     shared = jnp.array([0, 2, 3])  # the places of a, b and c
-    np.testing.assert_array_equal(carried.normaliser.mean[:, shared], jnp.stack([stats.mean[1], own.mean[1, shared],
-                                                                                 stats.mean[0]]))
+    np.testing.assert_array_equal(
+        carried.normaliser.mean[:, shared],
+        jnp.stack([stats.mean[1], own.mean[1, shared], stats.mean[0]]),
+    )
     np.testing.assert_array_equal(carried.normaliser.mean[:, 1], own.mean[:, 1])
 
 
@@ -302,8 +405,12 @@ def test_statistics_of_a_dropped_symbol_are_reported() -> None:
     theirs, own = of_symbols(SMALL, "EURUSD")
     fresh = Fresh(theirs)
     fresh.normaliser = own
-    parts = {part.name: part for part in transfer.transfer(source(mine).params, stats, None, mine, fresh,
-                                                           theirs).coverage.parts}
+    parts = {
+        part.name: part
+        for part in transfer.transfer(
+            source(mine).params, stats, None, mine, fresh, theirs
+        ).coverage.parts
+    }
     found = parts["normaliser/mean"]
     assert (found.outcome, found.carried, found.size) == ("dropped", 3, 6)
     assert "the target has no USDJPY" in found.why

@@ -14,10 +14,15 @@ SCALES = {"own": jnp.arange(12.0), "shared": jnp.float32(3)}
 
 
 def scaled(tree, scales, shift):
-    return {"sum": tree["a"].sum() * scales["own"] + scales["shared"], "b": tree["b"] + shift}, scales["shared"] * 2
+    return {
+        "sum": tree["a"].sum() * scales["own"] + scales["shared"],
+        "b": tree["b"] + shift,
+    }, scales["shared"] * 2
 
 
-@pytest.mark.parametrize(("count", "most", "size"), [(12, 8, 6), (16, 8, 8), (64, 8, 8), (7, 8, 7), (13, 8, 1)])
+@pytest.mark.parametrize(
+    ("count", "most", "size"), [(12, 8, 6), (16, 8, 8), (64, 8, 8), (7, 8, 7), (13, 8, 1)]
+)
 def test_groups_are_equal(count, most, size):
     assert group_size(count, most) == size
 

@@ -25,10 +25,14 @@ RATIO = column(2.0, 0.5, 1.0)
 
 
 def by_hand(terminated=NO, truncated=NO, ratio=RATIO, **clips):
-    """Rewards 1, 2, 3, values 10, 20, 30, 40 behind them (50 at the end of an episode), gamma 0.9, lambda 0.5."""
+    """Rewards 1, 2, 3, values 10, 20, 30, 40 behind them (50 at the end of an episode), gamma 0.9,
+    lambda 0.5.
+    """
     value = column(10, 20, 30)
     following = next_values(value, jnp.array([40.0]), column(0, 50, 0), truncated)
-    return vtrace(column(1, 2, 3), value, following, terminated, truncated, ratio, 0.9, 0.5, **clips)
+    return vtrace(
+        column(1, 2, 3), value, following, terminated, truncated, ratio, 0.9, 0.5, **clips
+    )
 
 
 def test_ratios_are_clipped_at_one():
@@ -42,8 +46,8 @@ def test_ratios_are_clipped_at_one():
 
 
 def test_each_clip_has_its_own_level():
-    """rho at most 1.5: delta_0 = 1.5 x 9 = 13.5. c at most 2: 0.9 c_0 = 0.9, so v_0 - V = 13.5 + 0.9 x 6.525 = 19.3725
-    and A_0 = 1.5 (9 + 0.45 x 6.525) = 17.904375."""
+    """rho at most 1.5: delta_0 = 1.5 x 9 = 13.5. c at most 2: 0.9 c_0 = 0.9, so v_0 - V = 13.5 +
+    0.9 x 6.525 = 19.3725 and A_0 = 1.5 (9 + 0.45 x 6.525) = 17.904375."""
     found = by_hand(rho_clip=1.5, c_clip=2.0)
     np.testing.assert_allclose(found.target[0], 29.3725, rtol=1e-6)
     np.testing.assert_allclose(found.advantage[0], 17.904375, rtol=1e-6)
@@ -66,12 +70,23 @@ def test_a_truncation_has_its_last_value_behind_it_and_nothing_of_the_next_episo
 
 def test_nan_behind_a_termination_is_not_read():
     end = column(False, False, True, dtype=bool)
-    found = vtrace(column(1, 2, 3), column(10, 20, 30), column(20, 30, jnp.nan), end, NO, column(1, 1, 1), 0.9, 0.5)
+    found = vtrace(
+        column(1, 2, 3),
+        column(10, 20, 30),
+        column(20, 30, jnp.nan),
+        end,
+        NO,
+        column(1, 1, 1),
+        0.9,
+        0.5,
+    )
     assert np.isfinite(np.stack(found)).all()
 
 
 def drawn(seed: int):
-    """Rewards, values, the value after the last step, final values, ends and ratios, float64 of float32 bits."""
+    """Rewards, values, the value after the last step, final values, ends and ratios, float64 of
+    float32 bits.
+    """
     rng = np.random.default_rng(seed)
     floats = rng.normal(size=(4, T, N)).astype(np.float32).astype(np.float64)
     ends = rng.random((2, T, N)) < 0.3
@@ -81,9 +96,13 @@ def drawn(seed: int):
 
 def computed(seed: int, gamma: float, weight: float, rho: float, c: float, ratio=None):
     reward, value, last, final, terminated, truncated, drawn_ratio = drawn(seed)
-    following = next_values(jnp.float32(value), jnp.float32(last), jnp.float32(final), jnp.asarray(truncated))
+    following = next_values(
+        jnp.float32(value), jnp.float32(last), jnp.float32(final), jnp.asarray(truncated)
+    )
     arguments = (jnp.float32(reward), jnp.float32(value), following, terminated, truncated)
-    return arguments, by_jit(*arguments, jnp.float32(drawn_ratio if ratio is None else ratio), gamma, weight, rho, c)
+    return arguments, by_jit(
+        *arguments, jnp.float32(drawn_ratio if ratio is None else ratio), gamma, weight, rho, c
+    )
 
 
 def defined(seed: int, gamma: float, weight: float, rho: float, c: float):
@@ -91,6 +110,7 @@ def defined(seed: int, gamma: float, weight: float, rho: float, c: float):
     reward, value, last, final, terminated, truncated, ratio = drawn(seed)
     target, advantage = np.zeros((T, N)), np.zeros((T, N))
     for n in range(N):
+
         def behind(t, n=n):  # what the step's own error reads: V after step t
             if terminated[t, n]:
                 return 0.0
@@ -102,8 +122,11 @@ def defined(seed: int, gamma: float, weight: float, rho: float, c: float):
         for s in range(T):
             end = next((t for t in range(s, T) if terminated[t, n] or truncated[t, n]), T - 1)
             target[s, n] = value[s, n] + sum(
-                gamma ** (k - s) * np.prod([weight * min(c, ratio[i, n]) for i in range(s, k)]) * error(k)
-                for k in range(s, end + 1))
+                gamma ** (k - s)
+                * np.prod([weight * min(c, ratio[i, n]) for i in range(s, k)])
+                * error(k)
+                for k in range(s, end + 1)
+            )
         for s in range(T):
             goes_on = s + 1 < T and not (terminated[s, n] or truncated[s, n])
             mixed = (1 - weight) * behind(s) + weight * (target[s + 1, n] if goes_on else behind(s))
@@ -111,8 +134,13 @@ def defined(seed: int, gamma: float, weight: float, rho: float, c: float):
     return target, advantage
 
 
-@given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.0, 0.9, 1.0]), weight=st.sampled_from([0.0, 0.6, 1.0]),
-       rho=st.sampled_from([0.5, 1.0, 3.0]), c=st.sampled_from([0.5, 1.0, 3.0]))
+@given(
+    seed=st.integers(0, 10**6),
+    gamma=st.sampled_from([0.0, 0.9, 1.0]),
+    weight=st.sampled_from([0.0, 0.6, 1.0]),
+    rho=st.sampled_from([0.5, 1.0, 3.0]),
+    c=st.sampled_from([0.5, 1.0, 3.0]),
+)
 @settings(max_examples=60, deadline=None)
 def test_it_is_the_sum_of_its_definition(seed, gamma, weight, rho, c):
     _, found = computed(seed, gamma, weight, rho, c)
@@ -120,8 +148,12 @@ def test_it_is_the_sum_of_its_definition(seed, gamma, weight, rho, c):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-4)
 
 
-@given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.5, 0.99, 1.0]), weight=st.sampled_from([0.0, 0.95, 1.0]),
-       clip=st.sampled_from([1.0, 7.0]))
+@given(
+    seed=st.integers(0, 10**6),
+    gamma=st.sampled_from([0.5, 0.99, 1.0]),
+    weight=st.sampled_from([0.0, 0.95, 1.0]),
+    clip=st.sampled_from([1.0, 7.0]),
+)
 @settings(max_examples=60, deadline=None)
 def test_on_fresh_steps_it_is_gae(seed, gamma, weight, clip):
     """Every ratio is 1, and no clip is below it."""
@@ -135,6 +167,8 @@ def test_on_fresh_steps_it_is_gae(seed, gamma, weight, clip):
 def test_a_step_that_the_policy_would_not_take_teaches_nothing(weight):
     """Ratio 0: its target is its value, its advantage 0, and no later error passes it."""
     ratio = column(1.0, 0.0, 5.0)
-    found = vtrace(column(1, 2, 3), column(10, 20, 30), column(20, 30, 40), NO, NO, ratio, 0.9, weight)
+    found = vtrace(
+        column(1, 2, 3), column(10, 20, 30), column(20, 30, 40), NO, NO, ratio, 0.9, weight
+    )
     assert found.target[:2, 0].tolist() == [19.0, 20.0]
     assert found.advantage[:2, 0].tolist() == [9.0, 0.0]

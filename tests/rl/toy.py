@@ -1,4 +1,6 @@
-"""The smallest learner: one softmax over actions, whatever is observed, moved by the reward (REINFORCE)."""
+"""The smallest learner: one softmax over actions, whatever is observed, moved by the reward
+(REINFORCE).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -26,14 +28,33 @@ def make_toy(env: Env, total_updates: int, num_envs: int = 4, num_steps: int = 8
 
     def init(key, params):
         worlds = (*reset_all(env, key, params, num_envs), jnp.ones(num_envs, bool), None)
-        return ToyState(jnp.zeros(env.num_actions), worlds, key, jnp.int32(0), jnp.int32(total_updates), jnp.int32(0))
+        return ToyState(
+            jnp.zeros(env.num_actions),
+            worlds,
+            key,
+            jnp.int32(0),
+            jnp.int32(total_updates),
+            jnp.int32(0),
+        )
 
     def update(state, params, inputs=None):
         key = jax.random.fold_in(state.key, state.update)
-        worlds, seen, _ = unroll(env, lambda carry, ref, key: act(Policy(state.logits), carry, ref, params, key, True),
-                                 *state.worlds, params, key, num_steps)
-        gain = (seen.reward - seen.reward.mean())[..., None] * jax.nn.one_hot(seen.action, env.num_actions)
+        worlds, seen, _ = unroll(
+            env,
+            lambda carry, ref, key: act(Policy(state.logits), carry, ref, params, key, True),
+            *state.worlds,
+            params,
+            key,
+            num_steps,
+        )
+        gain = (seen.reward - seen.reward.mean())[..., None] * jax.nn.one_hot(
+            seen.action, env.num_actions
+        )
         logits, finite = state.logits + gain.mean((0, 1)), jnp.isfinite(gain).all()
-        return state.replace(logits=logits, worlds=worlds, update=state.update + 1), {"finite": finite}
+        return state.replace(logits=logits, worlds=worlds, update=state.update + 1), {
+            "finite": finite
+        }
 
-    return Algorithm(init, update, act, lambda state: Policy(state.logits), env, num_envs * num_steps)
+    return Algorithm(
+        init, update, act, lambda state: Policy(state.logits), env, num_envs * num_steps
+    )

@@ -2,8 +2,9 @@
 
     JAX_NUM_CPU_DEVICES=8 python -m tests.scale.layouts LEARNER CASE...        a JSON object: case -> figures of `Found`
 
-A case is `one` (no mesh), or DEVICES with `p` (psum) or `s` (strict) before it, such as s8; `AGENTSxCASE` trains a
-population, such as 2xp4; `CASE>CASE` stops in the first layout after half of the run, and goes on in the second one;
+A case is `one` (no mesh), or DEVICES with `p` (psum) or `s` (strict) before it, such as s8;
+`AGENTSxCASE` trains a population, such as 2xp4; `CASE>CASE` stops in the first layout after half of
+the run, and goes on in the second one;
 `fault` is p2 with the shares of the devices weighted unequally.
 """
 
@@ -34,22 +35,48 @@ PARAMS = probe_params(length=5)
 ENVS, STEPS, GROUPS, UPDATES, CHUNK = 16, 8, 8, 4, 2
 LEARNERS: dict[str, dict[str, Any]] = {
     "ppo": {"ppo": {"num_minibatches": 2, "num_epochs": 2}},
-    "gru": {"network": {"kind": "gru", "rnn_width": 4}, "ppo": {"num_minibatches": 2, "num_epochs": 1}},
+    "gru": {
+        "network": {"kind": "gru", "rnn_width": 4},
+        "ppo": {"num_minibatches": 2, "num_epochs": 1},
+    },
     "pqn": {"pqn": {"num_minibatches": 2, "num_epochs": 2}},
-    "dqn": {"dqn": {"buffer_size": 256, "batch_size": 32, "learning_starts": 128, "replay_ratio": 0.5,
-                    "target_every": 200}},
-    "prioritised": {"dqn": {"buffer_size": 256, "batch_size": 32, "learning_starts": 128, "replay_ratio": 0.5,
-                            "target_every": 200, "replay": "prioritised"}},
+    "dqn": {
+        "dqn": {
+            "buffer_size": 256,
+            "batch_size": 32,
+            "learning_starts": 128,
+            "replay_ratio": 0.5,
+            "target_every": 200,
+        }
+    },
+    "prioritised": {
+        "dqn": {
+            "buffer_size": 256,
+            "batch_size": 32,
+            "learning_starts": 128,
+            "replay_ratio": 0.5,
+            "target_every": 200,
+            "replay": "prioritised",
+        }
+    },
 }
 
 
 def config_of(learner: str, agents: int) -> RunConfig:
     own = LEARNERS[learner]
-    return make_config({
-        "algorithm": next(name for name in own if name != "network"), **own,
-        "network": {"hidden": [8]} | own.get("network", {}),
-        "rollout": {"num_envs": ENVS, "num_steps": STEPS, "num_shards": GROUPS},
-        "train": {"total_timesteps": ENVS * STEPS * UPDATES, "chunk_updates": CHUNK, "num_seeds": agents}})
+    return make_config(
+        {
+            "algorithm": next(name for name in own if name != "network"),
+            **own,
+            "network": {"hidden": [8]} | own.get("network", {}),
+            "rollout": {"num_envs": ENVS, "num_steps": STEPS, "num_shards": GROUPS},
+            "train": {
+                "total_timesteps": ENVS * STEPS * UPDATES,
+                "chunk_updates": CHUNK,
+                "num_seeds": agents,
+            },
+        }
+    )
 
 
 def place_of(config: RunConfig, layout: str) -> Place:
@@ -68,9 +95,20 @@ def trained(learner: str, case: str) -> TrainResult:
     whole, first, *rest = make_algorithm(config, ENV, UPDATES), *layouts.split(">")
     for number, layout in enumerate([first, *rest]):
         start: dict[str, Any] = {"key": stack.keys(0)} if state is None else {"state": state}
-        hooks = [] if number == len(rest) else [lambda state, update: Change(stop=update >= UPDATES // 2)]
-        result = train(whole, PARAMS, config=config.train, num_seeds=stack, place=place_of(config, layout),
-                       hooks=hooks, **start)
+        hooks = (
+            []
+            if number == len(rest)
+            else [lambda state, update: Change(stop=update >= UPDATES // 2)]
+        )
+        result = train(
+            whole,
+            PARAMS,
+            config=config.train,
+            num_seeds=stack,
+            place=place_of(config, layout),
+            hooks=hooks,
+            **start,
+        )
         state = result.state
     return result
 
@@ -78,24 +116,41 @@ def trained(learner: str, case: str) -> TrainResult:
 def digest(tree: PyTree) -> str:
     found = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        data = jax.random.key_data(leaf) if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+        data = (
+            jax.random.key_data(leaf)
+            if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else leaf
+        )
         found.update(jax.tree_util.keystr(path).encode() + np.asarray(data).tobytes())
     return found.hexdigest()
 
 
 def figures(result: TrainResult) -> dict[str, Any]:
-    """state: digest of the whole state. parameters: after the run. rows: metrics of the updates, without times."""
+    """state: digest of the whole state. parameters: after the run. rows: metrics of the updates,
+    without times.
+    """
     times = ("seconds", "steps_per_second", "eta_seconds")
-    parameters = np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in jax.tree.leaves(
-        result.state.params)])
-    return {"state": digest(result.state), "parameters": parameters.tolist(),
-            "rows": [{name: value for name, value in row.items() if name not in times} for row in result.history]}
+    parameters = np.concatenate(
+        [np.asarray(leaf, np.float64).reshape(-1) for leaf in jax.tree.leaves(result.state.params)]
+    )
+    return {
+        "state": digest(result.state),
+        "parameters": parameters.tolist(),
+        "rows": [
+            {name: value for name, value in row.items() if name not in times}
+            for row in result.history
+        ],
+    }
 
 
 def unequal(reduce: Reduce, mean: PyTree, most: Any) -> tuple[PyTree, Any]:
-    """`Reduce.joined` with a mistake: the share of the first device counts three times that of the second."""
+    """`Reduce.joined` with a mistake: the share of the first device counts three times that of the
+    second.
+    """
     weight = jax.numpy.where(jax.lax.axis_index(reduce.axis) == 0, 1.5, 0.5)
-    return jax.tree.map(lambda x: jax.lax.pmean(weight * x, reduce.axis), mean), reduce.max_of_parts(most)
+    return jax.tree.map(
+        lambda x: jax.lax.pmean(weight * x, reduce.axis), mean
+    ), reduce.max_of_parts(most)
 
 
 def main(learner: str, *cases: str) -> None:

@@ -39,7 +39,11 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 
 def missing() -> str | None:
     """Why no SLURM can be started here; None if one can."""
-    lacking = [name for name in NEEDED if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    lacking = [
+        name
+        for name in NEEDED
+        if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None
+    ]
     if lacking:
         return f"{lacking[0]} is not installed (Debian: slurm-wlm munge)"
     return None if os.geteuid() == 0 else "it is started as root"
@@ -64,13 +68,19 @@ class Cluster:
         return dict(word.split("=", 1) for word in said.split() if "=" in word)
 
     def until(self, job: str, states: tuple[str, ...], seconds: float = 180.0) -> dict[str, str]:
-        """Wait until a job is in one of the states. A job that was requeued is let go after 3 s, not 2 minutes; in the
-        second in which it was killed, the node would refuse it."""
+        """Wait until a job is in one of the states. A job that was requeued is let go after 3 s,
+        not 2 minutes; in the second in which it was killed, the node would refuse it."""
         end, let_go = time.monotonic() + seconds, set[str]()
         while (found := self.state(job))["JobState"] not in states:
             if time.monotonic() > end:
-                raise RuntimeError(f"job {job} is {found['JobState']} ({found.get('Reason')}), expected {states}")
-            if found["JobState"] == "PENDING" and int(found["Restarts"]) and found["Restarts"] not in let_go:
+                raise RuntimeError(
+                    f"job {job} is {found['JobState']} ({found.get('Reason')}), expected {states}"
+                )
+            if (
+                found["JobState"] == "PENDING"
+                and int(found["Restarts"])
+                and found["Restarts"] not in let_go
+            ):
                 self.run("scontrol", "update", f"JobId={job}", "StartTime=now+3")
                 let_go.add(found["Restarts"])
             time.sleep(0.5)
@@ -86,19 +96,45 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     (folder / "munge" / "key").write_bytes(os.urandom(1024))
     (folder / "munge" / "key").chmod(0o400)
     ports = [free_port() for _ in range(2)]
-    (folder / "slurm.conf").write_text(CONF.format(host=socket.gethostname(), folder=folder, port=ports[0],
-                                                   other=ports[1], cpus=os.cpu_count()))
+    (folder / "slurm.conf").write_text(
+        CONF.format(
+            host=socket.gethostname(),
+            folder=folder,
+            port=ports[0],
+            other=ports[1],
+            cpus=os.cpu_count(),
+        )
+    )
     made, daemons = Cluster(folder), list[subprocess.Popen[bytes]]()
     munge = folder / "munge"
-    commands = [["munged", "--force", "--foreground", f"--key-file={munge}/key", f"--socket={munge}/socket",
-                 f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"],
-                ["slurmctld", "-D"], ["slurmd", "-D"]]
+    commands = [
+        [
+            "munged",
+            "--force",
+            "--foreground",
+            f"--key-file={munge}/key",
+            f"--socket={munge}/socket",
+            f"--pid-file={munge}/pid",
+            f"--log-file={munge}/log",
+            f"--seed-file={munge}/seed",
+        ],
+        ["slurmctld", "-D"],
+        ["slurmd", "-D"],
+    ]
     path = f"{os.environ['PATH']}:/usr/sbin"
     try:
         for words in commands:
             log = (folder / f"{words[0]}.log").open("wb")
-            daemons.append(subprocess.Popen(words, env=made.env | {"PATH": path}, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, start_new_session=True))
+            daemons.append(
+                subprocess.Popen(
+                    words,
+                    env=made.env | {"PATH": path},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
             time.sleep(1.0)
         _wait(made)
         yield made

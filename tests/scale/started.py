@@ -15,13 +15,39 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 240.0  # a process that takes longer hangs; it is then killed, because SIGTERM may not reach it
+LIMIT_S = (
+    240.0  # a process that takes longer hangs; it is then killed, because SIGTERM may not reach it
+)
 # An update takes milliseconds, and every chunk is saved, so a signal finds the run at work.
-TRAIN = ("train", "--auto-resume", "--quiet", "--timesteps", "96k", *(word for override in (
-    "data.source=synthetic", "data.synthetic_sessions=6", "network.hidden=[8]", "rollout.num_envs=8",
-    "rollout.num_steps=16", "ppo.num_minibatches=2", "train.chunk_updates=5", "train.checkpoint_every=1",
-    "train.tensorboard=false", "monitor.on=false", "evaluation.policy_samples=1") for word in ("--set", override)))
-TIMES = ("seconds", "steps_per_second", "eta_seconds")  # columns of a row that no two processes share
+TRAIN = (
+    "train",
+    "--auto-resume",
+    "--quiet",
+    "--timesteps",
+    "96k",
+    *(
+        word
+        for override in (
+            "data.source=synthetic",
+            "data.synthetic_sessions=6",
+            "network.hidden=[8]",
+            "rollout.num_envs=8",
+            "rollout.num_steps=16",
+            "ppo.num_minibatches=2",
+            "train.chunk_updates=5",
+            "train.checkpoint_every=1",
+            "train.tensorboard=false",
+            "monitor.on=false",
+            "evaluation.policy_samples=1",
+        )
+        for word in ("--set", override)
+    ),
+)
+TIMES = (
+    "seconds",
+    "steps_per_second",
+    "eta_seconds",
+)  # columns of a row that no two processes share
 
 
 def free_port(among: Iterable[int] = (0,)) -> int:
@@ -38,22 +64,42 @@ def free_port(among: Iterable[int] = (0,)) -> int:
 
 def joined(port: int, index: int, count: int = 2) -> tuple[str, ...]:
     """The flags of process `index`."""
-    return ("--coordinator", f"127.0.0.1:{port}", "--num-processes", str(count), "--process-id", str(index))
+    return (
+        "--coordinator",
+        f"127.0.0.1:{port}",
+        "--num-processes",
+        str(count),
+        "--process-id",
+        str(index),
+    )
 
 
 @contextmanager
-def started(commands: Sequence[Sequence[str]], cache: Path, env: Sequence[Mapping[str, str]] | None = None
-            ) -> Iterator[list[subprocess.Popen[str]]]:
+def started(
+    commands: Sequence[Sequence[str]], cache: Path, env: Sequence[Mapping[str, str]] | None = None
+) -> Iterator[list[subprocess.Popen[str]]]:
     """Start `jaxtrade` once for each command, and kill what is left of them at the end.
 
-    cache: of compiled programs, so that only the first test compiles. env: further variables of each process.
+    cache: of compiled programs, so that only the first test compiles. env: further variables of
+        each process.
     """
-    clean = {name: value for name, value in os.environ.items()
-             if not name.startswith(("JAX_", "XLA_", "SLURM_", "OMPI_", "SKYPILOT_", "NPROC"))}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JAX_", "XLA_", "SLURM_", "OMPI_", "SKYPILOT_", "NPROC"))
+    }
     common = clean | {"JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(cache)}
-    processes = [subprocess.Popen([sys.executable, "-m", "jaxtrade", *words], env=common | dict(own), text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-                 for words, own in zip(commands, env or [{}] * len(commands), strict=True)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "jaxtrade", *words],
+            env=common | dict(own),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for words, own in zip(commands, env or [{}] * len(commands), strict=True)
+    ]
     try:
         yield processes
     finally:
@@ -64,12 +110,16 @@ def started(commands: Sequence[Sequence[str]], cache: Path, env: Sequence[Mappin
 
 
 def ended(process: subprocess.Popen[str], seconds: float = LIMIT_S) -> tuple[int, str, str]:
-    """(exit code, standard output, standard error) of a process. Raises TimeoutExpired if it goes on for longer."""
+    """(exit code, standard output, standard error) of a process. Raises TimeoutExpired if it goes
+    on for longer.
+    """
     out, err = process.communicate(timeout=seconds)
     return process.returncode, out, err
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = LIMIT_S) -> None:
+def until(
+    condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = LIMIT_S
+) -> None:
     """Wait for something that a process does. Fails if the process ends first."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -84,8 +134,16 @@ def saved(run: Path) -> bool:
 
 
 def result_of(run: Path) -> dict[str, Any]:
-    """What must be equal for two trainings: digests of the policy and of the rows of metrics without their times."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    """What must be equal for two trainings: digests of the policy and of the rows of metrics
+    without their times.
+    """
+    rows = [
+        json.loads(line)
+        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     kept = [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
-    return {"updates": len(rows), "policy": hashlib.sha256((run / "policy" / "policy.npz").read_bytes()).hexdigest(),
-            "rows": hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()}
+    return {
+        "updates": len(rows),
+        "policy": hashlib.sha256((run / "policy" / "policy.npz").read_bytes()).hexdigest(),
+        "rows": hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest(),
+    }

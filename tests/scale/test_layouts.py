@@ -1,4 +1,6 @@
-"""Learners on several devices: the same bits in any layout with strict sums, and up to rounding with plain ones."""
+"""Learners on several devices: the same bits in any layout with strict sums, and up to rounding
+with plain ones.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,14 @@ ROOT = Path(__file__).parents[2]
 
 def layouts(learner: str, *cases: str) -> dict[str, Any]:
     """Figures of the cases, of a process with eight devices on this CPU."""
-    child = subprocess.run([sys.executable, "-m", "tests.scale.layouts", learner, *cases], cwd=ROOT, text=True,
-                           capture_output=True, timeout=900, env=os.environ | ENVIRONMENT)
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.scale.layouts", learner, *cases],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=900,
+        env=os.environ | ENVIRONMENT,
+    )
     assert child.returncode == 0, child.stderr[-3000:]
     return json.loads(child.stdout)
 
@@ -30,8 +38,13 @@ def close(one: dict[str, Any], other: dict[str, Any], rtol: float = 1e-3) -> Non
     for row, like in zip(other["rows"], one["rows"], strict=True):
         assert row.keys() == like.keys()
         for name, value in like.items():
-            np.testing.assert_allclose(np.asarray(row[name], float), np.asarray(value, float), rtol=rtol, atol=1e-5,
-                                       err_msg=name)
+            np.testing.assert_allclose(
+                np.asarray(row[name], float),
+                np.asarray(value, float),
+                rtol=rtol,
+                atol=1e-5,
+                err_msg=name,
+            )
 
 
 @pytest.mark.slow
@@ -45,22 +58,34 @@ def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learner", ["ppo", "prioritised", *(
-    pytest.param(learner, marks=pytest.mark.long) for learner in ("dqn", "gru", "pqn"))])
+@pytest.mark.parametrize(
+    "learner",
+    [
+        "ppo",
+        "prioritised",
+        *(pytest.param(learner, marks=pytest.mark.long) for learner in ("dqn", "gru", "pqn")),
+    ],
+)
 def test_strict_sums_have_the_same_bits_on_any_number_of_devices(learner: str) -> None:
-    other = ("s8>s2", "one>s4") if learner == "ppo" else ()  # test_one_hash has two and four devices
+    other = (
+        ("s8>s2", "one>s4") if learner == "ppo" else ()
+    )  # test_one_hash has two and four devices
     found = layouts(learner, "one", "p4", "s1", "s8", *other)
     close(found["one"], found["p4"])
     assert found["s8"] == found["s1"]  # state and metrics, to the bit
     if other:  # a state is the same thing on any devices
         assert found["s8>s2"]["state"] == found["s1"]["state"]
-        assert found["s8>s2"]["rows"] == found["s1"]["rows"][-len(found["s8>s2"]["rows"]):]
-        np.testing.assert_allclose(found["one>s4"]["parameters"], found["one"]["parameters"], rtol=0, atol=1e-6)
+        assert found["s8>s2"]["rows"] == found["s1"]["rows"][-len(found["s8>s2"]["rows"]) :]
+        np.testing.assert_allclose(
+            found["one>s4"]["parameters"], found["one"]["parameters"], rtol=0, atol=1e-6
+        )
 
 
 @pytest.mark.slow
 def test_agents_over_devices() -> None:
-    """Four agents over four devices, and two over four: each has two devices. A layout repeats its bits."""
+    """Four agents over four devices, and two over four: each has two devices. A layout repeats its
+    bits.
+    """
     found = layouts("ppo", "4xone", "4xp4", "2xone", "2xp4", "2xs1", "2xs4", "2xp4>p4")
     close(found["4xone"], found["4xp4"])
     close(found["2xone"], found["2xp4"])

@@ -1,4 +1,6 @@
-"""Two real processes of one run: together to the end, with one killed, with one asked to stop, and under fake SLURM."""
+"""Two real processes of one run: together to the end, with one killed, with one asked to stop, and
+under fake SLURM.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ from typing import Any
 
 import pytest
 
-from tests.scale.started import LIMIT_S, TRAIN, ended, free_port, joined, result_of, saved, started, until
+from tests.scale.started import (
+    LIMIT_S,
+    TRAIN,
+    ended,
+    free_port,
+    joined,
+    result_of,
+    saved,
+    started,
+    until,
+)
 
 pytestmark = pytest.mark.slow
 UPDATES = 750
@@ -28,17 +40,23 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def uninterrupted(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The result of a run of two processes, by `launch local`, that nothing stopped."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    with started([["launch", "local", "-n", "2", "--", *TRAIN, "--run-dir", str(run)]], cache) as [launcher]:
+    with started([["launch", "local", "-n", "2", "--", *TRAIN, "--run-dir", str(run)]], cache) as [
+        launcher
+    ]:
         code, out, err = ended(launcher)
     assert code in (0, 1), err  # 1: the tiny policy may fail a check of its health
-    assert [line for line in out.splitlines() if line.startswith("[1] ")] == []  # process 0 alone prints the result
+    assert [
+        line for line in out.splitlines() if line.startswith("[1] ")
+    ] == []  # process 0 alone prints the result
     result = result_of(run)
     assert result["updates"] == UPDATES
     return result
 
 
 def finish(run: Path, cache: Path, uninterrupted: Mapping[str, Any]) -> list[str]:
-    """The same command again, in new processes: it goes on, and reaches the uninterrupted result -> the command."""
+    """The same command again, in new processes: it goes on, and reaches the uninterrupted result ->
+    the command.
+    """
     command = ["launch", "local", "-n", "2", "--", *TRAIN, "--run-dir", str(run)]
     with started([command], cache) as [launcher]:
         code, _, err = ended(launcher)
@@ -50,9 +68,13 @@ def finish(run: Path, cache: Path, uninterrupted: Mapping[str, Any]) -> list[str
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_ends_the_other_and_the_same_command_goes_on(
-        victim: int, cache: Path, tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
+    victim: int, cache: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
     run, port = tmp_path / "run", free_port()
-    commands = [[*TRAIN, "--run-dir", str(run), *joined(port, i), "--heartbeat-seconds", "5"] for i in range(2)]
+    commands = [
+        [*TRAIN, "--run-dir", str(run), *joined(port, i), "--heartbeat-seconds", "5"]
+        for i in range(2)
+    ]
     with started(commands, cache) as processes:
         until(lambda: saved(run), processes[0])
         processes[victim].send_signal(signal.SIGKILL)
@@ -69,16 +91,25 @@ def test_a_killed_process_ends_the_other_and_the_same_command_goes_on(
 
 
 @pytest.mark.long
-def test_twenty_kills_at_random_moments_change_nothing(cache: Path, tmp_path: Path,
-                                                       uninterrupted: dict[str, Any]) -> None:
-    """Each start is killed while it joins, compiles, trains or evaluates; a run that finishes first makes room for the
-    next one. Every run must reach the uninterrupted result."""
+def test_twenty_kills_at_random_moments_change_nothing(
+    cache: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    """Each start is killed while it joins, compiles, trains or evaluates; a run that finishes first
+    makes room for the next one. Every run must reach the uninterrupted result."""
     moments, kills, runs = random.Random(18), 0, 0
     while kills < KILLS:
         run, runs = tmp_path / f"run{runs}", runs + 1
         while not (run / "summary.json").exists():
             port, wait, victim = free_port(), moments.uniform(0.5, 12.0), moments.randrange(2)
-            command = [*TRAIN, "--run-dir", str(run), "--heartbeat-seconds", "5", "--join-seconds", "20"]
+            command = [
+                *TRAIN,
+                "--run-dir",
+                str(run),
+                "--heartbeat-seconds",
+                "5",
+                "--join-seconds",
+                "20",
+            ]
             with started([[*command, *joined(port, i)] for i in range(2)], cache) as processes:
                 time.sleep(wait if kills < KILLS else LIMIT_S / 4)
                 if processes[victim].poll() is None and kills < KILLS:
@@ -90,10 +121,13 @@ def test_twenty_kills_at_random_moments_change_nothing(cache: Path, tmp_path: Pa
     assert kills == KILLS
 
 
-def test_a_signal_to_one_process_stops_both_at_one_border(cache: Path, tmp_path: Path,
-                                                          uninterrupted: dict[str, Any]) -> None:
+def test_a_signal_to_one_process_stops_both_at_one_border(
+    cache: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
     run, port = tmp_path / "run", free_port()
-    with started([[*TRAIN, "--run-dir", str(run), *joined(port, i)] for i in range(2)], cache) as processes:
+    with started(
+        [[*TRAIN, "--run-dir", str(run), *joined(port, i)] for i in range(2)], cache
+    ) as processes:
         until(lambda: saved(run), processes[0])
         processes[1].send_signal(signal.SIGTERM)
         ends = [ended(process, 60.0) for process in processes]
@@ -107,13 +141,25 @@ def test_a_signal_to_one_process_stops_both_at_one_border(cache: Path, tmp_path:
     assert (code, out) == (0, f"[0] {run}: this run has finished; nothing is left to do\n")
 
 
-# With JAX 0.11 one of nine runs ended with JAX's own "another process has died"; the cause is not known yet.
+# With JAX 0.11 one of nine runs ended with JAX's own "another process has died"; the cause is not
+# known yet.
 @pytest.mark.long
 def test_an_evolving_run_of_two_processes_ends_with_one_winner(cache: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    evolve = ("train.num_seeds=4", "split.validation_sessions=1", "evolve.every=1",
-              "evolve.keys={ppo.learning_rate: [1e-4, 1e-1]}")
-    words = [*TRAIN, "--timesteps", "2560", "--run-dir", str(run), *(w for each in evolve for w in ("--set", each))]
+    evolve = (
+        "train.num_seeds=4",
+        "split.validation_sessions=1",
+        "evolve.every=1",
+        "evolve.keys={ppo.learning_rate: [1e-4, 1e-1]}",
+    )
+    words = [
+        *TRAIN,
+        "--timesteps",
+        "2560",
+        "--run-dir",
+        str(run),
+        *(w for each in evolve for w in ("--set", each)),
+    ]
     with started([["launch", "local", "-n", "2", "--", *words]], cache) as [launcher]:
         code, _, err = ended(launcher)
     assert code in (0, 1), err
@@ -123,18 +169,26 @@ def test_an_evolving_run_of_two_processes_ends_with_one_winner(cache: Path, tmp_
     assert found["evolution"]["winner"] in range(4)
 
 
-def test_slurm_is_detected_by_its_five_variables(cache: Path, tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
+def test_slurm_is_detected_by_its_five_variables(
+    cache: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
     """JAX computes the port from the job's number, so the number is chosen to give a free one."""
     run, first = tmp_path / "run", 65535 - 2**12 + 1
     port = free_port(range(first, 65536))
-    slurm = {"SLURM_JOB_ID": str(port - first), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+    slurm = {
+        "SLURM_JOB_ID": str(port - first),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": "2",
+    }
     env = [slurm | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)} for i in range(2)]
     with started([[*TRAIN, "--run-dir", str(run)]] * 2, cache, env) as processes:
         ends = [ended(process) for process in processes]
     assert ends[0][0] in (0, 1), ends[0][2]
     code, out, err = ends[1]
     assert (code, out) == (ends[0][0], "")  # the exit code of process 0, and not a word,
-    assert [line for line in err.splitlines() if not line.startswith("[Gloo] ")] == []  # but for JAX's library
+    assert [
+        line for line in err.splitlines() if not line.startswith("[Gloo] ")
+    ] == []  # but for JAX's library
     assert result_of(run) == uninterrupted
 
 
@@ -154,13 +208,17 @@ def test_the_doctor_finds_both_processes_and_sums_over_their_devices(cache: Path
 
 def test_processes_that_do_not_meet_say_so(cache: Path, tmp_path: Path) -> None:
     port = free_port()
-    commands = [[*TRAIN, "--run-dir", str(tmp_path / "run"), *joined(port, 1), "--join-seconds", "1"],
-                ["doctor", "--distributed", *joined(port, 1), "--join-seconds", "1"]]
+    commands = [
+        [*TRAIN, "--run-dir", str(tmp_path / "run"), *joined(port, 1), "--join-seconds", "1"],
+        ["doctor", "--distributed", *joined(port, 1), "--join-seconds", "1"],
+    ]
     with started(commands, cache) as processes:
         (train, _, err), (doctor, out, _) = (ended(process) for process in processes)
     assert train == 69
-    assert err.splitlines()[-1].startswith(f"error: process 1 of 2, coordinator 127.0.0.1:{port} (flags): the "
-                                           "processes did not meet within 1 s. Check that all of them were started")
+    assert err.splitlines()[-1].startswith(
+        f"error: process 1 of 2, coordinator 127.0.0.1:{port} (flags): the "
+        "processes did not meet within 1 s. Check that all of them were started"
+    )
     assert not (tmp_path / "run").exists()
     assert doctor == 1
     assert f"nothing answers at 127.0.0.1:{port} within 1 s" in out

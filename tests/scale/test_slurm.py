@@ -1,5 +1,6 @@
-"""The script that `jaxtrade launch slurm` writes, on a real SLURM of one node: TERM while it compiles and while it
-trains, requeues, two tasks, a killed task. The bits are those of a run that nothing stopped."""
+"""The script that `jaxtrade launch slurm` writes, on a real SLURM of one node: TERM while it
+compiles and while it trains, requeues, two tasks, a killed task. The bits are those of a run that
+nothing stopped."""
 
 from __future__ import annotations
 
@@ -36,35 +37,69 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Submitted:
-    """A job of the script written for `jaxtrade train`. run: its folder. log: what all of its starts printed."""
+    """A job of the script written for `jaxtrade train`. run: its folder. log: what all of its
+    starts printed.
+    """
 
     def __init__(self, node: slurm.Cluster, folder: Path, cache: Path, tasks: int) -> None:
         self.node, self.run, self.log = node, folder / "run", folder / "log"
-        setup = (f"export PATH={Path(sys.executable).parent}:$PATH JAX_PLATFORMS=cpu",
-                 f"export JAX_COMPILATION_CACHE_DIR={cache}")
-        words = ["launch", "slurm", "--print", "--gpus-per-node", "0", *(word for line in setup for word in (
-            "--setup", line)), "--", *TRAIN, "--run-dir", str(self.run)]
-        done = subprocess.run([sys.executable, "-m", "jaxtrade", *words], capture_output=True, text=True, check=True)
+        setup = (
+            f"export PATH={Path(sys.executable).parent}:$PATH JAX_PLATFORMS=cpu",
+            f"export JAX_COMPILATION_CACHE_DIR={cache}",
+        )
+        words = [
+            "launch",
+            "slurm",
+            "--print",
+            "--gpus-per-node",
+            "0",
+            *(word for line in setup for word in ("--setup", line)),
+            "--",
+            *TRAIN,
+            "--run-dir",
+            str(self.run),
+        ]
+        done = subprocess.run(
+            [sys.executable, "-m", "jaxtrade", *words], capture_output=True, text=True, check=True
+        )
         (folder / "job.sh").write_text(done.stdout)
-        self.submit = ("sbatch", "--parsable", f"--ntasks-per-node={tasks}", f"--output={self.log}",
-                       f"--chdir={folder}", str(folder / "job.sh"))
+        self.submit = (
+            "sbatch",
+            "--parsable",
+            f"--ntasks-per-node={tasks}",
+            f"--output={self.log}",
+            f"--chdir={folder}",
+            str(folder / "job.sh"),
+        )
         self.job = node.run(*self.submit)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that the job does while it runs."""
         self.node.until(self.job, ("RUNNING",))
-        slurm.until(condition, lambda: f"{self.node.state(self.job)['JobState']}: {self.log.read_text()[-2000:]}")
+        slurm.until(
+            condition,
+            lambda: f"{self.node.state(self.job)['JobState']}: {self.log.read_text()[-2000:]}",
+        )
 
     def term(self, start: int) -> None:
-        """SIGTERM, as before the end of the time and at a preemption; the script then has SLURM start it again."""
+        """SIGTERM, as before the end of the time and at a preemption; the script then has SLURM
+        start it again.
+        """
         self.node.run("scancel", "--signal=TERM", self.job)
-        slurm.until(lambda: int(self.node.state(self.job)["Restarts"]) == start,
-                    lambda: f"it was not requeued: {self.log.read_text()[-2000:]}")
+        slurm.until(
+            lambda: int(self.node.state(self.job)["Restarts"]) == start,
+            lambda: f"it was not requeued: {self.log.read_text()[-2000:]}",
+        )
 
     def end(self) -> None:
         """Wait for the end of the training. Between two starts, SLURM calls a job ended too."""
-        slurm.until(lambda: self.node.until(self.job, ENDED)["JobState"] in ENDED and (
-            self.run / "summary.json").is_file(), lambda: f"it ended without a summary: {self.log.read_text()[-2000:]}")
+        slurm.until(
+            lambda: (
+                self.node.until(self.job, ENDED)["JobState"] in ENDED
+                and (self.run / "summary.json").is_file()
+            ),
+            lambda: f"it ended without a summary: {self.log.read_text()[-2000:]}",
+        )
 
 
 def whole(folder: Path, cache: Path, words: tuple[str, ...] = ()) -> dict[str, object]:
@@ -75,7 +110,9 @@ def whole(folder: Path, cache: Path, words: tuple[str, ...] = ()) -> dict[str, o
     return result_of(folder / "run")
 
 
-def test_it_is_stopped_while_it_compiles_and_while_it_trains(node: slurm.Cluster, tmp_path: Path) -> None:
+def test_it_is_stopped_while_it_compiles_and_while_it_trains(
+    node: slurm.Cluster, tmp_path: Path
+) -> None:
     submitted = Submitted(node, tmp_path, tmp_path / "empty", tasks=1)
     run = submitted.run
     submitted.until(lambda: (run / "run.log").is_file())  # what follows is the compilation
@@ -89,8 +126,9 @@ def test_it_is_stopped_while_it_compiles_and_while_it_trains(node: slurm.Cluster
     assert result_of(run) == whole(tmp_path / "whole", tmp_path / "empty")
 
 
-def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(node: slurm.Cluster, cache: Path, tmp_path: Path
-                                                                  ) -> None:
+def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(
+    node: slurm.Cluster, cache: Path, tmp_path: Path
+) -> None:
     (tmp_path / "whole").mkdir()
     expected = whole(tmp_path / "whole", cache, ("launch", "local", "-n", "2", "--"))
     submitted = Submitted(node, tmp_path, cache, tasks=2)

@@ -50,7 +50,9 @@ def document(answer: Answer | None) -> Any:
 
 
 def eventually(found: Callable[[], bool]) -> None:
-    """Wait until something holds that another thread does. The limit only ends a test that would never end."""
+    """Wait until something holds that another thread does. The limit only ends a test that would
+    never end.
+    """
     limit = time.monotonic() + 120
     while not found():
         assert time.monotonic() < limit, "it did not happen"
@@ -64,20 +66,30 @@ def test_the_list_of_runs(routes: dict[str, Route]) -> None:
     assert all("task" in run["line"] and run["state"] == "done" for run in found["runs"])
 
 
-def test_the_chosen_run_is_listed_however_old_it_is(routes: dict[str, Route], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chosen_run_is_listed_however_old_it_is(
+    routes: dict[str, Route], monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [run["name"] for run in document(routes["/api/runs"]({}))["runs"]]
     monkeypatch.setattr(site, "MOST_RUNS", 1)
-    for query, listed in (({}, names[:1]), ({"run": names[1]}, names), ({"run": names[0]}, names[:1]),
-                          ({"run": "../outside/hidden"}, names[:1])):
+    for query, listed in (
+        ({}, names[:1]),
+        ({"run": names[1]}, names),
+        ({"run": names[0]}, names[:1]),
+        ({"run": "../outside/hidden"}, names[:1]),
+    ):
         found = document(routes["/api/runs"](query))
         assert (found["count"], [run["name"] for run in found["runs"]]) == (2, listed)
 
 
-def test_metrics_that_may_not_be_read_are_a_line_of_the_run(routes: dict[str, Route], monkeypatch: pytest.MonkeyPatch
-                                                            ) -> None:
-    monkeypatch.setattr("jaxtrade.watching.metrics.Metrics.fault", "metrics.jsonl: Permission denied")
+def test_metrics_that_may_not_be_read_are_a_line_of_the_run(
+    routes: dict[str, Route], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "jaxtrade.watching.metrics.Metrics.fault", "metrics.jsonl: Permission denied"
+    )
     assert document(routes["/api/run"]({"run": "first"}))["more"] == [
-        ["cannot be read", "metrics.jsonl: Permission denied"]]
+        ["cannot be read", "metrics.jsonl: Permission denied"]
+    ]
 
 
 def test_a_curriculum_shows_its_phases(folder: Path, reader: Reader) -> None:
@@ -89,7 +101,9 @@ def test_a_curriculum_shows_its_phases(folder: Path, reader: Reader) -> None:
     assert document(found["/api/run"]({"run": "phases/1-entry"}))["names"] != []
 
 
-@pytest.mark.parametrize("name", ["", "..", "../outside/hidden", "/etc", "first/../first", "missing"])
+@pytest.mark.parametrize(
+    "name", ["", "..", "../outside/hidden", "/etc", "first/../first", "missing"]
+)
 def test_a_request_names_a_run_and_never_a_path(routes: dict[str, Route], name: str) -> None:
     for path in ("/api/run", "/api/curves", "/api/validation"):
         assert routes[path]({"run": name}) is None
@@ -115,15 +129,26 @@ def test_a_run_and_its_curves(folder: Path, routes: dict[str, Route]) -> None:
     eventually(lambda: document(routes["/api/run"]({"run": "first"}))["version"] != run["version"])
 
 
-@pytest.mark.parametrize("curves", ["approx_kl", "approx_kl:1", "approx_kl:a:0", "approx_kl:-1:0",
-                                    ",".join(f"x{i}:0:0" for i in range(201))])
+@pytest.mark.parametrize(
+    "curves",
+    [
+        "approx_kl",
+        "approx_kl:1",
+        "approx_kl:a:0",
+        "approx_kl:-1:0",
+        ",".join(f"x{i}:0:0" for i in range(201)),
+    ],
+)
 def test_a_request_for_curves_that_is_not_one(routes: dict[str, Route], curves: str) -> None:
     assert routes["/api/curves"]({"run": "first", "curves": curves}) is None
 
 
 def test_warnings_are_shown_word_for_word_and_once(folder: Path, routes: dict[str, Route]) -> None:
     with (folder / "first/run.log").open("a") as file:
-        file.write("2026-01-01T00:00:00Z warning: <script>alert(1)</script>\n" * 2 + "2026-01-01T00:00:01Z half a li")
+        file.write(
+            "2026-01-01T00:00:00Z warning: <script>alert(1)</script>\n" * 2
+            + "2026-01-01T00:00:01Z half a li"
+        )
     run = document(routes["/api/run"]({"run": "first"}))
     assert run["warnings"] == ["warning: <script>alert(1)</script>"]
     assert not any("half" in line for line in run["log"])
@@ -133,7 +158,10 @@ def test_a_validation_session_is_passed_on(folder: Path, routes: dict[str, Route
     (folder / "first/validation").mkdir()
     written = folder / "first/validation/latest.json"
     written.write_text('{"update": 8, "score": 0.5}')
-    assert document(routes["/api/run"]({"run": "first"}))["validation"] == written.stat().st_mtime_ns // 1000
+    assert (
+        document(routes["/api/run"]({"run": "first"}))["validation"]
+        == written.stat().st_mtime_ns // 1000
+    )
     assert document(routes["/api/validation"]({"run": "first"})) == {"update": 8, "score": 0.5}
     written.write_text("{")
     assert routes["/api/validation"]({"run": "first"}) is None

@@ -25,8 +25,14 @@ def server() -> Iterator[Server]:
     def page(query: Query) -> Answer:
         return Answer(b"<!doctype html>" + query.get("x", "").encode(), "text/html; charset=utf-8")
 
-    found = Server({"/": page, "/api/long": lambda query: as_json(list(range(5000))), "/api/none": lambda query: None},
-                   "right-token")
+    found = Server(
+        {
+            "/": page,
+            "/api/long": lambda query: as_json(list(range(5000))),
+            "/api/none": lambda query: None,
+        },
+        "right-token",
+    )
     thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield found
@@ -35,9 +41,14 @@ def server() -> Iterator[Server]:
     found.server_close()
 
 
-def ask(server: Server, path: str = "/", method: str = "GET", host: str | None = None,
-        token: str | None = "right-token", headers: dict[str, str] | None = None
-        ) -> tuple[http.client.HTTPResponse, bytes]:
+def ask(
+    server: Server,
+    path: str = "/",
+    method: str = "GET",
+    host: str | None = None,
+    token: str | None = "right-token",
+    headers: dict[str, str] | None = None,
+) -> tuple[http.client.HTTPResponse, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     sent = {"Host": f"127.0.0.1:{server.port}" if host is None else host} | (headers or {})
     if token is not None:
@@ -53,15 +64,30 @@ def test_it_listens_on_the_loopback_interface_alone(server: Server) -> None:
     assert server.server_address[0] == "127.0.0.1"
 
 
-@pytest.mark.parametrize(("host", "status"), [
-    ("evil.example", 403), ("127.0.0.1.evil.example", 403), ("evil.example:80", 403), ("", 403), ("127.0.0.1", 200),
-    ("localhost:9", 200), ("LOCALHOST:1234", 200), ("[::1]:80", 200), ("[::1]", 200), ("127.0.0.1:x", 403),
-    ("localhost@evil.example", 403), ("127.0.0.1:80:80", 403)])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("evil.example:80", 403),
+        ("", 403),
+        ("127.0.0.1", 200),
+        ("localhost:9", 200),
+        ("LOCALHOST:1234", 200),
+        ("[::1]:80", 200),
+        ("[::1]", 200),
+        ("127.0.0.1:x", 403),
+        ("localhost@evil.example", 403),
+        ("127.0.0.1:80:80", 403),
+    ],
+)
 def test_another_host_is_refused(server: Server, host: str, status: int) -> None:
     assert ask(server, host=host)[0].status == status
 
 
-@pytest.mark.parametrize("token", [None, "", "wrong", "right-token2", "é".encode().decode("latin-1")])
+@pytest.mark.parametrize(
+    "token", [None, "", "wrong", "right-token2", "é".encode().decode("latin-1")]
+)
 def test_without_the_token_nothing_is_shown(server: Server, token: str | None) -> None:
     for path in ("/", "/api/long", "/none"):
         answer, content = ask(server, path, token=token)
@@ -73,7 +99,10 @@ def test_the_printed_address_sets_a_cookie_that_no_script_reads(server: Server) 
     answer, _ = ask(server, f"/?{server.address.partition('?')[2]}", token=None)
     assert (answer.status, answer.getheader("Location")) == (303, "/")
     cookie = answer.getheader("Set-Cookie") or ""
-    assert cookie == f"{guard.cookie_name('right-token')}=right-token; HttpOnly; SameSite=Strict; Path=/"
+    assert (
+        cookie
+        == f"{guard.cookie_name('right-token')}=right-token; HttpOnly; SameSite=Strict; Path=/"
+    )
     assert ask(server, "/?token=wrong", token=None)[0].status == 403
     assert ask(server, "/api/long?token=right-token", token=None)[0].status == 403
 
@@ -83,25 +112,47 @@ def test_other_methods_are_refused(server: Server, method: str) -> None:
     assert ask(server, method=method)[0].status == 405
 
 
-@pytest.mark.parametrize("path", ["/../etc/passwd", "/..", "/%2e%2e/x", "/api", "/api/", "//etc/passwd", "/api/none",
-                                  "/watching/server.py", "/.//"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../etc/passwd",
+        "/..",
+        "/%2e%2e/x",
+        "/api",
+        "/api/",
+        "//etc/passwd",
+        "/api/none",
+        "/watching/server.py",
+        "/.//",
+    ],
+)
 def test_paths_are_looked_up_in_a_table(server: Server, path: str) -> None:
     assert ask(server, path)[0].status == 404
 
 
-def test_what_no_browser_sends_is_answered_too(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_no_browser_sends_is_answered_too(
+    server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert ask(server, "http://[")[0].status == 400
     assert ask(server, "/?x=" + "9" * 5_000)[0].status == 200
-    for sent in (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"GET /api/long", b"\x16\x03\x01\x02\r\n\r\n"):
+    for sent in (
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /api/long",
+        b"\x16\x03\x01\x02\r\n\r\n",
+    ):
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as early:
-            early.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close by a reset
+            early.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )  # close by a reset
             early.sendall(sent)
     assert ask(server)[0].status == 200
     assert capfd.readouterr().err == ""
 
 
 def test_idle_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all of them are taken, a new one is served, and the one that waited longest is closed."""
+    """Where all of them are taken, a new one is served, and the one that waited longest is
+    closed.
+    """
     monkeypatch.setattr(watching, "most_connections", lambda: 4)
     server = Server({"/": lambda query: Answer(b"here", "text/plain")}, "right-token")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -129,8 +180,12 @@ def test_idle_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     import resource
 
-    for soft, most in ((64, 24), (16, 4), (100_000, watching.MOST_CONNECTIONS),
-                       (resource.RLIM_INFINITY, watching.MOST_CONNECTIONS)):
+    for soft, most in (
+        (64, 24),
+        (16, 4),
+        (100_000, watching.MOST_CONNECTIONS),
+        (resource.RLIM_INFINITY, watching.MOST_CONNECTIONS),
+    ):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, soft=soft: (soft, soft))
         assert watching.most_connections() == most
 
@@ -146,7 +201,9 @@ def test_two_hundred_viewers_at_once(server: Server) -> None:
 def test_every_answer_carries_the_policy(server: Server) -> None:
     for path, token in (("/", "right-token"), ("/none", "right-token"), ("/", None)):
         answer, _ = ask(server, path, token=token)
-        assert (answer.getheader("Content-Security-Policy") or "").startswith("default-src 'none'; script-src 'self'")
+        assert (answer.getheader("Content-Security-Policy") or "").startswith(
+            "default-src 'none'; script-src 'self'"
+        )
         assert answer.getheader("X-Content-Type-Options") == "nosniff"
         assert answer.getheader("Cache-Control") == "no-store"
         assert "unsafe" not in (answer.getheader("Content-Security-Policy") or "")
@@ -162,7 +219,9 @@ def test_head_and_compression(server: Server) -> None:
 
 
 def test_the_cookies_of_two_servers_of_one_host_differ() -> None:
-    """A browser sends the cookies of all ports of a host: the second server must not overwrite the first one's."""
+    """A browser sends the cookies of all ports of a host: the second server must not overwrite the
+    first one's.
+    """
     cookies = [guard.set_cookie(token).partition(";")[0] for token in ("one", "two")]
     names = [each.partition("=")[0] for each in cookies]
     assert names[0] != names[1]

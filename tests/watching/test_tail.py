@@ -34,7 +34,9 @@ def test_rows_are_read_once_and_half_a_line_when_it_is_whole(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("replace", [True, False])
-def test_a_file_that_is_replaced_or_cut_is_read_from_its_start(tmp_path: Path, replace: bool) -> None:
+def test_a_file_that_is_replaced_or_cut_is_read_from_its_start(
+    tmp_path: Path, replace: bool
+) -> None:
     path, new = tmp_path / "metrics.jsonl", tmp_path / "new"
     path.write_text(lines({"update": 1}, {"update": 2}, {"update": 3}))
     found = Tail(path)
@@ -54,7 +56,9 @@ def test_a_torn_line_in_the_middle_is_passed_over(tmp_path: Path) -> None:
     assert [row["update"] for row in Tail(path).read()] == [1, 4]
 
 
-def test_pieces_are_small_and_long_lines_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_are_small_and_long_lines_are_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tail, "PIECE", 40)
     path = tmp_path / "metrics.jsonl"
     rows = [{"update": i, "text": "x" * (100 if i == 2 else 1)} for i in range(6)]
@@ -66,7 +70,9 @@ def test_pieces_are_small_and_long_lines_are_read_whole(tmp_path: Path, monkeypa
     assert calls > 2
 
 
-def test_a_file_that_may_not_be_read_is_a_fault_until_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read_is_a_fault_until_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The rights are played: root, as whom tests may run, can read everything."""
     path = tmp_path / "metrics.jsonl"
     path.write_text(lines({"update": 1, "loss": 0.5}))
@@ -94,7 +100,7 @@ def test_a_thinned_curve_keeps_extremes_means_and_counts(values: list[float], po
     assert max(shown["high"]) == pytest.approx(max(values), rel=1e-5, abs=1e-9)
     assert min(shown["low"]) == pytest.approx(min(values), rel=1e-5, abs=1e-9)
     for i, mean in enumerate(shown["mean"]):
-        part = values[i * shown["width"]:(i + 1) * shown["width"]]
+        part = values[i * shown["width"] : (i + 1) * shown["width"]]
         assert mean == pytest.approx(math.fsum(part) / len(part), rel=1e-5, abs=1e-4)
 
 
@@ -109,11 +115,22 @@ def test_a_reader_gets_what_it_lacks() -> None:
 
 
 def test_agents_are_a_band_and_lists_are_curves_by_name(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text(lines(
-        {"update": 1, "total_updates": 9, "steps": 10, "episode_reward": 2.0, "episode_reward/each": [1.0, None, 3.0],
-         "action_share": {"HOLD": 0.5}, "action_share/each": [{"HOLD": 0.25}, {"HOLD": 0.75}], "finite": True,
-         "kl": None},
-        {"update": 2, "episode_reward": 4.0}))
+    (tmp_path / "metrics.jsonl").write_text(
+        lines(
+            {
+                "update": 1,
+                "total_updates": 9,
+                "steps": 10,
+                "episode_reward": 2.0,
+                "episode_reward/each": [1.0, None, 3.0],
+                "action_share": {"HOLD": 0.5},
+                "action_share/each": [{"HOLD": 0.25}, {"HOLD": 0.75}],
+                "finite": True,
+                "kl": None,
+            },
+            {"update": 2, "episode_reward": 4.0},
+        )
+    )
     metrics = Metrics(tmp_path)
     assert metrics.poll()
     assert not metrics.poll()

@@ -1,8 +1,10 @@
-"""A cache of answers on disk, so that each question is paid for once. SQLite in WAL mode; one thread per process.
+"""A cache of answers on disk, so that each question is paid for once. SQLite in WAL mode; one
+thread per process.
 
-It keeps advice, and also negatives: model texts that could not be parsed, with the number of repetitions. It does not
-keep results that say nothing about the question: a lost connection, an error status, a proxy's page, or an empty, cut
-or filtered answer. An unusable file never stops a run: answers are then kept in memory, and this is reported once.
+It keeps advice, and also negatives: model texts that could not be parsed, with the number of
+repetitions. It does not keep results that say nothing about the question: a lost connection, an
+error status, a proxy's page, or an empty, cut or filtered answer. An unusable file never stops a
+run: answers are then kept in memory, and this is reported once.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ NEGATIVE = frozenset({Failure.PARSE, Failure.SCHEMA})
 _APPLICATION = 0x6A74_4341  # "jtCA"
 _MOST_RAW = 65536  # characters
 _MOST_IN_MEMORY = 100_000  # answers
-_PATIENCE_IN_USE = 200  # milliseconds: once open, a read or write that would wait longer is tried again later
+_PATIENCE_IN_USE = (
+    200  # milliseconds: once open, a read or write that would wait longer is tried again later
+)
 
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, advice TEXT, failure TEXT, attempts INTEGER NOT NULL, raw TEXT NOT NULL, model TEXT NOT NULL,
     bar INTEGER NOT NULL, symbol TEXT NOT NULL, time TEXT NOT NULL, prompt_version TEXT NOT NULL,
     prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, latency REAL NOT NULL) WITHOUT ROWID"""
-# The first advice stays. Advice replaces a negative. A negative counts repetitions of the same failure.
+# The first advice stays. Advice replaces a negative. A negative counts repetitions of the same
+# failure.
 _PUT = """INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (key) DO UPDATE SET advice = excluded.advice, failure = excluded.failure, raw = excluded.raw,
         model = excluded.model, prompt_tokens = excluded.prompt_tokens,
@@ -54,13 +59,20 @@ class _Row(NamedTuple):
 
 
 def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) -> str:
-    """SHA-256 (hex) of all that an answer depends on: the backend's identity, prompt, its version and sample number.
+    """SHA-256 (hex) of all that an answer depends on: the backend's identity, prompt, its version
+    and sample number.
 
     Deadlines, retries and credentials are left out, because they do not change the answer.
     """
-    parts = {"identity": dict(identity), "prompt": question.prompt, "prompt_version": question.prompt_version,
-             "sample": sample}
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    parts = {
+        "identity": dict(identity),
+        "prompt": question.prompt,
+        "prompt_version": question.prompt_version,
+        "sample": sample,
+    }
+    text = json.dumps(
+        parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -72,7 +84,8 @@ def cacheable(answer: Answer) -> bool:
 class AdviceCache:
     """The cache. Until `open`, which checks the whole file, it reads and writes nothing on disk.
 
-    path: the file; None keeps answers in memory only. tell: receives one line where the file cannot be used.
+    path: the file; None keeps answers in memory only. tell: receives one line where the file cannot
+        be used.
     """
 
     def __init__(self, path: Path | None, tell: Callable[[str], None]) -> None:
@@ -93,7 +106,9 @@ class AdviceCache:
             try:
                 self._connection = _connect(path)
             except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):  # locked, read-only or full, but not damaged
+                if isinstance(
+                    error, sqlite3.OperationalError
+                ):  # locked, read-only or full, but not damaged
                     raise
                 self._quarantine(path, str(error))
                 self._connection = _connect(path)
@@ -110,21 +125,26 @@ class AdviceCache:
             if (beside := path.with_name(path.name + end)).exists():
                 beside.rename(target.with_name(target.name + end))
         self.quarantined = target
-        self._tell(f"advisor: the cache {path} is damaged ({why}); it is kept as {target.name} and a new one is begun")
+        self._tell(
+            f"advisor: the cache {path} is damaged ({why}); it is kept as {target.name} and a new one is begun"
+        )
 
     def _degrade(self, why: str) -> None:
         if not self.degraded:
             self.degraded = why
-            self._tell(f"advisor: the cache {self._path} cannot be used ({why}); answers of this run are kept in "
-                       "memory and will be paid for again in the next")
+            self._tell(
+                f"advisor: the cache {self._path} cannot be used ({why}); answers of this run are kept in "
+                "memory and will be paid for again in the next"
+            )
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def key(self, identity: Mapping[str, str], question: Question) -> str:
         """The key of a question for `get` and `put`.
 
-        It is "", which both ignore, for a question without a prompt: a file could not tell such questions apart. A
-        cache in memory serves one run only, so its key is just the bar and the prompt's version.
+        It is "", which both ignore, for a question without a prompt: a file could not tell such
+        questions apart. A cache in memory serves one run only, so its key is just the bar and the
+        prompt's version.
         """
         if self._path is None:
             return f"bar {question.bar} {question.prompt_version}"
@@ -144,29 +164,36 @@ class AdviceCache:
         if self._connection is None:
             return None
         try:
-            row = self._connection.execute("SELECT advice, failure, attempts FROM answers WHERE key = ?",
-                                           (key,)).fetchone()
+            row = self._connection.execute(
+                "SELECT advice, failure, attempts FROM answers WHERE key = ?", (key,)
+            ).fetchone()
             return None if row is None else _decoded(*row)
         except (sqlite3.Error, ValueError, TypeError) as error:
             self._degrade(str(error))
             return None
 
     def put(self, key: str, question: Question, answer: Answer) -> None:
-        """Keep an answer; the next `flush` writes it to disk. Answers that are not `cacheable` are ignored."""
+        """Keep an answer; the next `flush` writes it to disk. Answers that are not `cacheable` are
+        ignored.
+        """
         if not key or not cacheable(answer):
             return
         before = self._pending.pop(key, None)
         cached = _added(before.cached if before else None, Cached(answer.advice, answer.failure))
         if before is not None and cached is before.cached:
             question, answer = before.question, before.answer  # the first advice stays
-        if self._path is None or self.degraded:  # only the file needs the text; in memory it would take up room
+        if (
+            self._path is None or self.degraded
+        ):  # only the file needs the text; in memory it would take up room
             answer = answer._replace(raw="")
         self._pending[key] = _Row(cached, question._replace(prompt="", slots={}), answer)
         if len(self._pending) > _MOST_IN_MEMORY:  # without a usable file: forget the oldest
             del self._pending[next(iter(self._pending))]
 
     def flush(self) -> bool:
-        """Write pending answers. Returns False where another process holds the file; they then stay pending."""
+        """Write pending answers. Returns False where another process holds the file; they then stay
+        pending.
+        """
         if self._connection is None or self.degraded or not self._pending:
             return True
         try:
@@ -205,21 +232,28 @@ class AdviceCache:
         """The number of questions with advice on disk."""
         if self._connection is None:
             return 0
-        return self._connection.execute("SELECT count(*) FROM answers WHERE advice IS NOT NULL").fetchone()[0]
+        return self._connection.execute(
+            "SELECT count(*) FROM answers WHERE advice IS NOT NULL"
+        ).fetchone()[0]
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     """Open and check the file, and create the table in a new one.
 
-    Raises sqlite3.DatabaseError for a damaged file and sqlite3.OperationalError for one that cannot be used.
+    Raises sqlite3.DatabaseError for a damaged file and sqlite3.OperationalError for one that cannot
+    be used.
     """
-    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+    )
     try:
         read = connection.execute
         if (found := read("PRAGMA quick_check").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
         with snapshot(connection):  # another process may be making the file at this moment
-            kind, number = (read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+            kind, number = (
+                read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+            )
             fresh = read("SELECT 1 FROM sqlite_master").fetchone() is None
         if not fresh and (kind, number) != (_APPLICATION, FORMAT):
             raise sqlite3.OperationalError("a database of something else, or of another version")
@@ -251,9 +285,24 @@ def _encoded(key: str, row: _Row) -> tuple[object, ...]:
     cached, question, answer = row
     advice = None if cached.advice is None else json.dumps(list(cached.advice), allow_nan=False)
     failure = None if cached.failure is None else cached.failure.value
-    raw, model = (text.encode("utf-8", "replace").decode() for text in (answer.raw[:_MOST_RAW], answer.model))
-    return (key, advice, failure, cached.attempts, raw, model, question.bar, question.symbol, question.time,
-            question.prompt_version, answer.prompt_tokens, answer.completion_tokens, answer.latency)
+    raw, model = (
+        text.encode("utf-8", "replace").decode() for text in (answer.raw[:_MOST_RAW], answer.model)
+    )
+    return (
+        key,
+        advice,
+        failure,
+        cached.attempts,
+        raw,
+        model,
+        question.bar,
+        question.symbol,
+        question.time,
+        question.prompt_version,
+        answer.prompt_tokens,
+        answer.completion_tokens,
+        answer.latency,
+    )
 
 
 def _decoded(advice: str | None, failure: str | None, attempts: int) -> Cached:

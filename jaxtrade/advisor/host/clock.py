@@ -1,4 +1,6 @@
-"""The real clock, used where no other is injected. It is monotonic: steps of the wall clock or NTP do not affect it."""
+"""The real clock, used where no other is injected. It is monotonic: steps of the wall clock or NTP
+do not affect it.
+"""
 
 from __future__ import annotations
 

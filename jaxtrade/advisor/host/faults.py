@@ -1,4 +1,6 @@
-"""Contains exceptions that must not propagate. They are counted by kind, and each kind is reported once."""
+"""Contains exceptions that must not propagate. They are counted by kind, and each kind is reported
+once.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from pathlib import Path
 
 
 class ContainedFaults:
-    """The contained exceptions of one object. `tell` receives one line per kind. If `tell` raises, the line is counted
-    in `unreported` and nothing else happens."""
+    """The contained exceptions of one object. `tell` receives one line per kind. If `tell` raises,
+    the line is counted in `unreported` and nothing else happens."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -22,12 +24,15 @@ class ContainedFaults:
     def contain(self, where: str, error: BaseException) -> None:
         """Count an exception that is a bug of this package or of an object passed to it.
 
-        The report names the exception's class and place only, because its text might contain a secret.
+        The report names the exception's class and place only, because its text might contain a
+        secret.
         """
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
         name = type(error).__name__
-        self.trouble(f"{where} {name}", f"advisor: {name} in {where}{place}; contained, please report it")
+        self.trouble(
+            f"{where} {name}", f"advisor: {name} in {where}{place}; contained, please report it"
+        )
 
     def trouble(self, kind: str, line: str) -> None:
         """Count a problem of `kind` and report `line` the first time."""

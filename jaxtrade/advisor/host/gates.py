@@ -1,4 +1,5 @@
-"""The gates that a request must pass: pauses, circuit breaker, unusable answers, concurrency, rates and caps.
+"""The gates that a request must pass: pauses, circuit breaker, unusable answers, concurrency, rates
+and caps.
 
 Each problem is reported in one line. All state belongs to the one thread that calls.
 """
@@ -28,9 +29,10 @@ _MOST_FORM = 300  # characters of a line about the request's form
 class Booking(NamedTuple):
     """A question that passed the gates, with the requests that it takes.
 
-    started: clock time. reserved: the most that it can cost. rated: tokens taken from the rate limit; servers estimate
-    those from prompt and answer alone, without overhead. probe: whether it is the breaker's probe. trial: whether it is
-    the probe of `UnusableWatch`. calls: requests at most.
+    started: clock time. reserved: the most that it can cost. rated: tokens taken from the rate
+        limit; servers estimate
+    those from prompt and answer alone, without overhead. probe: whether it is the breaker's probe.
+    trial: whether it is the probe of `UnusableWatch`. calls: requests at most.
     """
 
     started: float
@@ -50,7 +52,8 @@ class Booking(NamedTuple):
 class Use(NamedTuple):
     """What a service's answers are for.
 
-    goes_on: the work goes on without them, as training does. Otherwise it waits and shows `Gates.mode` itself, so that
+    goes_on: the work goes on without them, as training does. Otherwise it waits and shows
+        `Gates.mode` itself, so that
     pauses get no lines. doubted: the same run has asked before and got unusable answers alone.
     """
 
@@ -62,10 +65,20 @@ TRAINING = Use()
 
 
 class Gates:
-    """The gates of one service. stopping: set at the end of the run; that asking pauses is then no news."""
+    """The gates of one service. stopping: set at the end of the run; that asking pauses is then no
+    news.
+    """
 
-    def __init__(self, options: ServiceOptions, ledger: Ledger, counts: Statistics, backend: Backend,
-                 tell: Callable[[str], None], now: float, use: Use = TRAINING) -> None:
+    def __init__(
+        self,
+        options: ServiceOptions,
+        ledger: Ledger,
+        counts: Statistics,
+        backend: Backend,
+        tell: Callable[[str], None],
+        now: float,
+        use: Use = TRAINING,
+    ) -> None:
         self._options, self._ledger, self._counts = options, ledger, counts
         self._calls = calls_of(backend)
         self._tell = lambda line: tell(f"advisor {one_line(backend.name)}: {line}")
@@ -74,13 +87,22 @@ class Gates:
         self._goes_on = use.goes_on
         self._outage = ""  # why the breaker has last opened
         self._outage_told = False
-        self._fallback = self._fallback_told = ""  # a change of the request's form; until an answer to it has come
-        self.breaker = Breaker(options.breaker_failures, first=options.breaker_open_s,
-                               longest=options.breaker_longest_s)
+        self._fallback = self._fallback_told = (
+            ""  # a change of the request's form; until an answer to it has come
+        )
+        self.breaker = Breaker(
+            options.breaker_failures,
+            first=options.breaker_open_s,
+            longest=options.breaker_longest_s,
+        )
         self.concurrency = Concurrency(options.workers)
         self._retries = RetryBudget(options.retry_share)
-        self._requests = PerMinute(options.requests_per_minute, now) if options.requests_per_minute else None
-        self._tokens = PerMinute(options.tokens_per_minute, now) if options.tokens_per_minute else None
+        self._requests = (
+            PerMinute(options.requests_per_minute, now) if options.requests_per_minute else None
+        )
+        self._tokens = (
+            PerMinute(options.tokens_per_minute, now) if options.tokens_per_minute else None
+        )
         self._prices = Prices(options.price_prompt, options.price_completion)
         self._pause_until = -math.inf
         self.cache_only = ""  # why no more requests are sent, or ""
@@ -89,22 +111,31 @@ class Gates:
 
     def are_open(self, now: float, in_flight: int) -> bool:
         """Whether one more request may start, apart from its size."""
-        # Until an answer shows whether the server accepts a new form, one request at a time tries it.
+        # Until an answer shows whether the server accepts a new form, one request at a time tries
+        # it.
         most = 1 if self._fallback else self.concurrency.limit
-        return (not self.cache_only and in_flight < most and now >= self._pause_until
-                and self.breaker.wait(now) <= 0 and self.unusable.lets(now, in_flight))
+        return (
+            not self.cache_only
+            and in_flight < most
+            and now >= self._pause_until
+            and self.breaker.wait(now) <= 0
+            and self.unusable.lets(now, in_flight)
+        )
 
     def book(self, prompt: str, first: bool, now: float, in_flight: int) -> Booking | None:
-        """Let a question through and reserve the most that it can cost. Call it only when `are_open` is true.
+        """Let a question through and reserve the most that it can cost. Call it only when
+        `are_open` is true.
 
-        first: whether this is the first attempt, not a retry. Returns None where the request's size does not fit now.
+        first: whether this is the first attempt, not a retry. Returns None where the request's size
+            does not fit now.
         """
         options, calls = self._options, self._calls
         one = at_most(prompt, options.overhead_tokens, options.completion_tokens, self._prices)
         reserved = Spend(*(calls * value for value in one))
         rated = reserved.tokens - calls * options.overhead_tokens
-        if ((self._requests and self._requests.wait(calls, now) > 0)
-                or (self._tokens and self._tokens.wait(rated, now) > 0)):
+        if (self._requests and self._requests.wait(calls, now) > 0) or (
+            self._tokens and self._tokens.wait(rated, now) > 0
+        ):
             return None
         try:
             reason = self._ledger.reserve(reserved)
@@ -112,7 +143,9 @@ class Gates:
             self.ask_no_more(str(error))
             return None
         if reason:
-            if not in_flight:  # otherwise requests in flight may cost less than reserved and free some of the cap
+            if (
+                not in_flight
+            ):  # otherwise requests in flight may cost less than reserved and free some of the cap
                 self.ask_no_more(f"{reason}; one more request does not fit")
             return None
         # Take from the rate limits only now, when nothing else can stop the request.
@@ -126,7 +159,9 @@ class Gates:
         return Booking(now, reserved, rated, self.breaker.begin(), self.unusable.begin(), calls)
 
     def may_retry(self, answer: Answer, attempts: int) -> bool:
-        """Whether a failed question may be sent again. If so, the retry is taken from the retry budget."""
+        """Whether a failed question may be sent again. If so, the retry is taken from the retry
+        budget.
+        """
         if not answer.retryable or attempts >= self._options.attempts:
             return False
         if self._retries.retry():
@@ -139,8 +174,8 @@ class Gates:
     def account(self, booking: Booking, answer: Answer) -> None:
         """Replace a reservation by the answer's reported usage.
 
-        Without reported usage the whole reservation counts as spent, unless the server's status says that it did not
-        answer. Requests that were not made are given back.
+        Without reported usage the whole reservation counts as spent, unless the server's status
+        says that it did not answer. Requests that were not made are given back.
         """
         parts, share = (answer.parts, booking.share) if answer.parts else ((answer,), booking)
         paid = [self._paid(share, part) for part in parts]
@@ -151,7 +186,9 @@ class Gates:
         if self._tokens:
             self._tokens.give_back(booking.rated - sum(used for _, used in paid))
         try:
-            self._ledger.settle(booking.reserved, Spend(*map(sum, zip(*(spend for spend, _ in paid), strict=True))))
+            self._ledger.settle(
+                booking.reserved, Spend(*map(sum, zip(*(spend for spend, _ in paid), strict=True)))
+            )
         except StorageError as error:
             self.ask_no_more(str(error))
 
@@ -161,21 +198,33 @@ class Gates:
         self._counts.completion_tokens += answer.completion_tokens
         used = answer.prompt_tokens + answer.completion_tokens
         if used:
-            return Spend(1, used, self._prices.cost(answer.prompt_tokens, answer.completion_tokens)), used
+            return Spend(
+                1, used, self._prices.cost(answer.prompt_tokens, answer.completion_tokens)
+            ), used
         if verdict_of(answer).unbilled:
             return Spend(1), 0
         self._counts.usage_unknown += 1
         return most.reserved, most.rated
 
     def of_one_model(self, answer: Answer) -> Answer:
-        """The answer, or a refusal where `same_model` is set and the server reports another model than before."""
+        """The answer, or a refusal where `same_model` is set and the server reports another model
+        than before.
+        """
         names = [name for part in answer.parts or (answer,) if (name := one_line(part.model, 80))]
         known = [*self._counts.models] or names[:1]
         another = next((name for name in names if name not in known), None)
         if not self._options.same_model or another is None:
             return answer
-        return answer._replace(advice=None, failure=Failure.REFUSED, retryable=False, model="", parts=(), detail=(
-            f"it ran {known[0]} and says that it now runs {another}; advisor.service.same_model is set"))
+        return answer._replace(
+            advice=None,
+            failure=Failure.REFUSED,
+            retryable=False,
+            model="",
+            parts=(),
+            detail=(
+                f"it ran {known[0]} and says that it now runs {another}; advisor.service.same_model is set"
+            ),
+        )
 
     def learn(self, booking: Booking, answer: Answer, now: float) -> None:
         """Update concurrency, breakers and counts with what an answer says about the endpoint."""
@@ -202,7 +251,9 @@ class Gates:
             self._counts.http[answer.status] += 1
         if verdict.overload:
             self.concurrency.overloaded(started, now)
-            self._pause_until = max(self._pause_until, now + min(asked_wait(answer), self._options.breaker_longest_s))
+            self._pause_until = max(
+                self._pause_until, now + min(asked_wait(answer), self._options.breaker_longest_s)
+            )
         elif verdict.healthy:
             self.concurrency.succeeded()
         opened = self.breaker.end(verdict.healthy, probe, now) == "opened"
@@ -213,16 +264,22 @@ class Gates:
     def _note_model(self, model: str) -> None:
         models, model = self._counts.models, one_line(model, 80)
         if model and model not in models and len(models) == 1:
-            self._tell(f"the server ran {next(iter(models))} and says that it now runs {model}; the cache does not "
-                       "tell their answers apart")
+            self._tell(
+                f"the server ran {next(iter(models))} and says that it now runs {model}; the cache does not "
+                "tell their answers apart"
+            )
         if model and (model in models or len(models) < _MOST_MODELS):
             models[model] += 1
 
     def _note_outage(self, opened: bool, answer: Answer) -> None:
-        """Report the first outage: one line when the breaker opens, one when a usable answer has come since."""
+        """Report the first outage: one line when the breaker opens, one when a usable answer has
+        come since.
+        """
         if opened and answer.failure not in (None, Failure.REFUSED):
-            self._outage = (f"too many requests fail, the last one by {answer.failure.value} "
-                            f"({one_line(answer.detail) or answer.status})")
+            self._outage = (
+                f"too many requests fail, the last one by {answer.failure.value} "
+                f"({one_line(answer.detail) or answer.status})"
+            )
             if self.breaker.openings == 1:  # later outages appear in the statistics only
                 self._outage_told = self._tell_pause(self._outage, True)
         elif self._outage_told and answer.advice is not None and self.breaker.state == "closed":
@@ -233,12 +290,20 @@ class Gates:
         """Report that asking pauses, or goes on. Returns whether it was reported."""
         if not self._goes_on or self.stopping:
             return False
-        self._tell(line + (f"; next try in {self._options.breaker_open_s:g} s, the run goes on without new advice"
-                           if begins else ""))
+        self._tell(
+            line
+            + (
+                f"; next try in {self._options.breaker_open_s:g} s, the run goes on without new advice"
+                if begins
+                else ""
+            )
+        )
         return True
 
     def _note_form(self, answer: Answer) -> None:
-        """Report a change of the request's form once an answer has come to a request of the new form."""
+        """Report a change of the request's form once an answer has come to a request of the new
+        form.
+        """
         if answer.failure is Failure.UNSUPPORTED:
             if answer.detail != self._fallback_told:
                 self._fallback = answer.detail
@@ -249,10 +314,14 @@ class Gates:
     def refuse(self, why: str, now: float) -> None:
         """Send no more requests: the endpoint will not answer in this run."""
         if self.breaker.refuse(one_line(why), now):
-            self._tell(f"{one_line(why)}; nothing more is asked in this run, which goes on with the advice it has")
+            self._tell(
+                f"{one_line(why)}; nothing more is asked in this run, which goes on with the advice it has"
+            )
 
     def ask_no_more(self, why: str) -> None:
-        """Send no more requests: a cap is reached, or spending cannot be counted. The cache still answers."""
+        """Send no more requests: a cap is reached, or spending cannot be counted. The cache still
+        answers.
+        """
         if not self.cache_only:
             self.cache_only = why
             self._tell(f"{why}; from here on answers come from the cache alone")
@@ -270,13 +339,17 @@ class Gates:
 
     @property
     def cost(self) -> float | None:
-        """Cost of the tokens reported in this run, in the currency of the prices; None without prices."""
+        """Cost of the tokens reported in this run, in the currency of the prices; None without
+        prices.
+        """
         if not self._prices.known:
             return None
         return self._prices.cost(self._counts.prompt_tokens, self._counts.completion_tokens) / MICRO
 
 
 def asked_wait(answer: Answer) -> float:
-    """Seconds that the server asks to wait; 0 where it asks for none or for a value that makes no sense."""
+    """Seconds that the server asks to wait; 0 where it asks for none or for a value that makes no
+    sense.
+    """
     wait = answer.retry_after
     return wait if wait is not None and math.isfinite(wait) and wait > 0 else 0.0

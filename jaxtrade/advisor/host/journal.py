@@ -1,9 +1,11 @@
-"""The journal: a record of which advice became visible when. A replay from it needs no network and gives the same bits.
+"""The journal: a record of which advice became visible when. A replay from it needs no network and
+gives the same bits.
 
-Each line is one JSON object. It carries a SHA-256 over its own canonical form and the digest of the line before, so a
-line that was changed, removed, inserted or moved breaks the chain there. A killed run leaves no `end` line and perhaps
-an incomplete last line. The incomplete line is cut, and both are reported. Whole lines missing at the end can only be
-detected with a `JournalPosition` stored elsewhere, as in a checkpoint.
+Each line is one JSON object. It carries a SHA-256 over its own canonical form and the digest of the
+line before, so a line that was changed, removed, inserted or moved breaks the chain there. A killed
+run leaves no `end` line and perhaps an incomplete last line. The incomplete line is cut, and both
+are reported. Whole lines missing at the end can only be detected with a `JournalPosition` stored
+elsewhere, as in a checkpoint.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from jaxtrade.errors import JournalError
 
 FORMAT = 1
 _END_BYTES = 256  # an end line is shorter
-# Required entries: the run's id, digests of its configuration and of the answers' schema, the version of its prompts,
-# the advisor's identity, and versions of libraries.
+# Required entries: the run's id, digests of its configuration and of the answers' schema, the
+# version of its prompts, the advisor's identity, and versions of libraries.
 ROWS_EACH = "rows_of_each_advisor"  # entry of a panel's header: row i of advisor k is about bar i - k * this
 HEADER = ("run", "config", "schema", "prompt_version", "identity", "versions")
 
 
 class JournalPosition(NamedTuple):
-    """A place in a journal. deltas: number of deltas before it. sha256: digest of the last of them, or of the header.
+    """A place in a journal. deltas: number of deltas before it. sha256: digest of the last of them,
+    or of the header.
     """
 
     deltas: int
@@ -37,7 +40,8 @@ class JournalPosition(NamedTuple):
 class JournalDelta(NamedTuple):
     """Rows that became visible together.
 
-    update: the update from which they are visible. version: the table's, rising with every delta. rows[i]: the row of
+    update: the update from which they are visible. version: the table's, rising with every delta.
+        rows[i]: the row of
     bars[i].
     """
 
@@ -50,7 +54,8 @@ class JournalDelta(NamedTuple):
 class Recorded(NamedTuple):
     """A journal that was read and passed all checks.
 
-    notes: one line for each thing that was cut or is missing at its end. digests[i]: the digest of the line before
+    notes: one line for each thing that was cut or is missing at its end. digests[i]: the digest of
+        the line before
     delta i + 1; the first is the header's. ended: whether it has an `end` line.
     """
 
@@ -63,17 +68,22 @@ class Recorded(NamedTuple):
 
 
 def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
 
 
 def _line(before: str, text: str) -> tuple[bytes, str]:
-    """The journal line of a canonical text that follows a line with digest `before`, and the new line's digest."""
+    """The journal line of a canonical text that follows a line with digest `before`, and the new
+    line's digest.
+    """
     digest = hashlib.sha256((before + text).encode()).hexdigest()
     return f'{text[:-1]},"sha256":"{digest}"}}\n'.encode(), digest
 
 
 def row_text(row: Sequence[float]) -> str:
-    """The journal's text of a row. This is the slowest part of writing, so another thread may do it in advance.
+    """The journal's text of a row. This is the slowest part of writing, so another thread may do it
+    in advance.
 
     Raises ValueError for a number that is not finite.
     """
@@ -87,16 +97,21 @@ class _Place(NamedTuple):
     version: int
 
 
-def _check(update: int, version: int, bars: Sequence[int], rows: int, before: _Place | None) -> _Place:
+def _check(
+    update: int, version: int, bars: Sequence[int], rows: int, before: _Place | None
+) -> _Place:
     """Check that a delta can follow `before`, and return its place. rows: number of rows.
 
-    Raises ValueError where bars repeat or do not match the rows, the version does not rise, or the update falls.
+    Raises ValueError where bars repeat or do not match the rows, the version does not rise, or the
+    update falls.
     """
     if not bars or len(bars) != rows or len(set(bars)) != len(bars):
         raise ValueError(f"{rows} rows of {len(set(bars))} distinct bars out of {len(bars)}")
     if before is not None and (version <= before.version or update < before.update):
-        raise ValueError(f"version {version} of update {update} after version {before.version} of update "
-                         f"{before.update}")
+        raise ValueError(
+            f"version {version} of update {update} after version {before.version} of update "
+            f"{before.update}"
+        )
     return _Place(update, version)
 
 
@@ -123,8 +138,10 @@ class _Reader:
 
     def fail(self, number: int, why: str) -> JournalError:
         row = "header (line 1)" if number == 1 else f"line {number} (delta {number - 1})"
-        return JournalError(f"{self.path}: {row}: {why}; the journal cannot be replayed. Restore the file, or record "
-                            "a new one")
+        return JournalError(
+            f"{self.path}: {row}: {why}; the journal cannot be replayed. Restore the file, or record "
+            "a new one"
+        )
 
     def line(self, number: int, raw: bytes) -> None:
         try:
@@ -135,7 +152,9 @@ class _Reader:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise self.fail(number, "not a line of an advice journal") from None
         if not intact:
-            raise self.fail(number, "damaged or edited (its digest does not follow from it and the line before)")
+            raise self.fail(
+                number, "damaged or edited (its digest does not follow from it and the line before)"
+            )
         if self.ended:
             raise self.fail(number, "follows the journal's end")
         if (kind == "header") != (number == 1):
@@ -145,7 +164,9 @@ class _Reader:
             self.digests.append(digest)
         if kind == "header":
             if found.get("format") != FORMAT:
-                raise self.fail(number, f"format {found.get('format')}, this version reads {FORMAT}")
+                raise self.fail(
+                    number, f"format {found.get('format')}, this version reads {FORMAT}"
+                )
             self.header = found
         elif kind == "end":
             self.ended = True
@@ -154,10 +175,16 @@ class _Reader:
 
     def _delta(self, number: int, found: Mapping[str, Any]) -> JournalDelta:
         try:
-            delta = JournalDelta(found["update"], found["version"], tuple(found["bars"]),
-                          tuple(tuple(row) for row in found["rows"]))
+            delta = JournalDelta(
+                found["update"],
+                found["version"],
+                tuple(found["bars"]),
+                tuple(tuple(row) for row in found["rows"]),
+            )
             _check_widths(delta.rows)
-            self.place = _check(delta.update, delta.version, delta.bars, len(delta.rows), self.place)
+            self.place = _check(
+                delta.update, delta.version, delta.bars, len(delta.rows), self.place
+            )
             return delta
         except (KeyError, TypeError, ValueError) as error:
             raise self.fail(number, f"not a delta that can follow ({error})") from None
@@ -177,59 +204,84 @@ def _read(path: Path) -> tuple[Recorded, int]:
     if reader.header is None:
         raise reader.fail(1, "missing (an empty file, or no journal)")
     if torn:
-        notes.append(f"{path}: line {len(whole) + 1} is torn ({len(torn)} bytes without an end of line) and was cut: "
-                     "the run was killed while it wrote")
+        notes.append(
+            f"{path}: line {len(whole) + 1} is torn ({len(torn)} bytes without an end of line) and was cut: "
+            "the run was killed while it wrote"
+        )
     elif not reader.ended:
         notes.append(f"{path}: no end line: the run was killed, or goes on")
     position = JournalPosition(len(reader.deltas), reader.digest)
-    return Recorded(reader.header, tuple(reader.deltas), position, tuple(notes), tuple(reader.digests),
-                    reader.ended), size
+    return Recorded(
+        reader.header,
+        tuple(reader.deltas),
+        position,
+        tuple(notes),
+        tuple(reader.digests),
+        reader.ended,
+    ), size
 
 
-def read_journal(path: Path | str, expected: Mapping[str, Any] | None = None,
-                 position: JournalPosition | None = None) -> Recorded:
+def read_journal(
+    path: Path | str,
+    expected: Mapping[str, Any] | None = None,
+    position: JournalPosition | None = None,
+) -> Recorded:
     """Read and check a whole journal.
 
     Args:
-        expected: header entries that must have these values, such as configuration, prompts and schema.
-        position: a place, known from elsewhere, that the journal must contain. Without it, missing lines at the end are
-            not detected.
+        expected: header entries that must have these values, such as configuration, prompts and
+            schema.
+        position: a place, known from elsewhere, that the journal must contain. Without it, missing
+            lines at the end are not detected.
     Raises:
-        JournalError: the journal was edited or cut, or belongs to another run; names the first bad line.
+        JournalError: the journal was edited or cut, or belongs to another run; names the first bad
+            line.
     """
     path = Path(path)
     recorded, _ = _read(path)
     for name, value in (expected or {}).items():
         if recorded.header.get(name) != value:
-            raise JournalError(f"{path}: header (line 1): '{name}' is {recorded.header.get(name)!r}, this run has "
-                               f"{value!r}; the journal belongs to another run")
+            raise JournalError(
+                f"{path}: header (line 1): '{name}' is {recorded.header.get(name)!r}, this run has "
+                f"{value!r}; the journal belongs to another run"
+            )
     if position is not None:
         check_position(path, recorded, position)
     return recorded
 
 
-def check_position(path: Path, recorded: Recorded, position: JournalPosition, where: str = "the run") -> None:
+def check_position(
+    path: Path, recorded: Recorded, position: JournalPosition, where: str = "the run"
+) -> None:
     """Check that a journal contains a place. where: what knows the place.
 
     Raises JournalError, which names the first line that is missing or different.
     """
     if position.deltas > recorded.position.deltas:
-        raise JournalError(f"{path}: line {recorded.position.deltas + 2} (delta {recorded.position.deltas + 1}) is "
-                           f"missing: {where} knows {position.deltas} deltas; the journal was cut. Restore the file, "
-                           "or record a new one")
+        raise JournalError(
+            f"{path}: line {recorded.position.deltas + 2} (delta {recorded.position.deltas + 1}) is "
+            f"missing: {where} knows {position.deltas} deltas; the journal was cut. Restore the file, "
+            "or record a new one"
+        )
     if recorded.digests[position.deltas] != position.sha256:
-        raise JournalError(f"{path}: line {position.deltas + 1} (delta {position.deltas}) is not the one that {where} "
-                           "knows; the journal belongs to another run. Restore the file, or record a new one")
+        raise JournalError(
+            f"{path}: line {position.deltas + 1} (delta {position.deltas}) is not the one that {where} "
+            "knows; the journal belongs to another run. Restore the file, or record a new one"
+        )
 
 
 def _find(path: Path, recorded: Recorded, position: JournalPosition) -> int:
-    """The journal's size in bytes up to `position`. Raises JournalError where the journal does not contain it."""
+    """The journal's size in bytes up to `position`. Raises JournalError where the journal does not
+    contain it.
+    """
     check_position(path, recorded, position)
-    return sum(len(line) + 1 for line in path.read_bytes().split(b"\n")[:position.deltas + 1])
+    return sum(len(line) + 1 for line in path.read_bytes().split(b"\n")[: position.deltas + 1])
 
 
 def is_ended(path: Path) -> bool:
-    """Whether the last line of a journal is its `end`, without any check. Raises OSError where it cannot be read."""
+    """Whether the last line of a journal is its `end`, without any check. Raises OSError where it
+    cannot be read.
+    """
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _END_BYTES))
         last = file.read().removesuffix(b"\n").rpartition(b"\n")[2]
@@ -240,7 +292,9 @@ def is_ended(path: Path) -> bool:
 
 
 class Journal:
-    """Writes a journal. Writes are unbuffered, so a killed process leaves at most one incomplete line."""
+    """Writes a journal. Writes are unbuffered, so a killed process leaves at most one incomplete
+    line.
+    """
 
     def __init__(self, path: Path, digest: str, deltas: int, last: _Place | None) -> None:
         self._file = path.open("ab", buffering=0)
@@ -250,7 +304,8 @@ class Journal:
     def create(cls, path: Path | str, header: Mapping[str, Any]) -> Journal:
         """Create a new journal. header: JSON values that include all entries of `HEADER`.
 
-        Raises FileExistsError where the file exists, ValueError where the header lacks an entry or uses a reserved one.
+        Raises FileExistsError where the file exists, ValueError where the header lacks an entry or
+        uses a reserved one.
         """
         path = Path(path)
         if missing := [name for name in HEADER if name not in header]:
@@ -263,11 +318,17 @@ class Journal:
         return cls(path, digest, 0, None)
 
     @classmethod
-    def resume(cls, path: Path | str, position: JournalPosition | None = None,
-               expected: Mapping[str, Any] | None = None) -> tuple[Journal, Recorded]:
-        """Continue a journal after `position` (default: its end). Returns the journal and the deltas that are kept.
+    def resume(
+        cls,
+        path: Path | str,
+        position: JournalPosition | None = None,
+        expected: Mapping[str, Any] | None = None,
+    ) -> tuple[Journal, Recorded]:
+        """Continue a journal after `position` (default: its end). Returns the journal and the
+        deltas that are kept.
 
-        Later deltas were written after the checkpoint that the run resumes from, so they are moved to `*.stale`.
+        Later deltas were written after the checkpoint that the run resumes from, so they are moved
+        to `*.stale`.
 
         Raises JournalError like `read_journal`.
         """
@@ -279,8 +340,10 @@ class Journal:
         if kept.deltas < recorded.position.deltas:
             path.with_name(f"{path.name}.stale").write_bytes(data[size:])
         os.truncate(path, size)
-        deltas = recorded.deltas[:kept.deltas]
-        recorded = recorded._replace(deltas=deltas, position=kept, digests=recorded.digests[:kept.deltas + 1])
+        deltas = recorded.deltas[: kept.deltas]
+        recorded = recorded._replace(
+            deltas=deltas, position=kept, digests=recorded.digests[: kept.deltas + 1]
+        )
         last = _Place(deltas[-1].update, deltas[-1].version) if deltas else None
         return cls(path, kept.sha256, kept.deltas, last), recorded
 
@@ -289,25 +352,33 @@ class Journal:
         """How many deltas the journal holds, and the digest up to the last."""
         return JournalPosition(self._deltas, self._digest)
 
-    def append(self, update: int, version: int, bars: Sequence[int],
-               rows: Sequence[Sequence[float]]) -> JournalPosition:
+    def append(
+        self, update: int, version: int, bars: Sequence[int], rows: Sequence[Sequence[float]]
+    ) -> JournalPosition:
         """Record rows that become visible at `update`.
 
         Raises like `append_texts`, and ValueError for a number that is not finite.
         """
         _check_widths(rows)
-        return self.append_texts(int(update), int(version), [int(bar) for bar in bars], [row_text(row) for row in rows])
+        return self.append_texts(
+            int(update), int(version), [int(bar) for bar in bars], [row_text(row) for row in rows]
+        )
 
-    def append_texts(self, update: int, version: int, bars: Sequence[int], texts: Sequence[str]) -> JournalPosition:
+    def append_texts(
+        self, update: int, version: int, bars: Sequence[int], texts: Sequence[str]
+    ) -> JournalPosition:
         """Like `append`, for rows given as `row_text`, which another thread may have prepared.
 
         Raises:
             ValueError: the version does not rise, or a bar appears twice.
-            OSError: the write failed, as on a full disk; the part of the line that was written is removed.
+            OSError: the write failed, as on a full disk; the part of the line that was written is
+                removed.
         """
         place = _check(update, version, bars, len(texts), self._last)
-        self._digest = self._write(f'{{"bars":{_canonical(bars)},"kind":"delta","rows":[{",".join(texts)}],'
-                                   f'"update":{update},"version":{version}}}')
+        self._digest = self._write(
+            f'{{"bars":{_canonical(bars)},"kind":"delta","rows":[{",".join(texts)}],'
+            f'"update":{update},"version":{version}}}'
+        )
         self._deltas += 1
         self._last = place
         return self.position
@@ -317,7 +388,7 @@ class Journal:
         size = os.fstat(self._file.fileno()).st_size
         try:
             while line:  # an unbuffered write may write only a part of the line
-                line = line[self._file.write(line):]
+                line = line[self._file.write(line) :]
         except OSError:
             os.truncate(self._file.fileno(), size)
             raise

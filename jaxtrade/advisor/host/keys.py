@@ -1,6 +1,8 @@
-"""API keys, read from an environment variable or a private file. The configuration names the place, never the key.
+"""API keys, read from an environment variable or a private file. The configuration names the place,
+never the key.
 
-A `Secret` prints as a mask and cannot be serialised by accident. Its `scrub` removes the key from texts that others
+A `Secret` prints as a mask and cannot be serialised by accident. Its `scrub` removes the key from
+texts that others
 wrote: a server may echo a key in its error message or in the model's answer.
 """
 
@@ -29,7 +31,9 @@ class Secret:
 
     def __init__(self, value: str, source: str = "the key") -> None:
         if not _KEY.fullmatch(value):
-            raise ConfigError(f"{source}: not a key; expected {MIN_LENGTH} to 4096 printable characters without blanks")
+            raise ConfigError(
+                f"{source}: not a key; expected {MIN_LENGTH} to 4096 printable characters without blanks"
+            )
         self._value = value
 
     def reveal(self) -> str:
@@ -37,9 +41,15 @@ class Secret:
         return self._value
 
     def scrub(self, text: str, parts: bool = True) -> str:
-        """`text` with the key masked, plain or escaped. parts: also mask words that begin like the key."""
+        """`text` with the key masked, plain or escaped. parts: also mask words that begin like the
+        key.
+        """
         value = self._value
-        for form in {value, quote(value, safe=""), value.replace("\\", "\\\\").replace('"', '\\"').replace("/", "\\/")}:
+        for form in {
+            value,
+            quote(value, safe=""),
+            value.replace("\\", "\\\\").replace('"', '\\"').replace("/", "\\/"),
+        }:
             text = text.replace(form, _MASK)
         return re.sub(re.escape(value[:_HEAD]) + r"[!-~]*", _MASK, text) if parts else text
 
@@ -52,7 +62,9 @@ class Secret:
         raise TypeError("a key is not written anywhere")
 
 
-def read_key(env: str | None, file: Path | None, environ: Mapping[str, str] = os.environ) -> Secret | None:
+def read_key(
+    env: str | None, file: Path | None, environ: Mapping[str, str] = os.environ
+) -> Secret | None:
     """The key in a named variable or file; None where neither is named.
 
     Raises ConfigError, whose message never contains the key.
@@ -61,7 +73,9 @@ def read_key(env: str | None, file: Path | None, environ: Mapping[str, str] = os
         raise ConfigError("advisor key_env and key_file: give one of them")
     if env is not None:
         if not _ENV_NAME.fullmatch(env):
-            raise ConfigError("advisor key_env: expected the NAME of an environment variable, not the key itself")
+            raise ConfigError(
+                "advisor key_env: expected the NAME of an environment variable, not the key itself"
+            )
         if not environ.get(env):
             raise ConfigError(f"advisor key_env: the environment has no variable {env}")
         return Secret(environ[env].strip(), f"environment variable {env}")

@@ -1,8 +1,8 @@
 """The ledger: counts spending in a file that outlives the process, and enforces hard caps.
 
-Before a call, the most that it can cost is reserved. After the call, the reservation is replaced by the actual cost. A
-process killed in between has therefore counted too much, never too little. (After a power failure the last seconds may
-be missing.)
+Before a call, the most that it can cost is reserved. After the call, the reservation is replaced by
+the actual cost. A process killed in between has therefore counted too much, never too little.
+(After a power failure the last seconds may be missing.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Caps(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """Prices per million tokens, which equal millionths of the currency per token. None: unknown, counted as 0."""
+    """Prices per million tokens, which equal millionths of the currency per token. None: unknown,
+    counted as 0.
+    """
 
     prompt: float | None = None
     completion: float | None = None
@@ -50,14 +52,18 @@ class Prices(NamedTuple):
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> int:
         """Cost in millionths of the currency, rounded up."""
-        return math.ceil((self.prompt or 0.0) * prompt_tokens + (self.completion or 0.0) * completion_tokens)
+        return math.ceil(
+            (self.prompt or 0.0) * prompt_tokens + (self.completion or 0.0) * completion_tokens
+        )
 
 
 def at_most(prompt: str, overhead: int, completion: int, prices: Prices) -> Spend:
     """The most that one call can cost.
 
-    In a byte-level vocabulary each token covers at least one byte, so the prompt has at most as many tokens as bytes.
-    overhead: the most tokens added to it (chat template, schema). completion: the most tokens of the answer.
+    In a byte-level vocabulary each token covers at least one byte, so the prompt has at most as
+    many tokens as bytes.
+    overhead: the most tokens added to it (chat template, schema). completion: the most tokens of
+        the answer.
     """
     tokens = len(prompt.encode("utf-8", "replace")) + overhead
     return Spend(1, tokens + completion, prices.cost(tokens, completion))
@@ -66,7 +72,8 @@ def at_most(prompt: str, overhead: int, completion: int, prices: Prices) -> Spen
 class Ledger:
     """The ledger: one row of totals. One thread uses it; other processes may share the file.
 
-    path: the file; None keeps the totals in memory. Every method raises StorageError where the file cannot be read or
+    path: the file; None keeps the totals in memory. Every method raises StorageError where the file
+        cannot be read or
     written, because spending that cannot be counted must not happen.
     """
 
@@ -75,8 +82,9 @@ class Ledger:
         with self._storage_errors():
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path or ":memory:", timeout=PATIENCE, isolation_level=None,
-                                               check_same_thread=False)
+            self._connection = sqlite3.connect(
+                path or ":memory:", timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )
             self._prepare()
 
     def _prepare(self) -> None:
@@ -85,14 +93,18 @@ class Ledger:
             kind = read("PRAGMA application_id").fetchone()[0]
             foreign = kind == 0 and read("SELECT 1 FROM sqlite_master").fetchone() is not None
         if foreign or kind not in (0, _APPLICATION):
-            raise StorageError(f"{self._name}: a database of something else; give advisor.service.ledger another name")
+            raise StorageError(
+                f"{self._name}: a database of something else; give advisor.service.ledger another name"
+            )
         if (found := read("PRAGMA integrity_check").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
         use_wal(self._connection)
         with self._transaction():
             read(f"PRAGMA application_id={_APPLICATION}")
-            read("CREATE TABLE IF NOT EXISTS spent (one INTEGER PRIMARY KEY CHECK (one = 1), calls INTEGER NOT NULL, "
-                 "tokens INTEGER NOT NULL, cost INTEGER NOT NULL)")
+            read(
+                "CREATE TABLE IF NOT EXISTS spent (one INTEGER PRIMARY KEY CHECK (one = 1), calls INTEGER NOT NULL, "
+                "tokens INTEGER NOT NULL, cost INTEGER NOT NULL)"
+            )
             read("INSERT OR IGNORE INTO spent VALUES (1, 0, 0, 0)")
 
     @contextmanager
@@ -100,8 +112,10 @@ class Ledger:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise StorageError(f"{self._name}: what the advisor has spent cannot be read or written ({error}); nothing "
-                               "is asked. Restore the file; deleting it sets what was spent to 0") from None
+            raise StorageError(
+                f"{self._name}: what the advisor has spent cannot be read or written ({error}); nothing "
+                "is asked. Restore the file; deleting it sets what was spent to 0"
+            ) from None
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -115,17 +129,25 @@ class Ledger:
         self._connection.execute("COMMIT")
 
     def _add(self, spend: Spend) -> None:
-        self._connection.execute("UPDATE spent SET calls = calls + ?, tokens = tokens + ?, cost = cost + ?", spend)
+        self._connection.execute(
+            "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, cost = cost + ?", spend
+        )
 
     def spent(self) -> Spend:
         """What has been spent, reservations included."""
         with self._storage_errors():
-            return Spend(*self._connection.execute("SELECT calls, tokens, cost FROM spent").fetchone())
+            return Spend(
+                *self._connection.execute("SELECT calls, tokens, cost FROM spent").fetchone()
+            )
 
     def reserve(self, spend: Spend) -> str:
-        """Reserve `spend` and return "". Where a cap does not allow it, reserve nothing and return a text naming it."""
+        """Reserve `spend` and return "". Where a cap does not allow it, reserve nothing and return
+        a text naming it.
+        """
         with self._storage_errors(), self._transaction():
-            for name, cap, before, more in zip(Caps._fields, self._caps, self.spent(), spend, strict=True):
+            for name, cap, before, more in zip(
+                Caps._fields, self._caps, self.spent(), spend, strict=True
+            ):
                 if cap is not None and before + more > cap:
                     if name == "cost":
                         return f"{before / MICRO:g} of advisor.service.max_cost = {cap / MICRO:g} is spent"

@@ -1,4 +1,6 @@
-"""Limits on requests: per minute, in flight, and retries. No I/O; times come from one monotonic clock, in seconds."""
+"""Limits on requests: per minute, in flight, and retries. No I/O; times come from one monotonic
+clock, in seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ _SMOOTH = 0.1  # share of a minute's allowance that may be used in one burst
 
 
 class PerMinute:
-    """A token bucket that lets at most `limit` through in any 60 seconds, except for a single take above the limit.
+    """A token bucket that lets at most `limit` through in any 60 seconds, except for a single take
+    above the limit.
 
-    The burst counts against the minute's allowance: `burst` at once, and the other `limit - burst` spread over the
-    minute.
+    The burst counts against the minute's allowance: `burst` at once, and the other `limit - burst`
+    spread over the minute.
     """
 
     def __init__(self, limit: float, now: float) -> None:
@@ -25,8 +28,8 @@ class PerMinute:
     def wait(self, amount: float, now: float) -> float:
         """Seconds until `amount` may be taken.
 
-        An amount above the burst may be taken when the bucket is full. The level then goes below zero, and later takes
-        wait longer.
+        An amount above the burst may be taken when the bucket is full. The level then goes below
+        zero, and later takes wait longer.
         """
         level = min(self._burst, self._level + (now - self._at) * self._rate)
         return max(0.0, (min(amount, self._burst) - level) / self._rate)
@@ -42,9 +45,11 @@ class PerMinute:
 
 
 class Concurrency:
-    """The limit on requests in flight: additive increase, multiplicative decrease (AIMD; Chiu and Jain 1989).
+    """The limit on requests in flight: additive increase, multiplicative decrease (AIMD; Chiu and
+    Jain 1989).
 
-    It rises by one per `per_step` successes and halves at a sign of overload. It stays between 1 and `most`.
+    It rises by one per `per_step` successes and halves at a sign of overload. It stays between 1
+    and `most`.
     """
 
     def __init__(self, most: int, per_step: int = 10) -> None:
@@ -96,6 +101,7 @@ class RetryBudget:
 def jittered(previous: float, base: float, cap: float, rng: random.Random) -> float:
     """Seconds before the next attempt, by decorrelated jitter (Brooker 2015).
 
-    It is uniform in [base, 3 x previous] and at most `cap`. previous: the wait before the last attempt, 0 at first.
+    It is uniform in [base, 3 x previous] and at most `cap`. previous: the wait before the last
+    attempt, 0 at first.
     """
     return min(cap, rng.uniform(base, max(base, 3 * previous)))

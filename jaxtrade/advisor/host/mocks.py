@@ -1,4 +1,5 @@
-"""Mock advisors of known skill, for tests and ablations. An answer depends on (seed, bar) only, never on order or time.
+"""Mock advisors of known skill, for tests and ablations. An answer depends on (seed, bar) only,
+never on order or time.
 
 `Skilled` reads the future by design. Its `future` holds the coming direction of each bar: +1 up, -1 down, 0 where none
 is defined (no full horizon left in the session, or a move within costs). At a 0 it answers at random. If it stayed
@@ -38,7 +39,9 @@ class Mock:
 
     def identity(self) -> Mapping[str, str]:
         """The kind and every public attribute; arrays are given by their hash."""
-        shown = {key: _fingerprint(value) for key, value in vars(self).items() if not key.startswith("_")}
+        shown = {
+            key: _fingerprint(value) for key, value in vars(self).items() if not key.startswith("_")
+        }
         inner = self._of()
         return {"kind": f"mock:{self.name}", **shown, **(prefixed("of", inner) if inner else {})}
 
@@ -55,7 +58,9 @@ class Mock:
 
     def say(self, direction: str, confidence: float, risk: float = 0.5) -> Answer:
         """An answer with this mock's horizon."""
-        return Answer(advice_of(direction, confidence, risk, self.horizon), model=f"mock:{self.name}")
+        return Answer(
+            advice_of(direction, confidence, risk, self.horizon), model=f"mock:{self.name}"
+        )
 
     def close(self) -> None:
         if inner := self._of():
@@ -70,30 +75,44 @@ class Random(Mock):
     def opinion(self, question: Question) -> Answer:
         bar = question.bar
         direction = DIRECTIONS[int(3 * uniform(self.seed, bar, "direction"))]
-        return self.say(direction, uniform(self.seed, bar, "confidence"), uniform(self.seed, bar, "risk"))
+        return self.say(
+            direction, uniform(self.seed, bar, "confidence"), uniform(self.seed, bar, "risk")
+        )
 
 
 class Persistent(Mock):
-    """A random side, long or short, that it keeps for a spell: no skill, and errors that come in runs.
+    """A random side, long or short, that it keeps for a spell: no skill, and errors that come in
+    runs.
 
-    At each bar a new spell begins with probability 1 / `bars`, so spells last `bars` bars on average (geometric), and
-    the side of each is drawn anew. The sides of two bars k apart therefore correlate by (1 - 1 / bars) ** k. Both draws
-    depend on (seed, bar at which the spell began) only. Spells do not end with a session.
+    At each bar a new spell begins with probability 1 / `bars`, so spells last `bars` bars on
+    average (geometric), and the side of each is drawn anew. The sides of two bars k apart therefore
+    correlate by (1 - 1 / bars) ** k. Both draws depend on (seed, bar at which the spell began)
+    only. Spells do not end with a session.
     """
 
     name = "persistent"
 
-    def __init__(self, bars: float = 60.0, confidence: float = 0.6, seed: int = 0, horizon: int = 30) -> None:
+    def __init__(
+        self, bars: float = 60.0, confidence: float = 0.6, seed: int = 0, horizon: int = 30
+    ) -> None:
         super().__init__(seed, horizon)
         if not 1.0 <= bars < math.inf:
-            raise ConfigError(f"advisor mock:persistent: {bars:g} bars, expected the mean length of a spell, 1 or more")
+            raise ConfigError(
+                f"advisor mock:persistent: {bars:g} bars, expected the mean length of a spell, 1 or more"
+            )
         self.bars, self.confidence = float(bars), share("confidence", confidence)
-        self._begun: dict[int, int] = {}  # bar asked about -> first bar of its spell; only saves time
+        self._begun: dict[
+            int, int
+        ] = {}  # bar asked about -> first bar of its spell; only saves time
 
     def began(self, bar: int) -> int:
         """The first bar of the spell that `bar` lies in. Bar 0 begins one."""
         first = bar
-        while first > 0 and first not in self._begun and uniform(self.seed, first, "spell") >= 1 / self.bars:
+        while (
+            first > 0
+            and first not in self._begun
+            and uniform(self.seed, first, "spell") >= 1 / self.bars
+        ):
             first -= 1
         self._begun[bar] = self._begun.get(first, first)
         return self._begun[bar]
@@ -108,7 +127,9 @@ class Constant(Mock):
 
     name = "constant"
 
-    def __init__(self, direction: str = "long", confidence: float = 0.9, seed: int = 0, horizon: int = 30) -> None:
+    def __init__(
+        self, direction: str = "long", confidence: float = 0.9, seed: int = 0, horizon: int = 30
+    ) -> None:
         super().__init__(seed, horizon)
         if direction not in DIRECTIONS:
             raise ConfigError(f"advisor direction {direction!r}: expected {', '.join(DIRECTIONS)}")
@@ -120,26 +141,41 @@ class Constant(Mock):
 
 
 class Skilled(Mock):
-    """Gives the right direction with probability `q` at every bar where one is defined. It reads the future.
+    """Gives the right direction with probability `q` at every bar where one is defined. It reads
+    the future.
 
-    future: int[T], the coming direction of each bar, -1, 0 or +1. honesty: sets the stated confidence to max(q, 1 - q)
+    future: int[T], the coming direction of each bar, -1, 0 or +1. honesty: sets the stated
+        confidence to max(q, 1 - q)
     (`honest`), 0.99 (`overconfident`) or 0.05 (`underconfident`).
     """
 
     name = "skilled"
 
     def __init__(
-        self, future: Iterable[int], q: float = 0.6, honesty: Honesty = "honest", seed: int = 0, horizon: int = 30
+        self,
+        future: Iterable[int],
+        q: float = 0.6,
+        honesty: Honesty = "honest",
+        seed: int = 0,
+        horizon: int = 30,
     ) -> None:
         super().__init__(seed, horizon)
         if honesty not in get_args(Honesty):
-            raise ConfigError(f"advisor honesty {honesty!r}: expected {', '.join(get_args(Honesty))}")
+            raise ConfigError(
+                f"advisor honesty {honesty!r}: expected {', '.join(get_args(Honesty))}"
+            )
         self.future, self.q, self.honesty = _directions(future), share("q", q), honesty
-        self.confidence = {"honest": max(q, 1 - q), "overconfident": 0.99, "underconfident": 0.05}[honesty]
+        self.confidence = {"honest": max(q, 1 - q), "overconfident": 0.99, "underconfident": 0.05}[
+            honesty
+        ]
 
     def opinion(self, question: Question) -> Answer:
         if not 0 <= question.bar < len(self.future):
-            return Answer(None, Failure.EMPTY, f"bar {question.bar} is outside the {len(self.future)} known bars")
+            return Answer(
+                None,
+                Failure.EMPTY,
+                f"bar {question.bar} is outside the {len(self.future)} known bars",
+            )
         sign = self.future[question.bar]
         if sign == 0:
             sign = 1 if uniform(self.seed, question.bar, "undefined") < 0.5 else -1
@@ -157,18 +193,24 @@ class Failing(Mock):
         self.failure, self._failure, self.retryable = failure.value, failure, retryable
 
     def opinion(self, question: Question) -> Answer:
-        return Answer(None, self._failure, f"mock failure about bar {question.bar}", retryable=self.retryable)
+        return Answer(
+            None, self._failure, f"mock failure about bar {question.bar}", retryable=self.retryable
+        )
 
 
 def share(name: str, value: float, kind: str = "mock") -> float:
-    """`value` as a float. kind: of the advisor, for the message. Raises ConfigError where it is not from 0 to 1."""
+    """`value` as a float. kind: of the advisor, for the message. Raises ConfigError where it is not
+    from 0 to 1.
+    """
     if not 0.0 <= value <= 1.0:
         raise ConfigError(f"advisor {kind}: {name} = {value:g}, expected a share from 0 to 1")
     return float(value)
 
 
 def _directions(future: Iterable[int]) -> array[int]:
-    """Any sequence or array of -1, 0 and +1 as an array of bytes. Raises ConfigError for anything else."""
+    """Any sequence or array of -1, 0 and +1 as an array of bytes. Raises ConfigError for anything
+    else.
+    """
     try:
         signs = list(future)
         if all(sign in (-1, 0, 1) for sign in signs):

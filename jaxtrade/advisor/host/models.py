@@ -1,7 +1,8 @@
 """The models that a server offers (GET /models), and the only one where a configuration names none.
 
-The rules are those of questions: TLS unless the server is on this machine, one total deadline, a cap on the body, and a
-key that is read from where the configuration says and appears in no message. Needs the extra `advisor`. Imports no JAX.
+The rules are those of questions: TLS unless the server is on this machine, one total deadline, a
+cap on the body, and a key that is read from where the configuration says and appears in no message.
+Needs the extra `advisor`. Imports no JAX.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ DEADLINE_S = 15.0  # of a list of models; a server that loads models may be slow
 MAX_BYTES = 4 * 1024 * 1024  # hundreds of models with their descriptions
 _MOST_NAMED = 12  # models that an error lists
 _PATH = "/models"
-_MEANING = {401: "the key is not accepted", 403: "the key may not do this", 404: "it has no list of models here; the "
-            "URL ends where /chat/completions would follow, as http://127.0.0.1:8080/v1"}
+_MEANING = {
+    401: "the key is not accepted",
+    403: "the key may not do this",
+    404: "it has no list of models here; the "
+    "URL ends where /chat/completions would follow, as http://127.0.0.1:8080/v1",
+}
 
 
 class Access(NamedTuple):
-    """How a server is reached. key_env, key_file: where the key is; neither for a server without one. ca_file: PEM file
-    of certificates to trust instead of the system's."""
+    """How a server is reached. key_env, key_file: where the key is; neither for a server without
+    one. ca_file: PEM file of certificates to trust instead of the system's."""
 
     key_env: str | None = None
     key_file: Path | None = None
@@ -54,7 +59,8 @@ class Model(NamedTuple):
 def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> tuple[Model, ...]:
     """The models of the server with the base URL `url`, in its order.
 
-    seconds: the total deadline. Raises ConfigError where the URL or the key cannot be used, NoListError where the
+    seconds: the total deadline. Raises ConfigError where the URL or the key cannot be used,
+        NoListError where the
     server gives no list. Messages name the server and hold no key.
     """
     base, key = check_url(url), read_key(access.key_env, access.key_file)
@@ -62,63 +68,82 @@ def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -
         from jaxtrade.advisor.host.transport import Client
         from jaxtrade.advisor.host.wire import Limits, Reply, TransportError
     except ModuleNotFoundError as error:
-        raise ConfigError(f"an advisor over HTTP needs {error.name}: in the checkout, pip install "
-                              "'.[advisor]'") from None
+        raise ConfigError(
+            f"an advisor over HTTP needs {error.name}: in the checkout, pip install '.[advisor]'"
+        ) from None
 
     def read(reply: Reply) -> tuple[int, bytes]:
         return reply.status, reply.body
 
     client = Client(base, tls_context(access.ca_file) if base.scheme == "https" else None)
     try:
-        status, body = client.get(_PATH, _headers(key), Limits(time.monotonic() + seconds, MAX_BYTES), read)
+        status, body = client.get(
+            _PATH, _headers(key), Limits(time.monotonic() + seconds, MAX_BYTES), read
+        )
     except TransportError as error:
         raise _no_list(base, key, str(error), "start the server, or check the URL") from None
     finally:
         client.close()
     if status != 200:
-        raise _no_list(base, key, f"status {status}", _MEANING.get(status, "see the server's own messages"))
+        raise _no_list(
+            base, key, f"status {status}", _MEANING.get(status, "see the server's own messages")
+        )
     return _models(base, key, body)
 
 
 def only_model(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> str:
-    """The name of the only model of a server. Raises ConfigError as `list_models`, and for none or several models."""
+    """The name of the only model of a server. Raises ConfigError as `list_models`, and for none or
+    several models.
+    """
     try:
         found = list_models(url, access, seconds)
     except NoListError as error:
-        raise NoListError(f"{error}; with a model named (--set advisor.options.model=NAME) a run starts although the "
-                          "server is down") from None
+        raise NoListError(
+            f"{error}; with a model named (--set advisor.options.model=NAME) a run starts although the "
+            "server is down"
+        ) from None
     if len(found) == 1:
         return found[0].name
     shown = url if len(url) <= 80 else f"{url[:79]}…"
     if not found:
-        raise ConfigError(f"advisor.options.model: not given, and {shown} offers no model; load one into the server, "
-                          "or name one (--set advisor.options.model=NAME)")
+        raise ConfigError(
+            f"advisor.options.model: not given, and {shown} offers no model; load one into the server, "
+            "or name one (--set advisor.options.model=NAME)"
+        )
     names = ", ".join(model.name for model in found[:_MOST_NAMED])
     more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    raise ConfigError(f"advisor.options.model: not given, and {shown} offers {len(found)} models; name one (--set "
-                      f"advisor.options.model=NAME) of {names}{more}")
+    raise ConfigError(
+        f"advisor.options.model: not given, and {shown} offers {len(found)} models; name one (--set "
+        f"advisor.options.model=NAME) of {names}{more}"
+    )
 
 
 def with_model(config: RunConfig, tell: Tell) -> RunConfig:
     """The configuration with the model of its server. Where it names one, no request is sent.
 
-    Otherwise the server's only model is taken, and `tell` receives one line. The run folder then holds the name, so a
-    resumed run, its evaluations and its cache use the same one.
+    Otherwise the server's only model is taken, and `tell` receives one line. The run folder then
+    holds the name, so a resumed run, its evaluations and its cache use the same one.
 
     Raises ConfigError where the server cannot be reached, or offers none or several models.
     """
     chosen = config.advisor
     if chosen.panel:
-        members = tuple(_named(member.kind, member.options, chosen, tell) for member in chosen.panel)
-        panel = tuple(member.model_copy(update={"options": options})
-                      for member, options in zip(chosen.panel, members, strict=True))
+        members = tuple(
+            _named(member.kind, member.options, chosen, tell) for member in chosen.panel
+        )
+        panel = tuple(
+            member.model_copy(update={"options": options})
+            for member, options in zip(chosen.panel, members, strict=True)
+        )
         return config.model_copy(update={"advisor": chosen.model_copy(update={"panel": panel})})
     options = _named(chosen.kind, chosen.options, chosen, tell)
     return config.model_copy(update={"advisor": chosen.model_copy(update={"options": options})})
 
 
 def _named(kind: str, own: Mapping[str, Any], chosen: AdvisorConfig, tell: Tell) -> dict[str, Any]:
-    """The options `own` of an advisor of a kind, with the model of its server. Those of `chosen` hold for it too."""
+    """The options `own` of an advisor of a kind, with the model of its server. Those of `chosen`
+    hold for it too.
+    """
     url, options = server_of(kind), {**chosen.options, **own}
     if url is None or options.get("model") is not None:
         return dict(own)
@@ -135,13 +160,23 @@ def server_of(kind: str) -> str | None:
     return kind if kind.startswith(("http://", "https://")) else None
 
 
-def access_of(key_env: str | None = None, key_file: str | None = None, ca_file: str | None = None) -> Access:
+def access_of(
+    key_env: str | None = None, key_file: str | None = None, ca_file: str | None = None
+) -> Access:
     """The access that options or flags name as text."""
-    return Access(key_env, None if key_file is None else Path(key_file), None if ca_file is None else Path(ca_file))
+    return Access(
+        key_env,
+        None if key_file is None else Path(key_file),
+        None if ca_file is None else Path(ca_file),
+    )
 
 
 def _headers(key: Secret | None) -> dict[str, str]:
-    headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "jaxtrade"}
+    headers = {
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+        "User-Agent": "jaxtrade",
+    }
     return headers | ({"Authorization": f"Bearer {key.reveal()}"} if key else {})
 
 
@@ -155,7 +190,9 @@ def _models(base: SplitResult, key: Secret | None, body: bytes) -> tuple[Model, 
     rows = [] if rows is None else rows  # Ollama without a model
     if not isinstance(rows, list):
         raise _no_list(base, key, "the answer holds no list 'data'", "check the URL")
-    return tuple(_model(row, key) for row in rows if isinstance(row, dict) and _is_name(row.get("id")))
+    return tuple(
+        _model(row, key) for row in rows if isinstance(row, dict) and _is_name(row.get("id"))
+    )
 
 
 def _is_name(value: object) -> bool:
@@ -171,4 +208,6 @@ def _model(row: Mapping[str, Any], key: Secret | None) -> Model:
 
 def _no_list(base: SplitResult, key: Secret | None, why: str, fix: str) -> NoListError:
     why = printable(why)[:300]
-    return NoListError(f"advisor {base.geturl()}: it did not list its models: {key.scrub(why) if key else why}; {fix}")
+    return NoListError(
+        f"advisor {base.geturl()}: it did not list its models: {key.scrub(why) if key else why}; {fix}"
+    )

@@ -1,10 +1,13 @@
-"""A backend for any server with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or transformers, or a paid one.
+"""A backend for any server with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or
+transformers, or a paid one.
 
-Each call makes one attempt within a total deadline. It never raises and never retries. Requests go only to the
-configured base URL, over TLS unless the server is on this machine. The configuration names where the key is stored. The
-key is sent in one request header and is removed from all text that the server returns.
+Each call makes one attempt within a total deadline. It never raises and never retries. Requests go
+only to the configured base URL, over TLS unless the server is on this machine. The configuration
+names where the key is stored. The key is sent in one request header and is removed from all text
+that the server returns.
 
-A server that rejects the form of answer that a request asks for gets a weaker one from the next request on (`forms`).
+A server that rejects the form of answer that a request asks for gets a weaker one from the next
+request on (`forms`).
 """
 
 from __future__ import annotations
@@ -40,8 +43,10 @@ Structured = Literal["json_schema", "json_object", "none"]
 class OpenAIOptions:
     """Settings of a server. None of them is secret.
 
-    base_url: up to and including `/v1`. model: the server's name for it. key_env, key_file: environment variable or
-    file that holds the key; neither for a server without a key. structured: how the request asks for the answer's form;
+    base_url: up to and including `/v1`. model: the server's name for it. key_env, key_file:
+        environment variable or
+    file that holds the key; neither for a server without a key. structured: how the request asks
+    for the answer's form;
     `json_schema` is constrained decoding, where the server supports it. answer: format of the answer, `json` or `pipe`
     (one line, see `pipe`). temperature: None leaves it to the server. max_tokens: most tokens of an answer. tokens_key:
     name of that limit in requests; newer models need `max_completion_tokens`. max_bytes: most bytes of a response.
@@ -75,11 +80,15 @@ class OpenAIBackend:
             from jaxtrade.advisor.host.transport import Client
             from jaxtrade.advisor.host.wire import Limits, TransportError
         except ModuleNotFoundError as error:
-            raise ConfigError(f"an advisor over HTTP needs {error.name}: in the checkout, pip install "
-                              "'.[advisor]'") from None
+            raise ConfigError(
+                f"an advisor over HTTP needs {error.name}: in the checkout, pip install "
+                "'.[advisor]'"
+            ) from None
         self._transport_error, self._limits = TransportError, Limits
         self._forms = Forms(options.structured if options.answer == "json" else FORMS[-1])
-        self._client = Client(self._base, tls_context(options.ca_file) if self._base.scheme == "https" else None)
+        self._client = Client(
+            self._base, tls_context(options.ca_file) if self._base.scheme == "https" else None
+        )
 
     @property
     def name(self) -> str:
@@ -90,40 +99,68 @@ class OpenAIBackend:
 
     def identity(self) -> Mapping[str, str]:
         o = self._options
-        shown = {"kind": "openai", "base_url": self._base.geturl(), "model": o.model, "structured": o.structured,
-                 "answer": o.answer, "temperature": str(o.temperature), "seed": str(o.seed),
-                 o.tokens_key: str(o.max_tokens), "schema": SCHEMA_HASH,
-                 "logits": f"{LOGIT_SCALE:g}"}
+        shown = {
+            "kind": "openai",
+            "base_url": self._base.geturl(),
+            "model": o.model,
+            "structured": o.structured,
+            "answer": o.answer,
+            "temperature": str(o.temperature),
+            "seed": str(o.seed),
+            o.tokens_key: str(o.max_tokens),
+            "schema": SCHEMA_HASH,
+            "logits": f"{LOGIT_SCALE:g}",
+        }
         return MappingProxyType(shown)
 
     def answer(self, question: Question, deadline: float) -> Answer:
         return self.sample(question, deadline, 0)
 
     def sample(self, question: Question, deadline: float, number: int) -> Answer:
-        """As `answer`. number: of the sample, from 0; it is added to the option `seed`, if there is one."""
+        """As `answer`. number: of the sample, from 0; it is added to the option `seed`, if there is
+        one.
+        """
         began = time.monotonic()
         try:
             answer = self._answer(question, deadline, number)
         except self._transport_error as error:
             answer = Answer(None, error.failure, str(error), error.status, error.retryable)
         except MismatchError:
-            answer = Answer(None, Failure.CONNECTION, "the answer to another request", retryable=True)
-        except Exception as error:  # a bug in the client; `Backend.answer` must return a failure, never raise
-            answer = Answer(None, Failure.CONNECTION, f"unexpected {type(error).__name__} in the client")
+            answer = Answer(
+                None, Failure.CONNECTION, "the answer to another request", retryable=True
+            )
+        except (
+            Exception
+        ) as error:  # a bug in the client; `Backend.answer` must return a failure, never raise
+            answer = Answer(
+                None, Failure.CONNECTION, f"unexpected {type(error).__name__} in the client"
+            )
         return self._clean(answer._replace(latency=time.monotonic() - began))
 
     def _answer(self, question: Question, deadline: float, number: int) -> Answer:
         request_id = f"jaxtrade-{secrets.token_hex(8)}"
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity",
-                   "User-Agent": "jaxtrade", "X-Request-Id": request_id}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": "jaxtrade",
+            "X-Request-Id": request_id,
+        }
         if self._key:
             headers["Authorization"] = f"Bearer {self._key.reveal()}"
         o, form = self._options, self._forms.now
         body = json.dumps(request_body(o, question.prompt, form, number)).encode()
         random = o.temperature is None or (o.temperature > 0 and o.seed is None)
-        sampling = Sampling(request_id, random, parse_pipe if o.answer == "pipe" else parse_advice, form)
-        answer = self._client.post(_PATH, headers, body, self._limits(deadline, o.max_bytes),
-                                 lambda reply: read_reply(reply.status, reply.headers, reply.body, sampling))
+        sampling = Sampling(
+            request_id, random, parse_pipe if o.answer == "pipe" else parse_advice, form
+        )
+        answer = self._client.post(
+            _PATH,
+            headers,
+            body,
+            self._limits(deadline, o.max_bytes),
+            lambda reply: read_reply(reply.status, reply.headers, reply.body, sampling),
+        )
         if answer.failure is Failure.UNSUPPORTED:
             return answer._replace(detail=self._forms.rejected(form, answer.detail))
         return answer
@@ -132,21 +169,35 @@ class OpenAIBackend:
         detail, model, raw = printable(answer.detail), answer.model, answer.raw
         if self._key:
             detail, model = self._key.scrub(detail), self._key.scrub(model)
-            raw = self._key.scrub(raw, parts=answer.advice is None)  # a message shows the text of an unusable answer
+            raw = self._key.scrub(
+                raw, parts=answer.advice is None
+            )  # a message shows the text of an unusable answer
         return answer._replace(detail=detail[:_MAX_DETAIL], model=model, raw=raw)
 
     def close(self) -> None:
-        """Cut every request in flight. These and all later requests end at once with the failure STOPPED."""
+        """Cut every request in flight. These and all later requests end at once with the failure
+        STOPPED.
+        """
         self._client.close()
 
 
-def request_body(options: OpenAIOptions, prompt: str, form: str | None = None, sample: int = 0) -> dict[str, Any]:
-    """The JSON body of one request. form: one of `FORMS`; by default the configured one. sample: see `sample`."""
+def request_body(
+    options: OpenAIOptions, prompt: str, form: str | None = None, sample: int = 0
+) -> dict[str, Any]:
+    """The JSON body of one request. form: one of `FORMS`; by default the configured one. sample:
+    see `sample`.
+    """
     form = options.structured if form is None else form
-    body: dict[str, Any] = {"model": options.model, "messages": [{"role": "user", "content": prompt}],
-                            options.tokens_key: options.max_tokens, "stream": False}
-    for name, value in (("temperature", options.temperature),
-                        ("seed", None if options.seed is None else options.seed + sample)):
+    body: dict[str, Any] = {
+        "model": options.model,
+        "messages": [{"role": "user", "content": prompt}],
+        options.tokens_key: options.max_tokens,
+        "stream": False,
+    }
+    for name, value in (
+        ("temperature", options.temperature),
+        ("seed", None if options.seed is None else options.seed + sample),
+    ):
         if value is not None:
             body[name] = value
     if options.answer == "json" and form == "json_schema":
@@ -158,17 +209,27 @@ def request_body(options: OpenAIOptions, prompt: str, form: str | None = None, s
 
 
 def check_url(text: str) -> SplitResult:
-    """A valid base URL, without a trailing slash. Raises ConfigError, whose message shows no password."""
+    """A valid base URL, without a trailing slash. Raises ConfigError, whose message shows no
+    password.
+    """
     try:
         url = urlsplit(text)
         host, _ = url.hostname, url.port
     except ValueError:
         raise ConfigError(f"the address of an advisor is not a URL; expected {_URLS}") from None
-    if url.scheme not in ("http", "https") or not host or not re.fullmatch(r"[A-Za-z0-9.:_-]+", host):
-        raise ConfigError(f"the address of an advisor begins with http:// or https://; expected {_URLS}")
+    if (
+        url.scheme not in ("http", "https")
+        or not host
+        or not re.fullmatch(r"[A-Za-z0-9.:_-]+", host)
+    ):
+        raise ConfigError(
+            f"the address of an advisor begins with http:// or https://; expected {_URLS}"
+        )
     if url.username is not None or url.password is not None or url.query or url.fragment:
-        raise ConfigError(f"advisor base_url at {host}: holds a user, query or fragment; a key is named by key_env or "
-                          "key_file")
+        raise ConfigError(
+            f"advisor base_url at {host}: holds a user, query or fragment; a key is named by key_env or "
+            "key_file"
+        )
     if not re.fullmatch(r"[A-Za-z0-9/._~-]*", url.path):
         raise ConfigError(f"advisor base_url at {host}: its path holds unusual characters")
     if url.scheme == "http" and not _LOCAL.fullmatch(host):
@@ -180,11 +241,18 @@ def check_url(text: str) -> SplitResult:
 
 def _check(o: OpenAIOptions) -> None:
     if not o.model or len(o.model) > 200 or not o.model.isprintable():
-        raise ConfigError("advisor model: expected the name that the server knows it by (see its /v1/models)")
-    for name, kind in (("structured", Structured), ("answer", Literal["json", "pipe"]),
-                       ("tokens_key", Literal["max_tokens", "max_completion_tokens"])):
+        raise ConfigError(
+            "advisor model: expected the name that the server knows it by (see its /v1/models)"
+        )
+    for name, kind in (
+        ("structured", Structured),
+        ("answer", Literal["json", "pipe"]),
+        ("tokens_key", Literal["max_tokens", "max_completion_tokens"]),
+    ):
         if getattr(o, name) not in get_args(kind):
-            raise ConfigError(f"advisor {name} {getattr(o, name)!r}: expected {', '.join(get_args(kind))}")
+            raise ConfigError(
+                f"advisor {name} {getattr(o, name)!r}: expected {', '.join(get_args(kind))}"
+            )
     if o.temperature is not None and not 0 <= o.temperature <= 2:
         raise ConfigError(f"advisor temperature {o.temperature}: expected 0 to 2")
     for name, low, high in (("max_tokens", 1, 32768), ("max_bytes", 1024, 2**24)):
@@ -193,7 +261,9 @@ def _check(o: OpenAIOptions) -> None:
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """The TLS settings of a client. ca_file: certificates to trust instead of the system's. Raises ConfigError."""
+    """The TLS settings of a client. ca_file: certificates to trust instead of the system's. Raises
+    ConfigError.
+    """
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:

@@ -1,7 +1,8 @@
-"""The queue of questions: which are waiting, in flight and settled. It has no thread and no clock of its own.
+"""The queue of questions: which are waiting, in flight and settled. It has no thread and no clock
+of its own.
 
-Each key has at most one request at a time. Submitting the same question again raises its priority. The queue's size is
-bounded, so a slow server cannot fill the memory.
+Each key has at most one request at a time. Submitting the same question again raises its priority.
+The queue's size is bounded, so a slow server cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from jaxtrade.advisor.host.types import Question
 
 
 class Key(NamedTuple):
-    """Identifies a question within a run. The bar and the prompt's version determine the whole prompt."""
+    """Identifies a question within a run. The bar and the prompt's version determine the whole
+    prompt.
+    """
 
     bar: int
     prompt_version: str
@@ -26,7 +29,8 @@ class Key(NamedTuple):
 class State(enum.Enum):
     """Where a question stands.
 
-    ABSENT: never submitted, or dropped because the queue was full. FAILED (after a while) and EXPIRED questions may be
+    ABSENT: never submitted, or dropped because the queue was full. FAILED (after a while) and
+        EXPIRED questions may be
     sent again. DONE and POISONED ones are never sent again in this run.
     """
 
@@ -39,16 +43,21 @@ class State(enum.Enum):
     POISONED = "poisoned"
 
 
-_DONE, _POISONED = (State.DONE, math.inf), (State.POISONED, math.inf)  # shared by hundreds of thousands of keys
+_DONE, _POISONED = (
+    (State.DONE, math.inf),
+    (State.POISONED, math.inf),
+)  # shared by hundreds of thousands of keys
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
     """A question that is waiting or in flight.
 
-    serial: number of its first submission. chunk: when it was last submitted. count: submissions. attempts: requests
-    sent. not_before: earliest clock time of a retry. delay: seconds that it waited before its last retry. looked_up:
-    whether the cache was searched without success. cache_key: see `AdviceCache.key`.
+    serial: number of its first submission. chunk: when it was last submitted. count: submissions.
+        attempts: requests
+    sent. not_before: earliest clock time of a retry. delay: seconds that it waited before its last
+    retry. looked_up: whether the cache was searched without success. cache_key: see
+    `AdviceCache.key`.
     """
 
     key: Key
@@ -65,20 +74,31 @@ class Entry:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Sort key: the higher, the sooner it is sent. Among equal priorities the older question comes first."""
+        """Sort key: the higher, the sooner it is sent. Among equal priorities the older question
+        comes first.
+        """
         return (self.priority, -self.serial)
 
 
 class QuestionQueue:
-    """Holds at most `capacity` waiting questions. A question expires `ttl` chunks after it was last submitted."""
+    """Holds at most `capacity` waiting questions. A question expires `ttl` chunks after it was last
+    submitted.
+    """
 
     def __init__(self, capacity: int, ttl: int, counts: Statistics) -> None:
         self._capacity, self._ttl, self._counts = capacity, ttl, counts
         self._chunk = self._serial = 0
-        self._waiting: dict[Key, Entry] = {}  # in the order of `chunk`, so that `tick` finds the oldest first
-        self._ranked: dict[bool, list[tuple[tuple[float, int], Key]]] = {False: [], True: []}  # by `looked_up`
+        self._waiting: dict[
+            Key, Entry
+        ] = {}  # in the order of `chunk`, so that `tick` finds the oldest first
+        self._ranked: dict[bool, list[tuple[tuple[float, int], Key]]] = {
+            False: [],
+            True: [],
+        }  # by `looked_up`
         self._flying: dict[Key, Entry] = {}
-        self._settled: dict[Key, tuple[State, float]] = {}  # the state, and the time from which it may be sent again
+        self._settled: dict[
+            Key, tuple[State, float]
+        ] = {}  # the state, and the time from which it may be sent again
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -115,7 +135,9 @@ class QuestionQueue:
             self._counts.expired += 1
 
     def submit(self, question: Question, priority: float, now: float) -> None:
-        """Request an answer. Questions of higher `priority` are sent first; one that is not finite is dropped."""
+        """Request an answer. Questions of higher `priority` are sent first; one that is not finite
+        is dropped.
+        """
         self._counts.submitted += 1
         key = Key(question.bar, question.prompt_version)
         if not math.isfinite(priority):
@@ -159,8 +181,10 @@ class QuestionQueue:
     # --- choosing what to send ----------------------------------------------------------------------------------------
 
     def to_look_up(self, most: int) -> list[Entry]:
-        """At most `most` questions that have not been looked up in the cache, highest priority first."""
-        return [self._waiting[key] for _, key in self._ranked[False][:-most - 1:-1]]
+        """At most `most` questions that have not been looked up in the cache, highest priority
+        first.
+        """
+        return [self._waiting[key] for _, key in self._ranked[False][: -most - 1 : -1]]
 
     def looked_up(self, entry: Entry) -> None:
         """Note that the cache does not have the answer."""
@@ -182,7 +206,9 @@ class QuestionQueue:
         self._flying[entry.key] = entry
 
     def again(self, entry: Entry, not_before: float) -> None:
-        """Put a question in flight back into the queue for a retry. Its time to expiry starts again."""
+        """Put a question in flight back into the queue for a retry. Its time to expiry starts
+        again.
+        """
         del self._flying[entry.key]
         entry.not_before, entry.chunk = not_before, self._chunk
         self._join(entry)
@@ -207,7 +233,9 @@ class QuestionQueue:
         self._counts.failed += 1
 
     def cancelled(self, entry: Entry, until: float) -> None:
-        """Settle a question in flight whose request was cancelled: it has not failed, and counts as dropped."""
+        """Settle a question in flight whose request was cancelled: it has not failed, and counts as
+        dropped.
+        """
         del self._flying[entry.key]
         self._settled[entry.key] = (State.FAILED, until)
         self._counts.dropped += 1
@@ -222,6 +250,8 @@ class QuestionQueue:
         self._counts.poisoned += 1
 
     def forgive(self, key: Key) -> None:
-        """Let a failed question be submitted again at once, because its answer is now in the cache."""
+        """Let a failed question be submitted again at once, because its answer is now in the
+        cache.
+        """
         if self._settled.get(key, (State.ABSENT, 0.0))[0] is State.FAILED:
             self._settled[key] = (State.FAILED, -math.inf)

@@ -1,9 +1,10 @@
-"""Recorded answers, from a mapping of bars or a JSONL file. They are parsed under the strict schema.
+"""Recorded answers, from a mapping of bars or a JSONL file. They are parsed under the strict
+schema.
 
-One row is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw": "..."}`, where `raw` is the
-model's text as received. A text that does not parse is a valid record: the answer is then that bar's failure. `time`
-and `symbol` are optional. If one is given and differs from the question's, the row belongs to other data and the answer
-is a failure.
+One row is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw":
+"..."}`, where `raw` is the model's text as received. A text that does not parse is a valid record:
+the answer is then that bar's failure. `time` and `symbol` are optional. If one is given and differs
+from the question's, the row belongs to other data and the answer is a failure.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class RecordedBackend:
 
     def __init__(self, rows: Mapping[int, RecordedRow], answer_format: str = "json") -> None:
         if answer_format not in PARSERS:
-            raise ConfigError(f"advisor answer_format {answer_format!r}: expected {' or '.join(PARSERS)}")
+            raise ConfigError(
+                f"advisor answer_format {answer_format!r}: expected {' or '.join(PARSERS)}"
+            )
         self._rows, self._format = dict(rows), answer_format
         text = json.dumps([[bar, *row] for bar, row in sorted(self._rows.items())])
         self._digest = hashlib.sha256(text.encode()).hexdigest()
@@ -62,8 +65,10 @@ class RecordedBackend:
             return Answer(None, Failure.EMPTY, f"nothing recorded for bar {question.bar}")
         for name in ("time", "symbol"):
             if (recorded := getattr(row, name)) and recorded != getattr(question, name):
-                detail = (f"bar {question.bar} was recorded for {name} {ascii(recorded)[:40]}, "
-                          f"the question has {getattr(question, name)}")
+                detail = (
+                    f"bar {question.bar} was recorded for {name} {ascii(recorded)[:40]}, "
+                    f"the question has {getattr(question, name)}"
+                )
                 return Answer(None, Failure.SCHEMA, detail, raw=row.raw)
         parsed = PARSERS[self._format](row.raw)
         detail = "repaired" if parsed.repaired and not parsed.failure else parsed.detail
@@ -74,7 +79,9 @@ class RecordedBackend:
 
 
 def read_recorded(path: Path) -> dict[int, RecordedRow]:
-    """Rows of a JSONL file by bar. Raises DataError, with file and line, for a row that is not valid."""
+    """Rows of a JSONL file by bar. Raises DataError, with file and line, for a row that is not
+    valid.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -99,11 +106,15 @@ def read_rows(name: str, lines: Iterable[str]) -> dict[int, RecordedRow]:
 
 def _row(where: str, line: str) -> tuple[int, RecordedRow]:
     try:
-        value: Any = strict_json(line, 8 * MAX_BYTES)  # escapes make a JSON string longer than its text
+        value: Any = strict_json(
+            line, 8 * MAX_BYTES
+        )  # escapes make a JSON string longer than its text
     except RefusedError as refused:
         raise DataError(f"{where}: {refused}") from None
     if not isinstance(value, dict) or not {"bar", "raw"} <= set(value) or set(value) - _KEYS:
-        raise DataError(f"{where}: expected an object with 'bar' and 'raw', and of {', '.join(sorted(_KEYS))} only")
+        raise DataError(
+            f"{where}: expected an object with 'bar' and 'raw', and of {', '.join(sorted(_KEYS))} only"
+        )
     if type(value["bar"]) is not int or value["bar"] < 0:
         raise DataError(f"{where}: bar {value['bar']!r}, expected an integer from 0 on")
     texts = {key: text for key, text in value.items() if key != "bar"}

@@ -27,19 +27,33 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS
 
 Options = Mapping[str, Any]
-_EXPECTED = {"rules": "'rules' alone", "mock": "mock:KIND[:NUMBER], as mock:skilled:0.6", "recorded": "recorded:FILE",
-             "http": "a URL as http://127.0.0.1:8080/v1", "https": "a URL as https://HOST/v1"}
-_MEANING = {"future": "an array by bar of -1, 0 or +1: this mock reads it", "inner": "the backend it is made of",
-            "bars": "the bars it is about, or how many", "then": "the backend after the turn", "turn": "a bar",
-            "sessions": "the bars of each session", "model": "the name that the server knows it by"}
-_FILES = {"table": "a snapshot that 'jaxtrade advise precompute' wrote", "replay": "the journal of an earlier run",
-          "recorded": "recorded answers, one JSON line each"}
+_EXPECTED = {
+    "rules": "'rules' alone",
+    "mock": "mock:KIND[:NUMBER], as mock:skilled:0.6",
+    "recorded": "recorded:FILE",
+    "http": "a URL as http://127.0.0.1:8080/v1",
+    "https": "a URL as https://HOST/v1",
+}
+_MEANING = {
+    "future": "an array by bar of -1, 0 or +1: this mock reads it",
+    "inner": "the backend it is made of",
+    "bars": "the bars it is about, or how many",
+    "then": "the backend after the turn",
+    "turn": "a bar",
+    "sessions": "the bars of each session",
+    "model": "the name that the server knows it by",
+}
+_FILES = {
+    "table": "a snapshot that 'jaxtrade advise precompute' wrote",
+    "replay": "the journal of an earlier run",
+    "recorded": "recorded answers, one JSON line each",
+}
 _SHARES = ("q", "p", "confidence")  # numbers of mocks that lie from 0 to 1
 
 
 class MockKind(NamedTuple):
-    """A kind of mock. make(options) builds the backend. takes: names of its options. needs: required options. number:
-    the option that the number after the name sets, or ""."""
+    """A kind of mock. make(options) builds the backend. takes: names of its options. needs:
+    required options. number: the option that the number after the name sets, or ""."""
 
     make: Callable[[dict[str, Any]], Backend]
     takes: frozenset[str]
@@ -60,20 +74,25 @@ class AdvisorKind(NamedTuple):
 def make_backend(kind: str, options: Options | None = None) -> Backend:
     """Build a backend from its kind or URL.
 
-    Raises ConfigError for an unknown kind or option (with the nearest known name) and for a missing option.
+    Raises ConfigError for an unknown kind or option (with the nearest known name) and for a missing
+    option.
     """
     head, _, rest = kind.partition(":")
     if kind in ("none", "off"):
         raise ConfigError(f"advisor {kind!r}: it is no advisor and has no backend")
     if head == "transformers":
         folder = rest or "FOLDER"
-        raise ConfigError(f"advisor {kind[:60]!r}: jaxtrade no longer runs a model itself. Start it with "
-                          f"'transformers serve {folder}' (pip install 'transformers[serving]') and use --advisor "
-                          f"http://127.0.0.1:8000/v1 --set advisor.options.model={folder}")
+        raise ConfigError(
+            f"advisor {kind[:60]!r}: jaxtrade no longer runs a model itself. Start it with "
+            f"'transformers serve {folder}' (pip install 'transformers[serving]') and use --advisor "
+            f"http://127.0.0.1:8000/v1 --set advisor.options.model={folder}"
+        )
     if head in ADVISORS:
         return ADVISORS[head].make(rest, _known(kind, options, head))
     if head not in _EXPECTED:
-        raise ConfigError(f"advisor {kind[:60]!r}: unknown{nearest(head, (*_EXPECTED, *ADVISORS.names))}")
+        raise ConfigError(
+            f"advisor {kind[:60]!r}: unknown{nearest(head, (*_EXPECTED, *ADVISORS.names))}"
+        )
     if _is_url(kind):
         return _server(kind, _known(kind, options, "server"))
     if head in ("http", "https") or bool(rest) == (head == "rules"):
@@ -94,12 +113,16 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if kind in ("none", "off"):
         return
     if head in _FILES and not Path(rest).is_file():
-        raise ConfigError(f"advisor.kind = {kind}: there is no such file; expected {head}:FILE, {_FILES[head]}")
+        raise ConfigError(
+            f"advisor.kind = {kind}: there is no such file; expected {head}:FILE, {_FILES[head]}"
+        )
     if head in ("table", "replay"):
         return
     own, _, other = kind.partition("/") if head == "mock" else (kind, "", "")
     if head != "mock" or not rest:
-        if _is_url(kind):  # without a model, the server's only one is taken when the run starts (`models.with_model`)
+        if _is_url(
+            kind
+        ):  # without a model, the server's only one is taken when the run starts (`models.with_model`)
             _known(kind, options, "server")
             check_samples(options or {})
         else:
@@ -110,10 +133,14 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if other and "inner" not in mock.takes:
         raise ConfigError(f"advisor mock:{name}: changes no other backend, so no '/' follows it")
     if other:
-        check_kind(other, {key: value for key, value in (options or {}).items() if key in takes(other)})
+        check_kind(
+            other, {key: value for key, value in (options or {}).items() if key in takes(other)}
+        )
     elif "inner" in mock.needs and "inner" not in (options or {}):
-        raise ConfigError(f"advisor mock:{name}: changes another backend; write it behind a '/', as "
-                          f"mock:{name}/mock:skilled:0.6")
+        raise ConfigError(
+            f"advisor mock:{name}: changes another backend; write it behind a '/', as "
+            f"mock:{name}/mock:skilled:0.6"
+        )
     given = _numbered(name, mock, number, dict(options or {}))
     if mock.number in _SHARES and mock.number in given:
         mocks.share(mock.number, given[mock.number], own)
@@ -131,7 +158,9 @@ def takes(kind: str) -> frozenset[str]:
     if head == "mock":
         own, _, other = rest.partition("/")
         return _mock_kind(own)[1].takes | (takes(other) if other else frozenset())
-    return {"rules": frozenset(("horizon",)), "recorded": frozenset(("answer_format",))}.get(head, frozenset())
+    return {"rules": frozenset(("horizon",)), "recorded": frozenset(("answer_format",))}.get(
+        head, frozenset()
+    )
 
 
 def _is_url(kind: str) -> bool:
@@ -143,7 +172,9 @@ def _known(kind: str, options: Options | None, shown: str) -> dict[str, Any]:
     known = takes(kind)
     for key in options or {}:
         if key not in known:
-            raise ConfigError(f"advisor {shown}: unknown option {key!r}" + (nearest(key, known) if known else ""))
+            raise ConfigError(
+                f"advisor {shown}: unknown option {key!r}" + (nearest(key, known) if known else "")
+            )
     return dict(options or {})
 
 
@@ -180,17 +211,23 @@ def _mock(rest: str, options: dict[str, Any]) -> Backend:
     own_options = {key: value for key, value in options.items() if key in kind.takes}
     if other:
         if "inner" not in kind.takes:
-            raise ConfigError(f"advisor mock:{name}: changes no other backend, so no '/' follows it")
+            raise ConfigError(
+                f"advisor mock:{name}: changes no other backend, so no '/' follows it"
+            )
         others = {key: value for key, value in options.items() if key in takes(other)}
-        own_options["inner"] = make_backend(other, {key: value for key, value in others.items()
-                                             if key not in kind.takes or key == "seed"})
+        own_options["inner"] = make_backend(
+            other,
+            {key: value for key, value in others.items() if key not in kind.takes or key == "seed"},
+        )
     own_options = _numbered(name, kind, number, own_options)
     _needed(f"mock:{name}", own_options, *kind.needs)
     return kind.make(own_options)
 
 
 def _numbered(name: str, kind: MockKind, number: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the number behind a mock's name. Raises ConfigError if it is none, or given twice."""
+    """The options with the number behind a mock's name. Raises ConfigError if it is none, or given
+    twice.
+    """
     if not number:
         return options
     if kind.number in options:
@@ -198,10 +235,14 @@ def _numbered(name: str, kind: MockKind, number: str, options: dict[str, Any]) -
     try:
         return {**options, kind.number: float(number)}
     except ValueError:
-        raise ConfigError(f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})") from None
+        raise ConfigError(
+            f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})"
+        ) from None
 
 
-def _skilled(honesty: str, default: float, wrong: bool = False) -> Callable[[dict[str, Any]], Backend]:
+def _skilled(
+    honesty: str, default: float, wrong: bool = False
+) -> Callable[[dict[str, Any]], Backend]:
     """A function that builds a `Skilled` mock. wrong: `q` is the probability of being wrong."""
 
     def make(options: dict[str, Any]) -> Backend:
@@ -215,12 +256,16 @@ def _failing(options: dict[str, Any]) -> Backend:
     text = options.pop("failure", Failure.CONNECTION.value)
     known = [failure.value for failure in Failure]
     if text not in known:
-        raise ConfigError(f"advisor mock:failing: failure {text!r} unknown{nearest(str(text), known)}")
+        raise ConfigError(
+            f"advisor mock:failing: failure {text!r} unknown{nearest(str(text), known)}"
+        )
     return mocks.Failing(Failure(text), **options)
 
 
 def _whole(options: dict[str, Any], name: str) -> dict[str, Any]:
-    """The options with one of them converted to an integer. Raises ConfigError where it is not a whole number."""
+    """The options with one of them converted to an integer. Raises ConfigError where it is not a
+    whole number.
+    """
     if not float(options[name]).is_integer():
         raise ConfigError(f"advisor {name} {options[name]}: expected a whole number")
     return {**options, name: int(options[name])}
@@ -232,21 +277,47 @@ _OTHER = frozenset(("inner",))
 
 MOCKS: Mapping[str, MockKind] = {
     "random": MockKind(lambda o: mocks.Random(**o), _PLAIN),
-    "persistent": MockKind(lambda o: mocks.Persistent(**o), _PLAIN | {"bars", "confidence"}, (), "bars"),
-    "constant": MockKind(lambda o: mocks.Constant(**o), _PLAIN | {"direction", "confidence"}, (), "confidence"),
+    "persistent": MockKind(
+        lambda o: mocks.Persistent(**o), _PLAIN | {"bars", "confidence"}, (), "bars"
+    ),
+    "constant": MockKind(
+        lambda o: mocks.Constant(**o), _PLAIN | {"direction", "confidence"}, (), "confidence"
+    ),
     "skilled": MockKind(_skilled("honest", 0.6), _TOLD | {"q", "honesty"}, ("future",), "q"),
     "oracle": MockKind(_skilled("honest", 1.0), _TOLD, ("future",)),
     "adversarial": MockKind(_skilled("honest", 0.6, wrong=True), _TOLD | {"q"}, ("future",), "q"),
     "overconfident": MockKind(_skilled("overconfident", 0.5), _TOLD | {"q"}, ("future",), "q"),
     "underconfident": MockKind(_skilled("underconfident", 0.6), _TOLD | {"q"}, ("future",), "q"),
-    "shifted": MockKind(lambda o: wrappers.Shifted(**o), _OTHER | {"sessions", "least", "question_of", "seed"},
-                        ("inner", "sessions")),
-    "permuted": MockKind(lambda o: wrappers.Permuted(**o), _OTHER | {"bars", "question_of", "seed"}, ("inner", "bars")),
-    "delayed": MockKind(lambda o: wrappers.Delayed(**_whole(o, "bars")), _OTHER | {"bars", "question_of"},
-                        ("inner", "bars"), "bars"),
-    "available": MockKind(lambda o: wrappers.Available(**{"p": 0.5, **o}), _OTHER | {"p", "seed"}, ("inner",), "p"),
-    "turning": MockKind(lambda o: wrappers.Turning(**_whole(o, "turn")), _OTHER | {"then", "turn"},
-                        ("inner", "then", "turn"), "turn"),
-    "slow": MockKind(lambda o: wrappers.Slow(**{"seconds": 1.0, **o}), _OTHER | {"seconds"}, ("inner",), "seconds"),
+    "shifted": MockKind(
+        lambda o: wrappers.Shifted(**o),
+        _OTHER | {"sessions", "least", "question_of", "seed"},
+        ("inner", "sessions"),
+    ),
+    "permuted": MockKind(
+        lambda o: wrappers.Permuted(**o),
+        _OTHER | {"bars", "question_of", "seed"},
+        ("inner", "bars"),
+    ),
+    "delayed": MockKind(
+        lambda o: wrappers.Delayed(**_whole(o, "bars")),
+        _OTHER | {"bars", "question_of"},
+        ("inner", "bars"),
+        "bars",
+    ),
+    "available": MockKind(
+        lambda o: wrappers.Available(**{"p": 0.5, **o}), _OTHER | {"p", "seed"}, ("inner",), "p"
+    ),
+    "turning": MockKind(
+        lambda o: wrappers.Turning(**_whole(o, "turn")),
+        _OTHER | {"then", "turn"},
+        ("inner", "then", "turn"),
+        "turn",
+    ),
+    "slow": MockKind(
+        lambda o: wrappers.Slow(**{"seconds": 1.0, **o}),
+        _OTHER | {"seconds"},
+        ("inner",),
+        "seconds",
+    ),
     "failing": MockKind(_failing, frozenset(("failure", "retryable"))),
 }

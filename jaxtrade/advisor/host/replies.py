@@ -1,4 +1,5 @@
-"""Reads the response of a chat-completions server: pure functions from status, headers and body to an Answer.
+"""Reads the response of a chat-completions server: pure functions from status, headers and body to
+an Answer.
 
 status                              failure      retry
 408, 409, 425, 429, 5xx             HTTP         may help; `Retry-After` is passed on, and the caller waits
@@ -28,20 +29,32 @@ from jaxtrade.advisor.host.types import Answer, Failure
 REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the text
 CUT_OFF = "the answer was cut off at the token limit"
 _RETRYABLE = frozenset((408, 409, 425, 429))
-_REFUSED = {401: "the key is not accepted", 402: "a payment is due", 403: "the key may not do this",
-            404: "no such model or path"}
+_REFUSED = {
+    401: "the key is not accepted",
+    402: "a payment is due",
+    403: "the key may not do this",
+    404: "no such model or path",
+}
 _NO_QUOTA = frozenset(("insufficient_quota", "billing_hard_limit_reached"))
 _TOO_LONG = frozenset(("context_length_exceeded", "exceed_context_size_error"))
-# Words of vLLM, llama.cpp (its server and llama-cpp-python), Ollama, TGI, OpenAI, Mistral and Anthropic.
+# Words of vLLM, llama.cpp (its server and llama-cpp-python), Ollama, TGI, OpenAI, Mistral and
+# Anthropic.
 _TOO_LONG_WORDS = re.compile(
     r"context[ _-]?(length|size|window)|(max\w*|maximum) (model|context|input|prompt|sequence) (length|tokens)"
     r"|(prompt|input|inputs|request)( tokens)? (is|are|was|were) too (long|large)|too many (input |prompt )?tokens",
-    re.IGNORECASE)
+    re.IGNORECASE,
+)
 _LENGTH_STATUSES = frozenset((400, 413, 422, 500))
-_NOT_TAKEN = re.compile(r"unsupported|not support|n't support|only the default|not allowed|not permitted"
-                        r"|unknown parameter|unrecognized", re.IGNORECASE)
-_REMEDIES = {"temperature": "set advisor.options.temperature=null", "seed": "set advisor.options.seed=null",
-             "max_tokens": "set advisor.options.tokens_key=max_completion_tokens"}  # by the setting that is not taken
+_NOT_TAKEN = re.compile(
+    r"unsupported|not support|n't support|only the default|not allowed|not permitted"
+    r"|unknown parameter|unrecognized",
+    re.IGNORECASE,
+)
+_REMEDIES = {
+    "temperature": "set advisor.options.temperature=null",
+    "seed": "set advisor.options.seed=null",
+    "max_tokens": "set advisor.options.tokens_key=max_completion_tokens",
+}  # by the setting that is not taken
 _MAX_TOKENS = 10**9
 _OWN_ID = re.compile(r"jaxtrade-[0-9a-f]{16}")
 
@@ -49,7 +62,8 @@ _OWN_ID = re.compile(r"jaxtrade-[0-9a-f]{16}")
 class Sampling(NamedTuple):
     """What the reader needs to know about the request.
 
-    request_id: as sent. random: whether the same prompt may get another text. parse: parses the model's text. form:
+    request_id: as sent. random: whether the same prompt may get another text. parse: parses the
+        model's text. form:
     the form that the request asks for, see `forms`; "none" without one.
     """
 
@@ -64,7 +78,9 @@ class MismatchError(Exception):
 
 
 def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: Sampling) -> Answer:
-    """The answer in a complete response. Header names are in lower case. Raises MismatchError and nothing else."""
+    """The answer in a complete response. Header names are in lower case. Raises MismatchError and
+    nothing else.
+    """
     check_id(headers.get("x-request-id", ""), sampling.request_id)
     if status != 200:
         return _refusal(status, headers, body, sampling.form)
@@ -81,8 +97,13 @@ def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: S
     check_id(str(value.get("id", "")), sampling.request_id)
     usage = value["usage"] if isinstance(value.get("usage"), dict) else {}
     model = value["model"][:200] if isinstance(value.get("model"), str) else ""
-    known = Answer(None, status=status, model=printable(model), prompt_tokens=_count(usage.get("prompt_tokens")),
-                   completion_tokens=_count(usage.get("completion_tokens")))
+    known = Answer(
+        None,
+        status=status,
+        model=printable(model),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens")),
+    )
     return _completion(value, known, sampling)
 
 
@@ -92,7 +113,9 @@ def _completion(value: dict[str, Any], known: Answer, sampling: Sampling) -> Ans
 
     choices = value.get("choices")
     if not isinstance(choices, list):
-        return known._replace(failure=Failure.PARSE, detail="no completion: 'choices' is no list", retryable=True)
+        return known._replace(
+            failure=Failure.PARSE, detail="no completion: 'choices' is no list", retryable=True
+        )
     if not choices:
         return empty("no choices")
     choice = choices[0] if isinstance(choices[0], dict) else {}
@@ -104,20 +127,30 @@ def _completion(value: dict[str, Any], known: Answer, sampling: Sampling) -> Ans
     if message.get("tool_calls") or message.get("function_call"):
         return empty("tool calls instead of text")
     if content is None or content == "":
-        if choice.get("finish_reason") == "length":  # all tokens went into reasoning, which some servers keep apart
-            return known._replace(failure=Failure.TOO_LARGE, detail=f"{CUT_OFF} before any text",
-                                  retryable=sampling.random)
+        if (
+            choice.get("finish_reason") == "length"
+        ):  # all tokens went into reasoning, which some servers keep apart
+            return known._replace(
+                failure=Failure.TOO_LARGE,
+                detail=f"{CUT_OFF} before any text",
+                retryable=sampling.random,
+            )
         return empty("no content")
     if not isinstance(content, str):
-        return known._replace(failure=Failure.PARSE, detail=f"content is a {type(content).__name__}, expected text",
-                              retryable=True)
+        return known._replace(
+            failure=Failure.PARSE,
+            detail=f"content is a {type(content).__name__}, expected text",
+            retryable=True,
+        )
     text = content.encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be stored
     known = known._replace(raw=text.encode("utf-8")[:MAX_BYTES].decode("utf-8", "ignore"))
     if choice.get("finish_reason") == "length":
         return known._replace(failure=Failure.TOO_LARGE, detail=CUT_OFF, retryable=sampling.random)
     parsed = sampling.parse(text)
     if parsed.failure:
-        return known._replace(failure=parsed.failure, detail=parsed.detail, retryable=sampling.random)
+        return known._replace(
+            failure=parsed.failure, detail=parsed.detail, retryable=sampling.random
+        )
     return known._replace(advice=parsed.advice, detail=REPAIRED if parsed.repaired else "")
 
 
@@ -127,27 +160,37 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes, form: str) ->
     except (UnicodeDecodeError, RefusedError):
         value = None
     error = _error_of(value)
-    codes = {str(error.get(name)) for name in ("code", "type")} if isinstance(error, dict) else set()
+    codes = (
+        {str(error.get(name)) for name in ("code", "type")} if isinstance(error, dict) else set()
+    )
     detail = ": ".join(filter(None, (f"status {status}", _REFUSED.get(status), _error_text(value))))
     if 300 <= status < 400:
-        return Answer(None, Failure.HTTP, f"status {status}: a redirect, which is not followed", status)
+        return Answer(
+            None, Failure.HTTP, f"status {status}: a redirect, which is not followed", status
+        )
     if status in _REFUSED or codes & _NO_QUOTA:
         return Answer(None, Failure.REFUSED, detail, status)
-    if status in _LENGTH_STATUSES and (codes & _TOO_LONG or _TOO_LONG_WORDS.search(_message(error))):
+    if status in _LENGTH_STATUSES and (
+        codes & _TOO_LONG or _TOO_LONG_WORDS.search(_message(error))
+    ):
         return Answer(None, Failure.REFUSED, detail, status)
     if status in (400, 422) and (remedy := _remedy(error)):
         return Answer(None, Failure.REFUSED, f"{detail}; {remedy}", status)
-    if form != FORMS[-1] and complains(status, body[:1000].decode("utf-8", "replace") if value is None else value):
+    if form != FORMS[-1] and complains(
+        status, body[:1000].decode("utf-8", "replace") if value is None else value
+    ):
         return Answer(None, Failure.UNSUPPORTED, detail, status)
     retryable = status in _RETRYABLE or status >= 500
-    return Answer(None, Failure.HTTP, detail, status, retryable, retry_after(headers) if retryable else None)
+    return Answer(
+        None, Failure.HTTP, detail, status, retryable, retry_after(headers) if retryable else None
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the server asks to wait, or None where `Retry-After` is absent or not usable.
 
-    A date is compared with the response's own `Date` header, because the local clock may be wrong. Without that header
-    a date is not usable.
+    A date is compared with the response's own `Date` header, because the local clock may be wrong.
+    Without that header a date is not usable.
     """
     text = headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text):
@@ -171,7 +214,9 @@ def printable(text: str) -> str:
 
 
 def _error_of(value: object) -> object:
-    """The error in a body. FastAPI servers name it `detail`; vLLM's older ones are an error as a whole."""
+    """The error in a body. FastAPI servers name it `detail`; vLLM's older ones are an error as a
+    whole.
+    """
     if not isinstance(value, dict):
         return None
     found = value.get("error", value.get("detail"))
@@ -184,13 +229,21 @@ def _message(error: object) -> str:
 
 
 def _remedy(error: object) -> str:
-    """How to mend a setting that the model does not take, in the words of `advisor.options`; "" for other errors."""
+    """How to mend a setting that the model does not take, in the words of `advisor.options`; "" for
+    other errors.
+    """
     message = _message(error)
     named = str(error.get("param")) if isinstance(error, dict) else ""
     if not _NOT_TAKEN.search(message):
         return ""
-    return next((remedy for name, remedy in _REMEDIES.items() if named == name or re.search(rf"\b{name}\b", message)),
-                "")
+    return next(
+        (
+            remedy
+            for name, remedy in _REMEDIES.items()
+            if named == name or re.search(rf"\b{name}\b", message)
+        ),
+        "",
+    )
 
 
 def _error_text(value: object) -> str:

@@ -1,23 +1,27 @@
-"""The schema of answers (version 1) and its strict parser. An answer that does not fit is a failure.
+"""The schema of answers (version 1) and its strict parser. An answer that does not fit is a
+failure.
 
-It is never clamped into range and never read as HOLD. A server with constrained decoding receives `ADVICE_SCHEMA`.
-Every answer is still checked here, because some servers accept a schema and still return a confidence of 653.3.
+It is never clamped into range and never read as HOLD. A server with constrained decoding receives
+`ADVICE_SCHEMA`. Every answer is still checked here, because some servers accept a schema and still
+return a confidence of 653.3.
 
 Direction and confidence become the three logits of `Advice`:
 
     logit[direction] = LOGIT_SCALE * confidence,    the other two = 0        (flat = hold, long = buy, short = sell)
 
-Each logit lies in [0, LOGIT_SCALE]. Confidence 0 gives three equal logits, so no opinion. Confidence 1 gives its
-direction a softmax probability of e^3 / (e^3 + 2) = 0.91. Here the stated confidence is only bounded; the fusion
-measures later what it is worth.
+Each logit lies in [0, LOGIT_SCALE]. Confidence 0 gives three equal logits, so no opinion.
+Confidence 1 gives its direction a softmax probability of e^3 / (e^3 + 2) = 0.91. Here the stated
+confidence is only bounded; the fusion measures later what it is worth.
 
-Where the text alone is not JSON, the parser looks for the answer in two places and nowhere else, under the same rules.
+Where the text alone is not JSON, the parser looks for the answer in two places and nowhere else,
+under the same rules.
 `Parsed.repaired` reports that it did.
 
 1. After the reasoning: if the text contains a closing think tag (`</think>`), only what follows the last one is read.
 2. In a fence: if that is not JSON either and contains exactly one code fence, the first balanced object inside it.
 
-A reason longer than `MAX_REASON` is cut, not refused: nothing depends on it, and the answer is paid for.
+A reason longer than `MAX_REASON` is cut, not refused: nothing depends on it, and the answer is paid
+for.
 """
 
 from __future__ import annotations
@@ -41,11 +45,11 @@ DIRECTIONS = ("flat", "long", "short")
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
-# The schema for constrained decoding is narrower than what the parser accepts.
-# Shares are a list of values, because some constrained decoders ignore the bounds of a number (llama.cpp has written
-# 38E2033092839003001). The parser accepts any number from 0 to 1.
-# `pattern` allows no quotes, backslashes or letters beyond ASCII, because small models otherwise write text that their
-# own server cannot put into JSON. The parser accepts any text as a reason.
+# The schema for constrained decoding is narrower than what the parser accepts. Shares are a list of
+# values, because some constrained decoders ignore the bounds of a number (llama.cpp has written
+# 38E2033092839003001). The parser accepts any number from 0 to 1. `pattern` allows no quotes,
+# backslashes or letters beyond ASCII, because small models otherwise write text that their own
+# server cannot put into JSON. The parser accepts any text as a reason.
 _SHARES = {"type": "number", "enum": [round(i / 20, 2) for i in range(21)]}
 ADVICE_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -67,8 +71,10 @@ SCHEMA_HASH = hashlib.sha256(SCHEMA_TEXT.encode()).hexdigest()
 class Parsed(NamedTuple):
     """The result of parsing: advice, or the failure with its detail.
 
-    PARSE: the text is not valid JSON or not in the expected form. SCHEMA: a value does not fit. EMPTY: no text.
-    TOO_LARGE: too much text. repaired: whether only a part of the text was read, with or without success. reason: the
+    PARSE: the text is not valid JSON or not in the expected form. SCHEMA: a value does not fit.
+        EMPTY: no text.
+    TOO_LARGE: too much text. repaired: whether only a part of the text was read, with or without
+        success. reason: the
     advice's own, which nothing but reports for people reads; "" without advice.
     """
 
@@ -88,14 +94,21 @@ class RefusedError(ValueError):
 
 
 def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> Advice:
-    """The advice of a direction and its values, by the formula above. Raises RefusedError for a value out of range."""
+    """The advice of a direction and its values, by the formula above. Raises RefusedError for a
+    value out of range.
+    """
     if direction not in DIRECTIONS:
-        raise RefusedError(Failure.SCHEMA, f"direction {_shown(direction)}, expected one of {', '.join(DIRECTIONS)}")
+        raise RefusedError(
+            Failure.SCHEMA,
+            f"direction {_shown(direction)}, expected one of {', '.join(DIRECTIONS)}",
+        )
     for name, value in (("confidence", confidence), ("risk", risk)):
         if not 0.0 <= value <= 1.0:
             raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value)}, expected 0 to 1")
     if not 1 <= horizon <= MAX_HORIZON:
-        raise RefusedError(Failure.SCHEMA, f"horizon_bars {_shown(horizon)}, expected 1 to {MAX_HORIZON}")
+        raise RefusedError(
+            Failure.SCHEMA, f"horizon_bars {_shown(horizon)}, expected 1 to {MAX_HORIZON}"
+        )
     logit = LOGIT_SCALE * float(confidence)
     hold, buy, sell = (logit if direction == name else 0.0 for name in DIRECTIONS)
     return Advice(hold, buy, sell, float(confidence), float(risk), int(horizon))
@@ -112,7 +125,9 @@ def parse_advice(text: str) -> Parsed:
 
 
 def after_thinking(text: str) -> str | None:
-    """What follows the last closing think tag of a reasoning model; None without a tag or without text after it."""
+    """What follows the last closing think tag of a reasoning model; None without a tag or without
+    text after it.
+    """
     parts = _THOUGHT.split(text)
     return parts[-1] if len(parts) > 1 and parts[-1].strip() else None
 
@@ -125,15 +140,18 @@ def is_thinking(text: str) -> bool:
 def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
     """Parse a text that is exactly one JSON value.
 
-    NaN, Infinity, overflowing numbers, duplicate keys and deep nesting are refused. Raises RefusedError, with
-    Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and Failure.PARSE otherwise.
+    NaN, Infinity, overflowing numbers, duplicate keys and deep nesting are refused. Raises
+    RefusedError, with Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and
+    Failure.PARSE otherwise.
     """
-    return _json(text, max_bytes, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+    return _json(
+        text, max_bytes, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+    )
 
 
 def loose_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
-    """`strict_json` of a text that only wraps what is read: NaN, Infinity and a key twice are somebody else's matter.
-    Of a key twice the last counts."""
+    """`strict_json` of a text that only wraps what is read: NaN, Infinity and a key twice are
+    somebody else's matter. Of a key twice the last counts."""
     return _json(text, max_bytes)
 
 
@@ -147,7 +165,10 @@ def _json(text: str, max_bytes: int, **rules: Any) -> Any:
         return json.loads(text, **rules)
     except RefusedError:
         raise
-    except (ValueError, RecursionError) as error:  # ValueError: JSONDecodeError, or an integer of too many digits
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # ValueError: JSONDecodeError, or an integer of too many digits
         raise RefusedError(Failure.PARSE, f"not JSON: {error}"[:200]) from None
 
 
@@ -171,12 +192,17 @@ def _advice(value: Any) -> Advice:
         if type(value[name]) is not int:
             raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected an integer")
     for name in ("confidence", "risk"):
-        if type(value[name]) not in (int, float):  # not isinstance: a bool is also an instance of int
+        if type(value[name]) not in (
+            int,
+            float,
+        ):  # not isinstance: a bool is also an instance of int
             raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected a number")
     if value["v"] != VERSION:
         raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
     if not isinstance(value["direction"], str):
-        raise RefusedError(Failure.SCHEMA, f"direction {_shown(value['direction'])}, expected a string")
+        raise RefusedError(
+            Failure.SCHEMA, f"direction {_shown(value['direction'])}, expected a string"
+        )
     if not isinstance(value["reason"], str):
         raise RefusedError(Failure.SCHEMA, f"reason {_shown(value['reason'])}, expected a string")
     return advice_of(value["direction"], value["confidence"], value["risk"], value["horizon_bars"])
@@ -229,5 +255,5 @@ def _fenced_object(text: str) -> str | None:
     for bracket in _brackets(inside := parts[1][start:]):
         depth += {"{": 1, "}": -1}.get(bracket[0], 0)
         if depth == 0:
-            return inside[:bracket.end()]
+            return inside[: bracket.end()]
     return None

@@ -1,8 +1,9 @@
-"""The advice service. The training loop submits questions to it and takes answers from it; neither call waits.
+"""The advice service. The training loop submits questions to it and takes answers from it; neither
+call waits.
 
-One thread, the desk's, makes all decisions and writes all files. Worker threads send the requests. The training thread
-only puts a message into a mailbox and pops answers from a queue, so a slow disk, a hung server or a dead thread cannot
-block it.
+One thread, the desk's, makes all decisions and writes all files. Worker threads send the requests.
+The training thread only puts a message into a mailbox and pops answers from a queue, so a slow
+disk, a hung server or a dead thread cannot block it.
 """
 
 from __future__ import annotations
@@ -34,40 +35,62 @@ _BACKLOG = 4  # questions that may wait for the desk, in multiples of its queue'
 _MOST_WAITING = 1024  # messages that may wait for the desk, empty submissions included
 _MESSAGES = 256  # messages handled in one turn
 _MOST_FAULTS = 10  # contained exceptions of one kind, after which nothing more is asked
-_DRAIN_S, _CLOSE_S, _JOIN_S = 1.0, 0.5, 2.6  # time limits of `stop`: answers in flight, closing the backend, in total
+_DRAIN_S, _CLOSE_S, _JOIN_S = (
+    1.0,
+    0.5,
+    2.6,
+)  # time limits of `stop`: answers in flight, closing the backend, in total
 
 _Batch = tuple[tuple[Question, float], ...]
 
 
 class AdviceService:
-    """Sends submitted questions to `backend` until `stop`, which also runs when the interpreter exits.
+    """Sends submitted questions to `backend` until `stop`, which also runs when the interpreter
+    exits.
 
     `tell` receives one line per problem, from another thread; by default the logger `jaxtrade.advisor`. `use`: what
     the answers are for.
 
-    Raises StorageError where the ledger cannot be read: without it, spending could not be counted against the caps.
+    Raises StorageError where the ledger cannot be read: without it, spending could not be counted
+    against the caps.
     """
 
-    def __init__(self, backend: Backend, options: ServiceOptions, clock: Clock | None = None,
-                 tell: Callable[[str], None] | None = None, use: Use = TRAINING) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        options: ServiceOptions,
+        clock: Clock | None = None,
+        tell: Callable[[str], None] | None = None,
+        use: Use = TRAINING,
+    ) -> None:
         self._backend, self._options = backend, options
         self._clock = clock or SystemClock()
         self._listener = tell or logging.getLogger("jaxtrade.advisor").warning
         self._unreported = 0
         cost = None if options.max_cost is None else int(options.max_cost * MICRO)
-        self._ledger = Ledger(Path(options.ledger) if options.ledger else None,
-                              Caps(options.max_calls, options.max_tokens, cost))
+        self._ledger = Ledger(
+            Path(options.ledger) if options.ledger else None,
+            Caps(options.max_calls, options.max_tokens, cost),
+        )
         self._mailbox: queue.SimpleQueue[_Batch | Finished | None] = queue.SimpleQueue()
         self._ready: deque[tuple[int, Advice]] = deque()
         self._counting = threading.Lock()  # among threads that submit; the desk never holds it
         self._sent = self._turned_away = self._received = 0
         self._stopping = threading.Event()
         self._pid = os.getpid()
-        self._pool = WorkerPool(backend.answer, options.workers, options.grace_s, self._clock, self._mailbox.put)
+        self._pool = WorkerPool(
+            backend.answer, options.workers, options.grace_s, self._clock, self._mailbox.put
+        )
         self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._tell)
-        outlet = Outlet(lambda bar, advice: self._ready.append((bar, advice)),
-                        lambda: options.ready_rows - len(self._ready), self._tell, use)
-        self._desk = Desk(backend, options, self._clock, self._cache, self._ledger, self._pool, outlet)
+        outlet = Outlet(
+            lambda bar, advice: self._ready.append((bar, advice)),
+            lambda: options.ready_rows - len(self._ready),
+            self._tell,
+            use,
+        )
+        self._desk = Desk(
+            backend, options, self._clock, self._cache, self._ledger, self._pool, outlet
+        )
         self._published: dict[str, Any] = {}
         self._publish()
         self._closing, self._close_fault = threading.Event(), ""
@@ -88,7 +111,8 @@ class AdviceService:
         batch = tuple(wanted)
         with self._counting:
             backlog = self._sent - self._received
-            # With an empty backlog a batch of any size is accepted; otherwise a large one could never be submitted.
+            # With an empty backlog a batch of any size is accepted; otherwise a large one could
+            # never be submitted.
             too_much = backlog and backlog + len(batch) > _BACKLOG * self._options.queue_size
             if self._stopping.is_set() or too_much or self._mailbox.qsize() > _MOST_WAITING:
                 self._turned_away += len(batch)
@@ -97,7 +121,9 @@ class AdviceService:
         self._mailbox.put(batch)
 
     def take(self, most: int) -> list[tuple[int, Advice]]:
-        """Return at most `most` new answers as (bar, advice). Each is returned once; the rest stay in the queue."""
+        """Return at most `most` new answers as (bar, advice). Each is returned once; the rest stay
+        in the queue.
+        """
         taken = []
         with suppress(IndexError):  # raised when the queue is empty
             while len(taken) < most:
@@ -107,16 +133,20 @@ class AdviceService:
     def statistics(self) -> dict[str, Any]:
         """Counts as of the desk's last turn, plus what has been submitted since.
 
-        Every submission is counted in exactly one place: deduped, cache_hit, queued, in_flight, done, failed, expired,
-        dropped or poisoned.
+        Every submission is counted in exactly one place: deduped, cache_hit, queued, in_flight,
+        done, failed, expired, dropped or poisoned.
         """
         found = dict(self._published)
         received = found.pop("received")
         with self._counting:
             extra, away = self._sent - received, self._turned_away
-        return found | {"submitted": found["submitted"] + extra + away, "queued": found["queued"] + extra,
-                        "unseen": found["unseen"] + extra, "dropped": found["dropped"] + away,
-                        "ready": len(self._ready)}
+        return found | {
+            "submitted": found["submitted"] + extra + away,
+            "queued": found["queued"] + extra,
+            "unseen": found["unseen"] + extra,
+            "dropped": found["dropped"] + away,
+            "ready": len(self._ready),
+        }
 
     @property
     def options(self) -> ServiceOptions:
@@ -124,7 +154,9 @@ class AdviceService:
         return self._options
 
     def stop(self) -> None:
-        """Send no more requests, wait one second for requests in flight, write and close. Takes at most 3 s."""
+        """Send no more requests, wait one second for requests in flight, write and close. Takes at
+        most 3 s.
+        """
         if os.getpid() != self._pid:
             return  # a forked child process has none of the threads
         atexit.unregister(self.stop)
@@ -133,7 +165,9 @@ class AdviceService:
             self._mailbox.put(None)
         self._thread.join(_JOIN_S)
         if self._thread.is_alive():
-            self._tell("advisor: its thread hangs (a disk that does not answer?) and is left behind")
+            self._tell(
+                "advisor: its thread hangs (a disk that does not answer?) and is left behind"
+            )
 
     def __enter__(self) -> AdviceService:
         return self
@@ -142,7 +176,9 @@ class AdviceService:
         self.stop()
 
     def _tell(self, line: str) -> None:
-        """Report a line to the listener. If the listener raises, the line is counted as undelivered."""
+        """Report a line to the listener. If the listener raises, the line is counted as
+        undelivered.
+        """
         try:
             self._listener(line)
         except Exception:
@@ -159,7 +195,9 @@ class AdviceService:
                 more = self._turn(0.0 if more else _BUSY_POLL_S if waits else _IDLE_POLL_S)
             self._desk.stopping = True
             self._wind_down()
-        except BaseException as error:  # SystemExit and similar: report it and send no more requests
+        except (
+            BaseException
+        ) as error:  # SystemExit and similar: report it and send no more requests
             self._contain(error)
         finally:
             self._closing.set()
@@ -168,10 +206,11 @@ class AdviceService:
             self._publish()
 
     def _turn(self, timeout: float) -> bool:
-        """Handle the waiting messages, then let the desk act. Returns whether there is more to do at once.
+        """Handle the waiting messages, then let the desk act. Returns whether there is more to do
+        at once.
 
-        An exception here is a bug. It is contained, counted and reported. After `_MOST_FAULTS` of one kind, no more
-        requests are sent.
+        An exception here is a bug. It is contained, counted and reported. After `_MOST_FAULTS` of
+        one kind, no more requests are sent.
         """
         more = False
         try:
@@ -195,13 +234,19 @@ class AdviceService:
     def _contain(self, error: BaseException) -> None:
         name = type(error).__name__  # not its text, which might contain a secret
         where = traceback.extract_tb(error.__traceback__)[-1]
-        count = self._desk.contained(f"desk {name}", f"advisor: {name} in its own thread ({Path(where.filename).name}, "
-                                     f"line {where.lineno}); contained, please report it")
+        count = self._desk.contained(
+            f"desk {name}",
+            f"advisor: {name} in its own thread ({Path(where.filename).name}, "
+            f"line {where.lineno}); contained, please report it",
+        )
         if count >= _MOST_FAULTS or not isinstance(error, Exception):
             self._desk.gates.ask_no_more(f"{name} in the advisor's own thread, {count} times")
 
     def _publish(self) -> None:
-        self._published = self._desk.snapshot() | {"received": self._received, "unreported": self._unreported}
+        self._published = self._desk.snapshot() | {
+            "received": self._received,
+            "unreported": self._unreported,
+        }
 
     def _wind_down(self) -> None:
         """Wait for requests in flight, then close the backend, which should end the rest.
@@ -215,8 +260,10 @@ class AdviceService:
         self._turns(_CLOSE_S)
         self._closer.join(max(0.0, until - time.monotonic()))
         if self._close_fault:
-            self._desk.contained(f"close {self._close_fault}",
-                                 f"advisor: closing the backend raised {self._close_fault}; contained")
+            self._desk.contained(
+                f"close {self._close_fault}",
+                f"advisor: closing the backend raised {self._close_fault}; contained",
+            )
         self._pool.join(max(0.0, until - time.monotonic()))
 
     def _turns(self, seconds: float) -> None:
@@ -231,4 +278,6 @@ class AdviceService:
         try:
             self._backend.close()
         except Exception as error:
-            self._close_fault = type(error).__name__  # the desk's thread counts it: only that thread writes counts
+            self._close_fault = type(
+                error
+            ).__name__  # the desk's thread counts it: only that thread writes counts

@@ -23,19 +23,25 @@ Wants = Sequence[tuple[int, float]]  # bars and weights > 0
 _ROW = f"{len(Advice._fields)}f"
 _POLL_S = 0.02  # between checks for new answers
 _BATCH = 16  # answers converted to rows at a time; this holds the interpreter lock for about 0.1 ms
-_BUILD_S = 1e-4  # questions are built for about as long at a time; one that shows many bars takes longer
-# A pause after these releases the interpreter lock. Otherwise the training thread would wait for it, 5 ms at a time.
+_BUILD_S = (
+    1e-4  # questions are built for about as long at a time; one that shows many bars takes longer
+)
+# A pause after these releases the interpreter lock. Otherwise the training thread would wait for
+# it, 5 ms at a time.
 _PAUSE_S = 1e-4
 _MOST_WAITING = 64  # demands that may wait for the asker's thread
 _MOST_OPEN = 1024  # bars remembered as in flight
-_MOST_QUESTIONS = 4096  # questions kept, because the same bar is wanted again and again until its answer arrives
+_MOST_QUESTIONS = (
+    4096  # questions kept, because the same bar is wanted again and again until its answer arrives
+)
 _JOIN_S = 0.3  # time limit of `stop` for joining both threads
 
 
 class AdviceRow(NamedTuple):
     """A row of the table.
 
-    packed: its float32 values in the order of `Advice`, in native byte order. text: `journal.row_text` of the values.
+    packed: its float32 values in the order of `Advice`, in native byte order. text:
+        `journal.row_text` of the values.
     """
 
     bar: int
@@ -60,7 +66,9 @@ class AdviceSource(Protocol):
     """Provides rows. No method waits."""
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        """At most `most` rows, of distinct bars, that become visible at `update`. deltas: deltas taken so far."""
+        """At most `most` rows, of distinct bars, that become visible at `update`. deltas: deltas
+        taken so far.
+        """
         ...
 
     def want(self, wants: Wants) -> None:
@@ -68,7 +76,9 @@ class AdviceSource(Protocol):
         ...
 
     def in_flight(self) -> list[tuple[int, float]]:
-        """Requested bars without a row yet, with their weights. Where there are many, only the latest ones."""
+        """Requested bars without a row yet, with their weights. Where there are many, only the
+        latest ones.
+        """
         ...
 
     def statistics(self) -> dict[str, Any]:
@@ -133,15 +143,17 @@ class Replayed(NoSource):
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         """The recorded rows of `update`.
 
-        Raises JournalError where `deltas` is not the number of deltas recorded before `update`: this run then differs
-        from the recorded one.
+        Raises JournalError where `deltas` is not the number of deltas recorded before `update`:
+        this run then differs from the recorded one.
         """
         index = bisect_left(self._deltas, update, key=_update)
         if index != deltas:
             seen = self._deltas[min(index, deltas)]
-            raise JournalError(f"advisor replay: delta {min(index, deltas) + 1} became visible at update {seen.update},"
-                               f" and update {update} is asked for after {deltas} deltas: this run has other updates "
-                               "than the recording; keep its train.chunk_updates, advisor.transport and seed")
+            raise JournalError(
+                f"advisor replay: delta {min(index, deltas) + 1} became visible at update {seen.update},"
+                f" and update {update} is asked for after {deltas} deltas: this run has other updates "
+                "than the recording; keep its train.chunk_updates, advisor.transport and seed"
+            )
         if index == len(self._deltas) or self._deltas[index].update != update:
             return []
         delta = self._deltas[index]
@@ -154,35 +166,54 @@ class Replayed(NoSource):
 class Live:
     """Rows made from the answers of a service.
 
-    Two threads work between the service and the training thread. One builds questions from bars (less than a
-    millisecond each) and submits them. The other converts answers to rows. The methods that the training thread calls
-    only move a few rows between queues.
+    Two threads work between the service and the training thread. One builds questions from bars
+    (less than a millisecond each) and submits them. The other converts answers to rows. The methods
+    that the training thread calls only move a few rows between queues.
 
-    question_of: returns the question about a bar. If it raises, the bar is reported and never asked about again.
-    ahead: the most rows to prepare before they are taken; further answers stay in the service. heard: receives each
+    question_of: returns the question about a bar. If it raises, the bar is reported and never asked
+        about again.
+    ahead: the most rows to prepare before they are taken; further answers stay in the service.
+        heard: receives each
     answer that becomes a row, in the taker's thread.
     """
 
-    def __init__(self, service: Service, question_of: Callable[[int], Question], tell: Tell | None = None,
-                 ahead: int = 1024, heard: Callable[[int, Advice], None] | None = None) -> None:
-        self._service, self._question_of, self._ahead, self._heard = service, question_of, ahead, heard
+    def __init__(
+        self,
+        service: Service,
+        question_of: Callable[[int], Question],
+        tell: Tell | None = None,
+        ahead: int = 1024,
+        heard: Callable[[int, Advice], None] | None = None,
+    ) -> None:
+        self._service, self._question_of, self._ahead, self._heard = (
+            service,
+            question_of,
+            ahead,
+            heard,
+        )
         self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
         self._mailbox: queue.SimpleQueue[Wants | None] = queue.SimpleQueue()
         self._ready: deque[AdviceRow] = deque()
         self._open: OrderedDict[int, float] = OrderedDict()  # used by the training thread only
-        self._questions: OrderedDict[int, Question] = OrderedDict()  # used by the asker's thread only
+        self._questions: OrderedDict[int, Question] = (
+            OrderedDict()
+        )  # used by the asker's thread only
         self._unaskable: set[int] = set()  # written by the asker's thread only
         self._missed = self._refused = 0
         self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=run, name=f"advisor-{name}", daemon=True)
-                         for name, run in (("asker", self._ask), ("taker", self._collect))]
+        self._threads = [
+            threading.Thread(target=run, name=f"advisor-{name}", daemon=True)
+            for name, run in (("asker", self._ask), ("taker", self._collect))
+        ]
         for thread in self._threads:
             thread.start()
 
     # --- for the training thread -------------------------------------------------------------------------------------
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        """Prepared rows. A delta holds each bar once, so a second row about a bar stays for a later call."""
+        """Prepared rows. A delta holds each bar once, so a second row about a bar stays for a later
+        call.
+        """
         del update, deltas
         found: dict[int, AdviceRow] = {}
         again: list[AdviceRow] = []
@@ -199,7 +230,9 @@ class Live:
         return list(found.values())
 
     def want(self, wants: Wants) -> None:
-        """Request rows. If the asker is far behind, the request is dropped and counted: it will be repeated anyway."""
+        """Request rows. If the asker is far behind, the request is dropped and counted: it will be
+        repeated anyway.
+        """
         if self._stopping.is_set() or self._mailbox.qsize() >= _MOST_WAITING:
             self._missed += len(wants)
             return
@@ -214,14 +247,20 @@ class Live:
         return list(self._open.items())
 
     def statistics(self) -> dict[str, Any]:
-        """The service's statistics and: rows_waiting, rows_refused (a value is not a finite float32), wants_missed,
-        bars_unaskable, contained (exceptions by kind)."""
+        """The service's statistics and: rows_waiting, rows_refused (a value is not a finite
+        float32), wants_missed, bars_unaskable, contained (exceptions by kind)."""
         return self._service.statistics() | {
-            "rows_waiting": len(self._ready), "rows_refused": self._refused, "wants_missed": self._missed,
-            "bars_unaskable": len(self._unaskable), "contained": self._faults.counts()}
+            "rows_waiting": len(self._ready),
+            "rows_refused": self._refused,
+            "wants_missed": self._missed,
+            "bars_unaskable": len(self._unaskable),
+            "contained": self._faults.counts(),
+        }
 
     def stop(self) -> None:
-        """Stop the service and both threads. A thread that hangs in `question_of` or the service is left behind."""
+        """Stop the service and both threads. A thread that hangs in `question_of` or the service is
+        left behind.
+        """
         if not self._stopping.is_set():
             self._stopping.set()
             self._mailbox.put(None)
@@ -230,7 +269,9 @@ class Live:
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
             if thread.is_alive():
-                self._faults.trouble(thread.name, f"advisor: the thread {thread.name} hangs and is left behind")
+                self._faults.trouble(
+                    thread.name, f"advisor: the thread {thread.name} hangs and is left behind"
+                )
 
     # --- the asker's thread ------------------------------------------------------------------------------------------
 
@@ -252,10 +293,14 @@ class Live:
                 self._faults.contain("asking", error)
 
     def _question(self, bar: int) -> Question | None:
-        """The question about a bar, cached; None where it cannot be built. Such a bar is not tried again."""
+        """The question about a bar, cached; None where it cannot be built. Such a bar is not tried
+        again.
+        """
         if bar in self._unaskable:
             return None
-        if (question := self._questions.get(bar)) is None and (question := self._new_question(bar)) is not None:
+        if (question := self._questions.get(bar)) is None and (
+            question := self._new_question(bar)
+        ) is not None:
             self._questions[bar] = question
             if len(self._questions) > _MOST_QUESTIONS:
                 self._questions.popitem(last=False)
@@ -266,11 +311,16 @@ class Live:
             question = self._question_of(bar)
             if question.bar == bar:
                 return question
-            self._faults.trouble("question", f"advisor: the question about bar {bar} is about bar {question.bar}; "
-                                 "such bars are not asked about")
+            self._faults.trouble(
+                "question",
+                f"advisor: the question about bar {bar} is about bar {question.bar}; "
+                "such bars are not asked about",
+            )
         except JaxtradeError as error:
-            self._faults.trouble(f"question {type(error).__name__}",
-                                 f"advisor: no question about bar {bar}: {error}; such bars are not asked about")
+            self._faults.trouble(
+                f"question {type(error).__name__}",
+                f"advisor: no question about bar {bar}: {error}; such bars are not asked about",
+            )
         except Exception as error:
             self._faults.contain("question", error)
         self._unaskable.add(bar)
@@ -293,8 +343,11 @@ class Live:
             row = AdviceRow.of(bar, advice)
         except (struct.error, OverflowError, TypeError, ValueError):
             self._refused += 1
-            self._faults.trouble("row", f"advisor: an answer about bar {bar} has a number that is no finite float32; "
-                                 "such answers are left out")
+            self._faults.trouble(
+                "row",
+                f"advisor: an answer about bar {bar} has a number that is no finite float32; "
+                "such answers are left out",
+            )
         else:
             self._ready.append(row)
             if self._heard is not None:

@@ -13,7 +13,9 @@ _PAUSE = 0.025  # seconds
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether the error means that another process holds the file for the moment."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte of an extended code is the primary code
+    code = (
+        getattr(error, "sqlite_errorcode", 0) & 0xFF
+    )  # the low byte of an extended code is the primary code
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -29,10 +31,11 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def use_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL mode, in which readers do not block the writer and a kill leaves the file intact.
+    """Switch the file to WAL mode, in which readers do not block the writer and a kill leaves the
+    file intact.
 
-    After a power failure the last commits may be missing. SQLite does not wait while another process switches the mode,
-    so this function tries again, for about `PATIENCE` at most.
+    After a power failure the last commits may be missing. SQLite does not wait while another
+    process switches the mode, so this function tries again, for about `PATIENCE` at most.
     """
     connection.execute("PRAGMA synchronous=NORMAL")
     for left in reversed(range(round(PATIENCE / _PAUSE))):

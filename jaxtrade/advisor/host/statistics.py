@@ -1,4 +1,6 @@
-"""The service's counts: every submission is in exactly one of them. One thread writes; other threads read snapshots."""
+"""The service's counts: every submission is in exactly one of them. One thread writes; other
+threads read snapshots.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _PER_DECADE = 5
-EDGES = tuple(10.0 ** (step / _PER_DECADE) for step in range(-3 * _PER_DECADE, 2 * _PER_DECADE + 1))  # 1 ms .. 100 s
+EDGES = tuple(
+    10.0 ** (step / _PER_DECADE) for step in range(-3 * _PER_DECADE, 2 * _PER_DECADE + 1)
+)  # 1 ms .. 100 s
 
 
 @dataclass
@@ -34,7 +38,8 @@ class Histogram:
         self.longest = max(self.longest, seconds)
 
     def quantile(self, share: float) -> float | None:
-        """The quantile `share` in seconds, rounded up to its bucket's upper edge, at most the longest duration.
+        """The quantile `share` in seconds, rounded up to its bucket's upper edge, at most the
+        longest duration.
 
         None without durations.
         """
@@ -48,13 +53,15 @@ class Histogram:
 
 @dataclass
 class Statistics:
-    """Counts since the start. The first block counts submissions, the second attempts, the third the service's events.
+    """Counts since the start. The first block counts submissions, the second attempts, the third
+    the service's events.
 
-    deduped: submissions of a known question (waiting, in flight, answered, failed recently, or poisoned). dropped:
-    submissions dropped because the queue was full, the priority was not finite, or the service had stopped. late:
-    advice from workers that had been given up, kept in the cache. usage_unknown: answers without token counts; their
-    whole reservation counts as spent. stopped: attempts that the end of the run cancelled; they are no failures, and
-    their questions count as dropped.
+    deduped: submissions of a known question (waiting, in flight, answered, failed recently, or
+        poisoned). dropped:
+    submissions dropped because the queue was full, the priority was not finite, or the service had
+    stopped. late: advice from workers that had been given up, kept in the cache. usage_unknown:
+    answers without token counts; their whole reservation counts as spent. stopped: attempts that
+    the end of the run cancelled; they are no failures, and their questions count as dropped.
     """
 
     submitted: int = 0
@@ -75,9 +82,13 @@ class Statistics:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     failures: Counter[str] = field(default_factory=Counter)  # attempts by kind of failure
-    unusable: Counter[str] = field(default_factory=Counter)  # attempts whose answer cannot be used, by reason
+    unusable: Counter[str] = field(
+        default_factory=Counter
+    )  # attempts whose answer cannot be used, by reason
     http: Counter[int] = field(default_factory=Counter)  # attempts by HTTP status
-    models: Counter[str] = field(default_factory=Counter)  # attempts by the model that the server reports
+    models: Counter[str] = field(
+        default_factory=Counter
+    )  # attempts by the model that the server reports
     latency: Histogram = field(default_factory=Histogram)  # seconds per attempt
 
     negatives: int = 0  # questions poisoned by failures in the cache
@@ -88,12 +99,24 @@ class Statistics:
     def snapshot(self, queued: int, in_flight: int, **more: Any) -> dict[str, Any]:
         """A copy of all counts as JSON values, safe to pass to another thread."""
         plain = {name: value for name, value in vars(self).items() if isinstance(value, int)}
-        return plain | {
-            "queued": queued, "in_flight": in_flight,
-            "failures": dict(self.failures), "unusable": dict(self.unusable), "faults": dict(self.faults),
-            "models": dict(self.models),
-            "http": {str(status): count for status, count in self.http.items()},
-            "latency": {"edges_s": list(EDGES), "counts": list(self.latency.counts), "total_s": self.latency.total,
-                        "p50_s": self.latency.quantile(0.5), "p99_s": self.latency.quantile(0.99),
-                        "longest_s": self.latency.longest},
-        } | more
+        return (
+            plain
+            | {
+                "queued": queued,
+                "in_flight": in_flight,
+                "failures": dict(self.failures),
+                "unusable": dict(self.unusable),
+                "faults": dict(self.faults),
+                "models": dict(self.models),
+                "http": {str(status): count for status, count in self.http.items()},
+                "latency": {
+                    "edges_s": list(EDGES),
+                    "counts": list(self.latency.counts),
+                    "total_s": self.latency.total,
+                    "p50_s": self.latency.quantile(0.5),
+                    "p99_s": self.latency.quantile(0.99),
+                    "longest_s": self.latency.longest,
+                },
+            }
+            | more
+        )

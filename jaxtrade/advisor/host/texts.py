@@ -1,4 +1,6 @@
-"""Reads the models' texts in a cache of answers, for reports. The file is opened for reading only."""
+"""Reads the models' texts in a cache of answers, for reports. The file is opened for reading
+only.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,14 @@ def read_texts(path: Path, keys: Iterable[str]) -> dict[str, str]:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             for start in range(0, len(wanted), _AT_ONCE):
-                some = wanted[start:start + _AT_ONCE]
+                some = wanted[start : start + _AT_ONCE]
                 marks = ", ".join("?" * len(some))
-                found |= dict(connection.execute(
-                    f"SELECT key, raw FROM answers WHERE advice IS NOT NULL AND key IN ({marks})", some))
+                found |= dict(
+                    connection.execute(
+                        f"SELECT key, raw FROM answers WHERE advice IS NOT NULL AND key IN ({marks})",
+                        some,
+                    )
+                )
     except sqlite3.Error as error:
         raise StorageError(f"{path}: the answers in it cannot be read ({error})") from None
     return found

@@ -1,8 +1,8 @@
 """An HTTP client of one server, over persistent connections, from many threads.
 
-A connection is kept only if no bytes followed the response, and reused only if nothing arrived since. Otherwise a
-second response on it would be read as the answer to the next request. The client follows no redirects and ignores proxy
-variables. Needs the extra `advisor`. Imports no JAX.
+A connection is kept only if no bytes followed the response, and reused only if nothing arrived
+since. Otherwise a second response on it would be read as the answer to the next request. The client
+follows no redirects and ignores proxy variables. Needs the extra `advisor`. Imports no JAX.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from jaxtrade.advisor.host.types import Failure
 from jaxtrade.advisor.host.wire import Limits, Reply, TransportError, classified, exchange
 
 MAX_IDLE = 64  # connections kept
-_IDLE_SECONDS = 30.0  # an idle connection is kept this long; servers close theirs after a similar time
+_IDLE_SECONDS = (
+    30.0  # an idle connection is kept this long; servers close theirs after a similar time
+)
 _MAX_LOOKUPS = 4  # name look-ups at a time
 _SLICE = 0.1  # seconds between checks of the stop flag during a look-up
 _LOOPBACK = ("127.", "::1")
@@ -32,9 +34,13 @@ T = TypeVar("T")
 
 
 class Client:
-    """Sends requests to paths below one base URL. Many threads may use it; `close` ends the calls in all of them."""
+    """Sends requests to paths below one base URL. Many threads may use it; `close` ends the calls
+    in all of them.
+    """
 
-    def __init__(self, base: SplitResult, context: ssl.SSLContext | None, lookup: Lookup = socket.getaddrinfo) -> None:
+    def __init__(
+        self, base: SplitResult, context: ssl.SSLContext | None, lookup: Lookup = socket.getaddrinfo
+    ) -> None:
         """context: for https; None means plain http, which is allowed to this machine only."""
         self._base, self._context = base, context
         self._port = base.port or (443 if context else 80)
@@ -45,19 +51,35 @@ class Client:
         self._open: set[socket.socket] = set()
         self._idle: list[tuple[socket.socket, float]] = []
 
-    def post(self, path: str, headers: dict[str, str], body: bytes, limits: Limits, read: Callable[[Reply], T]) -> T:
+    def post(
+        self,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        limits: Limits,
+        read: Callable[[Reply], T],
+    ) -> T:
         """Send one POST and return `read(reply)`.
 
         Raises TransportError, and any exception of `read`. In both cases the connection is closed.
         """
         return self._call("POST", path, headers, body, limits, read)
 
-    def get(self, path: str, headers: dict[str, str], limits: Limits, read: Callable[[Reply], T]) -> T:
+    def get(
+        self, path: str, headers: dict[str, str], limits: Limits, read: Callable[[Reply], T]
+    ) -> T:
         """Send one GET and return `read(reply)`. Raises as `post`."""
         return self._call("GET", path, headers, b"", limits, read)
 
-    def _call(self, method: str, path: str, headers: dict[str, str], body: bytes, limits: Limits,
-              read: Callable[[Reply], T]) -> T:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        limits: Limits,
+        read: Callable[[Reply], T],
+    ) -> T:
         sock = None
         try:
             sock = self._connection(limits)
@@ -81,7 +103,9 @@ class Client:
             self._stopped.set()
             for sock in self._open:
                 try:
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # unlike close, this wakes a thread that waits
+                    socket.socket.shutdown(
+                        sock, socket.SHUT_RDWR
+                    )  # unlike close, this wakes a thread that waits
                 except OSError:
                     continue  # not connected yet or already closed: no thread waits on it
             idle, self._idle = self._idle, []
@@ -89,8 +113,12 @@ class Client:
             self._drop(sock)
 
     def _request(self, method: str, path: str, headers: dict[str, str], body: bytes) -> h11.Request:
-        fixed = {"Host": self._base.netloc} | ({"Content-Length": str(len(body))} if method == "POST" else {})
-        return h11.Request(method=method, target=self._base.path + path, headers=list({**fixed, **headers}.items()))
+        fixed = {"Host": self._base.netloc} | (
+            {"Content-Length": str(len(body))} if method == "POST" else {}
+        )
+        return h11.Request(
+            method=method, target=self._base.path + path, headers=list({**fixed, **headers}.items())
+        )
 
     def _connection(self, limits: Limits) -> socket.socket:
         """An idle connection on which nothing has arrived, or a new one."""
@@ -107,12 +135,19 @@ class Client:
             self._drop(sock)
 
     def _connect(self, limits: Limits) -> socket.socket:
-        """A connection to the first address that accepts. Each address gets an equal share of the time left."""
+        """A connection to the first address that accepts. Each address gets an equal share of the
+        time left.
+        """
         addresses = self._names.find(self._host, self._port, limits, self._stopped)
-        if self._context is None and not all(item[4][0].startswith(_LOOPBACK) for item in addresses):
-            raise TransportError(Failure.CONNECTION, f"{self._host} is not this machine: no plain http", False)
+        if self._context is None and not all(
+            item[4][0].startswith(_LOOPBACK) for item in addresses
+        ):
+            raise TransportError(
+                Failure.CONNECTION, f"{self._host} is not this machine: no plain http", False
+            )
         for last, (family, kind, protocol, _, address) in zip(
-                range(len(addresses) - 1, -1, -1), addresses, strict=True):
+            range(len(addresses) - 1, -1, -1), addresses, strict=True
+        ):
             sock = self._track(socket.socket(family, kind, protocol))
             try:
                 sock.settimeout(limits.left() / (last + 1))
@@ -127,7 +162,9 @@ class Client:
 
     def _secured(self, sock: socket.socket, limits: Limits) -> socket.socket:
         assert self._context is not None
-        wrapped = self._context.wrap_socket(sock, server_hostname=self._host, do_handshake_on_connect=False)
+        wrapped = self._context.wrap_socket(
+            sock, server_hostname=self._host, do_handshake_on_connect=False
+        )
         self._drop(sock)  # `wrapped` has taken over the connection
         self._track(wrapped)
         try:
@@ -167,7 +204,9 @@ class _Names:
         self._free = threading.BoundedSemaphore(_MAX_LOOKUPS)
 
     def find(self, host: str, port: int, limits: Limits, stopped: threading.Event) -> list[Any]:
-        """The result of getaddrinfo. Raises its exceptions, TimeoutError at the deadline, and OSError after a stop."""
+        """The result of getaddrinfo. Raises its exceptions, TimeoutError at the deadline, and
+        OSError after a stop.
+        """
         found: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def look() -> None:

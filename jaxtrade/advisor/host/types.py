@@ -8,10 +8,13 @@ from typing import NamedTuple, Protocol
 
 
 class Question(NamedTuple):
-    """A question about one market bar. It holds public market state only, so all environments share it.
+    """A question about one market bar. It holds public market state only, so all environments share
+    it.
 
-    bar: index on the market's time axis. symbol, time: validated symbol and ISO time stamp of the bar's close. slots:
-    raw (never normalised) values at that close by name. prompt: the whole text that a language model receives.
+    bar: index on the market's time axis. symbol, time: validated symbol and ISO time stamp of the
+        bar's close. slots:
+    raw (never normalised) values at that close by name. prompt: the whole text that a language
+    model receives.
     prompt_version: name and hash of the prompt's template.
     """
 
@@ -24,7 +27,9 @@ class Question(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """Advice about one bar: logits of hold, buy and sell; confidence and risk in [0, 1]; horizon in bars, >= 1."""
+    """Advice about one bar: logits of hold, buy and sell; confidence and risk in [0, 1]; horizon in
+    bars, >= 1.
+    """
 
     hold: float
     buy: float
@@ -35,7 +40,9 @@ class Advice(NamedTuple):
 
 
 class Failure(enum.Enum):
-    """Why there is no advice. A failure means that advice is absent; it is never read as an opinion."""
+    """Why there is no advice. A failure means that advice is absent; it is never read as an
+    opinion.
+    """
 
     TIMEOUT = "timeout"
     CONNECTION = "connection"
@@ -53,10 +60,11 @@ class Failure(enum.Enum):
 class Answer(NamedTuple):
     """The result of one request: advice, or a failure with its detail (scrubbed of secrets).
 
-    status: HTTP status, or 0. retryable: whether another attempt may help. retry_after: seconds that the server asks to
-    wait, or None. latency: in seconds. raw: the model's text as received, at most 64 KiB. model: the model's name as
-    the server reports it. parts: the answers of the single requests, where one question took several; their tokens add
-    up to this answer's.
+    status: HTTP status, or 0. retryable: whether another attempt may help. retry_after: seconds
+        that the server asks to
+    wait, or None. latency: in seconds. raw: the model's text as received, at most 64 KiB. model:
+    the model's name as the server reports it. parts: the answers of the single requests, where one
+    question took several; their tokens add up to this answer's.
     """
 
     advice: Advice | None

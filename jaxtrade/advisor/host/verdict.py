@@ -9,7 +9,9 @@ from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
 
 _CONTENT = frozenset({Failure.PARSE, Failure.SCHEMA, Failure.EMPTY, Failure.TOO_LARGE})
-_UNBILLED = frozenset({Failure.HTTP, Failure.REFUSED, Failure.UNSUPPORTED})  # error statuses: no answer to pay for
+_UNBILLED = frozenset(
+    {Failure.HTTP, Failure.REFUSED, Failure.UNSUPPORTED}
+)  # error statuses: no answer to pay for
 _OVERLOADED = frozenset({429, 503, 529})  # too many requests; unavailable; overloaded
 
 _MOST_TOKENS = 10_000_000
@@ -18,9 +20,10 @@ _MOST_TOKENS = 10_000_000
 class Verdict(NamedTuple):
     """What an answer says.
 
-    healthy: whether the endpoint works; None where the answer does not show it. overload: the endpoint needs fewer
-    concurrent requests. fault: a name if the question is expected to fail in the same way again, else "". unbilled: the
-    server's status says that it did not answer.
+    healthy: whether the endpoint works; None where the answer does not show it. overload: the
+        endpoint needs fewer
+    concurrent requests. fault: a name if the question is expected to fail in the same way again,
+    else "". unbilled: the server's status says that it did not answer.
     """
 
     healthy: bool | None
@@ -43,20 +46,30 @@ def problem(advice: Advice) -> str:
 def checked(answer: Answer) -> Answer:
     """`answer` after checks of a backend's result.
 
-    Unusable advice becomes the failure SCHEMA. An answer with neither advice nor failure becomes EMPTY. Impossible
-    token counts become 0, which means unknown.
+    Unusable advice becomes the failure SCHEMA. An answer with neither advice nor failure becomes
+    EMPTY. Impossible token counts become 0, which means unknown.
     """
-    if not all(type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
-               for tokens in (answer.prompt_tokens, answer.completion_tokens)):
+    if not all(
+        type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
+        for tokens in (answer.prompt_tokens, answer.completion_tokens)
+    ):
         answer = answer._replace(prompt_tokens=0, completion_tokens=0)
     if answer.advice is not None:
         found = problem(answer.advice)
-        return answer._replace(advice=None, failure=Failure.SCHEMA, detail=found) if found else answer
-    return answer if answer.failure is not None else answer._replace(failure=Failure.EMPTY, detail="no advice")
+        return (
+            answer._replace(advice=None, failure=Failure.SCHEMA, detail=found) if found else answer
+        )
+    return (
+        answer
+        if answer.failure is not None
+        else answer._replace(failure=Failure.EMPTY, detail="no advice")
+    )
 
 
 def verdict_of(answer: Answer) -> Verdict:
-    """What follows from an answer: whether it counts as a success, as a fault of the backend, and as billed."""
+    """What follows from an answer: whether it counts as a success, as a fault of the backend, and
+    as billed.
+    """
     failure = answer.failure
     if answer.advice is not None or failure is None:
         return Verdict(True, False, "", False)
@@ -67,17 +80,20 @@ def verdict_of(answer: Answer) -> Verdict:
         fault = failure.value
     elif failure is Failure.HTTP and not answer.retryable:
         fault = f"http {answer.status}"
-    # An unusable text still shows that the endpoint works. A request that we stopped shows nothing, and one of a
-    # rejected form is sent again in another.
+    # An unusable text still shows that the endpoint works. A request that we stopped shows nothing,
+    # and one of a rejected form is sent again in another.
     healthy = None if failure in (Failure.STOPPED, Failure.UNSUPPORTED) else content
-    overload = failure is Failure.TIMEOUT or (failure is Failure.HTTP and answer.status in _OVERLOADED)
+    overload = failure is Failure.TIMEOUT or (
+        failure is Failure.HTTP and answer.status in _OVERLOADED
+    )
     return Verdict(healthy, overload, fault, failure in _UNBILLED)
 
 
 def is_unusable(answer: Answer) -> bool:
     """Whether the server has answered, and the answer cannot be used.
 
-    A proxy's page is no answer. Neither is an EMPTY result without an HTTP status: mocks return it on purpose.
+    A proxy's page is no answer. Neither is an EMPTY result without an HTTP status: mocks return it
+    on purpose.
     """
     if answer.advice is not None or answer.failure not in _CONTENT:
         return False
@@ -85,6 +101,8 @@ def is_unusable(answer: Answer) -> bool:
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """At most `most` characters of a message. Control characters, which could move a terminal's cursor, are removed."""
-    line = printable(text[:most + 1])
+    """At most `most` characters of a message. Control characters, which could move a terminal's
+    cursor, are removed.
+    """
+    line = printable(text[: most + 1])
     return line[:most] + "…" if len(line) > most else line

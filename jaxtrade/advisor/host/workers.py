@@ -1,7 +1,8 @@
 """Worker threads, each of which sends one question at a time. They make no decisions.
 
-One other thread, the pool's owner, gives them jobs, receives their results and replaces workers that are stuck or dead.
-They are daemon threads instead of a standard thread pool, because that pool waits at exit for threads that hang.
+One other thread, the pool's owner, gives them jobs, receives their results and replaces workers
+that are stuck or dead. They are daemon threads instead of a standard thread pool, because that pool
+waits at exit for threads that hang.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Job(NamedTuple):
 class Finished(NamedTuple):
     """A worker's result.
 
-    worker: the worker's number. latency: in seconds. fault: the class name of an exception, or "". died: whether the
+    worker: the worker's number. latency: in seconds. fault: the class name of an exception, or "".
+        died: whether the
     worker's thread ends after this result.
     """
 
@@ -53,21 +55,31 @@ class _Worker:
         self.job: Job | None = None
         self.written_off = False
         self.inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self.thread = threading.Thread(target=work, args=(self,), name=f"advisor-{number}", daemon=True)
+        self.thread = threading.Thread(
+            target=work, args=(self,), name=f"advisor-{number}", daemon=True
+        )
         self.thread.start()
 
 
 class WorkerPool:
     """A pool of `size` workers.
 
-    A worker that is `grace` seconds past its job's deadline is written off and replaced. A worker that dies is also
-    replaced. After `size` replacements there are no more, and the pool is `short`.
+    A worker that is `grace` seconds past its job's deadline is written off and replaced. A worker
+    that dies is also replaced. After `size` replacements there are no more, and the pool is
+    `short`.
 
-    answer: called in many threads. post: receives every Finished, including late ones of written-off workers.
+    answer: called in many threads. post: receives every Finished, including late ones of
+        written-off workers.
     """
 
-    def __init__(self, answer: Callable[[Question, float], Answer], size: int, grace: float, clock: Clock,
-                 post: Callable[[Finished], None]) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Question, float], Answer],
+        size: int,
+        grace: float,
+        clock: Clock,
+        post: Callable[[Finished], None],
+    ) -> None:
         self._answer, self._grace, self._clock, self._post = answer, grace, clock, post
         self._size = size
         self._started = 0
@@ -83,7 +95,9 @@ class WorkerPool:
 
     def _replace(self, worker: _Worker) -> None:
         del self._workers[worker.number]
-        if self._started < 2 * self._size and not self._stopping:  # a backend that always hangs must not leak threads
+        if (
+            self._started < 2 * self._size and not self._stopping
+        ):  # a backend that always hangs must not leak threads
             self._hire()
 
     @property
@@ -104,7 +118,10 @@ class WorkerPool:
     @property
     def threads(self) -> int:
         """The number of live threads, including written-off ones."""
-        return sum(worker.thread.is_alive() for worker in (*self._workers.values(), *self._written_off.values()))
+        return sum(
+            worker.thread.is_alive()
+            for worker in (*self._workers.values(), *self._written_off.values())
+        )
 
     def start(self, job: Job) -> None:
         """Give `job` to a free worker. Needs `free` > 0."""
@@ -113,7 +130,9 @@ class WorkerPool:
         worker.inbox.put(job)
 
     def returned(self, finished: Finished) -> bool:
-        """Note a result. Returns False where it is late, that is, its job was already reported as lost."""
+        """Note a result. Returns False where it is late, that is, its job was already reported as
+        lost.
+        """
         self._written_off.pop(finished.worker, None)
         worker = self._workers.get(finished.worker)
         if worker is None:
@@ -173,6 +192,8 @@ class WorkerPool:
                 raise TypeError
         except Exception as error:
             return raised(error, died=False)
-        except BaseException as error:  # SystemExit and similar: end the thread, whose state is unknown
+        except (
+            BaseException
+        ) as error:  # SystemExit and similar: end the thread, whose state is unknown
             return raised(error, died=True)
         return Finished(number, job, answer, self._clock.monotonic() - began)

@@ -13,7 +13,9 @@ from jaxtrade.data.read.bars import Bars, load_bars
 
 
 class _File(NamedTuple):
-    """A bundled file: its name, what its bars are called in notes and errors, and how it is read."""
+    """A bundled file: its name, what its bars are called in notes and errors, and how it is
+    read.
+    """
 
     name: str
     called: str
@@ -21,10 +23,18 @@ class _File(NamedTuple):
 
 
 def _broker(symbol: str, price_scale: float) -> _File:
-    """Hours of an MT5 broker: server time is New York plus seven hours, and prices are whole points."""
-    return _File(f"{symbol.lower()}_hour.csv.gz", f"bundled {symbol} bars",
-                 {"time_zone": "America/New_York+7h", "price_scale": price_scale,
-                  "columns": {"time": "Date", "volume": "tick_volume"}})
+    """Hours of an MT5 broker: server time is New York plus seven hours, and prices are whole
+    points.
+    """
+    return _File(
+        f"{symbol.lower()}_hour.csv.gz",
+        f"bundled {symbol} bars",
+        {
+            "time_zone": "America/New_York+7h",
+            "price_scale": price_scale,
+            "columns": {"time": "Date", "volume": "tick_volume"},
+        },
+    )
 
 
 _FILES = {
@@ -36,12 +46,19 @@ _FILES = {
 }
 
 
-def bundled(contract: Contract, *, expiry: str | None = None, roll: Roll = "off", start: str | None = None,
-            end: str | None = None) -> Bars:
-    """The bundled bars of ES (1 minute), EURUSD (1 hour, bid and ask), or GBPUSD, USDJPY, USDCHF (1 hour, one side).
+def bundled(
+    contract: Contract,
+    *,
+    expiry: str | None = None,
+    roll: Roll = "off",
+    start: str | None = None,
+    end: str | None = None,
+) -> Bars:
+    """The bundled bars of ES (1 minute), EURUSD (1 hour, bid and ask), or GBPUSD, USDJPY, USDCHF (1
+    hour, one side).
 
-    The default for ES is expiry 201312 on trade dates 2013-10-07..11. Raises ConfigError for a market without bundled
-    bars, and DataError if the selection is empty.
+    The default for ES is expiry 201312 on trade dates 2013-10-07..11. Raises ConfigError for a
+    market without bundled bars, and DataError if the selection is empty.
     """
     require_bundled(contract.symbol)
     if contract.symbol == "ES":

@@ -13,10 +13,12 @@ DAY = 86_400
 def run_starts(values: np.ndarray) -> np.ndarray:
     """Places at which a value differs from the one before it, int64[runs], beginning with 0.
 
-    Bars come in time order, so their dates and hours stand in a few long runs. What depends on the date alone is
-    computed once per run.
+    Bars come in time order, so their dates and hours stand in a few long runs. What depends on the
+    date alone is computed once per run.
     """
-    return np.flatnonzero(np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]]))
+    return np.flatnonzero(
+        np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
+    )
 
 
 def spread(per_run: np.ndarray, starts: np.ndarray, count: int) -> np.ndarray:
@@ -27,12 +29,15 @@ def spread(per_run: np.ndarray, starts: np.ndarray, count: int) -> np.ndarray:
 def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
     """UTC seconds -> wall-clock seconds of the zone since its 1970-01-01 00:00, int64[T].
 
-    A zone's offset is the same all day if it is the same at both ends of the day, and all hour otherwise.
+    A zone's offset is the same all day if it is the same at both ends of the day, and all hour
+    otherwise.
     """
     utc, info = np.asarray(utc, np.int64), ZoneInfo(zone)
 
     def offsets(times: np.ndarray, step: int) -> np.ndarray:
-        found = (datetime.fromtimestamp(int(t) * step, UTC).astimezone(info).utcoffset() for t in times)
+        found = (
+            datetime.fromtimestamp(int(t) * step, UTC).astimezone(info).utcoffset() for t in times
+        )
         return np.array([int(o.total_seconds()) if o is not None else 0 for o in found], np.int64)
 
     days = utc // DAY

@@ -1,4 +1,6 @@
-"""Holidays by rule: the date on which each is observed in a year, and how trading hours change on it."""
+"""Holidays by rule: the date on which each is observed in a year, and how trading hours change on
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ MONDAY_TO_THURSDAY, FRIDAYS = range(MONDAY, FRIDAY), range(FRIDAY, SATURDAY)
 
 @dataclass(frozen=True)
 class DayChange:
-    """How a trade date differs from its era's hours: no session, or another close or open ("HH:MM").
+    """How a trade date differs from its era's hours: no session, or another close or open
+    ("HH:MM").
 
-    With all fields at their defaults, the date has its era's hours. An exception can use this to cancel a rule.
+    With all fields at their defaults, the date has its era's hours. An exception can use this to
+    cancel a rule.
     """
 
     closed: bool = False
@@ -34,7 +38,8 @@ CLOSED, REGULAR = DayChange(closed=True), DayChange()
 class Rule:
     """One change that applies to some holidays of every year.
 
-    since, until: first and last date (ISO). weekdays: the weekdays on which the rule applies; Monday is 0. source:
+    since, until: first and last date (ISO). weekdays: the weekdays on which the rule applies;
+        Monday is 0. source:
     where the hours come from.
     """
 
@@ -48,7 +53,11 @@ class Rule:
     def days(self, year: int) -> list[date]:
         """Dates of a year on which the rule applies, in the order of `holidays`."""
         kept = [day for holiday in self.holidays if (day := holiday(year)) is not None]
-        return [day for day in kept if self.since <= day.isoformat() <= self.until and day.weekday() in self.weekdays]
+        return [
+            day
+            for day in kept
+            if self.since <= day.isoformat() <= self.until and day.weekday() in self.weekdays
+        ]
 
 
 @dataclass(frozen=True)
@@ -60,10 +69,14 @@ class Exceptions:
     days: str
 
 
-def changes(rules: tuple[Rule, ...], exceptions: tuple[Exceptions, ...], first: int, last: int) -> dict[str, DayChange]:
+def changes(
+    rules: tuple[Rule, ...], exceptions: tuple[Exceptions, ...], first: int, last: int
+) -> dict[str, DayChange]:
     """The changes in the years first..last, by ISO date. An exception overrides every rule."""
     years = range(first, last + 1)
-    by_rule = {day.isoformat(): rule.change for rule in rules for year in years for day in rule.days(year)}
+    by_rule = {
+        day.isoformat(): rule.change for rule in rules for year in years for day in rule.days(year)
+    }
     return by_rule | {day: known.change for known in exceptions for day in known.days.split()}
 
 
@@ -78,7 +91,9 @@ def _after_sunday(day: date) -> date | None:
 
 
 def new_year(year: int) -> date | None:
-    """1 January. It is not observed if it is a Saturday, as the old year's books close on the Friday before."""
+    """1 January. It is not observed if it is a Saturday, as the old year's books close on the
+    Friday before.
+    """
     return _after_sunday(date(year, 1, 1))
 
 
@@ -98,7 +113,9 @@ def good_friday(year: int) -> date:
 
 
 def payrolls_good_friday(year: int) -> date | None:
-    """Good Friday if the March US payrolls report is published on it, which is so on the first Friday of April."""
+    """Good Friday if the March US payrolls report is published on it, which is so on the first
+    Friday of April.
+    """
     day = good_friday(year)
     return day if day == date(year, 4, 1) + relativedelta(weekday=FR(1)) else None
 
@@ -150,7 +167,9 @@ def day_after_thanksgiving(year: int) -> date:
 
 
 def christmas_eve(year: int) -> date | None:
-    """24 December if it falls between Monday and Thursday. On a Friday it is the observed Christmas holiday."""
+    """24 December if it falls between Monday and Thursday. On a Friday it is the observed Christmas
+    holiday.
+    """
     day = date(year, 12, 24)
     return day if day.weekday() <= THURSDAY else None
 
@@ -161,7 +180,9 @@ def christmas(year: int) -> date:
 
 
 def christmas_of_dealers(year: int) -> date | None:
-    """25 December as dealers of spot FX observe it: on Monday if it is a Sunday, not at all if it is a Saturday."""
+    """25 December as dealers of spot FX observe it: on Monday if it is a Sunday, not at all if it
+    is a Saturday.
+    """
     return _after_sunday(date(year, 12, 25))
 
 
@@ -172,6 +193,7 @@ def new_years_eve(year: int) -> date:
 
 def friday_before(holiday: Holiday) -> Holiday:
     """The Friday before a holiday, if the holiday is observed on a Monday."""
+
     def before(year: int) -> date | None:
         day = holiday(year)
         return day - 3 * DAY if day is not None and day.weekday() == MONDAY else None
@@ -180,5 +202,12 @@ def friday_before(holiday: Holiday) -> Holiday:
 
 
 # On these holidays shares do not trade, and CME futures stop hours before their usual close.
-HALT_HOLIDAYS = (martin_luther_king, presidents_day, memorial_day, juneteenth, independence_day, labor_day,
-                 thanksgiving)
+HALT_HOLIDAYS = (
+    martin_luther_king,
+    presidents_day,
+    memorial_day,
+    juneteenth,
+    independence_day,
+    labor_day,
+    thanksgiving,
+)

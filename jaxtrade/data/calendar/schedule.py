@@ -1,6 +1,7 @@
 """When a market trades: trade dates of stamps, and each session's open, close, halt and flat time.
 
-Hours are exchange wall time and are converted to UTC date by date, so daylight saving in New York needs no extra rule.
+Hours are exchange wall time and are converted to UTC date by date, so daylight saving in New York
+needs no extra rule.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from jaxtrade.data.calendar.rules import REGULAR, DayChange
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
 
-TradeDay = tuple[date, int, int, int, int]  # trade date; open, close, halt start and halt end in UTC seconds
+TradeDay = tuple[
+    date, int, int, int, int
+]  # trade date; open, close, halt start and halt end in UTC seconds
 ONE_DAY = np.timedelta64(1, "D")
 SHIFTED_DATES = 3  # with fewer trade dates that have bars in a closure, they are findings and not a shift of all stamps
 
@@ -29,10 +32,12 @@ SHIFTED_DATES = 3  # with fewer trade dates that have bars in a closure, they ar
 class Schedule:
     """N sessions in date order. Closed dates are left out.
 
-    dates: datetime64[D][N], increasing. open, close, flat: int64[N], UTC seconds. halts: int64[N, 2], UTC seconds
-    [start, end); both are equal if there is no halt. extended: seconds before the open and after the close in which
-    bars are allowed. name: where the hours come from. notes: what was inferred or projected. verified_to: the last
-    trade date of the shipped table that notices or bars have verified; None for other calendars.
+    dates: datetime64[D][N], increasing. open, close, flat: int64[N], UTC seconds. halts: int64[N,
+        2], UTC seconds
+    [start, end); both are equal if there is no halt. extended: seconds before the open and after
+    the close in which bars are allowed. name: where the hours come from. notes: what was inferred
+    or projected. verified_to: the last trade date of the shipped table that notices or bars have
+    verified; None for other calendars.
     """
 
     dates: np.ndarray
@@ -47,7 +52,9 @@ class Schedule:
 
     @property
     def projected(self) -> np.ndarray:
-        """bool[N], True where a session is projected by rule, without a notice or bars that verify it."""
+        """bool[N], True where a session is projected by rule, without a notice or bars that verify
+        it.
+        """
         if self.verified_to is None:
             return np.zeros(len(self.dates), bool)
         return self.dates > self.verified_to
@@ -63,7 +70,9 @@ class Schedule:
 
 
 def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
-    """Trade date of each bar's open stamp, datetime64[D][T]. The next date begins at the contract's `turn_hour`."""
+    """Trade date of each bar's open stamp, datetime64[D][T]. The next date begins at the contract's
+    `turn_hour`.
+    """
     local = local_seconds(utc, contract.zone) + (24 - contract.turn_hour) % 24 * 3600
     return (local // DAY).astype("datetime64[D]")
 
@@ -79,7 +88,9 @@ def _clock(text: str) -> time:
 
 def _opening(day: date, clock: time, contract: Contract) -> int:
     """UTC seconds of a session's open. An evening hour lies on the day before the trade date."""
-    return wall_to_utc(day - timedelta(days=1) if of_evening(clock, contract) else day, clock, contract.zone)
+    return wall_to_utc(
+        day - timedelta(days=1) if of_evening(clock, contract) else day, clock, contract.zone
+    )
 
 
 def of_evening(clock: time, contract: Contract) -> bool:
@@ -103,22 +114,39 @@ def table_range(contract: Contract) -> tuple[str, str]:
     return hours.eras[0].valid_from, hours.verified_to
 
 
-def _schedule(rows: list[TradeDay], contract: Contract, name: str,
-              notes: tuple[str, ...] = (), verified_to: np.datetime64 | None = None) -> Schedule:
+def _schedule(
+    rows: list[TradeDay],
+    contract: Contract,
+    name: str,
+    notes: tuple[str, ...] = (),
+    verified_to: np.datetime64 | None = None,
+) -> Schedule:
     """Make a Schedule of rows in date order."""
     table = np.array([row[1:] for row in rows], np.int64).reshape(-1, 4)
     flat = np.array([flat_time(row[0], row[2], contract) for row in rows], np.int64)
     days = np.array([row[0] for row in rows], "datetime64[D]")
     before, after = hours_of(contract).extended
-    return Schedule(days, table[:, 0], table[:, 1], flat, table[:, 2:], name, (60 * before, 60 * after), notes,
-                    verified_to)
+    return Schedule(
+        days,
+        table[:, 0],
+        table[:, 1],
+        flat,
+        table[:, 2:],
+        name,
+        (60 * before, 60 * after),
+        notes,
+        verified_to,
+    )
 
 
-def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64,
-                   source: str = "bars") -> Schedule:
-    """The sessions of trade dates first..last in the shipped table. A note names those that are projected by rule.
+def table_schedule(
+    contract: Contract, first: np.datetime64, last: np.datetime64, source: str = "bars"
+) -> Schedule:
+    """The sessions of trade dates first..last in the shipped table. A note names those that are
+    projected by rule.
 
-    Raises DataError, naming `data.calendar`, for dates before the table begins or after its last projected year.
+    Raises DataError, naming `data.calendar`, for dates before the table begins or after its last
+    projected year.
     """
     hours = hours_of(contract)
     low, high = hours.eras[0].valid_from, hours.eras[-1].valid_to
@@ -126,7 +154,8 @@ def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64
         raise DataError(
             f"{source}: trade dates {first}..{last} are outside the calendar of {contract.symbol}, which covers "
             f"{low}..{high}. Fix: give data.start and data.end inside it, or set data.calendar to a calendar file "
-            "(columns date,open,close,halt_start,halt_end), or data.calendar=infer to read the hours off the bars")
+            "(columns date,open,close,halt_start,halt_end), or data.calendar=infer to read the hours off the bars"
+        )
     changes = hours.changes(first.astype(object).year, last.astype(object).year)
     rows = []
     for era in hours.eras:
@@ -152,27 +181,37 @@ def _table_row(day: date, era: tables.Era, change: DayChange, contract: Contract
     return day, start, close, halt[0], halt[1]
 
 
-def _projection_note(first: np.datetime64, last: np.datetime64, verified: np.datetime64) -> tuple[str, ...]:
-    """The note on the dates among first..last after the last verified date; empty if there are none."""
+def _projection_note(
+    first: np.datetime64, last: np.datetime64, verified: np.datetime64
+) -> tuple[str, ...]:
+    """The note on the dates among first..last after the last verified date; empty if there are
+    none.
+    """
     if last <= verified:
         return ()
     begin = max(first, verified + ONE_DAY)
-    return (f"calendar: {begin}..{last} projected by rule; holidays and early closes are verified until {verified}, "
-            "later notices of the exchange may differ",)
+    return (
+        f"calendar: {begin}..{last} projected by rule; holidays and early closes are verified until {verified}, "
+        "later notices of the exchange may differ",
+    )
 
 
 def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:
-    """Sessions inferred from the bars: the hours of most trade dates, with an earlier close on half days.
+    """Sessions inferred from the bars: the hours of most trade dates, with an earlier close on half
+    days.
 
-    A date is a half day if its last bar closes more than half an hour before the usual close and it is not the last
-    date of the data. Its early close is then known from the morning on, as it would be from a calendar. Weekends have
-    no sessions, and a note says so if they have bars.
+    A date is a half day if its last bar closes more than half an hour before the usual close and it
+    is not the last date of the data. Its early close is then known from the morning on, as it would
+    be from a calendar. Weekends have no sessions, and a note says so if they have bars.
 
-    Raises ConfigError for a market with extended hours, because its bars do not show where the session ends.
+    Raises ConfigError for a market with extended hours, because its bars do not show where the
+    session ends.
     """
     if any(hours_of(contract).extended):
-        raise ConfigError(f"data.calendar=infer: {contract.symbol} has bars before its open and after its close, which "
-                          "do not show its session; set data.calendar=table, or give a calendar file")
+        raise ConfigError(
+            f"data.calendar=infer: {contract.symbol} has bars before its open and after its close, which "
+            "do not show its session; set data.calendar=table, or give a calendar file"
+        )
     days = trade_dates(time_, contract)
     dates, first, count = np.unique(days, return_index=True, return_counts=True)
     weekday = (dates.astype(np.int64) + 3) % 7 < 5
@@ -190,15 +229,25 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
             close = int(closes[i])
             short.append(day.isoformat())
         midnight = datetime.combine(day, time(0))
-        ends = [int((midnight + timedelta(seconds=s)).replace(tzinfo=ZoneInfo(contract.zone)).timestamp())
-                for s in (min(usual_open, int(opens[i])), max(close, int(closes[i])))]
+        ends = [
+            int(
+                (midnight + timedelta(seconds=s))
+                .replace(tzinfo=ZoneInfo(contract.zone))
+                .timestamp()
+            )
+            for s in (min(usual_open, int(opens[i])), max(close, int(closes[i])))
+        ]
         rows.append((day, ends[0], ends[1], ends[1], ends[1]))
-    notes = (f"calendar inferred from the bars: sessions {_hhmm(usual_open)}-{_hhmm(usual_close)} exchange time"
-             + (f"; early closes assumed on {', '.join(short[:10])}" if short else "")
-             + (f" and {len(short) - 10} more" if len(short) > 10 else ""),)
+    notes = (
+        f"calendar inferred from the bars: sessions {_hhmm(usual_open)}-{_hhmm(usual_close)} exchange time"
+        + (f"; early closes assumed on {', '.join(short[:10])}" if short else "")
+        + (f" and {len(short) - 10} more" if len(short) > 10 else ""),
+    )
     if weekends:
-        notes += (f"data.calendar=infer knows Mondays to Fridays: {weekends} bars of weekends lie in no session, and "
-                  "no decision is taken on them (a calendar file may list weekends)",)
+        notes += (
+            f"data.calendar=infer knows Mondays to Fridays: {weekends} bars of weekends lie in no session, and "
+            "no decision is taken on them (a calendar file may list weekends)",
+        )
     return _schedule(rows, contract, "infer", notes)
 
 
@@ -212,41 +261,54 @@ def _hhmm(seconds: int) -> str:
 
 
 def file_schedule(path: str, contract: Contract) -> Schedule:
-    """Read a user's calendar: a CSV with header date,open,close and optionally halt_start,halt_end, in exchange time.
+    """Read a user's calendar: a CSV with header date,open,close and optionally halt_start,halt_end,
+    in exchange time.
 
-    An open at or after the contract's turn hour lies on the evening before the date. Dates that are not listed are
-    closed. Raises ConfigError (no such file), or DataError naming the line.
+    An open at or after the contract's turn hour lies on the evening before the date. Dates that are
+    not listed are closed. Raises ConfigError (no such file), or DataError naming the line.
     """
     if not Path(path).is_file():
-        raise ConfigError(f"data.calendar = '{path}': no such file (expected 'table', 'infer' or a CSV file)")
+        raise ConfigError(
+            f"data.calendar = '{path}': no such file (expected 'table', 'infer' or a CSV file)"
+        )
     rows = []
     with open(path, newline="", encoding="utf-8-sig") as lines:
         reader = csv.DictReader(lines)
         missing = {"date", "open", "close"} - set(reader.fieldnames or ())
         if missing:
-            raise DataError(f"{path}: line 1: missing column {', '.join(sorted(missing))} "
-                            "(expected date,open,close and optionally halt_start,halt_end)")
+            raise DataError(
+                f"{path}: line 1: missing column {', '.join(sorted(missing))} "
+                "(expected date,open,close and optionally halt_start,halt_end)"
+            )
         for line in reader:
             try:
                 day = date.fromisoformat(line["date"])
                 start = _opening(day, _clock(line["open"]), contract)
                 close = wall_to_utc(day, _clock(line["close"]), contract.zone)
-                halt = [wall_to_utc(day, _clock(line.get(key) or line["close"]), contract.zone)
-                        for key in ("halt_start", "halt_end")]
+                halt = [
+                    wall_to_utc(day, _clock(line.get(key) or line["close"]), contract.zone)
+                    for key in ("halt_start", "halt_end")
+                ]
             except (ValueError, TypeError) as error:
-                raise DataError(f"{path}: line {reader.line_num}: {error}; expected YYYY-MM-DD and HH:MM") from None
+                raise DataError(
+                    f"{path}: line {reader.line_num}: {error}; expected YYYY-MM-DD and HH:MM"
+                ) from None
             if not start < close or halt[0] > halt[1] or (rows and rows[-1][0] >= day):
-                raise DataError(f"{path}: line {reader.line_num}: sessions must be in date order and open before they "
-                                "close")
+                raise DataError(
+                    f"{path}: line {reader.line_num}: sessions must be in date order and open before they "
+                    "close"
+                )
             rows.append((day, start, close, halt[0], halt[1]))
     return _schedule(rows, contract, path)
 
 
-def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_seconds: int,
-                 source: str = "bars") -> Schedule:
+def schedule_for(
+    calendar: str, contract: Contract, time_: np.ndarray, bar_seconds: int, source: str = "bars"
+) -> Schedule:
     """The schedule of the bars' trade dates.
 
-    calendar: 'table', 'infer' or a file. source: the name of the bars in errors. Raises DataError if the calendar has
+    calendar: 'table', 'infer' or a file. source: the name of the bars in errors. Raises DataError
+        if the calendar has
     no session on those dates.
     """
     days = trade_dates(time_[[0, -1]], contract)
@@ -257,17 +319,23 @@ def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_secon
     else:
         schedule = file_schedule(calendar, contract)
     if not len(schedule.dates):
-        raise DataError(f"{source}: the calendar ({schedule.name}) has no session on trade dates {days[0]}..{days[-1]}"
-                        ". Fix: check the stamps' time zone (data.time_zone), or data.calendar")
+        raise DataError(
+            f"{source}: the calendar ({schedule.name}) has no session on trade dates {days[0]}..{days[-1]}"
+            ". Fix: check the stamps' time zone (data.time_zone), or data.calendar"
+        )
     return schedule
 
 
-def in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each bar: the index of its session (-1: none), and whether the market is scheduled to be open at its open
-    stamp."""
+def in_session(
+    schedule: Schedule, time_: np.ndarray, days: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each bar: the index of its session (-1: none), and whether the market is scheduled to be
+    open at its open stamp."""
     at = schedule.find(days)
     before, after = schedule.extended
-    inside = (at >= 0) & (time_ >= schedule.open[at] - before) & (time_ < schedule.close[at] + after)
+    inside = (
+        (at >= 0) & (time_ >= schedule.open[at] - before) & (time_ < schedule.close[at] + after)
+    )
     halted = (time_ >= schedule.halts[at, 0]) & (time_ < schedule.halts[at, 1])
     return at, inside & ~halted
 
@@ -277,12 +345,18 @@ def _closing(schedule: Schedule, time_: np.ndarray, at: np.ndarray, bar_seconds:
     return closing_bars(schedule.open - before, schedule.close + after, time_, at, bar_seconds)
 
 
-def check_stamps(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract, source: str = "bars"
-                 ) -> None:
-    """Check that the stamps have the right zone and side. Wrong ones put bars into closures on most days.
+def check_stamps(
+    schedule: Schedule,
+    time_: np.ndarray,
+    bar_seconds: int,
+    contract: Contract,
+    source: str = "bars",
+) -> None:
+    """Check that the stamps have the right zone and side. Wrong ones put bars into closures on most
+    days.
 
-    A stray print in a closure is tolerated, and so are `closing_bars`. Raises DataError if more than half of the trade
-    dates, and at least SHIFTED_DATES of them, have other bars in a closure.
+    A stray print in a closure is tolerated, and so are `closing_bars`. Raises DataError if more
+    than half of the trade dates, and at least SHIFTED_DATES of them, have other bars in a closure.
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
@@ -294,15 +368,18 @@ def check_stamps(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contra
     raise DataError(
         f"{source}: bars inside a scheduled closure on {len(bad)} of {len(dates)} trade dates, first "
         f"{first:%Y-%m-%d %H:%M} exchange time (calendar: {schedule.name}): the stamps look shifted. Fix: check "
-        "data.time_zone and data.stamp; or data.calendar=infer if this market really trades then")
+        "data.time_zone and data.stamp; or data.calendar=infer if this market really trades then"
+    )
 
 
-def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract) -> tuple[str, ...]:
+def findings(
+    schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract
+) -> tuple[str, ...]:
     """Differences between the bars and the schedule, in date order.
 
-    They are: `closing_bars`, where several dates have them (one line for all); other bars inside a scheduled closure;
-    sessions that lack more than 5 % of their scheduled bars; sessions that lack all of them (neighbouring dates share
-    one line).
+    They are: `closing_bars`, where several dates have them (one line for all); other bars inside a
+    scheduled closure; sessions that lack more than 5 % of their scheduled bars; sessions that lack
+    all of them (neighbouring dates share one line).
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
@@ -310,15 +387,25 @@ def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: 
     last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
     if last.any():
         first = datetime.fromtimestamp(int(time_[np.argmax(last)]), ZoneInfo(contract.zone))
-        lines.append((days[np.argmax(last)], f"{int(last.sum())} bars are stamped exactly at the end of their session, "
-                      f"first {first:%Y-%m-%d %H:%M} exchange time: read as closing prints; no decision is taken on "
-                      "them"))
+        lines.append(
+            (
+                days[np.argmax(last)],
+                f"{int(last.sum())} bars are stamped exactly at the end of their session, "
+                f"first {first:%Y-%m-%d %H:%M} exchange time: read as closing prints; no decision is taken on "
+                "them",
+            )
+        )
     open_ |= last
     for day in np.unique(days[~open_]):
         bad = np.flatnonzero(~open_ & (days == day))
         first = datetime.fromtimestamp(int(time_[bad[0]]), ZoneInfo(contract.zone))
-        lines.append((day, f"{day}: {len(bad)} bars inside a scheduled closure, first {first:%Y-%m-%d %H:%M} exchange "
-                           f"time (calendar: {schedule.name})"))
+        lines.append(
+            (
+                day,
+                f"{day}: {len(bad)} bars inside a scheduled closure, first {first:%Y-%m-%d %H:%M} exchange "
+                f"time (calendar: {schedule.name})",
+            )
+        )
     halt = schedule.halts[:, 1] - schedule.halts[:, 0]
     expected = np.maximum((schedule.close - schedule.open - halt) // bar_seconds, 1)
     regular = open_ & (time_ >= schedule.open[at]) & (time_ < schedule.close[at])
@@ -326,8 +413,13 @@ def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: 
     covered = (schedule.dates >= days[0]) & (schedule.dates <= days[-1])
     for i in np.flatnonzero(covered & (found > 0) & (found < 0.95 * expected)):
         day, missing = schedule.dates[i], expected[i] - found[i]
-        lines.append((day, f"{day}: {missing} of {expected[i]} scheduled bars missing "
-                           f"({100 * missing / expected[i]:.0f} %)"))
+        lines.append(
+            (
+                day,
+                f"{day}: {missing} of {expected[i]} scheduled bars missing "
+                f"({100 * missing / expected[i]:.0f} %)",
+            )
+        )
     absent = np.flatnonzero(covered & (found == 0))
     for run in np.split(absent, np.flatnonzero(np.diff(absent) > 1) + 1):
         if len(run):

@@ -1,4 +1,5 @@
-"""The session table: the decision rows of each session, its flat bar, and the distance to the flat time.
+"""The session table: the decision rows of each session, its flat bar, and the distance to the flat
+time.
 
 The flat time is the time at which every position must be closed.
 """
@@ -11,7 +12,14 @@ from typing import Literal
 
 import numpy as np
 
-from jaxtrade.data.calendar.schedule import Schedule, hours_of, of_evening, run_starts, spread, wall_to_utc
+from jaxtrade.data.calendar.schedule import (
+    Schedule,
+    hours_of,
+    of_evening,
+    run_starts,
+    spread,
+    wall_to_utc,
+)
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
@@ -36,14 +44,17 @@ class SessionRows:
 
 
 def window_clock(contract: Contract, overnight: bool) -> time:
-    """Exchange time from which decisions are allowed. For FX and `overnight` it is the start of the trade date.
+    """Exchange time from which decisions are allowed. For FX and `overnight` it is the start of the
+    trade date.
 
     Raises ConfigError for `overnight` in a market that does not trade at night.
     """
     hours = hours_of(contract)
     if overnight and not hours.overnight:
-        raise ConfigError(f"session.overnight = true: {contract.symbol} is decided on in regular hours only "
-                          f"({hours.decide_from}-{hours.flat}); drop session.overnight")
+        raise ConfigError(
+            f"session.overnight = true: {contract.symbol} is decided on in regular hours only "
+            f"({hours.decide_from}-{hours.flat}); drop session.overnight"
+        )
     if overnight or hours.decide_from is None:
         return time(contract.turn_hour)
     return time.fromisoformat(hours.decide_from)
@@ -63,15 +74,24 @@ def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> n
     """UTC seconds at which each trade date's decision window opens, int64[N]."""
     clock = window_clock(contract, overnight)
     evening = timedelta(days=1 if of_evening(clock, contract) else 0)
-    return np.array([wall_to_utc(day - evening, clock, contract.zone) for day in dates.astype(object)], np.int64)
+    return np.array(
+        [wall_to_utc(day - evening, clock, contract.zone) for day in dates.astype(object)], np.int64
+    )
 
 
-def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "session"] = "hole",
-               splices: np.ndarray = NO_SPLICES) -> np.ndarray:
-    """The feature window of each row, int32[T], counted from 0. No feature looks back beyond its window.
+def window_ids(
+    dates: np.ndarray,
+    schedule: Schedule,
+    reset: Literal["hole", "session"] = "hole",
+    splices: np.ndarray = NO_SPLICES,
+) -> np.ndarray:
+    """The feature window of each row, int32[T], counted from 0. No feature looks back beyond its
+    window.
 
-    reset: with `hole`, a new window starts after a gap that contains more than one whole scheduled session, and on each
-    trade date in `splices`, where another contract begins. With `session`, it starts on every trade date.
+    reset: with `hole`, a new window starts after a gap that contains more than one whole scheduled
+        session, and on each
+    trade date in `splices`, where another contract begins. With `session`, it starts on every trade
+    date.
     """
     if reset == "session":
         return np.concatenate([[0], np.cumsum(dates[1:] != dates[:-1])]).astype(np.int32)
@@ -80,7 +100,9 @@ def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "se
     before = np.searchsorted(schedule.dates, days[:-1], side="right")
     after = np.searchsorted(schedule.dates, days[1:], side="left")
     contract = np.searchsorted(splices, days, side="right")
-    ids = np.concatenate([[0], np.cumsum((after - before > 1) | (np.diff(contract) > 0))]).astype(np.int32)
+    ids = np.concatenate([[0], np.cumsum((after - before > 1) | (np.diff(contract) > 0))]).astype(
+        np.int32
+    )
     return spread(ids, starts, len(dates))
 
 
@@ -92,13 +114,17 @@ def window_ages(ids: np.ndarray) -> np.ndarray:
 
 
 def bars_to_flat(bars: Bars, schedule: Schedule, dates: np.ndarray) -> np.ndarray:
-    """Whole bar lengths from each bar's scheduled close to its session's flat time, int32[T]; 0 after that time."""
+    """Whole bar lengths from each bar's scheduled close to its session's flat time, int32[T]; 0
+    after that time.
+    """
     at = schedule.find(dates)
     left = (schedule.flat[at] - (bars.time + bars.bar_seconds)) // bars.bar_seconds
     return np.where(at >= 0, np.maximum(left, 0), 0).astype(np.int32)
 
 
-def session_rows(bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.ndarray, overnight: bool) -> SessionRows:
+def session_rows(
+    bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.ndarray, overnight: bool
+) -> SessionRows:
     """Every session that has at least one decision bar.
 
     Args:
@@ -125,9 +151,14 @@ def session_rows(bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.nd
     kept = np.array([row[5] for row in table], np.int64)
     columns = np.array([row[:4] for row in table], np.int32).reshape(-1, 4)
     return SessionRows(
-        start=columns[:, 0], end=columns[:, 1], first=columns[:, 2], last=columns[:, 3],
-        complete=np.array([row[4] for row in table], bool), date=days[kept],
-        flat=schedule.flat[at[kept]])
+        start=columns[:, 0],
+        end=columns[:, 1],
+        first=columns[:, 2],
+        last=columns[:, 3],
+        complete=np.array([row[4] for row in table], bool),
+        date=days[kept],
+        flat=schedule.flat[at[kept]],
+    )
 
 
 def _next_close(close: int, bar_seconds: int, halt: np.ndarray) -> int:

@@ -1,8 +1,9 @@
 """Causal features of bars, computed on the host in float64.
 
-Prices are integer ticks, so sums of prices are exact. Every value depends only on its own bar and the bars before it:
-the columns of the first n bars are, byte for byte, the first n rows of the columns. No value crosses the border of a
-feature window, and gaps are filled neither forward nor back.
+Prices are integer ticks, so sums of prices are exact. Every value depends only on its own bar and
+the bars before it: the columns of the first n bars are, byte for byte, the first n rows of the
+columns. No value crosses the border of a feature window, and gaps are filled neither forward nor
+back.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ import numpy as np
 
 from jaxtrade.data.features import indicators, patterns
 from jaxtrade.data.features.indicators import true_range_sum, true_ranges
-from jaxtrade.data.features.rolling import cumulative_sum, highest, lowest, sample_std, smooth, sum_of_last
+from jaxtrade.data.features.rolling import (
+    cumulative_sum,
+    highest,
+    lowest,
+    sample_std,
+    smooth,
+    sum_of_last,
+)
 from jaxtrade.data.features.schema import (
     GROWTH_BARS,
     RSI_BARS,
@@ -35,7 +43,8 @@ from jaxtrade.parts import FEATURES
 class Window:
     """The n bars of one feature window; each array has shape [n], prices are in ticks.
 
-    date: trade date in days. minute: minute of the exchange day of the open stamp. tick_size: points.
+    date: trade date in days. minute: minute of the exchange day of the open stamp. tick_size:
+        points.
     """
 
     open: np.ndarray
@@ -49,7 +58,9 @@ class Window:
 
 
 def volume_mean(volume: np.ndarray) -> np.ndarray:
-    """Mean volume of the last 20 bars of one window, float64[n]. At the start, the mean of the bars so far."""
+    """Mean volume of the last 20 bars of one window, float64[n]. At the start, the mean of the bars
+    so far.
+    """
     counts = np.minimum(np.arange(1, len(volume) + 1), VOLUME_BARS)
     return cumulative_sum(np.asarray(volume, np.float64), VOLUME_BARS) / counts
 
@@ -64,7 +75,9 @@ def _seeded(values: np.ndarray, n: int, alpha: float) -> np.ndarray:
 
 
 def _seed_ema(close: np.ndarray, span: int) -> np.ndarray:
-    return np.concatenate([close[:1], smooth(close[1:], 2 / (span + 1), close[0])]).astype(np.float64)
+    return np.concatenate([close[:1], smooth(close[1:], 2 / (span + 1), close[0])]).astype(
+        np.float64
+    )
 
 
 def _gains_losses(close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +124,9 @@ def _vwap(bars: Window, _: FeatureSpec) -> np.ndarray:
 
 
 def _session_flag(bars: Window, spec: FeatureSpec) -> np.ndarray:
-    inside = {name: (bars.minute >= a) & (bars.minute < b) for name, (a, b) in SESSION_MINUTES.items()}
+    inside = {
+        name: (bars.minute >= a) & (bars.minute < b) for name, (a, b) in SESSION_MINUTES.items()
+    }
     inside["closed"] = ~np.logical_or.reduce([*inside.values()])
     return inside[spec.name.removeprefix("session_")]
 
@@ -148,7 +163,9 @@ _COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
     "vol_percentile": _hlc(indicators.range_rank),
     "plus_di": _hlc(lambda *hlc: indicators.directional(*hlc)[0]),
     "minus_di": _hlc(lambda *hlc: indicators.directional(*hlc)[1]),
-    "trend_strength": _hlc(lambda *hlc: indicators.trend_flag(indicators.average_directional(*hlc))),
+    "trend_strength": _hlc(
+        lambda *hlc: indicators.trend_flag(indicators.average_directional(*hlc))
+    ),
     "vwap": _vwap,
     "price_to_vwap": lambda bars, spec: bars.close / _vwap(bars, spec) - 1,
     "spread": lambda bars, _: (bars.high - bars.low) / bars.close,
@@ -188,27 +205,32 @@ _COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
 class Feature(NamedTuple):
     """A user's own feature.
 
-    compute(bars of one window, spec) -> [n] must be causal: row t may read rows 0..t only. Its values are in the unit
-    that `spec.unit` names (`schema.UNITS`), prices in ticks. Values before the warm-up are replaced by NaN.
+    compute(bars of one window, spec) -> [n] must be causal: row t may read rows 0..t only. Its
+    values are in the unit that `spec.unit` names (`schema.UNITS`), prices in ticks. Values before
+    the warm-up are replaced by NaN.
     """
 
     spec: FeatureSpec
     compute: Callable[[Window, FeatureSpec], np.ndarray]
 
 
-def register_feature(spec: FeatureSpec, compute: Callable[[Window, FeatureSpec], np.ndarray]) -> Feature:
-    """Register a feature, so that `env.features` may name it, and return it. Raises ConfigError if the name is
-    taken."""
+def register_feature(
+    spec: FeatureSpec, compute: Callable[[Window, FeatureSpec], np.ndarray]
+) -> Feature:
+    """Register a feature, so that `env.features` may name it, and return it. Raises ConfigError if
+    the name is taken."""
     if spec.name not in FEATURES and is_built_in(spec.name):
-        raise ConfigError(f"feature '{spec.name}' exists already; register yours under another name")
+        raise ConfigError(
+            f"feature '{spec.name}' exists already; register yours under another name"
+        )
     return FEATURES.register(spec.name, Feature(spec, compute))
 
 
 def compute_feature(bars: Window, name: str) -> np.ndarray:
     """Compute one feature over one window, float64[n]; NaN before its warm-up.
 
-    Levels, moves and ranges are in ticks (see `FeatureSpec.unit`); `momentum` is the ratio itself. Raises ConfigError
-    for an unknown name.
+    Levels, moves and ranges are in ticks (see `FeatureSpec.unit`); `momentum` is the ratio itself.
+    Raises ConfigError for an unknown name.
     """
     spec = feature_spec(name)
     if name in FEATURES:
@@ -216,12 +238,14 @@ def compute_feature(bars: Window, name: str) -> np.ndarray:
     else:
         key = f"{name.partition('_')[0]}_N" if spec.period else name
         values = np.array(_COMPUTE[key](bars, spec), np.float64)
-    values[:spec.warm_up - 1] = np.nan
+    values[: spec.warm_up - 1] = np.nan
     return values
 
 
 def stored(values: np.ndarray, spec: FeatureSpec, close: np.ndarray) -> np.ndarray:
-    """Feature values of one window in the form that the float32 table stores (see `FeatureSpec.unit`), float64[n]."""
+    """Feature values of one window in the form that the float32 table stores (see
+    `FeatureSpec.unit`), float64[n].
+    """
     if spec.unit == "price":
         return values - close
     if spec.unit == "growth":
@@ -232,7 +256,8 @@ def stored(values: np.ndarray, spec: FeatureSpec, close: np.ndarray) -> np.ndarr
 
 
 def compute_features(bars: Window, names: tuple[str, ...], window_id: np.ndarray) -> np.ndarray:
-    """Compute features over several windows, float64[T, len(names)]; NaN before each window's warm-up.
+    """Compute features over several windows, float64[T, len(names)]; NaN before each window's
+    warm-up.
 
     Args:
         bars: all T bars in time order.
@@ -254,5 +279,13 @@ def window_slices(window_id: np.ndarray) -> list[slice]:
 
 def take(bars: Window, rows: slice) -> Window:
     """The bars of a row range."""
-    return Window(bars.open[rows], bars.high[rows], bars.low[rows], bars.close[rows], bars.volume[rows],
-                  bars.date[rows], bars.minute[rows], bars.tick_size)
+    return Window(
+        bars.open[rows],
+        bars.high[rows],
+        bars.low[rows],
+        bars.close[rows],
+        bars.volume[rows],
+        bars.date[rows],
+        bars.minute[rows],
+        bars.tick_size,
+    )

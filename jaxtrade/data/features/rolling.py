@@ -1,4 +1,6 @@
-"""Rolling statistics of a series. Each result uses the last n values only and is NaN while there are fewer."""
+"""Rolling statistics of a series. Each result uses the last n values only and is NaN while there
+are fewer.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,11 @@ import numpy as np
 
 
 def cumulative_sum(values: np.ndarray, n: int) -> np.ndarray:
-    """Sum of the last n values, in the dtype of `values`. The first n-1 sums have fewer terms; callers blank them.
+    """Sum of the last n values, in the dtype of `values`. The first n-1 sums have fewer terms;
+    callers blank them.
 
-    It is a difference of running totals, which is exact for integers. With floats a rounding residue may remain; use
+    It is a difference of running totals, which is exact for integers. With floats a rounding
+    residue may remain; use
     `sum_of_last` for those.
     """
     total = np.cumsum(values)
@@ -25,7 +29,7 @@ def sum_of_last(values: np.ndarray, n: int) -> np.ndarray:
     out = np.full(len(values), np.nan)
     if len(values) >= n:
         count = len(values) - n + 1
-        out[n - 1:] = sum(np.asarray(values[k: k + count], np.float64) for k in range(n))
+        out[n - 1 :] = sum(np.asarray(values[k : k + count], np.float64) for k in range(n))
     return out
 
 
@@ -40,7 +44,7 @@ def highest(values: np.ndarray, n: int) -> np.ndarray:
     """Largest of the last n values, float64[T]."""
     out = np.full(len(values), np.nan)
     if len(values) >= n:
-        out[n - 1:] = np.lib.stride_tricks.sliding_window_view(values, n).max(-1)
+        out[n - 1 :] = np.lib.stride_tricks.sliding_window_view(values, n).max(-1)
     return out
 
 
@@ -55,12 +59,13 @@ def sample_std(values: np.ndarray, n: int) -> np.ndarray:
     if len(values) >= n:
         x = np.asarray(values, np.int64) - values[0]
         total, squares = cumulative_sum(x, n), cumulative_sum(x * x, n)
-        out[n - 1:] = np.sqrt((n * squares - total * total)[n - 1:] / (n * (n - 1)))
+        out[n - 1 :] = np.sqrt((n * squares - total * total)[n - 1 :] / (n * (n - 1)))
     return out
 
 
 def percent_rank(values: np.ndarray, n: int, least: int) -> np.ndarray:
-    """Rank of each value among the last n, divided by their count: float64[T] in (0, 1]. Ties share the mean rank.
+    """Rank of each value among the last n, divided by their count: float64[T] in (0, 1]. Ties share
+    the mean rank.
 
     NaN while there are fewer than `least` values. From there the look-back grows to n.
     """
@@ -72,16 +77,20 @@ def percent_rank(values: np.ndarray, n: int, least: int) -> np.ndarray:
 # --- exponential smoothing -------------------------------------------------------------------------------------------
 
 LANES = 1024  # parts of a long series that are smoothed side by side
-MEMORY = 64  # steps of 1/alpha after which a wrong start has almost always vanished from all 53 bits
+MEMORY = (
+    64  # steps of 1/alpha after which a wrong start has almost always vanished from all 53 bits
+)
 
 
 def smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
-    """Exponential smoothing, float64[n]: y[i] = y[i-1] + alpha * (values[i] - y[i-1]), with y[-1] = seed.
+    """Exponential smoothing, float64[n]: y[i] = y[i-1] + alpha * (values[i] - y[i-1]), with y[-1] =
+    seed.
 
-    Every y is rounded as the formula says, bit for bit. Step after step in Python takes half a second for ten years of
-    minutes. So a long series is cut into lanes that are smoothed side by side. Each lane but the first begins some
-    steps early from a wrong start, which rounding soon makes vanish. Where the lane's y does not equal the last y of
-    the lane before it, the lane is computed again from that one.
+    Every y is rounded as the formula says, bit for bit. Step after step in Python takes half a
+    second for ten years of minutes. So a long series is cut into lanes that are smoothed side by
+    side. Each lane but the first begins some steps early from a wrong start, which rounding soon
+    makes vanish. Where the lane's y does not equal the last y of the lane before it, the lane is
+    computed again from that one.
     """
     values = np.asarray(values, np.float64)
     early = int(MEMORY / alpha)
@@ -89,21 +98,21 @@ def smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
     if lanes < 2:
         return _smooth_in_order(values, alpha, seed)
     size = len(values) // lanes
-    y = np.concatenate([[seed], values[size - early - 1:(lanes - 1) * size - early:size]])
+    y = np.concatenate([[seed], values[size - early - 1 : (lanes - 1) * size - early : size]])
     for j in range(size - early, size):  # the first lane has its true start, and no steps before it
-        y[1:] += alpha * (values[j:j + (lanes - 1) * size:size][:lanes - 1] - y[1:])
+        y[1:] += alpha * (values[j : j + (lanes - 1) * size : size][: lanes - 1] - y[1:])
     starts = y.copy()
     out = np.empty((size, lanes))
-    rows = np.ascontiguousarray(values[:lanes * size].reshape(lanes, size).T)
+    rows = np.ascontiguousarray(values[: lanes * size].reshape(lanes, size).T)
     for j in range(size):
         y += alpha * (rows[j] - y)
         out[j] = y
     parts = np.ascontiguousarray(out.T)
     for lane in range(1, lanes):
         if starts[lane] != parts[lane - 1, -1]:
-            own = values[lane * size:(lane + 1) * size]
+            own = values[lane * size : (lane + 1) * size]
             parts[lane] = _smooth_in_order(own, alpha, parts[lane - 1, -1])
-    rest = _smooth_in_order(values[lanes * size:], alpha, parts[-1, -1])
+    rest = _smooth_in_order(values[lanes * size :], alpha, parts[-1, -1])
     return np.concatenate([parts.ravel(), rest])
 
 

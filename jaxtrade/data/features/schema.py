@@ -1,4 +1,5 @@
-"""Declarations of features (name, unit, warm-up, formula) and the columns of the market's float table.
+"""Declarations of features (name, unit, warm-up, formula) and the columns of the market's float
+table.
 
 This module imports neither JAX nor pandas, so that a configuration's names can be checked early.
 """
@@ -13,13 +14,28 @@ from typing import Literal, NamedTuple
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import CONTEXTS, FEATURES
 
-Unit = Literal["price", "move", "growth", "range", "volume", "index", "negative_index", "score", "ratio", "share",
-               "fraction"]
+Unit = Literal[
+    "price",
+    "move",
+    "growth",
+    "range",
+    "volume",
+    "index",
+    "negative_index",
+    "score",
+    "ratio",
+    "share",
+    "fraction",
+]
 TRUE_RANGES = 14  # true ranges in the sum S that brackets use
 VOLUME_BARS = 20  # look-back of the mean volume, in bars
 NO_VOLUME = "no volume: volume slots are constant"  # the note in runs and reports
 GROWTH_BARS = 10  # look-back of `momentum` and `roc`
-RSI_BARS = {"rsi": 14, "rsi_15min": 15, "rsi_60min": 60}  # RL-Trainer's names: the numbers count bars, not minutes
+RSI_BARS = {
+    "rsi": 14,
+    "rsi_15min": 15,
+    "rsi_60min": 60,
+}  # RL-Trainer's names: the numbers count bars, not minutes
 RANK_BARS, RANK_LEAST = 252 * 390, 100  # `vol_percentile`: a year of cash-session minutes
 # Exchange minutes [from, to) of the session flags; `closed` is the rest of the day.
 SESSION_MINUTES = {"morning": (570, 660), "midday": (660, 840), "afternoon": (840, 1020)}
@@ -34,7 +50,14 @@ SESSION_MINUTES = {"morning": (570, 660), "midday": (660, 840), "afternoon": (84
 #   from_open       minutes from the session's window opening to the open stamp / window length
 #   to_flat         minutes from the bar's scheduled close to the session's flat time / window length
 FIXED_COLUMNS: tuple[str, ...] = (
-    "close", "atr", "volume_mean", "hour", "from_open_seed", "to_close_seed", "from_open", "to_flat",
+    "close",
+    "atr",
+    "volume_mean",
+    "hour",
+    "from_open_seed",
+    "to_close_seed",
+    "from_open",
+    "to_flat",
 )
 
 TIME_COLUMNS = {  # scaling -> the three time columns that follow the features of each window bar
@@ -48,9 +71,11 @@ class FeatureSpec:
     """The declaration of a causal feature, which depends on one bar and the bars before it.
 
     unit: how the float32 table stores the feature and how the observation scales it, see `UNITS`.
-    warm_up: bars of the feature window, this one included, that the feature needs before a decision may use it.
+    warm_up: bars of the feature window, this one included, that the feature needs before a decision
+        may use it.
     period: the look-back N of a parametric feature, else 0.
-    needs_volume: whether the feature is constant, and therefore reported as absent, if the bars have no volume.
+    needs_volume: whether the feature is constant, and therefore reported as absent, if the bars
+        have no volume.
     source: `textbook` if the formula agrees with a library's, else `own`: RL-Trainer's variant.
     """
 
@@ -63,7 +88,8 @@ class FeatureSpec:
     source: Literal["textbook", "own"] = "own"
 
 
-# unit -> (meaning, form in the table, slot under relative scaling). Under seed scaling a slot is the feature's value.
+# unit -> (meaning, form in the table, slot under relative scaling). Under seed scaling a slot is
+# the feature's value.
 UNITS: dict[Unit, tuple[str, str, str]] = {
     "price": ("a level", "(x - close) in ticks", "(x - close[t]) / ATR[t]"),
     "move": ("a difference or deviation of levels", "ticks", "x / ATR[t]"),
@@ -95,8 +121,12 @@ class Shape(NamedTuple):
 
 
 _SHAPES: dict[Unit, Shape] = {
-    "price": Shape(level=1, per_atr=1), "move": Shape(per_atr=1), "growth": Shape(per_atr=1),
-    "share": Shape(per_atr=1), "range": Shape(log_per_atr=1), "volume": Shape(log_per_volume=1),
+    "price": Shape(level=1, per_atr=1),
+    "move": Shape(per_atr=1),
+    "growth": Shape(per_atr=1),
+    "share": Shape(per_atr=1),
+    "range": Shape(log_per_atr=1),
+    "volume": Shape(log_per_volume=1),
 }
 
 
@@ -114,110 +144,359 @@ _SEED = {
         FeatureSpec("low", "price", 1, "low", source="textbook"),
         FeatureSpec("close", "price", 1, "close", source="textbook"),
         FeatureSpec("volume", "volume", 1, "volume", needs_volume=True, source="textbook"),
-        FeatureSpec("rsi", "index", TRUE_RANGES + 1,
-                    "100 - 100/(1 + G/(L + 1e-8)), G and L simple means of the last 14 rises and falls in points"),
-        FeatureSpec("macd", "move", 4 * 26, "EMA12 - EMA26 of close, both started at the window's first close"),
-        FeatureSpec("momentum", "growth", GROWTH_BARS + 1, "close / close 10 bars ago", source="textbook"),
-        FeatureSpec("atr", "range", TRUE_RANGES + 1, "S/14, the simple mean of the last 14 true ranges"),
-        FeatureSpec("volatility", "move", 20, "standard deviation (n-1) of the last 20 closes", source="textbook"),
-        FeatureSpec("bb_width", "share", 20, "4 * standard deviation (n-1) / mean of the last 20 closes",
-                    source="textbook"),
-        FeatureSpec("stoch_k", "index", 14, "100 (close - L)/(H - L), H and L the extremes of 14 bars; 50 if H = L",
-                    source="textbook"),
+        FeatureSpec(
+            "rsi",
+            "index",
+            TRUE_RANGES + 1,
+            "100 - 100/(1 + G/(L + 1e-8)), G and L simple means of the last 14 rises and falls in points",
+        ),
+        FeatureSpec(
+            "macd",
+            "move",
+            4 * 26,
+            "EMA12 - EMA26 of close, both started at the window's first close",
+        ),
+        FeatureSpec(
+            "momentum", "growth", GROWTH_BARS + 1, "close / close 10 bars ago", source="textbook"
+        ),
+        FeatureSpec(
+            "atr", "range", TRUE_RANGES + 1, "S/14, the simple mean of the last 14 true ranges"
+        ),
+        FeatureSpec(
+            "volatility",
+            "move",
+            20,
+            "standard deviation (n-1) of the last 20 closes",
+            source="textbook",
+        ),
+        FeatureSpec(
+            "bb_width",
+            "share",
+            20,
+            "4 * standard deviation (n-1) / mean of the last 20 closes",
+            source="textbook",
+        ),
+        FeatureSpec(
+            "stoch_k",
+            "index",
+            14,
+            "100 (close - L)/(H - L), H and L the extremes of 14 bars; 50 if H = L",
+            source="textbook",
+        ),
         FeatureSpec("stoch_d", "index", 16, "mean of the last 3 stoch_k", source="textbook"),
-        FeatureSpec("williams_r", "negative_index", 14, "-100 (H - close)/(H - L) of 14 bars; -50 if H = L",
-                    source="textbook"),
-        FeatureSpec("cci", "score", 39, "(P - M)/(0.015 D), P = (high+low+close)/3, M = mean of the last 20 P, D = "
-                    "mean of the last 20 abs(P - M), each against its own bar's M; 0 if D = 0"),
-        FeatureSpec("adx", "index", _ADX, "mean of the last 14 DX = 100 abs(plus_di - minus_di)/(plus_di + minus_di); "
-                    "a DX of 0/0 is 0"),
-        FeatureSpec("roc", "share", GROWTH_BARS + 1, "close / close 10 bars ago - 1", source="textbook"),
-        FeatureSpec("mfi", "index", 15, "100 F/(F + G), F and G sums over 14 bars of (high+low+close)/3 * volume where "
-                    "that price rose or fell; 50 if F + G = 0", needs_volume=True, source="textbook"),
-        FeatureSpec("vol_regime", "move", TRUE_RANGES + 20, "standard deviation (n-1) of the last 20 atr"),
-        FeatureSpec("vol_percentile", "fraction", TRUE_RANGES + RANK_LEAST, "rank of atr among the last 98,280 atr of "
-                    "the window over their count (ties share the mean rank); expands, minimum 100"),
-        FeatureSpec("plus_di", "index", TRUE_RANGES + 1, "100 sum of max(high - previous high, 0) / S, 14 bars; 0 if S "
-                    "= 0"),
-        FeatureSpec("minus_di", "index", TRUE_RANGES + 1, "100 sum of max(previous low - low, 0) / S, 14 bars; 0 if S "
-                    "= 0"),
+        FeatureSpec(
+            "williams_r",
+            "negative_index",
+            14,
+            "-100 (H - close)/(H - L) of 14 bars; -50 if H = L",
+            source="textbook",
+        ),
+        FeatureSpec(
+            "cci",
+            "score",
+            39,
+            "(P - M)/(0.015 D), P = (high+low+close)/3, M = mean of the last 20 P, D = "
+            "mean of the last 20 abs(P - M), each against its own bar's M; 0 if D = 0",
+        ),
+        FeatureSpec(
+            "adx",
+            "index",
+            _ADX,
+            "mean of the last 14 DX = 100 abs(plus_di - minus_di)/(plus_di + minus_di); "
+            "a DX of 0/0 is 0",
+        ),
+        FeatureSpec(
+            "roc", "share", GROWTH_BARS + 1, "close / close 10 bars ago - 1", source="textbook"
+        ),
+        FeatureSpec(
+            "mfi",
+            "index",
+            15,
+            "100 F/(F + G), F and G sums over 14 bars of (high+low+close)/3 * volume where "
+            "that price rose or fell; 50 if F + G = 0",
+            needs_volume=True,
+            source="textbook",
+        ),
+        FeatureSpec(
+            "vol_regime", "move", TRUE_RANGES + 20, "standard deviation (n-1) of the last 20 atr"
+        ),
+        FeatureSpec(
+            "vol_percentile",
+            "fraction",
+            TRUE_RANGES + RANK_LEAST,
+            "rank of atr among the last 98,280 atr of "
+            "the window over their count (ties share the mean rank); expands, minimum 100",
+        ),
+        FeatureSpec(
+            "plus_di",
+            "index",
+            TRUE_RANGES + 1,
+            "100 sum of max(high - previous high, 0) / S, 14 bars; 0 if S = 0",
+        ),
+        FeatureSpec(
+            "minus_di",
+            "index",
+            TRUE_RANGES + 1,
+            "100 sum of max(previous low - low, 0) / S, 14 bars; 0 if S = 0",
+        ),
         FeatureSpec("trend_strength", "fraction", _ADX, "1 if adx > 25, -1 if adx < 20, else 0"),
-        FeatureSpec("vwap", "price", 1, "sum(close*volume)/sum(volume) since the trade date's first bar; without any "
-                    "volume the mean of (high+low+close)/3", needs_volume=True),
+        FeatureSpec(
+            "vwap",
+            "price",
+            1,
+            "sum(close*volume)/sum(volume) since the trade date's first bar; without any "
+            "volume the mean of (high+low+close)/3",
+            needs_volume=True,
+        ),
         FeatureSpec("price_to_vwap", "share", 1, "close / vwap - 1", needs_volume=True),
         FeatureSpec("spread", "share", 1, "(high - low) / close"),
-        FeatureSpec("efficiency_ratio", "fraction", TRUE_RANGES + 20, "abs(close - close 20 bars ago) / sum of the "
-                    "last 20 atr; 0 if that sum is 0"),
-        FeatureSpec("session_morning", "fraction", 1, "1 if it opens at 09:30-10:59 on the exchange clock, else 0"),
+        FeatureSpec(
+            "efficiency_ratio",
+            "fraction",
+            TRUE_RANGES + 20,
+            "abs(close - close 20 bars ago) / sum of the last 20 atr; 0 if that sum is 0",
+        ),
+        FeatureSpec(
+            "session_morning",
+            "fraction",
+            1,
+            "1 if it opens at 09:30-10:59 on the exchange clock, else 0",
+        ),
         FeatureSpec("session_midday", "fraction", 1, "1 if it opens at 11:00-13:59, else 0"),
         FeatureSpec("session_afternoon", "fraction", 1, "1 if it opens at 14:00-16:59, else 0"),
         FeatureSpec("session_closed", "fraction", 1, "1 if it opens at any other time, else 0"),
-        FeatureSpec("rsi_15min", "index", 16, "rsi with 15 bars in place of 14 (bars, whatever their length)"),
-        FeatureSpec("rsi_60min", "index", 61, "rsi with 60 bars in place of 14 (bars, whatever their length)"),
-        FeatureSpec("volume_ratio_5min", "ratio", 5, "volume / mean of the last 5 volumes, this one included; 1 if "
-                    "that is 0", needs_volume=True),
-        FeatureSpec("volume_ratio_20min", "ratio", 20, "volume / mean of the last 20 volumes, this one included; 1 if "
-                    "that is 0", needs_volume=True),
-        FeatureSpec("support_20", "price", 20, "lowest low of the last 20 bars, this one included", source="textbook"),
-        FeatureSpec("resistance_20", "price", 20, "highest high of the last 20 bars, this one included",
-                    source="textbook"),
-        FeatureSpec("price_change_60min", "share", 61, "close / close 60 bars ago - 1", source="textbook"),
-        FeatureSpec("sma_50_slope", "share", 60, "(M - M 10 bars ago)/10/M, M = mean of the last 50 closes"),
-        FeatureSpec("sma_200_slope", "share", 220, "(M - M 20 bars ago)/20/M, M = mean of the last 200 closes"),
-        FeatureSpec("adx_slope", "fraction", _ADX + 5, "(adx - adx 5 bars ago)/5/adx; 0 if adx = 0. The note gives "
-                    "only the 5 bars; the rest is as in sma_50_slope"),
-        FeatureSpec("volume_regime", "ratio", 20, "volume_ratio_20min under a second name", needs_volume=True),
-        FeatureSpec("price_vs_support", "share", 20, "close / support_20 - 1. The note gives only the name; the "
-                    "formula is that of price_to_vwap"),
+        FeatureSpec(
+            "rsi_15min",
+            "index",
+            16,
+            "rsi with 15 bars in place of 14 (bars, whatever their length)",
+        ),
+        FeatureSpec(
+            "rsi_60min",
+            "index",
+            61,
+            "rsi with 60 bars in place of 14 (bars, whatever their length)",
+        ),
+        FeatureSpec(
+            "volume_ratio_5min",
+            "ratio",
+            5,
+            "volume / mean of the last 5 volumes, this one included; 1 if that is 0",
+            needs_volume=True,
+        ),
+        FeatureSpec(
+            "volume_ratio_20min",
+            "ratio",
+            20,
+            "volume / mean of the last 20 volumes, this one included; 1 if that is 0",
+            needs_volume=True,
+        ),
+        FeatureSpec(
+            "support_20",
+            "price",
+            20,
+            "lowest low of the last 20 bars, this one included",
+            source="textbook",
+        ),
+        FeatureSpec(
+            "resistance_20",
+            "price",
+            20,
+            "highest high of the last 20 bars, this one included",
+            source="textbook",
+        ),
+        FeatureSpec(
+            "price_change_60min", "share", 61, "close / close 60 bars ago - 1", source="textbook"
+        ),
+        FeatureSpec(
+            "sma_50_slope", "share", 60, "(M - M 10 bars ago)/10/M, M = mean of the last 50 closes"
+        ),
+        FeatureSpec(
+            "sma_200_slope",
+            "share",
+            220,
+            "(M - M 20 bars ago)/20/M, M = mean of the last 200 closes",
+        ),
+        FeatureSpec(
+            "adx_slope",
+            "fraction",
+            _ADX + 5,
+            "(adx - adx 5 bars ago)/5/adx; 0 if adx = 0. The note gives "
+            "only the 5 bars; the rest is as in sma_50_slope",
+        ),
+        FeatureSpec(
+            "volume_regime",
+            "ratio",
+            20,
+            "volume_ratio_20min under a second name",
+            needs_volume=True,
+        ),
+        FeatureSpec(
+            "price_vs_support",
+            "share",
+            20,
+            "close / support_20 - 1. The note gives only the name; the "
+            "formula is that of price_to_vwap",
+        ),
         FeatureSpec("price_momentum_20", "share", 21, "close / close 20 bars ago - 1"),
         FeatureSpec("price_momentum_60", "share", 61, "price_change_60min under a second name"),
-        FeatureSpec("session_trend", "share", 31, "close / close 30 bars ago - 1, whatever the session"),
-        FeatureSpec("higher_high", "fraction", 6, "1 if high > 1.001 H, -1 if high < 0.999 H, else 0; H = highest high "
-                    "of the 5 bars before"),
-        FeatureSpec("lower_low", "fraction", 6, "1 if low < 0.999 L, -1 if low > 1.001 L, else 0; L = lowest low of "
-                    "the 5 bars before. The note does not give the sign; here 1 means that the name is true"),
-        FeatureSpec("higher_low", "fraction", 10, "1 if A > 1.001 B, -1 if A < 0.999 B, else 0; A = lowest low of the "
-                    "last 5 bars, B = of the 5 before them. The note does not give the values; they are those of "
-                    "higher_high"),
-        FeatureSpec("lower_high", "fraction", 10, "1 if A < 0.999 B, -1 if A > 1.001 B, else 0; A = highest high of "
-                    "the last 5 bars, B = of the 5 before them. The note does not give the values; they are those of "
-                    "lower_low"),
-        FeatureSpec("double_top", "fraction", 40, "0.7 if A < 0.99 B and D/M < 0.02, else 0; A = highest high of the "
-                    "last 20 bars, B = of the 20 before them, D = standard deviation (n-1) and M = mean of the last 20 "
-                    "closes. This is a fall from a higher top, not a double top; it is RL-Trainer's formula"),
-        FeatureSpec("double_bottom", "fraction", 40, "0.7 if A > 1.01 B and D/M < 0.02, else 0; A = lowest low of the "
-                    "last 20 bars, B = of the 20 before them, D and M as in double_top. This is a rise from a lower "
-                    "bottom, not a double bottom; it is RL-Trainer's formula"),
-        *(FeatureSpec(f"return_{n}", "share", n + 1, f"close / close {n} bars ago - 1", source="textbook")
-          for n in (1, 5, 15)),
-        FeatureSpec("bollinger_position", "fraction", 20, "(close - M)/(2 D), M and D as in double_top; 0 if D = 0"),
-        FeatureSpec("time_of_day", "fraction", 1, "minute of the exchange day of the open stamp / 1440"),
-        FeatureSpec("breakout_signal", "fraction", 21, "1 if close > 1.002 H, else 0; H = highest high of the 20 bars "
-                    "before"),
-        FeatureSpec("breakdown_signal", "fraction", 21, "1 if close < 0.998 L, else 0; L = lowest low of the 20 bars "
-                    "before"),
+        FeatureSpec(
+            "session_trend", "share", 31, "close / close 30 bars ago - 1, whatever the session"
+        ),
+        FeatureSpec(
+            "higher_high",
+            "fraction",
+            6,
+            "1 if high > 1.001 H, -1 if high < 0.999 H, else 0; H = highest high "
+            "of the 5 bars before",
+        ),
+        FeatureSpec(
+            "lower_low",
+            "fraction",
+            6,
+            "1 if low < 0.999 L, -1 if low > 1.001 L, else 0; L = lowest low of "
+            "the 5 bars before. The note does not give the sign; here 1 means that the name is true",
+        ),
+        FeatureSpec(
+            "higher_low",
+            "fraction",
+            10,
+            "1 if A > 1.001 B, -1 if A < 0.999 B, else 0; A = lowest low of the "
+            "last 5 bars, B = of the 5 before them. The note does not give the values; they are those of "
+            "higher_high",
+        ),
+        FeatureSpec(
+            "lower_high",
+            "fraction",
+            10,
+            "1 if A < 0.999 B, -1 if A > 1.001 B, else 0; A = highest high of "
+            "the last 5 bars, B = of the 5 before them. The note does not give the values; they are those of "
+            "lower_low",
+        ),
+        FeatureSpec(
+            "double_top",
+            "fraction",
+            40,
+            "0.7 if A < 0.99 B and D/M < 0.02, else 0; A = highest high of the "
+            "last 20 bars, B = of the 20 before them, D = standard deviation (n-1) and M = mean of the last 20 "
+            "closes. This is a fall from a higher top, not a double top; it is RL-Trainer's formula",
+        ),
+        FeatureSpec(
+            "double_bottom",
+            "fraction",
+            40,
+            "0.7 if A > 1.01 B and D/M < 0.02, else 0; A = lowest low of the "
+            "last 20 bars, B = of the 20 before them, D and M as in double_top. This is a rise from a lower "
+            "bottom, not a double bottom; it is RL-Trainer's formula",
+        ),
+        *(
+            FeatureSpec(
+                f"return_{n}", "share", n + 1, f"close / close {n} bars ago - 1", source="textbook"
+            )
+            for n in (1, 5, 15)
+        ),
+        FeatureSpec(
+            "bollinger_position",
+            "fraction",
+            20,
+            "(close - M)/(2 D), M and D as in double_top; 0 if D = 0",
+        ),
+        FeatureSpec(
+            "time_of_day", "fraction", 1, "minute of the exchange day of the open stamp / 1440"
+        ),
+        FeatureSpec(
+            "breakout_signal",
+            "fraction",
+            21,
+            "1 if close > 1.002 H, else 0; H = highest high of the 20 bars before",
+        ),
+        FeatureSpec(
+            "breakdown_signal",
+            "fraction",
+            21,
+            "1 if close < 0.998 L, else 0; L = lowest low of the 20 bars before",
+        ),
     )
 }
 # RL-Trainer's 42 columns, in its order.
 SEED_FEATURES: tuple[str, ...] = (
-    "open", "high", "low", "close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr", "volatility",
-    "bb_width", "stoch_k", "stoch_d", "williams_r", "cci", "adx", "roc", "mfi", "vol_regime", "vol_percentile",
-    "plus_di", "minus_di", "trend_strength", "vwap", "price_to_vwap", "spread", "efficiency_ratio", "session_morning",
-    "session_midday", "session_afternoon", "session_closed", "sma_50", "sma_200", "rsi_15min", "rsi_60min",
-    "volume_ratio_5min", "volume_ratio_20min", "support_20", "resistance_20", "price_change_60min",
+    "open",
+    "high",
+    "low",
+    "close",
+    "volume",
+    "sma_5",
+    "sma_20",
+    "rsi",
+    "macd",
+    "momentum",
+    "atr",
+    "volatility",
+    "bb_width",
+    "stoch_k",
+    "stoch_d",
+    "williams_r",
+    "cci",
+    "adx",
+    "roc",
+    "mfi",
+    "vol_regime",
+    "vol_percentile",
+    "plus_di",
+    "minus_di",
+    "trend_strength",
+    "vwap",
+    "price_to_vwap",
+    "spread",
+    "efficiency_ratio",
+    "session_morning",
+    "session_midday",
+    "session_afternoon",
+    "session_closed",
+    "sma_50",
+    "sma_200",
+    "rsi_15min",
+    "rsi_60min",
+    "volume_ratio_5min",
+    "volume_ratio_20min",
+    "support_20",
+    "resistance_20",
+    "price_change_60min",
 )
 # The features of the decision bar that the task `advised` shows, in its order.
 MARKET_CONTEXT: tuple[str, ...] = (
-    "adx_slope", "price_to_vwap", "vol_regime", "volume_regime", "price_momentum_20", "price_momentum_60",
-    "efficiency_ratio", "spread", "session_trend", "trend_strength",
+    "adx_slope",
+    "price_to_vwap",
+    "vol_regime",
+    "volume_regime",
+    "price_momentum_20",
+    "price_momentum_60",
+    "efficiency_ratio",
+    "spread",
+    "session_trend",
+    "trend_strength",
 )
 TIMEFRAMES: tuple[str, ...] = (
-    "sma_50_slope", "sma_200_slope", "rsi_15min", "rsi_60min", "volume_ratio_5min", "volume_ratio_20min",
-    "price_change_60min", "price_vs_support",
+    "sma_50_slope",
+    "sma_200_slope",
+    "rsi_15min",
+    "rsi_60min",
+    "volume_ratio_5min",
+    "volume_ratio_20min",
+    "price_change_60min",
+    "price_vs_support",
 )
 PATTERNS: tuple[str, ...] = (
-    "higher_high", "lower_low", "higher_low", "lower_high", "double_top", "double_bottom", "support_20",
-    "resistance_20", "breakout_signal", "breakdown_signal",
+    "higher_high",
+    "lower_low",
+    "higher_low",
+    "lower_high",
+    "double_top",
+    "double_bottom",
+    "support_20",
+    "resistance_20",
+    "breakout_signal",
+    "breakdown_signal",
 )
 CONTEXT_FEATURES: tuple[str, ...] = MARKET_CONTEXT + TIMEFRAMES + PATTERNS
 _PARAMETRIC = re.compile(r"(sma|ema|rsi|atr)_([1-9][0-9]{0,3})")
@@ -229,10 +508,12 @@ def is_built_in(name: str) -> bool:
 
 
 def feature_spec(name: str) -> FeatureSpec:
-    """The declaration of a feature, by name. Parametric features are `sma_N`, `ema_N`, `rsi_N` and `atr_N`.
+    """The declaration of a feature, by name. Parametric features are `sma_N`, `ema_N`, `rsi_N` and
+    `atr_N`.
 
-    Parametric features use the textbook formulas of TA-Lib: an EMA starts with the SMA of its first N closes; RSI and
-    ATR use Wilder's smoothing. Raises ConfigError, listing the known features, for an unknown name.
+    Parametric features use the textbook formulas of TA-Lib: an EMA starts with the SMA of its first
+    N closes; RSI and ATR use Wilder's smoothing. Raises ConfigError, listing the known features,
+    for an unknown name.
     """
     if name in _SEED:
         return _SEED[name]
@@ -240,27 +521,48 @@ def feature_spec(name: str) -> FeatureSpec:
         return FEATURES[name].spec
     match = _PARAMETRIC.fullmatch(name)
     if match is None:
-        near = difflib.get_close_matches(name, [*_SEED, *FEATURES.names, "sma_20", "ema_20", "rsi_14", "atr_14"], n=1)
+        near = difflib.get_close_matches(
+            name, [*_SEED, *FEATURES.names, "sma_20", "ema_20", "rsi_14", "atr_14"], n=1
+        )
         hint = f"; did you mean '{near[0]}'?" if near else ""
         known = ", ".join((*_SEED, *FEATURES.names))
-        raise ConfigError(f"env.features: unknown feature '{name}' (known: {known}, sma_N, ema_N, rsi_N, atr_N with N "
-                          f"a number){hint}")
+        raise ConfigError(
+            f"env.features: unknown feature '{name}' (known: {known}, sma_N, ema_N, rsi_N, atr_N with N "
+            f"a number){hint}"
+        )
     kind, period = match[1], int(match[2])
     if kind == "rsi" and period < 2:
         raise ConfigError(f"env.features: '{name}': RSI needs a period of at least 2")
     if kind == "sma":
-        return FeatureSpec(name, "price", period, f"mean of the last {period} closes", period, source="textbook")
+        return FeatureSpec(
+            name, "price", period, f"mean of the last {period} closes", period, source="textbook"
+        )
     if kind == "ema":
-        return FeatureSpec(name, "price", 4 * period, f"EMA with alpha 2/{period + 1}, seeded with the SMA", period,
-                           source="textbook")
+        return FeatureSpec(
+            name,
+            "price",
+            4 * period,
+            f"EMA with alpha 2/{period + 1}, seeded with the SMA",
+            period,
+            source="textbook",
+        )
     if kind == "rsi":
-        return FeatureSpec(name, "index", 4 * period + 1, f"Wilder's RSI over {period} bars", period, source="textbook")
-    return FeatureSpec(name, "range", 4 * period + 1, f"Wilder's ATR over {period} bars", period, source="textbook")
+        return FeatureSpec(
+            name,
+            "index",
+            4 * period + 1,
+            f"Wilder's RSI over {period} bars",
+            period,
+            source="textbook",
+        )
+    return FeatureSpec(
+        name, "range", 4 * period + 1, f"Wilder's ATR over {period} bars", period, source="textbook"
+    )
 
 
 def feature_column(name: str) -> str:
-    """Name of a requested feature's column in the float table. The prefix separates `feature.close` from the fixed
-    column `close`."""
+    """Name of a requested feature's column in the float table. The prefix separates `feature.close`
+    from the fixed column `close`."""
     return f"feature.{name}"
 
 
@@ -270,12 +572,15 @@ def context_column(name: str) -> str:
 
 
 def context_features(task: str) -> tuple[str, ...]:
-    """Features of the decision bar itself that a task (`env.task`) shows. Does not import the task."""
+    """Features of the decision bar itself that a task (`env.task`) shows. Does not import the
+    task.
+    """
     return CONTEXTS[task] if task in CONTEXTS else ()  # noqa: SIM401  # a registry has no get
 
 
 def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Names of the float table's columns: the fixed ones, one per requested feature, one per context feature.
+    """Names of the float table's columns: the fixed ones, one per requested feature, one per
+    context feature.
 
     Both groups of features keep their order. Raises ConfigError for an unknown or repeated feature.
     """
@@ -283,7 +588,9 @@ def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> t
         feature_spec(name)
         if name in features[:i]:
             raise ConfigError(f"env.features: '{name}' appears twice; keep one")
-    return FIXED_COLUMNS + tuple(map(feature_column, features)) + tuple(map(context_column, context))
+    return (
+        FIXED_COLUMNS + tuple(map(feature_column, features)) + tuple(map(context_column, context))
+    )
 
 
 def longest_warm_up(features: tuple[str, ...]) -> int:
@@ -292,7 +599,8 @@ def longest_warm_up(features: tuple[str, ...]) -> int:
 
 
 def absent_features(features: tuple[str, ...]) -> tuple[str, ...]:
-    """The features that carry no information about volume if the bars have none: most are constant then.
+    """The features that carry no information about volume if the bars have none: most are constant
+    then.
 
     `vwap` is not constant, but it is then a plain mean of prices.
     """
@@ -300,13 +608,20 @@ def absent_features(features: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def feature_page() -> str:
-    """The table of all features in Markdown: `python -m jaxtrade.data.features.schema > docs/features.md`."""
+    """The table of all features in Markdown: `python -m jaxtrade.data.features.schema >
+    docs/features.md`.
+    """
     parametric = ("sma_20", "ema_20", "rsi_14", "atr_14")
     extra = [name for name in (*_SEED, *parametric) if name not in SEED_FEATURES]
     numbered = [*enumerate(SEED_FEATURES, 1), *(("", name) for name in extra)]
-    rows = [f"| {number} | `{spec.name}` | {spec.formula} | {spec.unit} | {spec.warm_up} | {spec.source} |"
-            for number, spec in ((number, feature_spec(name)) for number, name in numbered)]
-    units = [f"| {unit} | {meaning} | {storage} | {relative} |" for unit, (meaning, storage, relative) in UNITS.items()]
+    rows = [
+        f"| {number} | `{spec.name}` | {spec.formula} | {spec.unit} | {spec.warm_up} | {spec.source} |"
+        for number, spec in ((number, feature_spec(name)) for number, name in numbered)
+    ]
+    units = [
+        f"| {unit} | {meaning} | {storage} | {relative} |"
+        for unit, (meaning, storage, relative) in UNITS.items()
+    ]
     absent = ", ".join(f"`{name}`" for name in absent_features(tuple(_SEED)))
     context = ", ".join(f"`{name}`" for name in CONTEXT_FEATURES)
     return "\n".join([_HEAD, *rows, _MIDDLE.format(absent=absent, context=context), *units, ""])

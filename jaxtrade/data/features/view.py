@@ -1,20 +1,24 @@
-"""The view: what observations read of a market. The host prepares it so that a slot costs one product and a few sums.
+"""The view: what observations read of a market. The host prepares it so that a slot costs one
+product and a few sums.
 
 A slot of bar b, seen at the close of bar t, is
 
-    ((level[b] - P close[t]) + value[b]) * (1 / ATR[t] where M, else 1) + L log(1 / ATR[t]) + V log(1 / (volume + 1)),
+    ((level[b] - P close[t]) + value[b]) * (1 / ATR[t] where M, else 1) + L log(1 / ATR[t]) + V
+    log(1 / (volume + 1)),
 
-where `volume` is the mean volume at bar t, and P, M, L, V are constants in {0, 1} per column (`schema.shape_of`).
+where `volume` is the mean volume at bar t, and P, M, L, V are constants in {0, 1} per column
+(`schema.shape_of`).
 
-A price is stored as two parts: `level`, its bar's close in whole ticks, and `value`, the difference from it. The
-float32 sum is then as exact as its parts. Whole ticks are exact in float32 below 2^24. In a market with higher prices,
+A price is stored as two parts: `level`, its bar's close in whole ticks, and `value`, the difference
+from it. The float32 sum is then as exact as its parts. Whole ticks are exact in float32 below 2^24.
+In a market with higher prices,
 `level` and `close` are relative to a base (`price_base`). Only their differences are seen, so the base never shows.
 
-Every constant is 0 or 1, and no column has both M and one of L, V. A fused multiply-add therefore rounds like a product
-followed by a sum, so the bits are the same with and without batching.
+Every constant is 0 or 1, and no column has both M and one of L, V. A fused multiply-add therefore
+rounds like a product followed by a sum, so the bits are the same with and without batching.
 
-A task's context is read at the decision bar only. Its slots are computed here completely, by the same formula with
-b = t.
+A task's context is read at the decision bar only. Its slots are computed here completely, by the
+same formula with b = t.
 """
 
 from __future__ import annotations
@@ -41,10 +45,13 @@ BLOCK = 1 << 14  # rows computed at once, so that temporary columns stay in the 
 ALIGNMENT = 64
 
 
-def slot_value(unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick: float) -> np.ndarray:
+def slot_value(
+    unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick: float
+) -> np.ndarray:
     """The `value` part of one feature's slots, float64[T].
 
-    x: float64[T], the feature's column of the float table (`schema.UNITS`). close: ticks. tick: points.
+    x: float64[T], the feature's column of the float table (`schema.UNITS`). close: ticks. tick:
+        points.
     """
     if scaling == "seed":
         match unit:
@@ -76,32 +83,46 @@ def slot_value(unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick:
 
 
 def price_base(lowest: int, highest: int, source: str) -> int:
-    """What is subtracted from prices in ticks before they become float32: 0 if they are exact as they are.
+    """What is subtracted from prices in ticks before they become float32: 0 if they are exact as
+    they are.
 
-    lowest, highest: of all prices of the market, ticks. Raises DataError if no base makes them exact.
+    lowest, highest: of all prices of the market, ticks. Raises DataError if no base makes them
+        exact.
     """
     if highest < EXACT:
         return 0
     base = (lowest + highest) // 2
     if highest - base >= EXACT:
-        raise DataError(f"{source}: prices of {lowest} to {highest} ticks span {highest - lowest} ticks, more than "
-                        f"{2 * EXACT}: float32 cannot hold them exactly. Fix: use a coarser tick_size in the contract "
-                        "file (one decimal less is a tenth of the ticks; the prices must lie on it), or fewer years "
-                        "(data.start, data.end)")
+        raise DataError(
+            f"{source}: prices of {lowest} to {highest} ticks span {highest - lowest} ticks, more than "
+            f"{2 * EXACT}: float32 cannot hold them exactly. Fix: use a coarser tick_size in the contract "
+            "file (one decimal less is a tenth of the ticks; the prices must lie on it), or fewer years "
+            "(data.start, data.end)"
+        )
     return base
 
 
-def host_view(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: float,
-              context: tuple[str, ...] = (), base: int = 0) -> MarketView:
+def host_view(
+    table: np.ndarray,
+    features: tuple[str, ...],
+    scaling: str,
+    tick: float,
+    context: tuple[str, ...] = (),
+    base: int = 0,
+) -> MarketView:
     """The view of a float table, with NumPy leaves.
 
-    table: float32[T, C] with the columns of `schema.table_columns(features, context)`. tick: points. base: ticks, what
+    table: float32[T, C] with the columns of `schema.table_columns(features, context)`. tick:
+        points. base: ticks, what
     the table's close is relative to (`price_base`).
     """
     width = len(features) + len(TIME_COLUMNS[scaling])
     has_levels = any(shape_of(feature_spec(name).unit, scaling).level for name in features)
-    leaves: dict[str, Any] = {"value": aligned(len(table), width), "now": aligned(len(table), len(NOW)),
-                              "level": aligned(len(table), width) if has_levels else None}
+    leaves: dict[str, Any] = {
+        "value": aligned(len(table), width),
+        "now": aligned(len(table), len(NOW)),
+        "level": aligned(len(table), width) if has_levels else None,
+    }
     if context:
         leaves["context"] = aligned(len(table), len(context))
     for start in range(0, len(table), BLOCK):
@@ -113,21 +134,28 @@ def host_view(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: 
                     leaves[name][rows, i] = column
     if has_levels and not leaves["level"].any():
         leaves["level"] = None
-    return MarketView(**leaves, scaling=scaling, features=features,
-                      base=np.int32(base) if base else None)  # type: ignore[arg-type]  # a host leaf
+    return MarketView(
+        **leaves, scaling=scaling, features=features, base=np.int32(base) if base else None
+    )  # type: ignore[arg-type]  # a host leaf
 
 
 def aligned(rows: int, columns: int) -> np.ndarray:
-    """An uninitialised float32[rows, columns] that begins at a multiple of 64 bytes. JAX uses such memory as it is on a
-    CPU; any other array it copies."""
+    """An uninitialised float32[rows, columns] that begins at a multiple of 64 bytes. JAX uses such
+    memory as it is on a CPU; any other array it copies."""
     size = rows * columns * np.dtype(np.float32).itemsize
     raw = np.empty(size + ALIGNMENT, np.uint8)
     skip = -raw.ctypes.data % ALIGNMENT
-    return raw[skip:skip + size].view(np.float32).reshape(rows, columns)
+    return raw[skip : skip + size].view(np.float32).reshape(rows, columns)
 
 
-def _block(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: float, context: tuple[str, ...],
-           base: int) -> dict[str, list[np.ndarray]]:
+def _block(
+    table: np.ndarray,
+    features: tuple[str, ...],
+    scaling: str,
+    tick: float,
+    context: tuple[str, ...],
+    base: int,
+) -> dict[str, list[np.ndarray]]:
     """The columns of each leaf for some rows of the table, float64[n] each."""
     names = table_columns(features, context)
     columns = dict(zip(names, np.ascontiguousarray(table.T, np.float64), strict=True))
@@ -141,12 +169,18 @@ def _block(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: flo
     values += [columns[name] for name in TIME_COLUMNS[scaling]]
     levels += [np.zeros_like(close)] * len(TIME_COLUMNS[scaling])
     now = [relative, per_atr, np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)]
-    seen = [_at_own_bar(feature_spec(name).unit, scaling, columns[context_column(name)], [close, *now[1:]], tick)
-            for name in context]
+    seen = [
+        _at_own_bar(
+            feature_spec(name).unit, scaling, columns[context_column(name)], [close, *now[1:]], tick
+        )
+        for name in context
+    ]
     return {"value": values, "level": levels, "now": now, **({"context": seen} if context else {})}
 
 
-def _at_own_bar(unit: Unit, scaling: str, x: np.ndarray, now: list[np.ndarray], tick: float) -> np.ndarray:
+def _at_own_bar(
+    unit: Unit, scaling: str, x: np.ndarray, now: list[np.ndarray], tick: float
+) -> np.ndarray:
     """The slot of a feature, seen at the close of its own bar, float64[T].
 
     For a price, `level` is that same close, so the two cancel.

@@ -1,6 +1,8 @@
-"""Null markets: a real market's bars with their structure taken away, made into markets by the code of real bars.
+"""Null markets: a real market's bars with their structure taken away, made into markets by the code
+of real bars.
 
-Every null market has the shapes of the real one, so it is another traced argument of the same compiled programs.
+Every null market has the shapes of the real one, so it is another traced argument of the same
+compiled programs.
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ NullBars = tuple[Bars, IntrabarPath | None]
 class NullSource:
     """What null markets are made from. T bars.
 
-    bars: the real bars. path: their intrabar paths with NumPy leaves; None without second bars. days: datetime64[D][T],
-    the trade date of each bar. decisions: int64[T], the number of decision bars of its session; 0 outside the session
-    table. schedule: of the bars' trade dates. after: rows before it stay real.
+    bars: the real bars. path: their intrabar paths with NumPy leaves; None without second bars.
+        days: datetime64[D][T],
+    the trade date of each bar. decisions: int64[T], the number of decision bars of its session; 0
+    outside the session table. schedule: of the bars' trade dates. after: rows before it stay real.
     """
 
     bars: Bars
@@ -46,25 +49,35 @@ class NullSource:
 
 
 def null_source(market: Market, config: RunConfig, after: int = 0) -> NullSource:
-    """The source of a market's nulls. config: with which the market was built. after: see `NullSource`."""
+    """The source of a market's nulls. config: with which the market was built. after: see
+    `NullSource`.
+    """
     bars, table, path = market.bars, market.data.sessions, market.data.path
     if path is not None:
         path = IntrabarPath(np.asarray(path.falls), np.asarray(path.ambiguous))  # type: ignore[arg-type]
     decisions = np.zeros(len(bars), np.int64)
-    for start, end, first, last in zip(*(np.asarray(each) for each in (table.start, table.end, table.first,
-                                                                      table.last)), strict=True):
+    for start, end, first, last in zip(
+        *(np.asarray(each) for each in (table.start, table.end, table.first, table.last)),
+        strict=True,
+    ):
         decisions[start:end] = last - first + 1
-    schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
+    schedule = schedule_for(
+        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
+    )
     return NullSource(bars, path, trade_dates(bars.time, bars.contract), decisions, schedule, after)
 
 
 def _sign(real: NullSource, generator: np.random.Generator) -> NullBars:
     mask = random_signs(len(real.bars), generator, real.after)
-    return sign_flipped(real.bars, mask), None if real.path is None else sign_flipped_path(real.path, mask)
+    return sign_flipped(real.bars, mask), None if real.path is None else sign_flipped_path(
+        real.path, mask
+    )
 
 
 def _sessions(real: NullSource, generator: np.random.Generator) -> NullBars:
-    return permuted_sessions(real.bars, real.path, real.days, real.decisions, real.schedule, generator, real.after)
+    return permuted_sessions(
+        real.bars, real.path, real.days, real.decisions, real.schedule, generator, real.after
+    )
 
 
 def _phase(real: NullSource, generator: np.random.Generator) -> NullBars:
@@ -83,20 +96,31 @@ def _unknown(path: IntrabarPath | None) -> IntrabarPath | None:
 
 
 MAKERS: dict[NullKind, Callable[[NullSource, np.random.Generator], NullBars]] = {
-    "sign": _sign, "sessions": _sessions, "phase": _phase, "martingale": _martingale}
+    "sign": _sign,
+    "sessions": _sessions,
+    "phase": _phase,
+    "martingale": _martingale,
+}
 WITHOUT_PATH = ("phase", "martingale")  # their bars are new, so no second bars rebuild them
 
 
 def null_bars(real: NullSource, kind: NullKind, seed: int, draw: int) -> NullBars:
-    """Null bars, marked as synthetic, and their intrabar paths. The same arguments give the same bytes.
+    """Null bars, marked as synthetic, and their intrabar paths. The same arguments give the same
+    bytes.
 
-    seed, draw: whole numbers from 0; each pair begins a random stream of its own. Raises DataError as the kind does.
+    seed, draw: whole numbers from 0; each pair begins a random stream of its own. Raises DataError
+        as the kind does.
     """
     generator = np.random.default_rng([STREAM, NULL_KINDS.index(kind), seed, draw])
     bars, path = MAKERS[kind](real, generator)
     note = f"the bars are synthetic: null market {draw} of kind {kind}, seed {seed}"
-    return replace(bars, synthetic=True, places=None, notes=(note,),
-                   source=f"null {kind} {draw}, seed {seed}, of {real.bars.source}"), path
+    return replace(
+        bars,
+        synthetic=True,
+        places=None,
+        notes=(note,),
+        source=f"null {kind} {draw}, seed {seed}, of {real.bars.source}",
+    ), path
 
 
 @contextmanager
@@ -105,16 +129,19 @@ def null_named(kind: NullKind, seed: int, draw: int) -> Iterator[None]:
     try:
         yield
     except (ConfigError, DataError) as error:
-        raise DataError(f"null market {draw} of kind {kind} (seed {seed}) cannot be used, though the real market can: "
-                        f"{error}. No null may be left out, because the p-value would then be wrong: fix what is "
-                        "named, or choose another kind of null, for the whole test") from error
+        raise DataError(
+            f"null market {draw} of kind {kind} (seed {seed}) cannot be used, though the real market can: "
+            f"{error}. No null may be left out, because the p-value would then be wrong: fix what is "
+            "named, or choose another kind of null, for the whole test"
+        ) from error
 
 
 @dataclass(frozen=True)
 class NullMarkets:
     """The null markets of one market, made one at a time: `markets(draw)` for draw 0, 1, ...
 
-    market: the real one. config: with which it was built. kind: of null. seed: of all draws. source: from
+    market: the real one. config: with which it was built. kind: of null. seed: of all draws.
+        source: from
     `null_source`. rates: bars of the exchange rate, which stay real; None if none is needed.
     """
 
@@ -126,27 +153,36 @@ class NullMarkets:
     rates: Bars | None = None
 
     def __call__(self, draw: int) -> Market:
-        """Null market number `draw`, with features, session table and view computed as those of real bars.
+        """Null market number `draw`, with features, session table and view computed as those of
+        real bars.
 
-        Raises DataError, naming draw and fix, if its prices leave their range or its shapes are not the real ones.
+        Raises DataError, naming draw and fix, if its prices leave their range or its shapes are not
+        the real ones.
         """
         with null_named(self.kind, self.seed, draw):
             bars, path = null_bars(self.source, self.kind, self.seed, draw)
-            made = market_of(host_market(bars, self.config, rates=self.rates, path=path), self.config)
+            made = market_of(
+                host_market(bars, self.config, rates=self.rates, path=path), self.config
+            )
             _check_alike(made, self.market)
             return made
 
 
-def null_markets(market: Market, config: RunConfig, kind: NullKind, seed: int, after: int = 0) -> NullMarkets:
+def null_markets(
+    market: Market, config: RunConfig, kind: NullKind, seed: int, after: int = 0
+) -> NullMarkets:
     """The null markets of `market`.
 
-    after: rows before it stay real. A policy that was trained on them is then tested on null bars alone.
+    after: rows before it stay real. A policy that was trained on them is then tested on null bars
+        alone.
     Raises ConfigError for `env.intrabar=path` with a kind whose bars have no known order of prices.
     """
     if config.env.intrabar == "path" and kind in WITHOUT_PATH:
         kept = ", ".join(each for each in NULL_KINDS if each not in WITHOUT_PATH)
-        raise ConfigError(f"null markets of kind {kind} have no second bars, and env.intrabar=path needs them; choose "
-                          f"another kind ({kept}), or a run with env.intrabar=stop_first")
+        raise ConfigError(
+            f"null markets of kind {kind} have no second bars, and env.intrabar=path needs them; choose "
+            f"another kind ({kept}), or a run with env.intrabar=stop_first"
+        )
     rates = load_rates(config.data, market.contract)
     return NullMarkets(market, config, kind, seed, null_source(market, config, after), rates)
 
@@ -156,19 +192,28 @@ def _check_alike(made: Market, real: Market) -> None:
     import jax
 
     table, own = made.data.sessions, real.data.sessions
-    if made.num_sessions != real.num_sessions or not np.array_equal(made.trade_dates, real.trade_dates):
-        raise DataError(f"{made.bars.source}: it has {made.num_sessions} sessions with decision bars, and the real "
-                        f"market has {real.num_sessions} on other dates; use the kind sign, which keeps every stamp")
+    if made.num_sessions != real.num_sessions or not np.array_equal(
+        made.trade_dates, real.trade_dates
+    ):
+        raise DataError(
+            f"{made.bars.source}: it has {made.num_sessions} sessions with decision bars, and the real "
+            f"market has {real.num_sessions} on other dates; use the kind sign, which keeps every stamp"
+        )
     counts, wanted = (np.asarray(each.last) - np.asarray(each.first) for each in (table, own))
     if not np.array_equal(counts, wanted):
         day = made.trade_dates[np.flatnonzero(counts != wanted)[0]]
-        raise DataError(f"{made.bars.source}: the session of {day} has another number of decision bars than the real "
-                        "one; use the kind sign, which keeps every stamp")
+        raise DataError(
+            f"{made.bars.source}: the session of {day} has another number of decision bars than the real "
+            "one; use the kind sign, which keeps every stamp"
+        )
     if _shapes(jax.tree.leaves(made.data)) != _shapes(jax.tree.leaves(real.data)) or (
-            jax.tree.structure(made.data) != jax.tree.structure(real.data)):
-        raise DataError(f"{made.bars.source}: its arrays have other shapes than those of the real market (prices pass "
-                        "2^24 ticks in one of them alone); use a coarser tick_size in the contract file, or fewer "
-                        "years (data.start)")
+        jax.tree.structure(made.data) != jax.tree.structure(real.data)
+    ):
+        raise DataError(
+            f"{made.bars.source}: its arrays have other shapes than those of the real market (prices pass "
+            "2^24 ticks in one of them alone); use a coarser tick_size in the contract file, or fewer "
+            "years (data.start)"
+        )
 
 
 def _shapes(leaves: list[np.ndarray]) -> list[tuple[tuple[int, ...], np.dtype]]:

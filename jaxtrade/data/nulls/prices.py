@@ -1,4 +1,6 @@
-"""What all kinds of null markets share: where a series begins anew, and the check of the prices that were made."""
+"""What all kinds of null markets share: where a series begins anew, and the check of the prices
+that were made.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,13 @@ Prices = tuple[np.ndarray, ...]  # open, high, low, close: int64[T] ticks
 
 
 def anchors(bars: Bars) -> np.ndarray:
-    """bool[T], True at rows whose step from the previous close is no move of the market: the first row, and the first
-    row of each later contract of a spliced series."""
+    """bool[T], True at rows whose step from the previous close is no move of the market: the first
+    row, and the first row of each later contract of a spliced series."""
     found = np.zeros(len(bars), bool)
     found[:1] = True
-    legs = np.searchsorted(splice_dates(bars.legs), trade_dates(bars.time, bars.contract), side="right")
+    legs = np.searchsorted(
+        splice_dates(bars.legs), trade_dates(bars.time, bars.contract), side="right"
+    )
     found[1:] |= legs[1:] != legs[:-1]
     return found
 
@@ -47,7 +51,14 @@ def with_prices(bars: Bars, bid: Prices, ask: Prices | None) -> Bars:
                 f"{bars.source}: the null market's prices run from {int(low[row])} to {int(high[row])} ticks in the "
                 f"bar of {iso(bars.time[row])}, the first of {len(bad)} outside 1 .. {INT32 - 1}. Fix: choose the kind "
                 "sessions or phase, whose returns are relative, or leave out the years in which prices were low "
-                "(data.start). Another seed is no fix: it would choose nulls by their result")
-    sides = [[prices.astype(np.int32) for prices in side] for side in ([bid] if ask is None else [bid, ask])]
-    return replace(bars, **dict(zip(PRICES, sides[0], strict=True)),
-                   ask=None if ask is None else Side(*sides[1]))
+                "(data.start). Another seed is no fix: it would choose nulls by their result"
+            )
+    sides = [
+        [prices.astype(np.int32) for prices in side]
+        for side in ([bid] if ask is None else [bid, ask])
+    ]
+    return replace(
+        bars,
+        **dict(zip(PRICES, sides[0], strict=True)),
+        ask=None if ask is None else Side(*sides[1]),
+    )

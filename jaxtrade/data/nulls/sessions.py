@@ -1,18 +1,20 @@
 """Bars whose sessions stand in another order.
 
-Sessions are permuted within equal calendar class. A class holds sessions with the same scheduled hours (open, halt,
-close and flat time on the exchange clock, so half days and early Fridays are classes of their own), the same number of
-days since the last session (a weekend or a holiday stays before the sessions that follow one), and the same number of
-decision bars (so every program steps as many bars as on the real market).
+Sessions are permuted within equal calendar class. A class holds sessions with the same scheduled
+hours (open, halt, close and flat time on the exchange clock, so half days and early Fridays are
+classes of their own), the same number of days since the last session (a weekend or a holiday stays
+before the sessions that follow one), and the same number of decision bars (so every program steps
+as many bars as on the real market).
 
-A session moves whole: its bars, their times of day, volume and intrabar paths. Prices are chained by their returns: all
-prices of a session are multiplied by
+A session moves whole: its bars, their times of day, volume and intrabar paths. Prices are chained
+by their returns: all prices of a session are multiplied by
 
     f = (null close before it) / (real close before it in the real series),
 
-with the mid of two sides, and rounded to ticks. What happens inside a session stays, to the tick; what links one
-session to the next is destroyed. Sessions that stay where they are: those without a place in the session table, and the
-first of the series, of each contract of a spliced series, and after `after`.
+with the mid of two sides, and rounded to ticks. What happens inside a session stays, to the tick;
+what links one session to the next is destroyed. Sessions that stay where they are: those without a
+place in the session table, and the first of the series, of each contract of a spliced series, and
+after `after`.
 """
 
 from __future__ import annotations
@@ -32,16 +34,20 @@ from jaxtrade.types import IntrabarPath
 LEAST_ORDERS = 1_000  # fewer orders than this would repeat themselves among the draws
 
 
-def session_classes(bars: Bars, days: np.ndarray, rows: np.ndarray, decisions: np.ndarray, schedule: Schedule
-                    ) -> np.ndarray:
+def session_classes(
+    bars: Bars, days: np.ndarray, rows: np.ndarray, decisions: np.ndarray, schedule: Schedule
+) -> np.ndarray:
     """The calendar class of each trade date, int64[N]; -1 for one that stays where it is.
 
-    days: datetime64[D][N], every trade date of the bars. rows: int64[N], its first row. decisions: int64[N], its number
+    days: datetime64[D][N], every trade date of the bars. rows: int64[N], its first row. decisions:
+        int64[N], its number
     of decision bars; 0 if it is not in the session table.
     """
     at = schedule.find(days)
     midnight = days.astype("datetime64[s]").astype(np.int64)
-    hours = np.stack([schedule.open[at], schedule.close[at], schedule.flat[at], *schedule.halts[at].T])
+    hours = np.stack(
+        [schedule.open[at], schedule.close[at], schedule.flat[at], *schedule.halts[at].T]
+    )
     local = local_seconds(hours.reshape(-1), bars.contract.zone).reshape(hours.shape) - midnight
     since = np.diff(schedule.dates, prepend=schedule.dates[:1]).astype(np.int64)[at]
     keys = np.column_stack([*local, since, decisions])
@@ -60,21 +66,30 @@ def session_order(classes: np.ndarray, generator: np.random.Generator, source: s
         orders += math.lgamma(len(places) + 1)
         order[places] = generator.permutation(places)
     if orders < math.log(LEAST_ORDERS):
-        raise DataError(f"{source}: null markets of kind sessions need sessions that can change places, and the "
-                        f"{len(classes)} trade dates here have {math.exp(orders):.0f} orders (at least {LEAST_ORDERS:,}"
-                        " are needed). Fix: give more sessions, or use the kind sign")
+        raise DataError(
+            f"{source}: null markets of kind sessions need sessions that can change places, and the "
+            f"{len(classes)} trade dates here have {math.exp(orders):.0f} orders (at least {LEAST_ORDERS:,}"
+            " are needed). Fix: give more sessions, or use the kind sign"
+        )
     return order
 
 
-def permuted_sessions(bars: Bars, path: IntrabarPath | None, days: np.ndarray, decisions: np.ndarray,
-                      schedule: Schedule, generator: np.random.Generator, after: int = 0
-                      ) -> tuple[Bars, IntrabarPath | None]:
+def permuted_sessions(
+    bars: Bars,
+    path: IntrabarPath | None,
+    days: np.ndarray,
+    decisions: np.ndarray,
+    schedule: Schedule,
+    generator: np.random.Generator,
+    after: int = 0,
+) -> tuple[Bars, IntrabarPath | None]:
     """The bars with their sessions in a random order, and their intrabar paths with NumPy leaves.
 
     Args:
         path: of the bars; None without second bars.
         days: datetime64[D][T], the trade date of each bar.
-        decisions: int64[T], the number of decision bars of each bar's session; 0 outside the session table.
+        decisions: int64[T], the number of decision bars of each bar's session; 0 outside the
+            session table.
         after: sessions that begin before this row stay where they are.
     Raises:
         DataError: too few sessions can change places, or a price leaves the range of prices.
@@ -86,7 +101,9 @@ def permuted_sessions(bars: Bars, path: IntrabarPath | None, days: np.ndarray, d
     lengths = np.diff(rows, append=len(bars))
     source = np.concatenate([np.arange(int(rows[k]), int(rows[k] + lengths[k])) for k in order])
     opens = schedule.open[schedule.find(days[rows])]
-    moved = np.repeat(np.where(order == np.arange(len(order)), 0, opens - opens[order]), lengths[order])
+    moved = np.repeat(
+        np.where(order == np.arange(len(order)), 0, opens - opens[order]), lengths[order]
+    )
     factors = np.repeat(_factors(bars, rows, lengths, order), lengths[order])
     bid, ask = ([_scaled(prices[source], factors) for prices in side] for side in prices_of(bars))
     made = replace(bars, time=bars.time[source] + moved, volume=bars.volume[source])
@@ -95,7 +112,9 @@ def permuted_sessions(bars: Bars, path: IntrabarPath | None, days: np.ndarray, d
 
 
 def _scaled(ticks: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Ticks times factors, rounded half up, int64. It never changes which of two prices of a session is higher."""
+    """Ticks times factors, rounded half up, int64. It never changes which of two prices of a
+    session is higher.
+    """
     return np.floor(ticks * factors + 0.5).astype(np.int64)
 
 
@@ -113,9 +132,17 @@ def _factors(bars: Bars, rows: np.ndarray, lengths: np.ndarray, order: np.ndarra
     return factors
 
 
-def _moved_path(path: IntrabarPath, bars: Bars, source: np.ndarray, factors: np.ndarray, bid_open: np.ndarray,
-                ask_open: np.ndarray) -> IntrabarPath:
-    """The falls of each bar in its new place: the prices that they stand for, scaled as all prices are."""
+def _moved_path(
+    path: IntrabarPath,
+    bars: Bars,
+    source: np.ndarray,
+    factors: np.ndarray,
+    bid_open: np.ndarray,
+    ask_open: np.ndarray,
+) -> IntrabarPath:
+    """The falls of each bar in its new place: the prices that they stand for, scaled as all prices
+    are.
+    """
     falls, times = np.asarray(path.falls)[source].astype(np.int64), factors[:, None, None]
     bid, ask = (opens[source].astype(np.int64)[:, None, None] for opens in _opens(bars))
     long = _scaled(bid + falls[:, 0], times) - bid_open[:, None, None]

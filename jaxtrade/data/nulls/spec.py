@@ -9,12 +9,17 @@ from jaxtrade.errors import ConfigError
 
 NullKind = Literal["sign", "sessions", "phase", "martingale"]
 NULL_KINDS: tuple[NullKind, ...] = get_args(NullKind)
-RULE_DRAWS, TRAINED_DRAWS = 99, 19  # recommended: a rule is evaluated in moments, a policy is trained again per draw
+RULE_DRAWS, TRAINED_DRAWS = (
+    99,
+    19,
+)  # recommended: a rule is evaluated in moments, a policy is trained again per draw
 MOST_DRAWS = 1_000_000
 
 
 class NullSpec(NamedTuple):
-    """kind: of null market. draws: B, the largest number of null markets to make (fewer after an early stop)."""
+    """kind: of null market. draws: B, the largest number of null markets to make (fewer after an
+    early stop).
+    """
 
     kind: NullKind
     draws: int
@@ -43,11 +48,15 @@ def parse_null_spec(text: str, draws: int = RULE_DRAWS, flag: str = "--nulls") -
     if kind is None:
         near = difflib.get_close_matches(name, NULL_KINDS, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        raise ConfigError(f"{flag} {text}: '{name}' is no kind of null market{hint}; {form}, with one of the kinds "
-                          f"{', '.join(NULL_KINDS)}")
+        raise ConfigError(
+            f"{flag} {text}: '{name}' is no kind of null market{hint}; {form}, with one of the kinds "
+            f"{', '.join(NULL_KINDS)}"
+        )
     if not colon:
         return NullSpec(kind, draws)
     if not (count.isascii() and count.isdigit()) or not 1 <= int(count) <= MOST_DRAWS:
-        raise ConfigError(f"{flag} {text}: '{count}' is no number of null markets; {form}, with a whole number from 1 "
-                          f"to {MOST_DRAWS:,}")
+        raise ConfigError(
+            f"{flag} {text}: '{count}' is no number of null markets; {form}, with a whole number from 1 "
+            f"to {MOST_DRAWS:,}"
+        )
     return NullSpec(kind, int(count))

@@ -1,4 +1,6 @@
-"""Bars of one contract on the host: prices in integer ticks, stamped by their open in UTC seconds."""
+"""Bars of one contract on the host: prices in integer ticks, stamped by their open in UTC
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,13 @@ from jaxtrade.data.read.quotes import (
 from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.read.stamps import parse_stamps
 from jaxtrade.data.read.tabular import Table, read_table, table_of_frame
-from jaxtrade.data.read.validate import check_instruments, check_prices, check_single, check_steps, map_columns
+from jaxtrade.data.read.validate import (
+    check_instruments,
+    check_prices,
+    check_single,
+    check_steps,
+    map_columns,
+)
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
 
@@ -49,12 +57,15 @@ Stamp = Literal["open", "close"]
 class Bars:
     """T bars of one contract in time order.
 
-    time: int64[T], UTC seconds of each bar's open. open, high, low, close: int32[T], ticks; the bid if the bars have
-    two sides. volume: float64[T], zeros if the source has none. ask: the ask prices of two-sided bars, never below the
-    bid; None for one-sided bars. contract: its slippage is 0 for two-sided bars, because their fills pay the spread.
-    source: the name of the file. notes: what was assumed while reading. legs: the contracts of a spliced series in
-    time order; empty for a single contract. places: where the bars stand in their file (prices of a second file: in
-    that one); None if they come from no file, or from a market that was kept.
+    time: int64[T], UTC seconds of each bar's open. open, high, low, close: int32[T], ticks; the bid
+        if the bars have
+    two sides. volume: float64[T], zeros if the source has none. ask: the ask prices of two-sided
+    bars, never below the bid; None for one-sided bars. contract: its slippage is 0 for two-sided
+    bars, because their fills pay the spread.
+    source: the name of the file. notes: what was assumed while reading. legs: the contracts of a
+        spliced series in
+    time order; empty for a single contract. places: where the bars stand in their file (prices of a
+    second file: in that one); None if they come from no file, or from a market that was kept.
     """
 
     time: np.ndarray
@@ -77,17 +88,31 @@ class Bars:
 
     def __repr__(self) -> str:
         zone = ZoneInfo(self.contract.zone)
-        ends = [f"{datetime.fromtimestamp(int(self.time[i]), zone):%Y-%m-%d %H:%M}" for i in (0, -1) if len(self)]
-        return short_repr("Bars", self.contract.symbol, f"{several(len(self), 'bar')} of {self.bar_seconds} s",
-                          f"{' .. '.join(ends)} {self.contract.zone}", "bid and ask" if self.ask else "one side",
-                          *(["synthetic"] if self.synthetic else []), f"source: {self.source}")
+        ends = [
+            f"{datetime.fromtimestamp(int(self.time[i]), zone):%Y-%m-%d %H:%M}"
+            for i in (0, -1)
+            if len(self)
+        ]
+        return short_repr(
+            "Bars",
+            self.contract.symbol,
+            f"{several(len(self), 'bar')} of {self.bar_seconds} s",
+            f"{' .. '.join(ends)} {self.contract.zone}",
+            "bid and ask" if self.ask else "one side",
+            *(["synthetic"] if self.synthetic else []),
+            f"source: {self.source}",
+        )
 
     def rows(self, keep: np.ndarray | slice) -> Bars:
         """The selected bars."""
         ask = None if self.ask is None else Side(*(prices[keep] for prices in self.ask))
         places = None if self.places is None else self.places.chosen(keep)
-        return replace(self, ask=ask, places=places,
-                       **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")})
+        return replace(
+            self,
+            ask=ask,
+            places=places,
+            **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")},
+        )
 
     @property
     def sides(self) -> tuple[Bars, Bars]:
@@ -98,11 +123,13 @@ class Bars:
 
     @property
     def mid(self) -> Bars:
-        """Bars with floor((bid + ask) / 2) in each field. Features are computed from these. One-sided bars are returned
-        unchanged."""
+        """Bars with floor((bid + ask) / 2) in each field. Features are computed from these.
+        One-sided bars are returned unchanged."""
         if self.ask is None:
             return self
-        middle = {name: (getattr(self, name) + prices) // 2 for name, prices in self.ask._asdict().items()}
+        middle = {
+            name: (getattr(self, name) + prices) // 2 for name, prices in self.ask._asdict().items()
+        }
         return replace(self, ask=None, **middle)
 
     def between(self, start: str | None, end: str | None) -> Bars:
@@ -116,8 +143,10 @@ class Bars:
         if end is not None:
             keep &= days <= _date(end, "data.end")
         if not keep.any():
-            raise DataError(f"{self.source}: no bars of trade dates {start or 'first'}..{end or 'last'}; the file has "
-                            f"{days[0]}..{days[-1]}. Fix: set data.start and data.end inside it")
+            raise DataError(
+                f"{self.source}: no bars of trade dates {start or 'first'}..{end or 'last'}; the file has "
+                f"{days[0]}..{days[-1]}. Fix: set data.start and data.end inside it"
+            )
         return self.rows(keep)
 
 
@@ -129,7 +158,8 @@ def _date(text: str, key: str) -> np.datetime64:
 
 
 def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
-    """The bars with prices before each split divided by its ratio, and volumes multiplied. Notes say what was changed.
+    """The bars with prices before each split divided by its ratio, and volumes multiplied. Notes
+    say what was changed.
 
     Raises DataError and ConfigError as `adjust` does.
     """
@@ -137,38 +167,60 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
         return bars
     prices = [getattr(bars, name) for name in PRICES] + list(bars.ask or ())
     made = adjust(trade_dates(bars.time, bars.contract), prices, bars.volume, splits, bars.source)
-    ask = None if bars.ask is None else Side(*made.prices[len(PRICES):])
-    return replace(bars, **dict(zip(PRICES, made.prices, strict=False)), volume=made.volume, ask=ask,
-                   notes=(*bars.notes, *made.notes))
+    ask = None if bars.ask is None else Side(*made.prices[len(PRICES) :])
+    return replace(
+        bars,
+        **dict(zip(PRICES, made.prices, strict=False)),
+        volume=made.volume,
+        ask=ask,
+        notes=(*bars.notes, *made.notes),
+    )
 
 
-def load_bars(path: str | Path, contract: Contract | str, *, columns: Mapping[str, str] | None = None,
-              time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
-              expiry: str | None = None, roll: Roll = "off", start: str | None = None, end: str | None = None,
-              missing: float = MISSING_LIMIT, follows: str | None = None, date_order: Order | None = None,
-              splits: tuple[ShareSplit, ...] = ()) -> Bars:
+def load_bars(
+    path: str | Path,
+    contract: Contract | str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    time_zone: str | None = None,
+    stamp: Stamp | None = None,
+    price_scale: float = 1.0,
+    expiry: str | None = None,
+    roll: Roll = "off",
+    start: str | None = None,
+    end: str | None = None,
+    missing: float = MISSING_LIMIT,
+    follows: str | None = None,
+    date_order: Order | None = None,
+    splits: tuple[ShareSplit, ...] = (),
+) -> Bars:
     """Read and validate bars from CSV, CSV.gz, zip or Parquet. Prices are never repaired.
 
-    A vendor's layout is recognised by header and first rows, and the first note says which. What it defines (time zone,
-    stamp side, unit of prices) need not be given; an argument overrides it.
+    A vendor's layout is recognised by header and first rows, and the first note says which. What it
+    defines (time zone, stamp side, unit of prices) need not be given; an argument overrides it.
 
     Args:
         path: the file. Gzip, zip and Parquet are recognised by content.
-        contract: a contract, the symbol of a market (ES), the name of a shipped contract (SPY), or a contract file.
+        contract: a contract, the symbol of a market (ES), the name of a shipped contract (SPY), or
+            a contract file.
         columns: field -> column name. The fields are time, open, high, low, close, volume, expiry and symbol, and
             bid_open .. ask_close for two-sided bars. A field that is not mapped is looked for under obvious names, and
             a note says which name was used. A file with all of bid_open .. ask_close is read as two-sided, unless
             `columns` maps open, high, low or close.
-        time_zone: IANA zone of stamps without offset, optionally with a fixed shift (America/New_York+7h).
+        time_zone: IANA zone of stamps without offset, optionally with a fixed shift
+            (America/New_York+7h).
         stamp: whether a stamp names the bar's open or its close.
         price_scale: points per unit of the file's prices.
         expiry: the contract to read, if an expiry or symbol column holds several.
-        roll: how to splice several contracts: 'volume', or expiry -> first trade date ('start' for the first).
+        roll: how to splice several contracts: 'volume', or expiry -> first trade date ('start' for
+            the first).
         start: first trade date (ISO).
         end: last trade date (ISO).
-        missing: largest share of two-sided rows that may lack a whole side. Such rows are left out and counted.
+        missing: largest share of two-sided rows that may lack a whole side. Such rows are left out
+            and counted.
         follows: the source of the bars whose roll dates `roll` repeats. Only used in messages.
-        date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file must show it.
+        date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file
+            must show it.
         splits: share splits for which the prices are adjusted (`data.read.adjust`).
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
@@ -180,59 +232,110 @@ def load_bars(path: str | Path, contract: Contract | str, *, columns: Mapping[st
     return adjusted(bars.between(start, end), splits)
 
 
-def from_frame(frame: pd.DataFrame, contract: Contract | str, *, columns: Mapping[str, str] | None = None,
-               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
-               expiry: str | None = None, roll: Roll = "off", source: str = "frame",
-               date_order: Order | None = None, splits: tuple[ShareSplit, ...] = ()) -> Bars:
-    """Bars from a pandas frame. Checks and errors are those of `load_bars`; rows are counted from 0.
+def from_frame(
+    frame: pd.DataFrame,
+    contract: Contract | str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    time_zone: str | None = None,
+    stamp: Stamp | None = None,
+    price_scale: float = 1.0,
+    expiry: str | None = None,
+    roll: Roll = "off",
+    source: str = "frame",
+    date_order: Order | None = None,
+    splits: tuple[ShareSplit, ...] = (),
+) -> Bars:
+    """Bars from a pandas frame. Checks and errors are those of `load_bars`; rows are counted from
+    0.
 
     contract: as for `load_bars`; `from_frame(frame, "SPY", stamp="open")`.
     """
     stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
-    return adjusted(_bars(table_of_frame(frame, source), contract_named(contract), stated, expiry, roll, MISSING_LIMIT),
-                    splits)
+    return adjusted(
+        _bars(
+            table_of_frame(frame, source),
+            contract_named(contract),
+            stated,
+            expiry,
+            roll,
+            MISSING_LIMIT,
+        ),
+        splits,
+    )
 
 
 def keys_of(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[str]]:
-    """(the keys with which a table is read, notes on its layout). Records what neither layout nor user states."""
+    """(the keys with which a table is read, notes on its layout). Records what neither layout nor
+    user states.
+    """
     layout = table.layout
     missing = () if layout is None else missing_keys(layout, stated)
     if layout is not None and missing and layout.usual:
         faults.add(*unsaid(layout, missing))
     elif stated.stamp is None and (layout is None or layout.stamp is None):
-        faults.add("it is not stated whether stamps name a bar's open or its close",
-                   "set data.stamp=open or data.stamp=close (stamp=... in Python)")
+        faults.add(
+            "it is not stated whether stamps name a bar's open or its close",
+            "set data.stamp=open or data.stamp=close (stamp=... in Python)",
+        )
     if layout is None:
         return stated, _unused_spread(table, stated)
-    found, columns, notes = settled(layout, stated), {}, [spoken(layout, stated), *_unused_spread(table, stated)]
+    found, columns, notes = (
+        settled(layout, stated),
+        {},
+        [spoken(layout, stated), *_unused_spread(table, stated)],
+    )
     if layout.clock is not None:
         columns["time"] = stamp_column(layout)
     used = next((name for name in layout.volumes if (table.numbers(name) != 0).any()), None)
     if used is not None or layout.volumes:
         columns["volume"] = used or layout.volumes[-1]
     if len(layout.volumes) > 1 and "volume" not in stated.columns:
-        notes.append(f"volume is read from {columns['volume']}" + (
-            "" if used == layout.volumes[0] else f", because {layout.volumes[0]} is 0 throughout"))
+        notes.append(
+            f"volume is read from {columns['volume']}"
+            + (
+                ""
+                if used == layout.volumes[0]
+                else f", because {layout.volumes[0]} is 0 throughout"
+            )
+        )
     return found._replace(columns={**columns, **found.columns}), notes
 
 
 def _unused_spread(table: Table, stated: Stated) -> list[str]:
-    """A note on a column of spreads, as MetaTrader exports it: what becomes of it, and what stands for the spread."""
+    """A note on a column of spreads, as MetaTrader exports it: what becomes of it, and what stands
+    for the spread.
+    """
     plain = {plain_name(name): name for name in table.columns}
     name = plain.get("spread")
-    if name is None or name in stated.columns.values() or any(each.startswith("bid") for each in plain):
+    if (
+        name is None
+        or name in stated.columns.values()
+        or any(each.startswith("bid") for each in plain)
+    ):
         return []
     values = table.numbers(name)
     values = values[np.isfinite(values)]
     usual = f" (median {np.median(values):g})" if len(values) else ""
-    return [f"column '{name}'{usual} is not used: fills pay costs.slippage, in ticks per side, which stands "
-            "for half the spread; for fills at real quotes give bid and ask bars (data.quotes)"]
+    return [
+        f"column '{name}'{usual} is not used: fills pay costs.slippage, in ticks per side, which stands "
+        "for half the spread; for fills at real quotes give bid and ask bars (data.quotes)"
+    ]
 
 
-def _bars(table: Table, contract: Contract, stated: Stated, expiry: str | None, roll: Roll, missing: float,
-          follows: str | None = None) -> Bars:
+def _bars(
+    table: Table,
+    contract: Contract,
+    stated: Stated,
+    expiry: str | None,
+    roll: Roll,
+    missing: float,
+    follows: str | None = None,
+) -> Bars:
     if expiry is not None and roll != "off":
-        raise ConfigError(f"expiry={expiry} reads one contract and roll splices several; give one of them")
+        raise ConfigError(
+            f"expiry={expiry} reads one contract and roll splices several; give one of them"
+        )
     faults = Faults(table.source, table.first_line)
     stated, about = keys_of(table, stated, faults)
     columns, time_zone, stamp, price_scale, date_order = stated
@@ -245,19 +348,27 @@ def _bars(table: Table, contract: Contract, stated: Stated, expiry: str | None, 
     prices = side_columns(names, "bid") if two_sided else names
     legs: tuple[Leg, ...] = ()
     if roll != "off":
-        inside = parse_stamps(table, names["time"], rows, time_zone, faults, [], date_order) - (stamp == "close")
+        inside = parse_stamps(table, names["time"], rows, time_zone, faults, [], date_order) - (
+            stamp == "close"
+        )
         faults.stop()
-        places, legs = roll_rows(table, prices, contract, rows, inside, roll, price_scale, faults, follows)
+        places, legs = roll_rows(
+            table, prices, contract, rows, inside, roll, price_scale, faults, follows
+        )
         rows = rows[places]
     if two_sided:
-        rows = leave_out(table, rows, quoted(table, names, rows), names["time"], missing, faults, notes)
+        rows = leave_out(
+            table, rows, quoted(table, names, rows), names["time"], missing, faults, notes
+        )
         faults.stop()
     seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes, date_order)
     ticks, volume = check_prices(table, prices, rows, seconds, contract, price_scale, faults, notes)
     ask = None
     if two_sided:
         prices = side_columns(names, "ask")
-        ask = Side(*check_prices(table, prices, rows, seconds, contract, price_scale, faults, [])[0])
+        ask = Side(
+            *check_prices(table, prices, rows, seconds, contract, price_scale, faults, [])[0]
+        )
     bar_seconds = check_steps(table, names, rows, seconds, faults)
     faults.stop()
     if stamp == "close":
@@ -266,7 +377,18 @@ def _bars(table: Table, contract: Contract, stated: Stated, expiry: str | None, 
         ask = widen(table, rows, seconds, Side(*ticks), ask, notes)
         contract = replace(contract, slippage_ticks=0)
         notes.append(TWO_SIDED)
-    return Bars(time=seconds, open=ticks[0], high=ticks[1], low=ticks[2], close=ticks[3], volume=volume,
-                bar_seconds=bar_seconds, contract=contract, source=table.source,
-                notes=(*about, *table.notes, *notes, *roll_notes(legs, contract)), ask=ask, legs=legs,
-                places=Places(table.source, rows.astype(np.int32), table.first_line))
+    return Bars(
+        time=seconds,
+        open=ticks[0],
+        high=ticks[1],
+        low=ticks[2],
+        close=ticks[3],
+        volume=volume,
+        bar_seconds=bar_seconds,
+        contract=contract,
+        source=table.source,
+        notes=(*about, *table.notes, *notes, *roll_notes(legs, contract)),
+        ask=ask,
+        legs=legs,
+        places=Places(table.source, rows.astype(np.int32), table.first_line),
+    )

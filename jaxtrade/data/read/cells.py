@@ -1,7 +1,8 @@
-"""Text columns as places in a buffer of bytes, and numbers and labels read from them without a Python string per cell.
+"""Text columns as places in a buffer of bytes, and numbers and labels read from them without a
+Python string per cell.
 
-Ten years of minute bars are millions of cells. Cells of a usual form are read here, a block of rows at a time, with
-array operations. Any other cell is left to the caller, who reads its text.
+Ten years of minute bars are millions of cells. Cells of a usual form are read here, a block of rows
+at a time, with array operations. Any other cell is left to the caller, who reads its text.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ ZERO, NINE, DOT = ord("0"), 9, ord(".")
 class Cells:
     """n cells of one column. Cell i is `data[before[i] + gap:end[i]]`.
 
-    data: uint8[B]. before, end: integers [n], places in `data`. The end of one column is `before` of the next one, with
-    the separator as the gap, so that columns share their arrays. strip: whether spaces around a text are no part of it.
+    data: uint8[B]. before, end: integers [n], places in `data`. The end of one column is `before`
+        of the next one, with
+    the separator as the gap, so that columns share their arrays. strip: whether spaces around a
+    text are no part of it.
     """
 
     data: np.ndarray
@@ -36,7 +39,7 @@ class Cells:
 
     def text(self, row: int) -> str:
         """One cell."""
-        text = self.data[int(self.before[row]) + self.gap:int(self.end[row])].tobytes().decode()
+        text = self.data[int(self.before[row]) + self.gap : int(self.end[row])].tobytes().decode()
         return text.strip() if self.strip else text
 
     def chosen(self, rows: np.ndarray | None) -> Cells:
@@ -52,7 +55,9 @@ class Cells:
 
 
 def characters(data: np.ndarray, first: np.ndarray, width: int) -> np.ndarray:
-    """The first `width` bytes of each cell, uint8[width, n]. Beyond the end of the buffer, its last byte."""
+    """The first `width` bytes of each cell, uint8[width, n]. Beyond the end of the buffer, its last
+    byte.
+    """
     out = np.empty((width, len(first)), np.uint8)
     for j in range(width):
         np.take(data, first + j, out=out[j], mode="clip")
@@ -60,10 +65,11 @@ def characters(data: np.ndarray, first: np.ndarray, width: int) -> np.ndarray:
 
 
 def decimals(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
-    """(values float64[n], read bool[n]) of plain numbers: up to 15 digits, with or without a decimal point.
+    """(values float64[n], read bool[n]) of plain numbers: up to 15 digits, with or without a
+    decimal point.
 
-    The value of a cell that is not read is 0. Values are rounded correctly: a whole number divided by a power of ten,
-    both of them exact.
+    The value of a cell that is not read is 0. Values are rounded correctly: a whole number divided
+    by a power of ten, both of them exact.
     """
     values, read = np.zeros(len(cells)), np.zeros(len(cells), bool)
     for rows, first, width in cells.blocks():
@@ -72,7 +78,9 @@ def decimals(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
                 continue
             own = np.flatnonzero(width == size)
             whole = len(own) == len(first)
-            found, known = _decimals(characters(cells.data, first if whole else first[own], int(size)))
+            found, known = _decimals(
+                characters(cells.data, first if whole else first[own], int(size))
+            )
             if whole:
                 values[rows], read[rows] = found, known
             else:
@@ -94,9 +102,12 @@ def _decimals(chars: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     digits[dots] = 0
     values = np.zeros(count)
     for at in np.flatnonzero(np.bincount(place)):
-        powers = [width - 1 - j if j > at else width - 2 - j for j in range(width)] if at < width else [
-            width - 1 - j for j in range(width)]
-        weights = np.array([0.0 if j == at else 10.0 ** power for j, power in enumerate(powers)])
+        powers = (
+            [width - 1 - j if j > at else width - 2 - j for j in range(width)]
+            if at < width
+            else [width - 1 - j for j in range(width)]
+        )
+        weights = np.array([0.0 if j == at else 10.0**power for j, power in enumerate(powers)])
         own = place == at
         whole = bool(own.all())
         total = weights @ (digits if whole else digits[:, own])
@@ -126,8 +137,8 @@ def whole_numbers(cells: Cells) -> np.ndarray | None:
 
 
 def labels(cells: Cells) -> tuple[list[str], np.ndarray]:
-    """(distinct texts, index of each cell's text int64[n]). Two texts may be equal if cells differ only in the spaces
-    around them."""
+    """(distinct texts, index of each cell's text int64[n]). Two texts may be equal if cells differ
+    only in the spaces around them."""
     import pandas as pd  # imported here because it is slow to load
 
     width = np.concatenate([own for _, _, own in cells.blocks()])

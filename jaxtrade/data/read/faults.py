@@ -11,9 +11,11 @@ LINES = 5  # faults listed in one message
 
 @dataclass
 class Fault:
-    """One kind of fault, described at the first row that has it: the row, what was found there, and the fix.
+    """One kind of fault, described at the first row that has it: the row, what was found there, and
+    the fix.
 
-    row: 0-based; None if the fault concerns the whole source. rows: all data rows that have the fault.
+    row: 0-based; None if the fault concerns the whole source. rows: all data rows that have the
+        fault.
     """
 
     row: int | None
@@ -53,25 +55,39 @@ class Faults:
     found: dict[str, Fault] = field(default_factory=dict)
     total: int = 0
 
-    def add(self, problem: str, fix: str, row: int | None = None, column: str | None = None,
-            value: object = None) -> None:
+    def add(
+        self,
+        problem: str,
+        fix: str,
+        row: int | None = None,
+        column: str | None = None,
+        value: object = None,
+    ) -> None:
         """Record a fault in a data row, or in the whole source (row=None)."""
         self.total += 1
         fault = self.found.get(problem)
         if fault is None or (row is not None and fault.row is not None and row < fault.row):
             rows = set() if fault is None else fault.rows
-            fault = self.found[problem] = Fault(row, column, None if value is None else str(value), problem, fix, rows)
+            fault = self.found[problem] = Fault(
+                row, column, None if value is None else str(value), problem, fix, rows
+            )
         if row is not None:
             fault.rows.add(row)
 
     def stop(self) -> None:
-        """Raise DataError if any fault was recorded. The message lists at most LINES of them, and the exact total."""
+        """Raise DataError if any fault was recorded. The message lists at most LINES of them, and
+        the exact total.
+        """
         if not self.total:
             return
         found = sorted(self.found.values(), key=lambda f: -1 if f.row is None else f.row)
         lines = [fault.text(self.source, self.first_line) for fault in found]
         if self.total > len(lines) or len(lines) > LINES:
             hidden = len(lines) - (LINES - 1)
-            kinds = f", {hidden} more kind{'s' if hidden > 1 else ''} of them not shown" if hidden > 0 else ""
-            lines = [*lines[:LINES - 1], f"{self.source}: {self.total} faults in all{kinds}"]
+            kinds = (
+                f", {hidden} more kind{'s' if hidden > 1 else ''} of them not shown"
+                if hidden > 0
+                else ""
+            )
+            lines = [*lines[: LINES - 1], f"{self.source}: {self.total} faults in all{kinds}"]
         raise DataError("\n".join(lines))

@@ -1,7 +1,8 @@
 """The one grammar of stamps that are text: what each cell says, or that it says nothing.
 
-A cell is a date, perhaps with a time of day, and that perhaps with an offset from UTC. The year stands first
-(`2013-10-07`, `2013.10.7`, `2013 10 07`, `20131007`) or last (`7/10/2013`). The time of day is `9:30`, `09:30:00.000`,
+A cell is a date, perhaps with a time of day, and that perhaps with an offset from UTC. The year
+stands first (`2013-10-07`, `2013.10.7`, `2013 10 07`, `20131007`) or last (`7/10/2013`). The time
+of day is `9:30`, `09:30:00.000`,
 `9:30 AM`, or its digits alone (`930`, `093000`). The offset is `Z`, `+02:00`, `-0500` or `GMT-0500`. Every form is read
 with array operations: cells of one shape (the same marks at the same places) at a time, without a string per cell.
 """
@@ -17,20 +18,31 @@ from jaxtrade.data.formats.layout import Order
 from jaxtrade.data.read.cells import NINE, ZERO, Cells, characters
 
 UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # no stamp; no whole second
-YEAR_FIRST = (r"(?P<year>\d{4})(?:(?P<mark>[-./]| )(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})"
-              r"|(?P<plain_month>\d\d)(?P<plain_day>\d\d))")
+YEAR_FIRST = (
+    r"(?P<year>\d{4})(?:(?P<mark>[-./]| )(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})"
+    r"|(?P<plain_month>\d\d)(?P<plain_day>\d\d))"
+)
 YEAR_LAST = r"(?P<{0}>\d{{1,2}})(?P<mark>[-./])(?P<{1}>\d{{1,2}})(?P=mark)(?P<year>\d{{4}})"
 FRACTION = r"(?:[.,](?P<{}fraction>\d{{1,9}}))?"
-# Digits alone need three: "9" could be an hour or a minute. After a T, two are an hour, as in ISO 8601.
-CLOCK = (r"(?:(?:[Tt]|[ \t,;|]+)(?:(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)" + FRACTION.format("")
-         + r")?|(?P<plain_hour>\d{1,2}?)(?P<plain_minute>\d\d)(?:(?P<plain_second>\d\d)" + FRACTION.format("plain_")
-         + r")?)(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?|[Tt](?P<t_hour>\d\d))")
-OFFSET = (r"(?: ?(?:(?P<utc>[Zz]|UTC|GMT)|(?:UTC|GMT)?(?P<sign>[+-])(?P<ahead>\d\d)(?::?(?P<ahead_minute>\d\d))?"
-          r"|(?:UTC|GMT)(?P<plain_sign>[+-])(?P<plain_ahead>\d)))?")
+# Digits alone need three: "9" could be an hour or a minute. After a T, two are an hour, as in ISO
+# 8601.
+CLOCK = (
+    r"(?:(?:[Tt]|[ \t,;|]+)(?:(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)"
+    + FRACTION.format("")
+    + r")?|(?P<plain_hour>\d{1,2}?)(?P<plain_minute>\d\d)(?:(?P<plain_second>\d\d)"
+    + FRACTION.format("plain_")
+    + r")?)(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?|[Tt](?P<t_hour>\d\d))"
+)
+OFFSET = (
+    r"(?: ?(?:(?P<utc>[Zz]|UTC|GMT)|(?:UTC|GMT)?(?P<sign>[+-])(?P<ahead>\d\d)(?::?(?P<ahead_minute>\d\d))?"
+    r"|(?:UTC|GMT)(?P<plain_sign>[+-])(?P<plain_ahead>\d)))?"
+)
 REST = rf"(?:{CLOCK}{OFFSET})?\s*"
-FORMS = {None: re.compile(rf"\s*{YEAR_FIRST}{REST}", re.ASCII),
-         "dmy": re.compile(rf"\s*{YEAR_LAST.format('day', 'month')}{REST}", re.ASCII),
-         "mdy": re.compile(rf"\s*{YEAR_LAST.format('month', 'day')}{REST}", re.ASCII)}
+FORMS = {
+    None: re.compile(rf"\s*{YEAR_FIRST}{REST}", re.ASCII),
+    "dmy": re.compile(rf"\s*{YEAR_LAST.format('day', 'month')}{REST}", re.ASCII),
+    "mdy": re.compile(rf"\s*{YEAR_LAST.format('month', 'day')}{REST}", re.ASCII),
+}
 LAST = re.compile(r"\s*(\d{1,2})([-./])(\d{1,2})\2(\d{4})\b", re.ASCII)  # a date with the year last
 SIGNS, HALVES = b"+-", b"AaPp"
 MOST_WIDTH = 64  # bytes of the longest stamp
@@ -38,9 +50,9 @@ MOST_AHEAD = 14 * 60  # minutes by which a place is ahead of UTC, or behind it
 
 
 class Stamps(NamedTuple):
-    """What cells say. seconds: int64[n], UTC seconds since 1970 of a cell with an offset, wall-clock seconds of one
-    without; UNREAD if the cell is no stamp, BROKEN if it lies between two whole seconds. aware: bool[n], whether it has
-    an offset."""
+    """What cells say. seconds: int64[n], UTC seconds since 1970 of a cell with an offset,
+    wall-clock seconds of one without; UNREAD if the cell is no stamp, BROKEN if it lies between two
+    whole seconds. aware: bool[n], whether it has an offset."""
 
     seconds: np.ndarray
     aware: np.ndarray
@@ -60,11 +72,15 @@ def has_offset(text: str) -> bool:
 def is_date(text: str) -> bool:
     """Whether a text is a date without a time of day."""
     found = form_of(text, "dmy")
-    return found is not None and all(found[name] is None for name in ("hour", "plain_hour", "t_hour"))
+    return found is not None and all(
+        found[name] is None for name in ("hour", "plain_hour", "t_hour")
+    )
 
 
 def read_stamps(cells: Cells, order: Order | None) -> Stamps:
-    """What every cell says. order: of dates with the year last; None if it is not known, and no such date is read."""
+    """What every cell says. order: of dates with the year last; None if it is not known, and no
+    such date is read.
+    """
     seconds, aware = np.full(len(cells), UNREAD), np.zeros(len(cells), bool)
     for rows, first, width in cells.blocks():
         for size in np.flatnonzero(np.bincount(np.minimum(width, MOST_WIDTH + 1))):
@@ -86,12 +102,20 @@ def read_stamps(cells: Cells, order: Order | None) -> Stamps:
 
 
 def _of_shape(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
-    """Which cells have digits and marks where the cell of `form` has them, bool[n]. chars: uint8[width, n]."""
-    varied = {form.start("half"): HALVES, form.start("sign"): SIGNS, form.start("plain_sign"): SIGNS}
+    """Which cells have digits and marks where the cell of `form` has them, bool[n]. chars:
+    uint8[width, n].
+    """
+    varied = {
+        form.start("half"): HALVES,
+        form.start("sign"): SIGNS,
+        form.start("plain_sign"): SIGNS,
+    }
     fits = np.ones(chars.shape[1], bool)
     for j, letter in enumerate(form[0]):
         if letter.isdigit():
-            fits &= chars[j] - np.uint8(ZERO) <= NINE  # anything below '0' wraps around to a large number
+            fits &= (
+                chars[j] - np.uint8(ZERO) <= NINE
+            )  # anything below '0' wraps around to a large number
         elif j in varied:
             fits &= np.isin(chars[j], np.frombuffer(varied[j], np.uint8))
         else:
@@ -100,10 +124,15 @@ def _of_shape(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
 
 
 def _seconds(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
-    """Seconds since 1970 of cells that have the shape of `form`, less their offset, int64[n]; UNREAD or BROKEN."""
+    """Seconds since 1970 of cells that have the shape of `form`, less their offset, int64[n];
+    UNREAD or BROKEN.
+    """
+
     def number(*names: str) -> np.ndarray:
         """The digits of the first of these parts that is there; 0 if none is."""
-        name = next((name for name in names if name in form.re.groupindex and form[name] is not None), None)
+        name = next(
+            (name for name in names if name in form.re.groupindex and form[name] is not None), None
+        )
         total = np.zeros(chars.shape[1], np.int64)
         for j in range(*form.span(name)) if name else ():
             total = 10 * total + chars[j] - ZERO
@@ -115,7 +144,9 @@ def _seconds(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
     known &= (hour <= 23) & (minute <= 59) & (second <= 59)
     if form["half"] is not None:
         known &= (hour >= 1) & (hour <= 12)
-        hour = hour % 12 + 12 * np.isin(chars[form.start("half")], np.frombuffer(HALVES[2:], np.uint8))
+        hour = hour % 12 + 12 * np.isin(
+            chars[form.start("half")], np.frombuffer(HALVES[2:], np.uint8)
+        )
     total = ((days * 24 + hour) * 60 + minute) * 60 + second
     at = _offset_at(form)
     if at is not None and form["utc"] is None:
@@ -127,13 +158,18 @@ def _seconds(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
 
 def _offset_at(form: re.Match[str]) -> int | None:
     """Where the offset's sign or its Z stands; None if there is no offset."""
-    return next((form.start(name) for name in ("utc", "sign", "plain_sign") if form[name] is not None), None)
+    return next(
+        (form.start(name) for name in ("utc", "sign", "plain_sign") if form[name] is not None), None
+    )
 
 
 def _days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(days since 1970 int64[n], whether the date exists bool[n])."""
     known = (month >= 1) & (month <= 12) & (day >= 1)
     months = (year - 1970) * 12 + np.where(known, month, 1) - 1
-    begin, end = ((months + later).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for later in (0, 1))
+    begin, end = (
+        (months + later).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+        for later in (0, 1)
+    )
     days = begin + day - 1
     return days, known & (days < end)

@@ -1,6 +1,7 @@
 """Split the bytes of a CSV file into columns of cells, if every line has the same plain form.
 
-A file that this module does not split is not wrong: it may have quotes, text beyond ASCII or odd line ends, or a fault.
+A file that this module does not split is not wrong: it may have quotes, text beyond ASCII or odd
+line ends, or a fault.
 `tabular` then reads it line by line, and names the fault.
 """
 
@@ -20,7 +21,7 @@ def last_line_end(raw: bytes) -> int:
     while stop:
         begin = raw.rfind(NEWLINE, 0, stop) + 1
         if raw[begin:stop].strip():
-            return stop - 1 if raw[stop - 1:stop] == b"\r" else stop
+            return stop - 1 if raw[stop - 1 : stop] == b"\r" else stop
         stop = begin - 1 if begin else 0
     return 0
 
@@ -28,7 +29,8 @@ def last_line_end(raw: bytes) -> int:
 def split_cells(raw: bytes, start: int, separator: str, fields: int) -> list[Cells] | None:
     """One `Cells` per field of the lines that begin at `start`.
 
-    None unless the lines are ASCII without quotes, each with exactly `fields` fields and the same line end.
+    None unless the lines are ASCII without quotes, each with exactly `fields` fields and the same
+    line end.
     """
     stop = last_line_end(raw)
     if stop <= start or raw.find(b'"', start) >= 0:
@@ -45,18 +47,22 @@ def split_cells(raw: bytes, start: int, separator: str, fields: int) -> list[Cel
         places = _separators(raw, start, cut, ord(separator), fields, returns)
         if places is None:
             return None
-        ends[:, done:done + places.shape[1]] = places
+        ends[:, done : done + places.shape[1]] = places
         done, start = done + places.shape[1], cut + 1
     return _columns(raw, ends, begin, 2 if returns else 1)
 
 
-def _separators(raw: bytes, start: int, stop: int, separator: int, fields: int, returns: bool) -> np.ndarray | None:
-    """Places after each field of the lines in `raw[start:stop]`, int64[fields, lines]; the last line's end is `stop`.
+def _separators(
+    raw: bytes, start: int, stop: int, separator: int, fields: int, returns: bool
+) -> np.ndarray | None:
+    """Places after each field of the lines in `raw[start:stop]`, int64[fields, lines]; the last
+    line's end is `stop`.
 
     None if a line has another number of fields, another line end or a control character.
     """
     block = np.frombuffer(raw, np.uint8, stop - start, start)
-    # As signed numbers, bytes beyond ASCII are negative: they count as control characters, which no form contains.
+    # As signed numbers, bytes beyond ASCII are negative: they count as control characters, which no
+    # form contains.
     marks = np.flatnonzero((block.view(np.int8) < SPACE) | (block == separator))
     kinds = block[marks]
     if returns:  # the last line of the chunk lacks its line feed; the file's last line may lack the return too
@@ -75,8 +81,12 @@ def _separators(raw: bytes, start: int, stop: int, separator: int, fields: int, 
 
 
 def _columns(raw: bytes, ends: np.ndarray, begin: int, line_end: int) -> list[Cells]:
-    """ends: uint32[fields, lines]. begin: place of the first line. line_end: bytes of a line end."""
+    """ends: uint32[fields, lines]. begin: place of the first line. line_end: bytes of a line
+    end.
+    """
     data = np.frombuffer(raw, np.uint8)
     starts = np.concatenate([[begin - line_end], ends[-1, :-1]]).astype(np.int64)
-    return [Cells(data, starts, ends[0], line_end), *(Cells(data, ends[k - 1], ends[k], 1)
-                                                      for k in range(1, len(ends)))]
+    return [
+        Cells(data, starts, ends[0], line_end),
+        *(Cells(data, ends[k - 1], ends[k], 1) for k in range(1, len(ends))),
+    ]

@@ -11,7 +11,8 @@ import numpy as np
 class Places:
     """The places of T bars in one source.
 
-    rows: int32[T], the data row of each bar, counted from 0. first_line: the line of data row 0; None if the source has
+    rows: int32[T], the data row of each bar, counted from 0. first_line: the line of data row 0;
+        None if the source has
     no lines (Parquet, a frame).
     """
 

@@ -12,9 +12,10 @@ MOST = 0.25  # ticks: with half a spacing of 32-bit floats below it, one tick al
 def allowed_noise(points: np.ndarray, tick: float) -> np.ndarray | float:
     """How far each price may lie from its tick, in ticks: float64[n], or one number for all.
 
-    points: float64[n], NaN where a cell was not a number. If every price is exactly a 32-bit float, each was rounded to
-    one, so it may lie half a spacing of 32-bit floats from its tick. That is allowed as long as the nearest tick is
-    the only one that it can have been.
+    points: float64[n], NaN where a cell was not a number. If every price is exactly a 32-bit float,
+        each was rounded to
+    one, so it may lie half a spacing of 32-bit floats from its tick. That is allowed as long as the
+    nearest tick is the only one that it can have been.
     """
     read = np.nan_to_num(points, nan=1.0)
     single = np.clip(read, -LARGEST, LARGEST).astype(np.float32)

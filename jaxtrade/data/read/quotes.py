@@ -1,7 +1,8 @@
 """Two-sided bars on the host: bid and ask columns of a table.
 
-Quotes are never invented. A bar that is not quoted on both sides is left out and counted; if more than a few bars are
-affected, an error is raised. Crossed quotes (ask below bid) are widened to ask = bid and reported.
+Quotes are never invented. A bar that is not quoted on both sides is left out and counted; if more
+than a few bars are affected, an error is raised. Crossed quotes (ask below bid) are widened to ask
+= bid and reported.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from jaxtrade.data.read.tabular import Table
 PRICES = ("open", "high", "low", "close")
 SIDES = ("bid", "ask")
 QUOTE_FIELDS = tuple(f"{side}_{price}" for side in SIDES for price in PRICES)
-MISSING_LIMIT = 0.01  # default of data.quotes_tolerance: largest share of bars without a quote on both sides
+MISSING_LIMIT = (
+    0.01  # default of data.quotes_tolerance: largest share of bars without a quote on both sides
+)
 MOST_TOLERATED = 0.5  # an error suggests no limit above this share
 SHOWN = 3
 TWO_SIDED = "two-sided bars: fills buy at the ask and sell at the bid, features see the mid; no slippage by default"
@@ -34,14 +37,17 @@ class Side(NamedTuple):
 
 
 def is_two_sided(table: Table, given: Mapping[str, str], faults: Faults) -> bool:
-    """Whether a file is read as quotes: as `given` maps its columns, else if it has all eight bid and ask columns.
+    """Whether a file is read as quotes: as `given` maps its columns, else if it has all eight bid
+    and ask columns.
 
     Records a fault if `given` maps both one-sided and two-sided prices.
     """
     one, two = ([key for key in given if key in fields] for fields in (PRICES, QUOTE_FIELDS))
     if one and two:
-        faults.add(f"data.columns maps {one[0]} (one-sided bars) and {two[0]} (two-sided bars)",
-                   f"map either {', '.join(PRICES)}, or {', '.join(QUOTE_FIELDS)}")
+        faults.add(
+            f"data.columns maps {one[0]} (one-sided bars) and {two[0]} (two-sided bars)",
+            f"map either {', '.join(PRICES)}, or {', '.join(QUOTE_FIELDS)}",
+        )
     present = {name.lower() for name in table.columns}
     return bool(two) or (not one and present.issuperset(QUOTE_FIELDS))
 
@@ -52,7 +58,8 @@ def side_columns(names: Mapping[str, str], side: str) -> dict[str, str]:
 
 
 def quoted(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarray:
-    """bool[len(rows)]: False where all four cells of a side are empty, because that side was not quoted.
+    """bool[len(rows)]: False where all four cells of a side are empty, because that side was not
+    quoted.
 
     A side with only some empty cells counts as quoted; the price checks refuse it later.
     """
@@ -62,8 +69,15 @@ def quoted(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarr
     return whole
 
 
-def leave_out(table: Table, rows: np.ndarray, whole: np.ndarray, name: str, limit: float, faults: Faults,
-              notes: list[str]) -> np.ndarray:
+def leave_out(
+    table: Table,
+    rows: np.ndarray,
+    whole: np.ndarray,
+    name: str,
+    limit: float,
+    faults: Faults,
+    notes: list[str],
+) -> np.ndarray:
     """The rows that are quoted on both sides, int64[n]. A note counts the others.
 
     Records a fault if their share is above `limit`.
@@ -73,18 +87,26 @@ def leave_out(table: Table, rows: np.ndarray, whole: np.ndarray, name: str, limi
         return rows
     share = len(lost) / len(rows)
     if share > limit:
-        faults.add(f"{len(lost)} of {len(rows)} rows ({100 * share:.2f} %, limit {100 * limit:g} %) have no bid or "
-                   "no ask at all", "choose a contract that is quoted throughout (data.expiry), or remove those rows"
-                   + way_out("leave them out", "quotes_tolerance", share),
-                   int(lost[0]), name, table.cell(name, int(lost[0])))
+        faults.add(
+            f"{len(lost)} of {len(rows)} rows ({100 * share:.2f} %, limit {100 * limit:g} %) have no bid or "
+            "no ask at all",
+            "choose a contract that is quoted throughout (data.expiry), or remove those rows"
+            + way_out("leave them out", "quotes_tolerance", share),
+            int(lost[0]),
+            name,
+            table.cell(name, int(lost[0])),
+        )
     where = [_place(table, int(i)) for i in lost[:SHOWN]]
-    notes.append(f"{len(lost)} of {len(rows)} rows have no bid or no ask and are left out, as if there were no bar: "
-                 f"{', '.join(where)}{' ...' if len(lost) > SHOWN else ''}")
+    notes.append(
+        f"{len(lost)} of {len(rows)} rows have no bid or no ask and are left out, as if there were no bar: "
+        f"{', '.join(where)}{' ...' if len(lost) > SHOWN else ''}"
+    )
     return rows[whole]
 
 
 def way_out(what: str, key: str, share: float) -> str:
-    """The end of a fix: the limit that admits a share of faulty bars. Empty if it is most bars: the file is wrong then.
+    """The end of a fix: the limit that admits a share of faulty bars. Empty if it is most bars: the
+    file is wrong then.
 
     what: what the flag does with those bars. key: of `data`, with a flag of the same name.
     """
@@ -98,18 +120,24 @@ def _place(table: Table, row: int) -> str:
     return f"row {row} (0-based)" if table.first_line is None else f"line {row + table.first_line}"
 
 
-def widen(table: Table, rows: np.ndarray, seconds: np.ndarray, bid: Side, ask: Side, notes: list[str]) -> Side:
+def widen(
+    table: Table, rows: np.ndarray, seconds: np.ndarray, bid: Side, ask: Side, notes: list[str]
+) -> Side:
     """The ask, raised to the bid wherever it lies below. A note counts the crossed bars per date.
 
-    The maximum is taken field by field. It keeps the high the highest and the low the lowest, so the result is a valid
-    bar.
+    The maximum is taken field by field. It keeps the high the highest and the low the lowest, so
+    the result is a valid bar.
     """
     crossed = np.any([a < b for a, b in zip(ask, bid, strict=True)], axis=0)
     if not crossed.any():
         return ask
     days, counts = np.unique(seconds[crossed] // 86_400, return_counts=True)
-    dates = [f"{np.datetime64(int(day), 'D')}: {count}" for day, count in zip(days, counts, strict=True)]
+    dates = [
+        f"{np.datetime64(int(day), 'D')}: {count}" for day, count in zip(days, counts, strict=True)
+    ]
     where = [_place(table, int(i)) for i in rows[crossed][:SHOWN]]
-    notes.append(f"{int(crossed.sum())} crossed bars (ask below bid), widened to ask = bid: {', '.join(dates[:10])}"
-                 f"{' ...' if len(dates) > 10 else ''} (UTC dates; first {', '.join(where)})")
+    notes.append(
+        f"{int(crossed.sum())} crossed bars (ask below bid), widened to ask = bid: {', '.join(dates[:10])}"
+        f"{' ...' if len(dates) > 10 else ''} (UTC dates; first {', '.join(where)})"
+    )
     return Side(*(np.maximum(a, b) for a, b in zip(ask, bid, strict=True)))

@@ -1,7 +1,8 @@
 """Explicit roll: several expiries of one file become one series, spliced between trade dates.
 
-Each trade date comes from one contract, so no bar, session or position crosses a splice. Feature windows and true
-ranges restart there (`jaxtrade.data.calendar.sessions.window_ids`). Prices are never adjusted.
+Each trade date comes from one contract, so no bar, session or position crosses a splice. Feature
+windows and true ranges restart there (`jaxtrade.data.calendar.sessions.window_ids`). Prices are
+never adjusted.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ GIVE_THEM = "give its rows too, or leave those dates out with data.start and dat
 class Leg:
     """One contract of a spliced series.
 
-    first: the trade date (ISO) from which it is front; `start` for the first contract. step: its close minus the
-    previous contract's close, in points. common: UTC seconds of the bar at which `step` is measured, the last one
-    before the splice that both contracts have. step and common are None if they have no bar in common.
+    first: the trade date (ISO) from which it is front; `start` for the first contract. step: its
+        close minus the
+    previous contract's close, in points. common: UTC seconds of the bar at which `step` is
+    measured, the last one before the splice that both contracts have. step and common are None if
+    they have no bar in common.
     """
 
     expiry: str
@@ -49,33 +52,46 @@ def splice_dates(legs: tuple[Leg, ...]) -> np.ndarray:
 
 
 def explicit(legs: tuple[Leg, ...], days: np.ndarray) -> Roll:
-    """A `data.roll` that selects the same contracts on trade dates `days`. Second bars and quotes are read with it."""
+    """A `data.roll` that selects the same contracts on trade dates `days`. Second bars and quotes
+    are read with it.
+    """
     used = np.unique(np.searchsorted(splice_dates(legs), days, side="right"))
-    return {legs[k].expiry: START if k == used[0] else legs[k].first for k in used} if legs else "off"
+    return (
+        {legs[k].expiry: START if k == used[0] else legs[k].first for k in used} if legs else "off"
+    )
 
 
 def span(roll: Mapping[str, str], code: str) -> str:
     """The trade dates on which a contract of an explicit roll is front, as text."""
     at, firsts = list(roll).index(code), list(roll.values())
     begin = "" if firsts[at] == START else f"from {firsts[at]} "
-    end = f"until {np.datetime64(firsts[at + 1]) - ONE_DAY}" if firsts[at + 1:] else "on"
-    return begin + end if begin or firsts[at + 1:] else "on every trade date"
+    end = f"until {np.datetime64(firsts[at + 1]) - ONE_DAY}" if firsts[at + 1 :] else "on"
+    return begin + end if begin or firsts[at + 1 :] else "on every trade date"
 
 
-def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: np.ndarray, seconds: np.ndarray,
-              roll: Roll, price_scale: float, faults: Faults, follows: str | None = None
-              ) -> tuple[np.ndarray, tuple[Leg, ...]]:
-    """Choose the rows of a spliced series. Returns (positions in `rows`, the contracts of the series).
+def roll_rows(
+    table: Table,
+    names: Mapping[str, str],
+    contract: Contract,
+    rows: np.ndarray,
+    seconds: np.ndarray,
+    roll: Roll,
+    price_scale: float,
+    faults: Faults,
+    follows: str | None = None,
+) -> tuple[np.ndarray, tuple[Leg, ...]]:
+    """Choose the rows of a spliced series. Returns (positions in `rows`, the contracts of the
+    series).
 
     Args:
         rows: rows of every contract that takes part.
         seconds: UTC seconds inside each row's bar (for a close stamp, one second earlier).
         roll: 'volume', or expiry -> first trade date.
-        follows: the source of the bars whose roll dates `roll` repeats, if this file accompanies other bars. The file
-            may then begin after a splice.
+        follows: the source of the bars whose roll dates `roll` repeats, if this file accompanies
+            other bars. The file may then begin after a splice.
 
-    Records a fault for expiries out of order, for a contract without bars while it is front, and for `volume` without
-    volume or with unreadable expiries.
+    Records a fault for expiries out of order, for a contract without bars while it is front, and
+    for `volume` without volume or with unreadable expiries.
     """
     codes = contract_codes(table, names, rows)
     days = trade_dates(seconds, contract)
@@ -84,7 +100,9 @@ def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: 
     else:
         assert isinstance(roll, dict)
         _check_order(tuple(roll), faults)
-        firsts = [(code, str(days.min()) if first == START else first) for code, first in roll.items()]
+        firsts = [
+            (code, str(days.min()) if first == START else first) for code, first in roll.items()
+        ]
     faults.stop()
     edges = [*(np.datetime64(first) for _, first in firsts[1:]), days.max() + ONE_DAY]
     places, begins = [], np.datetime64(firsts[0][1])
@@ -94,50 +112,82 @@ def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: 
             own = days[codes == code]
             its_bars = f"(its bars: {own.min()}..{own.max()})"
             if follows is None:
-                faults.add(f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
-                           f"{its_bars}", "correct the first trade dates in data.roll")
+                faults.add(
+                    f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
+                    f"{its_bars}",
+                    "correct the first trade dates in data.roll",
+                )
             else:
                 assert isinstance(roll, dict)
-                faults.add(f"no bar of contract {code} {span(roll, code)}, where it is the one in {follows} {its_bars}",
-                           GIVE_THEM)
-        elif code != firsts[0][0] and days[found].min() != begins and roll != "volume" and follows is None:
-            faults.add(f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
-                       f"(its next: {days[found].min()})", f"set data.roll to {code}: {days[found].min()}, or give its "
-                       "bars of that date")
+                faults.add(
+                    f"no bar of contract {code} {span(roll, code)}, where it is the one in {follows} {its_bars}",
+                    GIVE_THEM,
+                )
+        elif (
+            code != firsts[0][0]
+            and days[found].min() != begins
+            and roll != "volume"
+            and follows is None
+        ):
+            faults.add(
+                f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
+                f"(its next: {days[found].min()})",
+                f"set data.roll to {code}: {days[found].min()}, or give its bars of that date",
+            )
         places.append(found)
         begins = ends
     faults.stop()
     close = table.numbers(names["close"], rows) * price_scale
     legs = [Leg(firsts[0][0], START)]
     for (old, _), (code, first) in pairwise(firsts):
-        legs.append(Leg(code, first, *_step(codes, days, seconds, close, old, code, np.datetime64(first))))
+        legs.append(
+            Leg(code, first, *_step(codes, days, seconds, close, old, code, np.datetime64(first)))
+        )
     return np.concatenate(places), tuple(legs)
 
 
 def _check_order(codes: tuple[str, ...], faults: Faults) -> None:
     for before, after in pairwise(codes):
         if before.isdigit() and after.isdigit() and after < before:
-            faults.add(f"data.roll goes back from {before} to {after}", "name the expiries in the order they expire in")
+            faults.add(
+                f"data.roll goes back from {before} to {after}",
+                "name the expiries in the order they expire in",
+            )
 
 
 def contract_codes(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarray:
-    """The contract of each row as text, from the expiry column, or from the symbol column if there is no expiry."""
+    """The contract of each row as text, from the expiry column, or from the symbol column if there
+    is no expiry.
+    """
     name = names["expiry"] if "expiry" in names else names["symbol"]
     return table.series(name, rows).astype(str).to_numpy(str)
 
 
 def _volume(table: Table, names: Mapping[str, str], rows: np.ndarray, faults: Faults) -> np.ndarray:
-    volume = np.nan_to_num(table.numbers(names["volume"], rows)) if "volume" in names else np.zeros(1)
+    volume = (
+        np.nan_to_num(table.numbers(names["volume"], rows)) if "volume" in names else np.zeros(1)
+    )
     if not volume.any():
-        faults.add("data.roll=volume, but the bars have no volume",
-                   "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}")
+        faults.add(
+            "data.roll=volume, but the bars have no volume",
+            "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}",
+        )
         faults.stop()
     return volume
 
 
-def _step(codes: np.ndarray, days: np.ndarray, seconds: np.ndarray, close: np.ndarray, old: str, new: str,
-          first: np.datetime64) -> tuple[float | None, int | None]:
-    """(new close minus old close, UTC seconds) at the last bar before the splice that both contracts have."""
+def _step(
+    codes: np.ndarray,
+    days: np.ndarray,
+    seconds: np.ndarray,
+    close: np.ndarray,
+    old: str,
+    new: str,
+    first: np.datetime64,
+) -> tuple[float | None, int | None]:
+    """(new close minus old close, UTC seconds) at the last bar before the splice that both
+    contracts have.
+    """
     before = (days < first) & np.isfinite(close)
     a, b = (np.flatnonzero(before & (codes == code)) for code in (old, new))
     common, i, j = np.intersect1d(seconds[a], seconds[b], return_indices=True)
@@ -148,21 +198,27 @@ def _step(codes: np.ndarray, days: np.ndarray, seconds: np.ndarray, close: np.nd
 
 # --- by volume --------------------------------------------------------------------------------------------------------
 
-def by_volume(codes: np.ndarray, days: np.ndarray, volume: np.ndarray, faults: Faults) -> list[tuple[str, str]]:
-    """(contract, first trade date) of each front contract. A date's front contract depends only on earlier volumes.
 
-    On the first trade date the nearest expiry is front. A later expiry becomes front on the date after it traded more
-    than the front contract. A contract whose month is over is replaced by the nearest expiry after it. The roll never
-    goes back to an earlier expiry.
+def by_volume(
+    codes: np.ndarray, days: np.ndarray, volume: np.ndarray, faults: Faults
+) -> list[tuple[str, str]]:
+    """(contract, first trade date) of each front contract. A date's front contract depends only on
+    earlier volumes.
+
+    On the first trade date the nearest expiry is front. A later expiry becomes front on the date
+    after it traded more than the front contract. A contract whose month is over is replaced by the
+    nearest expiry after it. The roll never goes back to an earlier expiry.
     """
     known = np.unique(codes)
     first_year = int(str(days.min())[:4])
     month = {str(code): expiry_month(str(code), first_year) for code in known}
     unread = [code for code, at in month.items() if at is None]
     if unread:
-        faults.add(f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry (as 201312, "
-                   "20131220, ESZ3, ESZ13 and ESZ2013 do)",
-                   "name the splices with data.roll={CODE: start, CODE: YYYY-MM-DD}")
+        faults.add(
+            f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry (as 201312, "
+            "20131220, ESZ3, ESZ13 and ESZ2013 do)",
+            "name the splices with data.roll={CODE: start, CODE: YYYY-MM-DD}",
+        )
         faults.stop()
     order = sorted(month, key=lambda code: str(month[code]))
     rank = {code: i for i, code in enumerate(order)}
@@ -174,7 +230,10 @@ def by_volume(codes: np.ndarray, days: np.ndarray, volume: np.ndarray, faults: F
     for i in range(1, len(dates)):
         alive = [k for k in range(front, len(order)) if str(month[order[k]]) >= str(dates[i])[:7]]
         if not alive:
-            faults.add(f"every contract of the file has expired before {dates[i]}", "end the data before (data.end)")
+            faults.add(
+                f"every contract of the file has expired before {dates[i]}",
+                "end the data before (data.end)",
+            )
             return firsts
         best = max(alive, key=lambda k: (traded[i - 1, k], -k))
         if best != front:
@@ -184,7 +243,8 @@ def by_volume(codes: np.ndarray, days: np.ndarray, volume: np.ndarray, faults: F
 
 
 def expiry_month(code: str, first_year: int) -> str | None:
-    """`YYYY-MM` of a contract code such as 201312, 20131220, ESZ3, ESZ13 or ESZ2013; None if the code names no month.
+    """`YYYY-MM` of a contract code such as 201312, 20131220, ESZ3, ESZ13 or ESZ2013; None if the
+    code names no month.
 
     A short year stands for the first matching year, counted from the year before `first_year`.
     """
@@ -202,13 +262,19 @@ def expiry_month(code: str, first_year: int) -> str | None:
 
 # --- words ------------------------------------------------------------------------------------------------------------
 
+
 def roll_notes(legs: tuple[Leg, ...], contract: Contract) -> tuple[str, ...]:
     """One line per splice, for the first SHOWN splices."""
     lines = []
     for before, leg in pairwise(legs):
-        step = "no bar in common before, the price difference is unknown" if leg.common is None else (
-            f"{leg.step:+.{contract.decimals}f} points at {iso(leg.common)}")
-        lines.append(f"roll: {leg.expiry} from trade date {leg.first} in place of {before.expiry} ({step}); feature "
-                     "windows restart there")
+        step = (
+            "no bar in common before, the price difference is unknown"
+            if leg.common is None
+            else (f"{leg.step:+.{contract.decimals}f} points at {iso(leg.common)}")
+        )
+        lines.append(
+            f"roll: {leg.expiry} from trade date {leg.first} in place of {before.expiry} ({step}); feature "
+            "windows restart there"
+        )
     more = len(lines) - SHOWN
     return (*lines[:SHOWN], *((f"roll: ... and {more} more splices",) if more > 0 else ()))

@@ -1,4 +1,6 @@
-"""Convert the stamps of a data file to UTC seconds. Zone and format are given or explicit, never guessed."""
+"""Convert the stamps of a data file to UTC seconds. Zone and format are given or explicit, never
+guessed.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,33 @@ PROBES = 5000  # cells in which a day above 12 is looked for
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
-def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | None, faults: Faults,
-                 notes: list[str], date_order: Order | None = None) -> np.ndarray:
-    """UTC seconds of the chosen rows, int64[len(rows)]. An unreadable stamp is recorded as a fault and becomes 0.
+def parse_stamps(
+    table: Table,
+    name: str,
+    rows: np.ndarray,
+    time_zone: str | None,
+    faults: Faults,
+    notes: list[str],
+    date_order: Order | None = None,
+) -> np.ndarray:
+    """UTC seconds of the chosen rows, int64[len(rows)]. An unreadable stamp is recorded as a fault
+    and becomes 0.
 
-    Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given; the same with other
-    marks in the date, or with the year last (`date_order`, unless a day above 12 proves it); integers since 1970
-    (always UTC). The unit of integers is the only one that puts every stamp between 1990 and 2100.
+    Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given;
+    the same with other marks in the date, or with the year last (`date_order`, unless a day above
+    12 proves it); integers since 1970 (always UTC). The unit of integers is the only one that puts
+    every stamp between 1990 and 2100.
     """
     zone = _zone(time_zone, faults)
     if not len(rows):
         return np.zeros(0, np.int64)
-    series = None if table.cells(name) is not None else table.series(name, rows).reset_index(drop=True)
+    series = (
+        None if table.cells(name) is not None else table.series(name, rows).reset_index(drop=True)
+    )
     if series is not None and getattr(series.dtype, "tz", None) is not None:
-        return _bounded(_seconds(series.dt.tz_convert("UTC").dt.tz_localize(None)), table, name, rows, faults)
+        return _bounded(
+            _seconds(series.dt.tz_convert("UTC").dt.tz_localize(None)), table, name, rows, faults
+        )
     if series is not None and series.dtype.kind == "M":
         wall = _seconds(series)
         return _bounded(_localize(wall, zone, table, name, rows, faults), table, name, rows, faults)
@@ -56,8 +71,12 @@ def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | Non
     return _bounded(wall, table, name, rows, faults)
 
 
-def _whole_numbers(table: Table, name: str, rows: np.ndarray, series: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """(float64[n], the same as int64[n] if all of them are whole) of a column of numbers; None for any other."""
+def _whole_numbers(
+    table: Table, name: str, rows: np.ndarray, series: Any
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """(float64[n], the same as int64[n] if all of them are whole) of a column of numbers; None for
+    any other.
+    """
     cells = table.cells(name)
     if cells is not None:
         found = whole_numbers(cells.chosen(rows))
@@ -74,24 +93,37 @@ def _cells(series: Any) -> Cells:
     """The texts of a pandas Series as bytes, with a byte between them."""
     texts = [str(text).encode() for text in series]
     ends = np.cumsum([len(text) + 1 for text in texts]) - 1
-    return Cells(np.frombuffer(b"|".join(texts) + b"|", np.uint8), np.concatenate([[-1], ends[:-1]]), ends, 1, False)
+    return Cells(
+        np.frombuffer(b"|".join(texts) + b"|", np.uint8),
+        np.concatenate([[-1], ends[:-1]]),
+        ends,
+        1,
+        False,
+    )
 
 
-def _check_alike(aware: np.ndarray, known: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults
-                 ) -> None:
+def _check_alike(
+    aware: np.ndarray, known: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults
+) -> None:
     """Stop if some stamps have an offset and others do not."""
     kinds = aware[known]
     if len(kinds) and (kinds != kinds[0]).any():
         odd = rows[known][np.flatnonzero(kinds != kinds[0])[0]]
-        faults.add("some stamps carry a time zone offset and some do not", "write all of them the same way",
-                   int(odd), name, table.cell(name, int(odd)))
+        faults.add(
+            "some stamps carry a time zone offset and some do not",
+            "write all of them the same way",
+            int(odd),
+            name,
+            table.cell(name, int(odd)),
+        )
         faults.stop()
 
 
 def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
     """A column of numbers as int64[n], exactly; `numbers` themselves if one of them is not whole.
 
-    Text such as 1381152600.0 goes over float64, which holds every second of the years 1990 to 2100 in any unit.
+    Text such as 1381152600.0 goes over float64, which holds every second of the years 1990 to 2100
+    in any unit.
     """
     if (numbers % 1 != 0).any():
         return numbers
@@ -109,14 +141,18 @@ def iso(seconds: int) -> str:
 
 
 class Zone(NamedTuple):
-    """Wall time of the IANA zone `name` plus a whole number of hours. Some trading servers use such clocks."""
+    """Wall time of the IANA zone `name` plus a whole number of hours. Some trading servers use such
+    clocks.
+    """
 
     name: str
     hours: int
 
 
-UNKNOWN_ZONE = ("set data.time_zone to an IANA name such as America/New_York or UTC, or to one with a fixed shift such "
-                "as America/New_York+7h")
+UNKNOWN_ZONE = (
+    "set data.time_zone to an IANA name such as America/New_York or UTC, or to one with a fixed shift such "
+    "as America/New_York+7h"
+)
 
 
 def known_zone(text: str) -> Zone:
@@ -142,20 +178,31 @@ def _zone(text: str | None, faults: Faults) -> Zone | None:
 
 
 def _seconds(naive: Any) -> np.ndarray:
-    """Naive datetimes in any pandas resolution -> seconds since 1970. Unusable values become UNREAD or BROKEN."""
+    """Naive datetimes in any pandas resolution -> seconds since 1970. Unusable values become UNREAD
+    or BROKEN.
+    """
     values = naive.to_numpy()  # in its own resolution: years beyond 2262 do not fit in nanoseconds
     ticks, second = values.astype(np.int64), PER_SECOND[np.datetime_data(values.dtype)[0]]
-    return np.where(np.isnat(values), UNREAD, np.where(ticks % second != 0, BROKEN, ticks // second))
+    return np.where(
+        np.isnat(values), UNREAD, np.where(ticks % second != 0, BROKEN, ticks // second)
+    )
 
 
-def _localize(wall: np.ndarray, zone: Zone | None, table: Table, name: str, rows: np.ndarray, faults: Faults
-              ) -> np.ndarray:
+def _localize(
+    wall: np.ndarray, zone: Zone | None, table: Table, name: str, rows: np.ndarray, faults: Faults
+) -> np.ndarray:
     """UTC seconds of wall-clock seconds, int64[n]. UNREAD and BROKEN stay."""
     import pandas as pd
 
     if zone is None:
-        faults.add("stamps carry no time zone", "set data.time_zone, e.g. data.time_zone=America/New_York or "
-                   "data.time_zone=UTC (time_zone=... in Python)", int(rows[0]), name, table.cell(name, int(rows[0])))
+        faults.add(
+            "stamps carry no time zone",
+            "set data.time_zone, e.g. data.time_zone=America/New_York or "
+            "data.time_zone=UTC (time_zone=... in Python)",
+            int(rows[0]),
+            name,
+            table.cell(name, int(rows[0])),
+        )
         faults.stop()
         raise AssertionError("a fault was added: stop raises")
     out = wall.copy()
@@ -164,20 +211,37 @@ def _localize(wall: np.ndarray, zone: Zone | None, table: Table, name: str, rows
     local = shifted.dt.tz_localize(zone.name, ambiguous="NaT", nonexistent="NaT")
     clash = local.isna().to_numpy()
     for row in rows[valid][clash]:
-        faults.add(f"this hour occurs twice or never in {zone.name} (daylight saving)", "write the stamps in UTC",
-                   int(row), name, table.cell(name, int(row)))
-    out[valid] = np.where(clash, 0, _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None)))  # 0: already recorded
+        faults.add(
+            f"this hour occurs twice or never in {zone.name} (daylight saving)",
+            "write the stamps in UTC",
+            int(row),
+            name,
+            table.cell(name, int(row)),
+        )
+    out[valid] = np.where(
+        clash, 0, _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None))
+    )  # 0: already recorded
     return out
 
 
 def _units(numbers: np.ndarray) -> list[str]:
     """The units in which all numbers since 1970 are of the years 1990 to 2100."""
-    return [unit for unit, scale in UNITS.items()
-            if (numbers >= EARLIEST * scale).all() and (numbers <= LATEST * scale).all()]
+    return [
+        unit
+        for unit, scale in UNITS.items()
+        if (numbers >= EARLIEST * scale).all() and (numbers <= LATEST * scale).all()
+    ]
 
 
-def _epoch(numbers: np.ndarray, whole: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults,
-           notes: list[str]) -> np.ndarray:
+def _epoch(
+    numbers: np.ndarray,
+    whole: np.ndarray,
+    table: Table,
+    name: str,
+    rows: np.ndarray,
+    faults: Faults,
+    notes: list[str],
+) -> np.ndarray:
     """numbers: float64[n]. whole: the same as int64[n] if all of them are whole."""
     fits = _units(numbers)
     if len(fits) != 1:
@@ -185,14 +249,23 @@ def _epoch(numbers: np.ndarray, whole: np.ndarray, table: Table, name: str, rows
         if len(alone) == 1:
             scale = UNITS[alone[0]]
             i = int(np.argmax((numbers < EARLIEST * scale) | (numbers > LATEST * scale)))
-            other = _units(numbers[i:i + 1])
-            faults.add(f"the rows before are {alone[0]} since 1970, and this one is "
-                       + (other[0] if other else "none of the years 1990-2100"), "write all stamps in one unit",
-                       int(rows[i]), name, table.cell(name, int(rows[i])))
+            other = _units(numbers[i : i + 1])
+            faults.add(
+                f"the rows before are {alone[0]} since 1970, and this one is "
+                + (other[0] if other else "none of the years 1990-2100"),
+                "write all stamps in one unit",
+                int(rows[i]),
+                name,
+                table.cell(name, int(rows[i])),
+            )
             faults.stop()
-        faults.add("numbers that are not seconds, milli-, micro- or nanoseconds since 1970 of years 1990-2100",
-                   "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z", int(rows[0]), name,
-                   table.cell(name, int(rows[0])))
+        faults.add(
+            "numbers that are not seconds, milli-, micro- or nanoseconds since 1970 of years 1990-2100",
+            "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z",
+            int(rows[0]),
+            name,
+            table.cell(name, int(rows[0])),
+        )
         faults.stop()
     notes.append(f"column '{name}' read as {fits[0]} since 1970 (UTC)")
     scale = UNITS[fits[0]]
@@ -200,25 +273,49 @@ def _epoch(numbers: np.ndarray, whole: np.ndarray, table: Table, name: str, rows
     return _bounded(utc, table, name, rows, faults)
 
 
-def _bounded(utc: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
+def _bounded(
+    utc: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults
+) -> np.ndarray:
     if len(utc) and utc.min() >= EARLIEST and utc.max() <= LATEST:
         return utc
     lost = (utc == UNREAD) | (utc == BROKEN)
     for i in np.flatnonzero(utc == BROKEN):
-        faults.add("a stamp between whole seconds", "give bars stamped at whole seconds", int(rows[i]), name,
-                   table.cell(name, int(rows[i])))
+        faults.add(
+            "a stamp between whole seconds",
+            "give bars stamped at whole seconds",
+            int(rows[i]),
+            name,
+            table.cell(name, int(rows[i])),
+        )
     for i in np.flatnonzero(utc == UNREAD):
-        faults.add("not a stamp", "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
-                   int(rows[i]), name, table.cell(name, int(rows[i])))
+        faults.add(
+            "not a stamp",
+            "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
+            int(rows[i]),
+            name,
+            table.cell(name, int(rows[i])),
+        )
     for i in np.flatnonzero(~lost & (utc != 0) & ((utc < EARLIEST) | (utc > LATEST))):
-        faults.add("a stamp outside 1990-2100", "check the column and its unit", int(rows[i]), name,
-                   table.cell(name, int(rows[i])))
+        faults.add(
+            "a stamp outside 1990-2100",
+            "check the column and its unit",
+            int(rows[i]),
+            name,
+            table.cell(name, int(rows[i])),
+        )
     return np.where(lost, 0, utc)
 
 
-def day_and_month(table: Table, name: str, rows: np.ndarray, stated: Order | None, faults: Faults, notes: list[str]
-                  ) -> Order | None:
-    """Whether the month or the day comes first, in a column of dates with the year last; None for other columns.
+def day_and_month(
+    table: Table,
+    name: str,
+    rows: np.ndarray,
+    stated: Order | None,
+    faults: Faults,
+    notes: list[str],
+) -> Order | None:
+    """Whether the month or the day comes first, in a column of dates with the year last; None for
+    other columns.
 
     It is `stated`, or a day above 12 proves it, and a note says so. Otherwise a fault is raised.
     """
@@ -227,16 +324,25 @@ def day_and_month(table: Table, name: str, rows: np.ndarray, stated: Order | Non
         return stated
     order, proof = proven_order(table, name, rows)
     if order is not None:
-        notes.append(f"dates are read with the {'day' if order == 'dmy' else 'month'} first, as '{proof}' shows")
+        notes.append(
+            f"dates are read with the {'day' if order == 'dmy' else 'month'} first, as '{proof}' shows"
+        )
         return order
-    faults.add("the first number of the date could be the month or the day", "state it: data.date_order=mdy (month "
-               "first) or data.date_order=dmy (day first)", int(rows[0]), name, first)
+    faults.add(
+        "the first number of the date could be the month or the day",
+        "state it: data.date_order=mdy (month first) or data.date_order=dmy (day first)",
+        int(rows[0]),
+        name,
+        first,
+    )
     faults.stop()
     raise AssertionError("a fault was added: stop raises")
 
 
 def proven_order(table: Table, name: str, rows: np.ndarray) -> tuple[Order | None, str]:
-    """(the order of dates with the year last, the date that proves it). None if no day above 12 is found."""
+    """(the order of dates with the year last, the date that proves it). None if no day above 12 is
+    found.
+    """
     probes = rows[np.unique(np.linspace(0, len(rows) - 1, min(PROBES, len(rows))).astype(np.int64))]
     for row in probes:
         found = LAST.match(str(table.cell(name, int(row))))

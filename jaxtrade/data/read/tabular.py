@@ -1,7 +1,8 @@
 """Files and frames as columns of text or numbers, with line numbers for error messages.
 
-CSV cells stay text until they are checked, so that a message can quote a fault exactly as the file has it. Text columns
-stay bytes where possible (`cells`): a Python string per cell would take most of the time and memory of reading.
+CSV cells stay text until they are checked, so that a message can quote a fault exactly as the file
+has it. Text columns stay bytes where possible (`cells`): a Python string per cell would take most
+of the time and memory of reading.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ HEAD_ROWS = 20  # rows of a frame by which its layout is recognised
 class Table:
     """Columns of one source, n rows each.
 
-    columns: name -> pandas Series, or the cells of a text column in bytes. first_line: the line of data row 0; None if
-    the source has no lines (Parquet, frames, several files in one archive). layout: the vendor's layout, if it is one
-    that is recognised. twins: names of several columns, of which the first alone has that name here; none of them may
-    be read.
+    columns: name -> pandas Series, or the cells of a text column in bytes. first_line: the line of
+        data row 0; None if
+    the source has no lines (Parquet, frames, several files in one archive). layout: the vendor's
+    layout, if it is one that is recognised. twins: names of several columns, of which the first
+    alone has that name here; none of them may be read.
     """
 
     source: str
@@ -68,7 +70,9 @@ class Table:
         return column if rows is None else column.iloc[rows]
 
     def numbers(self, name: str, rows: np.ndarray | None = None) -> np.ndarray:
-        """The column as float64, in the given rows or in all. A cell that is not a plain number becomes NaN."""
+        """The column as float64, in the given rows or in all. A cell that is not a plain number
+        becomes NaN.
+        """
         column = self.columns[name]
         if not isinstance(column, Cells):
             return as_numbers(column if rows is None else column.iloc[rows])
@@ -101,8 +105,10 @@ def read_table(path: str | Path) -> Table:
     """Read a CSV, CSV.gz, zip or Parquet file. Raises DataError if it cannot be read completely."""
     file = Path(path)
     if file.is_dir():
-        raise DataError(f"{file}: is a directory. Fix: name one CSV, CSV.gz, zip or Parquet file (a folder of LEAN's "
-                        f"daily zips becomes one file by: jaxtrade init {file})")
+        raise DataError(
+            f"{file}: is a directory. Fix: name one CSV, CSV.gz, zip or Parquet file (a folder of LEAN's "
+            f"daily zips becomes one file by: jaxtrade init {file})"
+        )
     if not file.exists():
         raise DataError(f"{file}: no such file. Fix: check data.file (--data)")
     if not file.is_file():
@@ -110,10 +116,14 @@ def read_table(path: str | Path) -> Table:
     try:
         size = file.stat().st_size
         if size > MAX_BYTES:
-            raise DataError(f"{file}: {size} bytes, more than the {MAX_BYTES} that are read at once. Fix: split it")
+            raise DataError(
+                f"{file}: {size} bytes, more than the {MAX_BYTES} that are read at once. Fix: split it"
+            )
         raw = file.read_bytes()
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}. Fix: check the file's permissions") from None
+        raise DataError(
+            f"{file}: cannot be read: {error.strerror}. Fix: check the file's permissions"
+        ) from None
     if not raw:
         raise DataError(f"{file}: is empty. Fix: export the bars again")
     if raw[:4] == b"PAR1":
@@ -132,15 +142,20 @@ def _csv(raw: bytes, source: str, members: tuple[Member, ...]) -> Table:
         try:
             raw = raw.decode("utf-16").encode()  # MetaTrader and Excel on Windows write it
         except UnicodeDecodeError as error:
-            raise DataError(f"{source}: is damaged UTF-16 text (byte offset {error.start}). Fix: save it as UTF-8"
-                            ) from None
+            raise DataError(
+                f"{source}: is damaged UTF-16 text (byte offset {error.start}). Fix: save it as UTF-8"
+            ) from None
     if b"\x00" in raw:
-        raise DataError(f"{source}: is not text (a NUL byte at offset {raw.index(0)}). Fix: give CSV, CSV.gz, zip or "
-                        "Parquet")
+        raise DataError(
+            f"{source}: is not text (a NUL byte at offset {raw.index(0)}). Fix: give CSV, CSV.gz, zip or "
+            "Parquet"
+        )
     layout = recognise(head_of(raw, members[0].name))
     if len(members) > 1 and not (layout and layout.day):
-        raise DataError(f"{source}: holds {len(members)} files ({members[0].name}, {members[1].name}, ...), and only "
-                        "LEAN's daily files are read together. Fix: extract the one that you need")
+        raise DataError(
+            f"{source}: holds {len(members)} files ({members[0].name}, {members[1].name}, ...), and only "
+            "LEAN's daily files are read together. Fix: extract the one that you need"
+        )
     table = plain_table(raw, source, layout) or _table_by_lines(raw, source, layout)
     if layout is not None:
         table.columns |= add_stamps(table.columns, layout, members, source)
@@ -153,7 +168,8 @@ def _csv(raw: bytes, source: str, members: tuple[Member, ...]) -> Table:
 def plain_table(raw: bytes, source: str, layout: Layout | None = None) -> Table | None:
     """The table of a CSV file whose lines all have the same plain form, with its columns as cells.
 
-    layout: says what the header lines hold, if the first line is not simply one name per column. None for any other
+    layout: says what the header lines hold, if the first line is not simply one name per column.
+        None for any other
     file, in particular for every file with a fault in its lines.
     """
     start = len(BYTE_ORDER_MARK) if raw.startswith(BYTE_ORDER_MARK) else 0
@@ -174,25 +190,37 @@ def plain_table(raw: bytes, source: str, layout: Layout | None = None) -> Table 
     if cells is None:
         return None
     first = (1 if layout is None else layout.header_lines) + 1
-    table = Table(source, dict(zip(_unique(header), cells, strict=True)), first, twins=_twins(header))
+    table = Table(
+        source, dict(zip(_unique(header), cells, strict=True)), first, twins=_twins(header)
+    )
     return _noted(table, separator, raw[-1:] in (b"\n", b"\r"))
 
 
 def _first_line(raw: bytes) -> str:
-    return raw[:raw.find(b"\n") if b"\n" in raw else len(raw)].decode(errors="replace").removesuffix("\r")
+    return (
+        raw[: raw.find(b"\n") if b"\n" in raw else len(raw)]
+        .decode(errors="replace")
+        .removesuffix("\r")
+    )
 
 
 def _table_by_lines(raw: bytes, source: str, layout: Layout | None = None) -> Table:
-    """The table of any CSV file, read line by line. Raises DataError naming the first line that is wrong."""
+    """The table of any CSV file, read line by line. Raises DataError naming the first line that is
+    wrong.
+    """
     import pandas as pd
 
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{source}: is not UTF-8 text (byte offset {error.start}). Fix: give CSV, CSV.gz or Parquet, "
-                        "saved as UTF-8") from None
+        raise DataError(
+            f"{source}: is not UTF-8 text (byte offset {error.start}). Fix: give CSV, CSV.gz or Parquet, "
+            "saved as UTF-8"
+        ) from None
     if layout is None and text.lstrip()[:1] == "<":
-        raise DataError(f"{source}: looks like an HTML or XML page, not CSV. Fix: download the data file itself")
+        raise DataError(
+            f"{source}: looks like an HTML or XML page, not CSV. Fix: download the data file itself"
+        )
     lines = text.splitlines()
     while lines and not lines[-1].strip():
         lines.pop()
@@ -205,10 +233,29 @@ def _table_by_lines(raw: bytes, source: str, layout: Layout | None = None) -> Ta
     top = 1 if layout is None else layout.header_lines
     _check_lines(lines, top, len(header), separator, source)
     names = _unique(header)
-    frame = pd.read_csv(io.StringIO("\n".join(lines[top:])), sep=separator, header=None, names=names, dtype=str,
-                        keep_default_na=False, skip_blank_lines=False, index_col=False) if len(lines) > top else None
-    columns = {name: pd.Series([], dtype=str) if frame is None else frame[name].str.strip() for name in names}
-    return _noted(Table(source, columns, top + 1, twins=_twins(header)), separator, text.endswith(("\n", "\r")))
+    frame = (
+        pd.read_csv(
+            io.StringIO("\n".join(lines[top:])),
+            sep=separator,
+            header=None,
+            names=names,
+            dtype=str,
+            keep_default_na=False,
+            skip_blank_lines=False,
+            index_col=False,
+        )
+        if len(lines) > top
+        else None
+    )
+    columns = {
+        name: pd.Series([], dtype=str) if frame is None else frame[name].str.strip()
+        for name in names
+    }
+    return _noted(
+        Table(source, columns, top + 1, twins=_twins(header)),
+        separator,
+        text.endswith(("\n", "\r")),
+    )
 
 
 def _names(line: str, layout: Layout | None = None) -> tuple[str, list[str]]:
@@ -220,10 +267,14 @@ def _names(line: str, layout: Layout | None = None) -> tuple[str, list[str]]:
 
 
 def _header_fault(line: str, header: list[str]) -> str | None:
-    """What is wrong with the names of the first line, with the fix. None if it holds one name per column."""
+    """What is wrong with the names of the first line, with the fix. None if it holds one name per
+    column.
+    """
     if len(header) == 1 or any(_is_number(name) for name in header):
-        return (f"no header line of column names, found '{line[:60]}'. Fix: put the names on line 1, e.g. "
-                "time,open,high,low,close,volume")
+        return (
+            f"no header line of column names, found '{line[:60]}'. Fix: put the names on line 1, e.g. "
+            "time,open,high,low,close,volume"
+        )
     return None
 
 
@@ -233,8 +284,10 @@ def _twins(header: list[str]) -> frozenset[str]:
 
 def _unique(header: list[str]) -> list[str]:
     """The names of columns, each once: a second column `line` is `line (column 8)`."""
-    return [name if name and name not in header[:i] else f"{name} (column {i + 1})".lstrip()
-            for i, name in enumerate(header)]
+    return [
+        name if name and name not in header[:i] else f"{name} (column {i + 1})".lstrip()
+        for i, name in enumerate(header)
+    ]
 
 
 def _noted(table: Table, separator: str, complete: bool) -> Table:
@@ -253,15 +306,25 @@ def _check_lines(lines: list[str], top: int, fields: int, separator: str, source
     """
     for number, line in enumerate(lines[top:], start=top + 1):
         if top and line == lines[top - 1]:
-            raise DataError(f"{source}:{number}: the header line again: '{line[:60]}'. Fix: remove it (joined files?)")
+            raise DataError(
+                f"{source}:{number}: the header line again: '{line[:60]}'. Fix: remove it (joined files?)"
+            )
         quotes = line.count('"')
         if quotes % 2:
-            raise DataError(f"{source}:{number}: an unbalanced quote: '{line[:60]}'. Fix: remove it")
-        found = len(next(csv.reader([line], delimiter=separator))) if quotes else line.count(separator) + 1
+            raise DataError(
+                f"{source}:{number}: an unbalanced quote: '{line[:60]}'. Fix: remove it"
+            )
+        found = (
+            len(next(csv.reader([line], delimiter=separator)))
+            if quotes
+            else line.count(separator) + 1
+        )
         if found != fields:
             where = "the header has" if top else "line 1 has"
-            raise DataError(f"{source}:{number}: {found} fields where {where} {fields}: '{line[:60]}'. "
-                            f"Fix: the line is cut, blank or has a stray '{separator}'; export again")
+            raise DataError(
+                f"{source}:{number}: {found} fields where {where} {fields}: '{line[:60]}'. "
+                f"Fix: the line is cut, blank or has a stray '{separator}'; export again"
+            )
 
 
 def _is_number(text: str) -> bool:
@@ -277,19 +340,23 @@ def _parquet(raw: bytes, source: str) -> Table:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise DataError(f"{source}: reading Parquet needs pyarrow. Fix: pip install pyarrow (or install "
-                        "jaxtrade with its extra [parquet])") from None
+        raise DataError(
+            f"{source}: reading Parquet needs pyarrow. Fix: pip install pyarrow (or install "
+            "jaxtrade with its extra [parquet])"
+        ) from None
     try:
         frame = pq.read_table(pa.BufferReader(raw)).to_pandas(split_blocks=True, self_destruct=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"{source}: cannot be read as Parquet ({str(error).splitlines()[0]}). Fix: the file is cut or "
-                        "damaged; write it again") from None
+        raise DataError(
+            f"{source}: cannot be read as Parquet ({str(error).splitlines()[0]}). Fix: the file is cut or "
+            "damaged; write it again"
+        ) from None
     return table_of_frame(frame, source)
 
 
 def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
-    """Convert a pandas frame to a Table. A named or datetime index becomes a column. A second level of column names
-    that holds one ticker, as yfinance gives it, is left out.
+    """Convert a pandas frame to a Table. A named or datetime index becomes a column. A second level
+    of column names that holds one ticker, as yfinance gives it, is left out.
 
     Raises DataError for several tickers.
     """
@@ -302,9 +369,15 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
     header = [str(name) for name in frame.columns]
     names = _unique(header)
     series = (frame.iloc[:, i].reset_index(drop=True) for i in range(len(names)))
-    table = Table(source, {name: _arrow_cells(column) or column for name, column in zip(names, series, strict=True)},
-                  None, twins=_twins(header))
-    rows = [[str(table.cell(name, row)) for name in names] for row in range(min(len(frame), HEAD_ROWS))]
+    table = Table(
+        source,
+        {name: _arrow_cells(column) or column for name, column in zip(names, series, strict=True)},
+        None,
+        twins=_twins(header),
+    )
+    rows = [
+        [str(table.cell(name, row)) for name in names] for row in range(min(len(frame), HEAD_ROWS))
+    ]
     table.layout = recognise(Head(names, rows, source, is_text=False)) if names else None
     if table.layout is not None:
         table.columns |= add_stamps(table.columns, table.layout, (), source)
@@ -314,11 +387,16 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
 def _one_ticker(frame: pd.DataFrame, source: str) -> pd.DataFrame:
     """The frame with its first level of price names alone."""
     levels = [frame.columns.get_level_values(i) for i in range(frame.columns.nlevels)]
-    prices = next((level for level in levels if {"open", "close"} <= {str(name).lower() for name in level}), levels[0])
+    prices = next(
+        (level for level in levels if {"open", "close"} <= {str(name).lower() for name in level}),
+        levels[0],
+    )
     others = sorted({str(name) for level in levels if level is not prices for name in level} - {""})
     if len(others) > 1:
-        raise DataError(f"{source}: holds {len(others)} tickers: {', '.join(others[:6])}. Fix: choose one, e.g. "
-                        f"frame.xs({others[0]!r}, axis=1, level=1) (level=0 after group_by='ticker')")
+        raise DataError(
+            f"{source}: holds {len(others)} tickers: {', '.join(others[:6])}. Fix: choose one, e.g. "
+            f"frame.xs({others[0]!r}, axis=1, level=1) (level=0 after group_by='ticker')"
+        )
     return frame.set_axis(prices, axis=1)
 
 
@@ -331,9 +409,11 @@ def _arrow_cells(series: Any) -> Cells | None:
         return None
     import pyarrow as pa
 
-    array = pa.chunked_array(series.array.__arrow_array__()).combine_chunks().cast(pa.large_string())
+    array = (
+        pa.chunked_array(series.array.__arrow_array__()).combine_chunks().cast(pa.large_string())
+    )
     _, offsets, text = array.buffers()
-    places = np.frombuffer(offsets, np.int64)[array.offset:array.offset + len(array) + 1]
+    places = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     if text is None or not text.size:
         return None
     return Cells(np.frombuffer(text, np.uint8), places[:-1], places[1:], strip=False)

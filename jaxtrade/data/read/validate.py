@@ -1,4 +1,6 @@
-"""Checks of bar columns: names, instruments, steps and prices. The checks record faults and repair nothing."""
+"""Checks of bar columns: names, instruments, steps and prices. The checks record faults and repair
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,33 @@ from jaxtrade.data.read.tabular import Table
 FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
 ALIASES = {
     "time": ("time", "ts", "ts_utc", "ts_event", "timestamp", "datetime", "date"),
-    "open": ("open", "o"), "high": ("high", "h"), "low": ("low", "l"), "close": ("close", "c", "last"),
-    "volume": ("volume", "vol", "v"), "expiry": ("expiry",), "symbol": ("symbol",),
+    "open": ("open", "o"),
+    "high": ("high", "h"),
+    "low": ("low", "l"),
+    "close": ("close", "c", "last"),
+    "volume": ("volume", "vol", "v"),
+    "expiry": ("expiry",),
+    "symbol": ("symbol",),
     **{field: (field,) for field in QUOTE_FIELDS},
 }
 NO_VOLUME_COLUMN = "no volume column: volume is 0 throughout, marked absent"
-SPREAD = re.compile(rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}")
-NOT_POSITIVE = ("remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
-                "traded here, because features divide by prices: give another expiry or a file without those days")
-MAX_TICKS = 1 << 28  # well inside int32, with room for stops and targets around a price (`env.state.NO_LEVEL`)
+SPREAD = re.compile(
+    rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}"
+)
+NOT_POSITIVE = (
+    "remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
+    "traded here, because features divide by prices: give another expiry or a file without those days"
+)
+MAX_TICKS = (
+    1 << 28
+)  # well inside int32, with room for stops and targets around a price (`env.state.NO_LEVEL`)
 
 
-def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults: Faults
-                ) -> tuple[dict[str, str], list[str]]:
-    """Field -> column name: from the explicit map `given`, then from obvious names. Also returns notes on the latter.
+def map_columns(
+    table: Table, given: Mapping[str, str], two_sided: bool, faults: Faults
+) -> tuple[dict[str, str], list[str]]:
+    """Field -> column name: from the explicit map `given`, then from obvious names. Also returns
+    notes on the latter.
 
     two_sided: the prices are bid and ask columns; one-sided price columns are not read.
     """
@@ -43,8 +58,10 @@ def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults:
     for key in given:
         if key not in FIELDS:
             near = difflib.get_close_matches(key, FIELDS, n=1)
-            faults.add(f"data.columns: unknown field '{key}'", f"use {', '.join(FIELDS)}"
-                       + (f"; did you mean '{near[0]}'?" if near else ""))
+            faults.add(
+                f"data.columns: unknown field '{key}'",
+                f"use {', '.join(FIELDS)}" + (f"; did you mean '{near[0]}'?" if near else ""),
+            )
     for field in FIELDS:
         if field in unread:
             continue
@@ -59,23 +76,41 @@ def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults:
             if hits[0] != field:
                 notes.append(f"column '{hits[0]}' read as {field}")
             if len(hits) > 1:
-                joined = ("; date and time of day belong into columns named date and time, or into one"
-                          if field == "time" else "")
-                faults.add(f"columns {hits} could each be {field}", f"set data.columns={{{field}: NAME}}{joined}")
+                joined = (
+                    "; date and time of day belong into columns named date and time, or into one"
+                    if field == "time"
+                    else ""
+                )
+                faults.add(
+                    f"columns {hits} could each be {field}",
+                    f"set data.columns={{{field}: NAME}}{joined}",
+                )
         elif field in ("time", *prices):
             missing.append((field, field))
         elif field == "volume":
             notes.append(NO_VOLUME_COLUMN)
     other = sorted(name for name in present if name.lower() in unread)
     if len(other) == len(unread):
-        notes.append(f"columns {', '.join(other)} are not read"
-                     + (": fills take the bid and ask" if two_sided else ": one-sided bars, as data.columns maps them"))
+        notes.append(
+            f"columns {', '.join(other)} are not read"
+            + (
+                ": fills take the bid and ask"
+                if two_sided
+                else ": one-sided bars, as data.columns maps them"
+            )
+        )
     unused = [name for name in present if name not in names.values()]
     parts = () if table.layout is None else (table.layout.date, table.layout.clock)
     for name in sorted(table.twins & {*names.values(), *parts}):
         faults.add(f"column '{name}' appears twice", "keep one, or rename the other")
     for field, wanted in missing:
-        _missing(field, wanted, present, _only_numbers(table, unused) if len(missing) == 1 else [], faults)
+        _missing(
+            field,
+            wanted,
+            present,
+            _only_numbers(table, unused) if len(missing) == 1 else [],
+            faults,
+        )
     return names, notes
 
 
@@ -84,38 +119,55 @@ def _only_numbers(table: Table, names: list[str]) -> list[str]:
     return [name for name in names if len(table) and np.isfinite(table.numbers(name)).all()]
 
 
-def _missing(field: str, wanted: str, present: list[str], unused: list[str], faults: Faults) -> None:
+def _missing(
+    field: str, wanted: str, present: list[str], unused: list[str], faults: Faults
+) -> None:
     """Record a fault for a field without a column.
 
-    unused: numeric columns that belong to no field. They are suggested if this is the only missing field.
+    unused: numeric columns that belong to no field. They are suggested if this is the only missing
+        field.
     """
-    near = [n for n in present if field in n.lower()] or difflib.get_close_matches(wanted, present, n=3, cutoff=0.5)
+    near = [n for n in present if field in n.lower()] or difflib.get_close_matches(
+        wanted, present, n=3, cutoff=0.5
+    )
     hint = f" (near: {', '.join(near[:3])})" if near else ""
     if field in (*PRICES, *QUOTE_FIELDS) and len(unused) == 1:
         hint = f", where NAME could be {unused[0]}: the one column of numbers not used"
-    faults.add(f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
-               f"set data.columns={{{field}: NAME}}{hint}")
+    faults.add(
+        f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
+        f"set data.columns={{{field}: NAME}}{hint}",
+    )
 
 
 def product_of(symbol: str, own: str = "") -> str | None:
-    """The market of an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD; None if it is unknown.
+    """The market of an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD; None if it is
+    unknown.
 
     own: symbol of a user's market, in addition to the known ones.
     """
     text = symbol.upper().replace("/", "").lstrip("@$")
     for root in sorted({*CONTRACTS, own} - {""}, key=lambda root: (-len(root), root)):
-        rest = text[len(root):]
+        rest = text[len(root) :]
         dated = re.fullmatch(rf"[{MONTHS}]\d{{1,4}}.*", rest)
         if text.startswith(root) and (not rest or rest[0] in " .-_!#=1" or dated):
             return root
     return None
 
 
-def check_instruments(table: Table, names: Mapping[str, str], contract: Contract, expiry: str | None, roll: Roll,
-                      faults: Faults, follows: str | None = None) -> np.ndarray:
-    """Rows of the contract to read, or of all contracts that `roll` splices, int64[n]. follows: as in `roll_rows`.
+def check_instruments(
+    table: Table,
+    names: Mapping[str, str],
+    contract: Contract,
+    expiry: str | None,
+    roll: Roll,
+    faults: Faults,
+    follows: str | None = None,
+) -> np.ndarray:
+    """Rows of the contract to read, or of all contracts that `roll` splices, int64[n]. follows: as
+    in `roll_rows`.
 
-    Records faults for spreads, other products, unknown contracts, and for several contracts without a roll.
+    Records faults for spreads, other products, unknown contracts, and for several contracts without
+    a roll.
     """
     rows = np.arange(len(table))
     keys = [names[field] for field in ("expiry", "symbol") if field in names]
@@ -128,47 +180,75 @@ def check_instruments(table: Table, names: Mapping[str, str], contract: Contract
     for key in keys:
         values = table.series(key, rows).astype(str)
         counts = values.value_counts()
-        spreads = [v for v in counts.index if SPREAD.search(v.upper()) and product_of(v) != v.upper().replace("/", "")]
+        spreads = [
+            v
+            for v in counts.index
+            if SPREAD.search(v.upper()) and product_of(v) != v.upper().replace("/", "")
+        ]
         if spreads:
             row = int(rows[np.flatnonzero((values == spreads[0]).to_numpy())[0]])
-            faults.add(f"a calendar spread is mixed in ({int(counts[spreads].sum())} rows)",
-                       "remove the spread's rows, or name the one contract with data.expiry", row, key, spreads[0])
+            faults.add(
+                f"a calendar spread is mixed in ({int(counts[spreads].sum())} rows)",
+                "remove the spread's rows, or name the one contract with data.expiry",
+                row,
+                key,
+                spreads[0],
+            )
             continue
         if key == names.get("symbol"):
             for value in counts.index:
                 product = product_of(value, contract.symbol)
-                if product is not None and product != contract.symbol and not _siblings(product, contract.symbol):
+                if (
+                    product is not None
+                    and product != contract.symbol
+                    and not _siblings(product, contract.symbol)
+                ):
                     row = int(rows[np.flatnonzero((values == value).to_numpy())[0]])
-                    faults.add(f"these are {product} bars but data.market is {contract.symbol}",
-                               f"set data.market={product}, or give the {contract.symbol} file", row, key, value)
+                    faults.add(
+                        f"these are {product} bars but data.market is {contract.symbol}",
+                        f"set data.market={product}, or give the {contract.symbol} file",
+                        row,
+                        key,
+                        value,
+                    )
         if len(counts) > 1 and expiry is None and roll == "off":
             listed = ", ".join(f"{v} ({n} rows)" for v, n in counts.head(6).items())
-            faults.add(f"column '{key}' holds {len(counts)} contracts: {listed}",
-                       f"choose one with data.expiry={counts.index[0]}, or splice them with data.roll=volume or "
-                       "data.roll={EXPIRY: start, EXPIRY: YYYY-MM-DD}")
+            faults.add(
+                f"column '{key}' holds {len(counts)} contracts: {listed}",
+                f"choose one with data.expiry={counts.index[0]}, or splice them with data.roll=volume or "
+                "data.roll={EXPIRY: start, EXPIRY: YYYY-MM-DD}",
+            )
     return rows
 
 
 def check_single(table: Table, rows: np.ndarray, single: Mapping[str, str], faults: Faults) -> None:
-    """Record a fault for each column that may hold one value only, and holds several. single: column -> what it
-    holds."""
+    """Record a fault for each column that may hold one value only, and holds several. single:
+    column -> what it holds."""
     for name, what in single.items():
         counts = table.series(name, rows).astype(str).value_counts()
         if len(counts) > 1:
             listed = ", ".join(f"{value} ({n} rows)" for value, n in counts.head(6).items())
-            faults.add(f"column '{name}' holds {len(counts)} {what}: {listed}", "keep the rows of one of them")
+            faults.add(
+                f"column '{name}' holds {len(counts)} {what}: {listed}",
+                "keep the rows of one of them",
+            )
 
 
-def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults: Faults, follows: str | None
-            ) -> np.ndarray:
+def _rolled(
+    table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults: Faults, follows: str | None
+) -> np.ndarray:
     """Rows of the contracts that an explicit roll names; all rows for 'volume'."""
     if not keys and follows is not None:
-        faults.add(f"no expiry or symbol column, but data.roll splices several contracts of {follows}",
-                   "give it one, or map it with data.columns={expiry: NAME}")
+        faults.add(
+            f"no expiry or symbol column, but data.roll splices several contracts of {follows}",
+            "give it one, or map it with data.columns={expiry: NAME}",
+        )
         return rows
     if not keys:
-        faults.add("data.roll splices several contracts, but the file has no expiry or symbol column",
-                   "drop data.roll, or map the column with data.columns={expiry: NAME}")
+        faults.add(
+            "data.roll splices several contracts, but the file has no expiry or symbol column",
+            "drop data.roll, or map the column with data.columns={expiry: NAME}",
+        )
         return rows
     if not isinstance(roll, dict):
         return rows
@@ -177,102 +257,186 @@ def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults:
         if (cells == code).any():
             continue
         if follows is not None:
-            faults.add(f"no row of contract '{code}' in column '{keys[0]}', which is the one in {follows} "
-                       f"{span(roll, code)}", GIVE_THEM)
+            faults.add(
+                f"no row of contract '{code}' in column '{keys[0]}', which is the one in {follows} "
+                f"{span(roll, code)}",
+                GIVE_THEM,
+            )
         else:
-            faults.add(f"data.roll: no row of contract '{code}' in column '{keys[0]}'",
-                       f"name contracts of the file: {', '.join(map(str, cells.value_counts().index[:8]))}")
+            faults.add(
+                f"data.roll: no row of contract '{code}' in column '{keys[0]}'",
+                f"name contracts of the file: {', '.join(map(str, cells.value_counts().index[:8]))}",
+            )
     return rows[cells.isin(list(roll)).to_numpy(bool)]
 
 
 def _siblings(a: str, b: str) -> bool:
-    """Whether one symbol is the micro of the other. Both trade at the same prices, so bars of one serve the other."""
-    return {a, b} in ({"NQ", "MNQ"}, {"ES", "MES"}, {"YM", "MYM"}, {"RTY", "M2K"}, {"GC", "MGC"}, {"CL", "MCL"})
+    """Whether one symbol is the micro of the other. Both trade at the same prices, so bars of one
+    serve the other.
+    """
+    return {a, b} in (
+        {"NQ", "MNQ"},
+        {"ES", "MES"},
+        {"YM", "MYM"},
+        {"RTY", "M2K"},
+        {"GC", "MGC"},
+        {"CL", "MCL"},
+    )
 
 
-def _choose(table: Table, keys: list[str], expiry: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
+def _choose(
+    table: Table, keys: list[str], expiry: str, rows: np.ndarray, faults: Faults
+) -> np.ndarray:
     if not keys:
-        faults.add(f"data.expiry={expiry}, but the file has no expiry or symbol column",
-                   "drop data.expiry, or map the column with data.columns={expiry: NAME}")
+        faults.add(
+            f"data.expiry={expiry}, but the file has no expiry or symbol column",
+            "drop data.expiry, or map the column with data.columns={expiry: NAME}",
+        )
         return rows
     for key in keys:
         match = (table.series(key).astype(str) == expiry).to_numpy(bool)
         if match.any():
             return rows[match]
     counts = table.series(keys[0]).astype(str).value_counts()
-    faults.add(f"no row of contract '{expiry}' in column '{keys[0]}'",
-               f"set data.expiry to one of {', '.join(map(str, counts.index[:8]))}")
+    faults.add(
+        f"no row of contract '{expiry}' in column '{keys[0]}'",
+        f"set data.expiry to one of {', '.join(map(str, counts.index[:8]))}",
+    )
     return rows
 
 
-def check_order(table: Table, name: str, rows: np.ndarray, seconds: np.ndarray, faults: Faults) -> bool:
+def check_order(
+    table: Table, name: str, rows: np.ndarray, seconds: np.ndarray, faults: Faults
+) -> bool:
     """Record a fault, and return True, if most rows are earlier than the row before."""
     backwards = np.diff(seconds) < 0
     if 2 * backwards.sum() <= len(seconds):
         return False
-    faults.add("the newest row comes first", "sort the file by time, oldest row first (pandas: "
-               f"frame.sort_values({name!r}))", int(rows[0]), name, table.cell(name, int(rows[0])))
+    faults.add(
+        "the newest row comes first",
+        f"sort the file by time, oldest row first (pandas: frame.sort_values({name!r}))",
+        int(rows[0]),
+        name,
+        table.cell(name, int(rows[0])),
+    )
     return True
 
 
-def check_steps(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, faults: Faults) -> int:
-    """The bar length in seconds: the most common step. Records unsorted, duplicate and irregular stamps as faults."""
+def check_steps(
+    table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, faults: Faults
+) -> int:
+    """The bar length in seconds: the most common step. Records unsorted, duplicate and irregular
+    stamps as faults.
+    """
     if len(seconds) < 2:
-        faults.add(f"{len(seconds)} bars: too few to know the bar length", "give at least one session of bars")
+        faults.add(
+            f"{len(seconds)} bars: too few to know the bar length",
+            "give at least one session of bars",
+        )
         return 1
     name = names["time"]
-    several = "" if "expiry" in names or "symbol" in names else (
-        "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry")
+    several = (
+        ""
+        if "expiry" in names or "symbol" in names
+        else (
+            "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry"
+        )
+    )
     step = np.diff(seconds)
     read = (seconds[1:] != 0) & (seconds[:-1] != 0)
     if check_order(table, name, rows, seconds, faults):
         return int(-np.median(step))
     for i in np.flatnonzero((step == 0) & read):
-        faults.add("a duplicate stamp", f"remove one of the two rows{several}",
-                   int(rows[i + 1]), name, table.cell(name, int(rows[i + 1])))
+        faults.add(
+            "a duplicate stamp",
+            f"remove one of the two rows{several}",
+            int(rows[i + 1]),
+            name,
+            table.cell(name, int(rows[i + 1])),
+        )
     for i in np.flatnonzero((step < 0) & read):
-        faults.add("a stamp earlier than the row before: rows are not sorted", f"sort the file by time{several}",
-                   int(rows[i + 1]), name, table.cell(name, int(rows[i + 1])))
+        faults.add(
+            "a stamp earlier than the row before: rows are not sorted",
+            f"sort the file by time{several}",
+            int(rows[i + 1]),
+            name,
+            table.cell(name, int(rows[i + 1])),
+        )
     ahead = step[(step > 0) & read]
     if not len(ahead):
         return 1
     values, counts = np.unique(ahead, return_counts=True)
     length = int(values[np.argmax(counts)])
     if length > 3600 or 3600 % length:
-        faults.add(f"the usual step between bars is {length} s",
-                   "give intraday bars of 1 second to 1 hour whose length divides an hour")
+        faults.add(
+            f"the usual step between bars is {length} s",
+            "give intraday bars of 1 second to 1 hour whose length divides an hour",
+        )
         return length
     for i in np.flatnonzero((step > 0) & read & ((step < length) | (step % length != 0))):
-        faults.add(f"{step[i]} s after the row before, in a file of {length} s bars",
-                   "give bars of one length, stamped on its grid", int(rows[i + 1]), name,
-                   table.cell(name, int(rows[i + 1])))
+        faults.add(
+            f"{step[i]} s after the row before, in a file of {length} s bars",
+            "give bars of one length, stamped on its grid",
+            int(rows[i + 1]),
+            name,
+            table.cell(name, int(rows[i + 1])),
+        )
     return length
 
 
-def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, contract: Contract,
-                 price_scale: float, faults: Faults, notes: list[str]) -> tuple[list[np.ndarray], np.ndarray]:
+def check_prices(
+    table: Table,
+    names: Mapping[str, str],
+    rows: np.ndarray,
+    seconds: np.ndarray,
+    contract: Contract,
+    price_scale: float,
+    faults: Faults,
+    notes: list[str],
+) -> tuple[list[np.ndarray], np.ndarray]:
     """([open, high, low, close] int32 ticks, volume float64) of the chosen rows. Records faults."""
     points = {}
     for field in PRICES:
         points[field] = _numbers(table, names[field], rows, "price", faults) * price_scale
         for i in np.flatnonzero(points[field] <= 0):
-            faults.add("a price that is not positive", NOT_POSITIVE, int(rows[i]), names[field],
-                       table.cell(names[field], int(rows[i])))
+            faults.add(
+                "a price that is not positive",
+                NOT_POSITIVE,
+                int(rows[i]),
+                names[field],
+                table.cell(names[field], int(rows[i])),
+            )
     check_range(table, names, rows, seconds, points, contract, price_scale, faults, notes)
-    ticks = [_ticks(table, names[field], rows, points[field], contract, faults, notes) for field in PRICES]
+    ticks = [
+        _ticks(table, names[field], rows, points[field], contract, faults, notes)
+        for field in PRICES
+    ]
     _check_shape(table, names, rows, points, faults)
     if "volume" not in names:
         return ticks, np.zeros(len(rows))
     volume = _numbers(table, names["volume"], rows, "volume", faults)
     for i in np.flatnonzero(volume < 0):
-        faults.add("a negative volume", "remove the row, or check data.columns", int(rows[i]), names["volume"],
-                   table.cell(names["volume"], int(rows[i])))
+        faults.add(
+            "a negative volume",
+            "remove the row, or check data.columns",
+            int(rows[i]),
+            names["volume"],
+            table.cell(names["volume"], int(rows[i])),
+        )
     return ticks, volume
 
 
-def _ticks(table: Table, name: str, rows: np.ndarray, points: np.ndarray, contract: Contract, faults: Faults,
-           notes: list[str]) -> np.ndarray:
-    """One price column in ticks, int32[n]. Records faults for prices off the tick or beyond MAX_TICKS.
+def _ticks(
+    table: Table,
+    name: str,
+    rows: np.ndarray,
+    points: np.ndarray,
+    contract: Contract,
+    faults: Faults,
+    notes: list[str],
+) -> np.ndarray:
+    """One price column in ticks, int32[n]. Records faults for prices off the tick or beyond
+    MAX_TICKS.
 
     points: float64[n]; NaN, which is recorded already, becomes 1 tick.
     """
@@ -283,17 +447,28 @@ def _ticks(table: Table, name: str, rows: np.ndarray, points: np.ndarray, contra
     if len(away) and np.nanmax(away, initial=0.0) > TICK_NOISE:
         allowed = allowed_noise(points, float(contract.tick_size))
         if not (away > allowed).any():
-            notes.append(f"column '{name}' holds 32-bit prices (as Yahoo sends them), read to the tick beside them")
+            notes.append(
+                f"column '{name}' holds 32-bit prices (as Yahoo sends them), read to the tick beside them"
+            )
     for i in np.flatnonzero(away > allowed):
-        faults.add(f"off the tick of {contract.symbol} ({contract.tick_size})",
-                   "check data.market and data.price_scale; prices are never rounded", int(rows[i]), name,
-                   table.cell(name, int(rows[i])))
+        faults.add(
+            f"off the tick of {contract.symbol} ({contract.tick_size})",
+            "check data.market and data.price_scale; prices are never rounded",
+            int(rows[i]),
+            name,
+            table.cell(name, int(rows[i])),
+        )
     beyond = np.flatnonzero(ticks >= MAX_TICKS)
     if len(beyond):
         i = int(beyond[0])
-        faults.add(f"{ticks[i]:.0f} ticks, more than {MAX_TICKS}, the most that are computed with (a tick is "
-                   f"{contract.tick_size})", "check data.price_scale, and tick_size in the contract file", int(rows[i]),
-                   name, table.cell(name, int(rows[i])))
+        faults.add(
+            f"{ticks[i]:.0f} ticks, more than {MAX_TICKS}, the most that are computed with (a tick is "
+            f"{contract.tick_size})",
+            "check data.price_scale, and tick_size in the contract file",
+            int(rows[i]),
+            name,
+            table.cell(name, int(rows[i])),
+        )
     return np.clip(ticks, 0, MAX_TICKS, out=ticks).astype(np.int32)
 
 
@@ -302,23 +477,43 @@ def _numbers(table: Table, name: str, rows: np.ndarray, what: str, faults: Fault
     values = table.numbers(name, rows)
     bad = ~np.isfinite(values)
     for i in np.flatnonzero(bad):
-        faults.add(f"not a finite {what}", "remove the row or write a plain number with a decimal point",
-                   int(rows[i]), name, table.cell(name, int(rows[i])))
+        faults.add(
+            f"not a finite {what}",
+            "remove the row or write a plain number with a decimal point",
+            int(rows[i]),
+            name,
+            table.cell(name, int(rows[i])),
+        )
     return np.where(bad, np.nan, values)
 
 
-def _check_shape(table: Table, names: Mapping[str, str], rows: np.ndarray, points: Mapping[str, np.ndarray],
-                 faults: Faults) -> None:
+def _check_shape(
+    table: Table,
+    names: Mapping[str, str],
+    rows: np.ndarray,
+    points: Mapping[str, np.ndarray],
+    faults: Faults,
+) -> None:
     """Check that high >= low and that open and close lie between them.
 
     NaN passes, because every comparison with it is False; `_numbers` has already recorded it.
     """
     for i in np.flatnonzero(points["high"] < points["low"]):
         low = table.cell(names["low"], int(rows[i]))
-        faults.add(f"high is below low ({low})", "remove the row, or check data.columns", int(rows[i]), names["high"],
-                   table.cell(names["high"], int(rows[i])))
+        faults.add(
+            f"high is below low ({low})",
+            "remove the row, or check data.columns",
+            int(rows[i]),
+            names["high"],
+            table.cell(names["high"], int(rows[i])),
+        )
     for field in ("open", "close"):
         outside = (points[field] > points["high"]) | (points[field] < points["low"])
         for i in np.flatnonzero(outside & (points["high"] >= points["low"])):
-            faults.add(f"{field} is outside low..high", "remove the row, or check data.columns", int(rows[i]),
-                       names[field], table.cell(names[field], int(rows[i])))
+            faults.add(
+                f"{field} is outside low..high",
+                "remove the row, or check data.columns",
+                int(rows[i]),
+                names[field],
+                table.cell(names[field], int(rows[i])),
+            )

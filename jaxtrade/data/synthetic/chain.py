@@ -1,13 +1,15 @@
-"""A mean-reverting market that is a finite Markov chain, so that its optimum can be computed exactly.
+"""A mean-reverting market that is a finite Markov chain, so that its optimum can be computed
+exactly.
 
-The price moves like a pendulum. Every minute it moves to a neighbouring one of eight levels. It tends to keep its
-direction, but the further it is from the anchor in the middle, the likelier it turns; at the outer levels it always
-turns. The state is (level, direction of the last move). All gaps between levels differ, so the size and sign of the
-last move determine the state, and the relative observation reveals it.
+The price moves like a pendulum. Every minute it moves to a neighbouring one of eight levels. It
+tends to keep its direction, but the further it is from the anchor in the middle, the likelier it
+turns; at the outer levels it always turns. The state is (level, direction of the last move). All
+gaps between levels differ, so the size and sign of the last move determine the state, and the
+relative observation reveals it.
 
-A bar is a function of the level it leaves and the level it reaches. Every bar has the same range, and the previous
-close lies inside it, so the true range is constant. Brackets and trails are therefore constant too, and a trader has
-finitely many states.
+A bar is a function of the level it leaves and the level it reaches. Every bar has the same range,
+and the previous close lies inside it, so the true range is constant. Brackets and trails are
+therefore constant too, and a trader has finitely many states.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ import numpy as np
 
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.synthetic.grid import minute_bars, session_minutes, start_level, synthetic_schedule
+from jaxtrade.data.synthetic.grid import (
+    minute_bars,
+    session_minutes,
+    start_level,
+    synthetic_schedule,
+)
 from jaxtrade.errors import ConfigError
 
 GAPS = (36, 40, 44, 48, 46, 42, 38)  # ticks between neighbouring levels
@@ -27,18 +34,23 @@ FIRST_VOLUME, LAST_VOLUME = 50, 150
 
 
 def level_of(state: np.ndarray | int) -> np.ndarray:
-    """The level (0..7) of states (0..15), int[...]. A state is 2 * level + (1 if the last move was up, else 0)."""
+    """The level (0..7) of states (0..15), int[...]. A state is 2 * level + (1 if the last move was
+    up, else 0).
+    """
     return np.asarray(state) // 2
 
 
 def going_on(pull: float) -> np.ndarray:
-    """Probability that the next move keeps the direction, float64[16] by state: INERTIA * (1 - pull * swing).
+    """Probability that the next move keeps the direction, float64[16] by state: INERTIA * (1 - pull
+    * swing).
 
-    swing is 0 while the price moves towards the anchor. Away from it, swing grows to 1 at the outer levels, where the
-    price always turns.
+    swing is 0 while the price moves towards the anchor. Away from it, swing grows to 1 at the outer
+    levels, where the price always turns.
     """
     if not 0 < pull <= 1:
-        raise ConfigError(f"data.synthetic_pull = {pull}: expected above 0 (no reversion) and at most 1")
+        raise ConfigError(
+            f"data.synthetic_pull = {pull}: expected above 0 (no reversion) and at most 1"
+        )
     top = len(LEVELS) - 1
     state = np.arange(2 * len(LEVELS))
     outwards = (2 * level_of(state) / top - 1) * np.where(state % 2, 1, -1)
@@ -61,9 +73,11 @@ def transitions(pull: float) -> np.ndarray:
 
 
 def bar_between(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Prices of bars between levels, int64[..., 4] (open, high, low, close), in ticks above the lowest level.
+    """Prices of bars between levels, int64[..., 4] (open, high, low, close), in ticks above the
+    lowest level.
 
-    before, after: int[...] levels (0..7). The open is the previous close. The part of the range that the move does not
+    before, after: int[...] levels (0..7). The open is the previous close. The part of the range
+        that the move does not
     cover is split between the two ends.
     """
     open_, close = LEVELS[before], LEVELS[after]
@@ -85,13 +99,20 @@ def chain_states(generator: np.random.Generator, count: int, pull: float) -> np.
 
 
 def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bars:
-    """Bars of `sessions` sessions of the chain. Raises ConfigError for a pull outside (0, 1] or too many sessions."""
+    """Bars of `sessions` sessions of the chain. Raises ConfigError for a pull outside (0, 1] or too
+    many sessions.
+    """
     schedule = synthetic_schedule(contract, sessions)
     stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
     generator = np.random.default_rng([seed, sessions, 2])
     levels = level_of(chain_states(generator, len(stamps), pull))
     base = max(round(start_level(contract, schedule)) - LEVELS[-1] // 2, RANGE)
     volume = generator.integers(FIRST_VOLUME, LAST_VOLUME + 1, len(stamps))
-    return minute_bars(contract, stamps, base + bar_between(levels[:-1], levels[1:]), volume,
-                       f"synthetic mean reversion {contract.symbol}, seed {seed}",
-                       f"the bars are synthetic: a mean-reverting chain of {len(LEVELS)} price levels (pull {pull})")
+    return minute_bars(
+        contract,
+        stamps,
+        base + bar_between(levels[:-1], levels[1:]),
+        volume,
+        f"synthetic mean reversion {contract.symbol}, seed {seed}",
+        f"the bars are synthetic: a mean-reverting chain of {len(LEVELS)} price levels (pull {pull})",
+    )

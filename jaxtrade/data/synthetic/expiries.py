@@ -1,8 +1,10 @@
-"""The NQ-like market in the form of a vendor's file: one row per contract and minute, with overlapping expiries.
+"""The NQ-like market in the form of a vendor's file: one row per contract and minute, with
+overlapping expiries.
 
-Contracts expire on the third Friday of March, June, September and December. Volume moves to the next contract on the
-Thursday eight days before. A contract trades thinly from two weeks before it becomes front, and again after the roll
-until its expiry. A later contract costs more than an earlier one by the carry, so a splice has a step in price.
+Contracts expire on the third Friday of March, June, September and December. Volume moves to the
+next contract on the Thursday eight days before. A contract trades thinly from two weeks before it
+becomes front, and again after the roll until its expiry. A later contract costs more than an
+earlier one by the carry, so a splice has a step in price.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from jaxtrade.data.read.bars import Bars
 
 MONTHS = (3, 6, 9, 12)
 CARRY = 0.0125  # share of the price, per quarter
-OVERLAP_DAYS, ROLL_DAYS = 14, 8  # calendar days: trading begins before the contract is front; roll before expiry
+OVERLAP_DAYS, ROLL_DAYS = (
+    14,
+    8,
+)  # calendar days: trading begins before the contract is front; roll before expiry
 THIN = 0.05  # volume of a contract that is not front, as a share of the front contract's
 
 
@@ -28,9 +33,11 @@ def third_friday(year: int, month: int) -> date:
 
 
 def expiry_table(bars: Bars) -> dict[str, np.ndarray]:
-    """Columns of a vendor's file: time (UTC, ISO 8601), expiry (YYYYMM), open, high, low, close (points), volume.
+    """Columns of a vendor's file: time (UTC, ISO 8601), expiry (YYYYMM), open, high, low, close
+    (points), volume.
 
-    bars: the front contracts as one series (`synthetic_bars`). Rows are ordered by expiry, then by time. The front
+    bars: the front contracts as one series (`synthetic_bars`). Rows are ordered by expiry, then by
+        time. The front
     contract of a trade date has the prices of `bars`, shifted by whole ticks.
     """
     days = trade_dates(bars.time, bars.contract)
@@ -41,10 +48,15 @@ def expiry_table(bars: Bars) -> dict[str, np.ndarray]:
     stamps = np.array([f"{stamp}Z" for stamp in bars.time.astype("datetime64[s]")])
     parts = []
     for k, (begins, ends) in enumerate(pairwise([edges[0] - np.timedelta64(92, "D"), *edges])):
-        listed = (days >= begins - np.timedelta64(OVERLAP_DAYS, "D")) & (days < np.datetime64(expiries[k]))
+        listed = (days >= begins - np.timedelta64(OVERLAP_DAYS, "D")) & (
+            days < np.datetime64(expiries[k])
+        )
         front = (days >= begins) & (days < ends)
         volume = np.where(front, bars.volume, np.maximum(np.rint(THIN * bars.volume), 1.0))
-        prices = {name: (getattr(bars, name)[listed] + k * carry) * tick for name in ("open", "high", "low", "close")}
+        prices = {
+            name: (getattr(bars, name)[listed] + k * carry) * tick
+            for name in ("open", "high", "low", "close")
+        }
         code = np.full(int(listed.sum()), f"{expiries[k]:%Y%m}")
         parts.append({"time": stamps[listed], "expiry": code, **prices, "volume": volume[listed]})
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

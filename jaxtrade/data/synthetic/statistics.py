@@ -24,7 +24,9 @@ JUMP = 8.0  # standard deviations
 
 
 class _View:
-    """The series that the statistics read. Returns are log returns between bars without a gap between them."""
+    """The series that the statistics read. Returns are log returns between bars without a gap
+    between them.
+    """
 
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
@@ -34,7 +36,9 @@ class _View:
         together = np.diff(bars.time) == bars.bar_seconds
         moves = np.diff(np.log(bars.close.astype(float)))
         self.returns = moves[together]
-        self.runs = np.split(moves, np.flatnonzero(~together))  # all but the first begin with the move over a gap
+        self.runs = np.split(
+            moves, np.flatnonzero(~together)
+        )  # all but the first begin with the move over a gap
 
     def between(self, values: np.ndarray, minutes: tuple[int, int]) -> float:
         """Mean of the values of bars that open in minutes [from, to); NaN if there are none."""
@@ -43,12 +47,17 @@ class _View:
 
 
 def _autocorrelation(view: _View, lag: int, magnitude: bool) -> float:
-    """Autocorrelation of returns, or of their absolute values, at `lag` bars. A pair never spans a gap in the bars."""
+    """Autocorrelation of returns, or of their absolute values, at `lag` bars. A pair never spans a
+    gap in the bars.
+    """
     runs = [run[1:] if i else run for i, run in enumerate(view.runs)]
     values = [np.abs(run) if magnitude else run for run in runs if len(run) > lag]
     if not values:
         return float("nan")
-    before, after = (np.concatenate([run[part] for run in values]) for part in (slice(None, -lag), slice(lag, None)))
+    before, after = (
+        np.concatenate([run[part] for run in values])
+        for part in (slice(None, -lag), slice(lag, None))
+    )
     return float(np.corrcoef(before, after)[0, 1])
 
 
@@ -66,28 +75,37 @@ FIGURES: dict[str, Callable[[_View], float]] = {
     "standard deviation of returns, basis points": lambda view: 1e4 * float(view.returns.std()),
     "kurtosis of returns (normal: 3)": _kurtosis,
     "share of zero returns": lambda view: float((view.returns == 0).mean()),
-    f"returns past {JUMP:.0f} standard deviations, per session":
-        lambda view: float((np.abs(view.returns) > JUMP * view.returns.std()).sum() / view.sessions),
+    f"returns past {JUMP:.0f} standard deviations, per session": lambda view: float(
+        (np.abs(view.returns) > JUMP * view.returns.std()).sum() / view.sessions
+    ),
     "autocorrelation of returns, lag 1": lambda view: _autocorrelation(view, 1, False),
     "autocorrelation of absolute returns, lag 1": lambda view: _autocorrelation(view, 1, True),
     "autocorrelation of absolute returns, lag 10": lambda view: _autocorrelation(view, 10, True),
     "autocorrelation of absolute returns, lag 60": lambda view: _autocorrelation(view, 60, True),
-    "mean range over mean absolute close - open":
-        lambda view: float(view.range.mean() / np.abs(view.bars.close - view.bars.open).mean()),
-    "range, 09:30-10:00 over 11:50-12:20": lambda view: view.between(view.range, OPENING) / view.between(
-        view.range, NOON),
-    "range, 15:30-16:00 over 11:50-12:20": lambda view: view.between(view.range, CLOSING) / view.between(
-        view.range, NOON),
-    "range, 01:00-02:00 over 11:50-12:20": lambda view: view.between(view.range, NIGHT) / view.between(
-        view.range, NOON),
+    "mean range over mean absolute close - open": lambda view: float(
+        view.range.mean() / np.abs(view.bars.close - view.bars.open).mean()
+    ),
+    "range, 09:30-10:00 over 11:50-12:20": lambda view: (
+        view.between(view.range, OPENING) / view.between(view.range, NOON)
+    ),
+    "range, 15:30-16:00 over 11:50-12:20": lambda view: (
+        view.between(view.range, CLOSING) / view.between(view.range, NOON)
+    ),
+    "range, 01:00-02:00 over 11:50-12:20": lambda view: (
+        view.between(view.range, NIGHT) / view.between(view.range, NOON)
+    ),
     "volume, 09:30-10:00 over 11:50-12:20": _of_volume(
-        lambda view, volume: view.between(volume, OPENING) / view.between(volume, NOON)),
+        lambda view, volume: view.between(volume, OPENING) / view.between(volume, NOON)
+    ),
     "volume, 01:00-02:00 over 11:50-12:20": _of_volume(
-        lambda view, volume: view.between(volume, NIGHT) / view.between(volume, NOON)),
+        lambda view, volume: view.between(volume, NIGHT) / view.between(volume, NOON)
+    ),
     "variation of volume (standard deviation / mean)": _of_volume(
-        lambda _, volume: float(volume.std() / volume.mean())),
+        lambda _, volume: float(volume.std() / volume.mean())
+    ),
     "correlation of volume and range": _of_volume(
-        lambda view, volume: float(np.corrcoef(volume, view.range)[0, 1])),
+        lambda view, volume: float(np.corrcoef(volume, view.range)[0, 1])
+    ),
 }
 
 
@@ -102,13 +120,17 @@ def compared() -> dict[str, Bars]:
         "`nq_like` NQ": bars_of_kind(nq, DataConfig()),
         "`phase_randomised` ES": bars_of_kind(es, DataConfig(synthetic="phase_randomised")),
         "real EURUSD, hours of 2014": bundled(euro, start=start, end=end),
-        "`phase_randomised` EURUSD": bars_of_kind(euro, DataConfig(synthetic="phase_randomised",
-                                                                   synthetic_sessions=5000, start=start, end=end)),
+        "`phase_randomised` EURUSD": bars_of_kind(
+            euro,
+            DataConfig(synthetic="phase_randomised", synthetic_sessions=5000, start=start, end=end),
+        ),
     }
 
 
 def statistics(bars: Bars) -> dict[str, float]:
-    """Every statistic of `FIGURES`; NaN if the bars do not allow it (no volume, or hours instead of minutes)."""
+    """Every statistic of `FIGURES`; NaN if the bars do not allow it (no volume, or hours instead of
+    minutes).
+    """
     view = _View(bars)
     return {name: figure(view) for name, figure in FIGURES.items()}
 

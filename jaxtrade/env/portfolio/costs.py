@@ -1,4 +1,5 @@
-"""Costs of a fill: commission, fee, a share of the notional, and an impact that grows with the notional's square root.
+"""Costs of a fill: commission, fee, a share of the notional, and an impact that grows with the
+notional's square root.
 
 All integers; docs/semantics.md, "Several symbols in one account", points 8 and 9.
 """
@@ -25,7 +26,8 @@ def notional(contracts: Array, price: Array, contract: ContractParams) -> Array:
 def root_of(value: Array) -> Array:
     """floor(sqrt(value)) of int32 0 <= value <= 20 * 10^8, exactly.
 
-    The float32 root is less than one away from the exact root, so at most one correction is needed on each side.
+    The float32 root is less than one away from the exact root, so at most one correction is needed
+    on each side.
     """
     near = jnp.sqrt(value.astype(jnp.float32)).astype(jnp.int32)
     near = near - (near * near > value)
@@ -33,7 +35,9 @@ def root_of(value: Array) -> Array:
 
 
 def share_of(value: Array, costs: CostParams) -> Array:
-    """int32 mills: the part of a notional `value` (mills) that a fill of it pays, rounded once, half to even."""
+    """int32 mills: the part of a notional `value` (mills) that a fill of it pays, rounded once,
+    half to even.
+    """
     rate = jnp.int32(0) if costs.rate is None else costs.rate
     if costs.impact is not None:
         rate = rate + costs.impact * root_of(muldiv(value, jnp.int32(SHARES), costs.base))
@@ -43,6 +47,8 @@ def share_of(value: Array, costs: CostParams) -> Array:
 
 
 def fill_cost(contracts: Array, value: Array, contract: ContractParams, costs: CostParams) -> Array:
-    """int32 mills: all costs of a fill but slippage; 0 without contracts. value: its notional (mills), elementwise."""
+    """int32 mills: all costs of a fill but slippage; 0 without contracts. value: its notional
+    (mills), elementwise.
+    """
     size = jnp.abs(contracts)
     return jnp.where(size > 0, size * contract.commission + costs.fee + share_of(value, costs), 0)

@@ -1,4 +1,6 @@
-"""The environment of the task `allocate`: one step is one shared bar of S symbols in one account."""
+"""The environment of the task `allocate`: one step is one shared bar of S symbols in one
+account.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,35 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.env import monitor, rules
-from jaxtrade.env.episode import below, count_change, count_step, draw, end_reason, is_truncation, new_stats
+from jaxtrade.env.episode import (
+    below,
+    count_change,
+    count_step,
+    draw,
+    end_reason,
+    is_truncation,
+    new_stats,
+)
 from jaxtrade.env.leg import select
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.portfolio import masks, observation, table
-from jaxtrade.env.portfolio.fills import Book, Fill, Floors, Terms, exit_reason, leave, liquidation, orders
-from jaxtrade.env.portfolio.state import NEVER, Legs, PortfolioEvent, PortfolioParams, PortfolioState
+from jaxtrade.env.portfolio.fills import (
+    Book,
+    Fill,
+    Floors,
+    Terms,
+    exit_reason,
+    leave,
+    liquidation,
+    orders,
+)
+from jaxtrade.env.portfolio.state import (
+    NEVER,
+    Legs,
+    PortfolioEvent,
+    PortfolioParams,
+    PortfolioState,
+)
 from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.settle import settle
@@ -34,11 +59,13 @@ def contract_at(params: PortfolioParams, row: Array) -> ContractParams:
     return params.contract.replace(tick_mills=value.times[row], tick_over=value.over[row])
 
 
-def transition(partly: bool, state: PortfolioState, want: Array, params: PortfolioParams
-               ) -> tuple[PortfolioState, PortfolioEvent]:
+def transition(
+    partly: bool, state: PortfolioState, want: Array, params: PortfolioParams
+) -> tuple[PortfolioState, PortfolioEvent]:
     """Advance one shared bar with all legs, without session jump or reset.
 
-    partly: static, as in `fills.close_part`. want: int32[S] contracts from the next open on. `state.row` must be a
+    partly: static, as in `fills.close_part`. want: int32[S] contracts from the next open on.
+        `state.row` must be a
     decision bar.
     """
     market, row = params.market, state.row + 1
@@ -54,35 +81,63 @@ def transition(partly: bool, state: PortfolioState, want: Array, params: Portfol
     marks = book.marks(quote.leaving(book.side).close, terms.contract)
     left = Fill(liquidated.quantity + flattened.quantity, liquidated.price + flattened.price)
     event = PortfolioEvent(
-        closed.quantity, closed.price, opened.quantity, opened.price, left.quantity, left.price,
-        exit_reason(liquidated, flattened, market.sessions.complete[session]), book.cash, book.cost,
-        book.cash + marks - state.legs.mark, book.turnover, jnp.int32(0), jnp.bool_(False))
-    account, breach = settle(state.account, book.cash.sum(), Marks(floors.high, marks.sum()), event.filled.any(),
-                             params.account)
+        closed.quantity,
+        closed.price,
+        opened.quantity,
+        opened.price,
+        left.quantity,
+        left.price,
+        exit_reason(liquidated, flattened, market.sessions.complete[session]),
+        book.cash,
+        book.cost,
+        book.cash + marks - state.legs.mark,
+        book.turnover,
+        jnp.int32(0),
+        jnp.bool_(False),
+    )
+    account, breach = settle(
+        state.account,
+        book.cash.sum(),
+        Marks(floors.high, marks.sum()),
+        event.filled.any(),
+        params.account,
+    )
     event = event.replace(floor=rules.drawdown_floor(account, params.account), breach=breach)
     legs, stats = _booked(state, book, marks, event, terms.contract)
-    return state.replace(row=row, time=state.time + 1, legs=legs, account=account, stats=stats), event
+    return state.replace(
+        row=row, time=state.time + 1, legs=legs, account=account, stats=stats
+    ), event
 
 
-def _booked(state: PortfolioState, book: Book, marks: Array, event: PortfolioEvent, contract: ContractParams
-            ) -> tuple[Legs, EpisodeStats]:
+def _booked(
+    state: PortfolioState, book: Book, marks: Array, event: PortfolioEvent, contract: ContractParams
+) -> tuple[Legs, EpisodeStats]:
     """The legs after the bar, and the statistics with its fills.
 
-    A round turn ends when a leg is flat or changes its side. It is won if all that the leg booked since it was flat is
-    positive; of a flip, the costs of the new side count to the old one.
+    A round turn ends when a leg is flat or changes its side. It is won if all that the leg booked
+    since it was flat is positive; of a flip, the costs of the new side count to the old one.
     """
     before, quantity = state.legs.quantity, book.quantity
     turned = (before != 0) & (jnp.sign(quantity) != jnp.sign(before))
-    inside = (before == 0) & (event.open_quantity != 0) & (quantity == 0)  # opened and left in the same bar
+    inside = (
+        (before == 0) & (event.open_quantity != 0) & (quantity == 0)
+    )  # opened and left in the same bar
     flipped = (event.close_quantity != 0) & (event.open_quantity != 0)
     twice = turned & flipped & (quantity == 0)  # a flip that left again
     ended = turned | inside
     net = state.legs.net + book.cash
     fresh = (before == 0) | turned
-    legs = Legs(quantity, book.paid, marks, jnp.where(fresh, state.row + 1, state.legs.opened),
-                jnp.where(ended, 0, net))
+    legs = Legs(
+        quantity,
+        book.paid,
+        marks,
+        jnp.where(fresh, state.row + 1, state.legs.opened),
+        jnp.where(ended, 0, net),
+    )
     legs = legs.replace(opened=jnp.where(quantity != 0, legs.opened, 0))
-    sides = jnp.abs(event.close_quantity) + jnp.abs(event.open_quantity) + jnp.abs(event.exit_quantity)
+    sides = (
+        jnp.abs(event.close_quantity) + jnp.abs(event.open_quantity) + jnp.abs(event.exit_quantity)
+    )
     stats = state.stats
     return legs, stats.replace(
         trades=stats.trades + ended.sum(dtype=jnp.int32) + twice.sum(dtype=jnp.int32),
@@ -90,22 +145,33 @@ def _booked(state: PortfolioState, book: Book, marks: Array, event: PortfolioEve
         sides=stats.sides + sides.sum(dtype=jnp.int32),
         commission=stats.commission + book.cost.sum(),
         breaches=stats.breaches + event.breach.astype(jnp.int32),
-        monitor=stats.monitor and monitor.add_traded(stats.monitor, event.turnover.astype(jnp.float32)))
+        monitor=stats.monitor
+        and monitor.add_traded(stats.monitor, event.turnover.astype(jnp.float32)),
+    )
 
 
 def next_session(state: PortfolioState, params: PortfolioParams) -> PortfolioState:
-    """The state at the first decision bar of the next session of the split. The account is carried over."""
+    """The state at the first decision bar of the next session of the split. The account is carried
+    over.
+    """
     slot = jnp.minimum(state.slot + 1, params.sessions.count - 1)
-    return state.replace(row=params.market.sessions.first[params.sessions.ids[slot]], slot=slot,
-                         sessions_left=state.sessions_left - 1, orders=jnp.int32(0), last_order=jnp.int32(NEVER),
-                         account=rules.open_session(state.account, params.account))
+    return state.replace(
+        row=params.market.sessions.first[params.sessions.ids[slot]],
+        slot=slot,
+        sessions_left=state.sessions_left - 1,
+        orders=jnp.int32(0),
+        last_order=jnp.int32(NEVER),
+        account=rules.open_session(state.account, params.account),
+    )
 
 
 @dataclass(frozen=True)
 class PortfolioEnv:
-    """The environment of `allocate`; static and hashable, as `TradingEnv`. symbols: in the order of the legs.
+    """The environment of `allocate`; static and hashable, as `TradingEnv`. symbols: in the order of
+    the legs.
 
-    Reward, ends and accounts are those of `TradingEnv`. An illegal action changes no position and is counted.
+    Reward, ends and accounts are those of `TradingEnv`. An illegal action changes no position and
+    is counted.
     """
 
     config: EnvConfig
@@ -113,8 +179,12 @@ class PortfolioEnv:
     symbols: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return short_repr("PortfolioEnv", *self.symbols, f"{self.observation_size} observations",
-                          f"actions: {', '.join(self.actions)}")
+        return short_repr(
+            "PortfolioEnv",
+            *self.symbols,
+            f"{self.observation_size} observations",
+            f"actions: {', '.join(self.actions)}",
+        )
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -137,24 +207,47 @@ class PortfolioEnv:
         return self.spec.size
 
     def reset(self, key: Array, params: PortfolioParams) -> tuple[PortfolioState, ObservationRef]:
-        """Start the first episode -> (state, ref). The starts of all later episodes depend on `key` alone."""
+        """Start the first episode -> (state, ref). The starts of all later episodes depend on `key`
+        alone.
+        """
         state = self._begin(jax.random.bits(key), jnp.int32(0), params)
         return state, self.ref(state, params)
 
-    def reset_at(self, params: PortfolioParams, slot: Array | int, row: Array | int, seed: int = 0, episode: int = 0
-                 ) -> PortfolioState:
-        """A new account, flat, at the close of shared bar `row`, which lies in session `slot` of the split."""
+    def reset_at(
+        self,
+        params: PortfolioParams,
+        slot: Array | int,
+        row: Array | int,
+        seed: int = 0,
+        episode: int = 0,
+    ) -> PortfolioState:
+        """A new account, flat, at the close of shared bar `row`, which lies in session `slot` of
+        the split.
+        """
         stats: Any = params  # `new_stats` reads the names of the reward terms
         return PortfolioState(
-            row=jnp.int32(row), slot=jnp.int32(slot), sessions_left=params.episode_sessions - 1, time=jnp.int32(0),
-            legs=Legs.flat(len(self.symbols)), account=Account.new(), stats=new_stats(stats), seed=jnp.uint32(seed),
-            episode=jnp.int32(episode), last_order=jnp.int32(NEVER), orders=jnp.int32(0))
+            row=jnp.int32(row),
+            slot=jnp.int32(slot),
+            sessions_left=params.episode_sessions - 1,
+            time=jnp.int32(0),
+            legs=Legs.flat(len(self.symbols)),
+            account=Account.new(),
+            stats=new_stats(stats),
+            seed=jnp.uint32(seed),
+            episode=jnp.int32(episode),
+            last_order=jnp.int32(NEVER),
+            orders=jnp.int32(0),
+        )
 
     def _begin(self, seed: Array, episode: Array, params: PortfolioParams) -> PortfolioState:
         slot = below(draw(seed, episode, 1), params.sessions.count)
         session = params.sessions.ids[slot]
         first, last = params.market.sessions.first[session], params.market.sessions.last[session]
-        row = first + below(draw(seed, episode, 2), last - first + 1) if self.config.random_start else first
+        row = (
+            first + below(draw(seed, episode, 2), last - first + 1)
+            if self.config.random_start
+            else first
+        )
         state = self.reset_at(params, slot, row)
         return state.replace(seed=jnp.uint32(seed), episode=jnp.int32(episode))
 
@@ -176,14 +269,18 @@ class PortfolioEnv:
         """bool[A]: the stored mask of the observation at which the action is chosen."""
         return ref.mask
 
-    def transition(self, state: PortfolioState, want: Array, params: PortfolioParams
-                   ) -> tuple[PortfolioState, PortfolioEvent]:
+    def transition(
+        self, state: PortfolioState, want: Array, params: PortfolioParams
+    ) -> tuple[PortfolioState, PortfolioEvent]:
         """One shared bar with the wanted contracts int32[S]; see `dynamics.transition`."""
         return transition(table.partly(self.allocate), state, want, params)
 
-    def ordered(self, state: PortfolioState, action: Array, params: PortfolioParams
-                ) -> tuple[PortfolioState, Array, Array]:
-        """-> (state with the order counted, wanted contracts int32[S], bool[] whether the action is illegal)."""
+    def ordered(
+        self, state: PortfolioState, action: Array, params: PortfolioParams
+    ) -> tuple[PortfolioState, Array, Array]:
+        """-> (state with the order counted, wanted contracts int32[S], bool[] whether the action is
+        illegal).
+        """
         known = masks.choices(self.allocate, state, params)
         chosen = jnp.arange(self.num_actions) == action
         legal = (known.legal & chosen).any()
@@ -194,34 +291,50 @@ class PortfolioEnv:
     @staticmethod
     def counted(state: PortfolioState, changed: Array) -> PortfolioState:
         """The state after an order that changes `changed` legs (int32[]; 0 is no order)."""
-        return state.replace(orders=state.orders + changed.astype(jnp.int32),
-                             last_order=jnp.where(changed > 0, state.row, state.last_order))
+        return state.replace(
+            orders=state.orders + changed.astype(jnp.int32),
+            last_order=jnp.where(changed > 0, state.row, state.last_order),
+        )
 
-    def advance(self, state: PortfolioState, action: Array, params: PortfolioParams
-                ) -> tuple[PortfolioState, Outcome[ObservationRef]]:
-        """Decode an action (int32[]) and advance one shared bar, without auto-reset. At the end of a session it jumps
-        to the next one."""
+    def advance(
+        self, state: PortfolioState, action: Array, params: PortfolioParams
+    ) -> tuple[PortfolioState, Outcome[ObservationRef]]:
+        """Decode an action (int32[]) and advance one shared bar, without auto-reset. At the end of
+        a session it jumps to the next one."""
         chex.assert_rank(action, 0)
         chex.assert_type(action, int)
         before, want, illegal = self.ordered(state, action, params)
         moved, event = self.transition(before, want, params)
-        alike: tuple[Any, Any, Any] = moved, params, event  # rules and terms of one symbol that read what both have
+        alike: tuple[Any, Any, Any] = (
+            moved,
+            params,
+            event,
+        )  # rules and terms of one symbol that read what both have
         end = end_reason(alike[0], alike[1])
         step = StepEvent(action, illegal, alike[2], self.actions)
         terms = weighted_terms(state, alike[0], step, alike[1])  # type: ignore[arg-type]  # as above
         stats = count_step(moved.stats, moved.account.equity, terms, illegal)
-        moved = moved.replace(stats=count_change(stats, moved.account.equity - state.account.equity))
+        moved = moved.replace(
+            stats=count_change(stats, moved.account.equity - state.account.equity)
+        )
         done = end != EndReason.NONE
         over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
         going_on = select(over & ~done, next_session(moved, params), moved)
         truncated = is_truncation(end)
         return going_on, Outcome(
-            final_ref=self.ref(going_on, params), reward=total(terms), terminated=done & ~truncated,
-            truncated=truncated, info=StepInfo(alike[2], moved.stats, moved.account.equity, end, terms, illegal))
+            final_ref=self.ref(going_on, params),
+            reward=total(terms),
+            terminated=done & ~truncated,
+            truncated=truncated,
+            info=StepInfo(alike[2], moved.stats, moved.account.equity, end, terms, illegal),
+        )
 
-    def step(self, key: Array, state: PortfolioState, action: Array, params: PortfolioParams
-             ) -> tuple[PortfolioState, ObservationRef, Outcome[ObservationRef]]:
-        """`advance` with auto-reset -> (state, ref, outcome). `key` is not used: starts follow from the state."""
+    def step(
+        self, key: Array, state: PortfolioState, action: Array, params: PortfolioParams
+    ) -> tuple[PortfolioState, ObservationRef, Outcome[ObservationRef]]:
+        """`advance` with auto-reset -> (state, ref, outcome). `key` is not used: starts follow from
+        the state.
+        """
         del key
         going_on, outcome = self.advance(state, action, params)
         done = outcome.info.end != EndReason.NONE

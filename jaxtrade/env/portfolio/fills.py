@@ -1,4 +1,5 @@
-"""Fills of all legs of an account in one bar: orders at the open, joint liquidation, exits at the flat bar.
+"""Fills of all legs of an account in one bar: orders at the open, joint liquidation, exits at the
+flat bar.
 
 `Book` holds what a bar has done so far, [S] for S symbols. Conventions: docs/semantics.md, "Several symbols in one
 account". The legs of one symbol (`env.execution`) open from flat only; these add to a position and take parts of it.
@@ -28,14 +29,18 @@ class Terms(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """A fill of each leg, int32[S]: signed change of the position, and its price in ticks; both 0 without a fill."""
+    """A fill of each leg, int32[S]: signed change of the position, and its price in ticks; both 0
+    without a fill.
+    """
 
     quantity: Array
     price: Array
 
 
 class Book(NamedTuple):
-    """The legs inside a bar. cash, cost: int32[S] mills booked in the bar. turnover: int32[] mills."""
+    """The legs inside a bar. cash, cost: int32[S] mills booked in the bar. turnover: int32[]
+    mills.
+    """
 
     quantity: Array
     paid: Array
@@ -63,18 +68,36 @@ class Book(NamedTuple):
         return self.cash.sum() + self.marks(prices, contract).sum()
 
 
-def _book(book: Book, fill: Fill, profit: Array, paid: Array, terms: Terms, cost: Array | None = None) -> Book:
+def _book(
+    book: Book, fill: Fill, profit: Array, paid: Array, terms: Terms, cost: Array | None = None
+) -> Book:
     value = notional(fill.quantity, fill.price, terms.contract)
-    cost = fill_cost(fill.quantity, value, *terms) if cost is None else jnp.where(fill.quantity != 0, cost, 0)
-    return Book(book.quantity + fill.quantity, paid, book.cash + profit - cost, book.cost + cost,
-                book.turnover + value.sum())
+    cost = (
+        fill_cost(fill.quantity, value, *terms)
+        if cost is None
+        else jnp.where(fill.quantity != 0, cost, 0)
+    )
+    return Book(
+        book.quantity + fill.quantity,
+        paid,
+        book.cash + profit - cost,
+        book.cost + cost,
+        book.turnover + value.sum(),
+    )
 
 
-def close_part(book: Book, keep: Array, price: Array, terms: Terms, cost: Array | None = None,
-               partly: bool = False) -> tuple[Book, Fill]:
+def close_part(
+    book: Book,
+    keep: Array,
+    price: Array,
+    terms: Terms,
+    cost: Array | None = None,
+    partly: bool = False,
+) -> tuple[Book, Fill]:
     """Close each leg down to `keep` contracts at `price` (both int32[S], slipped).
 
-    keep: of the sign of the position or 0, and not larger. cost: int32[S] mills instead of the fill's own costs.
+    keep: of the sign of the position or 0, and not larger. cost: int32[S] mills instead of the
+        fill's own costs.
     partly: static; False if each leg is closed whole or not at all, which needs no division.
     """
     change = keep - book.quantity
@@ -85,18 +108,23 @@ def close_part(book: Book, keep: Array, price: Array, terms: Terms, cost: Array 
         taken = jnp.where(keep == 0, book.paid, part)
     profit = jnp.where(when, money_of(-change * price - taken, terms.contract), 0)
     fill = Fill(change, jnp.where(when, price, 0))
-    return _book(book, fill, profit, jnp.where(when, book.paid - taken, book.paid), terms, cost), fill
+    return _book(
+        book, fill, profit, jnp.where(when, book.paid - taken, book.paid), terms, cost
+    ), fill
 
 
 def open_part(book: Book, want: Array, price: Array, terms: Terms) -> tuple[Book, Fill]:
-    """Open what each leg lacks of `want` contracts at `price` (both int32[S], slipped). No leg may have another side.
+    """Open what each leg lacks of `want` contracts at `price` (both int32[S], slipped). No leg may
+    have another side.
     """
     change = want - book.quantity
     fill = Fill(change, jnp.where(change != 0, price, 0))
     return _book(book, fill, jnp.zeros_like(change), book.paid + change * price, terms), fill
 
 
-def orders(book: Book, want: Array, quote: Quote, terms: Terms, partly: bool) -> tuple[Book, Fill, Fill]:
+def orders(
+    book: Book, want: Array, quote: Quote, terms: Terms, partly: bool
+) -> tuple[Book, Fill, Fill]:
     """Fill the orders at the open: what is closed, then what is opened -> (book, closed, opened).
 
     want: int32[S] contracts. partly: as in `close_part`.
@@ -104,21 +132,25 @@ def orders(book: Book, want: Array, quote: Quote, terms: Terms, partly: bool) ->
     held, slip = book.side, terms.contract.slippage
     same = jnp.sign(want) == held
     keep = jnp.where(same, held * jnp.minimum(jnp.abs(want), jnp.abs(book.quantity)), 0)
-    book, closed = close_part(book, keep, quote.leaving(held).open - held * slip, terms, partly=partly)
+    book, closed = close_part(
+        book, keep, quote.leaving(held).open - held * slip, terms, partly=partly
+    )
     wanted = jnp.sign(want)
     book, opened = open_part(book, want, quote.entering(wanted).open + wanted * slip, terms)
     return book, closed, opened
 
 
-def leave(book: Book, when: Array, price: Array, terms: Terms, cost: Array | None = None) -> tuple[Book, Fill]:
+def leave(
+    book: Book, when: Array, price: Array, terms: Terms, cost: Array | None = None
+) -> tuple[Book, Fill]:
     """All legs leave at `price` (int32[S] ticks) less slippage, if `when` (bool[])."""
     keep = jnp.where(when, 0, book.quantity)
     return close_part(book, keep, price - book.side * terms.contract.slippage, terms, cost)
 
 
 class Floors(NamedTuple):
-    """The floors of the account inside a bar. account: that at the start of the bar. high: int32[] mills, the highest
-    sum of cash and marks in the bar so far."""
+    """The floors of the account inside a bar. account: that at the start of the bar. high: int32[]
+    mills, the highest sum of cash and marks in the bar so far."""
 
     account: Account
     limits: AccountParams
@@ -129,19 +161,27 @@ class Floors(NamedTuple):
         return self._replace(high=jnp.maximum(self.high, worth))
 
     def room(self, worth: Array) -> Array:
-        """int32[] mills that net equity is above the higher floor; at most 0 if the floor is met. worth: net of exit
-        costs. Without a floor it is positive."""
+        """int32[] mills that net equity is above the higher floor; at most 0 if the floor is met.
+        worth: net of exit costs. Without a floor it is positive."""
         raised = rules.high_water_at(self.account, self.account.balance + self.high, self.limits)
         floor = rules.highest_floor(self.account.replace(high_water=raised), self.limits)
         return jnp.where(floor == rules.NO_FLOOR, 1, self.account.balance + worth - floor)
 
 
-def _steps(book: Book, bar_open: Array, worst: Array, met: Array, within: Array, exits: Array, floors: Floors,
-           terms: Terms) -> Array:
+def _steps(
+    book: Book,
+    bar_open: Array,
+    worst: Array,
+    met: Array,
+    within: Array,
+    exits: Array,
+    floors: Floors,
+    terms: Terms,
+) -> Array:
     """int32[S] ticks: the prices of the first step at which the floor is met, where `met`.
 
-    Net equity never rises from one step to the next, so the step is found by halving. The loop does nothing in a batch
-    without a breach, which is the usual case.
+    Net equity never rises from one step to the next, so the step is found by halving. The loop does
+    nothing in a batch without a breach, which is the usual case.
     """
     far = jnp.abs(bar_open - worst) * (book.quantity != 0)
     most = far.max()
@@ -161,8 +201,12 @@ def _steps(book: Book, bar_open: Array, worst: Array, met: Array, within: Array,
     return at(step)
 
 
-def liquidation(book: Book, quote: Quote, floors: Floors, terms: Terms) -> tuple[Book, Fill, Floors]:
-    """The floors inside the bar, after its orders -> (book, what was liquidated, floors after the favourable marks)."""
+def liquidation(
+    book: Book, quote: Quote, floors: Floors, terms: Terms
+) -> tuple[Book, Fill, Floors]:
+    """The floors inside the bar, after its orders -> (book, what was liquidated, floors after the
+    favourable marks).
+    """
     side = book.side
     prices = quote.leaving(side)
     held = (side != 0).any()
@@ -183,7 +227,9 @@ def liquidation(book: Book, quote: Quote, floors: Floors, terms: Terms) -> tuple
 
 
 def exit_reason(liquidated: Fill, flat: Fill, complete: Array) -> Array:
-    """int32[S] `ExitReason` of the exits of a bar that no order asked for. complete: bool[] of the session."""
+    """int32[S] `ExitReason` of the exits of a bar that no order asked for. complete: bool[] of the
+    session.
+    """
     forced = jnp.where(complete, ExitReason.FLAT, ExitReason.END_OF_DATA)
     reason = jnp.where(flat.quantity != 0, forced, ExitReason.NONE)
     return jnp.where(liquidated.quantity != 0, ExitReason.LIQUIDATION, reason).astype(jnp.int32)

@@ -1,4 +1,6 @@
-"""Which actions of `allocate` are legal: permissions to trade, and caps on the positions after an action."""
+"""Which actions of `allocate` are legal: permissions to trade, and caps on the positions after an
+action.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from jaxtrade.types import Array
 
 
 class Choices(NamedTuple):
-    """What each action would do. quantity: int32[A, S] contracts. changed: int32[A] legs. legal: bool[A]."""
+    """What each action would do. quantity: int32[A, S] contracts. changed: int32[A] legs. legal:
+    bool[A].
+    """
 
     quantity: Array
     changed: Array
@@ -42,8 +46,11 @@ def choices(config: AllocateConfig, state: PortfolioState, params: PortfolioPara
     changed = differs.sum(axis=-1)
     opens = (differs & ((jnp.abs(quantity) > jnp.abs(held)) | (quantity * held < 0))).any(axis=-1)
     sizes = jnp.abs(units)
-    within = ((sizes.max(axis=-1) <= limits.max_units) & (sizes.sum(axis=-1) <= limits.max_total)
-              & (jnp.abs(quantity).sum(axis=-1) <= params.account.max_contracts))
+    within = (
+        (sizes.max(axis=-1) <= limits.max_units)
+        & (sizes.sum(axis=-1) <= limits.max_total)
+        & (jnp.abs(quantity).sum(axis=-1) <= params.account.max_contracts)
+    )
     market: Any = params  # `may_open` reads the row, the lock, `bars_to_flat` and `tr_sum`, which both kinds have
     opening: Any = state
     permitted = (wait(state, params) == 0) & (changed <= trades_left(state, params))

@@ -1,6 +1,8 @@
-"""The observation of `allocate`: features of the decision bar and the position of each symbol, and the account.
+"""The observation of `allocate`: features of the decision bar and the position of each symbol, and
+the account.
 
-A symbol's features are those of its own bars, computed by `data.features` and shown at the shared bar's close.
+A symbol's features are those of its own bars, computed by `data.features` and shown at the shared
+bar's close.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ MOST_WAITING = 10.0  # bars and trades are shown in tens, at most 1
 
 
 class AccountNow(NamedTuple):
-    """The visible part of the account, int32[]: equity, room above the higher floor (mills; `NO_LEVEL` without one),
-    bars to the flat time, bars until an order is allowed, legs that orders may still change."""
+    """The visible part of the account, int32[]: equity, room above the higher floor (mills;
+    `NO_LEVEL` without one), bars to the flat time, bars until an order is allowed, legs that orders
+    may still change."""
 
     equity: Array
     room: Array
@@ -38,12 +41,16 @@ class AccountNow(NamedTuple):
     left: Array
 
 
-def make_spec(config: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]) -> ObservationSpec:
+def make_spec(
+    config: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]
+) -> ObservationSpec:
     """The slots: those of each symbol in turn, then those of the account (`preset: full`)."""
     slots = []
     for symbol in symbols:
-        slots += [Slot(f"{name}[t].{symbol}", feature_spec(name).unit, feature_spec(name).warm_up)
-                  for name in context_features(config.task)]
+        slots += [
+            Slot(f"{name}[t].{symbol}", feature_spec(name).unit, feature_spec(name).warm_up)
+            for name in context_features(config.task)
+        ]
         names = ("position",) if allocate.preset == "dual_26" else ("position", *LEG_SLOTS)
         slots += [Slot(f"{name}.{symbol}", "account", 0) for name in names]
     if allocate.preset == "full":
@@ -51,7 +58,9 @@ def make_spec(config: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, .
     return ObservationSpec(tuple(slots), config.scaling)
 
 
-def make_ref(allocate: AllocateConfig, state: PortfolioState, mask: Array, params: PortfolioParams) -> ObservationRef:
+def make_ref(
+    allocate: AllocateConfig, state: PortfolioState, mask: Array, params: PortfolioParams
+) -> ObservationRef:
     """The reference of the observation at `state`. mask: bool[A] of the same state.
 
     The entry of a leg is the mean price paid, rounded up to whole ticks.
@@ -65,23 +74,43 @@ def make_ref(allocate: AllocateConfig, state: PortfolioState, mask: Array, param
     if allocate.preset == "full":
         floor = rules.highest_floor(state.account, params.account)
         room = jnp.where(floor == rules.NO_FLOOR, NO_LEVEL, state.account.equity - floor)
-        account = AccountNow(state.account.equity, room, market.bars_to_flat[state.row], wait(state, params),
-                             trades_left(state, params))
+        account = AccountNow(
+            state.account.equity,
+            room,
+            market.bars_to_flat[state.row],
+            wait(state, params),
+            trades_left(state, params),
+        )
     shown = jnp.stack([legs.quantity, entry, -none, none, bars], axis=-1)
-    return ObservationRef(row=market.rows[state.row], legs=shown, account=account, legal=bits_of(mask), aux=None,
-                          num_actions=mask.shape[-1])
+    return ObservationRef(
+        row=market.rows[state.row],
+        legs=shown,
+        account=account,
+        legal=bits_of(mask),
+        aux=None,
+        num_actions=mask.shape[-1],
+    )
 
 
-def observe(config: EnvConfig, allocate: AllocateConfig, ref: ObservationRef, params: PortfolioParams) -> Array:
-    """float32[D]. It reads the reference, the views of the symbols at their rows, and constants of `params`.
+def observe(
+    config: EnvConfig, allocate: AllocateConfig, ref: ObservationRef, params: PortfolioParams
+) -> Array:
+    """float32[D]. It reads the reference, the views of the symbols at their rows, and constants of
+    `params`.
 
     Raises ConfigError if the market was made for another task or scaling.
     """
     parts, count = [], len(context_features(config.task))
     for s, view in enumerate(params.market.views):
-        if view.context is None or view.context.shape[-1] != count or view.scaling != config.scaling:
-            raise ConfigError(f"the markets were made for another task or env.scaling={view.scaling}, the environment "
-                              f"for {config.task} and {config.scaling}; make both from one configuration")
+        if (
+            view.context is None
+            or view.context.shape[-1] != count
+            or view.scaling != config.scaling
+        ):
+            raise ConfigError(
+                f"the markets were made for another task or env.scaling={view.scaling}, the environment "
+                f"for {config.task} and {config.scaling}; make both from one configuration"
+            )
         row, leg = ref.row[s], ref.legs[s]
         parts += [view.context[row], _leg(allocate, leg, s, params)]
         if allocate.preset == "full":
@@ -94,11 +123,13 @@ def observe(config: EnvConfig, allocate: AllocateConfig, ref: ObservationRef, pa
 def _leg(allocate: AllocateConfig, leg: Array, s: int, params: PortfolioParams) -> Array:
     """float32[1]: the position as a share of the largest one."""
     most = params.limits.size[s] * params.limits.max_units
-    return (leg[:1].astype(jnp.float32) * (1.0 / most.astype(jnp.float32)))
+    return leg[:1].astype(jnp.float32) * (1.0 / most.astype(jnp.float32))
 
 
 def _open(leg: Array, view: object, row: Array) -> Array:
-    """float32[2]: open profit per contract in ATRs of the symbol, and holding time in bars / 390."""
+    """float32[2]: open profit per contract in ATRs of the symbol, and holding time in bars /
+    390.
+    """
     now = dict(zip(NOW, view.now[row], strict=True))  # type: ignore[attr-defined]
     base = view.base  # type: ignore[attr-defined]
     quantity, entry, bars = leg[0], leg[1], leg[4]
@@ -109,9 +140,16 @@ def _open(leg: Array, view: object, row: Array) -> Array:
 
 
 def _account(seen: AccountNow, params: PortfolioParams) -> Array:
-    """float32[5]: ACCOUNT_SLOTS. Money in risk units; room at most 1 (1 without a floor); bars / 390; waits and trades
-    in tens, at most 1."""
+    """float32[5]: ACCOUNT_SLOTS. Money in risk units; room at most 1 (1 without a floor); bars /
+    390; waits and trades in tens, at most 1."""
     unit, ten = 1.0 / params.account.risk_unit, 1.0 / MOST_WAITING
     equity, room, to_flat, waiting, left = (x.astype(jnp.float32) for x in seen)
-    return jnp.stack([equity * unit, jnp.minimum(room * unit, 1.0), to_flat * (1.0 / BARS_PER_DAY),
-                      jnp.minimum(waiting * ten, 1.0), jnp.minimum(left * ten, 1.0)])
+    return jnp.stack(
+        [
+            equity * unit,
+            jnp.minimum(room * unit, 1.0),
+            to_flat * (1.0 / BARS_PER_DAY),
+            jnp.minimum(waiting * ten, 1.0),
+            jnp.minimum(left * ten, 1.0),
+        ]
+    )

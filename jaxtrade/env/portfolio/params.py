@@ -1,4 +1,6 @@
-"""`make_portfolio_params`: build the traced `PortfolioParams` of several symbols, and check all limits."""
+"""`make_portfolio_params`: build the traced `PortfolioParams` of several symbols, and check all
+limits.
+"""
 
 from __future__ import annotations
 
@@ -26,32 +28,47 @@ def _sizes(market: Portfolio, config: RunConfig) -> np.ndarray:
 
 
 def contract_leaves(market: Portfolio, config: RunConfig) -> ContractParams:
-    """The figures of all contracts, leaves [S]. With conversion, `tick_mills` is that of the market's bars."""
+    """The figures of all contracts, leaves [S]. With conversion, `tick_mills` is that of the
+    market's bars.
+    """
     chosen = [contract.under(config) for contract in market.contracts]
-    ints = {"commission": [c.commission_mills for c in chosen], "slippage": [c.slippage_ticks for c in chosen],
-            "min_stop": [c.min_stop_ticks for c in chosen], "be_ticks": [0] * len(chosen)}
+    ints = {
+        "commission": [c.commission_mills for c in chosen],
+        "slippage": [c.slippage_ticks for c in chosen],
+        "min_stop": [c.min_stop_ticks for c in chosen],
+        "be_ticks": [0] * len(chosen),
+    }
     converted = market.data.tick_value is not None
-    return ContractParams(tick_mills=None if converted else jnp.array([c.tick_mills for c in chosen], jnp.int32),
-                          tick_size=jnp.array([float(c.tick_size) for c in chosen], jnp.float32),
-                          **{name: jnp.array(values, jnp.int32) for name, values in ints.items()})
+    return ContractParams(
+        tick_mills=None if converted else jnp.array([c.tick_mills for c in chosen], jnp.int32),
+        tick_size=jnp.array([float(c.tick_size) for c in chosen], jnp.float32),
+        **{name: jnp.array(values, jnp.int32) for name, values in ints.items()},
+    )
 
 
 def cost_params(config: RunConfig) -> CostParams:
     """The costs of `allocate` in integers. A rate or an impact of 0 is left out of the program."""
     chosen = config.allocate
     rate, impact = round(chosen.cost_bp * 100), round(chosen.impact_bp * 10)
-    return CostParams(fee=jnp.int32(whole_mills(chosen.fee, "allocate.fee")),
-                      rate=jnp.int32(1000 * rate) if rate else None, impact=jnp.int32(impact) if impact else None,
-                      base=jnp.int32(whole_mills(chosen.impact_base, "allocate.impact_base")))
+    return CostParams(
+        fee=jnp.int32(whole_mills(chosen.fee, "allocate.fee")),
+        rate=jnp.int32(1000 * rate) if rate else None,
+        impact=jnp.int32(impact) if impact else None,
+        base=jnp.int32(whole_mills(chosen.impact_base, "allocate.impact_base")),
+    )
 
 
 def limit_params(market: Portfolio, config: RunConfig) -> LimitParams:
     """The limits of `allocate`; those that are off are `OFF`."""
     chosen = config.allocate
-    return LimitParams(size=jnp.array(_sizes(market, config), jnp.int32), max_units=jnp.int32(chosen.max_units),
-                       max_total=jnp.int32(OFF if chosen.max_total is None else chosen.max_total),
-                       cooldown=jnp.int32(chosen.cooldown), gate=jnp.int32(chosen.gate),
-                       trades=jnp.int32(chosen.trades_per_day or OFF))
+    return LimitParams(
+        size=jnp.array(_sizes(market, config), jnp.int32),
+        max_units=jnp.int32(chosen.max_units),
+        max_total=jnp.int32(OFF if chosen.max_total is None else chosen.max_total),
+        cooldown=jnp.int32(chosen.cooldown),
+        gate=jnp.int32(chosen.gate),
+        trades=jnp.int32(chosen.trades_per_day or OFF),
+    )
 
 
 def _tick_mills(market: Portfolio) -> np.ndarray:
@@ -66,71 +83,112 @@ def _check(market: Portfolio, config: RunConfig) -> None:
     """Raises ConfigError if ticks, notionals or an episode's money could pass int32."""
     data, held = market.data, _sizes(market, config) * config.allocate.max_units
     bid = {name: np.asarray(getattr(data, name), np.int64) for name in ("open", "high", "low")}
-    ask = bid if data.ask is None else {name: np.asarray(getattr(data.ask, name), np.int64) for name in bid}
+    ask = (
+        bid
+        if data.ask is None
+        else {name: np.asarray(getattr(data.ask, name), np.int64) for name in bid}
+    )
     keys = "lower allocate.size or allocate.max_units"
     far = max(int((side["high"] - side["open"]).max()) for side in (bid, ask))
     far = max(far, *(int((side["open"] - side["low"]).max()) for side in (bid, ask)))
     if far > FARTHEST:
-        raise ConfigError(f"data.markets: a bar moves {far:,} ticks from its open, more than {FARTHEST:,} (int32); "
-                          "give shorter bars, or a coarser tick_size in the contract file")
+        raise ConfigError(
+            f"data.markets: a bar moves {far:,} ticks from its open, more than {FARTHEST:,} (int32); "
+            "give shorter bars, or a coarser tick_size in the contract file"
+        )
     slip = np.array([contract.under(config).slippage_ticks for contract in market.contracts])
     price = np.maximum(np.abs(ask["high"]), np.abs(bid["low"])).max(axis=0) + slip
     value = held * price * _tick_mills(market)  # of a position of the most units
     if (held * price).max() >= 2 * OFF or 4 * int(value.sum()) >= 2 * OFF:
         worst = market.symbols[int(np.argmax(value))]
-        raise ConfigError(f"allocate: positions of {held.tolist()} contracts are worth up to "
-                          f"${int(value.sum()) // 1000:,} ({worst} most), and four times that must stay below "
-                          f"${2 * OFF // 1000:,} (int32 mills): {keys}")
+        raise ConfigError(
+            f"allocate: positions of {held.tolist()} contracts are worth up to "
+            f"${int(value.sum()) // 1000:,} ({worst} most), and four times that must stay below "
+            f"${2 * OFF // 1000:,} (int32 mills): {keys}"
+        )
     base = whole_mills(config.allocate.impact_base, "allocate.impact_base")
     if config.allocate.impact_bp and int(value.max()) > MOST_BASES * base:
-        raise ConfigError(f"allocate.impact_base = {config.allocate.impact_base:g}: a position is worth up to "
-                          f"${int(value.max()) // 1000:,}, and at most {MOST_BASES} times the base is exact; raise it")
+        raise ConfigError(
+            f"allocate.impact_base = {config.allocate.impact_base:g}: a position is worth up to "
+            f"${int(value.max()) // 1000:,}, and at most {MOST_BASES} times the base is exact; raise it"
+        )
     _check_episode(market, config, bid, ask, held)
 
 
-def _check_episode(market: Portfolio, config: RunConfig, bid: dict[str, np.ndarray], ask: dict[str, np.ndarray],
-                   held: np.ndarray) -> None:
+def _check_episode(
+    market: Portfolio,
+    config: RunConfig,
+    bid: dict[str, np.ndarray],
+    ask: dict[str, np.ndarray],
+    held: np.ndarray,
+) -> None:
     """Raises ConfigError if an episode could gain or lose more than int32 mills hold.
 
-    The bound is that of `env.params`: limits that end the account, and else the most that the bars could move.
+    The bound is that of `env.params`: limits that end the account, and else the most that the bars
+    could move.
     """
     ticks, sessions = _tick_mills(market), market.data.sessions
     contracts = [contract.under(config) for contract in market.contracts]
-    side = np.array([c.commission_mills + c.slippage_ticks * t for c, t in zip(contracts, ticks, strict=True)])
+    side = np.array(
+        [c.commission_mills + c.slippage_ticks * t for c, t in zip(contracts, ticks, strict=True)]
+    )
     chosen = config.allocate
     share = (chosen.cost_bp + chosen.impact_bp * MOST_BASES**0.5) / 10_000
     price = np.maximum(ask["high"].max(axis=0), 1)
-    bar_cost = 3 * float((held * (side + share * price * ticks)).sum() + len(held) * 1000 * chosen.fee)
+    bar_cost = 3 * float(
+        (held * (side + share * price * ticks)).sum() + len(held) * 1000 * chosen.fee
+    )
     gap = np.abs(np.diff(bid["open"], axis=0, prepend=bid["open"][:1]))
     moves = ((ask["high"] - bid["low"] + gap) * held * ticks).sum(axis=1)
     total = np.concatenate([[0], np.cumsum(moves)])
     first, last = np.asarray(sessions.first), np.asarray(sessions.last)
-    busiest = float((total[last + 2] - total[first]).max()) + bar_cost * (int((last - first).max()) + 2)
+    busiest = float((total[last + 2] - total[first]).max()) + bar_cost * (
+        int((last - first).max()) + 2
+    )
     preset = resolve_account(config.account)
     worst = busiest * min(config.episode.sessions, len(first))
-    if preset.drawdown and preset.profit_target and preset.on_target == "terminate" and preset.min_days <= 1:
+    if (
+        preset.drawdown
+        and preset.profit_target
+        and preset.on_target == "terminate"
+        and preset.min_days <= 1
+    ):
         worst = min(worst, 1000 * max(preset.drawdown, preset.profit_target) + busiest)
     if worst >= OFF:
-        raise ConfigError(f"allocate: an episode could gain or lose ${worst / 1000:,.0f}, more than int32 mills hold "
-                          f"(${OFF // 1000:,}); lower allocate.size, allocate.max_units, the costs or "
-                          "episode.sessions, or let the account end (account.drawdown, account.profit_target)")
+        raise ConfigError(
+            f"allocate: an episode could gain or lose ${worst / 1000:,.0f}, more than int32 mills hold "
+            f"(${OFF // 1000:,}); lower allocate.size, allocate.max_units, the costs or "
+            "episode.sessions, or let the account end (account.drawdown, account.profit_target)"
+        )
 
 
-def make_portfolio_params(market: Portfolio, sessions: SessionSet, config: RunConfig) -> PortfolioParams:
+def make_portfolio_params(
+    market: Portfolio, sessions: SessionSet, config: RunConfig
+) -> PortfolioParams:
     """Build the traced parameters of the environment `PortfolioEnv`.
 
-    Raises ConfigError if the account's cap is below one unit, a reward term does not exist for several symbols, or
-    money could pass int32 mills.
+    Raises ConfigError if the account's cap is below one unit, a reward term does not exist for
+    several symbols, or money could pass int32 mills.
     """
     preset, sizes = resolve_account(config.account), _sizes(market, config)
     cap = min(contract_cap(preset, contract.micro) for contract in market.contracts)
     if sizes.max() > cap:
-        raise ConfigError(f"allocate.size = {sizes.tolist()}: the account ({config.account.preset}) allows {cap} "
-                          "contracts in all symbols together; lower it, or raise account.max_contracts")
+        raise ConfigError(
+            f"allocate.size = {sizes.tolist()}: the account ({config.account.preset}) allows {cap} "
+            "contracts in all symbols together; lower it, or raise account.max_contracts"
+        )
     _check(market, config)
     account = account_params(preset, False).replace(max_contracts=jnp.int32(cap))
     return PortfolioParams(
-        market=market.data, sessions=sessions, contract=contract_leaves(market, config), account=account,
-        costs=cost_params(config), limits=limit_params(market, config),
-        reward_weights={name: jnp.float32(weight) for name, weight in portfolio_weights(config.reward).items()},
-        episode_sessions=jnp.int32(config.episode.sessions), max_steps=jnp.int32(config.episode.max_steps))
+        market=market.data,
+        sessions=sessions,
+        contract=contract_leaves(market, config),
+        account=account,
+        costs=cost_params(config),
+        limits=limit_params(market, config),
+        reward_weights={
+            name: jnp.float32(weight) for name, weight in portfolio_weights(config.reward).items()
+        },
+        episode_sessions=jnp.int32(config.episode.sessions),
+        max_steps=jnp.int32(config.episode.max_steps),
+    )

@@ -1,6 +1,8 @@
-"""The pytrees of the task `allocate`: market, parameters, state and events of S symbols in one account.
+"""The pytrees of the task `allocate`: market, parameters, state and events of S symbols in one
+account.
 
-T shared bars, S symbols. Prices are int32 ticks, money is int32 mills, quantities are signed contracts.
+T shared bars, S symbols. Prices are int32 ticks, money is int32 mills, quantities are signed
+contracts.
 """
 
 from __future__ import annotations
@@ -21,11 +23,16 @@ NEVER = -NO_LEVEL  # `PortfolioState.last_order` before the first order of a ses
 class JointMarket(struct.PyTreeNode):
     """The shared bars of several symbols on device, a traced argument inside `PortfolioParams`.
 
-    open, high, low, close: int32[T, S] ticks, the bid; bars between two shared stamps are joined to the later one.
-    ask: the ask side, [T, S]. None (static) if all symbols are one-sided; among others a one-sided one has ask = bid.
-    rows: int32[T, S] each symbol's own bar, in its view. tr_sum: int32[T] -1 until every symbol has 14 true ranges.
-    bars_to_flat: int32[T] the least of all symbols. sessions: rows of the shared bars. views: one per symbol.
-    tick_value: [T, S]. None (static) if all profits arise in dollars. fingerprint: uint32[8]. symbol: None (static): no
+    open, high, low, close: int32[T, S] ticks, the bid; bars between two shared stamps are joined to
+        the later one.
+    ask: the ask side, [T, S]. None (static) if all symbols are one-sided; among others a one-sided
+        one has ask = bid.
+    rows: int32[T, S] each symbol's own bar, in its view. tr_sum: int32[T] -1 until every symbol has
+        14 true ranges.
+    bars_to_flat: int32[T] the least of all symbols. sessions: rows of the shared bars. views: one
+        per symbol.
+    tick_value: [T, S]. None (static) if all profits arise in dollars. fingerprint: uint32[8].
+        symbol: None (static): no
     bar belongs to one symbol, as those of a `MarketData` may.
     """
 
@@ -46,14 +53,19 @@ class JointMarket(struct.PyTreeNode):
     def quotes(self, row: Array) -> Quote:
         """Prices of a shared bar, each int32[S]."""
         ask = self.ask
-        return Quote(Bar(self.open[row], self.high[row], self.low[row], self.close[row]),
-                     None if ask is None else Bar(ask.open[row], ask.high[row], ask.low[row], ask.close[row]))
+        return Quote(
+            Bar(self.open[row], self.high[row], self.low[row], self.close[row]),
+            None
+            if ask is None
+            else Bar(ask.open[row], ask.high[row], ask.low[row], ask.close[row]),
+        )
 
 
 class CostParams(struct.PyTreeNode):
     """Traced costs of a fill besides commission and slippage; int32[].
 
-    fee: mills. rate: 10^-9 of the notional. impact: tenths of a basis point at a notional of `base` mills. None
+    fee: mills. rate: 10^-9 of the notional. impact: tenths of a basis point at a notional of `base`
+        mills. None
     (static) for a rate or an impact of 0, so that nothing of it is compiled.
     """
 
@@ -66,8 +78,10 @@ class CostParams(struct.PyTreeNode):
 class LimitParams(struct.PyTreeNode):
     """Traced limits of the orders, int32[]; a limit that is off is `OFF`.
 
-    size: int32[S] contracts per unit. max_units: units in one symbol. max_total: units in all of them. cooldown: bars
-    between two orders. gate: orders at every gate-th bar of a session. trades: changed legs per session.
+    size: int32[S] contracts per unit. max_units: units in one symbol. max_total: units in all of
+        them. cooldown: bars
+    between two orders. gate: orders at every gate-th bar of a session. trades: changed legs per
+    session.
     """
 
     size: Array
@@ -82,7 +96,8 @@ class PortfolioParams(struct.PyTreeNode):
     """The traced part of the environment, as `EnvParams` is for one symbol.
 
     contract: figures of the contracts, leaves [S]; `tick_size` float32[S]. forced_start, advice,
-    symbol_weights: always None (static). monitor: static; whether episodes are counted for the monitor.
+    symbol_weights: always None (static). monitor: static; whether episodes are counted for the
+        monitor.
     """
 
     market: JointMarket
@@ -100,15 +115,21 @@ class PortfolioParams(struct.PyTreeNode):
     monitor: bool = struct.field(pytree_node=False, default=False)
 
     def __repr__(self) -> str:
-        return short_repr("PortfolioParams", f"market of {self.market.close.shape[-2]:,} shared bars",
-                          f"{self.market.close.shape[-1]} symbols", f"reward: {', '.join(self.reward_weights)}")
+        return short_repr(
+            "PortfolioParams",
+            f"market of {self.market.close.shape[-2]:,} shared bars",
+            f"{self.market.close.shape[-1]} symbols",
+            f"reward: {', '.join(self.reward_weights)}",
+        )
 
 
 class Legs(struct.PyTreeNode):
     """The positions, int32[S] each.
 
-    paid: sum of signed contracts times fill price, ticks. mark: mills, open profit at the last close. opened: shared
-    row of the bar in which the leg was opened. net: mills booked since the leg was flat, costs included.
+    paid: sum of signed contracts times fill price, ticks. mark: mills, open profit at the last
+        close. opened: shared
+    row of the bar in which the leg was opened. net: mills booked since the leg was flat, costs
+    included.
     """
 
     quantity: Array
@@ -125,7 +146,9 @@ class Legs(struct.PyTreeNode):
 
 
 class Held(NamedTuple):
-    """What the rules of one symbol read of a position. quantity: int32[] contracts of all legs, without signs."""
+    """What the rules of one symbol read of a position. quantity: int32[] contracts of all legs,
+    without signs.
+    """
 
     quantity: Array
 
@@ -133,7 +156,8 @@ class Held(NamedTuple):
 class PortfolioState(struct.PyTreeNode):
     """The whole state of one environment between two shared bars; fields as in `EnvState`.
 
-    last_order: int32[] row at which the last order of this session was decided, `NEVER` before. orders: int32[] changed
+    last_order: int32[] row at which the last order of this session was decided, `NEVER` before.
+        orders: int32[] changed
     legs in this session.
     """
 
@@ -151,17 +175,23 @@ class PortfolioState(struct.PyTreeNode):
 
     @property
     def position(self) -> Held:
-        """All legs as one position, for the rules and reward terms that ask only whether anything is held."""
+        """All legs as one position, for the rules and reward terms that ask only whether anything
+        is held.
+        """
         return Held(jnp.abs(self.legs.quantity).sum())
 
 
 class PortfolioEvent(struct.PyTreeNode):
-    """Fills of one shared bar; int32[S] unless stated otherwise, quantities signed as the change of the position.
+    """Fills of one shared bar; int32[S] unless stated otherwise, quantities signed as the change of
+    the position.
 
-    close_*: what an order closed. open_*: what an order opened. exit_*: what left by liquidation or at the flat bar.
-    exit_reason: `ExitReason`. cash: mills, realised profit less costs. cost: mills, all costs but slippage. profit:
-    mills, cash plus the change of the open profit: the symbol's share of the change of equity. turnover: int32[] mills,
-    notional of all fills. floor: int32[] mills, drawdown floor after the bar. breach: bool[].
+    close_*: what an order closed. open_*: what an order opened. exit_*: what left by liquidation or
+        at the flat bar.
+    exit_reason: `ExitReason`. cash: mills, realised profit less costs. cost: mills, all costs but
+        slippage. profit:
+    mills, cash plus the change of the open profit: the symbol's share of the change of equity.
+    turnover: int32[] mills, notional of all fills. floor: int32[] mills, drawdown floor after the
+    bar. breach: bool[].
     """
 
     close_quantity: Array

@@ -1,7 +1,7 @@
 """The action tables of the task `allocate`: names, and the units that an action wants.
 
-docs/semantics.md, "Several symbols in one account", points 16 to 18. Names contain the symbols, because a transfer
-between runs matches actions by name.
+docs/semantics.md, "Several symbols in one account", points 16 to 18. Names contain the symbols,
+because a transfer between runs matches actions by name.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ def names(config: AllocateConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
         return ("HOLD", *(f"{word}_{symbol}" for symbol in symbols for word in ("BUY", "SELL")))
     if config.actions == "table":
         return tuple(WORDS[side] for side in SIDES)
-    return tuple("_".join(f"{WORDS[side]}_{symbol}" for side, symbol in zip(sides, symbols, strict=True))
-                 for sides in itertools.product(SIDES, repeat=len(symbols)))
+    return tuple(
+        "_".join(f"{WORDS[side]}_{symbol}" for side, symbol in zip(sides, symbols, strict=True))
+        for sides in itertools.product(SIDES, repeat=len(symbols))
+    )
 
 
 def _moves(config: AllocateConfig, count: int) -> np.ndarray:
@@ -41,11 +43,15 @@ def _moves(config: AllocateConfig, count: int) -> np.ndarray:
 
 
 def wanted(config: AllocateConfig, units: Array, max_units: Array) -> Array:
-    """int32[A, S]: units of each symbol after each action. units: int32[S], those held. max_units: int32[]."""
+    """int32[A, S]: units of each symbol after each action. units: int32[S], those held. max_units:
+    int32[].
+    """
     moves = jnp.asarray(_moves(config, units.shape[-1]))
     return units + moves if config.actions == "increment" else moves * max_units
 
 
 def partly(config: AllocateConfig) -> bool:
-    """Whether an order may close a part of a leg. Then the price paid for the part needs a division."""
+    """Whether an order may close a part of a leg. Then the price paid for the part needs a
+    division.
+    """
     return config.actions == "increment" and config.max_units > 1

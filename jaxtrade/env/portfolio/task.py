@@ -1,4 +1,6 @@
-"""The row of `allocate` in the table of tasks. A task has one symbol; this one has an environment of its own."""
+"""The row of `allocate` in the table of tasks. A task has one symbol; this one has an environment
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,18 @@ from jaxtrade.errors import ConfigError
 
 
 def _refuse() -> NoReturn:
-    raise ConfigError("env.task=allocate holds several symbols: its environment is "
-                      "jaxtrade.env.portfolio.dynamics.PortfolioEnv, not TradingEnv; jaxtrade.make_env makes it "
-                      "from a whole configuration: make_env(config), not make_env(config.env)")
+    raise ConfigError(
+        "env.task=allocate holds several symbols: its environment is "
+        "jaxtrade.env.portfolio.dynamics.PortfolioEnv, not TradingEnv; jaxtrade.make_env makes it "
+        "from a whole configuration: make_env(config), not make_env(config.env)"
+    )
 
 
 @dataclass(frozen=True)
 class AllocateTask(Task):
-    """Stands for `allocate` where a task is named. Every use as a task of one symbol raises ConfigError."""
+    """Stands for `allocate` where a task is named. Every use as a task of one symbol raises
+    ConfigError.
+    """
 
     context: tuple[str, ...] = DUAL_FEATURES
 

@@ -1,8 +1,10 @@
-"""The environment of a shared market: one agent's account in a world in which all agents of a population trade.
+"""The environment of a shared market: one agent's account in a world in which all agents of a
+population trade.
 
-The agents meet through the mapped axis `AGENTS`: environment i of every agent is world i. So the functions below that
-step or reset must run under `jax.vmap(..., axis_name=AGENTS)`, as `training.population` maps a learner. Everything of a
-world follows from integer sums over the agents, so that the order of the agents changes no bit.
+The agents meet through the mapped axis `AGENTS`: environment i of every agent is world i. So the
+functions below that step or reset must run under `jax.vmap(..., axis_name=AGENTS)`, as
+`training.population` maps a learner. Everything of a world follows from integer sums over the
+agents, so that the order of the agents changes no bit.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ def over_agents(numbers: PyTree) -> PyTree:
 
 
 def ordered(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> Array:
-    """int32[]: contracts that an order buys at the next open (negative: sells). It depends on no price.
+    """int32[]: contracts that an order buys at the next open (negative: sells). It depends on no
+    price.
 
-    The rules of `fill_leg` decide it, here at a price of 0. params: with the contract of the next bar.
+    The rules of `fill_leg` decide it, here at a price of 0. params: with the contract of the next
+    bar.
     """
     bar, price = leg_bar(config, state, params), jnp.int32(0)
     leg = LegInBar(state.position, jnp.int32(0), None, empty_event(price))
@@ -53,57 +57,78 @@ def bought(event: Event) -> Array:
 
 
 def gain(before: EnvState, after: EnvState, event: Event, shift: Array, params: EnvParams) -> Array:
-    """int32[] mills: an agent's change of equity in a bar without commissions, from its fills and marks alone.
+    """int32[] mills: an agent's change of equity in a bar without commissions, from its fills and
+    marks alone.
 
-    It reads neither the account nor the price of entry. All prices are taken from the bar's last one, so that no
-    product exceeds int32. before: the state at the last close, under an offset that was `shift` ticks lower.
+    It reads neither the account nor the price of entry. All prices are taken from the bar's last
+    one, so that no product exceeds int32. before: the state at the last close, under an offset that
+    was `shift` ticks lower.
     """
     held, holds = before.position.quantity, after.position.quantity
     quote = quote_at(params.market, after.row)
     origin = quote.bid.close
     was = quote_at(params.market, before.row).leaving(jnp.sign(held)).close - shift - origin
     now = quote.leaving(jnp.sign(holds)).close - origin
-    paid = (event.entry_quantity * (event.entry_price - origin)
-            - event.order_exit_quantity * (event.order_exit_price - origin)
-            - event.exit_quantity * (event.exit_price - origin))
+    paid = (
+        event.entry_quantity * (event.entry_price - origin)
+        - event.order_exit_quantity * (event.order_exit_price - origin)
+        - event.exit_quantity * (event.exit_price - origin)
+    )
     return money_of(holds * now - held * was - paid, rules.contract_at(params, after.row))
 
 
 @dataclass(frozen=True)
 class SharedEnv(TradingEnv):
-    """`TradingEnv` in a world that all agents share; the configuration's tasks, rules and observations are the same.
+    """`TradingEnv` in a world that all agents share; the configuration's tasks, rules and
+    observations are the same.
 
-    A world draws its sessions from a seed of its own. An account that its rules end inside a session is followed by a
-    new one, flat, at the same bar of the same session; the world goes on to another session when this one is over.
+    A world draws its sessions from a seed of its own. An account that its rules end inside a
+    session is followed by a new one, flat, at the same bar of the same session; the world goes on
+    to another session when this one is over.
     """
 
     def reset(self, key: Array, params: EnvParams) -> tuple[EnvState, ObservationRef]:
         """Start the first episode -> (state, ref). key: this agent's.
 
-        The seed of the world is the sum of the agents' own words modulo 2^32: every agent has the same part in it.
+        The seed of the world is the sum of the agents' own words modulo 2^32: every agent has the
+        same part in it.
         """
         state = self._begin(over_agents(jax.random.bits(key)), jnp.int32(0), params)
         return state, self.ref(state, params)
 
-    def reset_at(self, params: EnvParams, slot: Array | int, row: Array | int, seed: int = 0, episode: int = 0
-                 ) -> EnvState:
+    def reset_at(
+        self,
+        params: EnvParams,
+        slot: Array | int,
+        row: Array | int,
+        seed: int = 0,
+        episode: int = 0,
+    ) -> EnvState:
         return _in_world(super().reset_at(params, slot, row, seed, episode), World.new())
 
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
         return _in_world(super()._begin(seed, episode, params), World.new())
 
-    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
-        """One bar: the offset of the bar, the orders of all agents at one open, then each agent's own fills.
+    def transition(
+        self, state: EnvState, order: Order, params: EnvParams
+    ) -> tuple[EnvState, Event]:
+        """One bar: the offset of the bar, the orders of all agents at one open, then each agent's
+        own fills.
 
         Raises ConfigError for parameters without impact.
         """
         if params.impact is None:
-            raise ConfigError("a shared market needs parameters from env.shared.impact.with_impact, and these have no "
-                              "impact")
+            raise ConfigError(
+                "a shared market needs parameters from env.shared.impact.with_impact, and these have no "
+                "impact"
+            )
         world = _world_of(state)
         offset = next_offset(world, params.impact)
         shift = in_ticks(offset) - in_ticks(world.offset)
-        shifted, order = state.replace(position=under(state.position, shift)), ordered_under(order, shift)
+        shifted, order = (
+            state.replace(position=under(state.position, shift)),
+            ordered_under(order, shift),
+        )
         own = params.replace(contract=rules.contract_at(params, state.row + 1))
         net = over_agents(ordered(self.config, shifted, order, own))
         impact = opening_ticks(offset, net, params.impact)
@@ -111,21 +136,33 @@ class SharedEnv(TradingEnv):
 
         profit = gain(state, moved, event, shift, params)
         flow, maker = over_agents((bought(event), profit))
-        found = SharedEvent(**vars(event), offset=in_ticks(offset), impact=impact, profit=profit - event.commission,
-                            maker=-maker)
+        found = SharedEvent(
+            **vars(event),
+            offset=in_ticks(offset),
+            impact=impact,
+            profit=profit - event.commission,
+            maker=-maker,
+        )
         return moved.replace(world=World(offset, flow, world.inventory - flow)), found
 
-    def step(self, key: Array, state: EnvState, action: Array, params: EnvParams
-             ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
-        """`advance` with auto-reset -> (state, ref, outcome). `key` is not used, as in `TradingEnv.step`."""
+    def step(
+        self, key: Array, state: EnvState, action: Array, params: EnvParams
+    ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
+        """`advance` with auto-reset -> (state, ref, outcome). `key` is not used, as in
+        `TradingEnv.step`.
+        """
         del key
         going_on, outcome = self.advance(state, action, params)
         done = outcome.info.end != EndReason.NONE
         calendar = calendar_end(state.replace(row=state.row + 1), params)
-        place = select(calendar.session & done, next_session(going_on, params), going_on)  # `advance` left it behind
+        place = select(
+            calendar.session & done, next_session(going_on, params), going_on
+        )  # `advance` left it behind
         world = select(calendar.session, World.new(), _world_of(place))
         following = select(done, self._new_account(place, params), going_on).replace(world=world)
-        following = select(calendar.last | calendar.incomplete, self.next_episode(state, params), following)
+        following = select(
+            calendar.last | calendar.incomplete, self.next_episode(state, params), following
+        )
         return following, self.ref(following, params), outcome
 
     def _new_account(self, place: EnvState, params: EnvParams) -> EnvState:
@@ -145,7 +182,8 @@ def _in_world(state: EnvState, world: World) -> EnvState:
 
 
 def trained_env(config: RunConfig, env: TradingEnv) -> TradingEnv:
-    """The environment in which a run's agents train: with `shared.on` a `SharedEnv`, else `env` itself.
+    """The environment in which a run's agents train: with `shared.on` a `SharedEnv`, else `env`
+    itself.
 
     Evaluation always uses `env`: a policy alone on the historical market.
     """

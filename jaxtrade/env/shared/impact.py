@@ -1,14 +1,17 @@
-"""Price impact in integers: the offset of all later prices, the price of orders at an open, positions under an offset.
+"""Price impact in integers: the offset of all later prices, the price of orders at an open,
+positions under an offset.
 
-The offset follows I <- decay I + kappa q with the net contracts q of a bar, in thousandths of a tick. The decayed part
-is rounded towards zero, so that an offset without new orders always returns to zero.
+The offset follows I <- decay I + kappa q with the net contracts q of a bar, in thousandths of a
+tick. The decayed part is rounded towards zero, so that an offset without new orders always returns
+to zero.
 
-Orders at an open fill at the offset after them: I + kappa q + eta sqrt(q), rounded once. If they filled without
-kappa q, agents that buy together would raise the mark of what they have just bought: a gain from impact alone, which
-linear permanent impact must not allow (G. Huberman and W. Stanzl, "Price manipulation and quasi-arbitrage",
-Econometrica 72(4), 2004). The temporary part grows with the square root (B. Toth et al., "Anomalous price impact and
-the critical nature of liquidity in financial markets", Physical Review X 1, 2011). Its table is made on the host from
-integer square roots, because a float square root may differ from one device to another.
+Orders at an open fill at the offset after them: I + kappa q + eta sqrt(q), rounded once. If they
+filled without kappa q, agents that buy together would raise the mark of what they have just bought:
+a gain from impact alone, which linear permanent impact must not allow (G. Huberman and W. Stanzl,
+"Price manipulation and quasi-arbitrage", Econometrica 72(4), 2004). The temporary part grows with
+the square root (B. Toth et al., "Anomalous price impact and the critical nature of liquidity in
+financial markets", Physical Review X 1, 2011). Its table is made on the host from integer square
+roots, because a float square root may differ from one device to another.
 """
 
 from __future__ import annotations
@@ -34,21 +37,26 @@ def table_of(eta: int, most: int) -> np.ndarray:
 def impact_params(config: RunConfig) -> ImpactParams:
     """The figures of a configuration with `shared.on`."""
     shared = config.shared
-    return ImpactParams(jnp.int32(shared.kappa), jnp.int32(round(shared.decay * PARTS)),
-                        jnp.asarray(table_of(shared.eta, most_contracts(config))))
+    return ImpactParams(
+        jnp.int32(shared.kappa),
+        jnp.int32(round(shared.decay * PARTS)),
+        jnp.asarray(table_of(shared.eta, most_contracts(config))),
+    )
 
 
 def with_impact(params: EnvParams, config: RunConfig) -> EnvParams:
     """The parameters for an `env.shared.dynamics.SharedEnv`; unchanged without `shared.on`.
 
-    Raises ConfigError for a market whose profits are converted: each account's money is rounded alone there, so fills
-    would not add up with the market maker's.
+    Raises ConfigError for a market whose profits are converted: each account's money is rounded
+    alone there, so fills would not add up with the market maker's.
     """
     if not config.shared.on:
         return params
     if params.market.tick_value is not None:
-        raise ConfigError(f"shared.on=true: profits on {config.data.market} are converted to dollars and rounded for "
-                          "each agent, so money would not add up; choose a market in dollars, such as ES or EURUSD")
+        raise ConfigError(
+            f"shared.on=true: profits on {config.data.market} are converted to dollars and rounded for "
+            "each agent, so money would not add up; choose a market in dollars, such as ES or EURUSD"
+        )
     return params.replace(impact=impact_params(config))
 
 
@@ -64,29 +72,38 @@ def next_offset(world: World, impact: ImpactParams) -> Array:
 
 
 def opening_ticks(offset: Array, net: Array, impact: ImpactParams) -> Array:
-    """int32[] ticks above the offset (thousandths) at which orders at an open fill, if they buy `net` contracts."""
+    """int32[] ticks above the offset (thousandths) at which orders at an open fill, if they buy
+    `net` contracts.
+    """
     after = offset + impact.kappa * net + jnp.sign(net) * impact.temporary[jnp.abs(net)]
     return in_ticks(after) - in_ticks(offset)
 
 
 def under(position: Position, shift: Array) -> Position:
     """The same position, relative to an offset that is `shift` ticks higher."""
+
     def moved(level: Array) -> Array:
         exists = (position.quantity != 0) & (jnp.abs(level) < NO_LEVEL)
         return jnp.where(exists, level - shift, level)
 
-    return position.replace(entry=moved(position.entry), stop=moved(position.stop), target=moved(position.target))
+    return position.replace(
+        entry=moved(position.entry), stop=moved(position.stop), target=moved(position.target)
+    )
 
 
 def ordered_under(order: Order, shift: Array) -> Order:
     """The same order, relative to an offset that is `shift` ticks higher."""
-    return order.replace(move_stop=jnp.where(order.move_stop == KEEP_STOP, order.move_stop, order.move_stop - shift))
+    return order.replace(
+        move_stop=jnp.where(order.move_stop == KEEP_STOP, order.move_stop, order.move_stop - shift)
+    )
 
 
 def describe(shared: SharedConfig) -> Iterator[str]:
     """One line about the market that the agents share, if they do."""
     if shared.on:
-        yield (f"shared market: the agents trade in the same worlds. A net contract moves prices by "
-               f"{shared.kappa / PARTS:g} ticks, of which {shared.decay:g} is left after each bar; n net contracts "
-               f"ordered at an open fill {shared.eta / PARTS:g} sqrt(n) ticks worse besides. Evaluation is each policy "
-               "alone on the historical market")
+        yield (
+            f"shared market: the agents trade in the same worlds. A net contract moves prices by "
+            f"{shared.kappa / PARTS:g} ticks, of which {shared.decay:g} is left after each bar; n net contracts "
+            f"ordered at an open fill {shared.eta / PARTS:g} sqrt(n) ticks worse besides. Evaluation is each policy "
+            "alone on the historical market"
+        )

@@ -1,4 +1,6 @@
-"""The task `entry`: open a position. Its bracket, the flat bar or the floor of the account closes it."""
+"""The task `entry`: open a position. Its bracket, the flat bar or the floor of the account closes
+it.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class EntryTask(Task):
         return jnp.stack([legal[name] for name in self.actions(config)])
 
     def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
-        """BUY and SELL order `config.quantity` contracts with the fixed bracket. In a position they are illegal, and
-        the order then keeps the position."""
+        """BUY and SELL order `config.quantity` contracts with the fixed bracket. In a position they
+        are illegal, and the order then keeps the position."""
         held = state.position.quantity
         entry = (action == Action.BUY) | (action == Action.SELL)
         side = jnp.where(action == Action.BUY, 1, -1)
@@ -41,7 +43,9 @@ class EntryTask(Task):
     def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
         return (*window_slots(config), *position_slots())
 
-    def observe(self, config: EnvConfig, ref: ObservationRef, params: EnvParams) -> tuple[Array, ...]:
+    def observe(
+        self, config: EnvConfig, ref: ObservationRef, params: EnvParams
+    ) -> tuple[Array, ...]:
         return window_values(config, ref, params), position_values(config, ref, params)
 
 

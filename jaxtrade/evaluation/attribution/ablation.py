@@ -1,4 +1,6 @@
-"""Attribution by ablation: the policy is evaluated again without a group, which stays at its mean at every bar."""
+"""Attribution by ablation: the policy is evaluated again without a group, which stays at its mean
+at every bar.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def given(ref: Any, observation: Array) -> Given:
 
 @dataclass(frozen=True)
 class AblatedAct:
-    """A greedy `Act` on an observation with fixed slots. Carry: (policy, its memory, bool[D] slots, float32[D] values).
+    """A greedy `Act` on an observation with fixed slots. Carry: (policy, its memory, bool[D] slots,
+    float32[D] values).
 
     algorithm_act: `Algorithm.act` on `Given` references.
     """
@@ -55,11 +58,20 @@ def _forget(carry: PyTree, first: Array) -> PyTree:
     return policy, forget(memory, first), *rest
 
 
-def ablated_profits(env: TradingEnv, algorithm: Algorithm, policy: PyTree, params: EnvParams, decisions: DecisionBars,
-                    groups: Sequence[SlotGroup], values: np.ndarray) -> np.ndarray:
-    """float64[1 + groups] dollars: net profit of the strategy pass, with every slot and then without each group.
+def ablated_profits(
+    env: TradingEnv,
+    algorithm: Algorithm,
+    policy: PyTree,
+    params: EnvParams,
+    decisions: DecisionBars,
+    groups: Sequence[SlotGroup],
+    values: np.ndarray,
+) -> np.ndarray:
+    """float64[1 + groups] dollars: net profit of the strategy pass, with every slot and then
+    without each group.
 
-    algorithm: acts on `Given` references. values: float32[D], what the slots of a missing group hold.
+    algorithm: acts on `Given` references. values: float32[D], what the slots of a missing group
+        hold.
     """
     size = len(values)
     fixed = np.stack([np.zeros(size, bool), *(group_mask(group, size) for group in groups)])
@@ -67,13 +79,21 @@ def ablated_profits(env: TradingEnv, algorithm: Algorithm, policy: PyTree, param
 
     def lane(row: np.ndarray) -> Lane:
         carry = (policy, algorithm.carry, jnp.asarray(row), kept)
-        agent = Agent("ablated", AblatedAct(env, algorithm.act), carry, "greedy, without a group of slots", _forget)
+        agent = Agent(
+            "ablated",
+            AblatedAct(env, algorithm.act),
+            carry,
+            "greedy, without a group of slots",
+            _forget,
+        )
         return Lane(agent, params, decisions, jax.random.key(0))
 
     profits = []
     for first in range(0, len(fixed), TOGETHER):
-        block = fixed[first:first + TOGETHER]
-        padded = np.concatenate([block, np.zeros((TOGETHER - len(block), size), bool)])  # one shape, one program
+        block = fixed[first : first + TOGETHER]
+        padded = np.concatenate(
+            [block, np.zeros((TOGETHER - len(block), size), bool)]
+        )  # one shape, one program
         records = run_lanes(env, [lane(row) for row in padded], "strategy")
-        profits += [int(record.equity[-1]) / 1000 for record in records[:len(block)]]
+        profits += [int(record.equity[-1]) / 1000 for record in records[: len(block)]]
     return np.asarray(profits)

@@ -1,7 +1,8 @@
-"""Attribution at given decisions: by the gradient of the margin, and by permutation. For policies without a memory.
+"""Attribution at given decisions: by the gradient of the margin, and by permutation. For policies
+without a memory.
 
-The margin of a decision is the largest legal logit (of a Q-learner: Q value) less the second largest. The policy
-changes its action where the margin passes 0.
+The margin of a decision is the largest legal logit (of a Q-learner: Q value) less the second
+largest. The policy changes its action where the margin passes 0.
 """
 
 from __future__ import annotations
@@ -16,19 +17,25 @@ from jaxtrade.evaluation.attribution.groups import SlotGroup
 from jaxtrade.networks.distributions import ILLEGAL
 from jaxtrade.types import Array, PyTree
 
-# (logits float32[A], mask bool[A]) of one decision: observation float32[D], and what else it is made on.
+# (logits float32[A], mask bool[A]) of one decision: observation float32[D], and what else it is
+# made on.
 Logits = Callable[[Array, PyTree], tuple[Array, Array]]
 Choose = Callable[[np.ndarray], np.ndarray]  # observations float32[B, D] -> actions int[B]
 
 
 def margin(logits: Array, mask: Array) -> Array:
-    """float32[]: the largest legal logit less the second largest; 0 where a single action is legal."""
+    """float32[]: the largest legal logit less the second largest; 0 where a single action is
+    legal.
+    """
     two, _ = jax.lax.top_k(jnp.where(mask, logits, ILLEGAL), 2)
     return jnp.where(mask.sum() >= 2, two[0] - two[1], 0.0)
 
 
-def gradient_sizes(logits: Logits, observations: Array, others: PyTree, deviation: np.ndarray) -> np.ndarray:
-    """float64[D]: the mean over decisions of |d margin / d slot| times the slot's standard deviation.
+def gradient_sizes(
+    logits: Logits, observations: Array, others: PyTree, deviation: np.ndarray
+) -> np.ndarray:
+    """float64[D]: the mean over decisions of |d margin / d slot| times the slot's standard
+    deviation.
 
     It is the change of the margin, to first order, when the slot moves by its standard deviation.
 
@@ -36,7 +43,9 @@ def gradient_sizes(logits: Logits, observations: Array, others: PyTree, deviatio
         observations: float32[B, D], raw. others: [B, ...], what else each decision is made on.
         deviation: float64[D], in the units of the slots.
     """
-    slopes = jax.jit(jax.vmap(jax.grad(lambda observation, other: margin(*logits(observation, other)))))
+    slopes = jax.jit(
+        jax.vmap(jax.grad(lambda observation, other: margin(*logits(observation, other))))
+    )
     return np.abs(np.asarray(slopes(observations, others), np.float64)).mean(axis=0) * deviation
 
 
@@ -54,19 +63,29 @@ def permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return order
 
 
-def changed_shares(choose: Choose, observations: np.ndarray, groups: Sequence[SlotGroup], strata: np.ndarray,
-                   seed: int, repeats: int) -> list[float]:
-    """The share of decisions whose action changes when a group's values come from another decision of its stratum.
+def changed_shares(
+    choose: Choose,
+    observations: np.ndarray,
+    groups: Sequence[SlotGroup],
+    strata: np.ndarray,
+    seed: int,
+    repeats: int,
+) -> list[float]:
+    """The share of decisions whose action changes when a group's values come from another decision
+    of its stratum.
 
-    The slots of a group are moved together, all others stay. Breiman (2001), "Random forests", permutes over all rows;
-    here only within a stratum, because the time of day alone tells much about a bar.
+    The slots of a group are moved together, all others stay. Breiman (2001), "Random forests",
+    permutes over all rows; here only within a stratum, because the time of day alone tells much
+    about a bar.
 
     Args:
         observations: float32[B, D], raw. strata: int[B].
         repeats: permutations over which the share is the mean. They are the same for every group.
     """
     before = choose(observations)
-    orders = [permuted_within(strata, np.random.default_rng([seed, repeat])) for repeat in range(repeats)]
+    orders = [
+        permuted_within(strata, np.random.default_rng([seed, repeat])) for repeat in range(repeats)
+    ]
 
     def share(group: SlotGroup) -> float:
         changed = []

@@ -10,8 +10,8 @@ from jaxtrade.text import aligned, several
 
 @dataclass(frozen=True)
 class SlotMethod:
-    """One method. unit: of its values, `share` or `dollars`. about: what it measures, a sentence. values: one for each
-    group; None where it cannot be given, and why."""
+    """One method. unit: of its values, `share` or `dollars`. about: what it measures, a sentence.
+    values: one for each group; None where it cannot be given, and why."""
 
     name: str
     unit: str
@@ -22,7 +22,9 @@ class SlotMethod:
 
 @dataclass(frozen=True)
 class SlotAttribution:
-    """How much a policy depends on each group of slots. groups: names, and how many slots each has."""
+    """How much a policy depends on each group of slots. groups: names, and how many slots each
+    has.
+    """
 
     groups: tuple[tuple[str, int], ...]
     methods: tuple[SlotMethod, ...]
@@ -37,24 +39,54 @@ def _cell(value: float | None, unit: str) -> str:
 
 
 def table(found: SlotAttribution) -> str:
-    """The attribution as text: a row for each group, in the order of the observation, and a column for each method."""
-    cells = [["part of the observation", "slots",
-              *(f"{each.name}{' ($)' if each.unit == 'dollars' else ''}" for each in found.methods)]]
+    """The attribution as text: a row for each group, in the order of the observation, and a column
+    for each method.
+    """
+    cells = [
+        [
+            "part of the observation",
+            "slots",
+            *(f"{each.name}{' ($)' if each.unit == 'dollars' else ''}" for each in found.methods),
+        ]
+    ]
     for number, (name, size) in enumerate(found.groups):
-        cells.append([f"  {name}", f"{size}", *(_cell(each.values[number], each.unit) for each in found.methods)])
-    notes = [f"{each.name}: {each.about}" if each.why is None else f"{each.name}: n/a: {each.why}"
-             for each in found.methods]
+        cells.append(
+            [
+                f"  {name}",
+                f"{size}",
+                *(_cell(each.values[number], each.unit) for each in found.methods),
+            ]
+        )
+    notes = [
+        f"{each.name}: {each.about}" if each.why is None else f"{each.name}: n/a: {each.why}"
+        for each in found.methods
+    ]
     return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in [*notes, *found.notes])])
 
 
 def to_json(found: SlotAttribution) -> dict[str, Any]:
-    """The attribution as JSON values: for each method its parts, with `why` where there is no value."""
-    def part(name: str, value: float | None, why: str | None) -> dict[str, Any]:
-        return {"name": name, "value": {"value": value} | ({} if value is not None else {"why": why})}
+    """The attribution as JSON values: for each method its parts, with `why` where there is no
+    value.
+    """
 
-    methods = [{"name": each.name, "unit": each.unit, "about": each.about,
-                "parts": [part(name, value, each.why) for (name, _), value in
-                          zip(found.groups, each.values, strict=True)]} for each in found.methods]
+    def part(name: str, value: float | None, why: str | None) -> dict[str, Any]:
+        return {
+            "name": name,
+            "value": {"value": value} | ({} if value is not None else {"why": why}),
+        }
+
+    methods = [
+        {
+            "name": each.name,
+            "unit": each.unit,
+            "about": each.about,
+            "parts": [
+                part(name, value, each.why)
+                for (name, _), value in zip(found.groups, each.values, strict=True)
+            ],
+        }
+        for each in found.methods
+    ]
     return {"methods": methods, "notes": list(found.notes), "slots": dict(found.groups)}
 
 

@@ -1,4 +1,6 @@
-"""`day.png`: the session with most trades as candles, with entries, exits, stops and targets, and its profit."""
+"""`day.png`: the session with most trades as candles, with entries, exits, stops and targets, and
+its profit.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ MARGIN = 20  # bars shown before the first entry and after the last exit
 class Day(NamedTuple):
     """The part of a session that is drawn.
 
-    number: of the session in the set. first, last: indices of its first and last decision bar shown (inclusive).
+    number: of the session in the set. first, last: indices of its first and last decision bar shown
+        (inclusive).
     trades: those of the session.
     """
 
@@ -65,10 +68,14 @@ def headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tuple[st
     title = f"{agent.name} on {result.settings['market']}, {style.span_of([date])}"
     count, won = len(day.trades), int((day.trades.net > 0).sum())
     if not count:
-        return title, "no trades" + ("" if len(result.decisions.ids) == 1 else " in any session; this is the last one")
+        return title, "no trades" + (
+            "" if len(result.decisions.ids) == 1 else " in any session; this is the last one"
+        )
     which = "" if len(result.decisions.ids) == 1 else "the session with most trades   ·   "
-    return title, (f"{which}net {style.dollars(int(day.trades.net.sum()) / 1000)}   ·   {count:,} "
-                   f"trade{'' if count == 1 else 's'}   ·   {won} won, {count - won} lost")
+    return title, (
+        f"{which}net {style.dollars(int(day.trades.net.sum()) / 1000)}   ·   {count:,} "
+        f"trade{'' if count == 1 else 's'}   ·   {won} won, {count - won} lost"
+    )
 
 
 @style.styled
@@ -87,7 +94,9 @@ def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
     top.set_title(f"Candles of {minutes:g} minute{'' if minutes == 1 else 's'}")
     style.legend_above(top)
     _profit(bottom, agent, day)
-    at, labels = style.time_marks(style.local_times(result.clock, result.decisions.rows[day.first:day.last + 1] + 1))
+    at, labels = style.time_marks(
+        style.local_times(result.clock, result.decisions.rows[day.first : day.last + 1] + 1)
+    )
     bottom.set_xticks(at, labels)
     bottom.set_xlabel(f"close of the bar, {result.clock.zone}")
     count = day.last - day.first + 1
@@ -96,15 +105,19 @@ def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
 
 
 def grouped(values: np.ndarray, size: int, how: Any) -> np.ndarray:
-    """`how` (a ufunc with `reduceat`) over groups of `size` values; the last group may be smaller."""
+    """`how` (a ufunc with `reduceat`) over groups of `size` values; the last group may be
+    smaller.
+    """
     return how.reduceat(values, np.arange(0, len(values), size))
 
 
 def _candles(axis: Any, result: EvaluationResult, day: Day) -> int:
-    """Draw candles: hollow where the price rose, filled where it fell. Returns the number of bars in each."""
+    """Draw candles: hollow where the price rose, filled where it fell. Returns the number of bars
+    in each.
+    """
     from matplotlib.collections import LineCollection, PolyCollection
 
-    rows, tick = result.decisions.rows[day.first:day.last + 1] + 1, float(result.clock.tick_size)
+    rows, tick = result.decisions.rows[day.first : day.last + 1] + 1, float(result.clock.tick_size)
     size = next((width for width in WIDTHS if len(rows) / width <= MOST_CANDLES), WIDTHS[-1])
     starts = np.arange(0, len(rows), size)
     ends = np.minimum(starts + size, len(rows)) - 1
@@ -116,29 +129,41 @@ def _candles(axis: Any, result: EvaluationResult, day: Day) -> int:
     wicks = [[(x, a), (x, b)] for x, a, b in zip(middle, low, bottom, strict=True)]
     wicks += [[(x, a), (x, b)] for x, a, b in zip(middle, top, high, strict=True)]
     axis.add_collection(LineCollection(wicks, colors=style.GREY, linewidths=0.8, zorder=1))
-    bodies = [[(x - half, a), (x + half, a), (x + half, b), (x - half, b)]
-              for x, a, b in zip(middle, bottom, top, strict=True)]
+    bodies = [
+        [(x - half, a), (x + half, a), (x + half, b), (x - half, b)]
+        for x, a, b in zip(middle, bottom, top, strict=True)
+    ]
     faces = np.where(last >= first, "white", style.PALE)
-    axis.add_collection(PolyCollection(bodies, facecolors=list(faces), edgecolors=style.GREY, linewidths=0.8,
-                                       zorder=2))
+    axis.add_collection(
+        PolyCollection(
+            bodies, facecolors=list(faces), edgecolors=style.GREY, linewidths=0.8, zorder=2
+        )
+    )
     axis.autoscale_view()
     return size
 
 
 def levels(agent: AgentResult, day: Day) -> dict[str, list[tuple[int, int]]]:
-    """name -> (bar, level in ticks) of the stop and the target of the position held after each decision bar shown.
+    """name -> (bar, level in ticks) of the stop and the target of the position held after each
+    decision bar shown.
 
     bar: counted from the first one shown. The level at the close of a bar holds in the next one.
     """
-    legs = np.asarray(agent.strategy.ref.legs)[day.first:day.last + 1, 0].astype(np.int64)
+    legs = np.asarray(agent.strategy.ref.legs)[day.first : day.last + 1, 0].astype(np.int64)
     held = legs[:, 0] != 0
-    return {name: [(int(bar), int(legs[bar, column])) for bar in
-                   np.flatnonzero(held & (np.abs(legs[:, column]) < NO_LEVEL))]
-            for name, column in (("stop", 2), ("target", 3))}
+    return {
+        name: [
+            (int(bar), int(legs[bar, column]))
+            for bar in np.flatnonzero(held & (np.abs(legs[:, column]) < NO_LEVEL))
+        ]
+        for name, column in (("stop", 2), ("target", 3))
+    }
 
 
 def joined(levels: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """(first bar, last bar, level) of each stretch of neighbouring bars with the same level. levels: (bar, level)."""
+    """(first bar, last bar, level) of each stretch of neighbouring bars with the same level.
+    levels: (bar, level).
+    """
     found: list[tuple[int, int, int]] = []
     for bar, level in levels:
         if found and found[-1][1] == bar - 1 and found[-1][2] == level:
@@ -149,20 +174,30 @@ def joined(levels: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
 
 
 def _levels(axis: Any, result: EvaluationResult, agent: AgentResult, day: Day) -> None:
-    """Draw stops and targets as far as they are near the prices: a far target must not flatten the candles."""
+    """Draw stops and targets as far as they are near the prices: a far target must not flatten the
+    candles.
+    """
     from matplotlib.collections import LineCollection
 
     low, high = axis.get_ylim()
     room, tick = ROOM * (high - low), float(result.clock.tick_size)
-    for name, color, form, how in (("stop", style.LOST, "-", "solid"),
-                                   ("target", style.WON, (0, (5, 2.5)), "dashed")):
-        found = [(first, last, level * tick) for first, last, level in joined(levels(agent, day)[name])]
+    for name, color, form, how in (
+        ("stop", style.LOST, "-", "solid"),
+        ("target", style.WON, (0, (5, 2.5)), "dashed"),
+    ):
+        found = [
+            (first, last, level * tick) for first, last, level in joined(levels(agent, day)[name])
+        ]
         near = [each for each in found if low - room <= each[2] <= high + room]
         if not near:
             continue
         lines = [[(first - 0.5, price), (last + 0.5, price)] for first, last, price in near]
         label = f"{name} ({how}{'' if len(near) == len(found) else ', where near'})"
-        axis.add_collection(LineCollection(lines, colors=color, linewidths=1.3, linestyles=form, zorder=3, label=label))
+        axis.add_collection(
+            LineCollection(
+                lines, colors=color, linewidths=1.3, linestyles=form, zorder=3, label=label
+            )
+        )
     axis.autoscale_view()
 
 
@@ -181,7 +216,7 @@ def _marks(axis: Any, result: EvaluationResult, day: Day) -> None:
 def _profit(axis: Any, agent: AgentResult, day: Day) -> None:
     equity = agent.strategy.equity.astype(np.int64)
     before = 0 if day.first == 0 else int(equity[day.first - 1])
-    profit = (equity[day.first:day.last + 1] - before) / 1000
+    profit = (equity[day.first : day.last + 1] - before) / 1000
     x = np.arange(len(profit))
     axis.axhline(0, color=style.GREY, linewidth=0.8)
     for part, color in ((np.maximum(profit, 0), style.WON), (np.minimum(profit, 0), style.LOST)):

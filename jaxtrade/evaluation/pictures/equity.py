@@ -1,4 +1,6 @@
-"""`equity.png`: one agent's prices and trades, the equity of all agents, its drawdown, and its account under rules."""
+"""`equity.png`: one agent's prices and trades, the equity of all agents, its drawdown, and its
+account under rules.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,15 @@ from jaxtrade.evaluation.result import AgentResult
 
 MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
 WILD = "random"  # the agent that may leave the picture: what it loses to costs can dwarf all the others
-ROOM, PAD = 0.5, 0.06  # shares of the others' range: within ROOM the wild one is shown in full; PAD is left around it
-ENDS = ((EndReason.TARGET, "passed", style.GREEN, "*"), (EndReason.BUST, "bust", style.VERMILLION, "X"),
-        (EndReason.DAILY_LOSS, "failed, daily loss", style.PURPLE, "P"))
+ROOM, PAD = (
+    0.5,
+    0.06,
+)  # shares of the others' range: within ROOM the wild one is shown in full; PAD is left around it
+ENDS = (
+    (EndReason.TARGET, "passed", style.GREEN, "*"),
+    (EndReason.BUST, "bust", style.VERMILLION, "X"),
+    (EndReason.DAILY_LOSS, "failed, daily loss", style.PURPLE, "P"),
+)
 
 
 @style.styled
@@ -30,12 +38,23 @@ def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
 def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
     """The two lines above the picture: what it shows, and the figures of the strategy pass."""
     dates, figures = result.decisions.date.tolist(), agent.strategy_figures
-    notes = [label.split(":")[0].upper() for label in result.labels if label.startswith(("synth", "in sample", "opti"))]
+    notes = [
+        label.split(":")[0].upper()
+        for label in result.labels
+        if label.startswith(("synth", "in sample", "opti"))
+    ]
     count = figures["trades"]
-    parts = [f"net {style.dollars(figures['net_profit'])}", f"{count:,} trade{'' if count == 1 else 's'}",
-             *([f"{style.percent(figures['win_rate'])} won"] if count else []),
-             f"max drawdown {style.dollars(figures['max_drawdown'])}", *notes]
-    return (f"{agent.name} on {result.settings['market']}, {style.span_of(dates)}", "   ·   ".join(parts))
+    parts = [
+        f"net {style.dollars(figures['net_profit'])}",
+        f"{count:,} trade{'' if count == 1 else 's'}",
+        *([f"{style.percent(figures['win_rate'])} won"] if count else []),
+        f"max drawdown {style.dollars(figures['max_drawdown'])}",
+        *notes,
+    ]
+    return (
+        f"{agent.name} on {result.settings['market']}, {style.span_of(dates)}",
+        "   ·   ".join(parts),
+    )
 
 
 @style.styled
@@ -55,9 +74,20 @@ def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
 
 def _prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     rows, tick = result.decisions.rows, float(result.clock.tick_size)
-    axis.plot(*_by_session(result, result.close[rows + 1] * tick), color=style.GREY, linewidth=0.9, zorder=1)
+    axis.plot(
+        *_by_session(result, result.close[rows + 1] * tick),
+        color=style.GREY,
+        linewidth=0.9,
+        zorder=1,
+    )
     count = len(agent.trades)
-    note = "no trades" if not count else "" if count <= MOST_MARKS else f"{count:,} trades, too many to mark"
+    note = (
+        "no trades"
+        if not count
+        else ""
+        if count <= MOST_MARKS
+        else f"{count:,} trades, too many to mark"
+    )
     axis.set_title("Price and trades" + (f": {note}" if note else ""))
     if 0 < count <= MOST_MARKS:
         _trades(axis, result, agent)
@@ -69,15 +99,26 @@ def _trades(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     from matplotlib.collections import LineCollection
 
     trades, rows, tick = agent.trades, result.decisions.rows, float(result.clock.tick_size)
-    entered, left = np.searchsorted(rows, trades.decision_row), np.searchsorted(rows, trades.exit_row - 1)
+    entered, left = (
+        np.searchsorted(rows, trades.decision_row),
+        np.searchsorted(rows, trades.exit_row - 1),
+    )
     bought, sold = trades.entry_price * tick, trades.exit_price * tick
     size = float(np.clip(3000 / len(trades), 9, 42))
     if len(trades) <= MOST_ENTRIES:
         style.entries(axis, entered, bought, trades.side, size * 0.9)
     won = trades.net > 0
     lines = np.stack([np.stack([entered, left], 1), np.stack([bought, sold], 1)], 2)
-    axis.add_collection(LineCollection(list(lines), colors=list(np.where(won, style.WON, style.LOST)), linewidths=1.0,
-                                       alpha=0.6, zorder=2), autolim=False)
+    axis.add_collection(
+        LineCollection(
+            list(lines),
+            colors=list(np.where(won, style.WON, style.LOST)),
+            linewidths=1.0,
+            alpha=0.6,
+            zorder=2,
+        ),
+        autolim=False,
+    )
     style.exits(axis, left, sold, won, size)
 
 
@@ -88,21 +129,39 @@ def _equity(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         kind = "sampled" if other.name.startswith("sampled_") else other.name
         name = f"sampled ({samples})" if kind != other.name else other.name
         color = style.BASELINES.get(kind, style.OTHERS[i % len(style.OTHERS)])
-        axis.plot(result.start_balance + other.strategy.equity / 1000, color=color, linewidth=1.1, zorder=2,
-                  label=None if name in drawn else name, linestyle="--" if other.name == "flat" else "-")
+        axis.plot(
+            result.start_balance + other.strategy.equity / 1000,
+            color=color,
+            linewidth=1.1,
+            zorder=2,
+            label=None if name in drawn else name,
+            linestyle="--" if other.name == "flat" else "-",
+        )
         drawn.add(name)
-    axis.plot(result.start_balance + agent.strategy.equity / 1000, color=style.POLICY, linewidth=2.0, zorder=3,
-              label=agent.name)
+    axis.plot(
+        result.start_balance + agent.strategy.equity / 1000,
+        color=style.POLICY,
+        linewidth=2.0,
+        zorder=3,
+        label=agent.name,
+    )
     _bounded(axis, result, agent)
     style.money_axis(axis, "equity")
     axis.set_title("Equity without account rules")
 
 
 def _bounded(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    """Scale the axis to the sensible agents. A `random` that would flatten their curves runs off the edge, marked."""
-    start, others = result.start_balance, [each for each in result.agents if each.name != WILD or each is agent]
+    """Scale the axis to the sensible agents. A `random` that would flatten their curves runs off
+    the edge, marked.
+    """
+    start, others = (
+        result.start_balance,
+        [each for each in result.agents if each.name != WILD or each is agent],
+    )
     wild = next((each for each in result.agents if each.name == WILD and each is not agent), None)
-    low, high = (start + how(how(each.strategy.equity) for each in others) / 1000 for how in (min, max))
+    low, high = (
+        start + how(how(each.strategy.equity) for each in others) / 1000 for how in (min, max)
+    )
     if wild is None or low == high:
         return
     curve, size = start + wild.strategy.equity / 1000, high - low
@@ -112,20 +171,39 @@ def _bounded(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     axis.set_ylim(low, high)
     at = int(np.flatnonzero((curve < low) | (curve > high))[0])
     below = bool(curve[at] < low)
-    axis.plot(at, low if below else high, marker="v" if below else "^", color=style.BASELINES[WILD], markersize=8,
-              linestyle="none", clip_on=False, zorder=5)
+    axis.plot(
+        at,
+        low if below else high,
+        marker="v" if below else "^",
+        color=style.BASELINES[WILD],
+        markersize=8,
+        linestyle="none",
+        clip_on=False,
+        zorder=5,
+    )
     left = at < 0.6 * len(curve)
-    axis.annotate(_gone(curve - start, low - start, high - start), (at, low if below else high),
-                  (8 if left else -8, 5 if below else -5), textcoords="offset points", fontsize=9,
-                  ha="left" if left else "right", va="bottom" if below else "top", zorder=6,
-                  bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0})
+    axis.annotate(
+        _gone(curve - start, low - start, high - start),
+        (at, low if below else high),
+        (8 if left else -8, 5 if below else -5),
+        textcoords="offset points",
+        fontsize=9,
+        ha="left" if left else "right",
+        va="bottom" if below else "top",
+        zorder=6,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+    )
 
 
 def _gone(profit: np.ndarray, low: float, high: float) -> str:
-    """Where the wild agent is while it is out of the picture. profit: its dollars from the start."""
+    """Where the wild agent is while it is out of the picture. profit: its dollars from the
+    start.
+    """
     value, when = profit[-1], ""
     if low <= value <= high:  # it came back
-        value, when = (profit.min(), " at worst") if profit.min() < low else (profit.max(), " at best")
+        value, when = (
+            (profit.min(), " at worst") if profit.min() < low else (profit.max(), " at best")
+        )
     return f"{WILD}: {style.dollars(float(value), 0)}{when}, off the picture"
 
 
@@ -137,38 +215,61 @@ def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         axis.set_ylim(-100, 10)
         axis.set_yticks([0])
     style.money_axis(axis, "drawdown")
-    axis.set_title(f"Drawdown of {agent.name} below its highest equity, at most {style.dollars(-fall.min())}")
+    axis.set_title(
+        f"Drawdown of {agent.name} below its highest equity, at most {style.dollars(-fall.min())}"
+    )
 
 
 def drawdown_of(equity: np.ndarray) -> np.ndarray:
-    """float64[L] dollars at most 0: distance of equity (mills from 0) from its running maximum, which starts at 0."""
+    """float64[L] dollars at most 0: distance of equity (mills from 0) from its running maximum,
+    which starts at 0.
+    """
     return (equity - np.maximum(np.maximum.accumulate(equity), 0)) / 1000
 
 
 def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     record, start = agent.account, result.start_balance
-    floor = np.where(record.active & (record.event.floor != NO_FLOOR), start + record.event.floor / 1000, np.nan)
+    floor = np.where(
+        record.active & (record.event.floor != NO_FLOOR), start + record.event.floor / 1000, np.nan
+    )
     equity = start + record.equity / 1000
     alive = np.where(record.active, equity, np.nan)
-    borders = np.flatnonzero(np.diff(record.account)) + 1  # a gap keeps a line from joining two accounts
-    for values, color, width, name in ((alive, style.POLICY, 1.5, "balance and open profit"),
-                                       (floor, style.ORANGE, 1.3, "drawdown floor")):
+    borders = (
+        np.flatnonzero(np.diff(record.account)) + 1
+    )  # a gap keeps a line from joining two accounts
+    for values, color, width, name in (
+        (alive, style.POLICY, 1.5, "balance and open profit"),
+        (floor, style.ORANGE, 1.3, "drawdown floor"),
+    ):
         if not np.isnan(values).all():
             axis.plot(*_gapped(values, borders), color=color, linewidth=width, label=name)
     for reason, name, color, mark in ENDS:
         at = np.flatnonzero(record.end == reason)
         if len(at):
-            axis.scatter(at, equity[at], color=color, marker=mark, s=130 if mark == "*" else 55, zorder=4,
-                         label=f"{name} ({len(at)})", edgecolors="white", linewidths=0.5)
+            axis.scatter(
+                at,
+                equity[at],
+                color=color,
+                marker=mark,
+                s=130 if mark == "*" else 55,
+                zorder=4,
+                label=f"{name} ({len(at)})",
+                edgecolors="white",
+                linewidths=0.5,
+            )
     style.money_axis(axis, "account")
     count = agent.account_figures["accounts"]
-    axis.set_title(f"{'Account' if count == 1 else f'{count} accounts'} with rules: {result.settings['account']}")
+    axis.set_title(
+        f"{'Account' if count == 1 else f'{count} accounts'} with rules: {result.settings['account']}"
+    )
 
 
 def _gapped(values: np.ndarray, borders: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
     """(x, y) of a line that is interrupted before each of `borders`."""
     at = np.asarray(list(borders), int)
-    return np.insert(np.arange(len(values), dtype=float), at, np.nan), np.insert(values.astype(float), at, np.nan)
+    return np.insert(np.arange(len(values), dtype=float), at, np.nan), np.insert(
+        values.astype(float), at, np.nan
+    )
 
 
 def _by_session(result: EvaluationResult, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

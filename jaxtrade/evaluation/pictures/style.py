@@ -1,7 +1,8 @@
-"""What all pictures share: colours, titles, axes of time and of money, and how a figure becomes a PNG.
+"""What all pictures share: colours, titles, axes of time and of money, and how a figure becomes a
+PNG.
 
-The colours are those of Okabe and Ito (2008), which people with any kind of colour vision can tell apart. No meaning is
-carried by colour alone: winners and losers have different marks too.
+The colours are those of Okabe and Ito (2008), which people with any kind of colour vision can tell
+apart. No meaning is carried by colour alone: winners and losers have different marks too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from jaxtrade.evaluation.trades import BarClock
 
 P = ParamSpec("P")
 T = TypeVar("T")
-BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
+BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#E69F00",
+    "#56B4E9",
+    "#CC79A7",
+)
 INK, GREY, PALE, GRID = "#2b2f36", "#7d858f", "#c9ced4", "#e8eaed"
 POLICY, WON, LOST = "#1b2a49", BLUE, VERMILLION
 BASELINES = {"sampled": SKY, "flat": GREY, "random": ORANGE, "buy_hold": GREEN, "sma_cross": PURPLE}
@@ -28,12 +36,31 @@ OTHERS = (SKY, ORANGE, GREEN, PURPLE, GREY, BLUE, VERMILLION)
 DPI = 110
 STYLE: dict[Any, Any] = {  # matplotlib's keys
     "text.parse_math": False,  # dollars are no formulas
-    "font.size": 9.5, "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "axes.labelcolor": INK, "axes.edgecolor": PALE, "axes.labelsize": 9.5, "axes.grid": True, "axes.grid.axis": "y",
-    "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False, "grid.color": GRID,
-    "grid.linewidth": 0.8, "text.color": INK, "xtick.color": GREY, "ytick.color": GREY, "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK, "xtick.major.size": 3, "ytick.major.size": 0, "legend.frameon": False,
-    "legend.fontsize": 9, "figure.facecolor": "white", "savefig.facecolor": "white",
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelcolor": INK,
+    "axes.edgecolor": PALE,
+    "axes.labelsize": 9.5,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
 }
 STEPS = (5, 10, 15, 30, 60, 120, 180, 240)  # minutes between two marks of a time axis
 MINUS = "\u2212"
@@ -59,13 +86,17 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
 
 
 def new_figure(width: float, height: float, title: str, about: str) -> Any:
-    """A matplotlib Figure of a size in inches, with a bold first line and a plain second line above its axes."""
+    """A matplotlib Figure of a size in inches, with a bold first line and a plain second line above
+    its axes.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
-    figure.text(0.012, 1 - 0.12 / height, title, fontsize=14, fontweight="bold", ha="left", va="top")
+    figure.text(
+        0.012, 1 - 0.12 / height, title, fontsize=14, fontweight="bold", ha="left", va="top"
+    )
     figure.text(0.012, 1 - 0.42 / height, about, fontsize=10.5, color=GREY, ha="left", va="top")
     return figure
 
@@ -91,11 +122,22 @@ def percent(share: float | None) -> str:
 
 
 def legend_above(axis: Any, columns: int | None = None) -> None:
-    """The legend above the axes on the right, so that it hides no line. The title is on the left."""
+    """The legend above the axes on the right, so that it hides no line. The title is on the
+    left.
+    """
     handles, labels = axis.get_legend_handles_labels()
     if handles:
-        axis.legend(handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.15,
-                    ncols=columns or len(handles), handlelength=1.4, handletextpad=0.5, columnspacing=1.3)
+        axis.legend(
+            handles,
+            labels,
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            borderaxespad=0.15,
+            ncols=columns or len(handles),
+            handlelength=1.4,
+            handletextpad=0.5,
+            columnspacing=1.3,
+        )
 
 
 def money_axis(axis: Any, label: str) -> None:
@@ -105,61 +147,105 @@ def money_axis(axis: Any, label: str) -> None:
 
 
 def price_axis(axis: Any, clock: BarClock) -> None:
-    """Prices on the y axis, with as many decimals as its marks need. Call it once the limits are final."""
+    """Prices on the y axis, with as many decimals as its marks need. Call it once the limits are
+    final.
+    """
     marks = axis.yaxis.get_majorticklocs()
-    digits = next((n for n in range(clock.decimals) if np.allclose(marks, np.round(marks, n), rtol=0, atol=1e-9)),
-                  clock.decimals)
+    digits = next(
+        (
+            n
+            for n in range(clock.decimals)
+            if np.allclose(marks, np.round(marks, n), rtol=0, atol=1e-9)
+        ),
+        clock.decimals,
+    )
     axis.set_ylabel("price")
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.{digits}f}")
 
 
 def entries(axis: Any, x: np.ndarray, price: np.ndarray, side: np.ndarray, size: float) -> None:
-    """Mark entries: long ones by a triangle just below the price, short ones just above, so that exits stay visible."""
+    """Mark entries: long ones by a triangle just below the price, short ones just above, so that
+    exits stay visible.
+    """
     from matplotlib.transforms import ScaledTranslation
 
     shift = np.sqrt(size) * 0.75 / 72  # inches
     for sign, mark, name in ((1, "^", "long entry"), (-1, "v", "short entry")):
         chosen = side == sign
         if chosen.any():
-            moved = axis.transData + ScaledTranslation(0, -sign * shift, axis.figure.dpi_scale_trans)
-            axis.scatter(x[chosen], price[chosen], s=size, marker=mark, color=INK, zorder=5, label=name,
-                         edgecolors="white", linewidths=0.5, transform=moved)
+            moved = axis.transData + ScaledTranslation(
+                0, -sign * shift, axis.figure.dpi_scale_trans
+            )
+            axis.scatter(
+                x[chosen],
+                price[chosen],
+                s=size,
+                marker=mark,
+                color=INK,
+                zorder=5,
+                label=name,
+                edgecolors="white",
+                linewidths=0.5,
+                transform=moved,
+            )
 
 
 def exits(axis: Any, x: np.ndarray, price: np.ndarray, won: np.ndarray, size: float) -> None:
     """Mark exits: a disc for a trade with a profit after costs, a cross for any other."""
     for chosen, mark, color, name in ((won, "o", WON, "won"), (~won, "X", LOST, "lost")):
         if chosen.any():
-            axis.scatter(x[chosen], price[chosen], s=size, marker=mark, color=color, zorder=4, edgecolors="white",
-                         linewidths=0.5, label=f"{name} ({int(chosen.sum()):,})")
+            axis.scatter(
+                x[chosen],
+                price[chosen],
+                s=size,
+                marker=mark,
+                color=color,
+                zorder=4,
+                edgecolors="white",
+                linewidths=0.5,
+                label=f"{name} ({int(chosen.sum()):,})",
+            )
 
 
 def local_times(clock: BarClock, rows: np.ndarray) -> list[datetime.datetime]:
     """The close of each market row, in the market's time zone."""
     zone = ZoneInfo(clock.zone)
-    return [datetime.datetime.fromtimestamp(int(clock.time[row]) + clock.bar_seconds, zone) for row in rows]
+    return [
+        datetime.datetime.fromtimestamp(int(clock.time[row]) + clock.bar_seconds, zone)
+        for row in rows
+    ]
 
 
 def time_marks(times: Sequence[datetime.datetime], most: int = 9) -> tuple[list[int], list[str]]:
-    """(indices, labels) of the bars of one session at full hours, or at other round times, at most `most` of them.
+    """(indices, labels) of the bars of one session at full hours, or at other round times, at most
+    `most` of them.
 
-    A bar that is the first at or after a round time stands for it, so gaps in the bars are no problem.
+    A bar that is the first at or after a round time stands for it, so gaps in the bars are no
+    problem.
     """
     if not times:
         return [], []
-    minutes = [time.hour * 60 + time.minute + 1440 * (time.date() - times[0].date()).days for time in times]
+    minutes = [
+        time.hour * 60 + time.minute + 1440 * (time.date() - times[0].date()).days for time in times
+    ]
     for step in STEPS:
         slots = [minute // step for minute in minutes]
-        at = [i for i in range(len(slots)) if (slots[i] != slots[i - 1] if i else minutes[i] % step == 0)]
+        at = [
+            i
+            for i in range(len(slots))
+            if (slots[i] != slots[i - 1] if i else minutes[i] % step == 0)
+        ]
         if len(at) <= most:
-            return at, [f"{slots[i] * step % 1440 // 60:02d}:{slots[i] * step % 60:02d}" for i in at]
+            return at, [
+                f"{slots[i] * step % 1440 // 60:02d}:{slots[i] * step % 60:02d}" for i in at
+            ]
     at = [0, len(times) - 1]
     return at, [f"{times[i]:%H:%M}" for i in at]
 
 
 def date_marks(dates: Sequence[datetime.date], most: int = 8) -> tuple[list[int], list[str]]:
-    """(indices, labels) of at most `most` sessions, evenly spaced. The first label has the year, and each in which it
-    changes."""
+    """(indices, labels) of at most `most` sessions, evenly spaced. The first label has the year,
+    and each in which it changes."""
     step = -(-len(dates) // most)
     at = list(range(0, len(dates), step))
     if len(dates) <= most:
@@ -167,7 +253,10 @@ def date_marks(dates: Sequence[datetime.date], most: int = 8) -> tuple[list[int]
     else:
         names = [f"{dates[i].day} {dates[i]:%b}" for i in at]
     years = [not k or dates[i].year != dates[at[k - 1]].year for k, i in enumerate(at)]
-    return at, [f"{name} {dates[i].year}" if year else name for i, name, year in zip(at, names, years, strict=True)]
+    return at, [
+        f"{name} {dates[i].year}" if year else name
+        for i, name, year in zip(at, names, years, strict=True)
+    ]
 
 
 def span_of(dates: Sequence[datetime.date]) -> str:

@@ -1,1 +1,3 @@
-"""Evaluate the task `allocate`: agents over all decision bars of a split, with account rules off and on."""
+"""Evaluate the task `allocate`: agents over all decision bars of a split, with account rules off
+and on.
+"""

@@ -1,7 +1,7 @@
 """Run one agent of `allocate` over every decision bar of a session set, as one compiled program.
 
-As in `evaluation.backtest`: the strategy pass has the account rules off; in the account pass an account that ends is
-followed by a new one at the next session.
+As in `evaluation.backtest`: the strategy pass has the account rules off; in the account pass an
+account that ends is followed by a new one at the next session.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 
 
 class JointRecord(NamedTuple):
-    """One pass, leaves [L] for L decision bars, or [L, S]. A bar after the end of an account counts as inactive.
+    """One pass, leaves [L] for L decision bars, or [L, S]. A bar after the end of an account counts
+    as inactive.
 
-    equity: int32 mills of the account of the bar. account: int32 its number, from 0. end: int32 `EndReason` by rule.
+    equity: int32 mills of the account of the bar. account: int32 its number, from 0. end: int32
+        `EndReason` by rule.
     reward: float32. action: int32 id, or -1. mark: int32[L, S] open profit at the close.
     """
 
@@ -46,36 +48,64 @@ class JointRecord(NamedTuple):
     wins: Any
 
 
-def backtest(env: PortfolioEnv, agent: JointAgent, params: PortfolioParams, decisions: DecisionBars, rules_on: bool,
-             key: Array) -> JointRecord:
+def backtest(
+    env: PortfolioEnv,
+    agent: JointAgent,
+    params: PortfolioParams,
+    decisions: DecisionBars,
+    rules_on: bool,
+    key: Array,
+) -> JointRecord:
     """The record of one pass, NumPy leaves. `params.sessions` must be the set of `decisions`."""
     params = params.replace(monitor=False)  # an evaluation has no training episodes to count
     if not rules_on:
         params = params.replace(account=without_rules(params.account))
     first = np.append(True, decisions.session[1:] != decisions.session[:-1])
-    found = _run(env, agent.act, agent.forget, agent.carry, params, jnp.asarray(decisions.rows, jnp.int32),
-                 jnp.asarray(first), jax.random.key_data(key))
+    found = _run(
+        env,
+        agent.act,
+        agent.forget,
+        agent.carry,
+        params,
+        jnp.asarray(decisions.rows, jnp.int32),
+        jnp.asarray(first),
+        jax.random.key_data(key),
+    )
     return jax.device_get(found)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _run(env: PortfolioEnv, act: Any, forget: Any, carry: PyTree, params: PortfolioParams, rows: Array, first: Array,
-         key_data: Array) -> JointRecord:
+def _run(
+    env: PortfolioEnv,
+    act: Any,
+    forget: Any,
+    carry: PyTree,
+    params: PortfolioParams,
+    rows: Array,
+    first: Array,
+    key_data: Array,
+) -> JointRecord:
     key = jax.random.wrap_key_data(key_data)
     begin = env.reset_at(params, 0, rows[0]).replace(sessions_left=params.sessions.count)
 
-    def body(now: tuple[Any, ...], seen: tuple[Array, Array]) -> tuple[tuple[Any, ...], JointRecord]:
+    def body(
+        now: tuple[Any, ...], seen: tuple[Array, Array]
+    ) -> tuple[tuple[Any, ...], JointRecord]:
         state, carry, number, over, sessions = now
         row, opens = seen
         at_start = sessions == 0
         fresh = begin.replace(row=row, slot=sessions)
         renewed = opens & (over | at_start)
-        state = select(renewed, fresh, select(opens & ~at_start, next_session(state, params), state))
+        state = select(
+            renewed, fresh, select(opens & ~at_start, next_session(state, params), state)
+        )
         number, over = number + (opens & over), over & ~opens
         sessions = sessions + opens
         episode = opens & ((sessions - 1) % params.episode_sessions == 0)
         carry = forget(carry, renewed | episode)
-        carry, want = act(carry, state, env.ref(state, params), params, jax.random.fold_in(key, row))
+        carry, want = act(
+            carry, state, env.ref(state, params), params, jax.random.fold_in(key, row)
+        )
         moved, event = env.transition(want.state, want.quantity, params)
         alike: tuple[Any, Any, Any] = moved, params, event
         reason = end_reason(alike[0], alike[1])
@@ -85,10 +115,18 @@ def _run(env: PortfolioEnv, act: Any, forget: Any, carry: PyTree, params: Portfo
         nothing = jax.tree.map(jnp.zeros_like, event)
         after = select(over, state, moved)
         record = JointRecord(
-            select(over, nothing, event), after.account.equity, after.legs.quantity, number, ~over,
-            jnp.where(ended, reason, EndReason.NONE).astype(jnp.int32), jnp.where(over, 0.0, total(terms)),
-            want.illegal & ~over, want.action, after.stats.trades - state.stats.trades,
-            after.stats.wins - state.stats.wins)
+            select(over, nothing, event),
+            after.account.equity,
+            after.legs.quantity,
+            number,
+            ~over,
+            jnp.where(ended, reason, EndReason.NONE).astype(jnp.int32),
+            jnp.where(over, 0.0, total(terms)),
+            want.illegal & ~over,
+            want.action,
+            after.stats.trades - state.stats.trades,
+            after.stats.wins - state.stats.wins,
+        )
         return (after, carry, number, over | ended, sessions), record
 
     start = (begin, carry, jnp.int32(0), jnp.bool_(False), jnp.int32(0))

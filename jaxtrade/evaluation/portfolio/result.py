@@ -62,8 +62,8 @@ class JointAgentResult:
 
 @dataclass(frozen=True)
 class JointResult:
-    """Results of several agents of `allocate` over the same decision bars. settings, labels, provenance, history: as
-    in `evaluation.report.EvaluationResult`."""
+    """Results of several agents of `allocate` over the same decision bars. settings, labels,
+    provenance, history: as in `evaluation.report.EvaluationResult`."""
 
     agents: tuple[JointAgentResult, ...]
     decisions: DecisionBars
@@ -75,44 +75,79 @@ class JointResult:
     history: SplitHistory | None = None
 
     def agent(self, name: str) -> JointAgentResult:
-        """The result of the agent `name`. Raises KeyError, which lists the names of this evaluation."""
+        """The result of the agent `name`. Raises KeyError, which lists the names of this
+        evaluation.
+        """
         for result in self.agents:
             if result.name == name:
                 return result
-        raise KeyError(f"no agent '{name}' in this evaluation; it has {', '.join(each.name for each in self.agents)}")
+        raise KeyError(
+            f"no agent '{name}' in this evaluation; it has {', '.join(each.name for each in self.agents)}"
+        )
 
     def table(self) -> str:
         """The console table: agents as columns."""
         symbols = self.market.symbols
         lines = [["", *(each.name for each in self.agents)]]
-        for title, rows, which in (("Strategy (account rules off)", strategy_rows(symbols), "strategy_figures"),
-                                   ("Account (rules on)", ACCOUNT_ROWS, "account_figures")):
+        for title, rows, which in (
+            ("Strategy (account rules off)", strategy_rows(symbols), "strategy_figures"),
+            ("Account (rules on)", ACCOUNT_ROWS, "account_figures"),
+        ):
             lines.append([title, *[""] * len(self.agents)])
             for label, key, form in rows:
                 values = [getattr(each, which)[key] for each in self.agents]
-                lines.append([f"  {label}", *(NOT_AVAILABLE if v is None else form(v) for v in values)])
+                lines.append(
+                    [f"  {label}", *(NOT_AVAILABLE if v is None else form(v) for v in values)]
+                )
         s = self.settings
-        return "\n".join([
-            f"{s['market']} held jointly, {several(s['sessions'], 'session')} {s['first_session']} .. "
-            f"{s['last_session']}, {s['decision_bars']:,} decisions; {s['costs']}; account {s['account']}",
-            *(f"note: {label}" for label in self.labels), "", *aligned(lines), "", self.verdict(),
-            *history_lines(self.history)])
+        return "\n".join(
+            [
+                f"{s['market']} held jointly, {several(s['sessions'], 'session')} {s['first_session']} .. "
+                f"{s['last_session']}, {s['decision_bars']:,} decisions; {s['costs']}; account {s['account']}",
+                *(f"note: {label}" for label in self.labels),
+                "",
+                *aligned(lines),
+                "",
+                self.verdict(),
+                *history_lines(self.history),
+            ]
+        )
 
     def verdict(self) -> str:
-        """One sentence: the first agent against the baselines, by net profit with the account rules off, and whether it
-        can be luck (`evaluation.verdict`)."""
-        standings = [Standing(each.name, each.strategy_figures["net_profit"], each.strategy_figures["orders"],
-                              session_pnl(each.strategy.equity, self.decisions.last)) for each in self.agents]
+        """One sentence: the first agent against the baselines, by net profit with the account rules
+        off, and whether it can be luck (`evaluation.verdict`)."""
+        standings = [
+            Standing(
+                each.name,
+                each.strategy_figures["net_profit"],
+                each.strategy_figures["orders"],
+                session_pnl(each.strategy.equity, self.decisions.last),
+            )
+            for each in self.agents
+        ]
         split = self.provenance.get("split")
         span = several(len(self.decisions.ids), f"{kind_of(split, self.labels)} session".strip())
         return compared(standings, span, key=key_of(split))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
-        return {"format": FORMAT, "task": "allocate", "settings": self.settings, "labels": list(self.labels),
-                "provenance": self.provenance, "verdict": self.verdict(), **history_json(self.history),
-                "agents": {each.name: {"about": each.about, "strategy": each.strategy_figures,
-                                       "account": each.account_figures} for each in self.agents}}
+        return {
+            "format": FORMAT,
+            "task": "allocate",
+            "settings": self.settings,
+            "labels": list(self.labels),
+            "provenance": self.provenance,
+            "verdict": self.verdict(),
+            **history_json(self.history),
+            "agents": {
+                each.name: {
+                    "about": each.about,
+                    "strategy": each.strategy_figures,
+                    "account": each.account_figures,
+                }
+                for each in self.agents
+            },
+        }
 
     @property
     def trades(self) -> pd.DataFrame:
@@ -129,7 +164,9 @@ class JointResult:
         raise no_picture()
 
     def __repr__(self) -> str:
-        return short_repr("JointResult", "-".join(self.market.symbols), *(each.name for each in self.agents))
+        return short_repr(
+            "JointResult", "-".join(self.market.symbols), *(each.name for each in self.agents)
+        )
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.table())}</pre>"
@@ -137,12 +174,16 @@ class JointResult:
 
 def no_picture() -> ConfigError:
     """The error of `plot`."""
-    return ConfigError("env.task=allocate: no picture is built for several symbols; use `equity`, one column per "
-                       "symbol")
+    return ConfigError(
+        "env.task=allocate: no picture is built for several symbols; use `equity`, one column per "
+        "symbol"
+    )
 
 
 def as_frame(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
-    """The rows of `trades.csv` or `equity.csv` as a frame: times in UTC, numbers as numbers, names as text."""
+    """The rows of `trades.csv` or `equity.csv` as a frame: times in UTC, numbers as numbers, names
+    as text.
+    """
     import pandas as pd
 
     frame = pd.DataFrame(list(rows), columns=list(columns))
@@ -181,30 +222,55 @@ def _ratio(value: float) -> str:
 
 def strategy_rows(symbols: tuple[str, ...]) -> tuple[tuple[str, str, Form], ...]:
     """(label, figure, form) of the strategy block."""
-    return (("net profit ($)", "net_profit", _dollars), *((f"  of {s} ($)", f"profit.{s}", _dollars) for s in symbols),
-            ("return (% of start)", "return_pct", _ratio), ("Sharpe (daily, x sqrt 252)", "sharpe_daily", _ratio),
-            ("max drawdown ($)", "max_drawdown", _dollars), ("round turns", "trades", _count),
-            ("win rate", "win_rate", _share), ("orders", "orders", _count),
-            ("turnover (x start balance)", "turnover", _ratio), ("costs ($)", "costs", _dollars),
-            ("exposure", "exposure", _share), ("illegal actions", "illegal_actions", _count))
+    return (
+        ("net profit ($)", "net_profit", _dollars),
+        *((f"  of {s} ($)", f"profit.{s}", _dollars) for s in symbols),
+        ("return (% of start)", "return_pct", _ratio),
+        ("Sharpe (daily, x sqrt 252)", "sharpe_daily", _ratio),
+        ("max drawdown ($)", "max_drawdown", _dollars),
+        ("round turns", "trades", _count),
+        ("win rate", "win_rate", _share),
+        ("orders", "orders", _count),
+        ("turnover (x start balance)", "turnover", _ratio),
+        ("costs ($)", "costs", _dollars),
+        ("exposure", "exposure", _share),
+        ("illegal actions", "illegal_actions", _count),
+    )
 
 
 ACCOUNT_ROWS: tuple[tuple[str, str, Form], ...] = (
-    ("accounts", "accounts", _count), ("passed", "passed", _count), ("bust", "bust", _count),
-    ("failed by daily loss", "failed_daily_loss", _count), ("open at end", "open_at_end", _count),
-    ("net profit ($)", "net_profit", _dollars), ("best session / total", "best_session_share", _share))
+    ("accounts", "accounts", _count),
+    ("passed", "passed", _count),
+    ("bust", "bust", _count),
+    ("failed by daily loss", "failed_daily_loss", _count),
+    ("open at end", "open_at_end", _count),
+    ("net profit ($)", "net_profit", _dollars),
+    ("best session / total", "best_session_share", _share),
+)
 
 
-def evaluate_joint(env: PortfolioEnv, params: PortfolioParams, market: Portfolio, sessions: SessionSet,
-                   config: RunConfig, agents: list[JointAgent], provenance: Mapping[str, Any],
-                   trained_on: SessionSet | None = None, begun: Callable[[str], None] | None = None,
-                   notes: Sequence[str] = ()) -> JointResult:
+def evaluate_joint(
+    env: PortfolioEnv,
+    params: PortfolioParams,
+    market: Portfolio,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: list[JointAgent],
+    provenance: Mapping[str, Any],
+    trained_on: SessionSet | None = None,
+    begun: Callable[[str], None] | None = None,
+    notes: Sequence[str] = (),
+) -> JointResult:
     """Run every agent over all decision bars of `sessions`, with account rules off and on.
 
-    Raises DataError if the set is empty. begun: called before each pass of each agent. notes: further labels.
+    Raises DataError if the set is empty. begun: called before each pass of each agent. notes:
+    further labels.
     """
     decisions: Any = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
-    params, balance = params.replace(sessions=sessions), resolve_account(config.account).start_balance
+    params, balance = (
+        params.replace(sessions=sessions),
+        resolve_account(config.account).start_balance,
+    )
     results = []
     for agent in agents:
         key, records = agent_key(jax.random.key(config.seed), agent.name), {}
@@ -212,32 +278,68 @@ def evaluate_joint(env: PortfolioEnv, params: PortfolioParams, market: Portfolio
             if begun is not None:
                 begun(f"{agent.name}, {which} pass")
             records[which] = backtest(env, agent, params, decisions, which == "account", key)
-        results.append(JointAgentResult(
-            agent.name, agent.about, records["strategy"], records["account"],
-            strategy_figures(records["strategy"], decisions, market.symbols, balance),
-            account_figures(records["account"], decisions)))
-    return JointResult(tuple(results), decisions, market, balance, _settings(env, market, decisions, config),
-                       (*_labels(market, decisions, trained_on), *notes), dict(provenance))
+        results.append(
+            JointAgentResult(
+                agent.name,
+                agent.about,
+                records["strategy"],
+                records["account"],
+                strategy_figures(records["strategy"], decisions, market.symbols, balance),
+                account_figures(records["account"], decisions),
+            )
+        )
+    return JointResult(
+        tuple(results),
+        decisions,
+        market,
+        balance,
+        _settings(env, market, decisions, config),
+        (*_labels(market, decisions, trained_on), *notes),
+        dict(provenance),
+    )
 
 
-def _settings(env: PortfolioEnv, market: Portfolio, decisions: DecisionBars, config: RunConfig) -> dict[str, Any]:
+def _settings(
+    env: PortfolioEnv, market: Portfolio, decisions: DecisionBars, config: RunConfig
+) -> dict[str, Any]:
     chosen = config.allocate
     costs = [f"{chosen.cost_bp:g} bp"] if chosen.cost_bp else []
-    costs += [f"impact {chosen.impact_bp:g} bp per ${chosen.impact_base:,.0f}"] if chosen.impact_bp else []
+    costs += (
+        [f"impact {chosen.impact_bp:g} bp per ${chosen.impact_base:,.0f}"]
+        if chosen.impact_bp
+        else []
+    )
     costs += [f"${chosen.fee:g} a fill"] if chosen.fee else []
     each = [contract.under(config) for contract in market.contracts]
-    costs += [f"{c.symbol} ${c.commission_mills / 1000:g} and {c.slippage_ticks} ticks a side" for c in each]
-    return {"market": "-".join(market.symbols), "symbols": list(market.symbols), "sessions": len(decisions.ids),
-            "first_session": str(decisions.date[0]), "last_session": str(decisions.date[-1]),
-            "decision_bars": len(decisions.rows), "task": env.config.task, "allocate": chosen.model_dump(mode="json"),
-            "costs": "costs: " + ", ".join(costs), "start_balance": resolve_account(config.account).start_balance,
-            "account": config.account.preset, "seed": config.seed, "config_sha256": config.digest(),
-            "data_sha256": market.fingerprint}
+    costs += [
+        f"{c.symbol} ${c.commission_mills / 1000:g} and {c.slippage_ticks} ticks a side"
+        for c in each
+    ]
+    return {
+        "market": "-".join(market.symbols),
+        "symbols": list(market.symbols),
+        "sessions": len(decisions.ids),
+        "first_session": str(decisions.date[0]),
+        "last_session": str(decisions.date[-1]),
+        "decision_bars": len(decisions.rows),
+        "task": env.config.task,
+        "allocate": chosen.model_dump(mode="json"),
+        "costs": "costs: " + ", ".join(costs),
+        "start_balance": resolve_account(config.account).start_balance,
+        "account": config.account.preset,
+        "seed": config.seed,
+        "config_sha256": config.digest(),
+        "data_sha256": market.fingerprint,
+    }
 
 
-def _labels(market: Portfolio, decisions: DecisionBars, trained_on: SessionSet | None) -> Iterator[str]:
+def _labels(
+    market: Portfolio, decisions: DecisionBars, trained_on: SessionSet | None
+) -> Iterator[str]:
     if trained_on is not None:
-        seen = int(np.isin(decisions.ids, np.asarray(trained_on.ids)[:int(trained_on.count)]).sum())
+        seen = int(
+            np.isin(decisions.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
+        )
         if seen:
             yield f"in sample: the policy was trained on {seen} of these {len(decisions.ids)} sessions"
     if market.synthetic:
@@ -251,31 +353,60 @@ def _time(seconds: int) -> str:
 
 
 def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[Any, ...]]:
-    """Rows of FILL_COLUMNS. Cost and booked profit of a symbol's bar stand in the row of its last fill there.
+    """Rows of FILL_COLUMNS. Cost and booked profit of a symbol's bar stand in the row of its last
+    fill there.
 
-    An order is filled at the open of the first bar that is joined in its symbol. A forced exit is at the close."""
+    An order is filled at the open of the first bar that is joined in its symbol. A forced exit is
+    at the close."""
     record, market = agent.strategy, result.market
     event, position = record.event, np.zeros(len(market.symbols), np.int64)
     length = market.bar_seconds
-    for i in np.flatnonzero(np.any([event.close_quantity, event.open_quantity, event.exit_quantity], axis=(0, 2))):
+    for i in np.flatnonzero(
+        np.any([event.close_quantity, event.open_quantity, event.exit_quantity], axis=(0, 2))
+    ):
         row = int(result.decisions.rows[i]) + 1
         for s, contract in enumerate(market.contracts):
-            fills = [(kind, int(getattr(event, f"{kind}_quantity")[i, s]), int(getattr(event, f"{kind}_price")[i, s]))
-                     for kind in ("close", "open", "exit") if getattr(event, f"{kind}_quantity")[i, s]]
+            fills = [
+                (
+                    kind,
+                    int(getattr(event, f"{kind}_quantity")[i, s]),
+                    int(getattr(event, f"{kind}_price")[i, s]),
+                )
+                for kind in ("close", "open", "exit")
+                if getattr(event, f"{kind}_quantity")[i, s]
+            ]
             for n, (kind, quantity, price) in enumerate(fills):
-                reason = ExitReason(int(event.exit_reason[i, s])) if kind == "exit" else ExitReason.ORDER
+                reason = (
+                    ExitReason(int(event.exit_reason[i, s])) if kind == "exit" else ExitReason.ORDER
+                )
                 position[s] += quantity
                 at = market.opens[row, s] if kind != "exit" else market.times[row]
                 at += length if reason in (ExitReason.FLAT, ExitReason.END_OF_DATA) else 0
-                money = (int(event.cost[i, s]) / 1000, int(event.cash[i, s]) / 1000) if n + 1 == len(fills) else (0, 0)
-                yield (_time(at), contract.symbol, quantity,
-                       f"{price * contract.tick_size:.{contract.decimals}f}", int(position[s]), reason.name.lower(),
-                       *(f"{x:.3f}" for x in money))
+                money = (
+                    (int(event.cost[i, s]) / 1000, int(event.cash[i, s]) / 1000)
+                    if n + 1 == len(fills)
+                    else (0, 0)
+                )
+                yield (
+                    _time(at),
+                    contract.symbol,
+                    quantity,
+                    f"{price * contract.tick_size:.{contract.decimals}f}",
+                    int(position[s]),
+                    reason.name.lower(),
+                    *(f"{x:.3f}" for x in money),
+                )
 
 
 def equity_columns(result: JointResult) -> tuple[str, ...]:
     """Columns of `equity.csv`; the profit of each symbol is cumulative."""
-    return ("time", "equity", *(f"profit_{symbol}" for symbol in result.market.symbols), "account_equity", "account")
+    return (
+        "time",
+        "equity",
+        *(f"profit_{symbol}" for symbol in result.market.symbols),
+        "account_equity",
+        "account",
+    )
 
 
 def equity_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[Any, ...]]:
@@ -283,13 +414,18 @@ def equity_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[
     profit = np.cumsum(agent.strategy.event.profit.astype(np.int64), axis=0)
     for i, row in enumerate(result.decisions.rows):
         at = result.market.times[int(row) + 1] + result.market.bar_seconds
-        yield (_time(at), f"{int(agent.strategy.equity[i]) / 1000:.3f}", *(f"{int(p) / 1000:.3f}" for p in profit[i]),
-               f"{int(agent.account.equity[i]) / 1000:.3f}", int(agent.account.account[i]))
+        yield (
+            _time(at),
+            f"{int(agent.strategy.equity[i]) / 1000:.3f}",
+            *(f"{int(p) / 1000:.3f}" for p in profit[i]),
+            f"{int(agent.account.equity[i]) / 1000:.3f}",
+            int(agent.account.account[i]),
+        )
 
 
 def write(result: JointResult, directory: Path, also: Also = NOTHING) -> None:
-    """Write `FILES`: those of the first agent, and of all agents the table and the document. also: further entries of
-    the records' `meta`."""
+    """Write `FILES`: those of the first agent, and of all agents the table and the document. also:
+    further entries of the records' `meta`."""
     shown = result.agents[0]
     with staged(directory) as new:
         document = json.dumps(result.to_json(), indent=2, allow_nan=False)

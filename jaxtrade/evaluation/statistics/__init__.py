@@ -1,4 +1,6 @@
-"""The statistics of daily net profit, in dollars: pure NumPy functions. docs/statistics.md explains each figure."""
+"""The statistics of daily net profit, in dollars: pure NumPy functions. docs/statistics.md explains
+each figure.
+"""
 
 from jaxtrade.evaluation.statistics.aggregate import iqm, iqm_estimate
 from jaxtrade.evaluation.statistics.blocks import DRAWS, block_days, day_lots, resampled_means
@@ -6,7 +8,13 @@ from jaxtrade.evaluation.statistics.comparison import MIN_SEEDS, Comparison, com
 from jaxtrade.evaluation.statistics.corrections import holm
 from jaxtrade.evaluation.statistics.estimate import LEAST_SEEDS, IntervalEstimate
 from jaxtrade.evaluation.statistics.improvement import ONE_POLICY, probability_of_improvement
-from jaxtrade.evaluation.statistics.intervals import LEVEL, MIN_DAYS, Interval, degrees_of_freedom, interval
+from jaxtrade.evaluation.statistics.intervals import (
+    LEVEL,
+    MIN_DAYS,
+    Interval,
+    degrees_of_freedom,
+    interval,
+)
 from jaxtrade.evaluation.statistics.overfitting import MIN_TRIALS, Overfitting, pbo
 from jaxtrade.evaluation.statistics.sharpe import dsr, min_trl, psr, sharpe, trial_variance
 from jaxtrade.evaluation.statistics.spa import SuperiorAbility, spa

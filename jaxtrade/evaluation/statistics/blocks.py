@@ -1,6 +1,8 @@
-"""Days drawn again in blocks of consecutive days: the bootstrap on which the other statistics stand.
+"""Days drawn again in blocks of consecutive days: the bootstrap on which the other statistics
+stand.
 
-Days are resampled in blocks because neighbouring days resemble each other. All draws use stated random seeds.
+Days are resampled in blocks because neighbouring days resemble each other. All draws use stated
+random seeds.
 """
 
 from __future__ import annotations
@@ -13,22 +15,27 @@ DRAWS = 10_000
 def block_days(days: int) -> int:
     """Days per block: the cube root of the number of days.
 
-    This rate is optimal for the bootstrap's estimate of a variance (Hall, Horowitz and Jing, Biometrika 82, 1995).
+    This rate is optimal for the bootstrap's estimate of a variance (Hall, Horowitz and Jing,
+    Biometrika 82, 1995).
     """
     return max(1, round(days ** (1 / 3)))
 
 
 def block_count(days: int, block: int) -> float:
-    """How many blocks stand behind the days, as units of an interval; at least 2, or nothing could be said at all."""
+    """How many blocks stand behind the days, as units of an interval; at least 2, or nothing could
+    be said at all.
+    """
     return max(days / block, 2.0)
 
 
 def day_lots(generator: np.random.Generator, days: int, block: int, draws: int) -> np.ndarray:
-    """float64[draws, days]: how often each draw contains each day, divided by the number of days; rows sum to 1.
+    """float64[draws, days]: how often each draw contains each day, divided by the number of days;
+    rows sum to 1.
 
-    A product of it with daily figures gives their means over the drawn days. Days are drawn in blocks of `block`
-    consecutive days, where the first day follows the last (circular block bootstrap, Politis and Romano 1992). The last
-    block is cut so that a draw has as many days as there are.
+    A product of it with daily figures gives their means over the drawn days. Days are drawn in
+    blocks of `block` consecutive days, where the first day follows the last (circular block
+    bootstrap, Politis and Romano 1992). The last block is cut so that a draw has as many days as
+    there are.
     """
     blocks = -(-days // block)
     starts = generator.integers(0, days, (draws, blocks))
@@ -38,12 +45,14 @@ def day_lots(generator: np.random.Generator, days: int, block: int, draws: int) 
     return np.bincount(cells, minlength=draws * days).reshape(draws, days) / days
 
 
-def resampled_means(difference: np.ndarray, block: int, draws: int = DRAWS, seed: int = 0) -> np.ndarray:
+def resampled_means(
+    difference: np.ndarray, block: int, draws: int = DRAWS, seed: int = 0
+) -> np.ndarray:
     """float64[draws]: means of float64[S, D] over days and seeds that are drawn with replacement.
 
-    Days are drawn in blocks (`day_lots`). Where S > 1, seeds are drawn independently of days (pigeonhole bootstrap,
-    Owen 2007: a little too wide, never too narrow).
-    Raises ValueError where `block` is not from 1 to D.
+    Days are drawn in blocks (`day_lots`). Where S > 1, seeds are drawn independently of days
+    (pigeonhole bootstrap, Owen 2007: a little too wide, never too narrow). Raises ValueError where
+    `block` is not from 1 to D.
     """
     seeds, days = difference.shape
     if not 1 <= block <= days:

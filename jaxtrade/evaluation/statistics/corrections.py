@@ -6,11 +6,12 @@ import numpy as np
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """float64[n]: Holm's adjusted p-values of float[n] (Scandinavian Journal of Statistics 6, 1979).
+    """float64[n]: Holm's adjusted p-values of float[n] (Scandinavian Journal of Statistics 6,
+    1979).
 
-    With p sorted upwards, the i-th of n is max over j <= i of min(1, (n - j + 1) p_j). To reject where the adjusted p
-    is at most alpha keeps the chance of any false rejection at or below alpha, however the tests depend on each other.
-    Raises ValueError where a p is not from 0 to 1.
+    With p sorted upwards, the i-th of n is max over j <= i of min(1, (n - j + 1) p_j). To reject
+    where the adjusted p is at most alpha keeps the chance of any false rejection at or below alpha,
+    however the tests depend on each other. Raises ValueError where a p is not from 0 to 1.
     """
     values = np.asarray(p, np.float64)
     if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():

@@ -8,15 +8,16 @@ import numpy as np
 
 from jaxtrade.evaluation.statistics.intervals import MIN_DAYS
 
-# Fewer seeds have no interval. `compare` needs fewer (`MIN_SEEDS`): it takes means, and an interquartile mean of three
-# or four seeds is hardly different from their median.
+# Fewer seeds have no interval. `compare` needs fewer (`MIN_SEEDS`): it takes means, and an
+# interquartile mean of three or four seeds is hardly different from their median.
 LEAST_SEEDS = 5
 
 
 class IntervalEstimate(NamedTuple):
     """A figure and its interval, both ends included, in the unit of the figure.
 
-    value: None where the figure is undefined. low, high: None where there is no such end. why: the reason where any of
+    value: None where the figure is undefined. low, high: None where there is no such end. why: the
+        reason where any of
     the three is None, else None.
     """
 
@@ -41,7 +42,9 @@ def too_few(days: int, *seeds: int) -> str | None:
 
 
 def finite(values: np.ndarray, shape: str, dimensions: int) -> np.ndarray:
-    """`values` as float64. Raises ValueError where they have not so many dimensions, are empty, or are not finite."""
+    """`values` as float64. Raises ValueError where they have not so many dimensions, are empty, or
+    are not finite.
+    """
     checked = np.asarray(values, np.float64)
     if checked.ndim != dimensions or not checked.size:
         raise ValueError(f"expected figures of shape {shape}, got {checked.shape}")

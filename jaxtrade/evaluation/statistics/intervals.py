@@ -39,19 +39,27 @@ def degrees_of_freedom(difference: np.ndarray, block: int) -> float:
     return total**2 / sum(variance**2 / freedom for variance, freedom in parts)
 
 
-def interval(means: np.ndarray, mean: float, freedom: float, level: float = LEVEL, comparisons: int = 1) -> Interval:
-    """Percentile interval of resampled means, stretched about `mean` to correct for a small number of units.
+def interval(
+    means: np.ndarray, mean: float, freedom: float, level: float = LEVEL, comparisons: int = 1
+) -> Interval:
+    """Percentile interval of resampled means, stretched about `mean` to correct for a small number
+    of units.
 
-    Plain percentiles are too narrow by the factor t / z * sqrt(n / (n - 1)), n = freedom + 1, so the interval is
-    stretched by it (Hesterberg's expanded percentile interval, The American Statistician 69, 2015).
+    Plain percentiles are too narrow by the factor t / z * sqrt(n / (n - 1)), n = freedom + 1, so
+    the interval is stretched by it (Hesterberg's expanded percentile interval, The American
+    Statistician 69, 2015).
 
-    comparisons: number of intervals for which the chance of any error is to be 1 - level (Bonferroni). Only t uses the
+    comparisons: number of intervals for which the chance of any error is to be 1 - level
+        (Bonferroni). Only t uses the
     corrected level, so no percentile beyond the range of the draws is needed.
     """
     from scipy.stats import t as student  # imported here because it takes about a second to load
 
     tail = (1.0 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
-    stretch = (float(student.ppf(1 - tail / comparisons, freedom)) / NormalDist().inv_cdf(1 - tail)
-               * math.sqrt((freedom + 1) / freedom))
+    stretch = (
+        float(student.ppf(1 - tail / comparisons, freedom))
+        / NormalDist().inv_cdf(1 - tail)
+        * math.sqrt((freedom + 1) / freedom)
+    )
     return Interval(float(mean - stretch * (mean - low)), float(mean + stretch * (high - mean)))

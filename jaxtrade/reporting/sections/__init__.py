@@ -1,1 +1,3 @@
-"""The sections of a report. Each module turns the figures of one section into HTML, and computes nothing."""
+"""The sections of a report. Each module turns the figures of one section into HTML, and computes
+nothing.
+"""

@@ -18,17 +18,43 @@ def section(data: ReportData) -> Markup:
         return missing(command("attribution", data["title"]))
     parts: list[Child] = [paragraph("The methods measure different things, and need not agree.")]
     for each in found["methods"]:
-        parts += [tag("h3", capital(each["name"])), paragraph(sentence(each["about"])), _method(each)]
+        parts += [
+            tag("h3", capital(each["name"])),
+            paragraph(sentence(each["about"])),
+            _method(each),
+        ]
     return joined([*parts, notes(found["notes"])])
 
 
 def _method(each: AttributionMethod) -> Markup:
     form, digits = FORMS.get(each["unit"], ("number", 3))
     show = figures.FORMS[form]
-    rows = [svg.Dot(part["name"], part["value"]["value"], show(part["value"]["value"], digits), "s0",
-                    part["value"].get("low"), part["value"].get("high")) for part in each["parts"]]
-    cells = [(part["name"], figures.interval(part["value"], form, digits)) for part in each["parts"]]
-    return joined([svg.dots(f"{each['name']}: {each['unit']} by part of the observation", rows,
-                            lambda value: show(value, 0 if form != "number" else 2)),
-                   table(f"{capital(each['name'])}, by part of the observation", ("Part", each["unit"]), cells,
-                         tall=len(cells) > 14)])
+    rows = [
+        svg.Dot(
+            part["name"],
+            part["value"]["value"],
+            show(part["value"]["value"], digits),
+            "s0",
+            part["value"].get("low"),
+            part["value"].get("high"),
+        )
+        for part in each["parts"]
+    ]
+    cells = [
+        (part["name"], figures.interval(part["value"], form, digits)) for part in each["parts"]
+    ]
+    return joined(
+        [
+            svg.dots(
+                f"{each['name']}: {each['unit']} by part of the observation",
+                rows,
+                lambda value: show(value, 0 if form != "number" else 2),
+            ),
+            table(
+                f"{capital(each['name'])}, by part of the observation",
+                ("Part", each["unit"]),
+                cells,
+                tall=len(cells) > 14,
+            ),
+        ]
+    )

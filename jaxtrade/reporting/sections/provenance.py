@@ -14,10 +14,25 @@ TITLE = "Provenance"
 
 def section(data: ReportData) -> Markup:
     """Versions, commit, device and digests; and the settings of the evaluation."""
-    return joined([
-        paragraph("The figures come from the files of the run's folder; nothing was trained or traded for this page."),
-        table("Where the run comes from", ("Fact", "Value"), list(flat(data["provenance"])), words=(1,)),
-        table("Settings of the evaluation", ("Setting", "Value"), list(flat(data["settings"])), words=(1,))])
+    return joined(
+        [
+            paragraph(
+                "The figures come from the files of the run's folder; nothing was trained or traded for this page."
+            ),
+            table(
+                "Where the run comes from",
+                ("Fact", "Value"),
+                list(flat(data["provenance"])),
+                words=(1,),
+            ),
+            table(
+                "Settings of the evaluation",
+                ("Setting", "Value"),
+                list(flat(data["settings"])),
+                words=(1,),
+            ),
+        ]
+    )
 
 
 def flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
@@ -29,4 +44,13 @@ def flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str
         elif isinstance(value, (list, tuple)):
             yield name, ", ".join(map(str, value)) or "none"
         else:
-            yield name, "none" if value is None else "yes" if value is True else "no" if value is False else str(value)
+            yield (
+                name,
+                "none"
+                if value is None
+                else "yes"
+                if value is True
+                else "no"
+                if value is False
+                else str(value),
+            )

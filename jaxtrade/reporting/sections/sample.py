@@ -52,13 +52,23 @@ ROWS: tuple[tuple[str, Callable[[Side], float | None], Callable[..., Child]], ..
 def sides(data: ReportData) -> list[tuple[str, Side]]:
     """(name, figures) of each set of sessions that was evaluated: the report's own first."""
     agent = data["title"]["agent"]
-    own = (SPLITS[data["title"]["split"]], {"sessions": data["settings"]["sessions"],
-                                           "figures": data["agents"][agent]["strategy"]})
+    own = (
+        SPLITS[data["title"]["split"]],
+        {"sessions": data["settings"]["sessions"], "figures": data["agents"][agent]["strategy"]},
+    )
     other = data["in_sample"]
     if other is None:
         return [own]
-    return [own, (SPLITS["train"], {"sessions": other["settings"]["sessions"],
-                                    "figures": other["agents"][agent]["strategy"]})]
+    return [
+        own,
+        (
+            SPLITS["train"],
+            {
+                "sessions": other["settings"]["sessions"],
+                "figures": other["agents"][agent]["strategy"],
+            },
+        ),
+    ]
 
 
 def section(data: ReportData) -> Markup:
@@ -67,10 +77,15 @@ def section(data: ReportData) -> Markup:
     rows = [(label, *(form(of(side)) for _, side in found)) for label, of, form in ROWS]
     heads = [f"{name[0].upper()}{name[1:]}" for name, _ in found]
     parts: list[Child] = [
-        paragraph("The same policy on both sets, account rules off. A policy that has learned something keeps most of "
-                  "its profit per session on days that it has not seen. Totals grow with the number of sessions, so "
-                  "compare the figures per session."),
-        table("Figures of the policy on both sets of sessions", ("Figure", *heads), rows)]
+        paragraph(
+            "The same policy on both sets, account rules off. A policy that has learned something keeps most of "
+            "its profit per session on days that it has not seen. Totals grow with the number of sessions, so "
+            "compare the figures per session."
+        ),
+        table("Figures of the policy on both sets of sessions", ("Figure", *heads), rows),
+    ]
     if data["in_sample"] is None and data["title"]["split"] != "train":
-        parts.append(missing(command("in_sample", data["title"]), "In-sample figures are not computed"))
+        parts.append(
+            missing(command("in_sample", data["title"]), "In-sample figures are not computed")
+        )
     return joined(parts)

@@ -19,25 +19,53 @@ def section(data: ReportData) -> Markup:
         return paragraph("This folder has no metrics of a training (metrics.jsonl).", "missing")
     curves = found["curves"]
     parts: list[Child] = [
-        paragraph(f"{found['updates']:,} updates, {found['steps']:,} environment steps. Many updates are averaged in "
-                  "groups."),
-        tag("div", *(_picture(curve) for curve in curves), class_="pair")]
+        paragraph(
+            f"{found['updates']:,} updates, {found['steps']:,} environment steps. Many updates are averaged in "
+            "groups."
+        ),
+        tag("div", *(_picture(curve) for curve in curves), class_="pair"),
+    ]
     if curves:
         parts.append(_table(curves))
     if found["health"]:
-        parts.append(table("Checks of the training's health", ("Check", "Value", "Result"),
-                           [(spoken(each["name"]), _value(each["value"]),
-                             tag("span", "passed" if each["passed"] else "failed",
-                                 class_=None if each["passed"] else "loss")) for each in found["health"]], words=(2,)))
+        parts.append(
+            table(
+                "Checks of the training's health",
+                ("Check", "Value", "Result"),
+                [
+                    (
+                        spoken(each["name"]),
+                        _value(each["value"]),
+                        tag(
+                            "span",
+                            "passed" if each["passed"] else "failed",
+                            class_=None if each["passed"] else "loss",
+                        ),
+                    )
+                    for each in found["health"]
+                ],
+                words=(2,),
+            )
+        )
     return joined([*parts, notes(found["warnings"])])
 
 
 def _picture(curve: TrainingCurve) -> Markup:
     last = curve["x"][-1]
     marks = [(at, short(at)) for at in svg.ticks(0, last, 4)]
-    return tag("figure", tag("figcaption", curve["label"]),
-               svg.small_lines(curve["label"], curve["x"], [svg.Line(curve["name"], curve["y"], "s0")], short_value,
-                               marks, height=175, width=HALF))
+    return tag(
+        "figure",
+        tag("figcaption", curve["label"]),
+        svg.small_lines(
+            curve["label"],
+            curve["x"],
+            [svg.Line(curve["name"], curve["y"], "s0")],
+            short_value,
+            marks,
+            height=175,
+            width=HALF,
+        ),
+    )
 
 
 def short(value: float) -> str:
@@ -54,17 +82,28 @@ def short_value(value: float) -> str:
 
 
 def _table(curves: list[TrainingCurve]) -> Markup:
-    """The curves at some steps. All curves of the updates share their x; the validation scores have their own."""
+    """The curves at some steps. All curves of the updates share their x; the validation scores have
+    their own.
+    """
     own = curves[0]["x"]
     at = sorted({round(i * (len(own) - 1) / (POINTS - 1)) for i in range(POINTS)})
     shared = [curve for curve in curves if curve["x"] == own]
     rows = [(f"{own[i]:,}", *(_value(curve["y"][i]) for curve in shared)) for i in at]
     tables = [table("Curves at some steps", ("Steps", *(curve["label"] for curve in shared)), rows)]
-    tables += [table(curve["label"], ("Steps", curve["label"]),
-                     [(f"{x:,}", _value(y)) for x, y in zip(curve["x"], curve["y"], strict=True)],
-                     tall=len(curve["x"]) > 14) for curve in curves if curve["x"] != own]
+    tables += [
+        table(
+            curve["label"],
+            ("Steps", curve["label"]),
+            [(f"{x:,}", _value(y)) for x, y in zip(curve["x"], curve["y"], strict=True)],
+            tall=len(curve["x"]) > 14,
+        )
+        for curve in curves
+        if curve["x"] != own
+    ]
     return joined(tables)
 
 
 def _value(value: float | None) -> Markup:
-    return tag("span", figures.NONE, class_="na") if value is None else tag("span", short_value(value))
+    return (
+        tag("span", figures.NONE, class_="na") if value is None else tag("span", short_value(value))
+    )

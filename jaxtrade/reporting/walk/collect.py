@@ -1,4 +1,6 @@
-"""Read a walk-forward's folder into the figures of its page. Nothing is trained, traded or compiled."""
+"""Read a walk-forward's folder into the figures of its page. Nothing is trained, traded or
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ POLICY = "policy"  # its result there
 
 
 class DailyFigures(TypedDict):
-    """Net profit of each trade date in dollars, account rules off, in time order; a date that several folds test has
-    its mean over them.
+    """Net profit of each trade date in dollars, account rules off, in time order; a date that
+    several folds test has its mean over them.
 
     date: ISO. mean, lowest, highest: over the seeds. baselines: baseline -> the same of each.
     """
@@ -38,9 +40,11 @@ class DailyFigures(TypedDict):
 class WalkReportData(TypedDict):
     """All figures of the page; what its `report.json` holds.
 
-    run: name of the folder. walk: the content of `walkforward.json`. policy, baselines: what a day earns,
-    interquartile mean over seeds, with interval. evidence: as `walk_evidence.evidence_of`, of the moment at which the
-    page is made. days: see there. nulls: against null markets, None without. provenance: versions, commit, device.
+    run: name of the folder. walk: the content of `walkforward.json`. policy, baselines: what a day
+        earns,
+    interquartile mean over seeds, with interval. evidence: as `walk_evidence.evidence_of`, of the
+    moment at which the page is made. days: see there. nulls: against null markets, None without.
+    provenance: versions, commit, device.
     """
 
     format: int
@@ -63,31 +67,52 @@ def is_walk(run: Path) -> bool:
 def collect(run: Path) -> WalkReportData:
     """All figures of the page.
 
-    Raises ConfigError if the walk-forward has not ended, DataError if a file is damaged or two disagree.
+    Raises ConfigError if the walk-forward has not ended, DataError if a file is damaged or two
+    disagree.
     """
     manifest = rundir.read_run(run)[1]
     if not (run / WALK).is_file():
-        raise ConfigError(f"{run / WALK}: there is no such file: the walk-forward has not ended; continue it with "
-                          f"`jaxtrade walkforward --resume {run}`")
+        raise ConfigError(
+            f"{run / WALK}: there is no such file: the walk-forward has not ended; continue it with "
+            f"`jaxtrade walkforward --resume {run}`"
+        )
     walk, days = read_json(run / WALK), read_walk_days(run / DAILY)
-    if walk["pooled"]["seeds"] != days.seeds.tolist() or walk["pooled"]["tested_days"] != len(days.date):
-        raise DataError(f"{run}: {WALK} and {DAILY} are of different walk-forwards; write them again with `jaxtrade "
-                        f"walkforward --resume {run}`")
+    if walk["pooled"]["seeds"] != days.seeds.tolist() or walk["pooled"]["tested_days"] != len(
+        days.date
+    ):
+        raise DataError(
+            f"{run}: {WALK} and {DAILY} are of different walk-forwards; write them again with `jaxtrade "
+            f"walkforward --resume {run}`"
+        )
     net, fold = days.by_date(days.net)
     rules = zip(days.baselines.tolist(), days.by_date(days.baseline_net)[0], strict=True)
     nulls = read_json(run / NULLS)["results"].get(POLICY) if (run / NULLS).is_file() else None
-    return {"format": FORMAT, "kind": "walkforward", "run": run.resolve().name, "walk": walk,
-            "policy": _estimate(iqm_estimate(net, fold)),
-            "baselines": {name: _estimate(iqm_estimate(own[None], rule=True)) for name, own in rules},
-            "evidence": evidence_of(days), "days": daily(days), "nulls": nulls, "provenance": manifest}
+    return {
+        "format": FORMAT,
+        "kind": "walkforward",
+        "run": run.resolve().name,
+        "walk": walk,
+        "policy": _estimate(iqm_estimate(net, fold)),
+        "baselines": {name: _estimate(iqm_estimate(own[None], rule=True)) for name, own in rules},
+        "evidence": evidence_of(days),
+        "days": daily(days),
+        "nulls": nulls,
+        "provenance": manifest,
+    }
 
 
 def daily(days: WalkDays) -> DailyFigures:
     """The net profit of each trade date."""
     net, rules = days.by_date(days.net)[0], days.by_date(days.baseline_net)[0]
-    return {"date": np.unique(days.date).astype("datetime64[D]").astype(str).tolist(),
-            "mean": net.mean(axis=0).tolist(), "lowest": net.min(axis=0).tolist(), "highest": net.max(axis=0).tolist(),
-            "baselines": {str(name): own.tolist() for name, own in zip(days.baselines, rules, strict=True)}}
+    return {
+        "date": np.unique(days.date).astype("datetime64[D]").astype(str).tolist(),
+        "mean": net.mean(axis=0).tolist(),
+        "lowest": net.min(axis=0).tolist(),
+        "highest": net.max(axis=0).tolist(),
+        "baselines": {
+            str(name): own.tolist() for name, own in zip(days.baselines, rules, strict=True)
+        },
+    }
 
 
 def _estimate(found: Any) -> Estimate:

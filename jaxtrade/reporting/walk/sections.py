@@ -1,4 +1,6 @@
-"""The sections of a walk-forward's page as HTML. They compute sums for pictures, and no statistics."""
+"""The sections of a walk-forward's page as HTML. They compute sums for pictures, and no
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,32 @@ def honesty(data: WalkReportData) -> Markup:
     """The panel: a question, its figure, and what the figure says; then the limits."""
     walk, pooled = data["walk"], data["walk"]["pooled"]
     seeds, folds = len(pooled["seeds"]), len(walk["folds"])
-    size = ("How many policies were trained?", figures.count(seeds * folds),
-            f"{several(folds, 'fold')} with {several(seeds, 'seed')} each. Folds share training days, and seeds share "
-            "all of them, so none of them adds a day to the record.")
+    size = (
+        "How many policies were trained?",
+        figures.count(seeds * folds),
+        f"{several(folds, 'fold')} with {several(seeds, 'seed')} each. Folds share training days, and seeds share "
+        "all of them, so none of them adds a day to the record.",
+    )
     nulls = nulls_row(data["nulls"], "jaxtrade walkforward --resume RUN --nulls sign:19")
-    rows = [days_row(pooled["independent_days"]), size, *_statistics(data), nulls, *_selection(walk), _opened(walk)]
-    return joined([table("What stands behind the figures of this page", ("Question", "Figure", "What it says"), rows,
-                         words=(2,)), notes(_limits(walk))])
+    rows = [
+        days_row(pooled["independent_days"]),
+        size,
+        *_statistics(data),
+        nulls,
+        *_selection(walk),
+        _opened(walk),
+    ]
+    return joined(
+        [
+            table(
+                "What stands behind the figures of this page",
+                ("Question", "Figure", "What it says"),
+                rows,
+                words=(2,),
+            ),
+            notes(_limits(walk)),
+        ]
+    )
 
 
 def _statistics(data: WalkReportData) -> list[Row]:
@@ -39,15 +60,30 @@ def _statistics(data: WalkReportData) -> list[Row]:
     daily = f"Interquartile mean over the seeds, out of sample. In brackets its {100 * LEVEL:.0f} % interval, if any."
     return [
         figure_row("What does a day earn?", data["policy"], "signed", 2, daily),
-        figure_row("Is the Sharpe ratio above 0?", evidence["psr"]["of_mean"], "share", 1,
-                   "Probabilistic Sharpe ratio of the mean over the seeds, an account that follows all of them in "
-                   f"equal parts.{_span(evidence['psr']['by_seed'], 'share', 1)}"),
-        figure_row("How many days would it need?", evidence["min_trl"]["of_mean"], "number", 0,
-                   f"Minimum track record: days after which such a Sharpe ratio excludes 0 at 95 %. There are {days:,}."
-                   f"{_span(evidence['min_trl']['by_seed'], 'number', 0)}"),
-        figure_row("Does it beat every baseline?", tested, "number", 3,
-                   "p of the test for superior predictive ability: whether a seed beats each of the baselines. Small "
-                   "is good."),
+        figure_row(
+            "Is the Sharpe ratio above 0?",
+            evidence["psr"]["of_mean"],
+            "share",
+            1,
+            "Probabilistic Sharpe ratio of the mean over the seeds, an account that follows all of them in "
+            f"equal parts.{_span(evidence['psr']['by_seed'], 'share', 1)}",
+        ),
+        figure_row(
+            "How many days would it need?",
+            evidence["min_trl"]["of_mean"],
+            "number",
+            0,
+            f"Minimum track record: days after which such a Sharpe ratio excludes 0 at 95 %. There are {days:,}."
+            f"{_span(evidence['min_trl']['by_seed'], 'number', 0)}",
+        ),
+        figure_row(
+            "Does it beat every baseline?",
+            tested,
+            "number",
+            3,
+            "p of the test for superior predictive ability: whether a seed beats each of the baselines. Small "
+            "is good.",
+        ),
     ]
 
 
@@ -57,12 +93,16 @@ def _span(found: list[dict[str, Any]], form: str, digits: int) -> str:
     if len(found) == 1 or not values:
         return ""
     ends = [figures.FORMS[form](end, digits) for end in (min(values), max(values))]
-    without = f", none of {several(len(found) - len(values), 'seed')}" if len(values) < len(found) else ""
+    without = (
+        f", none of {several(len(found) - len(values), 'seed')}" if len(values) < len(found) else ""
+    )
     return f" Of one seed {ends[0]} to {ends[1]}{without}."
 
 
 def _selection(walk: dict[str, Any]) -> list[Row]:
-    """Whether a seed was picked from many trials, as the trial log said when the walk-forward was tested."""
+    """Whether a seed was picked from many trials, as the trial log said when the walk-forward was
+    tested.
+    """
     found = walk.get("trials")
     if found is None:
         return []
@@ -71,25 +111,49 @@ def _selection(walk: dict[str, Any]) -> list[Row]:
     name = "Was it picked from many?"
     if known:
         ends = [figures.plain_share(end) for end in sorted({min(known), max(known)})]
-        says = (f"Deflated Sharpe ratio of single seeds over {several(found['trials'], 'trial')}: the probability that "
-                "the ratio beats the best of so many trials without skill.")
+        says = (
+            f"Deflated Sharpe ratio of single seeds over {several(found['trials'], 'trial')}: the probability that "
+            "the ratio beats the best of so many trials without skill."
+        )
         row: Row = name, " to ".join(ends), says
     else:
         why = seeds[0]["why"] if seeds else found.get("fault")
         row = name, absent(), sentence(why or "the trial log does not say")
-    return [row, figure_row("Is the best of them overfitted?", found["pbo"], "share", 1,
-                            "Probability of backtest overfitting: how often the trial that is best on one half of the "
-                            "days is below the median on the other.")] if found.get("pbo") else [row]
+    return (
+        [
+            row,
+            figure_row(
+                "Is the best of them overfitted?",
+                found["pbo"],
+                "share",
+                1,
+                "Probability of backtest overfitting: how often the trial that is best on one half of the "
+                "days is below the median on the other.",
+            ),
+        ]
+        if found.get("pbo")
+        else [row]
+    )
 
 
 def _opened(walk: dict[str, Any]) -> Row:
     question, found = "How often were these days looked at?", walk.get("trials")
     if found is None:
-        return question, absent(), "This walk-forward is of an earlier version, which did not count."
+        return (
+            question,
+            absent(),
+            "This walk-forward is of an earlier version, which did not count.",
+        )
     if found["opened"] is None:
         return question, absent(), "The trial log cannot tell."
-    return question, times(found["opened"]), ("Counted when the walk-forward was tested, that time included. Each "
-                                              "further look makes a good result less surprising.")
+    return (
+        question,
+        times(found["opened"]),
+        (
+            "Counted when the walk-forward was tested, that time included. Each "
+            "further look makes a good result less surprising."
+        ),
+    )
 
 
 def _limits(walk: dict[str, Any]) -> list[str]:
@@ -97,8 +161,10 @@ def _limits(walk: dict[str, Any]) -> list[str]:
     if walk["synthetic"]:
         lines.append("The bars are synthetic.")
     if walk["walk"]["mode"] == "cpcv":
-        lines.append("Folds of cpcv also train on days after their test, and they overlap: the figures show how robust "
-                     "the method is, not what a trader could have earned.")
+        lines.append(
+            "Folds of cpcv also train on days after their test, and they overlap: the figures show how robust "
+            "the method is, not what a trader could have earned."
+        )
     return lines
 
 
@@ -108,20 +174,47 @@ def folds(data: WalkReportData) -> Markup:
     rows = []
     for each in walk["folds"]:
         net = each["net_per_day"]
-        rows.append((str(each["fold"]), _dates(each["train"]), figures.count(each["train"]["sessions"]),
-                     _dates(each["test"]), figures.count(each["test"]["sessions"]),
-                     figures.count(len(each["purged"]) + len(each["embargoed"])), figures.signed(net["mean"]),
-                     figures.signed(net["lowest"]), figures.signed(net["highest"]),
-                     figures.signed(each["account_net_per_day"]["mean"]),
-                     figures.signed(each["in_sample_net_per_day"]["mean"]),
-                     *(figures.signed(each["baseline_net_per_day"][name]) for name in names)))
-    head = ("Fold", "Trained on", "Sessions", "Tested on", "Sessions", "Left out", "Out of sample", "Lowest seed",
-            "Highest seed", "Under account rules", "In sample", *map(spoken, names))
-    return joined([
-        paragraph("Net profit of a day in dollars, mean over the seeds, account rules off unless the column says "
-                  "otherwise. Each policy is tested on days that it was not trained on. Left out: sessions between "
-                  f"training and test. In sample: {walk['in_sample_days']}."),
-        table("Folds", head, rows, words=(1, 3), tall=len(rows) > COUNTED), *_paths(walk)])
+        rows.append(
+            (
+                str(each["fold"]),
+                _dates(each["train"]),
+                figures.count(each["train"]["sessions"]),
+                _dates(each["test"]),
+                figures.count(each["test"]["sessions"]),
+                figures.count(len(each["purged"]) + len(each["embargoed"])),
+                figures.signed(net["mean"]),
+                figures.signed(net["lowest"]),
+                figures.signed(net["highest"]),
+                figures.signed(each["account_net_per_day"]["mean"]),
+                figures.signed(each["in_sample_net_per_day"]["mean"]),
+                *(figures.signed(each["baseline_net_per_day"][name]) for name in names),
+            )
+        )
+    head = (
+        "Fold",
+        "Trained on",
+        "Sessions",
+        "Tested on",
+        "Sessions",
+        "Left out",
+        "Out of sample",
+        "Lowest seed",
+        "Highest seed",
+        "Under account rules",
+        "In sample",
+        *map(spoken, names),
+    )
+    return joined(
+        [
+            paragraph(
+                "Net profit of a day in dollars, mean over the seeds, account rules off unless the column says "
+                "otherwise. Each policy is tested on days that it was not trained on. Left out: sessions between "
+                f"training and test. In sample: {walk['in_sample_days']}."
+            ),
+            table("Folds", head, rows, words=(1, 3), tall=len(rows) > COUNTED),
+            *_paths(walk),
+        ]
+    )
 
 
 def _dates(block: dict[str, Any]) -> Markup:
@@ -132,72 +225,180 @@ def _dates(block: dict[str, Any]) -> Markup:
 
 def _paths(walk: dict[str, Any]) -> list[Markup]:
     """The paths of cpcv; nothing of another mode."""
-    rows = [(str(path["path"]), figures.count(path["days"]), *(figures.signed(path["net_per_day"][name]) for name in (
-        "mean", "lowest", "highest"))) for path in walk.get("paths", ())]
-    return [table("Paths, each of which tests every day once", ("Path", "Days", "Net profit of a day", "Lowest seed",
-                                                                "Highest seed"), rows)] if rows else []
+    rows = [
+        (
+            str(path["path"]),
+            figures.count(path["days"]),
+            *(figures.signed(path["net_per_day"][name]) for name in ("mean", "lowest", "highest")),
+        )
+        for path in walk.get("paths", ())
+    ]
+    return (
+        [
+            table(
+                "Paths, each of which tests every day once",
+                ("Path", "Days", "Net profit of a day", "Lowest seed", "Highest seed"),
+                rows,
+            )
+        ]
+        if rows
+        else []
+    )
 
 
 def sample(data: WalkReportData) -> Markup:
     """All folds together: out of sample, under the account's rules, and in sample."""
     pooled = data["walk"]["pooled"]
-    rows = [(name, *(figures.signed(pooled[key][end]) for end in ("mean", "lowest", "highest"))) for name, key in (
-        ("Out of sample", "net_per_day"), ("Out of sample, under account rules", "account_net_per_day"),
-        ("In sample", "in_sample_net_per_day"))]
-    return joined([
-        paragraph("A method that has learned something keeps most of its profit on days that it has not seen."),
-        table("Net profit of a day, all folds together", ("Days", "Mean over the seeds", "Lowest seed", "Highest seed"),
-              rows)])
+    rows = [
+        (name, *(figures.signed(pooled[key][end]) for end in ("mean", "lowest", "highest")))
+        for name, key in (
+            ("Out of sample", "net_per_day"),
+            ("Out of sample, under account rules", "account_net_per_day"),
+            ("In sample", "in_sample_net_per_day"),
+        )
+    ]
+    return joined(
+        [
+            paragraph(
+                "A method that has learned something keeps most of its profit on days that it has not seen."
+            ),
+            table(
+                "Net profit of a day, all folds together",
+                ("Days", "Mean over the seeds", "Lowest seed", "Highest seed"),
+                rows,
+            ),
+        ]
+    )
 
 
 def baselines(data: WalkReportData) -> Markup:
     """What a day earns, of the policies and of each baseline, and how often a seed earns more."""
     daily, better = {OWN: data["policy"], **data["baselines"]}, data["evidence"]["improvement"]
     colours = kinds(daily)
-    rows = [svg.Dot(spoken(name), each["value"], figures.plain_money(each["value"], plus=True), colours[name],
-                    each.get("low"), each.get("high")) for name, each in daily.items()]
+    rows = [
+        svg.Dot(
+            spoken(name),
+            each["value"],
+            figures.plain_money(each["value"], plus=True),
+            colours[name],
+            each.get("low"),
+            each.get("high"),
+        )
+        for name, each in daily.items()
+    ]
     lines: list[tuple[Child, ...]] = [
         (spoken(name), figures.bare(each, "signed", 2), figures.bare(better.get(name), "share", 1))
-        for name, each in daily.items()]
-    whys = (figures.reasons("net profit of a day", daily)
-            + figures.reasons("probability that a seed does better", better))
-    return joined([
-        paragraph("All trade the same days under the same costs, account rules off. A bar is the interval."),
-        svg.dots("Net profit of a day of the policies and of each baseline, with intervals, in dollars", rows,
-                 lambda value: figures.plain_money(value, 0)),
-        table(f"Net profit of a day, with intervals of {100 * LEVEL:.0f} %",
-              ("Agent", "Net profit of a day", "A seed does better, probability"), lines, marked=(0,)), notes(whys)])
+        for name, each in daily.items()
+    ]
+    whys = figures.reasons("net profit of a day", daily) + figures.reasons(
+        "probability that a seed does better", better
+    )
+    return joined(
+        [
+            paragraph(
+                "All trade the same days under the same costs, account rules off. A bar is the interval."
+            ),
+            svg.dots(
+                "Net profit of a day of the policies and of each baseline, with intervals, in dollars",
+                rows,
+                lambda value: figures.plain_money(value, 0),
+            ),
+            table(
+                f"Net profit of a day, with intervals of {100 * LEVEL:.0f} %",
+                ("Agent", "Net profit of a day", "A seed does better, probability"),
+                lines,
+                marked=(0,),
+            ),
+            notes(whys),
+        ]
+    )
 
 
 def equity(data: WalkReportData) -> Markup:
-    """The sum of daily net profit, of the mean over the seeds and of the baselines, and a table of the days."""
+    """The sum of daily net profit, of the mean over the seeds and of the baselines, and a table of
+    the days.
+    """
     days = data["days"]
     colours = kinds([OWN, *days["baselines"]])
     count = len(days["date"])
     sums = {OWN: days["mean"], **days["baselines"]}
-    drawn = [svg.Line(spoken(name), list(accumulate(net)), colours[name]) for name, net in sums.items()
-             if name != RANDOM]
+    drawn = [
+        svg.Line(spoken(name), list(accumulate(net)), colours[name])
+        for name, net in sums.items()
+        if name != RANDOM
+    ]
     marks = [(i, days["date"][i]) for i in range(0, count, -(-count // MARKS))]
-    rows = [(date, *(figures.signed(value) for value in values)) for date, *values in zip(
-        days["date"], days["mean"], days["lowest"], days["highest"], *days["baselines"].values(), strict=True)]
-    left_out = " The baseline that draws its actions is in the table alone: its losses would hide the rest." if (
-        RANDOM in sums) else ""
-    return joined([
-        paragraph("The tested days one after the other, each by policies that were not trained on it, account rules "
-                  f"off: the sum of the net profit so far, of policies the mean over the seeds.{left_out}"),
-        svg.lines("Sum of daily net profit out of sample, in dollars", list(range(count)), drawn,
-                  lambda value: figures.plain_money(value, 0), marks, zero=True),
-        table("Net profit of each tested day", ("Day", "Mean over the seeds", "Lowest seed", "Highest seed",
-                                                *map(spoken, days["baselines"])), rows, tall=len(rows) > COUNTED)])
+    rows = [
+        (date, *(figures.signed(value) for value in values))
+        for date, *values in zip(
+            days["date"],
+            days["mean"],
+            days["lowest"],
+            days["highest"],
+            *days["baselines"].values(),
+            strict=True,
+        )
+    ]
+    left_out = (
+        " The baseline that draws its actions is in the table alone: its losses would hide the rest."
+        if (RANDOM in sums)
+        else ""
+    )
+    return joined(
+        [
+            paragraph(
+                "The tested days one after the other, each by policies that were not trained on it, account rules "
+                f"off: the sum of the net profit so far, of policies the mean over the seeds.{left_out}"
+            ),
+            svg.lines(
+                "Sum of daily net profit out of sample, in dollars",
+                list(range(count)),
+                drawn,
+                lambda value: figures.plain_money(value, 0),
+                marks,
+                zero=True,
+            ),
+            table(
+                "Net profit of each tested day",
+                (
+                    "Day",
+                    "Mean over the seeds",
+                    "Lowest seed",
+                    "Highest seed",
+                    *map(spoken, days["baselines"]),
+                ),
+                rows,
+                tall=len(rows) > COUNTED,
+            ),
+        ]
+    )
 
 
 def provenance(data: WalkReportData) -> Markup:
-    """Versions, commit, device and digests; the settings of the folds, and what the purge counted."""
+    """Versions, commit, device and digests; the settings of the folds, and what the purge
+    counted.
+    """
     walk = data["walk"]
-    settings = {"market": walk["market"], "synthetic bars": walk["synthetic"], "sessions": walk["sessions"],
-                "steps of an agent": walk["steps_per_agent"], **walk["walk"], "reach": walk["reach"]["how"]}
-    return joined([
-        paragraph("The figures come from the files of the walk-forward's folder; nothing was trained or traded for "
-                  "this page."),
-        table("Where the walk-forward comes from", ("Fact", "Value"), list(flat(data["provenance"])), words=(1,)),
-        table("Settings of the folds", ("Setting", "Value"), list(flat(settings)), words=(1,))])
+    settings = {
+        "market": walk["market"],
+        "synthetic bars": walk["synthetic"],
+        "sessions": walk["sessions"],
+        "steps of an agent": walk["steps_per_agent"],
+        **walk["walk"],
+        "reach": walk["reach"]["how"],
+    }
+    return joined(
+        [
+            paragraph(
+                "The figures come from the files of the walk-forward's folder; nothing was trained or traded for "
+                "this page."
+            ),
+            table(
+                "Where the walk-forward comes from",
+                ("Fact", "Value"),
+                list(flat(data["provenance"])),
+                words=(1,),
+            ),
+            table("Settings of the folds", ("Setting", "Value"), list(flat(settings)), words=(1,)),
+        ]
+    )

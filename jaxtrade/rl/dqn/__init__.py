@@ -1,7 +1,8 @@
-"""DQN with action masks (Mnih et al. 2015): double (van Hasselt et al. 2016), dueling (Wang et al. 2016), returns of n
-steps, uniform or prioritised replay (Schaul et al. 2016).
+"""DQN with action masks (Mnih et al. 2015): double (van Hasselt et al. 2016), dueling (Wang et al.
+2016), returns of n steps, uniform or prioritised replay (Schaul et al. 2016).
 
-Each update acts epsilon-greedily in all environments, writes the rollout into a replay on the device, and takes
+Each update acts epsilon-greedily in all environments, writes the rollout into a replay on the
+device, and takes
 `replay_ratio` x environment steps / `batch_size` gradient steps on samples from it. The replay holds references:
 observations are rebuilt from them, as PPO does, and normalised by today's statistics.
 

@@ -13,8 +13,8 @@ from jaxtrade.types import Array
 
 
 def bootstrapped(reward: Array, discount: Array, value: Array) -> Array:
-    """float32[B]: reward + discount * value. Where the discount is 0, the value is not read: a network may return
-    anything for a reference that no agent acts on."""
+    """float32[B]: reward + discount * value. Where the discount is 0, the value is not read: a
+    network may return anything for a reference that no agent acts on."""
     chex.assert_equal_shape([reward, discount, value])
     return reward + jnp.where(discount > 0.0, discount * value, 0.0)
 
@@ -33,7 +33,7 @@ def final_value(target: Array, online: Array | None, mask: Array) -> Array:
 
 
 def weighted_huber(error: Array, weight: Array | None) -> Array:
-    """float32[]: mean of weight * Huber's loss with delta 1: error^2 / 2 up to 1, |error| - 1/2 beyond. `weight`: None
-    for ones."""
+    """float32[]: mean of weight * Huber's loss with delta 1: error^2 / 2 up to 1, |error| - 1/2
+    beyond. `weight`: None for ones."""
     loss = optax.losses.huber_loss(error)
     return (loss if weight is None else weight * loss).mean()

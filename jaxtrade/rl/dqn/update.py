@@ -15,7 +15,14 @@ from jaxtrade.rl.actor import acting, lag_metrics
 from jaxtrade.rl.dqn.learn import OLDEST, Objective, learn, values_of
 from jaxtrade.rl.dqn.state import HParams, Own, ring
 from jaxtrade.rl.listening.state import AdviceState
-from jaxtrade.rl.metrics import action_metrics, advice_metrics, advised, joined, new_statistics, tally_metrics
+from jaxtrade.rl.metrics import (
+    action_metrics,
+    advice_metrics,
+    advised,
+    joined,
+    new_statistics,
+    tally_metrics,
+)
 from jaxtrade.rl.q.act import of_action, value_of
 from jaxtrade.rl.q.context import Q
 from jaxtrade.rl.q.rollout import explore_rollout
@@ -32,7 +39,8 @@ from jaxtrade.types import Array, PyTree, Transition
 
 
 def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) -> TrainState:
-    """The state after a rollout went into the replay. Rewards are stored as they are: the divisor changes.
+    """The state after a rollout went into the replay. Rewards are stored as they are: the divisor
+    changes.
 
     version: int32[], of the policy that acted (`rl.actor`)."""
     own: Own = state.own
@@ -42,18 +50,26 @@ def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) ->
 
 
 def with_rewards(ctx: Q, state: TrainState, seen: Transition) -> tuple[TrainState, Array]:
-    """(state with the statistics of a rollout's rewards, what the rewards of all samples are divided by float32[])."""
+    """(state with the statistics of a rollout's rewards, what the rewards of all samples are
+    divided by float32[]).
+    """
     if state.rewards is None:
         return state, jnp.float32(1.0)
-    scale, _, divisor = scaled(state.rewards, seen.reward, seen.terminated | seen.truncated, state.hparams.gamma,
-                               ctx.reduce)
+    scale, _, divisor = scaled(
+        state.rewards,
+        seen.reward,
+        seen.terminated | seen.truncated,
+        state.hparams.gamma,
+        ctx.reduce,
+    )
     return state.replace(rewards=scale), divisor
 
 
-def followed_errors(ctx: Q, state: TrainState, policy: Policy, params: PyTree, seen: Transition, divisor: Array
-                    ) -> Array | None:
-    """`TrainState.errors` after a rollout: the sizes of its one-step TD errors, by symbol. None where the sampler reads
-    none. state: after the rollout."""
+def followed_errors(
+    ctx: Q, state: TrainState, policy: Policy, params: PyTree, seen: Transition, divisor: Array
+) -> Array | None:
+    """`TrainState.errors` after a rollout: the sizes of its one-step TD errors, by symbol. None
+    where the sampler reads none. state: after the rollout."""
     if state.errors is None:
         return None
 
@@ -63,7 +79,9 @@ def followed_errors(ctx: Q, state: TrainState, policy: Policy, params: PyTree, s
     def errors(carry: PyTree, ref: PyTree, seen: Transition) -> Array:
         last = jax.vmap(value)(carry, ref)
         following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
-        target = seen.reward / divisor + state.hparams.gamma * jnp.where(seen.terminated, 0.0, following)
+        target = seen.reward / divisor + state.hparams.gamma * jnp.where(
+            seen.terminated, 0.0, following
+        )
         return jnp.abs(target - seen.extras.q)
 
     sizes = ctx.reduce.alone(errors)(state.carry, state.ref, seen)
@@ -71,8 +89,8 @@ def followed_errors(ctx: Q, state: TrainState, policy: Policy, params: PyTree, s
 
 
 def is_active(ctx: Q, update: Array) -> Array:
-    """bool[]: whether `learning_starts` environment steps have been taken, the rollout of this update among them.
-    Counted in updates, because int32 does not hold the steps of a long run."""
+    """bool[]: whether `learning_starts` environment steps have been taken, the rollout of this
+    update among them. Counted in updates, because int32 does not hold the steps of a long run."""
     config: DQNConfig = ctx.config
     return (update + 1) >= -(-config.learning_starts // ctx.steps_per_update)
 
@@ -86,22 +104,31 @@ def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
     config: DQNConfig = ctx.config
     applied = history["applied"]
     count = applied.sum()
-    means = {name: jnp.where(applied > 0, values, 0.0).sum() / jnp.maximum(count, 1.0)
-             for name, values in history.items() if name not in ("finite", "applied", "target_updates", OLDEST)}
+    means = {
+        name: jnp.where(applied > 0, values, 0.0).sum() / jnp.maximum(count, 1.0)
+        for name, values in history.items()
+        if name not in ("finite", "applied", "target_updates", OLDEST)
+    }
     return means | {
-        "finite": (history["finite"] > 0).all(), "applied": applied.mean(), "gradient_steps": count,
+        "finite": (history["finite"] > 0).all(),
+        "applied": applied.mean(),
+        "gradient_steps": count,
         "replay_ratio": count * ctx.reduce.count(config.batch_size) / ctx.steps_per_update,
-        "target_updates": history["target_updates"].sum(), OLDEST: jnp.where(applied > 0, history[OLDEST], 0.0).max(),
+        "target_updates": history["target_updates"].sum(),
+        OLDEST: jnp.where(applied > 0, history[OLDEST], 0.0).max(),
     }
 
 
-def value_metrics(ctx: Q, seen: Transition, policy: Policy, behaviour: Policy, parameters: PyTree, params: PyTree
-                  ) -> dict[str, Array]:
+def value_metrics(
+    ctx: Q, seen: Transition, policy: Policy, behaviour: Policy, parameters: PyTree, params: PyTree
+) -> dict[str, Array]:
     """Metrics of Q at the last step of the rollout, before and after learning (to `parameters`).
 
-    policy, behaviour: the one that learns and the one that acted, from `ready`; the same one without a delay.
+    policy, behaviour: the one that learns and the one that acted, from `ready`; the same one
+        without a delay.
 
-    q_error: largest difference of the Q that acted from what learning computes for the same policy, relative to 1 +
+    q_error: largest difference of the Q that acted from what learning computes for the same policy,
+        relative to 1 +
     |Q|. q_change: mean change by the update. q_max: largest |Q| of the rollout.
     """
     learnt = policy.replace(parameters=ctx.packed(parameters))
@@ -112,21 +139,31 @@ def value_metrics(ctx: Q, seen: Transition, policy: Policy, behaviour: Policy, p
 
         before, after = values(policy), values(learnt)
         again = before if behaviour is policy else values(behaviour)
-        return (jnp.abs(again - acted) / (1.0 + jnp.abs(acted))).max(), jnp.abs(after - before).mean()
+        return (jnp.abs(again - acted) / (1.0 + jnp.abs(acted))).max(), jnp.abs(
+            after - before
+        ).mean()
 
-    error, change = ctx.reduce.alone(compared)(*jax.tree.map(lambda x: x[-1], (seen.ref, seen.action, seen.extras.q)))
+    error, change = ctx.reduce.alone(compared)(
+        *jax.tree.map(lambda x: x[-1], (seen.ref, seen.action, seen.extras.q))
+    )
     error, most = ctx.reduce.max_of_parts((error, jnp.abs(seen.extras.value).max()))
     return {"q_error": error, "q_change": ctx.reduce.mean_of_parts(change), "q_max": most}
 
 
 def replay_metrics(ctx: Q, own: Own) -> dict[str, Array]:
     """`replay_size`: transitions in the replay, float32[]."""
-    return {"replay_size": own.replay.filled.astype(jnp.float32) * ctx.reduce.count(ctx.rollout.num_envs)}
+    return {
+        "replay_size": own.replay.filled.astype(jnp.float32)
+        * ctx.reduce.count(ctx.rollout.num_envs)
+    }
 
 
-def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None = None
-           ) -> tuple[TrainState, dict[str, Array]]:
-    """`Algorithm.update`. Raises ValueError if `inputs` are given but there is no fusion that uses them."""
+def update(
+    ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None = None
+) -> tuple[TrainState, dict[str, Array]]:
+    """`Algorithm.update`. Raises ValueError if `inputs` are given but there is no fusion that uses
+    them.
+    """
     hparams: HParams = state.hparams
     policy, params = advised(ctx, policy_of(state), params, inputs)
     key_rollout, key_learn = jax.random.split(jax.random.fold_in(state.key, state.update))
@@ -140,14 +177,28 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
     behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
     collected, seen, tally = explore_rollout(ctx, state, behaviour, params, key_rollout)
     collected, divisor = with_rewards(ctx, remembered(of, collected, seen, acts.version), seen)
-    objective = Objective(policy, params, hparams, divisor, learning_rate, beta, is_active(ctx, state.update),
-                          state.update)
+    objective = Objective(
+        policy,
+        params,
+        hparams,
+        divisor,
+        learning_rate,
+        beta,
+        is_active(ctx, state.update),
+        state.update,
+    )
     learnt, history = learn(ctx, of, collected, objective, key_learn)
-    new = learnt.replace(normaliser=new_statistics(ctx, state.normaliser, seen.ref, params), update=state.update + 1,
-                         errors=followed_errors(ctx, collected, behaviour, params, seen, divisor), actor=acts.kept)
+    new = learnt.replace(
+        normaliser=new_statistics(ctx, state.normaliser, seen.ref, params),
+        update=state.update + 1,
+        errors=followed_errors(ctx, collected, behaviour, params, seen, divisor),
+        actor=acts.kept,
+    )
     episodes, summary = tally_metrics(ctx, tally, seen, params)
     metrics: dict[str, Any] = episodes | step_metrics(ctx, history) | action_metrics(ctx, seen)
-    metrics |= value_metrics(ctx, seen, policy, behaviour, new.params, params) | replay_metrics(ctx, new.own)
+    metrics |= value_metrics(ctx, seen, policy, behaviour, new.params, params) | replay_metrics(
+        ctx, new.own
+    )
     metrics |= lag_metrics(state.update, acts.version) | {
         "learning_rate": learning_rate,
         "epsilon": policy.epsilon,

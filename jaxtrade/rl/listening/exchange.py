@@ -1,7 +1,9 @@
 """The two transports of advice into the compiled program. Both use the same bridge to the host.
 
-`exchange`: between chunks. New answers are the inputs of a chunk's updates, each with at most `advisor.rows`, and the
-bars with the highest want are an output of its end. `callback`: one unordered host callback per update does both.
+`exchange`: between chunks. New answers are the inputs of a chunk's updates, each with at most
+    `advisor.rows`, and the
+bars with the highest want are an output of its end. `callback`: one unordered host callback per
+update does both.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from jaxtrade.types import Algorithm, PyTree
 
 
 class AdviceExchange:
-    """A `training.hooks.Exchange` and a `training.hooks.StatefulHook`. Its memory is that of the bridge.
+    """A `training.hooks.Exchange` and a `training.hooks.StatefulHook`. Its memory is that of the
+    bridge.
 
-    start: advice state of a new run, over T bars. updates: number of updates in a chunk (`train.chunk_updates`).
+    start: advice state of a new run, over T bars. updates: number of updates in a chunk
+        (`train.chunk_updates`).
     """
 
-    def __init__(self, config: AdvisorConfig, start: AdviceState, bridge: Bridge, updates: int = 1) -> None:
+    def __init__(
+        self, config: AdvisorConfig, start: AdviceState, bridge: Bridge, updates: int = 1
+    ) -> None:
         self.config, self.start, self.bridge, self.updates = config, start, bridge, updates
         self._bars = start.want.shape[0]
 
@@ -43,8 +49,8 @@ class AdviceExchange:
     def most(self) -> int:
         """Number of bars per request (static).
 
-        Between chunks: `demand` for each of the chunk's updates, but at most what the service's queue holds, which
-        would drop the rest.
+        Between chunks: `demand` for each of the chunk's updates, but at most what the service's
+        queue holds, which would drop the rest.
         """
         chosen = self.config
         if self.inside or chosen.demand_per == "chunk":
@@ -65,8 +71,11 @@ class AdviceExchange:
         if self.inside:
             return None
         deltas = [self.bridge.delta(update + i) for i in range(updates)]
-        return Delta(np.stack([delta.bars for delta in deltas]), np.stack([delta.rows for delta in deltas]),
-                     np.stack([delta.version for delta in deltas]))
+        return Delta(
+            np.stack([delta.bars for delta in deltas]),
+            np.stack([delta.rows for delta in deltas]),
+            np.stack([delta.version for delta in deltas]),
+        )
 
     def receive(self, update: int, news: PyTree) -> None:
         del update

@@ -1,11 +1,13 @@
 """Fusion of advice with the policy.
 
-Advice changes the masked distribution before an action is sampled. PPO's log-probability therefore includes it. Let
+Advice changes the masked distribution before an action is sampled. PPO's log-probability therefore
+includes it. Let
 
     d      be the advised direction: +1 buy, -1 sell, 0 hold or no advice
     e(a)   be the side that is held after action a: BUY 1, SELL -1, CLOSE 0, all others the side held now
     t      be the trust: the log-odds of the advisor's measured hit rate in this range of confidence. It is 0 as long as
-           the data give no reason to follow, and negative for an advisor that is mostly wrong (`outcomes.log_odds`).
+           the data give no reason to follow, and negative for an advisor that is mostly wrong
+           (`outcomes.log_odds`).
 
 The fusions are:
 
@@ -15,13 +17,15 @@ The fusions are:
     slots   no change of the distribution: the observation shows the advice (`env.advice`)
     none    no influence at all; outcomes are still counted
 
-Of a panel of advisors, t d is their log-odds together (`advisor.panel`), clipped to [-cap, cap]; everything else is
-about their consensus (`table.consensus`).
+Of a panel of advisors, t d is their log-odds together (`advisor.panel`), clipped to [-cap, cap];
+everything else is about their consensus (`table.consensus`).
 
-Where the advised risk reaches `veto`, actions that open a position are illegal. Advice never makes an action legal.
+Where the advised risk reaches `veto`, actions that open a position are illegal. Advice never makes
+an action legal.
 
-The fixed rules choose between the sampled action and the advised one. p is the policy's probability of the sampled
-action, c the stated confidence of the advice and w the configured weight. The first matching rule applies:
+The fixed rules choose between the sampled action and the advised one. p is the policy's probability
+of the sampled action, c the stated confidence of the advice and w the configured weight. The first
+matching rule applies:
 
     1. the two actions are the same    that action
     2. p > 0.9 and c <= 0.6            the sampled action
@@ -29,8 +33,9 @@ action, c the stated confidence of the advice and w the configured weight. The f
     4. p < 0.5 and c < 0.5             HOLD
     5. otherwise                       the advised action if c w > p (1 - w), else the sampled one
 
-The rules map each action of the policy to one action; the probabilities of actions with the same result are added. One
-percent of the mixture is the policy's own distribution, so no legal action has probability 0.
+The rules map each action of the policy to one action; the probabilities of actions with the same
+result are added. One percent of the mixture is the policy's own distribution, so no legal action
+has probability 0.
 """
 
 from __future__ import annotations
@@ -55,16 +60,22 @@ from jaxtrade.networks.precision import FLOAT32, DotGeneral
 from jaxtrade.types import Array, PyTree
 
 GATE = "gate"  # key of the gate's parameters in the policy's parameters
-GATE_SLOTS = ("gate confidence", "gate risk", "gate age", "gate trust")  # gate inputs besides the observation
+GATE_SLOTS = (
+    "gate confidence",
+    "gate risk",
+    "gate age",
+    "gate trust",
+)  # gate inputs besides the observation
 _GATE_WIDTH = 16
 _OWN = 0.01  # share of the policy's own distribution in the mixture of `rules`
 
 
 class Trust(struct.PyTreeNode):
-    """`Policy.fusion`, as measured in training: log_odds float32[B], one for each of B ranges of confidence.
+    """`Policy.fusion`, as measured in training: log_odds float32[B], one for each of B ranges of
+    confidence.
 
-    Of a panel of A advisors, log_odds is float32[A, B], and correlation float32[A, A] that of their errors; None
-    (static) for one advisor.
+    Of a panel of A advisors, log_odds is float32[A, B], and correlation float32[A, A] that of their
+    errors; None (static) for one advisor.
     """
 
     log_odds: Array
@@ -74,9 +85,11 @@ class Trust(struct.PyTreeNode):
 class AdviceTerms(NamedTuple):
     """The terms of the advice at one reference that act on the policy.
 
-    They do not depend on learned parameters. The update computes them once per rollout, not in every minibatch.
+    They do not depend on learned parameters. The update computes them once per rollout, not in
+    every minibatch.
 
-    refused: bool[], True if the advice vetoes opening a position. advice: for `trust` the tilt t d / 2, float32[]; for
+    refused: bool[], True if the advice vetoes opening a position. advice: for `trust` the tilt t d
+        / 2, float32[]; for
     `rules` (direction, confidence, valid); for `gate` (tilt, the gate's own inputs float32[4], valid). Each is None
     (static) if the configuration rules it out.
     """
@@ -86,7 +99,8 @@ class AdviceTerms(NamedTuple):
 
 
 class Fused(NamedTuple):
-    """The fused policy: logits float32[A], mask bool[A], and cost float32[], the loss that the fusion adds.
+    """The fused policy: logits float32[A], mask bool[A], and cost float32[], the loss that the
+    fusion adds.
 
     cost is None without a fusion.
     """
@@ -97,14 +111,18 @@ class Fused(NamedTuple):
 
 
 class Gate(nn.Module):
-    """float32[..., D + 4] -> float32[...] in (0, 1): the share of the trust that is used. Initially near one half."""
+    """float32[..., D + 4] -> float32[...] in (0, 1): the share of the trust that is used. Initially
+    near one half.
+    """
 
     dot_general: DotGeneral = FLOAT32
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         x = nn.tanh(nn.Dense(_GATE_WIDTH, dot_general=self.dot_general)(x))
-        x = nn.Dense(1, kernel_init=nn.initializers.orthogonal(0.01), dot_general=self.dot_general)(x)
+        x = nn.Dense(1, kernel_init=nn.initializers.orthogonal(0.01), dot_general=self.dot_general)(
+            x
+        )
         return jax.nn.sigmoid(x[..., 0])
 
 
@@ -113,7 +131,8 @@ def exposure(env: EnvConfig, side: Array) -> Array:
     sides = task_of(env).sides(env)
     side_of = np.array([after or 0 for after in sides], np.float32)
     keeps = np.array([after is None for after in sides], np.float32)
-    # Constant arrays need one operation for all actions. A stack of scalars would need one per action.
+    # Constant arrays need one operation for all actions. A stack of scalars would need one per
+    # action.
     return jnp.asarray(side_of) + keeps * side.astype(jnp.float32)
 
 
@@ -127,7 +146,8 @@ def side_after(env: EnvConfig, action: Array, side: Array) -> Array:
 def advised_action(env: EnvConfig, direction: Array, side: Array) -> Array:
     """int32[]: the action that follows the advice, for the fusion `rules`.
 
-    Flat: open in the advised direction. Opposite position: close it, if the task has such an action. Otherwise HOLD. If
+    Flat: open in the advised direction. Opposite position: close it, if the task has such an
+        action. Otherwise HOLD. If
     several actions do the same, it is the first of them.
     """
     sides = task_of(env).sides(env)
@@ -137,7 +157,9 @@ def advised_action(env: EnvConfig, direction: Array, side: Array) -> Array:
     return jnp.where(direction == 0, HOLD, chosen)
 
 
-def rule_mixture(logits: Array, mask: Array, advised: Array, confidence: Array, weight: float) -> Array:
+def rule_mixture(
+    logits: Array, mask: Array, advised: Array, confidence: Array, weight: float
+) -> Array:
     """float32[A]: log-probabilities of the mixture by the fixed rules (module docstring).
 
     Args:
@@ -155,7 +177,9 @@ def rule_mixture(logits: Array, mask: Array, advised: Array, confidence: Array, 
     chosen = jnp.where(takes_advice, advised, chosen)
     chosen = jnp.where(takes_own | (actions == advised), actions, chosen)
     mixture = jnp.zeros_like(p).at[chosen].add(p)
-    return jnp.where(mask, jnp.log(jnp.maximum(_OWN * p + (1.0 - _OWN) * mixture, 1e-30)), distributions.ILLEGAL)
+    return jnp.where(
+        mask, jnp.log(jnp.maximum(_OWN * p + (1.0 - _OWN) * mixture, 1e-30)), distributions.ILLEGAL
+    )
 
 
 @dataclass(frozen=True)
@@ -170,7 +194,11 @@ class Fusion:
         """Additional parameters for the learner, by name. Only `gate` has any."""
         if self.config.fusion != "gate":
             return {}
-        return {GATE: Gate(self.dot_general).init(key, jnp.zeros(observation_size + len(GATE_SLOTS)))["params"]}
+        return {
+            GATE: Gate(self.dot_general).init(key, jnp.zeros(observation_size + len(GATE_SLOTS)))[
+                "params"
+            ]
+        }
 
     def trust(self, outcomes: Outcomes | PanelOutcomes) -> Trust:
         """The trust that the policy uses until the next update."""
@@ -186,13 +214,16 @@ class Fusion:
     def no_trust(self) -> Trust:
         """The trust before any advice was scored: the structure of `Policy.fusion`."""
         chosen = self.config
-        return self.trust(no_panel_outcomes(chosen, 1) if chosen.advisors > 1 else no_outcomes(chosen, 1))
+        return self.trust(
+            no_panel_outcomes(chosen, 1) if chosen.advisors > 1 else no_outcomes(chosen, 1)
+        )
 
     def terms(self, trust: Trust | None, ref: ObservationRef) -> AdviceTerms:
         """The advice terms of `ref`, which `fuse` needs.
 
         Args:
-            trust: `Policy.fusion`. None for a policy that was trained without an advisor; it ignores advice.
+            trust: `Policy.fusion`. None for a policy that was trained without an advisor; it
+                ignores advice.
             ref: its `aux` holds the advice that was visible at this decision.
         """
         seen, kind = ref.aux, self.config.fusion
@@ -207,7 +238,9 @@ class Fusion:
         tilt, odds = self._tilt(trust, seen)
         if kind == "trust":
             return AdviceTerms(refused, tilt)
-        own = jnp.stack([seen.confidence, seen.risk, jnp.log1p(seen.age), jnp.where(seen.valid, odds, 0.0)])
+        own = jnp.stack(
+            [seen.confidence, seen.risk, jnp.log1p(seen.age), jnp.where(seen.valid, odds, 0.0)]
+        )
         return AdviceTerms(refused, (tilt, own, seen.valid))
 
     def _tilt(self, trust: Trust, seen: AdviceSeen) -> tuple[Array, Array]:
@@ -215,15 +248,26 @@ class Fusion:
         bins = trust.log_odds.shape[-1]
         if seen.each is None:
             odds = trust.log_odds[bin_of(seen.confidence, bins)]
-            return 0.5 * odds * seen.direction.astype(jnp.float32), odds  # the direction is 0 without advice
+            return 0.5 * odds * seen.direction.astype(
+                jnp.float32
+            ), odds  # the direction is 0 without advice
         assert trust.correlation is not None
-        odds = trust.log_odds[jnp.arange(trust.log_odds.shape[0]), bin_of(seen.each.confidence, bins)]
+        odds = trust.log_odds[
+            jnp.arange(trust.log_odds.shape[0]), bin_of(seen.each.confidence, bins)
+        ]
         total = together(odds * seen.each.direction.astype(jnp.float32), trust.correlation)
         total = jnp.clip(total, -self.config.cap, self.config.cap)
         return 0.5 * total, jnp.abs(total)
 
-    def fuse(self, terms: AdviceTerms, parameters: PyTree, observation: Array, ref: ObservationRef, logits: Array,
-             mask: Array) -> Fused:
+    def fuse(
+        self,
+        terms: AdviceTerms,
+        parameters: PyTree,
+        observation: Array,
+        ref: ObservationRef,
+        logits: Array,
+        mask: Array,
+    ) -> Fused:
         """The policy's distribution after the fusion.
 
         Args:
@@ -246,9 +290,14 @@ class Fusion:
         if self.config.fusion == "trust":
             return Fused(logits + advice * exposure(self.env, side), mask, nothing)
         tilt, own, valid = advice
-        share: Any = Gate(self.dot_general).apply({"params": parameters[GATE]}, jnp.concatenate([observation, own]))
-        return Fused(logits + share * tilt * exposure(self.env, side), mask,
-                     self.config.gate_cost * jnp.where(valid, share, 0.0))
+        share: Any = Gate(self.dot_general).apply(
+            {"params": parameters[GATE]}, jnp.concatenate([observation, own])
+        )
+        return Fused(
+            logits + share * tilt * exposure(self.env, side),
+            mask,
+            self.config.gate_cost * jnp.where(valid, share, 0.0),
+        )
 
 
 def make_fusion(config: AdvisorConfig, env: EnvConfig) -> Fusion | None:

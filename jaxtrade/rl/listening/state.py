@@ -1,7 +1,8 @@
-"""An algorithm with an advisor. The training state holds the advice, and new answers enter it before each update.
+"""An algorithm with an advisor. The training state holds the advice, and new answers enter it
+before each update.
 
-All agents of a population share one advice state. It is taken out of the training state before the vmapped update and
-put back after it, so that it is not copied for each agent.
+All agents of a population share one advice state. It is taken out of the training state before the
+vmapped update and put back after it, so that it is not copied for each agent.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class AdviceState(struct.PyTreeNode):
     followed: int8[T], sign of the price move after each bar, 0 outside the training sessions
         (`outcomes.what_followed`).
     askable: bool[T], bars that may be asked about.
-    want: float32[T], need for advice about each bar since it was last requested (sums of `fusion.visits`).
+    want: float32[T], need for advice about each bar since it was last requested (sums of
+        `fusion.visits`).
     outcomes: statistics of the scored advice, of one advisor or of a panel.
     memory: float32[], as in `outcomes.scored`.
     """
@@ -40,14 +42,24 @@ class AdviceState(struct.PyTreeNode):
     memory: Array
 
 
-def start_advice(view: AdviceView, followed: np.ndarray | Array, askable: np.ndarray | Array, config: AdvisorConfig
-                 ) -> AdviceState:
+def start_advice(
+    view: AdviceView,
+    followed: np.ndarray | Array,
+    askable: np.ndarray | Array,
+    config: AdvisorConfig,
+) -> AdviceState:
     """The state before the first update. Advice that is already in the table is not scored."""
     askable = jnp.asarray(askable)
     bars = askable.shape[0]
     outcomes = no_panel_outcomes(config, bars) if config.advisors > 1 else no_outcomes(config, bars)
-    return AdviceState(view, jnp.asarray(followed, jnp.int8), askable, jnp.zeros(bars, jnp.float32), outcomes,
-                       jnp.float32(config.memory))
+    return AdviceState(
+        view,
+        jnp.asarray(followed, jnp.int8),
+        askable,
+        jnp.zeros(bars, jnp.float32),
+        outcomes,
+        jnp.float32(config.memory),
+    )
 
 
 def with_answers(advice: AdviceState, delta: Delta) -> AdviceState:
@@ -61,7 +73,9 @@ def with_answers(advice: AdviceState, delta: Delta) -> AdviceState:
 
 
 def wanted(advice: AdviceState, most: int) -> tuple[AdviceState, tuple[Array, Array]]:
-    """Select the bars with the highest want -> (state in which their want is 0, (bars, weights) as `table.demand`)."""
+    """Select the bars with the highest want -> (state in which their want is 0, (bars, weights) as
+    `table.demand`).
+    """
     bars, weight = demand(advice.want, advice.askable, advice.view.table.version, most)
     return advice.replace(want=advice.want.at[bars].set(0.0)), (bars, weight)
 
@@ -71,15 +85,18 @@ def visited(advice: AdviceState, visits: Array) -> AdviceState:
     return advice.replace(want=advice.want + visits.reshape(-1, advice.want.shape[0]).sum(axis=0))
 
 
-# (update int32[], bars int32[K], weights float32[K]) -> Delta; a host callback inside the compiled program
+# (update int32[], bars int32[K], weights float32[K]) -> Delta; a host callback inside the compiled
+# program
 HostCall = Callable[[Array, Array, Array], Delta]
 
 
-def with_advice(algorithm: Algorithm, start: AdviceState, most: int = 0, ask: HostCall | None = None) -> Algorithm:
+def with_advice(
+    algorithm: Algorithm, start: AdviceState, most: int = 0, ask: HostCall | None = None
+) -> Algorithm:
     """Wrap `algorithm` (one agent or a population), so that its state holds `start` at first.
 
-    Without `ask`, `inputs` of its update is a `Delta`. With `ask`, `inputs` is None, and each update calls `ask` once
-    with the `most` bars that have the highest want.
+    Without `ask`, `inputs` of its update is a `Delta`. With `ask`, `inputs` is None, and each
+    update calls `ask` once with the `most` bars that have the highest want.
     """
 
     def init(key: Array, params: PyTree) -> Any:

@@ -17,10 +17,11 @@ from jaxtrade.rl.ppo.state import HParams
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
 
-# (policy, carry [S, H], refs [B, ...], first bool[B], advice terms [B, ...], environment params) -> PolicyOutput; the
-# rows are ordered as in `Batch`
+# (policy, carry [S, H], refs [B, ...], first bool[B], advice terms [B, ...], environment params) ->
+# PolicyOutput; the rows are ordered as in `Batch`
 Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree, PyTree], PolicyOutput]
-# (logits float32[B, A], mask bool[B, A], action int32[B]) -> log-probability and entropy, float32[B] each
+# (logits float32[B, A], mask bool[B, A], action int32[B]) -> log-probability and entropy,
+# float32[B] each
 Likelihood = Callable[[Array, Array, Array], tuple[Array, Array]]
 Gradient = tuple[Array, dict[str, Array], PyTree]  # loss float32[], diagnostics, gradient
 
@@ -28,8 +29,9 @@ Gradient = tuple[Array, dict[str, Array], PyTree]  # loss float32[], diagnostics
 class Batch(NamedTuple):
     """Rows of a rollout that the loss reads, [B, ...].
 
-    With a memory, the rows are the steps of S sequences, time first, and `carry` is float32[S, H], the memory before
-    the first step of each sequence. terms: advice terms (see `advice_terms`), or None.
+    With a memory, the rows are the steps of S sequences, time first, and `carry` is float32[S, H],
+    the memory before the first step of each sequence. terms: advice terms (see `advice_terms`), or
+    None.
     """
 
     carry: PyTree
@@ -46,7 +48,8 @@ class Batch(NamedTuple):
 class Objective(NamedTuple):
     """Arguments of the loss that stay the same in all gradient steps of an update.
 
-    policy: the policy that collected the rollout, from `acting.ready`. params: environment parameters. ent_coef:
+    policy: the policy that collected the rollout, from `acting.ready`. params: environment
+        parameters. ent_coef:
     float32[], entropy coefficient of this update.
     """
 
@@ -56,21 +59,32 @@ class Objective(NamedTuple):
     ent_coef: Array
 
 
-def ppo_loss(parameters: PyTree, objective: Objective, forward: Forward, batch: Batch,
-             likelihood: Likelihood) -> tuple[Array, dict[str, Array]]:
+def ppo_loss(
+    parameters: PyTree, objective: Objective, forward: Forward, batch: Batch, likelihood: Likelihood
+) -> tuple[Array, dict[str, Array]]:
     """PPO's loss over one minibatch (Schulman et al. 2017, equation 9) -> (loss, diagnostics).
 
         loss = clipped surrogate + vf_coef * value loss - ent_coef * entropy + cost of the fusion
 
-    likelihood: computes log-probability and entropy. `parameters` (packed) replace those of `objective.policy`. The
-    loss and its terms are over the rows of this device, and the caller averages the gradients over devices.
+    likelihood: computes log-probability and entropy. `parameters` (packed) replace those of
+        `objective.policy`. The
+    loss and its terms are over the rows of this device, and the caller averages the gradients over
+    devices.
     """
     policy, params, hparams, ent_coef = objective
-    logits, value, mask, cost = forward(policy.replace(parameters=parameters), batch.carry, batch.ref, batch.first,
-                                        batch.terms, params)
+    logits, value, mask, cost = forward(
+        policy.replace(parameters=parameters),
+        batch.carry,
+        batch.ref,
+        batch.first,
+        batch.terms,
+        params,
+    )
     log_prob, entropy = likelihood(logits, mask, batch.action)
     rows = {
-        "policy_loss": losses.clipped_surrogate(log_prob, batch.log_prob, batch.advantage, hparams.clip_eps),
+        "policy_loss": losses.clipped_surrogate(
+            log_prob, batch.log_prob, batch.advantage, hparams.clip_eps
+        ),
         "value_loss": losses.squared_error(value, batch.value, batch.target, hparams.vf_clip_eps),
         "entropy": entropy,
         "approx_kl": losses.approx_kl(log_prob, batch.log_prob),
@@ -79,7 +93,8 @@ def ppo_loss(parameters: PyTree, objective: Objective, forward: Forward, batch: 
     }
     loss = rows["policy_loss"] + hparams.vf_coef * rows["value_loss"] - ent_coef * rows["entropy"]
     loss = loss if cost is None else loss + cost
-    # All rows of figures are reduced together. On a device each reduction would be two programs of its own.
+    # All rows of figures are reduced together. On a device each reduction would be two programs of
+    # its own.
     stacked = jnp.stack([loss, *rows.values()])
     mean, highest = stacked.mean(axis=1), jax.lax.stop_gradient(stacked).max(axis=1)
     terms = dict(zip(rows, mean[1:], strict=True))
@@ -87,17 +102,20 @@ def ppo_loss(parameters: PyTree, objective: Objective, forward: Forward, batch: 
 
 
 def block_count(rows: int, gradient_rows: int, sequence: int) -> int:
-    """Number of equal blocks, of at most `gradient_rows` rows, into which a minibatch of `rows` rows is split.
+    """Number of equal blocks, of at most `gradient_rows` rows, into which a minibatch of `rows`
+    rows is split.
 
-    The result is 1 for sequences (`sequence` > 1), because they must stay whole. It is also 1 if an equal split would
-    need more than twice the necessary number of blocks.
+    The result is 1 for sequences (`sequence` > 1), because they must stay whole. It is also 1 if an
+    equal split would need more than twice the necessary number of blocks.
     """
     least = -(-rows // gradient_rows)
     return 1 if sequence > 1 else next((n for n in range(least, 2 * least + 1) if rows % n == 0), 1)
 
 
 def rows_of(batch: Batch) -> Rows:
-    """The rows of a rollout [T, N, ...], without their advantages: these are picked for a whole epoch at once."""
+    """The rows of a rollout [T, N, ...], without their advantages: these are picked for a whole
+    epoch at once.
+    """
     return batches.rows_of(batch._replace(advantage=None))
 
 
@@ -108,14 +126,24 @@ def pick(ppo: PPO, rows: Rows, of: Array, advantage: Array) -> Batch:
 
 def gradient_of_rows(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch) -> Gradient:
     """Gradient over all rows of `batch` at once."""
-    (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(parameters, objective, partial(forward, ppo),
-                                                                      batch, partial(log_prob_and_entropy, ppo))
+    (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
+        parameters, objective, partial(forward, ppo), batch, partial(log_prob_and_entropy, ppo)
+    )
     return loss, terms, grads
 
 
-def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, rows: Rows, of: Array, advantage: Array,
-                       blocks: int) -> Gradient:
-    """Gradient over a large minibatch, as the mean over `blocks` equal blocks. This limits the memory that it takes."""
+def gradient_in_blocks(
+    ppo: PPO,
+    objective: Objective,
+    parameters: PyTree,
+    rows: Rows,
+    of: Array,
+    advantage: Array,
+    blocks: int,
+) -> Gradient:
+    """Gradient over a large minibatch, as the mean over `blocks` equal blocks. This limits the
+    memory that it takes.
+    """
 
     def of_block(block: tuple[Array, Array]) -> Gradient:
         return gradient_of_rows(ppo, objective, parameters, pick(ppo, rows, *block))
@@ -134,12 +162,14 @@ def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, rows:
     return loss, means | {"ratio_error": terms["ratio_error"]}, grads
 
 
-def gradient(ppo: PPO, objective: Objective, parameters: PyTree, rows: Rows, of: Array, advantage: Array) -> Gradient:
+def gradient(
+    ppo: PPO, objective: Objective, parameters: PyTree, rows: Rows, of: Array, advantage: Array
+) -> Gradient:
     """Gradient over the rows of a minibatch on this device.
 
     Args:
-        rows: of the rollout. of: int32[B], the rows of the minibatch. advantage: float32[B], their advantages, which
-            are normalised over the minibatch if the configuration says so.
+        rows: of the rollout. of: int32[B], the rows of the minibatch. advantage: float32[B], their
+            advantages, which are normalised over the minibatch if the configuration says so.
     """
     blocks = block_count(len(of), gradient_rows(ppo), ppo.sequence)
     if blocks == 1:

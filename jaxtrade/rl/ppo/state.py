@@ -14,7 +14,9 @@ from jaxtrade.types import Array
 
 
 class HParams(struct.PyTreeNode):
-    """The tunable floats, each float32[]; meanings as in `PPOConfig`. They are leaves, so a sweep is a vmap."""
+    """The tunable floats, each float32[]; meanings as in `PPOConfig`. They are leaves, so a sweep
+    is a vmap.
+    """
 
     learning_rate: Array
     learning_rate_end: Array
@@ -31,7 +33,9 @@ class HParams(struct.PyTreeNode):
 
 
 def make_hparams(config: PPOConfig) -> HParams:
-    """The tunable floats of `config`. If `ent_coef_end` is None, the entropy bonus stays constant."""
+    """The tunable floats of `config`. If `ent_coef_end` is None, the entropy bonus stays
+    constant.
+    """
     values = {name: getattr(config, name) for name in HParams.__dataclass_fields__}
     if values["ent_coef_end"] is None:
         values["ent_coef_end"] = config.ent_coef

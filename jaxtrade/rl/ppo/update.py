@@ -34,33 +34,55 @@ from jaxtrade.types import Array, PyTree
 WORST = ("ratio_error",)  # the diagnostic of the first gradient step whose largest value counts
 
 
-def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: Array, learning_rate: Array,
-          fraction: Array) -> tuple[TrainState, dict[str, Array]]:
-    """Run all epochs over one rollout -> (state, diagnostics of every gradient step, [epochs, minibatches]).
+def learn(
+    ppo: PPO,
+    state: TrainState,
+    objective: Objective,
+    batch: Batch,
+    key: Array,
+    learning_rate: Array,
+    fraction: Array,
+) -> tuple[TrainState, dict[str, Array]]:
+    """Run all epochs over one rollout -> (state, diagnostics of every gradient step, [epochs,
+    minibatches]).
 
-    Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further step of this update is applied.
+    Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further step of this update
+    is applied.
     """
     hparams, advantages = state.hparams, batch.advantage.reshape(-1)
 
     def prepared(picked: Array) -> tuple[Array, Array]:
         chosen = advantages[picked]
-        return picked, losses.standardised(chosen, ppo.reduce) if ppo.config.normalise_advantages else chosen
+        return picked, losses.standardised(
+            chosen, ppo.reduce
+        ) if ppo.config.normalise_advantages else chosen
 
     def stops(terms: dict[str, Array]) -> Array:
         return (hparams.target_kl > 0.0) & (terms["approx_kl"] > hparams.target_kl)
 
     rows = rows_of(batch)
     rates = learning_rates(ppo, state.params, learning_rate, fraction, hparams.adapter_freeze)
-    return epochs.learn(ppo, state, lambda parameters, *now: gradient(ppo, objective, parameters, rows, *now),
-                        prepared, key, rates, stops, largest=WORST)
+    return epochs.learn(
+        ppo,
+        state,
+        lambda parameters, *now: gradient(ppo, objective, parameters, rows, *now),
+        prepared,
+        key,
+        rates,
+        stops,
+        largest=WORST,
+    )
 
 
 step_metrics = partial(epochs.step_metrics, first=WORST)
 
 
-def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | None = None
-           ) -> tuple[TrainState, dict[str, Array]]:
-    """`Algorithm.update`. Raises ValueError if `inputs` are given but there is no fusion that uses them."""
+def update(
+    ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | None = None
+) -> tuple[TrainState, dict[str, Array]]:
+    """`Algorithm.update`. Raises ValueError if `inputs` are given but there is no fusion that uses
+    them.
+    """
     hparams = state.hparams
     policy, params = advised(ppo, policy_of(state), params, inputs)
     key_rollout, key_epochs = jax.random.split(jax.random.fold_in(state.key, state.update))
@@ -75,15 +97,24 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     collected, seen, batch, tally = collect(ppo, state, policy, behaviour, params, key_rollout)
     objective = Objective(policy, params, hparams, ent_coef)
     learnt, history = learn(ppo, collected, objective, batch, key_epochs, learning_rate, fraction)
-    new = learnt.replace(normaliser=new_statistics(ppo, state.normaliser, seen.ref, params), update=state.update + 1,
-                         errors=followed(ppo, state.errors, jnp.abs(batch.advantage), seen, params), actor=acts.kept)
+    new = learnt.replace(
+        normaliser=new_statistics(ppo, state.normaliser, seen.ref, params),
+        update=state.update + 1,
+        errors=followed(ppo, state.errors, jnp.abs(batch.advantage), seen, params),
+        actor=acts.kept,
+    )
     episodes, summary = tally_metrics(ppo, tally, seen, params)
-    metrics = episodes | step_metrics(history) | action_metrics(ppo, seen) | {
-        "explained_variance": losses.explained_variance(batch.value, batch.target, ppo.reduce),
-        "learning_rate": learning_rate,
-        "ent_coef": ent_coef,
-        "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
-    }
+    metrics = (
+        episodes
+        | step_metrics(history)
+        | action_metrics(ppo, seen)
+        | {
+            "explained_variance": losses.explained_variance(batch.value, batch.target, ppo.reduce),
+            "learning_rate": learning_rate,
+            "ent_coef": ent_coef,
+            "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
+        }
+    )
     metrics |= lag_metrics(state.update, acts.version) | delay_metrics(ppo, seen, batch.log_prob)
     metrics |= advice_metrics(ppo, seen, -seen.extras.log_prob, policy, inputs)
     return new, joined(metrics, figures, summary)

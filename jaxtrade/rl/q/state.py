@@ -12,7 +12,8 @@ from jaxtrade.types import Array
 
 
 class QHParams(struct.PyTreeNode):
-    """The tunable floats of every Q-learner, each float32[]; meanings as in `QLearningConfig`. A learner adds its own.
+    """The tunable floats of every Q-learner, each float32[]; meanings as in `QLearningConfig`. A
+    learner adds its own.
     """
 
     learning_rate: Array
@@ -25,8 +26,12 @@ class QHParams(struct.PyTreeNode):
 
 
 def epsilon_at(hparams: QHParams, fraction: Array) -> Array:
-    """float32[]: probability of a random action at a fraction of the run. It changes linearly up to `epsilon_until`."""
-    return linear(hparams.epsilon, hparams.epsilon_end, jnp.clip(fraction / hparams.epsilon_until, 0.0, 1.0))
+    """float32[]: probability of a random action at a fraction of the run. It changes linearly up to
+    `epsilon_until`.
+    """
+    return linear(
+        hparams.epsilon, hparams.epsilon_end, jnp.clip(fraction / hparams.epsilon_until, 0.0, 1.0)
+    )
 
 
 def policy_of(state: TrainState) -> Policy:

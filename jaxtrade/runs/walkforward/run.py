@@ -1,4 +1,6 @@
-"""Train a walk-forward and test it out of sample, or resume one from its folder. `jaxtrade walkforward` calls these."""
+"""Train a walk-forward and test it out of sample, or resume one from its folder. `jaxtrade
+walkforward` calls these.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +54,11 @@ COMMAND = "walkforward"
 class WalkResult:
     """The outcome of a walk-forward.
 
-    days: None if `control.wall_clock` ended the training before its last update, so that nothing was tested. document:
-    the content of `walkforward.json`; None likewise. exit_code: 0, or 1 if a learning-health check failed. nulls: by
-    name, the results against null markets; None if none were asked for. lines: on how often the days were opened.
+    days: None if `control.wall_clock` ended the training before its last update, so that nothing
+        was tested. document:
+    the content of `walkforward.json`; None likewise. exit_code: 0, or 1 if a learning-health check
+    failed. nulls: by name, the results against null markets; None if none were asked for. lines: on
+    how often the days were opened.
     """
 
     path: Path
@@ -76,13 +80,20 @@ class WalkResult:
         return f"{table}\n\n{walk_null_table(self.nulls, self.days)}"
 
 
-def walk_forward(config: RunConfig, path: Path | None = None, store: Store | None = None,
-                 screen: Screen | None = None, nulls: NullSpec | None = None) -> WalkResult:
-    """Train all folds and seeds as one program, save a policy of each, and test them on the days of their folds.
+def walk_forward(
+    config: RunConfig,
+    path: Path | None = None,
+    store: Store | None = None,
+    screen: Screen | None = None,
+    nulls: NullSpec | None = None,
+) -> WalkResult:
+    """Train all folds and seeds as one program, save a policy of each, and test them on the days of
+    their folds.
 
     Args:
         config: its section `split` is not used: folds replace it.
-        path: the new folder; default `runs/<market-walkforward-utc-id>`. store, screen: as in `runs.train.run`.
+        path: the new folder; default `runs/<market-walkforward-utc-id>`. store, screen: as in
+            `runs.train.run`.
         nulls: null markets on which all is trained and tested again (`runs.walkforward.nulls`).
     Raises as `runs.train.run`, and ConfigError if the data have too few sessions for one fold.
     """
@@ -102,52 +113,83 @@ def walk_forward(config: RunConfig, path: Path | None = None, store: Store | Non
         with explained(counted):
             check_device(counted)
             with programs_of(setup, store) as programs:
-                rundir.create_run(where, setup.config, rundir.provenance(setup.config, setup.market.fingerprint))
+                rundir.create_run(
+                    where, setup.config, rundir.provenance(setup.config, setup.market.fingerprint)
+                )
                 _write_agents(where, setup)
-                with rundir.locked(where), interrupt.hint(partial(how_to_continue, where, COMMAND, _words(nulls))):
+                with (
+                    rundir.locked(where),
+                    interrupt.hint(partial(how_to_continue, where, COMMAND, _words(nulls))),
+                ):
                     job = Job(setup, where, Fresh(), programs, shown, config.control.wall_clock)
                     return _with_nulls(job, _train_and_test(job), nulls, store)
 
 
-def resume_walk(path: Path, store: Store | None = None, data: Path | None = None, screen: Screen | None = None,
-                set: Sequence[str] = (), nulls: NullSpec | None = None) -> WalkResult:
-    """Continue a walk-forward from its newest good checkpoint, then test it: the same bits as if it had never stopped.
+def resume_walk(
+    path: Path,
+    store: Store | None = None,
+    data: Path | None = None,
+    screen: Screen | None = None,
+    set: Sequence[str] = (),
+    nulls: NullSpec | None = None,
+) -> WalkResult:
+    """Continue a walk-forward from its newest good checkpoint, then test it: the same bits as if it
+    had never stopped.
 
-    nulls: as in `walk_forward`; finished null markets are not made again. Other arguments and errors as
+    nulls: as in `walk_forward`; finished null markets are not made again. Other arguments and
+        errors as
     `runs.train.resume`, and ConfigError for the folder of another run.
     """
     if not rundir.read_run(path)[0].walk.on:
         raise ConfigError(f"{path}: not a walk-forward; continue it with `jaxtrade train --resume`")
-    with interrupt.hint(partial(how_to_continue, path, COMMAND, _words(nulls))), (
-            Plain() if screen is None else nullcontext(screen)) as shown:
+    with (
+        interrupt.hint(partial(how_to_continue, path, COMMAND, _words(nulls))),
+        Plain() if screen is None else nullcontext(screen) as shown,
+    ):
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
         if nulls is not None:
             check_nulls(setup, nulls)
         with explained(_counted(setup)), programs_of(setup, store) as programs, rundir.locked(path):
-            job = Job(setup, path, resumed(setup, path, manifest, programs), programs, shown,
-                      setup.config.control.wall_clock)
-            return _with_nulls(job, _train_and_test(job, differences(manifest, facts())), nulls, store)
+            job = Job(
+                setup,
+                path,
+                resumed(setup, path, manifest, programs),
+                programs,
+                shown,
+                setup.config.control.wall_clock,
+            )
+            return _with_nulls(
+                job, _train_and_test(job, differences(manifest, facts())), nulls, store
+            )
 
 
 def _words(nulls: NullSpec | None) -> list[str]:
     return [] if nulls is None else ["--nulls", str(nulls)]
 
 
-def _with_nulls(job: Job, result: WalkResult, nulls: NullSpec | None, store: Store | None) -> WalkResult:
-    """The result, tested against null markets if they were asked for and there is something to test."""
+def _with_nulls(
+    job: Job, result: WalkResult, nulls: NullSpec | None, store: Store | None
+) -> WalkResult:
+    """The result, tested against null markets if they were asked for and there is something to
+    test.
+    """
     if nulls is None or result.days is None:
         return result
-    return replace(result, nulls=walk_nulls(job.setup, job.path, result.days, nulls, store, job.screen))
+    return replace(
+        result, nulls=walk_nulls(job.setup, job.path, result.days, nulls, store, job.screen)
+    )
 
 
 def as_walk(config: RunConfig, screen: Screen) -> RunConfig:
-    """The configuration of a walk-forward: without a split. Raises ConfigError if `walk.on` is false, or the process is
-    one of several."""
+    """The configuration of a walk-forward: without a split. Raises ConfigError if `walk.on` is
+    false, or the process is one of several."""
     if not config.walk.on:
         raise ConfigError("walk.on=false: set walk.on=true for a walk-forward")
     if not joined().alone:
-        raise ConfigError("a walk-forward trains in one process, and this is one of several: start it by itself")
+        raise ConfigError(
+            "a walk-forward trains in one process, and this is one of several: start it by itself"
+        )
     if config.split.automatic:
         return config
     screen.message("note: split.* is not used: the folds of walk.* replace it")
@@ -155,7 +197,9 @@ def as_walk(config: RunConfig, screen: Screen) -> RunConfig:
 
 
 def _counted(setup: Setup) -> RunConfig:
-    """The configuration with the number of all agents in place of the seeds of a fold, for estimates of memory."""
+    """The configuration with the number of all agents in place of the seeds of a fold, for
+    estimates of memory.
+    """
     walk = setup.config.walk.model_copy(update={"seeds": setup.stack.count})
     return setup.config.model_copy(update={"walk": walk})
 
@@ -163,13 +207,28 @@ def _counted(setup: Setup) -> RunConfig:
 def _write_agents(path: Path, setup: Setup) -> None:
     """Write `agents.json`: fold and seed of each agent, and the folder of its policy."""
     assert setup.swept is not None
-    rundir.write_json(path / AGENTS, {"format": 1, "seeds": setup.config.walk.seeds, "agents": [
-        {"index": agent.index, "seed": agent.seed, "fold": agent.setting,
-         "policy": bundle_path(Path(), agent.setting, agent.seed).as_posix()} for agent in setup.swept.agents]})
+    rundir.write_json(
+        path / AGENTS,
+        {
+            "format": 1,
+            "seeds": setup.config.walk.seeds,
+            "agents": [
+                {
+                    "index": agent.index,
+                    "seed": agent.seed,
+                    "fold": agent.setting,
+                    "policy": bundle_path(Path(), agent.setting, agent.seed).as_posix(),
+                }
+                for agent in setup.swept.agents
+            ],
+        },
+    )
 
 
 def bundle_path(path: Path, fold: int, seed: int) -> Path:
-    """The folder of one policy bundle, which `jaxtrade.load_policy` reads. path: the folder of the walk-forward."""
+    """The folder of one policy bundle, which `jaxtrade.load_policy` reads. path: the folder of the
+    walk-forward.
+    """
     return path / FOLDER / f"fold_{fold:03d}" / f"seed_{seed}"
 
 
@@ -179,21 +238,30 @@ def _save_policies(job: Job, state: PyTree) -> list[PyTree]:
     assert setup.swept is not None
     policies = [finished(policy) for policy in policies_of(setup, state)]
     for agent, policy in zip(setup.swept.agents, policies, strict=True):
-        save_policy_bundle(bundle_path(job.path, agent.setting, agent.seed), policy, setup.env, setup.market,
-                           setup.config)
+        save_policy_bundle(
+            bundle_path(job.path, agent.setting, agent.seed),
+            policy,
+            setup.env,
+            setup.market,
+            setup.config,
+        )
     return policies
 
 
 def walk_lines(setup: Setup) -> Iterable[str]:
     """What a walk-forward says of its folds when it begins."""
     walk, dates = setup.config.walk, setup.single.trade_dates
-    yield (f"walk-forward ({walk.mode}): {several(len(setup.folds), 'fold')} x {several(walk.seeds, 'seed')}, embargo "
-           f"{several(walk.embargo_of(setup.market.num_sessions), 'session')}")
+    yield (
+        f"walk-forward ({walk.mode}): {several(len(setup.folds), 'fold')} x {several(walk.seeds, 'seed')}, embargo "
+        f"{several(walk.embargo_of(setup.market.num_sessions), 'session')}"
+    )
     yield how_reach(reach_of(setup.config))
     for number, fold in enumerate(setup.folds):
-        yield (f"  fold {number}: {several(len(fold.train), 'training session')} {dates[fold.train[0]]} .. "
-               f"{dates[fold.train[-1]]}, test {several(len(fold.test), 'session')} {dates[fold.test[0]]} .. "
-               f"{dates[fold.test[-1]]}, purged {len(fold.purged)}, embargoed {len(fold.embargoed)}")
+        yield (
+            f"  fold {number}: {several(len(fold.train), 'training session')} {dates[fold.train[0]]} .. "
+            f"{dates[fold.train[-1]]}, test {several(len(fold.test), 'session')} {dates[fold.test[0]]} .. "
+            f"{dates[fold.test[-1]]}, purged {len(fold.purged)}, embargoed {len(fold.embargoed)}"
+        )
 
 
 def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
@@ -211,8 +279,10 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
         job.phase("evaluating")
         days = evaluate_walk(setup, policies, job.programs, job.screen)
         counted = count_walk(setup, path, days, job.tell)
-        for line in (*closing_lines(trained, None, health_labels(setup.algorithm.health)),
-                     *replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks)):
+        for line in (
+            *closing_lines(trained, None, health_labels(setup.algorithm.health)),
+            *replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks),
+        ):
             job.tell(line)
         document = walk_document(setup, days) | counted.document
         write_walk_days(days, path / DAILY)
@@ -223,6 +293,12 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
         for sink in job.files:
             sink.message(result.table)
     rundir.write_json(path / rundir.SUMMARY, summary.of_run(job, trained, None))
-    job.screen.at_end([f"run       {path}", f"figures   {path / WALK}, {path / FOLDS}, {path / DAILY}",
-                       f"policies  {path / FOLDER}/fold_*/seed_*", f"page      jaxtrade report {path}"])
+    job.screen.at_end(
+        [
+            f"run       {path}",
+            f"figures   {path / WALK}, {path / FOLDS}, {path / DAILY}",
+            f"policies  {path / FOLDER}/fold_*/seed_*",
+            f"page      jaxtrade report {path}",
+        ]
+    )
     return result

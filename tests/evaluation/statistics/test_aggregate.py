@@ -1,4 +1,6 @@
-"""IQM and probability of improvement: hand-worked figures, scipy, properties, and what has no interval."""
+"""IQM and probability of improvement: hand-worked figures, scipy, properties, and what has no
+interval.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from jaxtrade.evaluation.statistics.aggregate import Part, stretched
 from jaxtrade.evaluation.statistics.improvement import wins
 
 vectors = arrays(np.float64, st.integers(1, 40), elements=st.integers(-1000, 1000))
-nets = arrays(np.float64, st.tuples(st.integers(5, 8), st.integers(5, 12)), elements=st.integers(-1000, 1000))
+nets = arrays(
+    np.float64, st.tuples(st.integers(5, 8), st.integers(5, 12)), elements=st.integers(-1000, 1000)
+)
 NOISE = np.random.default_rng(7).normal(0, 100, (8, 40))
 
 
@@ -41,15 +45,25 @@ def test_the_value_is_the_iqm_of_means_by_seed():
 def test_one_broken_seed_moves_nothing():
     broken = NOISE.copy()
     broken[np.argmin(NOISE.mean(axis=1))] -= 1e6
-    assert iqm_estimate(broken, draws=10).value == pytest.approx(iqm_estimate(NOISE, draws=10).value)
+    assert iqm_estimate(broken, draws=10).value == pytest.approx(
+        iqm_estimate(NOISE, draws=10).value
+    )
 
 
-@pytest.mark.parametrize(("shape", "rule", "says"), [
-    ((4, 40), False, "5 seeds, there are 4"), ((1, 40), False, "5 seeds, there are 1"),
-    ((8, 4), False, "5 days, there are 4"), ((1, 4), True, "5 days, there are 4")])
+@pytest.mark.parametrize(
+    ("shape", "rule", "says"),
+    [
+        ((4, 40), False, "5 seeds, there are 4"),
+        ((1, 40), False, "5 seeds, there are 1"),
+        ((8, 4), False, "5 days, there are 4"),
+        ((1, 4), True, "5 days, there are 4"),
+    ],
+)
 def test_few_seeds_or_days_have_no_interval(shape, rule, says):
-    estimate = iqm_estimate(NOISE[:shape[0], :shape[1]], rule=rule)
-    assert estimate.value == pytest.approx(float(trim_mean(NOISE[:shape[0], :shape[1]].mean(axis=1), 0.25)))
+    estimate = iqm_estimate(NOISE[: shape[0], : shape[1]], rule=rule)
+    assert estimate.value == pytest.approx(
+        float(trim_mean(NOISE[: shape[0], : shape[1]].mean(axis=1), 0.25))
+    )
     assert (estimate.low, estimate.high) == (None, None)
     assert says in estimate.why
 
@@ -64,14 +78,19 @@ def test_a_rule_needs_no_seeds():
     """Its interval is of days alone, so copies of the rule change nothing."""
     one = iqm_estimate(NOISE[:1], rule=True, draws=500)
     assert one.low < one.value < one.high
-    assert iqm_estimate(np.repeat(NOISE[:1], 6, axis=0), rule=True, draws=500) == pytest.approx((*one[:3], None))
+    assert iqm_estimate(np.repeat(NOISE[:1], 6, axis=0), rule=True, draws=500) == pytest.approx(
+        (*one[:3], None)
+    )
 
 
 def test_seeds_are_drawn_in_each_fold_on_their_own():
-    """Seeds that are good in one fold and bad in the other. As one fold they never differ (days alternate, so that
-    every block of two holds a day of each); as two folds, each of days that are all the same, they do."""
+    """Seeds that are good in one fold and bad in the other. As one fold they never differ (days
+    alternate, so that every block of two holds a day of each); as two folds, each of days that are
+    all the same, they do."""
     good = np.arange(6.0)[:, None]
-    assert iqm_estimate(np.tile(np.hstack([good, 5 - good]), 4), draws=200)[:3] == pytest.approx((2.5, 2.5, 2.5))
+    assert iqm_estimate(np.tile(np.hstack([good, 5 - good]), 4), draws=200)[:3] == pytest.approx(
+        (2.5, 2.5, 2.5)
+    )
     net = np.hstack([np.repeat(good, 10, axis=1), np.repeat(5 - good, 10, axis=1)])
     apart = iqm_estimate(net, np.repeat([0, 1], 10), draws=2000)
     assert apart.value == pytest.approx(2.5)
@@ -79,21 +98,30 @@ def test_seeds_are_drawn_in_each_fold_on_their_own():
 
 
 def test_days_are_drawn_within_their_fold():
-    """A rule whose days differ from fold to fold and not within one: with the folds, days add no spread."""
+    """A rule whose days differ from fold to fold and not within one: with the folds, days add no
+    spread.
+    """
     net = np.repeat([[-3.0, 9.0]], 10, axis=1)
-    assert iqm_estimate(net, np.repeat([0, 1], 10), rule=True, draws=200)[:3] == pytest.approx((3, 3, 3))
+    assert iqm_estimate(net, np.repeat([0, 1], 10), rule=True, draws=200)[:3] == pytest.approx(
+        (3, 3, 3)
+    )
     alone = iqm_estimate(net, rule=True, draws=200)
     assert alone.low < 0
     assert alone.high > 6
 
 
 def test_short_folds_draw_days_together():
-    """A day for each fold says nothing about days of a fold: they are one fold to the days, in their order."""
-    assert iqm_estimate(NOISE[:1], np.arange(40), rule=True, draws=200) == iqm_estimate(NOISE[:1], rule=True, draws=200)
+    """A day for each fold says nothing about days of a fold: they are one fold to the days, in
+    their order.
+    """
+    assert iqm_estimate(NOISE[:1], np.arange(40), rule=True, draws=200) == iqm_estimate(
+        NOISE[:1], rule=True, draws=200
+    )
     # the last two days, a fold of their own, go with the fold before them
     folds, joined = np.repeat([0, 1, 2], [19, 19, 2]), np.repeat([0, 1], [19, 21])
     assert iqm_estimate(NOISE[:1], folds, rule=True, draws=200)[:3] == pytest.approx(
-        iqm_estimate(NOISE[:1], joined, rule=True, draws=200)[:3], rel=1e-12)
+        iqm_estimate(NOISE[:1], joined, rule=True, draws=200)[:3], rel=1e-12
+    )
 
 
 def test_the_names_of_folds_do_not_matter():
@@ -123,11 +151,15 @@ def test_what_is_no_record_is_refused(net):
 
 
 def test_a_stretch_by_hand():
-    """One part of 9 units: t(8) / z = 2.306 / 1.960, sqrt(9 / 8). Two equal parts in 5 strata of 3: 10 degrees each."""
+    """One part of 9 units: t(8) / z = 2.306 / 1.960, sqrt(9 / 8). Two equal parts in 5 strata of 3:
+    10 degrees each.
+    """
     values = np.linspace(-1.0, 1.0, 1001)
-    assert stretched(values, 0.0, [Part(0.3, 9)])[1] == pytest.approx(0.95 * 2.306 / 1.960 * (9 / 8)**0.5, abs=1e-3)
+    assert stretched(values, 0.0, [Part(0.3, 9)])[1] == pytest.approx(
+        0.95 * 2.306 / 1.960 * (9 / 8) ** 0.5, abs=1e-3
+    )
     twice = stretched(values, 0.0, [Part(0.2, 3, 5), Part(0.2, 3, 5)])[1]
-    assert twice == pytest.approx(0.95 * 2.086 / 1.960 * (3 / 2)**0.5, abs=1e-3)
+    assert twice == pytest.approx(0.95 * 2.086 / 1.960 * (3 / 2) ** 0.5, abs=1e-3)
     assert stretched(np.zeros(9), 4.0, [Part(0.0, 9)]) == (4.0, 4.0)
 
 
@@ -138,7 +170,9 @@ def test_wins_are_those_of_mann_and_whitney(x, y):
 
 
 def test_improvement_by_hand():
-    """Means 1, 2, 3, 4, 5 against five of 2.5: three of five win. The days of both move together and cancel."""
+    """Means 1, 2, 3, 4, 5 against five of 2.5: three of five win. The days of both move together
+    and cancel.
+    """
     days = np.random.default_rng(0).normal(0, 50, 20)
     x = np.arange(1.0, 6)[:, None] + days
     estimate = probability_of_improvement(x, np.full((1, 20), 2.5) + days, rule=True, draws=500)
@@ -162,8 +196,11 @@ def test_to_win_every_time_is_not_certain():
 @given(nets)
 def test_sides_change(x):
     """P(x > y) + P(y > x) = 1, ends of intervals included."""
-    y = NOISE[:6, :x.shape[1]]
-    one, other = probability_of_improvement(x, y, draws=100), probability_of_improvement(y, x, draws=100)
+    y = NOISE[:6, : x.shape[1]]
+    one, other = (
+        probability_of_improvement(x, y, draws=100),
+        probability_of_improvement(y, x, draws=100),
+    )
     assert one[:3] == pytest.approx((1 - other.value, 1 - other.high, 1 - other.low), abs=1e-9)
     assert 0 <= one.low <= one.value <= one.high <= 1
 

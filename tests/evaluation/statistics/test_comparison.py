@@ -1,4 +1,6 @@
-"""Intervals of paired differences: hand-worked ones, properties, and how often they hold what they should."""
+"""Intervals of paired differences: hand-worked ones, properties, and how often they hold what they
+should.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from jaxtrade.evaluation import statistics
 from jaxtrade.evaluation.statistics import Interval, compare, resampled_means
 
 ZERO = np.zeros((3, 8))
-differences = arrays(np.float64, st.tuples(st.integers(3, 5), st.integers(5, 12)), elements=st.integers(-1000, 1000))
+differences = arrays(
+    np.float64, st.tuples(st.integers(3, 5), st.integers(5, 12)), elements=st.integers(-1000, 1000)
+)
 
 
 def test_paired_means_by_hand():
     net = np.array([[10.0, 0, 0, 2, 0], [0, 4, 0, 2, 0], [0, 0, 0, 0, 5]])
     base = np.array([[0.0, 0, 0, 1, 5], [0, 0, 1, 1, 0], [0, 0, 0, 0, 0]])
-    # differences: [10, 0, 0, 1, -5], [0, 4, -1, 1, 0], [0, 0, 0, 0, 5]; by seed 1.2, 0.8, 1; by day of all three
-    # 10, 4, -1, 2, 0
+    # differences: [10, 0, 0, 1, -5], [0, 4, -1, 1, 0], [0, 0, 0, 0, 5]; by seed 1.2, 0.8, 1; by day
+    # of all three 10, 4, -1, 2, 0
     c = compare(net, base, kinds=3)
     assert c.mean == pytest.approx(1.0)
     assert (c.seeds_above, c.seeds, c.days_above, c.days) == (3, 3, 3, 5)
@@ -59,14 +63,18 @@ def test_too_few_days_have_no_interval():
     assert (c.interval, c.deflated, c.days_only, c.sigmas, c.certain) == (None, None, None, None, 0)
 
 
-@pytest.mark.parametrize(("net", "base"), [((2, 6), (3, 6)), ((2, 6), (2, 7)), ((6,), (6,)), ((2, 0), (2, 0))])
+@pytest.mark.parametrize(
+    ("net", "base"), [((2, 6), (3, 6)), ((2, 6), (2, 7)), ((6,), (6,)), ((2, 0), (2, 0))]
+)
 def test_what_is_no_pair_is_refused(net, base):
     with pytest.raises(ValueError, match="same seeds and days"):
         compare(np.zeros(net), np.zeros(base))
 
 
 def test_blocks_are_whole_days_in_a_circle():
-    """Two blocks of 3 of 4 days, the second cut to one: every mean is of a run of 3 and one day more."""
+    """Two blocks of 3 of 4 days, the second cut to one: every mean is of a run of 3 and one day
+    more.
+    """
     day = np.array([[1.0, 10.0, 100.0, 1000.0]])
     runs = [sum(day[0][(i + k) % 4] for k in range(3)) for i in range(4)]
     possible = {run + one for run in runs for one in day[0]}
@@ -79,7 +87,9 @@ def test_a_block_of_all_days_has_no_spread():
 
 
 def test_seeds_are_resampled_whole():
-    """Two seeds without any spread over days: the means are those of 0, 1 or 2 draws of the second."""
+    """Two seeds without any spread over days: the means are those of 0, 1 or 2 draws of the
+    second.
+    """
     means = resampled_means(np.array([[0.0] * 6, [8.0] * 6]), 1, 400, 0)
     assert {round(mean, 6) for mean in means} == {0.0, 4.0, 8.0}
     assert np.isclose(means, 4.0).mean() == pytest.approx(0.5, abs=0.1)
@@ -88,8 +98,12 @@ def test_seeds_are_resampled_whole():
 def test_the_same_seed_resamples_the_same_days():
     values = np.random.default_rng(0).normal(size=(2, 9))
     assert np.array_equal(resampled_means(values, 2, 100, 5), resampled_means(values, 2, 100, 5))
-    assert np.array_equal(resampled_means(2 * values, 2, 100, 5), 2 * resampled_means(values, 2, 100, 5))
-    assert not np.array_equal(resampled_means(values, 2, 100, 5), resampled_means(values, 2, 100, 6))
+    assert np.array_equal(
+        resampled_means(2 * values, 2, 100, 5), 2 * resampled_means(values, 2, 100, 5)
+    )
+    assert not np.array_equal(
+        resampled_means(values, 2, 100, 5), resampled_means(values, 2, 100, 6)
+    )
 
 
 @pytest.mark.parametrize("block", [0, 9])
@@ -103,18 +117,22 @@ def test_degrees_of_freedom_by_hand():
     assert statistics.degrees_of_freedom(days, 1) == 5
     assert statistics.degrees_of_freedom(days, 2) == 2
     # only the seeds spread: three of them, two degrees of freedom
-    assert statistics.degrees_of_freedom(np.array([[0.0] * 6, [1.0] * 6, [2.0] * 6]), 1) == pytest.approx(2)
+    assert statistics.degrees_of_freedom(
+        np.array([[0.0] * 6, [1.0] * 6, [2.0] * 6]), 1
+    ) == pytest.approx(2)
 
 
 def test_an_interval_is_stretched_percentiles():
-    """Nine units: t(8) = 2.306, so each side is 2.306 / 1.960 * sqrt(9 / 8) = 1.248 times as far from the mean."""
+    """Nine units: t(8) = 2.306, so each side is 2.306 / 1.960 * sqrt(9 / 8) = 1.248 times as far
+    from the mean.
+    """
     means = np.linspace(-1.0, 1.0, 1001)
     low, high = statistics.interval(means, 0.0, 8.0)
     assert (low, high) == pytest.approx((-0.95 * 1.248, 0.95 * 1.248), abs=1e-3)
     wide = statistics.interval(means, 0.0, 8.0, comparisons=10)  # t(8) at 0.9975: 3.833
     assert wide.high == pytest.approx(0.95 * 3.833 / 1.960 * (9 / 8) ** 0.5, abs=2e-3)
     two_units = statistics.interval(means, 0.0, 1.0)  # t(1): 12.706
-    assert two_units.high == pytest.approx(0.95 * 12.706 / 1.960 * 2 ** 0.5, abs=2e-3)
+    assert two_units.high == pytest.approx(0.95 * 12.706 / 1.960 * 2**0.5, abs=2e-3)
 
 
 def test_membership():
@@ -139,22 +157,37 @@ def test_shift_sign_and_width(values, shift, kinds):
 
 
 EXPERIMENTS = 1000  # so that chance alone gives 95 % +- 0.7 %
-# How much seeds, days (with heavy tails) and their pairs vary: days alone, seeds less than days, as much, and more.
+# How much seeds, days (with heavy tails) and their pairs vary: days alone, seeds less than days, as
+# much, and more.
 VARIED = ((0.0, 1.0, 0.0), (0.3, 1.0, 1.0), (1.0, 1.0, 1.0), (3.0, 1.0, 3.0))
 
 
 def made(generator, seeds, days, of_seed, of_day, of_both):
     """Differences of a made-up experiment, whose truth is 0."""
-    return (of_seed * generator.standard_normal((seeds, 1)) + of_day * generator.standard_t(4, (1, days))
-            + of_both * generator.standard_normal((seeds, days)))
+    return (
+        of_seed * generator.standard_normal((seeds, 1))
+        + of_day * generator.standard_t(4, (1, days))
+        + of_both * generator.standard_normal((seeds, days))
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seeds", "days"), [
-    (3, 6), (4, 20), (10, 20),  # each number of seeds, and the fewest days
-    *(pytest.param(*row, marks=pytest.mark.long) for row in ((3, 20), (3, 40), (4, 6), (4, 40), (10, 6), (10, 40)))])
+@pytest.mark.parametrize(
+    ("seeds", "days"),
+    [
+        (3, 6),
+        (4, 20),
+        (10, 20),  # each number of seeds, and the fewest days
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in ((3, 20), (3, 40), (4, 6), (4, 40), (10, 6), (10, 40))
+        ),
+    ],
+)
 def test_intervals_cover(seeds, days):
-    """How often 95 % intervals hold the truth: the figures of docs/ablation.md. Deflated ones nearly always do."""
+    """How often 95 % intervals hold the truth: the figures of docs/ablation.md. Deflated ones
+    nearly always do.
+    """
     for varied in VARIED:
         generator, held, deflated = np.random.default_rng([seeds, days]), 0, 0
         for i in range(EXPERIMENTS):
@@ -168,13 +201,18 @@ def test_intervals_cover(seeds, days):
 
 
 def test_two_seeds_would_hold_the_truth_too_rarely():
-    """Why there is no interval of two seeds: where they differ as much as days, it would miss far more than 5 %."""
+    """Why there is no interval of two seeds: where they differ as much as days, it would miss far
+    more than 5 %.
+    """
     generator, held = np.random.default_rng(0), 0
     for i in range(EXPERIMENTS):
         values = made(generator, 2, 40, *VARIED[2])
         block = statistics.block_days(40)
-        held += 0 in statistics.interval(resampled_means(values, block, 200, i), float(values.mean()),
-                                         statistics.degrees_of_freedom(values, block))
+        held += 0 in statistics.interval(
+            resampled_means(values, block, 200, i),
+            float(values.mean()),
+            statistics.degrees_of_freedom(values, block),
+        )
         c = compare(values, np.zeros_like(values), draws=200)
         assert (c.interval, c.deflated, c.sigmas, c.certain) == (None, None, None, 0)
     print(held / EXPERIMENTS)

@@ -14,8 +14,12 @@ ps = arrays(np.float64, st.integers(0, 12), elements=st.floats(0, 1))
 
 
 def test_by_hand():
-    """Sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.5. The third must not be below the second."""
-    assert holm(np.array([0.03, 0.5, 0.01, 0.02])).tolist() == pytest.approx([0.06, 0.5, 0.04, 0.06])
+    """Sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.5. The third must not be
+    below the second.
+    """
+    assert holm(np.array([0.03, 0.5, 0.01, 0.02])).tolist() == pytest.approx(
+        [0.06, 0.5, 0.04, 0.06]
+    )
     assert holm(np.array([0.4, 0.9])).tolist() == pytest.approx([0.8, 0.9])
     assert holm(np.array([0.7, 0.8])).tolist() == [1.0, 1.0]
 

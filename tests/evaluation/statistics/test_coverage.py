@@ -1,4 +1,6 @@
-"""How often 95 % intervals hold the truth, and how often tests reject where nothing is there: figures of the page."""
+"""How often 95 % intervals hold the truth, and how often tests reject where nothing is there:
+figures of the page.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +10,61 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jaxtrade.evaluation.statistics import iqm_estimate, probability_of_improvement, psr, sharpe, spa
+from jaxtrade.evaluation.statistics import (
+    iqm_estimate,
+    probability_of_improvement,
+    psr,
+    sharpe,
+    spa,
+)
 from jaxtrade.evaluation.statistics.sharpe import DailyMoments, record_days
 
 pytestmark = pytest.mark.slow
 EXPERIMENTS = 1000  # so that chance alone gives 95 % +- 0.7 %
 
 # How much days (with heavy tails), seeds in all folds, seeds in each fold and single results vary.
-VARIED = {"days": (1.0, 0.0, 0.0, 0.0), "seeds less": (1.0, 0.0, 0.3, 1.0), "seeds as much": (1.0, 0.0, 1.0, 1.0),
-          "seeds more": (0.3, 0.0, 3.0, 1.0), "seeds alike in all folds": (1.0, 0.2, 0.3, 1.0)}
+VARIED = {
+    "days": (1.0, 0.0, 0.0, 0.0),
+    "seeds less": (1.0, 0.0, 0.3, 1.0),
+    "seeds as much": (1.0, 0.0, 1.0, 1.0),
+    "seeds more": (0.3, 0.0, 3.0, 1.0),
+    "seeds alike in all folds": (1.0, 0.2, 0.3, 1.0),
+}
 
 
-def made(generator: np.random.Generator, fold: np.ndarray, seeds: int, varied: tuple[float, ...]) -> np.ndarray:
+def made(
+    generator: np.random.Generator, fold: np.ndarray, seeds: int, varied: tuple[float, ...]
+) -> np.ndarray:
     """float64[S, D] of an experiment whose truth is 0."""
     of_day, of_seed, of_fold, of_both = varied
     days = len(fold)
     by_fold = generator.standard_normal((seeds, fold.max() + 1))[:, fold]
-    return (of_day * generator.standard_t(4, (1, days)) + of_seed * generator.standard_normal((seeds, 1))
-            + of_fold * by_fold + of_both * generator.standard_normal((seeds, days)))
+    return (
+        of_day * generator.standard_t(4, (1, days))
+        + of_seed * generator.standard_normal((seeds, 1))
+        + of_fold * by_fold
+        + of_both * generator.standard_normal((seeds, days))
+    )
 
 
-@pytest.mark.parametrize(("seeds", "days", "folds"), [
-    (5, 20, 1),  # few days
-    *(pytest.param(*row, marks=pytest.mark.long) for row in (
-        (10, 60, 6), (5, 60, 12),  # several folds, short folds
-        (5, 60, 1), (10, 60, 1), (5, 60, 6), (10, 120, 4), (20, 120, 4)))])
+@pytest.mark.parametrize(
+    ("seeds", "days", "folds"),
+    [
+        (5, 20, 1),  # few days
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (
+                (10, 60, 6),
+                (5, 60, 12),  # several folds, short folds
+                (5, 60, 1),
+                (10, 60, 1),
+                (5, 60, 6),
+                (10, 120, 4),
+                (20, 120, 4),
+            )
+        ),
+    ],
+)
 def test_iqm(seeds, days, folds):
     fold = np.arange(days) * folds // days
     for name, varied in VARIED.items():
@@ -45,32 +77,49 @@ def test_iqm(seeds, days, folds):
 
 
 @pytest.mark.parametrize("rule", [False, True])
-@pytest.mark.parametrize(("seeds", "days"), [(5, 20), *(
-    pytest.param(*row, marks=pytest.mark.long) for row in ((10, 60), (20, 120)))])
+@pytest.mark.parametrize(
+    ("seeds", "days"),
+    [(5, 20), *(pytest.param(*row, marks=pytest.mark.long) for row in ((10, 60), (20, 120)))],
+)
 def test_probability_of_improvement(seeds, days, rule):
-    """The truth: how probable it is that a new seed of x earns more than a new one of y on new days."""
+    """The truth: how probable it is that a new seed of x earns more than a new one of y on new
+    days.
+    """
     for of_seed, of_day, of_both in ((0.5, 0.0, 0.5), (0.5, 0.3, 0.5), (0.3, 1.0, 1.0)):
-        for apart in (0.0, 0.5, 1.0, 1.5):  # the distance, in standard deviations of the difference of two runs
+        for apart in (
+            0.0,
+            0.5,
+            1.0,
+            1.5,
+        ):  # the distance, in standard deviations of the difference of two runs
             generator, held = np.random.default_rng([seeds, days, int(10 * apart)]), 0
             varies = 1 if rule else 2
-            distance = apart * (varies * of_seed**2 + varies * of_both**2 / days + 2 * of_day**2 / days)**0.5
+            distance = (
+                apart
+                * (varies * of_seed**2 + varies * of_both**2 / days + 2 * of_day**2 / days) ** 0.5
+            )
             for i in range(EXPERIMENTS):
-                x, y = (of_seed * generator.standard_normal((seeds, 1)) + of_day * generator.standard_normal((1, days))
-                        + of_both * generator.standard_normal((seeds, days)) for _ in range(2))
+                x, y = (
+                    of_seed * generator.standard_normal((seeds, 1))
+                    + of_day * generator.standard_normal((1, days))
+                    + of_both * generator.standard_normal((seeds, days))
+                    for _ in range(2)
+                )
                 if rule:
                     y = of_day * generator.standard_normal((1, days))
                 estimate = probability_of_improvement(x + distance, y, rule=rule, draws=200, seed=i)
                 held += estimate.low <= norm.cdf(apart) <= estimate.high
             print(seeds, days, rule, (of_seed, of_day, of_both), apart, held / EXPERIMENTS)
-            # Five runs can be 0 to 5 times better. So few intervals are possible, and some hold the truth too often:
-            # 98.9 % at most with these seeds, where 98 % would be asked for.
+            # Five runs can be 0 to 5 times better. So few intervals are possible, and some hold the
+            # truth too often: 98.9 % at most with these seeds, where 98 % would be asked for.
             assert 0.92 <= held / EXPERIMENTS <= (0.98 if seeds > 5 else 0.993)
 
 
 NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "heavy tails": lambda generator, days: generator.standard_t(5, days) / (5 / 3)**0.5,
+    "heavy tails": lambda generator, days: generator.standard_t(5, days) / (5 / 3) ** 0.5,
     "rare large gains": lambda generator, days: generator.exponential(size=days) - 1,
-    "rare large losses": lambda generator, days: 1 - generator.exponential(size=days)}
+    "rare large losses": lambda generator, days: 1 - generator.exponential(size=days),
+}
 
 
 @pytest.mark.parametrize("days", [20, pytest.param(60, marks=pytest.mark.long), 250])
@@ -84,11 +133,14 @@ def test_sharpe_and_psr(days):
                 held += estimate.low <= ratio <= estimate.high
                 likely = psr(net, ratio)
                 # the interval of a PSR holds the PSR of the true ratio, which against itself is 1/2
-                assert (likely.low <= 0.5 <= likely.high) == (estimate.low <= ratio <= estimate.high)
+                assert (likely.low <= 0.5 <= likely.high) == (
+                    estimate.low <= ratio <= estimate.high
+                )
                 sure += likely.value > 0.95
             print(days, name, ratio, held / (2 * EXPERIMENTS), sure / (2 * EXPERIMENTS))
             assert 0.92 <= held / (2 * EXPERIMENTS) <= 0.98
-            # should be 5 %; rare large losses are missing from many short records, which look too good
+            # should be 5 %; rare large losses are missing from many short records, which look too
+            # good
             assert sure / (2 * EXPERIMENTS) <= (0.085 if days > 20 else 0.11)
 
 
@@ -96,7 +148,7 @@ def following(generator: np.random.Generator, records: int, days: int, memory: f
     """float64[records, days] of a stationary AR(1) with mean 0 and deviation 1."""
     net = generator.standard_normal((records, days))
     for day in range(1, days):
-        net[:, day] = memory * net[:, day - 1] + (1 - memory**2)**0.5 * net[:, day]
+        net[:, day] = memory * net[:, day - 1] + (1 - memory**2) ** 0.5 * net[:, day]
     return net
 
 
@@ -105,18 +157,26 @@ def test_sharpe_and_psr_of_days_that_follow_each_other(days):
     for memory in (0.0, 0.3, 0.6):
         for ratio in (0.0, 0.3):
             held = sure = 0
-            for net in following(np.random.default_rng(days), 2 * EXPERIMENTS, days, memory) + ratio:
+            for net in (
+                following(np.random.default_rng(days), 2 * EXPERIMENTS, days, memory) + ratio
+            ):
                 estimate = sharpe(net)
                 held += estimate.low <= ratio <= estimate.high
                 sure += psr(net, ratio).value > 0.95
             print(days, memory, ratio, held / (2 * EXPERIMENTS), sure / (2 * EXPERIMENTS))
-            assert (0.92 if days > 20 else 0.88) <= held / (2 * EXPERIMENTS) <= (0.97 if days > 20 else 0.985)
+            assert (
+                (0.92 if days > 20 else 0.88)
+                <= held / (2 * EXPERIMENTS)
+                <= (0.97 if days > 20 else 0.985)
+            )
             assert sure / (2 * EXPERIMENTS) <= (0.085 if days > 20 else 0.13)
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.3, 0.6])
 def test_a_record_as_long_as_min_trl_says_is_sure_in_half_of_all_cases(memory):
-    """The length is where the PSR of the expected record reaches 95 %, so about half of the records reach it."""
+    """The length is where the PSR of the expected record reaches 95 %, so about half of the records
+    reach it.
+    """
     days, sure = record_days(DailyMoments(0.15, 2, memory=(1 + memory) / (1 - memory))), 0
     for net in following(np.random.default_rng(5), 2 * EXPERIMENTS, round(days), memory) + 0.15:
         sure += psr(net).value > 0.95
@@ -124,10 +184,18 @@ def test_a_record_as_long_as_min_trl_says_is_sure_in_half_of_all_cases(memory):
     assert 0.42 <= sure / (2 * EXPERIMENTS) <= 0.58
 
 
-@pytest.mark.parametrize(("days", "policies"), [(60, 1), (60, 10), *(
-    pytest.param(*row, marks=pytest.mark.long) for row in ((120, 24), (250, 10)))])
+@pytest.mark.parametrize(
+    ("days", "policies"),
+    [
+        (60, 1),
+        (60, 10),
+        *(pytest.param(*row, marks=pytest.mark.long) for row in ((120, 24), (250, 10))),
+    ],
+)
 def test_the_size_of_spa(days, policies):
-    """No policy is better than the baseline and all are as good: 500 such markets, 3 to 7 % rejected at 5 %."""
+    """No policy is better than the baseline and all are as good: 500 such markets, 3 to 7 %
+    rejected at 5 %.
+    """
     generator, rejected = np.random.default_rng([days, policies]), 0
     for i in range(500):
         baseline = generator.standard_normal(days)

@@ -1,4 +1,6 @@
-"""PBO: another package's figures, a plain loop, known answers, its null band, and what is undefined."""
+"""PBO: another package's figures, a plain loop, known answers, its null band, and what is
+undefined.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,20 @@ def test_the_figures_of_purgedcv(number):
     """Of version 0.1.11, kept in oracles.json."""
     shape = oracles.PBO[number]
     expected = json.loads(oracles.FILE.read_text(encoding="utf-8"))["pbo"][number]
-    assert below_median(oracles.matrix(shape, number), shape.splits, halves(shape.splits)) == pytest.approx(expected)
+    assert below_median(
+        oracles.matrix(shape, number), shape.splits, halves(shape.splits)
+    ) == pytest.approx(expected)
 
 
 @pytest.mark.slow
 @pytest.mark.long  # a file holds its answers
 def test_purgedcv_still_says_so():
-    pytest.importorskip("purgedcv", reason='purgedcv is not installed: pip install -e ".[statistics-test]"')
-    assert oracles.ask_purgedcv() == pytest.approx(json.loads(oracles.FILE.read_text(encoding="utf-8"))["pbo"])
+    pytest.importorskip(
+        "purgedcv", reason='purgedcv is not installed: pip install -e ".[statistics-test]"'
+    )
+    assert oracles.ask_purgedcv() == pytest.approx(
+        json.loads(oracles.FILE.read_text(encoding="utf-8"))["pbo"]
+    )
 
 
 def test_a_plain_loop_over_halves():
@@ -40,7 +48,11 @@ def test_a_plain_loop_over_halves():
         scores = []
         for rows in (net[inside], np.delete(net, inside, axis=0)):
             flat = np.ptp(rows, axis=0) == 0
-            scores.append(np.where(flat, 0.0, rows.mean(axis=0) / np.where(flat, 1.0, rows.std(axis=0, ddof=1))))
+            scores.append(
+                np.where(
+                    flat, 0.0, rows.mean(axis=0) / np.where(flat, 1.0, rows.std(axis=0, ddof=1))
+                )
+            )
         below += rankdata(scores[1])[scores[0].argmax()] < 6
     assert below_median(net, 6, halves(6)) == pytest.approx(below / len(ways))
 
@@ -61,13 +73,17 @@ def test_a_dominant_trial_is_not_overfitted():
 
 
 def test_good_in_one_half_and_bad_in_the_other():
-    """Each trial earns in blocks of its own and pays for it in the others: the best in-sample is poor out-of-sample."""
+    """Each trial earns in blocks of its own and pays for it in the others: the best in-sample is
+    poor out-of-sample.
+    """
     net = np.kron(np.eye(12), np.ones((10, 1))) * 5 + NOISE[:120, :12] / 100
     assert pbo(net - net.mean(axis=0), splits=12, draws=2).value > 0.9
 
 
 def test_noise_has_one_half():
-    """Over 300 matrices the mean is 0.50 +- 0.03; single ones are nearly anything, which the null band says."""
+    """Over 300 matrices the mean is 0.50 +- 0.03; single ones are nearly anything, which the null
+    band says.
+    """
     generator = np.random.default_rng(0)
     found = [below_median(generator.standard_normal((240, 20)), 10, halves(10)) for _ in range(300)]
     assert np.mean(found) == pytest.approx(0.5, abs=0.03)
@@ -100,9 +116,15 @@ def test_trials_that_never_trade_are_no_skill():
     assert pbo(net, splits=8, draws=2).value == 0.0
 
 
-@pytest.mark.parametrize(("net", "splits", "says"), [
-    (NOISE[:, :9], 16, "10 trials, there are 9"), (NOISE[:31], 16, "32 days, there are 31"),
-    (np.zeros((64, 12)), 16, "no trial varies"), (np.ones((64, 12)) * np.arange(12), 16, "no trial varies")])
+@pytest.mark.parametrize(
+    ("net", "splits", "says"),
+    [
+        (NOISE[:, :9], 16, "10 trials, there are 9"),
+        (NOISE[:31], 16, "32 days, there are 31"),
+        (np.zeros((64, 12)), 16, "no trial varies"),
+        (np.ones((64, 12)) * np.arange(12), 16, "no trial varies"),
+    ],
+)
 def test_what_is_undefined_says_why(net, splits, says):
     found = pbo(net, splits)
     assert found[:3] == (None, None, None)
@@ -136,8 +158,9 @@ def test_the_null_band_holds_nine_in_ten(alike):
     """Also where trials resemble each other, and half of them are nearly the same one."""
     generator, held = np.random.default_rng(5), 0
     for i in range(200):
-        net = (alike**0.5 * generator.standard_normal((240, 1))
-               + (1 - alike)**0.5 * generator.standard_normal((240, 20)))
+        net = alike**0.5 * generator.standard_normal((240, 1)) + (
+            1 - alike
+        ) ** 0.5 * generator.standard_normal((240, 20))
         net[:, :10] = 0.95 * net[:, :1] + 0.05 * net[:, :10]
         found = pbo(net, 8, seed=i)
         held += found.null_low <= found.value <= found.null_high

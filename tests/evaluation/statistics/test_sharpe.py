@@ -1,4 +1,6 @@
-"""PSR, DSR and MinTRL: published and hand-worked numbers, scipy's moments, and what is undefined."""
+"""PSR, DSR and MinTRL: published and hand-worked numbers, scipy's moments, and what is
+undefined.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,14 @@ NORMAL = BAD_TAILS._replace(skew=0.0, kurtosis=3.0)
 NET = np.random.default_rng(11).standard_t(4, 80) * 100 + 30
 
 
-@pytest.mark.parametrize(("of", "trials", "expected"), [(BAD_TAILS, 100, 0.9004), (BAD_TAILS, 46, 0.9505),
-                                                        (NORMAL, 88, 0.9505)])
+@pytest.mark.parametrize(
+    ("of", "trials", "expected"),
+    [(BAD_TAILS, 100, 0.9004), (BAD_TAILS, 46, 0.9505), (NORMAL, 88, 0.9505)],
+)
 def test_the_published_example(of, trials, expected):
-    """Bailey and Lopez de Prado 2014: annual ratio 2.5 over five years, ratios of trials with a variance of 1/2."""
+    """Bailey and Lopez de Prado 2014: annual ratio 2.5 over five years, ratios of trials with a
+    variance of 1/2.
+    """
     assert round(probabilistic_ratio(of, best_of_noise(trials, VARIANCE)), 4) == expected
 
 
@@ -45,7 +51,9 @@ def test_the_published_example_fails_with_the_usual_mistakes():
     """Kurtosis in excess of 3, and annual ratios in place of daily ones."""
     zero = best_of_noise(100, VARIANCE)
     assert round(probabilistic_ratio(BAD_TAILS._replace(kurtosis=7.0), zero), 4) == 0.9018
-    assert round(probabilistic_ratio(BAD_TAILS._replace(ratio=2.5), best_of_noise(100, 0.5)), 4) == 1.0
+    assert (
+        round(probabilistic_ratio(BAD_TAILS._replace(ratio=2.5), best_of_noise(100, 0.5)), 4) == 1.0
+    )
 
 
 def test_the_days_that_an_annual_ratio_of_one_needs():
@@ -55,7 +63,9 @@ def test_the_days_that_an_annual_ratio_of_one_needs():
 
 @pytest.mark.parametrize("trials", [2, 10, 100])
 def test_the_best_of_noise_in_simulation(trials):
-    """The mean of the best of N standard normal figures, within the approximation's error (2 trials: 0.56 is 0.52)."""
+    """The mean of the best of N standard normal figures, within the approximation's error (2
+    trials: 0.56 is 0.52).
+    """
     best = np.random.default_rng(trials).standard_normal((40_000, trials)).max(axis=1).mean()
     assert best_of_noise(trials, 1.0) == pytest.approx(best, abs=0.05)
 
@@ -71,11 +81,15 @@ def test_moments_are_those_of_scipy():
 def test_figures_of_a_record_by_their_formulas():
     of = moments(NET)
     assert of.memory > 1.05  # by chance
-    error = math.sqrt(of.memory * (1 - of.skew * of.ratio + (of.kurtosis - 1) / 4 * of.ratio**2) / 79)
+    error = math.sqrt(
+        of.memory * (1 - of.skew * of.ratio + (of.kurtosis - 1) / 4 * of.ratio**2) / 79
+    )
     assert standard_error(of) == pytest.approx(error)
     half = stats.t.ppf(0.975, 80 / of.memory - 1) * error
     assert sharpe(NET)[:3] == pytest.approx((of.ratio, of.ratio - half, of.ratio + half))
-    assert sharpe(NET, 252)[:3] == pytest.approx([math.sqrt(252) * figure for figure in sharpe(NET)[:3]])
+    assert sharpe(NET, 252)[:3] == pytest.approx(
+        [math.sqrt(252) * figure for figure in sharpe(NET)[:3]]
+    )
     for benchmark in (0.0, 0.1):
         ratios = np.array([of.ratio, of.ratio - half, of.ratio + half])
         expected = stats.norm.cdf((ratios - benchmark) / error)
@@ -84,20 +98,26 @@ def test_figures_of_a_record_by_their_formulas():
     assert dsr(NET, 1, None) == psr(NET)
 
 
-@pytest.mark.parametrize(("scaled", "memory"), [
-    # part in the ratio = z: 1 1 1 -1 -1 -1 has r = (1 + 1 - 1 + 1 + 1) / 6 = 1/2, and 1/2 + 5/12 is held at 1 - 4/6
-    ([1, 1, 1, -1, -1, -1], 2.0),
-    # (5 - 1 + 5) / 12 = 3/4, and 3/4 + 13/48 is held at 1 - 4/12
-    ([1] * 6 + [-1] * 6, 5.0),
-    ([1, -1, 1, -1, 1, -1], 1.0),  # negative: no gain
-    ([1, 1, -1, -1], 1.0)])  # too short
+@pytest.mark.parametrize(
+    ("scaled", "memory"),
+    [
+        # part in the ratio = z: 1 1 1 -1 -1 -1 has r = (1 + 1 - 1 + 1 + 1) / 6 = 1/2, and 1/2 +
+        # 5/12 is held at 1 - 4/6
+        ([1, 1, 1, -1, -1, -1], 2.0),
+        # (5 - 1 + 5) / 12 = 3/4, and 3/4 + 13/48 is held at 1 - 4/12
+        ([1] * 6 + [-1] * 6, 5.0),
+        ([1, -1, 1, -1, 1, -1], 1.0),  # negative: no gain
+        ([1, 1, -1, -1], 1.0),
+    ],
+)  # too short
 def test_the_memory_of_days_by_hand(scaled, memory):
     assert memory_of(np.array(scaled, float), 0.0) == pytest.approx(memory)
 
 
 def test_the_memory_of_many_days_is_that_of_their_process():
-    """(1 + 0.5) / (1 - 0.5) = 3 of an autoregression. Its squares have an autocorrelation of 0.25, so their part has
-    1.25 / 0.75, and it weighs SR^2 / 2 to 1: with SR = 8.664, (3 + 37.5 * 1.667) / 38.5 = 1.70."""
+    """(1 + 0.5) / (1 - 0.5) = 3 of an autoregression. Its squares have an autocorrelation of 0.25,
+    so their part has 1.25 / 0.75, and it weighs SR^2 / 2 to 1: with SR = 8.664, (3 + 37.5 * 1.667)
+    / 38.5 = 1.70."""
     generator, net = np.random.default_rng(0), np.zeros(100_000)
     for day, shock in enumerate(generator.standard_normal(len(net) - 1), 1):
         net[day] = 0.5 * net[day - 1] + shock
@@ -146,7 +166,9 @@ def test_what_is_undefined_otherwise():
 
 
 def test_days_of_two_values_may_have_no_error():
-    """One day of six earns more: skew is 4 / sqrt(5). Where SR skew / 2 = 1, the error of the ratio vanishes."""
+    """One day of six earns more: skew is 4 / sqrt(5). Where SR skew / 2 = 1, the error of the ratio
+    vanishes.
+    """
     net = np.array([6.0, 0, 0, 0, 0, 0])
     net += 5**0.5 / 2 * net.std(ddof=1) - net.mean()
     assert moments(net).ratio * moments(net).skew == pytest.approx(2)
@@ -179,7 +201,9 @@ def test_variance_of_trials():
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0.01, 100), st.integers(1, 500))
 def test_more_trials_and_another_unit(seed, scale, trials):
-    """More trials only lower the DSR; dollars or cents change nothing; a mirrored record has the opposite PSR."""
+    """More trials only lower the DSR; dollars or cents change nothing; a mirrored record has the
+    opposite PSR.
+    """
     net = np.random.default_rng(seed).standard_normal(40)
     assert psr(scale * net)[:3] == pytest.approx(psr(net)[:3])
     assert psr(-net).value == pytest.approx(1 - psr(net).value)

@@ -1,4 +1,6 @@
-"""The test for superior ability: another package's p-values, known answers, its size, and what is undefined."""
+"""The test for superior ability: another package's p-values, known answers, its size, and what is
+undefined.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,11 @@ def close(answers: list[dict[str, float]]) -> list[str]:
     found = []
     for number, (shape, answer) in enumerate(zip(oracles.SPA, answers, strict=True)):
         ours = spa(*oracles.races(shape, number))
-        found += [f"{shape} {name}: {getattr(ours, name)} is not {p}" for name, p in answer.items()
-                  if abs(getattr(ours, name) - p) > 0.05]
+        found += [
+            f"{shape} {name}: {getattr(ours, name)} is not {p}"
+            for name, p in answer.items()
+            if abs(getattr(ours, name) - p) > 0.05
+        ]
     return found
 
 
@@ -43,8 +48,8 @@ def test_arch_still_says_so():
 
 
 def hansen(difference: np.ndarray, studentised: bool, draws: int = 3000) -> dict[str, float]:
-    """Hansen (2005), section 2, in loops: his three p-values of float[D, K] differences. The terms of T are taken from
-    Student's t to the normal distribution, as `spa` says."""
+    """Hansen (2005), section 2, in loops: his three p-values of float[D, K] differences. The terms
+    of T are taken from Student's t to the normal distribution, as `spa` says."""
     days, count = difference.shape
     block, generator = round(days ** (1 / 3)), np.random.default_rng(17)
     drawn = np.empty((draws, count))
@@ -68,7 +73,11 @@ def hansen(difference: np.ndarray, studentised: bool, draws: int = 3000) -> dict
             best = 0.0
             for k in range(count):
                 bad = root * mean[k] < -spread[k] * np.sqrt(2 * np.log(np.log(days)))
-                centre = {"lower": max(mean[k], 0.0), "consistent": 0.0 if bad else mean[k], "upper": mean[k]}[name]
+                centre = {
+                    "lower": max(mean[k], 0.0),
+                    "consistent": 0.0 if bad else mean[k],
+                    "upper": mean[k],
+                }[name]
                 best = max(best, root * (drawn[draw, k] - centre) / divisor[k])
             reached += best >= max(0.0, *terms)
         found[name] = (1 + reached) / (draws + 1)
@@ -78,8 +87,8 @@ def hansen(difference: np.ndarray, studentised: bool, draws: int = 3000) -> dict
 @pytest.mark.slow
 @pytest.mark.parametrize("skill", [0.12, 0.3])
 def test_the_formula_where_policies_swing_unequally(skill):
-    """A calm policy with skill beside wild ones without, and one that loses: arch's figures, which are not divided by
-    their spread, would be those of the wild ones."""
+    """A calm policy with skill beside wild ones without, and one that loses: arch's figures, which
+    are not divided by their spread, would be those of the wild ones."""
     generator = np.random.default_rng(21)
     spread = np.array([0.1, 1.0, 30.0, 30.0, 3.0])
     noise = generator.standard_normal((125, 5))
@@ -146,7 +155,11 @@ def test_a_policy_that_is_the_baseline_is_left_out():
 
 def test_what_is_undefined_says_why():
     assert spa(NOISE[:4], FLAT[:4]) == (None, None, None, "it needs 5 days, there are 4")
-    for policy in (FLAT, FLAT + 0.1, np.tile([1.0, 2, 3, 4, 5], 24)):  # the last one: every block of 5 days is the same
+    for policy in (
+        FLAT,
+        FLAT + 0.1,
+        np.tile([1.0, 2, 3, 4, 5], 24),
+    ):  # the last one: every block of 5 days is the same
         found = spa(policy, np.column_stack([NOISE[:, 0], FLAT]))
         assert found[:3] == (None, None, None)
         assert "against baseline 2" in found.why

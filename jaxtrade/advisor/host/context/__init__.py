@@ -1,1 +1,3 @@
-"""What a question shows beside the bar itself: texts of earlier bars, the advisor's record, news and events. No JAX."""
+"""What a question shows beside the bar itself: texts of earlier bars, the advisor's record, news
+and events. No JAX.
+"""

@@ -9,8 +9,10 @@ from zoneinfo import ZoneInfo
 
 from jaxtrade.errors import DataError
 
-_STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
-                    r"(Z|[+-][0-9]{2}:[0-9]{2})")
+_STAMP = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2})"
+)
 
 
 def seconds_of(text: object) -> float | None:
@@ -29,10 +31,14 @@ def local(seconds: float, zone: str, layout: str) -> str:
 
 
 def text_of(path: Path, key: str) -> str:
-    """The UTF-8 text of a feed's file. key: the configuration key that names it. Raises DataError."""
+    """The UTF-8 text of a feed's file. key: the configuration key that names it. Raises
+    DataError.
+    """
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8 ({key})") from None
+        raise DataError(
+            f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8 ({key})"
+        ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; check {key}") from None
