@@ -1,0 +1,406 @@
+"""Orders at the open, brackets and trails, and whole bars through the public transition."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import execution
+from jaxtrade.env.dynamics import transition
+from jaxtrade.env.episode import start
+from jaxtrade.env.leg import LegBar
+from jaxtrade.env.settle import settle
+from jaxtrade.env.state import (
+    KEEP_STOP,
+    NO_LEVEL,
+    Account,
+    EnvState,
+    Event,
+    ExitReason,
+    Order,
+    Position,
+)
+from jaxtrade.env.state import StopKind as Kind
+from jaxtrade.types import Quotes
+from tests.env import worlds
+from tests.env.test_execution import (
+    BUY,
+    COSTS,
+    KEEP,
+    QUIET,
+    C,
+    V,
+    bar_of,
+    leg_of,
+    long_at,
+    params_for,
+    prices_of,
+    short_at,
+)
+from tests.env.worlds import i32, rules
+from tests.paths import path_arrays
+
+# ---- orders at the open
+
+
+def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open() -> None:
+    order = Order(*map(i32, (1, 12, 36, KEEP_STOP, -1)))
+    result = execution.enter(leg_of(Position.flat()), order, bar_of(row=7), i32(100), COSTS)
+    position = {name: int(value) for name, value in vars(result.position).items()}
+    assert position == {
+        "quantity": 1,
+        "entry": 101,
+        "stop": 88,
+        "target": 136,
+        "stop_kind": 0,
+        "trailing": 0,
+        "opened": 7,
+    }
+    assert int(result.cash) == -C
+    short = execution.enter(
+        leg_of(Position.flat()), order.replace(quantity=i32(-1)), bar_of(), i32(100), COSTS
+    )
+    assert [int(getattr(short.position, k)) for k in ("quantity", "entry", "stop", "target")] == [
+        -1,
+        99,
+        112,
+        64,
+    ]
+
+
+def test_entry_without_a_bracket_has_no_levels_and_trail_may_start_on() -> None:
+    order = Order(*map(i32, (-2, 0, 0, KEEP_STOP, 1)))
+    result = execution.enter(leg_of(Position.flat()), order, bar_of(), i32(100), COSTS)
+    assert int(result.position.stop) == NO_LEVEL
+    assert int(result.position.target) == -NO_LEVEL
+    assert int(result.position.trailing) == 1
+    assert int(result.cash) == -2 * C
+
+
+def test_entry_is_capped_refused_and_never_added_to() -> None:
+    order = Order(*map(i32, (5, 12, 36, KEEP_STOP, -1)))
+    capped = execution.enter(leg_of(Position.flat()), order, bar_of(largest=2), i32(100), COSTS)
+    assert int(capped.position.quantity) == int(capped.event.entry_quantity) == 2
+    refused = execution.enter(
+        leg_of(Position.flat()), order, bar_of(may_open=False), i32(100), COSTS
+    )
+    assert int(refused.position.quantity) == int(refused.cash) == 0
+    kept = execution.enter(leg_of(long_at()), order, bar_of(), i32(100), COSTS)
+    assert int(kept.position.quantity) == 1
+    assert int(kept.event.entry_quantity) == 0
+
+
+def test_order_exit_pays_slippage_and_commission() -> None:
+    for wanted in (0, -1):
+        order = KEEP.replace(quantity=i32(wanted))
+        result = execution.exit_by_order(leg_of(long_at()), order, i32(105), COSTS)
+        event = result.event
+        assert (int(event.order_exit_quantity), int(event.order_exit_price)) == (1, 104)
+        assert int(result.cash) == 3 * V - C
+        assert int(event.commission) == C
+    kept = execution.exit_by_order(
+        leg_of(long_at()), KEEP.replace(quantity=i32(4)), i32(105), COSTS
+    )
+    assert int(kept.position.quantity) == 1
+
+
+def test_amend_moves_the_stop_and_switches_the_trail() -> None:
+    moved = execution.amend(long_at(), KEEP.replace(move_stop=i32(102), trail=i32(1)))
+    assert [int(moved.stop), int(moved.stop_kind), int(moved.trailing)] == [102, Kind.BREAKEVEN, 1]
+    off = execution.amend(moved, KEEP.replace(trail=i32(0)))
+    assert [int(off.stop), int(off.stop_kind), int(off.trailing)] == [102, Kind.BREAKEVEN, 0]
+    assert worlds.leaves_differ(execution.amend(long_at(), KEEP), long_at()) == []
+    flat = execution.amend(Position.flat(), KEEP.replace(move_stop=i32(102), trail=i32(1)))
+    assert worlds.leaves_differ(flat, Position.flat()) == []
+
+
+# ---- distances and the ratchet
+
+
+@pytest.mark.parametrize(
+    ("tr_sum", "stop", "trail"),
+    [
+        (0, 8, 1),
+        (74, 8, 6),
+        (75, 9, 6),
+        (112, 12, 8),
+        (113, 13, 9),
+        (1_000, 108, 72),
+    ],
+)
+def test_stop_and_trail_distances(tr_sum: int, stop: int, trail: int) -> None:
+    """max(8, ceil(3 S / 28)) and max(1, ceil(S / 14)) ticks."""
+    assert int(execution.stop_distance(i32(tr_sum), params_for())) == stop
+    assert int(execution.trail_distance(i32(tr_sum), params_for())) == trail
+
+
+@pytest.mark.parametrize(
+    ("position", "close", "stop", "kind"),
+    [
+        (long_at(), 110, 102, Kind.TRAIL),
+        (long_at(), 98, 90, Kind.INITIAL),
+        (long_at(), 97, 90, Kind.INITIAL),
+        (short_at(), 90, 98, Kind.TRAIL),
+        (short_at(), 102, 110, Kind.INITIAL),
+    ],
+)
+def test_ratchet_tightens_only(position: Position, close: int, stop: int, kind: int) -> None:
+    on = position.replace(trailing=i32(1))
+    result = execution.ratchet(on, i32(close), i32(8))
+    assert (int(result.stop), int(result.stop_kind)) == (stop, kind)
+    off = execution.ratchet(position, i32(close), i32(8))
+    assert worlds.leaves_differ(off, position) == []
+
+
+def test_force_exit_pays_slippage_and_only_where_asked() -> None:
+    flat, end = i32(ExitReason.FLAT), i32(ExitReason.END_OF_DATA)
+    left = execution.force_exit(leg_of(short_at()), jnp.bool_(True), i32(95), flat, COSTS)
+    event = left.event
+    assert [int(x) for x in (event.exit_quantity, event.exit_price, event.exit_reason)] == [
+        -1,
+        96,
+        ExitReason.FLAT,
+    ]
+    assert int(left.cash) == 3 * V - C
+    kept = execution.force_exit(leg_of(short_at()), jnp.bool_(False), i32(95), end, COSTS)
+    assert worlds.leaves_differ(kept, leg_of(short_at())) == []
+
+
+# ---- one bar through the public transition
+
+
+def run(
+    rows: list[tuple[int, int, int, int]],
+    orders: list[Order],
+    config: EnvConfig | None = None,
+    **kwargs: Any,
+) -> list[tuple[EnvState, Event]]:
+    """States and events after each order, from flat at the close of row 0."""
+    params = params_for([QUIET, *rows, QUIET, QUIET], **kwargs)
+    state = start(params, i32(0), i32(0), jnp.uint32(0), i32(0))
+    step = jax.jit(lambda state, order: transition(config or EnvConfig(), state, order, params))
+    out = []
+    for order in orders:
+        state, event = step(state, order)
+        out.append((state, event))
+    return out
+
+
+SELL = BUY.replace(quantity=i32(-1))
+CLOSE = BUY.replace(quantity=i32(0))
+
+
+def test_a_stop_in_the_entry_bar() -> None:
+    """Buy at 101; the same bar falls to 88 = 100 - 12: out at 87. Two sides: 14 ticks and 4.16
+    lost.
+    """
+    ((state, event),) = run([(100, 102, 88, 95)], [BUY])
+    assert (int(event.entry_price), int(event.exit_price), int(event.exit_reason)) == (
+        101,
+        87,
+        ExitReason.STOP,
+    )
+    assert int(state.account.equity) == int(state.account.balance) == -14 * V - 2 * C
+    assert int(event.commission) == 2 * C
+
+
+def test_a_moved_stop_is_tested_at_the_next_open() -> None:
+    """Bar 2 opens through the stop moved at its eve: the fill is the open, not the stop."""
+    moved = BUY.replace(move_stop=i32(103))
+    (_, _), (state, event) = run([(100, 110, 99, 108), (101, 101, 101, 101)], [BUY, moved])
+    assert (int(event.exit_price), int(event.exit_reason)) == (100, ExitReason.BREAKEVEN)
+    assert int(state.account.balance) == -V - 2 * C
+
+
+def test_the_trail_is_live_from_the_bar_after_the_ratchet() -> None:
+    """Close 120 ratchets the stop to 112 after bar 1. Bar 1 itself traded at 99, bar 2 opens at 115
+    and touches 112.
+    """
+    on = BUY.replace(trail=i32(1))
+    rows = [(100, 110, 99, 108), (108, 121, 99, 120), (115, 116, 112, 113)]
+    (_, _), (second, event), (_, last) = run(rows, [BUY, on, BUY])
+    assert int(event.exit_reason) == ExitReason.NONE
+    assert (int(second.position.stop), int(second.position.stop_kind)) == (112, Kind.TRAIL)
+    assert (int(last.exit_price), int(last.exit_reason)) == (111, ExitReason.TRAIL)
+
+
+def test_a_flip_closes_and_opens_in_one_bar() -> None:
+    (_, _), (state, event) = run([(100, 102, 98, 100), (105, 106, 104, 105)], [BUY, SELL])
+    assert [int(x) for x in (event.order_exit_quantity, event.order_exit_price)] == [1, 104]
+    assert [int(x) for x in (event.entry_quantity, event.entry_price)] == [-1, 104]
+    assert int(event.commission) == 2 * C
+    assert int(state.account.balance) == 3 * V - 3 * C
+    assert int(state.account.equity) == 3 * V - 3 * C - V  # marked at 105
+    assert [int(state.position.stop), int(state.position.target)] == [117, 69]
+
+
+def test_order_exit_precedes_a_gap_through_the_stop() -> None:
+    (_, _), (_, event) = run([(100, 102, 98, 100), (80, 81, 79, 80)], [BUY, CLOSE])
+    assert (int(event.order_exit_price), int(event.exit_reason)) == (79, ExitReason.NONE)
+
+
+def test_the_open_is_marked_before_the_order_exit() -> None:
+    """High-water mark: the open of the exit bar counts, its later high does not."""
+    (_, _), (state, _) = run([(100, 102, 98, 100), (111, 140, 110, 120)], [BUY, CLOSE])
+    assert int(state.account.high_water) == 10 * V - C
+
+
+def test_fill_at_the_close_brackets_around_it_and_still_meets_the_open() -> None:
+    """Optimistic preset: entry at close[t] = 100, slipped to 101; the next open at 87 is through
+    the stop at 88.
+    """
+    config = EnvConfig(fill="close", mark="close")
+    ((state, event),) = run([(87, 90, 86, 89)], [BUY], config)
+    assert (int(event.entry_price), int(event.exit_price), int(event.exit_reason)) == (
+        101,
+        86,
+        ExitReason.STOP,
+    )
+    assert int(state.account.high_water) == 0
+
+
+def test_a_close_mark_below_the_floor_leaves_at_the_close() -> None:
+    """mark=close, drawdown $100: close 93 leaves -2.08 - 8 x 12.50 - 2.08 <= -100: out at 92 by
+    liquidation.
+    """
+    config = EnvConfig(mark="close")
+    ((state, event),) = run([(100, 102, 93, 93)], [BUY], config, account=rules(drawdown=100_000))
+    assert (int(event.exit_price), int(event.exit_reason)) == (92, ExitReason.LIQUIDATION)
+    assert bool(event.breach)
+    assert int(state.account.equity) == -9 * V - 2 * C
+    ((kept, _),) = run([(100, 102, 93, 94)], [BUY], config, account=rules(drawdown=100_000))
+    assert int(kept.position.quantity) == 1
+
+
+@pytest.mark.parametrize(("drawdown", "held"), [(7 * V + 2 * C, 0), (7 * V + 2 * C + 1, 1)])
+def test_a_close_mark_exactly_at_the_floor_leaves_one_mill_above_it_stays(
+    drawdown: int, held: int
+) -> None:
+    """Bought at 101: at a close of 94 equity net of both commissions is -(7 x 12.50 + 2 x 2.08)."""
+    ((state, event),) = run(
+        [(100, 102, 93, 94)], [BUY], EnvConfig(mark="close"), account=rules(drawdown=drawdown)
+    )
+    assert int(state.position.quantity) == held
+    assert int(event.exit_reason) == (ExitReason.NONE if held else ExitReason.LIQUIDATION)
+
+
+def test_the_flat_bar_leaves_at_its_close_after_its_stop() -> None:
+    rows = [(100, 102, 98, 100), (100, 101, 99, 100)]
+    results = run(rows, [BUY, BUY, BUY, BUY])
+    assert int(results[-1][0].row) == 4
+    event = results[-1][1]
+    assert (int(event.exit_price), int(event.exit_reason)) == (99, ExitReason.FLAT)
+    assert int(results[-1][0].position.quantity) == 0
+
+
+# ---- two sides
+
+
+@pytest.mark.parametrize(("held", "wanted", "price"), [(long_at(), -2, 98), (short_at(), 2, 104)])
+@pytest.mark.parametrize(("fill", "mark"), [("next_open", "extreme"), ("close", "close")])
+def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(
+    held: Position, wanted: int, price: int, fill: Any, mark: Any
+) -> None:
+    """Bid 99, ask 103, a tick of slippage: leaving and entering are the same side of the market."""
+    params = params_for([(99, 99, 99, 99)] * 4)
+    ask = jnp.full(4, 103, jnp.int32)
+    params = params.replace(market=params.market.replace(ask=Quotes(ask, ask, ask, ask)))
+    account = Account.new().replace(balance=i32(-C))
+    state = start(params, i32(0), i32(0), jnp.uint32(0), i32(0)).replace(
+        position=held, account=account
+    )
+    order = Order(*map(i32, (wanted, 0, 0, KEEP_STOP, -1)))
+    moved, event = transition(EnvConfig(fill=fill, mark=mark), state, order, params)
+    assert [int(x) for x in (event.order_exit_price, event.entry_price)] == [price, price]
+    assert int(event.entry_quantity) == wanted
+    # the new position is marked on the side it would leave at: four ticks of spread and one of
+    # slippage, twice
+    assert int(moved.account.equity - moved.account.balance) == -2 * 5 * V
+
+
+# ---- several legs
+
+
+BARS = [(100, 112, 88, 105), (100, 131, 95, 130), (100, 101, 99, 100)]
+HELD_LEGS = [long_at(), short_at(quantity=2), Position.flat()]
+ORDERS = [
+    KEEP,
+    KEEP.replace(quantity=i32(1), stop_ticks=i32(12), target_ticks=i32(30)),
+    KEEP.replace(quantity=i32(-3), stop_ticks=i32(5), trail=i32(1)),
+]
+CONTRACTS = [
+    worlds.contract(),
+    worlds.contract(commission=500, slippage=2, tick_mills=5_000),
+    worlds.contract(commission=1_000, slippage=0, tick_mills=1_250),
+]
+
+
+def stacked(trees: Any) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        EnvConfig(),
+        EnvConfig(intrabar="nearer_extreme"),
+        EnvConfig(mark="close"),
+        EnvConfig(intrabar="path"),
+    ],
+    ids=lambda config: f"{config.intrabar}-{config.mark}",
+)
+def test_three_legs_are_one_leg_three_times(config: EnvConfig) -> None:
+    """Without a stop level a leg needs no account: legs of three contracts side by side do what
+    each does alone.
+    """
+    inside = [
+        prices_of(100, 112, 88, 105),
+        prices_of(100, 95, 131, 130),
+        prices_of(100, 101, 99, 100),
+    ]
+    path = path_arrays([100] * 3, inside)
+    bars = [
+        bar_of(prices, row=i, forced=ExitReason.FLAT if i == 2 else 0)._replace(path=path)
+        for i, prices in enumerate(BARS)
+    ]
+    alone = [
+        execution.fill_leg(config, *each)
+        for each in zip(HELD_LEGS, ORDERS, bars, CONTRACTS, strict=True)
+    ]
+
+    axes = LegBar(*[0] * 7, path=None)  # the path is one for all rows
+    batched = jax.vmap(partial(execution.fill_leg, config), in_axes=(0, 0, axes, 0))
+    legs = stacked([bar._replace(path=None) for bar in bars])._replace(path=path)
+    together = batched(stacked(HELD_LEGS), stacked(ORDERS), legs, stacked(CONTRACTS))
+
+    assert worlds.leaves_differ(together, stacked(alone)) == []
+    exits = [int(leg.event.exit_reason) for leg in alone]
+    assert exits == [ExitReason.STOP, ExitReason.TARGET, ExitReason.FLAT], (
+        "the legs differ, and none does nothing"
+    )
+    # what the account is paid is what the fills say: profit of each round turn less commission of
+    # each side
+    profits = [
+        (89 - 101) * 12_500,
+        2 * (99 - 102) * 5_000 + (130 - 102) * 5_000,
+        (100 - 100) * 3 * 1_250,
+    ]
+    commissions = [2_080, (2 + 1 + 1) * 500, 6 * 1_000]
+    assert [int(leg.event.commission) for leg in alone] == commissions
+    assert [int(leg.cash) for leg in alone] == [
+        p - c for p, c in zip(profits, commissions, strict=True)
+    ]
+
+    before = Account.new().replace(balance=i32(7_000))
+    marks = jax.tree.map(jnp.sum, together.marks)
+    after, breach = settle(
+        before, together.cash.sum(), marks, jnp.bool_(True), rules(drawdown=100_000)
+    )
+    assert int(after.balance) == int(after.equity) == 7_000 + sum(profits) - sum(commissions)
+    assert int(after.days) == 1
+    assert bool(breach) is (int(after.equity) <= int(after.high_water) - 100_000)
