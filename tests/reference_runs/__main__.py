@@ -5,6 +5,8 @@ the same bits.
     python -m tests.reference_runs entry gru        some of them
     python -m tests.reference_runs --against REV    compare with what commit REV computes on this machine
     python -m tests.reference_runs --write FILE     write the hashes to FILE instead
+    python -m tests.reference_runs --digests --against REV
+                                                    compare programs instead of results (`digests`)
 
 Bits depend on the processor and on JAX's version, so `hashes.json` holds for its own machine;
 `--against` needs no such luck. Exit code 0: all equal, 1: something differs.
@@ -20,10 +22,15 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tests.reference_runs import digests
+
+BASE = "cde333ec"  # the commit that the package's programs are held against
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 HASHES = HERE / "hashes.json"
@@ -64,7 +71,7 @@ def _evaluation(path: Path) -> str:
     return _sha(json.dumps(document["agents"], sort_keys=True).encode())
 
 
-def digests(folder: Path) -> dict[str, str]:
+def hashes_of(folder: Path) -> dict[str, str]:
     """Relative path and what -> hash, of every run at or below `folder`."""
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -129,29 +136,43 @@ def run_all(names: list[str], folder: Path) -> dict[str, dict[str, str]]:
         run(PREPARE)
     for name in names:
         run([*RUNS[name], "--run-dir", str(folder / name)])
-        made[name] = digests(folder / name)
+        made[name] = hashes_of(folder / name)
         print(f"{name}: {len(made[name])} hashes", flush=True)
     return made
 
 
+@contextmanager
+def _tree(revision: str, folder: Path) -> Iterator[Path]:
+    """A checkout of another commit."""
+    tree = folder / "tree"
+    git = ["git", "-C", str(ROOT), "worktree"]
+    subprocess.run([*git, "add", "--detach", str(tree), revision], check=True)
+    try:
+        yield tree
+    finally:
+        subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
 def _at(revision: str, names: list[str], folder: Path) -> dict[str, dict[str, str]]:
     """What another commit's own script computes."""
-    tree, out = folder / "tree", folder / "hashes.json"
-    subprocess.run(
-        ["git", "-C", str(ROOT), "worktree", "add", "--detach", str(tree), revision], check=True
-    )
-    try:
+    out = folder / "hashes.json"
+    with _tree(revision, folder) as tree:
         subprocess.run(
             [sys.executable, "-m", "tests.reference_runs", *names, "--write", str(out)],
             cwd=tree,
             env=os.environ | {"PYTHONPATH": str(tree)},
             check=True,
         )
-    finally:
-        subprocess.run(
-            ["git", "-C", str(ROOT), "worktree", "remove", "--force", str(tree)], check=True
-        )
     return json.loads(out.read_text(encoding="utf-8"))["runs"]
+
+
+def _compare_programs(names: list[str], revision: str, scratch: Path) -> int:
+    """How many configurations have other programs than those of another commit."""
+    jobs = os.cpu_count() or 1
+    with _tree(revision, scratch) as tree:
+        expected = digests.capture_all(tree, names, scratch / "there", jobs)
+    found = digests.capture_all(ROOT, names, scratch / "here", jobs)
+    return digests.compare(found, expected)
 
 
 def compare(found: dict[str, dict[str, str]], expected: dict[str, dict[str, str]]) -> int:
@@ -177,6 +198,7 @@ def compare(found: dict[str, dict[str, str]], expected: dict[str, dict[str, str]
 def main() -> int:
     from tests.reference_runs.runs import RUNS, ordered
 
+    programs = digests.commands()
     parser = argparse.ArgumentParser(
         prog="python -m tests.reference_runs", description=__doc__.partition("\n")[0]
     )
@@ -189,10 +211,21 @@ def main() -> int:
     parser.add_argument(
         "--write", type=Path, metavar="FILE", help="write the hashes, compare nothing"
     )
+    parser.add_argument(
+        "--digests",
+        action="store_true",
+        help=f"compare programs, without --against REV those of {BASE}; also of "
+        f"{', '.join(sorted(programs.keys() - RUNS.keys()))}",
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the run folders here")
     chosen = parser.parse_args()
-    if unknown := set(chosen.runs) - set(RUNS):
-        parser.error(f"unknown runs: {', '.join(sorted(unknown))}; known: {', '.join(RUNS)}")
+    known = programs if chosen.digests else RUNS
+    if unknown := set(chosen.runs) - set(known):
+        parser.error(f"unknown runs: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+    if chosen.digests:
+        with tempfile.TemporaryDirectory() as scratch:
+            names = chosen.runs or list(programs)
+            return min(_compare_programs(names, chosen.against or BASE, Path(scratch)), 1)
     names = ordered(chosen.runs or list(RUNS))
     with tempfile.TemporaryDirectory() as scratch:
         folder = chosen.keep or Path(scratch) / "here"
