@@ -1,44 +1,132 @@
-"""The programs of a GPU or a TPU, compiled without one: launches, loops over rows, memory, and an
-estimate of speed.
+"""The programs of a GPU or a TPU, compiled without one: launches, loops over rows, memory,
+collectives, and an estimate of speed.
 
-XLA compiles for a described device (`described`) on any machine. The compilers of NVIDIA and of
-Google's TPUs come in packages of their own, which an ordinary run must not see: on a machine
-without a GPU, JAX complains of an installed plugin. `jaxtrade bench accelerator --install` puts
-them into a folder of their own, and each program compiles in a process that sees this folder.
-Targets whose compiler is not installed are left out, by name.
+XLA compiles for a described device on any machine: a GPU is described by its counts and sizes, a TPU
+by the name of its topology. The compilers of NVIDIA and of Google's TPUs come in packages of their
+own, which an ordinary run must not see: on a machine without a GPU, JAX complains of an installed
+plugin. `jaxtrade bench accelerator --install` puts them into a folder of their own, and each program
+compiles in a process that sees this folder. Targets whose compiler is not installed are left out, by
+name.
 
-Everything here is read from compiled programs; nothing runs on a device. `estimate` is a roofline:
-the sum of the times for starting the launches, for the matrix products at PRODUCT_SHARE of the
-peak, and for moving the bytes at BANDWIDTH_SHARE. On a TPU, whose compiler estimates cycles itself,
-it is these. A device may be slower or faster.
+Everything here is read from the text of compiled programs; nothing runs on a device. A launch is one
+kernel, copy, sort or library call; a loop counts its body as often as it runs. `estimate` is a
+roofline: the sum of the times for starting the launches, for the matrix products at PRODUCT_SHARE of
+the peak, and for moving the bytes at BANDWIDTH_SHARE. On a TPU, whose compiler estimates cycles
+itself, it is these. A device may be slower or faster.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
-import json
+import math
 import os
+import re
 import subprocess
 import sys
-import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.programs import DETERMINISTIC, cache_folder
 
+from . import worker
 from .catalogue import Options
-from .described import COMPILED_SHAPES, DEVICES, Device
 
-FOLDER = (
-    "JAXTRADE_COMPILERS"  # the folder of the compilers, if it is not beside the compiled programs
-)
+# The folder of the compilers, if it is not beside the compiled programs.
+FOLDER = "JAXTRADE_COMPILERS"
 PRODUCT_SHARE, BANDWIDTH_SHARE = 0.4, 0.6
 # Products by cuBLAS: for those by Triton, the XLA of JAX 0.11 finds no configuration without a
 # device.
 CUDA_FLAGS = f"{DETERMINISTIC} --xla_gpu_enable_triton_gemm=false"
+# Bytes of scratch that cuBLAS gets on an H200, once in a program, however small its products are.
+CUBLAS = 32 * 2**20
+LIMIT = 1_800.0  # seconds of one compilation
 
 
+class Device(NamedTuple):
+    """One described device.
+
+    platform: as JAX calls it. peak: published floating-point operations per second of dense
+    products, by precision. bandwidth: of its memory, bytes/s. topology: by number of devices.
+    launch: seconds between the starts of two small programs of a loop; 0 where the whole program is
+    one (a TPU). clock: cycles per second, if the compiler estimates cycles.
+    """
+
+    platform: str
+    peak: dict[str, float]
+    bandwidth: float
+    topology: dict[int, str]
+    launch: float = 0.0
+    clock: float = 0.0
+
+
+DEVICES = {
+    "h200": Device(
+        "cuda",
+        {"float32": 67e12, "tf32": 494e12, "bfloat16": 989e12},
+        4.8e12,
+        {1: "1x1x1", 8: "1x1x8"},
+        launch=3e-6,
+    ),
+    # A TPU computes a float32 product by six bfloat16 products; it has no tf32.
+    "v5e": Device(
+        "tpu",
+        {"float32": 197e12 / 6, "bfloat16": 197e12},
+        819e9,
+        {1: "v5e:2x2", 8: "v5e:2x4"},
+        clock=0.94e9,
+    ),
+}
+H200 = """
+gpu_device_info {
+  threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048
+  shared_memory_per_block: 49152 shared_memory_per_core: 233472 shared_memory_per_block_optin: 232448
+  core_count: 132 fpus_per_core: 128 clock_rate_ghz: 1.98
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64
+  registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  memory_bandwidth: 4800000000000 l2_cache_size: 52428800 device_memory_size: 151397597184
+  cuda_compute_capability { major: 9 minor: 0 feature_extension: ACCELERATED_FEATURES }
+  driver_version: "13.0.0" runtime_version: "12.8.0" compile_time_toolkit_version: "12.8.0"
+}
+platform_name: "CUDA" dnn_version_info { major: 9 minor: 10 patch: 0 }
+device_description_str: "NVIDIA H200 141GB HBM3e"
+"""  # GpuTargetConfigProto
+REFERENCE = {"num_envs": 4096, "num_steps": 128, "num_minibatches": 16, "hidden": (256, 256, 128)}
+AGENT = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_shards": 8}
+ROLLOUT = {"num_envs": 256, "num_steps": 128}
+REPLAY = {"buffer_size": 1_048_576, "batch_size": 4096}
+LEARNER: dict[str, dict[str, Any]] = {  # an update of PPO
+    "reference": REFERENCE,
+    "tf32": REFERENCE,
+    "bfloat16": REFERENCE,
+    "default": ROLLOUT | {"num_minibatches": 8},
+    "gru": {"num_envs": 1024, "num_steps": 128, "num_minibatches": 8, "kind": "gru"},
+}
+DIVIDED: dict[str, tuple[dict[str, Any], int]] = {  # over eight devices, and the agents
+    "divided": (REFERENCE | {"num_shards": 256}, 1),
+    "agents": (AGENT, 256),
+}
+Q_LEARNER: dict[str, dict[str, Any]] = {  # an update of a Q-learner, on the work of `default`
+    "dqn": {"dqn": REPLAY},
+    "dqn_prioritised": {"dqn": REPLAY | {"replay": "prioritised"}},
+    "pqn": {"pqn": {"num_minibatches": 8}},
+}
+OTHERS: dict[str, dict[str, Any]] = {
+    "env": {"num_envs": 4096, "num_steps": 128},
+    "evaluation": ROLLOUT,
+}
+SHAPES = (*LEARNER, *OTHERS, *Q_LEARNER, *DIVIDED)
+PRECISIONS = ("tf32", "bfloat16")  # shapes that are called by their precision; others are float32
+QUICK = {"num_steps": 4, "num_minibatches": 2}
+QUICK_DIVIDED = {"num_envs": 64, "num_steps": 8, "hidden": (16,), "num_shards": 16}
+SESSIONS = 8  # of the market: its length is in no count, and a table of windows takes memory
+
+
+# ------------------------------------------------------------------------------------- the command
 class CompilationError(RuntimeError):
     """A program does not compile for a device, or the compiler's result cannot be read."""
 
@@ -51,20 +139,14 @@ def compilers() -> Path:
 
 def packages(platform: str) -> list[str]:
     """What pip installs for the compiler of a platform, of the version that the installed JAX asks
-    for.
-
-    A newer libtpu fails at some programs, and writes others that JAX cannot read.
+    for. A newer libtpu fails at some programs, and writes others that JAX cannot read.
     """
     jax = importlib.metadata.version("jax")
     if platform == "tpu":
         asked = importlib.metadata.requires("jax") or ()
         return [line.partition(";")[0] for line in asked if line.startswith("libtpu")]
-    return [
-        f"jax-cuda13-pjrt=={jax}",
-        f"jax-cuda13-plugin=={jax}",
-        "nvidia-cuda-nvcc",
-        "nvidia-nvvm",
-    ]
+    own = [f"jax-cuda13-pjrt=={jax}", f"jax-cuda13-plugin=={jax}"]
+    return [*own, "nvidia-cuda-nvcc", "nvidia-nvvm"]
 
 
 def installed(platform: str) -> bool:
@@ -75,78 +157,41 @@ def installed(platform: str) -> bool:
 def install(targets: tuple[str, ...]) -> None:
     """Put the compilers of these targets into their folder. Raises ConfigError if pip fails."""
     for platform in dict.fromkeys(DEVICES[name].platform for name in targets):
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--upgrade",
-            "--target",
-            str(compilers()),
-            *packages(platform),
-        ]
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
+        command = [*pip, "--target", str(compilers()), *packages(platform)]
         if subprocess.run(command).returncode:
             raise ConfigError(
                 f"the compiler for {platform} could not be installed: {' '.join(command)}"
             )
 
 
-def environment(device: Device, code: Path | None) -> dict[str, str]:
-    """Variables of a process that compiles for a device. code: a checkout whose package is
-    compiled.
-    """
-    path = [
-        str(compilers()),
-        *([str(code)] if code else []),
-        *filter(None, [os.environ.get("PYTHONPATH")]),
-    ]
-    platforms = "cpu,cuda" if device.platform == "cuda" else "cpu"
+def environment(device: Device) -> dict[str, str]:
+    """Variables of a process that compiles for a device, over this one's."""
+    path = [str(compilers()), *filter(None, [os.environ.get("PYTHONPATH")])]
+    cuda = device.platform == "cuda"
     # libtpu locks the machine's TPU for one process, also where there is none; compiling needs no
     # TPU.
-    return os.environ | {
+    return {
         "PYTHONPATH": os.pathsep.join(path),
-        "JAX_PLATFORMS": platforms,
+        "JAX_PLATFORMS": "cpu,cuda" if cuda else "cpu",
         "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
         "JAX_ENABLE_COMPILATION_CACHE": "0",
-        "XLA_FLAGS": CUDA_FLAGS if device.platform == "cuda" else "",
+        "XLA_FLAGS": CUDA_FLAGS if cuda else "",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
 
 
-def measure(
-    target: str, shape: str, quick: bool = False, code: Path | None = None
-) -> dict[str, Any]:
-    """Figures of one program (`accelerator_child.report`), with the estimate. Raises
-    CompilationError.
-    """
-    device = DEVICES[target]
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "figures.json"
-        command = [
-            sys.executable,
-            "-P",
-            str(Path(__file__).with_name("accelerator_child.py")),
-            target,
-            shape,
-            str(out),
-            *(["quick"] if quick else []),
-            *(["code"] if code else []),
-        ]
-        done = subprocess.run(
-            command, env=environment(device, code), capture_output=True, text=True
-        )
-        if done.returncode:
-            reason = next(
-                (line for line in reversed(done.stderr.splitlines()) if "Error" in line),
-                "no reason given",
-            )
-            print(done.stderr[-4000:], file=sys.stderr)
-            raise CompilationError(f"{target}, {shape}: the compilation failed: {reason}")
-        return with_estimate(json.loads(out.read_text(encoding="utf-8")), device)
+def measure(target: str, shape: str, quick: bool = False) -> dict[str, Any]:
+    """Figures of one program (`report`), with the estimate. Raises CompilationError."""
+    given = {"target": target, "shape": shape, "quick": quick}
+    try:
+        found = worker.once("accelerator.report", given, LIMIT, environment(DEVICES[target]))
+    except worker.WorkerError as error:
+        raise CompilationError(f"{target}, {shape}: the compilation failed: {error}") from None
+    return with_estimate(found, DEVICES[target])
 
 
 def with_estimate(found: dict[str, Any], device: Device) -> dict[str, Any]:
@@ -154,19 +199,19 @@ def with_estimate(found: dict[str, Any], device: Device) -> dict[str, Any]:
     Without the latter if the program's text could not be read."""
     if "unread" in found:
         return found
-    if device.clock:
-        seconds = {"cycles": found["cycles"] / device.clock}
-    else:
-        peak = device.peak[found.get("precision", "float32")]
-        seconds = {
+    peak = device.peak.get(found.get("precision", "float32"), device.peak["float32"])
+    seconds = (
+        {"cycles": found["cycles"] / device.clock}
+        if device.clock
+        else {
             "launches": found["launches"] * device.launch,
             "products": found["product_flops"] / (peak * PRODUCT_SHARE),
             "memory": found["bytes"] / (device.bandwidth * BANDWIDTH_SHARE),
         }
-    total = sum(seconds.values())
+    )
     return found | {
         "estimate": {
-            "steps_per_second": round(found["steps"] / total),
+            "steps_per_second": round(found["steps"] / sum(seconds.values())),
             "seconds": {name: round(part, 6) for name, part in seconds.items()},
         }
     }
@@ -174,7 +219,7 @@ def with_estimate(found: dict[str, Any], device: Device) -> dict[str, Any]:
 
 def run(options: Options) -> dict[str, Any]:
     """Compile the chosen shapes for the chosen targets."""
-    targets, shapes = options.targets or tuple(DEVICES), options.shapes or COMPILED_SHAPES
+    targets, shapes = options.targets or tuple(DEVICES), options.shapes or SHAPES
     if options.install:
         install(targets)
     found: dict[str, Any] = {}
@@ -182,27 +227,434 @@ def run(options: Options) -> dict[str, Any]:
     for target in targets:
         if not installed(DEVICES[target].platform):
             left_out[target] = (
-                "its compiler is not installed; add --install (about "
-                f"{1.1 if DEVICES[target].platform == 'cuda' else 0.3:.1f} GB in {FOLDER} or the cache "
-                "folder)"
+                f"its compiler is not installed; add --install (into {FOLDER} or the cache folder)"
             )
             continue
         found[target] = {}
         for shape in shapes:
             try:
-                found[target][shape] = measure(target, shape, options.quick, options.code)
+                found[target][shape] = measure(target, shape, options.quick)
             except CompilationError as error:
                 left_out[f"{target} {shape}"] = str(error)
         print(f"compiled for {target}", file=sys.stderr, flush=True)
-    assumptions = {
-        "launch_seconds": {name: DEVICES[name].launch for name in found},
-        "product_share_of_peak": PRODUCT_SHARE,
-        "share_of_bandwidth": BANDWIDTH_SHARE,
-        "peak_flops": {name: DEVICES[name].peak for name in found},
-    }
     return {
         "compiled_only": "nothing ran on a device; `estimate` is a roofline, no measurement",
         "targets": found,
-        "assumptions": assumptions,
+        "assumptions": {
+            "launch_seconds": {name: DEVICES[name].launch for name in found},
+            "product_share_of_peak": PRODUCT_SHARE,
+            "share_of_bandwidth": BANDWIDTH_SHARE,
+            "peak_flops": {name: DEVICES[name].peak for name in found},
+        },
         "left_out": left_out,
     }
+
+
+# -------------------------------------------------------------------- the process that compiles
+class Work(NamedTuple):
+    """A jitted function, its arguments' shapes, the environment steps of one run, and those of its
+    rollout.
+    """
+
+    function: Any
+    arguments: tuple[Any, ...]
+    steps: int
+    num_steps: int
+
+
+def work_of(shape: str, platform: str, quick: bool, devices: Any) -> Work:
+    """The program of a shape. devices: the described ones."""
+    import jax
+
+    from jaxtrade.data.windows import with_tables
+    from jaxtrade.env.summary import summarise
+    from jaxtrade.parts import LEARNERS
+
+    from . import setting
+
+    precision = {"compute": {"precision": shape}} if shape in PRECISIONS else {}
+    chosen, agents = DIVIDED.get(shape, (LEARNER.get(shape, OTHERS.get(shape, {})), 1))
+    if shape in Q_LEARNER:
+        sections = {name: dict(values) for name, values in Q_LEARNER[shape].items()}
+        if quick and "dqn" in sections:
+            sections["dqn"] |= {"batch_size": 128, "buffer_size": 65_536}
+        rollout = ROLLOUT | ({"num_steps": 4} if quick else {})
+        config = setting.learner_config(shape[:3], SESSIONS, rollout=rollout, **sections)
+    else:
+        small = QUICK | (QUICK_DIVIDED if shape in DIVIDED else {}) if quick else {}
+        config = setting.config(SESSIONS, ppo=chosen | small, **precision)
+    world = setting.world_of(config, SESSIONS)
+    if platform == "tpu":  # its windows are a table there
+        market = world.params.market
+        market = market.replace(view=with_tables(market.view, config.env.window))
+        world = world._replace(params=world.params.replace(market=market))
+    num_envs, num_steps = config.rollout.num_envs, config.rollout.num_steps
+    if shape in DIVIDED:
+        return divided(world, platform, devices, min(agents, 8) if quick else agents)
+    if shape == "env":
+        stepping = setting.stepping(world.env, num_envs, num_steps)
+        given = (world.params, jax.random.key(0))
+        return Work(jax.jit(stepping), given, num_envs * num_steps, num_steps)
+    make = LEARNERS[config.algorithm].make
+    algorithm = make(config, world.env, 100, summarise=summarise, platform=platform)
+    if shape == "evaluation":
+        return evaluation(world, algorithm)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
+    update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
+    return Work(update, (state, world.params), algorithm.steps_per_update, num_steps)
+
+
+def evaluation(world: Any, algorithm: Any) -> Work:
+    """The greedy policy on all sessions, one bar after the other, as an evaluation plays them."""
+    import jax
+
+    from jaxtrade.evaluation import agents, backtest
+
+    def policy_of() -> Any:
+        return algorithm.policy(algorithm.init(jax.random.key(0), world.params))
+
+    agent = agents.greedy(algorithm, jax.eval_shape(policy_of), world.env)
+    decisions = backtest.decision_bars(world.params.market, world.sessions)
+    params = world.params.replace(sessions=world.sessions)
+    lane = backtest.Lane(agent, params, decisions, jax.random.key(0))
+    plan = backtest.plan_of(world.env, [lane], "account")
+    step = jax.jit(lambda inputs: backtest.step_all(plan.shape, inputs))
+    return Work(step, (plan.parts[0],), len(decisions.rows), 0)
+
+
+def divided(world: Any, platform: str, devices: Any, agents: int) -> Work:
+    """An update on a mesh of devices: of one agent, whose environments are divided, or of agents
+    that are."""
+    import jax
+
+    from jaxtrade.env.summary import summarise
+    from jaxtrade.rl.parts import part_of
+    from jaxtrade.rl.ppo import make_ppo
+    from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
+    from jaxtrade.training.chunk import chunk_program
+    from jaxtrade.training.population import Stack
+
+    config, stack = world.config, Stack.of(agents)
+    layout = layout_of(len(devices), agents, config.rollout.shards, strict=False)
+    given = {"summarise": summarise, "platform": platform}
+    whole = make_ppo(config, world.env, 100, **given)
+    own = part_of(config, layout.parts)
+    part = make_ppo(own, world.env, 100, reduce=layout.reduce, **given)
+    place = Spread(layout, mesh_of(layout, devices), part, stack, config.rollout.num_envs)
+    keys = jax.eval_shape(lambda: stack.keys(0))
+    state = jax.eval_shape(stack.wrap(whole).init, keys, world.params)
+    params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), world.params)
+    chunk = chunk_program(place.wrap(whole, stack), 1, None, place, state, params)
+    steps, count = agents * whole.steps_per_update, config.rollout.num_steps
+    return Work(chunk, (state, params, None), steps, count)
+
+
+def described(device: Device, count: int) -> Any:
+    """`count` described devices as JAX's compiler takes them, in its order."""
+    from jax.experimental import topologies
+
+    name = device.topology[count]
+    if device.platform == "tpu":
+        found = topologies.get_topology_desc(platform="tpu", topology_name=name)
+    else:
+        found = topologies.get_topology_desc(
+            topology_name=name, platform="cuda", topology=name, target_config=H200
+        )
+    return found.devices[:count]
+
+
+def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
+    """Figures of the compiled program.
+
+    launches: of one run; a loop whose length depends on the data counts as one round. row_loops:
+        loops that the compiler made of look-ups, one round for each row. bytes: that the launches
+        move. product_flops: of all matrix products as traced. temporaries: bytes beside arguments,
+        results and the scratch of cuBLAS. cycles: the compiler's estimate, 0 for none. text_sha256:
+        of the program's text. unread: in place of what this text says, why this version of JAX
+        cannot read it. Of a divided program all is of one device, and collectives are operations of
+        several, in an update and in a minibatch, with the bytes of their results.
+    """
+    import jax
+
+    from . import setting
+
+    device = DEVICES[target]
+    devices = described(device, 8 if shape in DIVIDED else 1)
+    work = work_of(shape, device.platform, quick, devices)
+    arguments = work.arguments
+    if shape not in DIVIDED:
+        where = jax.sharding.SingleDeviceSharding(devices[0])
+        arguments = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), arguments
+        )
+    start = time.perf_counter()
+    program = work.function.lower(*arguments).compile()
+    used: Any = program.memory_analysis()
+    found = {
+        "steps": work.steps,
+        "precision": shape if shape in PRECISIONS else "float32",
+        "product_flops": setting.matmul_flops(work.function, *work.arguments),
+        "arguments": used.argument_size_in_bytes,
+        "temporaries": used.temp_size_in_bytes,
+        "compile_seconds": round(time.perf_counter() - start, 1),
+    }
+    try:
+        text = program.as_text()
+    except jax.errors.JaxRuntimeError as error:  # an operation that this JAX does not know
+        return found | {"unread": str(error).splitlines()[0]}
+    found["temporaries"] -= CUBLAS if f"s8[{CUBLAS}]" in text else 0
+    module = parse(text)
+    if not work.num_steps or shape == "env":
+        found["step"] = max(loop.launches for loop in module.loops())
+    else:
+        found |= phases(module, work.num_steps)
+    return found | {
+        "text_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "launches": module.total(launched),
+        "bytes": module.total(moved),
+        "cycles": module.total(lambda each: each.cycles),
+        "row_loops": sum(not loop.scope.endswith("while") for loop in module.loops()),
+    }
+
+
+def phases(module: Module, num_steps: int) -> dict[str, Any]:
+    """Of an update: launches of a rollout step, of a gradient step, and of the loops between rollout
+    and epochs per time step; collectives of the update and of a gradient step.
+
+    The rollout is the outer loop of its length with the most launches. The gradient steps are the
+    outer loop that has the most of all others, or the loop inside it that has most of those
+    (the minibatches of an epoch).
+    """
+    loops = list(module.loops())
+    outer = [loop for loop in loops if not loop.path]
+    rollout = max((each for each in outer if each.trips == num_steps), key=lambda x: x.launches)
+    others = [loop for loop in outer if loop.name != rollout.name]
+    most = max(others, key=lambda loop: loop.launches * (loop.trips or 1))
+    inside = [
+        loop
+        for loop in loops
+        if loop.path == (most.name,) and loop.launches * (loop.trips or 1) >= 0.5 * most.launches
+    ]
+    step = next(iter(inside), most)
+    after = sum(loop.launches * (loop.trips or 1) for loop in others if loop.name != most.name)
+    return {
+        "rollout_step": rollout.launches,
+        "gradient_step": step.launches,
+        "after_rollout_per_step": round(after / num_steps, 2),
+        "collectives": {
+            "update": module.total(together),
+            "minibatch": module.total(together, step.body),
+            "bytes_of_minibatch": module.total(
+                lambda each: shape_bytes(each.shape) * together(each), step.body
+            ),
+        },
+    }
+
+
+# -------------------------------------------------------------------------- the text of a program
+# Operations that start nothing: they name, group or reinterpret values, or wait (`...-done`).
+# `while`, `call` and `conditional` start what the computations that they call start.
+FREE = frozenset(
+    [
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "after-all",
+        "partition-id",
+        "replica-id",
+        "opt-barrier",
+        "add-dependency",
+        "while",
+        "call",
+        "conditional",
+        "async-update",
+        "domain",
+    ]
+)
+COLLECTIVES = frozenset(
+    ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"]
+)
+BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2}
+BYTES |= {"s64": 8, "u64": 8, "f64": 8}  # of an element; all others have 4
+_HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
+_SHAPE = re.compile(r"([a-z]+\d*)\[([\d,]*)\]")
+_CALLED = re.compile(
+    r"(to_apply|calls|body|condition|true_computation|false_computation)=%?([\w.\-]+)"
+)
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_SCOPE = re.compile(r'op_name="([^"]*)"')
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_NUMBER = re.compile(r"constant\((\d+)\)")
+
+
+class Operation(NamedTuple):
+    """One instruction. shape: its result as written. inputs: the operations that it reads. calls:
+    computations that it calls, by role. tail: the rest of its line.
+    """
+
+    name: str
+    opcode: str
+    shape: str
+    inputs: tuple[Operation, ...]
+    calls: dict[str, str]
+    tail: str
+
+    @property
+    def cycles(self) -> int:
+        """The compiler's estimate, 0 for none."""
+        found = _CYCLES.search(self.tail)
+        return int(found[1]) if found else 0
+
+
+class Loop(NamedTuple):
+    """A loop of a module. path: names of the loops around it, outermost first. trips: rounds of one
+    run of the loop, None if unknown. launches: of one round, loops inside it included.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    scope: str
+    trips: int | None
+    launches: int
+    body: str = ""
+
+
+class Module(NamedTuple):
+    """A compiled module: computation -> operations, and the name of the entry."""
+
+    computations: dict[str, list[Operation]]
+    entry: str
+
+    def total(self, of: Callable[[Operation], int], name: str = "") -> int:
+        """Sum of a figure of operations over one run of a computation (default: the entry). A loop of
+        unknown length counts as one round, of a condition the longest branch."""
+        counted: dict[str, int] = {}
+
+        def whole(name: str) -> int:
+            if name not in counted:
+                counted[name] = sum(map(one, self.computations[name]))
+            return counted[name]
+
+        def one(each: Operation) -> int:
+            def called() -> list[int]:
+                return [whole(at) for role, at in each.calls.items() if role != "condition"]
+
+            match each.opcode:
+                case "while":
+                    return (self.trips(each) or 1) * called()[0]
+                case "conditional":  # and the predicate's way to the host
+                    return 1 + max(called())
+                case "call" | "async-start":
+                    return sum(called())
+            return of(each)
+
+        return whole(name or self.entry)
+
+    def trips(self, loop: Operation) -> int | None:
+        """Rounds of a loop: as the compiler says, or else the constant below which its counter must
+        stay.
+        """
+        if known := _TRIPS.search(loop.tail):
+            return int(known[1])
+        limits = [
+            _NUMBER.search(f"{limit.opcode}({limit.tail}")
+            for each in self.computations[loop.calls["condition"]]
+            if each.opcode == "compare" and "direction=LT" in each.tail
+            for limit in each.inputs
+            if limit.opcode == "constant"
+        ]
+        return int(limits[0][1]) if len(limits) == 1 and limits[0] else None
+
+    def loops(self, name: str = "", path: tuple[str, ...] = ()) -> Iterator[Loop]:
+        """Every loop that a computation (default: the entry) reaches, outer ones before inner
+        ones.
+        """
+        for each in self.computations[name or self.entry]:
+            if each.opcode == "while":
+                body, scope = each.calls["body"], _SCOPE.search(each.tail)
+                launches = self.total(launched, body)
+                told = scope[1] if scope else ""
+                yield Loop(each.name, path, told, self.trips(each), launches, body)
+                yield from self.loops(body, (*path, each.name))
+            elif each.opcode in ("call", "conditional"):
+                for called in each.calls.values():
+                    yield from self.loops(called, path)
+
+
+def launched(each: Operation) -> int:
+    """Whether the operation itself starts something on the device."""
+    return int(each.opcode not in FREE and not each.opcode.endswith("-done"))
+
+
+def together(each: Operation) -> int:
+    """Whether several devices compute the operation together. One that is split in two counts by
+    its start.
+    """
+    return int(each.opcode.removesuffix("-start") in COLLECTIVES)
+
+
+def moved(each: Operation) -> int:
+    """Bytes that a launch reads and writes: its result and its operands. Of an operand that is only
+    looked into (a gather or a slice), as many bytes count as the result has; of a result that is
+    updated in place, as many as the update has.
+    """
+    if not launched(each):
+        return 0
+    result, inputs = shape_bytes(each.shape), [shape_bytes(one.shape) for one in each.inputs]
+    if "dynamic-update-slice" in each.name or "dynamic_update_slice" in each.name:
+        return 2 * sum(size for size in inputs if size < result)
+    looks = "slice" in each.name or "gather" in each.name
+    return result + sum(min(size, result) if looks else size for size in inputs)
+
+
+def shape_bytes(shape: str) -> int:
+    """Bytes of all arrays of a shape, tuples included."""
+    return sum(
+        BYTES.get(kind, 4) * math.prod(int(size) for size in sizes.split(",") if size)
+        for kind, sizes in _SHAPE.findall(shape)
+    )
+
+
+def parse(text: str) -> Module:
+    """The module whose optimised HLO is `text` (`compiled.as_text()`)."""
+    module, entry = dict[str, list[Operation]](), ""
+    known: dict[str, Operation] | None = None  # of the computation that is read
+    for line in text.splitlines():
+        if head := _HEAD.match(line):
+            known, name = {}, head[2]
+            module[name] = []
+            entry = name if head[1] else entry
+        elif line.startswith("}"):
+            known = None
+        elif known is not None and " = " in line:
+            each = operation(line, known)
+            known[each.name] = each
+            module[name].append(each)
+    return Module(module, entry)
+
+
+def operation(line: str, known: dict[str, Operation]) -> Operation:
+    """The operation of a line. known: those above it."""
+    name, _, rest = line.strip().removeprefix("ROOT ").partition(" = ")
+    end = closing(rest) if rest.startswith("(") else rest.index(" ")
+    shape, (opcode, _, tail) = rest[:end], rest[end:].strip().partition("(")
+    calls = dict(_CALLED.findall(tail))
+    if branches := _BRANCHES.search(tail):
+        names = branches[1].split(",")
+        calls |= {f"branch {i}": each.strip().lstrip("%") for i, each in enumerate(names)}
+    read = re.findall(r"%([\w.\-]+)", tail[: closing(f"({tail}")])
+    inputs = tuple(known[each] for each in read if each in known)
+    return Operation(name.lstrip("%"), opcode, shape, inputs, calls, tail)
+
+
+def closing(text: str) -> int:
+    """Where what follows the bracket begins that closes the first one."""
+    depth = 0
+    for i, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return i + 1
+    return len(text)

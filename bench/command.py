@@ -24,15 +24,12 @@ from typing import Any, NamedTuple
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 
-from . import catalogue, device, figures, idle, table
-from .described import COMPILED_SHAPES, DEVICES, Q_SHAPES
-from .device_parts import PARTS
+from . import accelerator, catalogue, device, idle, table
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = catalogue.Options().repeats, 5, 2
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
-CHILD_GRACE_S = (
-    0.3  # after Ctrl-C: the child of a command has less time than the command (`interrupt.GRACE_S`)
-)
+# After Ctrl-C: the child of a command has less time than the command (`interrupt.GRACE_S`).
+CHILD_GRACE_S = 0.3
 
 
 class Request(NamedTuple):
@@ -73,40 +70,27 @@ def request(
                 f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
                 f"(benches: {', '.join(catalogue.BENCHES)})"
             )
-    by_name = (
-        *catalogue.TIMELESS,
-        *catalogue.SUITES,
-        *catalogue.WITH_CODE,
-        *catalogue.WITH_NETWORK,
-    )
-    chosen = tuple(dict.fromkeys(names)) or tuple(
-        name for name in catalogue.BENCHES if name not in by_name
-    )
-    if (targets or shapes or install) and chosen != ("accelerator",):
-        raise ConfigError(
-            "--target, --shape and --install belong to `jaxtrade bench accelerator`; leave them out, or "
-            "run that bench alone"
-        )
-    if code and chosen not in (("accelerator",), ("versions",)):
-        raise ConfigError(
-            "--code belongs to `jaxtrade bench accelerator` and `jaxtrade bench versions`; leave it out, "
-            "or run one of them alone"
-        )
+    usual = [name for name in catalogue.BENCHES if name not in catalogue.BY_NAME]
+    chosen = tuple(dict.fromkeys(names or usual))
+    for owner, given, flags in (
+        ("accelerator", targets or shapes or install, "--target, --shape and --install"),
+        ("versions", code, "--code"),
+        ("device", parts or again, "--part and --again"),
+    ):
+        if given and chosen != (owner,):
+            raise ConfigError(
+                f"{flags}: of `jaxtrade bench {owner}`; leave out, or run that bench alone"
+            )
     if "versions" in chosen and (code is None or not (code / "bench" / "setting.py").is_file()):
         raise ConfigError(
             "versions: give another checkout of jaxtrade, with its folder `bench`, by --code DIR"
         )
-    if (parts or again) and chosen != ("device",):
-        raise ConfigError(
-            "--part and --again belong to `jaxtrade bench device`; leave them out, or run that bench "
-            "alone"
-        )
-    for flag, given, known in (
-        ("--target", targets, DEVICES),
-        ("--shape", shapes, (*COMPILED_SHAPES, *Q_SHAPES)),
-        ("--part", parts, PARTS),
+    for flag, told, known in (
+        ("--target", targets, accelerator.DEVICES),
+        ("--shape", shapes, accelerator.SHAPES),
+        ("--part", parts, device.PARTS),
     ):
-        if unknown := [name for name in given if name not in known]:
+        if unknown := [name for name in told if name not in known]:
             raise ConfigError(f"{flag} {unknown[0]}: expected one of {', '.join(known)}")
     least = 1 if quick else LEAST_REPEATS
     if repeats is not None and repeats < least:
@@ -118,39 +102,27 @@ def request(
         raise ConfigError(
             f"--purejaxrl {purejaxrl}: there is no such folder; give your checkout of PureJaxRL"
         )
-    usual = catalogue.COMPILED if chosen == ("accelerator",) else catalogue.RESULTS
-    folder = out or (usual / "quick" if quick else usual)
-    if quick:
-        full = [
-            path
-            for name in chosen
-            if (path := folder / f"{name}.json").exists() and not figures.read(path)["quick"]
-        ]
-        if full:
+    usual_out = catalogue.COMPILED if chosen == ("accelerator",) else catalogue.RESULTS
+    folder = out or (usual_out / "quick" if quick else usual_out)
+    for path in [folder / f"{name}.json" for name in chosen] if quick else []:
+        if path.exists() and not table.read(path)["quick"]:
             raise ConfigError(
-                f"{full[0]} is a full result, which --quick would replace; give another --out"
+                f"{path} is a full result, which --quick would replace; give another --out"
             )
-    held = [part for name in chosen for part in (parts or PARTS if name == "device" else (name,))]
+    held = parts or device.PARTS if chosen == ("device",) else chosen
     if compare is not None and not any(earlier(compare, name) for name in held):
         raise DataError(f"--compare {compare}: no result of {', '.join(chosen)} in it")
-    kept = repeats or (QUICK_REPEATS if quick else REPEATS)
-    return Request(
-        chosen,
-        catalogue.Options(
-            quick,
-            kept,
-            purejaxrl,
-            tuple(targets),
-            tuple(shapes),
-            install,
-            code,
-            tuple(dict.fromkeys(parts)),
-        ),
-        folder,
-        compare,
-        force,
-        again,
+    options = catalogue.Options(
+        quick,
+        repeats or (QUICK_REPEATS if quick else REPEATS),
+        purejaxrl,
+        tuple(targets),
+        tuple(shapes),
+        install,
+        code,
+        tuple(dict.fromkeys(parts)),
     )
+    return Request(chosen, options, folder, compare, force, again)
 
 
 def run(asked: Request) -> int:
@@ -162,16 +134,12 @@ def run(asked: Request) -> int:
     (without `force`).
     """
     load = idle.load()
-    found = (
-        []
-        if asked.options.quick or set(asked.names) <= set(catalogue.TIMELESS)
-        else idle.reasons(load)
-    )
+    timeless = asked.options.quick or set(asked.names) <= set(catalogue.TIMELESS)
+    found = [] if timeless else idle.reasons(load)
     if found and not asked.force:
         raise ConfigError(idle.refusal(found))
     if len(asked.names) == 1:
-        [name] = asked.names
-        return device.run(asked, load) if name == "device" else _one(name, asked, load)
+        return one(asked.names[0], asked, load)
     codes: dict[str, int] = {}
     for name in asked.names:
         if codes and not asked.options.quick and not found:
@@ -185,74 +153,49 @@ def run(asked: Request) -> int:
 
 def arguments(name: str, asked: Request) -> list[str]:
     """The command line that runs one bench of a request."""
-    optional = {
-        "--compare": asked.compare if asked.compare and earlier(asked.compare, name) else None,
-        "--purejaxrl": asked.options.purejaxrl,
-    }
-    flags = [
-        flag
-        for flag, given in (("--quick", asked.options.quick), ("--force", asked.force))
-        if given
-    ]
-    return [
-        "bench",
-        name,
-        *flags,
-        "--repeats",
-        str(asked.options.repeats),
-        "--out",
-        str(asked.out),
-        *(word for flag, path in optional.items() if path for word in (flag, str(path))),
-    ]
+    compare = asked.compare if asked.compare and earlier(asked.compare, name) else None
+    words = ["bench", name]
+    words += ["--quick"] * asked.options.quick + ["--force"] * asked.force
+    words += ["--repeats", str(asked.options.repeats), "--out", str(asked.out)]
+    for flag, path in (("--compare", compare), ("--purejaxrl", asked.options.purejaxrl)):
+        words += [flag, str(path)] if path else []
+    return words
 
 
 def stamped(name: str, options: catalogue.Options) -> list[str]:
     """The command that a result names: what changes the measurement, and no folder of this
     machine.
     """
-    return [
-        "jaxtrade",
-        "bench",
-        name,
-        *(["--quick"] if options.quick else []),
-        *(
-            ["--repeats", str(options.repeats)]
-            if options.repeats != REPEATS and not options.quick
-            else []
-        ),
-        *(["--purejaxrl", "DIR"] if options.purejaxrl else []),
-        *(word for target in options.targets for word in ("--target", target)),
-        *(word for shape in options.shapes for word in ("--shape", shape)),
-        *(word for part in options.parts for word in ("--part", part)),
-        *(["--code", "DIR"] if options.code else []),
-    ]
+    words = ["jaxtrade", "bench", name] + ["--quick"] * options.quick
+    if options.repeats != REPEATS and not options.quick:
+        words += ["--repeats", str(options.repeats)]
+    words += ["--purejaxrl", "DIR"] if options.purejaxrl else []
+    for flag in ("target", "shape", "part"):
+        words += [word for each in getattr(options, f"{flag}s") for word in (f"--{flag}", each)]
+    return words + (["--code", "DIR"] if options.code else [])
 
 
-def _one(name: str, asked: Request, load: float | None) -> int:
+def one(name: str, asked: Request, load: float | None) -> int:
     """Run, print and write one bench; the exit code. load: the load average before."""
-    before = earlier(asked.compare, name)  # before --out may replace it
+    words = stamped(name, asked.options)
+    if name == "device":
+        keep = partial(kept, asked, load)
+        told = " ".join(words)
+        return device.run(
+            device.Asked(asked.options, asked.out, load, asked.again, asked.force, told, keep)
+        )
     if name in catalogue.WITH_PUREJAXRL and asked.options.purejaxrl is None:
         print(f"note: PureJaxRL is left out: it {catalogue.NO_CHECKOUT}", file=sys.stderr)
     print(f"bench {name} ...", file=sys.stderr, flush=True)
-    return keep(
-        catalogue.run(name, asked.options, stamped(name, asked.options), load),
-        asked,
-        load,
-        asked.out,
-        before,
-    )
+    result = catalogue.run(name, asked.options, words, load)
+    return kept(asked, load, result, asked.out)
 
 
-def keep(
-    result: dict[str, Any],
-    asked: Request,
-    load: float | None,
-    folder: Path,
-    before: dict[str, Any] | None,
-) -> int:
+def kept(asked: Request, load: float | None, result: dict[str, Any], folder: Path) -> int:
     """Print a result, compare it with an earlier one, and write it to `folder` where the machine
     was idle; the exit code."""
     name = result["bench"]
+    before = earlier(asked.compare, name)  # `folder` may hold it, and then it is replaced
     timed = not asked.options.quick and name not in catalogue.TIMELESS
     found = idle.reasons(load, result["stamp"]["steal"]) if timed else []
     result |= {"forced": bool(found) and asked.force, "reasons": found}
@@ -280,7 +223,7 @@ def earlier(compare: Path | None, name: str) -> dict[str, Any] | None:
     path = compare / f"{name}.json" if compare.is_dir() else compare
     if compare.is_dir() and not path.exists():
         return None
-    result = figures.read(path)
+    result = table.read(path)
     return result if result["bench"] == name else None
 
 

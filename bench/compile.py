@@ -1,17 +1,14 @@
-"""Seconds until a train chunk is ready, cold, from JAX's cache and kept whole; recompiles and host
-transfers in it.
+"""Seconds until a train chunk is ready, cold and from JAX's cache; recompiles and host transfers in
+it.
 
 Every figure comes from a process of its own. Cold: an empty cache folder of its own. Cached: a new
-process on the folder that the cold one filled; this is what a Python program of the user's own
-gets. Kept: a process that finds the whole program, as the second start of `jaxtrade train` does;
-nothing is traced. `lower` is tracing in Python and lowering, `compile` XLA's part or loading;
-`chunk` is both, what `jaxtrade train` reports as compilation. `ready` is from the start of the
-process, with imports, market and the first state, until the chunk could run.
+process on the folder that the cold one filled. `lower` is tracing in Python and lowering, `compile`
+XLA's part or loading; `chunk` is both, what `jaxtrade train` reports as compilation. `ready` is from
+the start of the process, with imports, market and the first state, until the chunk could run.
 """
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,29 +18,19 @@ from typing import Any
 import jax
 
 from jaxtrade.config import TrainConfig
-from jaxtrade.storage import internals
-from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.programs import KEEP, kept_programs
-from jaxtrade.storage.source import read_source
-from jaxtrade.training.chunk import compile_chunk
 from jaxtrade.training.loop import train
 
-from . import harness, programs, setting
+from . import harness, setting
 from .catalogue import Options
-from .learning import learning_of
 from .worker import Worker
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
-TEST = {
-    "num_envs": 64,
-    "num_steps": 64,
-    "num_minibatches": 4,
-}  # `jaxtrade train --test`, on 10 sessions
+# `jaxtrade train --test`, on 10 sessions
+TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}
 SHAPES: dict[str, tuple[dict[str, Any], int]] = {
     "default": ({}, setting.SESSIONS),
     "train --test": (TEST, 10),
 }
-TARGETS = {"cold": 4.0, "cached": 1.0, "kept": 0.4}
 
 
 def compiler(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dict[str, float]]:
@@ -55,83 +42,40 @@ def compiler(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dic
     def work() -> dict[str, float]:
         start = time.perf_counter()
         world = setting.world(sessions, ppo=ppo)
-        algorithm = programs.learner(world, 100)
+        algorithm = setting.learner(world, 100)
         made = time.perf_counter()
         state = jax.block_until_ready(jax.jit(algorithm.init)(jax.random.key(0), world.params))
         begun = time.perf_counter()
-        chunk = programs.train_chunk(algorithm, state, world.params, CHUNK)
+        chunk = setting.train_chunk(algorithm, state, world.params, CHUNK)
         return {
             "market": made - start,
             "init": begun - made,
             "lower": chunk.lower_seconds,
             "compile": chunk.compile_seconds,
+            "chunk": chunk.lower_seconds + chunk.compile_seconds,
         }
 
     return work
 
 
-def keeper(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dict[str, float]]:
-    """In a child: the same with programs kept whole in `cache`, as the commands keep them."""
-    jax.config.update("jax_compilation_cache_dir", cache)
-
-    def work() -> dict[str, float]:
-        store, start = kept_programs(read_source(), _refuse), time.perf_counter()
-        if store is None:
-            raise RuntimeError(f"no programs are kept with JAX {jax.__version__}; unset {KEEP}")
-        world = setting.world(sessions, ppo=ppo)
-        algorithm = programs.learner(world, 100)
-        made = time.perf_counter()
-        with Programs(store) as kept:
-            keys = (jax.random.key(0), world.params)
-            init = kept.begin("init", jax.jit(algorithm.init), keys)
-            begun = time.perf_counter()
-            chunk = compile_chunk(kept, algorithm, CHUNK, init.result_like, world.params)
-            chunk.wait()
-            ready = time.perf_counter()
-            jax.block_until_ready(init.wait()(*keys))
-        return {
-            "market": made - start,
-            "init": begun - made,
-            "chunk": ready - begun,
-            "was_kept": chunk.kept,
-        }
-
-    return work
+def on_device(cache: str, ppo: dict[str, Any], sessions: int) -> dict[str, float]:
+    """The part of `device`."""
+    return compiler(cache, ppo, sessions)()
 
 
-def _refuse(problem: str) -> None:
-    raise RuntimeError(problem)
-
-
-def once(kind: str, cache: str, ppo: dict[str, Any], sessions: int) -> dict[str, float]:
+def once(cache: str, ppo: dict[str, Any], sessions: int) -> dict[str, float]:
     """Part -> seconds in one fresh process; `ready` by this process's clock."""
     start = time.perf_counter()
-    with Worker("compile", kind, {"cache": cache, "ppo": ppo, "sessions": sessions}) as worker:
-        spent = worker.run().answer
-        ready = time.perf_counter() - start
-    return {"chunk": spent.get("lower", 0.0) + spent.get("compile", 0.0)} | spent | {"ready": ready}
+    with Worker(
+        "compile", "compiler", {"cache": cache, "ppo": ppo, "sessions": sessions}
+    ) as worker:
+        return worker.run().answer | {"ready": time.perf_counter() - start}
 
 
-def wall_seconds(values: list[float]) -> dict[str, Any]:
-    """Median, least and greatest."""
-    return {
-        "repeats": len(values),
-        "seconds": harness.rounded(statistics.median(values)),
-        "seconds_range": [harness.rounded(min(values)), harness.rounded(max(values))],
-    }
-
-
-def every(ppo: dict[str, Any], sessions: int) -> dict[str, dict[str, float]]:
-    """A cold process and one from JAX's cache; then one that keeps the whole program, and one that
-    finds it, where programs of this JAX can be kept."""
-    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
-        found = {name: once("compiler", cache, ppo, sessions) for name in ("cold", "cached")}
-        if not internals.can_keep():
-            return found
-        keeping, found["kept"] = (once("keeper", folder, ppo, sessions) for _ in range(2))
-    if keeping.pop("was_kept") or not found["kept"].pop("was_kept"):
-        raise RuntimeError("the first process must compile the chunk and the second must find it")
-    return found
+def both(ppo: dict[str, Any], sessions: int) -> dict[str, dict[str, float]]:
+    """A cold process, and one from the cache that it filled."""
+    with tempfile.TemporaryDirectory() as cache:
+        return {name: once(cache, ppo, sessions) for name in ("cold", "cached")}
 
 
 def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
@@ -140,17 +84,12 @@ def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
     """
     updates = chunks * CHUNK
     world = setting.world(sessions, ppo=ppo)
-    algorithm = programs.learner(world, updates)
-    steps = learning_of(world.config).num_envs * learning_of(world.config).num_steps
-    run = train(
-        algorithm,
-        world.params,
-        key=jax.random.key(0),
-        config=TrainConfig(total_timesteps=updates * steps, chunk_updates=CHUNK),
-    )
-    found = programs.host_transfers(
-        programs.train_chunk(algorithm, run.state, world.params, CHUNK).program
-    )
+    algorithm = setting.learner(world, updates)
+    steps = updates * algorithm.steps_per_update
+    config = TrainConfig(total_timesteps=steps, chunk_updates=CHUNK)
+    run = train(algorithm, world.params, key=jax.random.key(0), config=config)
+    chunk = setting.train_chunk(algorithm, run.state, world.params, CHUNK)
+    found = setting.host_transfers(chunk.program)
     return {
         "chunks": chunks,
         "recompiles": int(run.health["recompiles"][1]),
@@ -161,40 +100,22 @@ def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
 
 def run(options: Options) -> dict[str, Any]:
     shapes = {"train --test": SHAPES["train --test"]} if options.quick else SHAPES
-    sets = harness.take_turns(
-        {name: partial(every, *shape) for name, shape in shapes.items()}, options.repeats
-    )
-    kinds = [kind for kind in TARGETS if kind != "kept" or internals.can_keep()]
-    taken = {
-        f"{name} {kind}": [each[kind] for each in sets[name]] for name in shapes for kind in kinds
-    }
-    seconds = {
-        name: {part: wall_seconds([each[part] for each in found]) for part in found[0]}
-        for name, found in taken.items()
-    }
-    first = next(iter(shapes))
+    work = {name: partial(both, *shape) for name, shape in shapes.items()}
+    taken = harness.take_turns(work, options.repeats)
     return {
         "config": {
-            "shapes": {
-                name: {"ppo": ppo, "sessions": sessions} for name, (ppo, sessions) in shapes.items()
-            },
+            "shapes": {name: {"ppo": ppo, "sessions": few} for name, (ppo, few) in shapes.items()},
             "chunk_updates": CHUNK,
             "repeats": options.repeats,
             "threads": harness.cores(),
         },
-        "seconds": seconds,
-        "targets": {
-            f"chunk, {kind}": {
-                "measured": seconds[f"{first} {kind}"]["chunk"]["seconds"],
-                "at_most": limit,
+        "seconds": {
+            f"{name} {kind}": {
+                part: harness.middle("seconds", [each[kind][part] for each in taken[name]])
+                for part in taken[name][0][kind]
             }
-            for kind, limit in TARGETS.items()
-            if kind in kinds
+            for name in shapes
+            for kind in ("cold", "cached")
         },
-        "left_out": {}
-        if "kept" in kinds
-        else {"kept": f"programs of JAX {jax.__version__} are not kept"},
         "health": health(TEST, 10, 3),
-        "sides": {},
-        "ratios": {},
     }

@@ -1,9 +1,9 @@
 """Is what this device computes right? Four checks, each with its figures and the bound that it has
 to meet.
 
-`trajectories`: the environment against its NumPy twin, step by step (`replay`). `update`: one
-    update of PPO against
-NumPy in float64 (`one_update`), and against Stable-Baselines3 where it is installed. `resumed`: a
+`trajectories`: the JAX environment's trajectories replayed in its NumPy twin, step by step: masks,
+ends, exits, money and the market row have to be equal; rewards and observations may differ by the
+rounding of float32. `update`: one update of PPO against NumPy in float64 (`one_update`). `resumed`: a
 run, the same run in another process, and that run from its first checkpoint have the same bits.
 `seeds`: many agents as one program, each against itself alone. Every check runs in a process of its
 own, with products in float32.
@@ -11,25 +11,24 @@ own, with products in float32.
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import TrainConfig
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import EndReason, EnvParams, ExitReason
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.loop import TrainResult, train
 
-from . import one_update, population, programs, replay, sb3, setting
-from .harness import rounded
+from . import harness, one_update, population, setting
 from .learning import learning_of
-from .tape import make_tape
-from .twin import Twin
+from .twin import Twin, make_tape
 
 SESSIONS = 4
 # Limits so near that accounts end by them, and episodes of several sessions that a limit of steps
@@ -49,35 +48,189 @@ WANTED = {  # events that a replay must have had to say anything
     "strict": "exit_LIQUIDATION end_DAILY_LOSS end_STEP_LIMIT",
 }
 UPDATE_BOUND = 1e-4  # |our step - their step| / |our step|; float32 on a CPU: below 1e-5
-SB3_BOUND = 1e-4
 SEEDS_BOUND = 1e-3  # the same measure, of an agent that took the same actions
 OTHER_ACTIONS = (
     1 / 16
 )  # share of the agents that may have taken another action: a draw on the edge of two
 
 
+WILD = 0.04  # share of actions drawn without a look at the mask
+TOLERANCE = 1e-5  # relative to max(1, |x|)
+Played = dict[str, np.ndarray]
+
+
+class Difference(NamedTuple):
+    """fault: the first difference, or None. kinds: how often each kind of event was replayed.
+    reward, observation: the greatest differences before it, relative to max(1, |x|)."""
+
+    fault: str | None
+    kinds: Counter[str]
+    reward: float
+    observation: float
+
+
+def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
+    """int32[] HOLD in 7 of 10 cases, else a legal action, every one equally likely. uniform
+    float32[] in [0, 1).
+    """
+    total = jnp.sum(mask)
+    wanted = jnp.clip(((uniform - 0.7) / 0.3 * total).astype(jnp.int32), 0, total - 1)
+    return jnp.argmax(jnp.cumsum(mask) > wanted).astype(jnp.int32)
+
+
+def play(
+    env: TradingEnv,
+    params: EnvParams,
+    slots: jax.Array,
+    rows: jax.Array,
+    key: jax.Array,
+    steps: int,
+) -> dict[str, Any]:
+    """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
+    it.
+    """
+    count = slots.shape[0]
+    states = jax.vmap(lambda slot, row, seed: env.reset_at(params, slot, row, seed))(
+        slots, rows, jnp.arange(count)
+    )
+
+    def one(state: Any, chances: jax.Array) -> Any:
+        ref = env.ref(state, params)
+        wild = jnp.int32(chances[1] * 7)
+        action = jnp.where(chances[2] < WILD, wild, pick(ref.mask, chances[0]))
+        following, _, outcome = env.step(key, state, action, params)
+        event = outcome.info.event
+        left = jnp.where(
+            event.order_exit_quantity != 0, jnp.int32(ExitReason.ORDER), event.exit_reason
+        )
+        return following, {
+            "slot": state.slot,
+            "row": state.row,
+            "time": state.time,
+            "mask": ref.mask,
+            "action": action,
+            "observation": env.observe(ref, params),
+            "final": env.observe(outcome.final_ref, params),
+            "reward": outcome.reward,
+            "terminated": outcome.terminated,
+            "truncated": outcome.truncated,
+            "end": outcome.info.end,
+            "equity": outcome.info.equity,
+            "exit": left,
+            "illegal": outcome.info.illegal,
+            "locked": following.account.locked,
+        }
+
+    chances = jax.random.uniform(key, (steps, count, 3))
+    return jax.lax.scan(lambda states, drawn: jax.vmap(one)(states, drawn), states, chances)[1]
+
+
+def played(
+    env: TradingEnv, params: EnvParams, envs: int, steps: int, program: Callable[..., Any]
+) -> Played:
+    """`play` from starts all over the split, on the host. program: `play`, jitted with `env` and
+    `steps` static.
+    """
+    rng = np.random.default_rng(0)
+    slots = rng.integers(0, int(params.sessions.count), envs)
+    first, last = (
+        np.asarray(x)[slots] for x in (params.market.sessions.first, params.market.sessions.last)
+    )
+    rows = rng.integers(first, last + 1)
+    return jax.device_get(
+        program(env, params, jnp.asarray(slots), jnp.asarray(rows), jax.random.key(0), steps)
+    )
+
+
+def apart(ours: Any, theirs: Any) -> float:
+    """The greatest difference, relative to max(1, |x|); infinite where one is not a number."""
+    found = np.abs(np.asarray(ours, np.float64) - theirs) / np.maximum(1, np.abs(theirs))
+    return float(np.max(found)) if np.all(np.isfinite(found)) else np.inf
+
+
+class Replay:
+    """Replays one environment after the other; see `compare`."""
+
+    def __init__(self, env: Twin, reported: Mapping[str, np.ndarray]) -> None:
+        self._env, self._reported = env, reported
+        self.kinds: Counter[str] = Counter()
+        self.reward = self.observation = 0.0
+
+    def differing(self, lane: int) -> str | None:
+        """Replay one environment -> its first difference."""
+        env, seen = self._env, np.empty(0)
+        for step in range(len(self._reported["row"])):
+            then = {name: values[step, lane] for name, values in self._reported.items()}
+            if then["time"] == 0:
+                seen, _ = env.reset(options={"slot": then["slot"], "row": then["row"]})
+            if env.row != then["row"] or self._far("observation", seen, then["observation"]):
+                return f"step {step}: row {env.row}, not {then['row']}, or observations differ"
+            if not np.array_equal(env.action_masks(), then["mask"]):
+                return f"step {step}: masks {env.action_masks()}, {then['mask']}"
+            refused = env.illegal
+            seen, reward, terminated, truncated, info = env.step(then["action"])
+            ours = (
+                terminated,
+                truncated,
+                info.get("end_reason", 0),
+                env.equity,
+                env.exit_reason,
+                env.illegal - refused,
+            )
+            theirs = tuple(
+                then[name].item()
+                for name in ("terminated", "truncated", "end", "equity", "exit", "illegal")
+            )
+            if ours != theirs:
+                return f"step {step}: {ours}, not {theirs}"
+            if self._far("reward", reward, then["reward"]) or (
+                theirs[2] and self._far("observation", seen, then["final"])
+            ):
+                return (
+                    f"step {step}: reward {reward}, {then['reward']}, or last observations differ"
+                )
+            self.kinds.update(
+                [f"end_{EndReason(theirs[2]).name}", f"exit_{ExitReason(theirs[4]).name}"]
+            )
+            self.kinds.update(illegal=ours[5], locked=int(then["locked"]))
+        return None
+
+    def _far(self, kind: str, ours: Any, theirs: Any) -> bool:
+        found = apart(ours, theirs)
+        setattr(self, kind, max(getattr(self, kind), found))
+        return found > TOLERANCE
+
+
+def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
+    """Replay what `play` reported, every environment of it, until one differs."""
+    replay = Replay(env, reported)
+    faults = (replay.differing(lane) for lane in range(reported["row"].shape[1]))
+    fault = next((fault for fault in faults if fault), None)
+    return Difference(fault, replay.kinds, replay.reward, replay.observation)
+
+
 def trajectories(envs: int, steps: int) -> dict[str, Any]:
     """`envs` environments for `steps` steps of random actions, some illegal, under the default
     account and a strict one; replayed by the twin on the host."""
-    program = jax.jit(replay.play, static_argnums=(0, 5))
+    program = jax.jit(play, static_argnums=(0, 5))
     found: dict[str, Any] = {}
     for name, sections in (("default", {}), ("strict", STRICT)):
         world = setting.world(SESSIONS, **sections)
-        reported = replay.played(world.env, world.params, envs, steps, program)
-        differs = replay.compare(Twin(make_tape(world.config.env, world.params)), reported)
+        reported = played(world.env, world.params, envs, steps, program)
+        differs = compare(Twin(make_tape(world.config.env, world.params)), reported)
         found[name] = {
             "fault": differs.fault,
             "missing": missing(differs.kinds, name),
             "steps": envs * steps,
-            "reward_difference": rounded(differs.reward),
-            "observation_difference": rounded(differs.observation),
+            "reward_difference": harness.rounded(differs.reward),
+            "observation_difference": harness.rounded(differs.observation),
         }
     passed = all(each["fault"] is None and not each["missing"] for each in found.values())
     return {
         "passed": passed,
         "reference": "the NumPy twin: masks, ends, exits and money equal, the rest within the "
         "bound",
-        "bound": replay.TOLERANCE,
+        "bound": TOLERANCE,
         "accounts": found,
     }
 
@@ -88,25 +241,13 @@ def missing(kinds: Counter[str], name: str) -> list[str]:
 
 
 def update() -> dict[str, Any]:
-    """One update of three epochs with truncated episodes; the weights' step against that of the
-    reference.
-    """
-    plain = one_update.Rollout(loud=one_update.LOUD, hidden=())
-    found: dict[str, Any] = {"numpy": one_update.distance(plain, one_update.reference(plain))}
-    left_out: dict[str, str] = {}
-    if importlib.util.find_spec("sb3_contrib") is None:
-        left_out["sb3"] = sb3.MISSING
-    else:
-        from . import sb3_update  # imports torch
-
-        rollout = one_update.Rollout(normalise_advantages=False)
-        found["sb3"] = one_update.distance(rollout, sb3_update.updated(rollout, {}))
-    bounds = {"numpy": UPDATE_BOUND, "sb3": SB3_BOUND}
+    """One update of three epochs with truncated episodes; the weights' step against NumPy's."""
+    rollout = one_update.Rollout(loud=one_update.LOUD, hidden=())
+    found = one_update.distance(rollout, one_update.reference(rollout))
     return {
-        "passed": all(found[name] < bounds[name] for name in found),
-        "difference": {name: rounded(value) for name, value in found.items()},
-        "bound": {name: bounds[name] for name in found},
-        "left_out": left_out,
+        "passed": found < UPDATE_BOUND,
+        "difference": harness.rounded(found),
+        "bound": UPDATE_BOUND,
     }
 
 
@@ -116,7 +257,7 @@ def _trained(
 ) -> TrainResult:
     """Two chunks from the key, or from the checkpoint `start` to their end."""
     world = setting.world(SESSIONS, ppo=ppo)
-    algorithm, learning = programs.learner(world, 2 * chunk), learning_of(world.config)
+    algorithm, learning = setting.learner(world, 2 * chunk), learning_of(world.config)
     config = TrainConfig(
         total_timesteps=2 * chunk * learning.num_envs * learning.num_steps,
         chunk_updates=chunk,
@@ -167,7 +308,9 @@ def bits(one: Any, other: Any) -> dict[str, Any]:
     return {
         "arrays": len(pairs),
         "arrays_differing": differing,
-        "parameter_difference": rounded(max(float(np.abs(a - b).max()) for a, b in parameters)),
+        "parameter_difference": harness.rounded(
+            max(float(np.abs(a - b).max()) for a, b in parameters)
+        ),
     }
 
 
@@ -212,7 +355,7 @@ def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> di
         "passed": worst < SEEDS_BOUND and count - same <= OTHER_ACTIONS * count,
         "seeds": count,
         "updates": updates,
-        "difference": rounded(worst) if steps else None,
+        "difference": harness.rounded(worst) if steps else None,
         "bound": SEEDS_BOUND,
         "with_other_actions": count - same,
         "with_other_actions_at_most": int(OTHER_ACTIONS * count),

@@ -1,39 +1,39 @@
 """A GPU or TPU measured by one command: part after part, each saved as it ends.
 
-First whether the device computes right, then our own sides of other benches, at the sizes of a GPU
-(`device_parts`). Results go to `OUT/DEVICE/PART.json`, DEVICE a short name of the device. Run again
-after an interruption, the command skips the parts whose result is there already: of this commit,
-device, versions, sizes and repeats. This process never starts JAX, because one job after the other
-needs the device for itself. On an accelerator the whole takes at most SECONDS; what is not done by
-then is left to the next run.
+First whether the device computes right (`correctness`), then our own sides of other benches, at the
+sizes of a GPU; a part is named after the bench whose sides it measures and its result has that
+bench's keys. Results go to `OUT/DEVICE/PART.json`, DEVICE a short name of the device. Run again after
+an interruption, the command skips the parts whose result is there already: of this commit, device,
+versions, sizes and repeats. This process never starts JAX, because one job after the other needs the
+device for itself. On an accelerator the whole takes at most SECONDS; what is not done by then is left
+to the next run.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.storage.programs import cache_folder
+from jaxtrade.storage.programs import cache_folder, use_determinism
 
-from . import device_parts, figures, idle, job
-from .device_parts import FAILED, PASSED, UNKNOWN, Context, Machine, Part
-
-if TYPE_CHECKING:
-    from .command import Request
+from . import idle, table, worker
+from .catalogue import Options
 
 SECONDS = 540.0  # of a full run on an accelerator
-PATIENT = (
-    10.0  # times a part's limit, where a limit only ends what hangs: on a CPU, and with small sizes
-)
+# Times a part's limit, where a limit only ends what hangs: on a CPU, and with small sizes.
+PATIENT = 10.0
 LEAST = 10.0  # seconds: a part is not begun with fewer left
 PROBE = 180.0  # seconds until the device has answered
 UNFINISHED, BROKEN, ENDED = 1, 70, 143  # exit codes
@@ -44,10 +44,340 @@ KNOWN = {
     "v5e": r"\btpu v5(e| lite)\b",
     "v6e": r"\btpu v6(e| lite)\b",
 }
-OTHERS = r"\b(mig|pcie|nvl)\b"  # a part of a GPU, or one of other rates than `described` has
+OTHERS = r"\b(mig|pcie|nvl)\b"  # a part of a GPU, or one of other rates
 LOUD = "=" * 88
+CACHE, CACHE_SECONDS = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
+# With nothing behind it: no operation is captured in a command buffer.
+NO_BUFFERS = "--xla_gpu_enable_command_buffer="
+COMPILED = Path(__file__).with_name("compiled") / "accelerator.json"
+PASSED, FAILED, UNKNOWN = "passed", "failed", "not run"
+
+# Network, environments, steps, batch, epochs; those of SLOW take a CPU minutes an update.
+REFERENCE, SMALL = ("large", 4_096, 128, 32_768, 4), ("small", 4_096, 128, 32_768, 4)
+LONG, DEFAULT = ("large", 4_096, 128, 32_768, 10), ("small", 256, 128, 4_096, 4)
+SHAPES, SLOW = (SMALL, REFERENCE, LONG, ("large", 256, 128, 8_192, 4), DEFAULT), (REFERENCE, LONG)
+QUICK_SHAPES = (("small", 64, 16, 256, 4), ("large", 32, 16, 256, 4))
+RATE = {"num_minibatches": 8, "num_epochs": 4, "hidden": (64, 64)}
+SEEDS_PPO = {"num_envs": 16, "num_steps": 128, **RATE}
+RESUMED_PPO = {"num_envs": 256, "num_steps": 64, **RATE, "num_minibatches": 4}
+QUICK_PPO = {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "num_epochs": 2, "hidden": (16,)}
+TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}  # `jaxtrade train --test`
+SEEDS = {"count": 64, "ppo": SEEDS_PPO, "sessions": 78, "updates": 3}
+QUICK_SEEDS = {"count": 4, "ppo": QUICK_PPO, "sessions": 4, "updates": 2}
+ROOFLINE = {  # bench -> shape of `accelerator` -> side of the same work
+    "env_step": {"env": "ours_summed_4096"},
+    "ppo_train": {
+        "reference": "large/ours/4096x128/batch 32768/4 epochs",
+        "default": "small/ours/256x128/batch 4096/4 epochs",
+    },
+}
 
 
+class Machine(NamedTuple):
+    """The device that is measured. folder: its name in paths (`folder_of`)."""
+
+    platform: str
+    name: str
+    folder: str
+
+
+class Context(NamedTuple):
+    """What the jobs of a part share. sizes: as `Part.sizes` gave them; seconds_left: until the
+    part's limit.
+    """
+
+    machine: Machine
+    sizes: Mapping[str, Any]
+    repeats: int
+    seconds_left: Callable[[], float]
+    cache: str
+
+    def job(self, name: str, variables: Mapping[str, str] | None = None, **arguments: Any) -> Any:
+        """The answer of `MODULE.FUNCTION(**arguments)` in a process of its own."""
+        kept = {CACHE: self.cache, CACHE_SECONDS: "0", "XLA_FLAGS": flags()}
+        left = self.seconds_left()
+        if left <= 0:
+            raise worker.LateError(f"{name}: no time was left for it")
+        return worker.once(name, arguments, left, kept | dict(variables or {}))
+
+
+def flags(deterministic: bool = True) -> str:
+    """XLA's flags of a job: this process's, and unless told otherwise those by which `jaxtrade
+    train` has the same bits on a GPU (compute.deterministic)."""
+    own = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+    if deterministic:
+        use_determinism(own)
+    return own["XLA_FLAGS"]
+
+
+class Part(NamedTuple):
+    """about: what it measures. sizes: (quick, platform) -> what is run, as JSON. measure: its
+    result, but for what every result has. seconds: its limit on an accelerator. absent: (platform)
+    -> why it cannot be measured there, or empty."""
+
+    about: str
+    sizes: Callable[[bool, str], dict[str, Any]]
+    measure: Callable[[Context], dict[str, Any]]
+    seconds: float = 120.0
+    absent: Callable[[str], str] = lambda platform: ""
+
+
+# ------------------------------------------------------------------------------------------ parts
+def correctness_sizes(quick: bool, platform: str) -> dict[str, Any]:
+    return {
+        "trajectories": {"envs": 8, "steps": 200} if quick else {"envs": 32, "steps": 400},
+        "resumed": {"ppo": QUICK_PPO, "chunk": 1} if quick else {"ppo": RESUMED_PPO, "chunk": 3},
+        "seeds": QUICK_SEEDS if quick else SEEDS,
+    }
+
+
+def correctness(context: Context) -> dict[str, Any]:
+    """Every check runs, whatever became of the others."""
+    sizes = context.sizes
+    checks = {
+        "trajectories": lambda: context.job("correctness.trajectories", **sizes["trajectories"]),
+        "update": lambda: context.job("correctness.update"),
+        "resumed": lambda: resumed(context),
+        "seeds": lambda: context.job("correctness.seeds", **sizes["seeds"]),
+    }
+    found = {name: checked(check) for name, check in checks.items()}
+    passed = all(each["passed"] for each in found.values())
+    return {"correctness": PASSED if passed else FAILED, "checks": found}
+
+
+def resumed(context: Context) -> dict[str, Any]:
+    """Both processes compile anew: one that loads the programs of the other would not show that
+    they compile to the same bits."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"folder": folder, **context.sizes["resumed"]}
+        context.job("correctness.straight", NO_CACHE, **given)
+        # Not the programs of the first process; its own two runs share them.
+        return context.job("correctness.resumed", {CACHE: f"{folder}/programs"}, **given)
+
+
+def checked(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a check found; one that fails on its way has failed. Raises LateError: time says nothing
+    of correctness.
+    """
+    try:
+        return run()
+    except worker.LateError:
+        raise
+    except worker.WorkerError as error:
+        return {"passed": False, "error": str(error)}
+
+
+def env_sizes(quick: bool, platform: str) -> dict[str, Any]:
+    if quick:
+        return {"sizes": (64, 256), "steps": 1 << 13, "sessions": 4}
+    # An accelerator is done with fewer before the clock can tell.
+    steps = 1 << (20 if platform == "cpu" else 24)
+    return {"sizes": (1_024, 4_096, 16_384, 65_536, 262_144), "steps": steps, "sessions": 78}
+
+
+def env_step(context: Context) -> dict[str, Any]:
+    found = context.job("env_step.on_device", repeats=context.repeats, **context.sizes)
+    return found | estimates("env_step", context.machine.folder, found["sides"])
+
+
+def feasible(full: Sequence[Any], quick: Sequence[Any]) -> Callable[[bool, str], dict[str, Any]]:
+    """Without those that take a CPU minutes; their names stay in the result."""
+
+    def sizes(small: bool, platform: str) -> dict[str, Any]:
+        shapes = quick if small else full
+        slow = [shape for shape in shapes if platform == "cpu" and shape in SLOW]
+        return {"shapes": [shape for shape in shapes if shape not in slow], "slow": slow}
+
+    return sizes
+
+
+def left_out(sizes: Mapping[str, Any]) -> dict[str, str]:
+    return {side_name(shape): "minutes an update on a CPU" for shape in sizes["slow"]}
+
+
+def ppo_train(context: Context) -> dict[str, Any]:
+    shapes = context.sizes["shapes"]
+    found = context.job("ppo_train.on_device", shapes=shapes, repeats=context.repeats)
+    own = estimates("ppo_train", context.machine.folder, found["sides"])
+    return found | own | {"left_out": left_out(context.sizes)}
+
+
+def seeds_sizes(quick: bool, platform: str) -> dict[str, Any]:
+    if quick:
+        return {"counts": (1, 4), "ppo": QUICK_PPO, "sessions": 4}
+    counts = (1, 8, 64) if platform == "cpu" else (1, 16, 64, 256)
+    return {"counts": counts, "ppo": SEEDS_PPO, "sessions": 78}
+
+
+def population(context: Context) -> dict[str, Any]:
+    return context.job("population.on_device", repeats=context.repeats, **context.sizes)
+
+
+def precision(context: Context) -> dict[str, Any]:
+    shapes = context.sizes["shapes"]
+    found = context.job("ppo_train.by_precision", shapes=shapes, repeats=context.repeats)
+    return found | {"left_out": left_out(context.sizes)}
+
+
+def compile_sizes(quick: bool, platform: str) -> dict[str, Any]:
+    name, ppo, sessions = ("train --test", TEST, 10) if quick else ("default", {}, 78)
+    return {
+        "shape": name,
+        "chunk": {"ppo": ppo, "sessions": sessions},
+        "health": {"ppo": TEST, "sessions": 10, "chunks": 2 if quick else 3},
+    }
+
+
+def compiling(context: Context) -> dict[str, Any]:
+    """Once each: nothing here takes turns with anything."""
+    sizes, seconds = context.sizes, {}
+    with tempfile.TemporaryDirectory() as cache:
+        for kind in ("cold", "cached"):
+            given = {"cache": cache, **sizes["chunk"]}
+            parts = context.job("compile.on_device", {CACHE: cache}, **given)
+            seconds[f"{sizes['shape']} {kind}"] = {
+                name: {"repeats": 1, "seconds": float(f"{value:.4g}")}
+                for name, value in parts.items()
+            }
+        found = context.job("compile.health", {CACHE: cache}, **sizes["health"])
+    return {"seconds": seconds, "health": found}
+
+
+def command_buffers(context: Context) -> dict[str, Any]:
+    return on_and_off(context, f"{flags()} {NO_BUFFERS}".strip())
+
+
+def determinism(context: Context) -> dict[str, Any]:
+    return on_and_off(context, flags(deterministic=False))
+
+
+def on_and_off(context: Context, without: str) -> dict[str, Any]:
+    """Updates with the usual flags and with others. XLA reads its flags once, so each setting has a
+    process and the two do not take turns."""
+    given = {"shapes": context.sizes["shapes"], "repeats": context.repeats}
+    kinds = {"on": {}, "off": {"XLA_FLAGS": without}}
+    found = {
+        kind: context.job("ppo_train.on_device", variables, **given)["sides"]
+        for kind, variables in kinds.items()
+    }
+    clocks = {"wall": "steps_per_second", "cpu": "steps_per_cpu_second"}
+    ratios = {
+        f"{name}: on/off": {
+            clock: float(f"{side[key] / found['off'][name][key]:.4g}")
+            for clock, key in clocks.items()
+        }
+        for name, side in found["on"].items()
+    }
+    sides = {f"{name}/{kind}": side for kind in found for name, side in found[kind].items()}
+    return {"sides": sides, "ratios": ratios, "left_out": left_out(context.sizes)}
+
+
+def of_a_gpu(what: str) -> Callable[[str], str]:
+    return lambda platform: (
+        "" if platform in ("gpu", "cuda", "rocm") else f"no {what} on a {platform.upper()}"
+    )
+
+
+def memory_sizes(quick: bool, platform: str) -> dict[str, Any]:
+    shapes = feasible((SMALL, REFERENCE), QUICK_SHAPES[:1])(quick, platform)
+    return shapes | ({"envs": 256, "sessions": 4} if quick else {"envs": 65_536, "sessions": 78})
+
+
+def memory(context: Context) -> dict[str, Any]:
+    sizes, missing = context.sizes, left_out(context.sizes)
+    training = {
+        side_name(shape): context.job("ppo_train.memory_of", shape=shape)
+        for shape in sizes["shapes"]
+    }
+    for name, each in training.items():
+        if "peak_device_bytes" not in each:
+            missing[f"{name}, peak"] = "this device does not count the memory in use"
+    given = {"envs": sizes["envs"], "sessions": sizes["sessions"]}
+    bytes_ = {"env_step_temporary_bytes_per_env": context.job("memory.of_env_step", **given)}
+    return {"bytes": bytes_, "training": training, "left_out": missing}
+
+
+SHORT = feasible((DEFAULT, REFERENCE), QUICK_SHAPES[:1])
+PARTS = {
+    "correctness": Part(
+        "is what the device computes right: trajectories, an update, resumption, many seeds",
+        correctness_sizes,
+        correctness,
+        200.0,
+    ),
+    "env_step": Part(
+        "environment steps by number of environments, with observations consumed; our own side alone",
+        env_sizes,
+        env_step,
+    ),
+    "ppo_train": Part(
+        "whole PPO training with large batches; our own side alone",
+        feasible(SHAPES, QUICK_SHAPES),
+        ppo_train,
+        150.0,
+    ),
+    "population": Part(
+        "many seeds in one program against one, start-up and compilation excluded",
+        seeds_sizes,
+        population,
+    ),
+    "precision": Part(
+        "updates by the precision of matrix products (compute.precision)",
+        feasible((SMALL, REFERENCE), QUICK_SHAPES[:1]),
+        precision,
+        150.0,
+    ),
+    "compile": Part(
+        "seconds to compile a train chunk, cold and from the cache; recompiles and host transfers",
+        compile_sizes,
+        compiling,
+    ),
+    "command_buffers": Part(
+        "updates with and without XLA's command buffers",
+        SHORT,
+        command_buffers,
+        absent=of_a_gpu("command buffers"),
+    ),
+    "determinism": Part(
+        "updates with and without the flags for the same bits (compute.deterministic)",
+        SHORT,
+        determinism,
+        absent=of_a_gpu("choice of programs by timing them"),
+    ),
+    "memory": Part(
+        "compiled temporaries and the device's own count of memory in use", memory_sizes, memory
+    ),
+}
+
+
+def side_name(shape: Sequence[Any]) -> str:
+    """As a result calls the side of a shape."""
+    return "{}/ours/{}x{}/batch {}/{} epochs".format(*shape)
+
+
+def estimates(
+    bench: str, folder: str, sides: Mapping[str, Any], path: Path = COMPILED
+) -> dict[str, Any]:
+    """`roofline`: beside each measured shape that `accelerator` compiled for this device, its
+    estimate.
+    """
+    if not path.is_file():
+        return {}
+    compiled = json.loads(path.read_text(encoding="utf-8"))["targets"].get(folder, {})
+    found = {}
+    for shape, name in ROOFLINE[bench].items():
+        if name in sides and (estimate := compiled.get(shape, {}).get("estimate")):
+            share = sides[name]["steps_per_second"] / estimate["steps_per_second"]
+            found[shape] = {
+                "side": name,
+                "estimated_steps_per_second": estimate["steps_per_second"],
+                "measured_over_estimate": float(f"{share:.4g}"),
+            }
+    return {"roofline": found} if found else {}
+
+
+# -------------------------------------------------------------------------------------- the suite
 def folder_of(platform: str, kind: str) -> str:
     """A short name for a device that is safe in paths: `h200`, `cpu`, or its kind in small letters
     and hyphens.
@@ -62,18 +392,31 @@ def folder_of(platform: str, kind: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", said).strip("-") or platform
 
 
+class Asked(NamedTuple):
+    """What the command asks of the suite. keep: prints and writes a result to a folder; its exit
+    code.
+    """
+
+    options: Options
+    out: Path
+    load: float | None
+    again: bool
+    force: bool
+    stamped: str
+    keep: Callable[[dict[str, Any], Path], int]
+
+
 class Suite:
     """One run of the command. stamp: of the probe. correctness: what is known of it so far."""
 
     def __init__(
         self,
-        asked: Request,
-        load: float | None,
+        asked: Asked,
         machine: Machine,
         stamp: Mapping[str, Any],
         parts: Mapping[str, Part],
     ) -> None:
-        self.asked, self.load, self.machine, self.stamp = asked, load, machine, stamp
+        self.asked, self.options, self.machine, self.stamp = asked, asked.options, machine, stamp
         self.parts = {name: parts[name] for name in asked.options.parts or parts}
         self.folder = asked.out / machine.folder
         self.patient = asked.options.quick or machine.platform == "cpu"
@@ -82,19 +425,19 @@ class Suite:
         self.codes: dict[str, int] = {}
         self.said: dict[str, str] = {}  # part -> what became of it
         if "correctness" in parts and self.why_again("correctness", parts["correctness"]) is None:
-            self.correctness = figures.read(self.path("correctness"))["correctness"]
+            self.correctness = table.read(self.path("correctness"))["correctness"]
 
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 
     def config(self, part: Part) -> dict[str, Any]:
         """What is run: the part of a result that decides whether it answers this command."""
-        options = self.asked.options
+        sizes = part.sizes(self.options.quick, self.machine.platform)
         return {
             "device": self.machine.folder,
-            "repeats": options.repeats,
-            "xla_flags": [flag for flag in device_parts.flags().split() if "/" not in flag],
-            "sizes": device_parts.as_json(part.sizes(options.quick, self.machine.platform)),
+            "repeats": self.options.repeats,
+            "xla_flags": [flag for flag in flags().split() if "/" not in flag],
+            "sizes": json.loads(json.dumps(sizes)),  # as a result holds them once it is read back
         }
 
     def why_again(self, name: str, part: Part) -> str | None:
@@ -105,31 +448,27 @@ class Suite:
         if self.asked.again or not path.exists():
             return "--again" if path.exists() else "not measured yet"
         try:
-            there = figures.read(path)
+            there = table.read(path)
         except DataError as error:
             return str(error)
-        stamp = there["stamp"]
         for key in ("commit", "device", "versions"):
-            if stamp.get(key) != self.stamp[key]:
+            if there["stamp"].get(key) != self.stamp[key]:
                 return f"its {key} is another"
-        if str(stamp["commit"]).endswith("+"):
+        if str(self.stamp["commit"]).endswith("+"):
             return "the commit has changes, which may be others now"
-        if (there["quick"], there.get("config")) != (self.asked.options.quick, self.config(part)):
+        if (there["quick"], there.get("config")) != (self.options.quick, self.config(part)):
             return "its sizes are others"
         if there.get("forced") and not self.asked.force:
             return "the machine was not idle"
+        found = there.get("correctness")
         if name == "correctness":
-            return None if there.get("correctness") == PASSED else "it did not pass"
-        return (
-            None
-            if there.get("correctness") == self.correctness
-            else "it stands beside another correctness"
-        )
+            return None if found == PASSED else "it did not pass"
+        return None if found == self.correctness else "it stands beside another correctness"
 
     def refuse(self) -> None:
         """Raises ConfigError: a quick run that would replace a full result."""
-        for path in map(self.path, self.parts) if self.asked.options.quick else ():
-            if path.exists() and not figures.read(path)["quick"]:
+        for path in map(self.path, self.parts) if self.options.quick else ():
+            if path.exists() and not table.read(path)["quick"]:
                 raise ConfigError(
                     f"{path} is a full result, which --quick would replace; give another --out"
                 )
@@ -137,107 +476,79 @@ class Suite:
     def one(self, name: str) -> None:
         """Measure a part, or say why not."""
         part = self.parts[name]
+        left, reason = self.end - time.monotonic(), self.why_again(name, part)
         if absent := part.absent(self.machine.platform):
             self.told(name, 0, f"left out: {absent}")
-            return
-        reason = self.why_again(name, part)
-        if reason is None:
-            self.told(
-                name,
-                0,
-                "skipped: measured already, with this commit, device and sizes (--again measures anew)",
-            )
-            return
-        left = self.end - time.monotonic()
-        if left < LEAST:
-            self.told(
-                name,
-                UNFINISHED,
-                f"not begun: the {SECONDS / 60:.0f} minutes are over; run the command again",
-            )
-            return
-        print(f"device {self.machine.folder}: {name} ({reason}) ...", file=sys.stderr, flush=True)
-        started = time.monotonic()
-        limit = min(part.seconds * (PATIENT if self.patient else 1), left)
-        try:
-            result = self.measured(name, part, started + limit)
-        except job.JobError as error:
-            self.told(name, BROKEN, f"failed: {error}")
-            return
-        self.kept(name, result, time.monotonic() - started)
+        elif reason is None:
+            said = "measured already, with this commit, device and sizes (--again measures anew)"
+            self.told(name, 0, f"skipped: {said}")
+        elif left < LEAST:
+            said = f"the {SECONDS / 60:.0f} minutes are over; run the command again"
+            self.told(name, UNFINISHED, f"not begun: {said}")
+        else:
+            self.tell(f"{name} ({reason}) ...")
+            started = time.monotonic()
+            limit = min(part.seconds * (PATIENT if self.patient else 1), left)
+            try:
+                result = self.measured(name, part, started + limit)
+            except worker.WorkerError as error:
+                self.told(name, BROKEN, f"failed: {error}")
+            else:
+                self.kept(name, result, time.monotonic() - started)
 
     def measured(self, name: str, part: Part, deadline: float) -> dict[str, Any]:
-        """The result of a part, stamped. Raises JobError."""
-        from .command import stamped
-
+        """The result of a part, stamped. Raises WorkerError."""
         config = self.config(part)
-        cache = str(programs_folder())
         idle.LEDGER.worst()  # what an earlier part left
         context = Context(
             self.machine,
             config["sizes"],
-            self.asked.options.repeats,
+            self.options.repeats,
             lambda: deadline - time.monotonic(),
-            [],
-            cache,
+            str(programs_folder()),
         )
         found = part.measure(context)
-        stamp = dict(context.done[-1].stamp if context.done else self.stamp) | {
-            "command": " ".join(stamped("device", self.asked.options)),
-            "load_before": self.load,
-            "steal": idle.LEDGER.worst(),
-        }
+        own = {"command": self.asked.stamped, "load_before": self.asked.load}
         return {
             "bench": name,
             "about": part.about,
-            "quick": self.asked.options.quick,
-            "stamp": stamp,
+            "quick": self.options.quick,
+            "stamp": dict(self.stamp) | own | {"steal": idle.LEDGER.worst()},
             "config": config,
             "correctness": self.correctness,
         } | found
 
     def kept(self, name: str, result: dict[str, Any], seconds: float) -> None:
         """Print and write a result; a failed correctness is said at once."""
-        from .command import earlier, keep
-
-        code = keep(result, self.asked, self.load, self.folder, earlier(self.asked.compare, name))
+        code = self.asked.keep(result, self.folder)
         if name == "correctness":
             self.correctness = result["correctness"]
             if self.correctness == FAILED:
                 shout(failures(result))
                 code = max(code, UNFINISHED)
-        self.told(
-            name,
-            code,
-            f"{'done' if not code else 'measured, exit code ' + str(code)} in {seconds:.0f} s",
-        )
+        did = f"measured, exit code {code}" if code else "done"
+        self.told(name, code, f"{did} in {seconds:.0f} s")
 
     def told(self, name: str, code: int, text: str) -> None:
         self.codes[name], self.said[name] = code, text
-        print(f"device {self.machine.folder}: {name}: {text}", file=sys.stderr, flush=True)
+        self.tell(f"{name}: {text}")
+
+    def tell(self, text: str) -> None:
+        print(f"device {self.machine.folder}: {text}", file=sys.stderr, flush=True)
 
 
 def failures(result: Mapping[str, Any]) -> list[str]:
     """The checks of `correctness` that failed, each in a line."""
-    return [
-        f"{name}: {each}" for name, each in result.get("checks", {}).items() if not each["passed"]
-    ]
+    checks = result.get("checks", {})
+    return [f"{name}: {each}" for name, each in checks.items() if not each["passed"]]
 
 
 def shout(lines: list[str]) -> None:
     """What nobody may overlook."""
-    print(
-        "\n".join(
-            [
-                LOUD,
-                "CORRECTNESS FAILED: this device does not compute what it should. No figure below counts.",
-                *lines,
-                LOUD,
-            ]
-        ),
-        file=sys.stderr,
-        flush=True,
+    said = (
+        "CORRECTNESS FAILED: this device does not compute what it should. No figure below counts."
     )
+    print("\n".join([LOUD, said, *lines, LOUD]), file=sys.stderr, flush=True)
 
 
 def programs_folder() -> Path:
@@ -247,9 +558,7 @@ def programs_folder() -> Path:
     try:
         folder = cache_folder() / "device"
     except RuntimeError as error:
-        raise ConfigError(
-            f"no folder for compiled programs ({error}); set {device_parts.CACHE}"
-        ) from None
+        raise ConfigError(f"no folder for compiled programs ({error}); set {CACHE}") from None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
@@ -274,21 +583,19 @@ def ended_by_a_signal() -> Iterator[None]:
 def probed() -> tuple[Machine, dict[str, Any]]:
     """The device, and a stamp of what would measure it. Raises ConfigError."""
     try:
-        found = job.run("device_jobs.about", {}, PROBE)
-    except job.JobError as error:
+        found = worker.once("harness.about", {}, PROBE)
+    except worker.WorkerError as error:
         raise ConfigError(
             f"no device answered: {error}; `jaxtrade doctor` examines the machine"
         ) from None
-    about = found.answer
-    return Machine(
-        about["platform"], about["name"], folder_of(about["platform"], about["kind"])
-    ), found.stamp
+    stamp = found["stamp"]
+    folder = folder_of(stamp["platform"], found["kind"])
+    return Machine(stamp["platform"], stamp["device"], folder), stamp
 
 
 def run(
-    asked: Request,
-    load: float | None,
-    parts: Mapping[str, Part] = device_parts.PARTS,
+    asked: Asked,
+    parts: Mapping[str, Part] = PARTS,
     probe: Callable[[], tuple[Machine, dict[str, Any]]] = probed,
 ) -> int:
     """Run the chosen parts in their order; the worst exit code.
@@ -296,27 +603,15 @@ def run(
     Raises ConfigError: no device, or a quick run that would replace full results.
     """
     with ended_by_a_signal():
-        machine, stamp = probe()
-        suite = Suite(asked, load, machine, stamp, parts)
+        suite = Suite(asked, *probe(), parts)
         suite.refuse()
-        print(
-            f"device {machine.folder} ({machine.name}): {', '.join(suite.parts)} -> {suite.folder}",
-            file=sys.stderr,
-            flush=True,
-        )
+        suite.tell(f"{suite.machine.name}: {', '.join(suite.parts)} -> {suite.folder}")
         with interrupt.hint(
             lambda: f"what is finished is in {suite.folder}; the same command goes on from there"
         ):
             for name in suite.parts:
                 suite.one(name)
-    print(
-        "\n".join(
-            [
-                f"device {machine.folder}, correctness {suite.correctness}:",
-                *(f"  {name}: {text}" for name, text in suite.said.items()),
-            ]
-        ),
-        file=sys.stderr,
-        flush=True,
-    )
+    suite.tell(f"correctness {suite.correctness}")
+    for name, text in suite.said.items():
+        suite.tell(f"{name}: {text}")
     return max(suite.codes.values(), default=0)

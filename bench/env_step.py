@@ -3,9 +3,9 @@ environments over the NumPy twin, the twin alone, and gymnax's own rollout over 
 interface. Random legal actions on every side (gymnax's rollout draws from all of them, and the
 environment plays an illegal one as HOLD).
 
-Observations: see `stepping`. The sweep is of `WRITTEN` ones; at a few sizes the loop is also run
-    with observations
-`SUMMED` and `UNSEEN`, and confined to one core. Every side of SB3 gives its observations to the caller.
+Observations: the sweep is of `WRITTEN` ones, written to memory and read by a matrix product, as a
+network's first layer does; at a few sizes the loop is also run without any (`UNSEEN`), and confined
+to one core. Every side of SB3 gives its observations to the caller.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from gymnax.experimental.rollout import RolloutWrapper
 
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import EnvParams
 from jaxtrade.interop.gymnax_env import to_gymnax
 
-from . import harness, setting, stepping, tape
+from . import harness, setting, twin
 from .catalogue import Options
-from .stepping import SUMMED, UNSEEN, WRITTEN
+from .harness import rounded
 from .worker import Worker
 
 PACKAGES = {
@@ -34,6 +37,11 @@ PACKAGES = {
     "psutil": "psutil",
 }
 INSTALL = 'pip install "jaxtrade[bench]"'
+# What becomes of the observations of a step: float32[N, D] is written and read; every slot is
+# computed and enters a sum, and a compiler need not write it; none is built.
+WRITTEN, SUMMED, UNSEEN = "written", "summed", "unseen"
+Carry = tuple[Any, Any, jax.Array]  # states, refs, random key
+Sides = dict[str, tuple[harness.Side, dict[str, Any]]]  # name -> side, and what it is
 
 
 class Scale:
@@ -45,9 +53,7 @@ class Scale:
         self.sessions = 4 if quick else setting.SESSIONS
         self.steps = 1 << (16 if quick else 20)
         self.sweep = (1_024,) if quick else (64, 256, 1_024, 4_096, 16_384, 65_536)
-        self.looked_at = (1_024,) if quick else (1_024, 4_096)  # in the other modes and on one core
-        self.modes = (UNSEEN,) if quick else (SUMMED, UNSEEN)
-        self.core_modes = (WRITTEN,) if quick else (WRITTEN, SUMMED)
+        self.looked_at = (1_024,) if quick else (1_024, 4_096)  # unseen, and on one core
         self.dummy, self.subproc = ((1, 16), (2,)) if quick else ((1, 4, 8, 16), (2, 8))
         self.bare_steps, self.dummy_steps, self.subproc_steps = (
             (10_000, 300, 50) if quick else (100_000, 3_000, 500)
@@ -55,70 +61,98 @@ class Scale:
         self.gymnax = (256, 32) if quick else (1_024, 64)
 
 
-Sides = dict[
-    str, tuple[harness.Side, dict[str, Any]]
-]  # name -> side, and what it is: kind, num_envs, ...
+# ---------------------------------------------------------------------------------------- our loop
+def choose(mask: jax.Array, chance: jax.Array) -> jax.Array:
+    """int32[] a legal action, all equally likely, from mask bool[A] and chance float32[] in [0, 1).
 
-
-def run(options: Options) -> dict[str, Any]:
-    """See `catalogue`. Ratios are of the best of the sweep, by wall seconds."""
-    scale = Scale(options.quick)
-    world = setting.world(scale.sessions)
-    repeats = min(options.repeats, 2) if options.quick else options.repeats
-    found: Sides = ours(world, scale)
-    left_out: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        for part in (one_core(scale, stack), sb3(world, scale, Path(folder), stack)):
-            found |= part[0]
-            left_out |= part[1]
-        compared = harness.compare({name: side for name, (side, _) in found.items()}, repeats)
-    results = {
-        name: about | compared[name] | {"cores_used": cores_used(compared[name])}
-        for name, (_, about) in found.items()
-    }
-    best = max(
-        (name for name in results if results[name]["kind"] == "ours"),
-        key=lambda name: results[name]["steps_per_second"],
-    )
-    return {
-        "config": {
-            "task": "manage, relative scaling",
-            "observation_size": world.env.observation_size,
-            "sessions": scale.sessions,
-            "repeats": repeats,
-            "tape_bytes": tape_bytes(world),
-        },
-        "sides": results,
-        "best": best,
-        "ratios": {
-            f"{best} / {name}": harness.ratio(results, best, name)
-            for name in results
-            if results[name]["kind"] in ("dummy", "subproc", "bare", "gymnax")
-        },
-        "left_out": left_out,
-    }
-
-
-def ours(world: setting.World, scale: Scale) -> Sides:
-    """Our loop by number of environments and by what becomes of its observations, and gymnax's
-    rollout.
+    Written out action by action: a prefix sum over seven booleans would cost as much as the step.
     """
-    found: Sides = {}
-    for num_envs in scale.sweep:
-        found[f"ours_{num_envs}"] = loop_side(world, scale.steps, num_envs, WRITTEN, "ours")
-    for mode in scale.modes:
-        for num_envs in scale.looked_at:
-            found[f"ours_{mode}_{num_envs}"] = loop_side(
-                world, scale.steps, num_envs, mode, f"ours_{mode}"
-            )
-    num_envs, num_steps = scale.gymnax
-    wrapper = RolloutWrapper(env=to_gymnax(world.env, world.params), num_env_steps=num_steps)
-    keys = jax.random.split(jax.random.key(0), num_envs)
-    found[f"gymnax_rollout_{num_envs}"] = (
-        harness.side(lambda: wrapper.batch_rollout(keys, None), num_envs * num_steps),
-        {"kind": "gymnax", "num_envs": num_envs, "num_steps": num_steps, "observations": WRITTEN},
+    legal = [mask[i].astype(jnp.int32) for i in range(mask.shape[0])]
+    wanted = (chance * sum(legal)).astype(jnp.int32)
+    action, before = jnp.int32(0), jnp.int32(0)
+    for i, is_legal in enumerate(legal):
+        action = jnp.where((is_legal == 1) & (before == wanted), i, action)
+        before += is_legal
+    return action
+
+
+def look(env: TradingEnv, refs: Any, params: EnvParams, observations: str) -> jax.Array:
+    """float32[] of all that is seen at `refs` of N environments."""
+    if observations == UNSEEN:
+        return jnp.float32(0)
+    seen = jax.vmap(env.observe, (0, None))(refs, params)
+    if observations == SUMMED:
+        return jnp.sum(seen)
+    weights = jnp.linspace(-1.0, 1.0, seen.shape[1])[:, None]
+    return jnp.sum(seen @ weights)
+
+
+def step(
+    env: TradingEnv, params: EnvParams, carry: Carry, chances: jax.Array, observations: str
+) -> tuple[Carry, jax.Array]:
+    """One step of N environments with auto-reset -> what is carried on, a sum of all that was seen.
+    chances: float32[N] in [0, 1), which pick the actions."""
+    states, refs, key = carry
+    seen = look(env, refs, params, observations)
+    actions = jax.vmap(choose)(refs.mask, chances)
+    states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(key, states, actions, params)
+    return (states, refs, key), seen + jnp.sum(outcome.reward)
+
+
+def started(env: TradingEnv, params: EnvParams, num_envs: int) -> Carry:
+    """N environments at drawn starts."""
+    states, refs = jax.vmap(env.reset, (0, None))(
+        jax.random.split(jax.random.key(0), num_envs), params
     )
-    return found
+    return states, refs, jax.random.key(1)
+
+
+class Loop:
+    """Compiled: each call goes on for `num_steps` steps of `num_envs` environments and returns the
+    sum of what was seen. cost: operations and bytes per environment step, as XLA's analysis counts
+    them (the body of a loop once; integer operations too; what several fusions compute again, once
+    more each; bytes whether from a cache or not)."""
+
+    def __init__(
+        self, env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str
+    ) -> None:
+        self._params = params
+        self._carry = jax.jit(started, static_argnums=(0, 2))(env, params, num_envs)
+
+        def run(params: EnvParams, carry: Carry) -> tuple[Carry, jax.Array]:
+            *rest, key = carry
+            key, key_act = jax.random.split(key)
+            chances = jax.random.uniform(key_act, (num_steps, num_envs))
+            carry, sums = jax.lax.scan(
+                lambda carry, chances: step(env, params, carry, chances, observations),
+                (*rest, key),
+                chances,
+            )
+            return carry, jnp.sum(sums)
+
+        self._program = jax.jit(run, donate_argnums=1).lower(params, self._carry).compile()
+        counted: Any = self._program.cost_analysis()
+        self.cost = {
+            name: rounded(counted[key] / num_envs)
+            for name, key in (("operations", "flops"), ("bytes", "bytes accessed"))
+        }
+
+    def __call__(self) -> jax.Array:
+        self._carry, total = self._program(self._params, self._carry)
+        return total
+
+
+def one_core(
+    sessions: int, num_envs: int, num_steps: int, observations: str
+) -> Callable[[], float]:
+    """For `Worker`: a `Loop` in a process that may use one core and one compute thread."""
+    core = min(os.sched_getaffinity(0))
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), {core})
+    os.environ["NPROC"] = "1"  # XLA's own count of threads, read when JAX starts
+    world = setting.world(sessions)
+    work = Loop(world.env, world.params, num_envs, num_steps, observations)
+    return lambda: work().item()
 
 
 def loop_side(
@@ -126,124 +160,128 @@ def loop_side(
 ) -> tuple[harness.Side, dict[str, Any]]:
     """`steps` environment steps of ours in a repeat, whatever the number of environments."""
     num_steps = steps // num_envs
-    work = stepping.Loop(world.env, world.params, num_envs, num_steps, mode)
-    return harness.side(work, steps), {
-        "kind": kind,
-        "num_envs": num_envs,
-        "num_steps": num_steps,
-        "observations": mode,
-        "per_env_step": work.cost,
+    work = Loop(world.env, world.params, num_envs, num_steps, mode)
+    about = {"kind": kind, "num_envs": num_envs, "num_steps": num_steps, "observations": mode}
+    return harness.side(work, steps), about | {"per_env_step": work.cost}
+
+
+def on_device(sizes: Sequence[int], steps: int, sessions: int, repeats: int) -> dict[str, Any]:
+    """The part of `device`: the environment alone by number of environments, observations written
+    and summed.
+    """
+    world, found = setting.world(sessions), {}
+    for mode, kind in ((WRITTEN, "ours"), (SUMMED, "ours_summed")):
+        for size in sizes:
+            found[f"{kind}_{size}"] = loop_side(world, steps, size, mode, kind)
+    return compared(found, repeats)
+
+
+def compared(found: Sides, repeats: int) -> dict[str, Any]:
+    """`sides`, and the best of our sweep. cores_used: what shows that a side confined to one core
+    was.
+    """
+    speeds = harness.compare({name: side for name, (side, _) in found.items()}, repeats)
+    sides = {}
+    for name, (_, about) in found.items():
+        wall, cpu = (speeds[name][f"steps_per_{key}"] for key in ("second", "cpu_second"))
+        sides[name] = about | speeds[name] | {"cores_used": rounded(wall / cpu)}
+    ours = [name for name in sides if sides[name]["kind"] == "ours"]
+    return {"sides": sides, "best": max(ours, key=lambda name: sides[name]["steps_per_second"])}
+
+
+# ------------------------------------------------------------------------------------- the bench
+def run(options: Options) -> dict[str, Any]:
+    """See `catalogue`. Ratios are of the best of the sweep, by wall seconds."""
+    scale = Scale(options.quick)
+    world = setting.world(scale.sessions)
+    found: Sides = {}
+    for num_envs in scale.sweep:
+        found[f"ours_{num_envs}"] = loop_side(world, scale.steps, num_envs, WRITTEN, "ours")
+    for num_envs in scale.looked_at:
+        side = loop_side(world, scale.steps, num_envs, UNSEEN, "ours_unseen")
+        found[f"ours_unseen_{num_envs}"] = side
+    num_envs, num_steps = scale.gymnax
+    wrapper = RolloutWrapper(env=to_gymnax(world.env, world.params), num_env_steps=num_steps)
+    keys = jax.random.split(jax.random.key(0), num_envs)
+    found[f"gymnax_rollout_{num_envs}"] = (
+        harness.side(lambda: wrapper.batch_rollout(keys, None), num_envs * num_steps),
+        {"kind": "gymnax", "num_envs": num_envs, "num_steps": num_steps, "observations": WRITTEN},
+    )
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        others, left_out = in_children(world, scale, Path(folder), stack)
+        result = compared(found | others, options.repeats)
+    best, sides = result["best"], result["sides"]
+    return result | {
+        "config": {
+            "task": "manage, relative scaling",
+            "observation_size": world.env.observation_size,
+            "sessions": scale.sessions,
+            "repeats": options.repeats,
+        },
+        "ratios": {
+            f"{best} / {name}": harness.ratio(sides, best, name)
+            for name in sides
+            if not sides[name]["kind"].startswith("ours")
+        },
+        "left_out": left_out,
     }
 
 
-def one_core(scale: Scale, stack: ExitStack) -> tuple[Sides, dict[str, str]]:
-    """Our loop in processes that may use one core: steps per core-second."""
-    sizes = [(mode, num_envs) for mode in scale.core_modes for num_envs in scale.looked_at]
-    names = [f"ours_one_core_{mode}_{num_envs}" for mode, num_envs in sizes]
-    if missing := not_confined():
-        return {}, dict.fromkeys(names, missing)
-    found: Sides = {}
-    for name, (mode, num_envs) in zip(names, sizes, strict=True):
-        num_steps = scale.steps // 2 // num_envs
-        arguments = {
-            "sessions": scale.sessions,
-            "num_envs": num_envs,
-            "num_steps": num_steps,
-            "observations": mode,
-        }
-        side = worker_side(stack, "stepping", "one_core", arguments, num_envs * num_steps)
-        found[name] = (
-            side,
-            {
-                "kind": "ours_one_core",
-                "num_envs": num_envs,
-                "num_steps": num_steps,
-                "observations": mode,
-            },
-        )
-    return found, {}
-
-
-def not_confined() -> str:
-    """Why a side cannot be confined to one core; empty where it can."""
-    if missing := not_installed("psutil"):
-        return missing
-    if not hasattr(os, "sched_setaffinity"):
-        return "this system cannot confine a process to a core (no sched_setaffinity)"
-    return (
-        ""
-        if jax.default_backend() == "cpu"
-        else f"the environment runs on {jax.default_backend()}, not on a core"
-    )
-
-
-def sb3(
+def in_children(
     world: setting.World, scale: Scale, folder: Path, stack: ExitStack
 ) -> tuple[Sides, dict[str, str]]:
-    """SB3's vector environments over the twin, each in a process of its own, and the twin without
-    them.
+    """Our loop in processes that may use one core, SB3's vector environments over the twin, and the
+    twin without them; and what is left out, with its reason.
     """
-    vectors = [("dummy", n, scale.dummy_steps) for n in scale.dummy] + [
-        ("subproc", n, scale.subproc_steps) for n in scale.subproc
-    ]
-    path = folder / "tape.npz"
-    tape.save(tape.make_tape(world.config.env, world.params), path)
+    path = str(folder / "tape.npz")
+    twin.save(twin.make_tape(world.config.env, world.params), Path(path))
     found: Sides = {}
     left_out: dict[str, str] = {}
-    if missing := not_installed("psutil"):
-        left_out["twin"] = missing
-    else:
-        side = worker_side(
-            stack,
-            "vector",
-            "bare",
-            {"path": str(path), "steps": scale.bare_steps},
-            scale.bare_steps,
-        )
-        found["twin"] = (side, {"kind": "bare", "num_envs": 1})
-    missing = not_installed(*PACKAGES)
-    for kind, num_envs, steps in vectors:
-        name = f"sb3_{kind}_{num_envs}"
+
+    def add(name: str, work: str, missing: str, about: dict[str, Any], **given: Any) -> None:
         if missing:
             left_out[name] = missing
-            continue
-        arguments = {"path": str(path), "kind": kind, "num_envs": num_envs, "steps": steps}
-        found[name] = (
-            worker_side(stack, "vector", "vector", arguments, num_envs * steps),
-            {"kind": kind, "num_envs": num_envs, "num_steps": steps},
-        )
+            return
+        steps = about["num_envs"] * about["num_steps"]
+        found[name] = worker_side(stack, work, given, steps), about
+
+    for num_envs in scale.looked_at:
+        given = {"num_envs": num_envs, "num_steps": scale.steps // 2 // num_envs}
+        about = {"kind": "ours_one_core", "observations": WRITTEN, **given}
+        given |= {"sessions": scale.sessions, "observations": WRITTEN}
+        name = f"ours_one_core_{WRITTEN}_{num_envs}"
+        add(name, "env_step.one_core", not_confined(), about, **given)
+    about = {"kind": "bare", "num_envs": 1, "num_steps": scale.bare_steps}
+    add("twin", "sb3.bare", not_installed("psutil"), about, path=path, steps=scale.bare_steps)
+    missing = not_installed(*PACKAGES)
+    sizes = [("dummy", n, scale.dummy_steps) for n in scale.dummy]
+    for kind, num_envs, steps in sizes + [
+        ("subproc", n, scale.subproc_steps) for n in scale.subproc
+    ]:
+        about = {"kind": kind, "num_envs": num_envs, "num_steps": steps}
+        given = {"path": path, "kind": kind, "num_envs": num_envs, "steps": steps}
+        add(f"sb3_{kind}_{num_envs}", "sb3.Vector", missing, about, **given)
     return found, left_out
 
 
 def worker_side(
-    stack: ExitStack,
-    module: str,
-    function: str,
-    arguments: Mapping[str, Any],
-    steps: int,
-    variables: Mapping[str, str] | None = None,
+    stack: ExitStack, work: str, arguments: Mapping[str, Any], steps: int
 ) -> harness.Side:
-    worker = stack.enter_context(
-        Worker(module, function, arguments, threads=1, variables=variables)
-    )
+    """A side in a child: `MODULE.FUNCTION`."""
+    module, _, function = work.partition(".")
+    worker = stack.enter_context(Worker(module, function, arguments, threads=1))
     return harness.Side(lambda: worker.run().sample, steps)
 
 
-def cores_used(summary: Mapping[str, Any]) -> float:
-    """CPU seconds per wall second: what shows that a side confined to one core was."""
-    return harness.rounded(summary["steps_per_second"] / summary["steps_per_cpu_second"])
+def not_confined() -> str:
+    """Why a side cannot be confined to one core; empty where it can."""
+    if not hasattr(os, "sched_setaffinity"):
+        return "this system cannot confine a process to a core (no sched_setaffinity)"
+    platform = jax.default_backend()
+    return "" if platform == "cpu" else f"the environment runs on {platform}, not on a core"
 
 
 def not_installed(*modules: str) -> str:
     """What is missing of `PACKAGES` and how to get it; empty where nothing is."""
     missing = [PACKAGES[module] for module in modules if importlib.util.find_spec(module) is None]
     return f"{', '.join(missing)} not installed: {INSTALL}" if missing else ""
-
-
-def tape_bytes(world: setting.World) -> int:
-    """Of the observations that the twin has ready, in each process that steps it."""
-    sessions = world.params.market.sessions
-    bars = int(
-        (sessions.last - sessions.first + 2)[world.sessions.ids[: int(world.sessions.count)]].sum()
-    )
-    return 4 * world.env.observation_size * bars

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.errors import DataError
 
-from . import harness, programs
+from . import harness
 from .catalogue import Options
 from .harness import Sample
 
@@ -61,19 +61,6 @@ def phases(
         raise DataError(f"the output of `{TRAIN}` has no line that begins with '{missing[0]}:'")
     ends = [*list(began.values())[1:], clock()]
     return {name: end - start for (name, start), end in zip(began.items(), ends, strict=True)}
-
-
-def measured(work: Callable[[], Any]) -> tuple[Sample, Any]:
-    """Wall seconds, CPU seconds of the processes that it started and waited for, and what `work`
-    returned.
-    """
-    wall, before = time.perf_counter(), os.times()
-    found = work()
-    seconds, after = time.perf_counter() - wall, os.times()
-    cpu = (
-        after.children_user + after.children_system - before.children_user - before.children_system
-    )
-    return Sample(seconds, cpu), found
 
 
 def called(words: Sequence[str | Path], folder: Path, variables: dict[str, str]) -> None:
@@ -145,10 +132,10 @@ def once() -> Once:
         steps = {}
         for step, words in commands.items():
             folder = code if step == INSTALL else top
-            steps[step], _ = measured(
+            steps[step], _ = harness.of_children(
                 lambda words=words, folder=folder: called(words, folder, variables)
             )
-        steps[TRAIN], found = measured(lambda: train(code, variables))
+        steps[TRAIN], found = harness.of_children(lambda: train(code, variables))
     return Once(
         steps | {ALL: Sample(*(sum(clock) for clock in zip(*steps.values(), strict=True)))}, found
     )
@@ -162,13 +149,10 @@ def run(options: Options) -> dict[str, Any]:
     return {
         "config": {"repeats": options.repeats, "caches": "empty"},
         "steps": {
-            name: programs.durations([each.steps[name] for each in taken])
-            for name in taken[0].steps
+            name: harness.durations([each.steps[name] for each in taken]) for name in taken[0].steps
         },
         "seconds_of_training_command": {
             name: harness.rounded(statistics.median(each.phases[name] for each in taken))
             for name in (START, *PHASES)
         },
-        "sides": {},
-        "ratios": {},
     }

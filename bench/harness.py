@@ -1,4 +1,4 @@
-"""Timing that a hostile reader would accept.
+"""Timing that a hostile reader would accept, and the stamp that lets him repeat it.
 
 Sides take turns in one run, so that whatever else the machine does falls on all of them. Programs
 are compiled ahead of time and warmed up, results are blocked on, medians are reported with their
@@ -8,24 +8,39 @@ children, which other processes disturb little.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 
+from jaxtrade.runs.commit import environment
+
 from . import idle
+from .worker import Sample
 
 T = TypeVar("T")
-
-
-class Sample(NamedTuple):
-    """One repeat of one side, in seconds."""
-
-    wall: float
-    cpu: float
+PACKAGES = (
+    "jaxtrade",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "gymnax",
+    "numpy",
+    "gymnasium",
+    "torch",
+    "stable-baselines3",
+    "sb3-contrib",
+    "sbx-rl",
+    "rejax",
+)
 
 
 class Side(NamedTuple):
@@ -42,6 +57,20 @@ def clock(work: Callable[[], Any]) -> Sample:
     wall, cpu = time.perf_counter(), time.process_time()
     jax.block_until_ready(work())
     return Sample(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def of_children(work: Callable[[], T]) -> tuple[Sample, T]:
+    """What one call took, CPU seconds of the processes that it started and waited for; and what it
+    returned.
+    """
+    wall, before = time.perf_counter(), os.times()
+    answer = work()
+    seconds, after = time.perf_counter() - wall, os.times()
+    user, system = (
+        getattr(after, f"children_{k}") - getattr(before, f"children_{k}")
+        for k in ("user", "system")
+    )
+    return Sample(seconds, user + system), answer
 
 
 def side(work: Callable[[], Any], steps: int) -> Side:
@@ -72,17 +101,23 @@ def take_turns(work: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, l
     return found
 
 
+def durations(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Medians by both clocks in seconds, and the least and greatest of the repeats."""
+    wall, cpu = ([getattr(sample, clock) for sample in samples] for clock in Sample._fields)
+    return {"repeats": len(samples)} | middle("seconds", wall) | middle("cpu_seconds", cpu)
+
+
+def middle(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """`name`: the median; `name_range`: the least and the greatest."""
+    ends = [rounded(min(values)), rounded(max(values))]
+    return {name: rounded(statistics.median(values)), f"{name}_range": ends}
+
+
 def summary(samples: Sequence[Sample], steps: int) -> dict[str, Any]:
     """Medians of steps per second by both clocks, and the least and greatest of the repeats."""
-    by_clock = {
-        "second": [steps / s.wall for s in samples],
-        "cpu_second": [steps / s.cpu for s in samples],
-    }
-    result: dict[str, Any] = {"steps": steps, "repeats": len(samples)}
-    for name, rates in by_clock.items():
-        result[f"steps_per_{name}"] = rounded(statistics.median(rates))
-        result[f"steps_per_{name}_range"] = [rounded(min(rates)), rounded(max(rates))]
-    return result
+    wall, cpu = ([steps / getattr(sample, clock) for sample in samples] for clock in Sample._fields)
+    by_clock = middle("steps_per_second", wall) | middle("steps_per_cpu_second", cpu)
+    return {"steps": steps, "repeats": len(samples)} | by_clock
 
 
 def compare(sides: Mapping[str, Side], repeats: int) -> dict[str, dict[str, Any]]:
@@ -112,3 +147,74 @@ def rounded(value: float, digits: int = 4) -> float:
 def cores() -> int:
     """CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def stamp(command: Sequence[str], load: float | None) -> dict[str, Any]:
+    """What ran where: command, commit, device, cores, versions; load: the load average (of one
+    minute) when the command started.
+    """
+    return {
+        "command": " ".join(command),
+        "commit": commit(),
+        "device": device_name(),
+        "platform": jax.devices()[0].platform,
+        "devices": jax.device_count(),
+        "cores": cores(),
+        "load_before": load,
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of what is installed of `PACKAGES`."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit(folder: Path = Path(__file__).parent) -> str:
+    """The commit of the source in `folder`, `+` where it has changes other than of results;
+    "unknown" outside a checkout, whose top is the folder or the one above it: an installed package
+    lies in somebody else's repository."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment(),
+        ).stdout.strip()
+
+    if not any((top / ".git").exists() for top in (folder.resolve(), folder.resolve().parent)):
+        return "unknown"
+    try:
+        changed = git(
+            "status", "--porcelain", "-uno", "--", ":(top)", ":(top,exclude)bench/results"
+        )
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def device_name() -> str:
+    """The device's kind; on a CPU the name that Linux gives it, where there is one."""
+    device, info = jax.devices()[0], Path("/proc/cpuinfo")
+    if device.platform == "cpu" and info.exists():
+        names = [
+            line.partition(":")[2].strip()
+            for line in info.read_text().splitlines()
+            if "model name" in line
+        ]
+        return names[0] if names else platform.processor()
+    return device.device_kind
+
+
+def about() -> dict[str, Any]:
+    """The device's kind as JAX calls it, and the stamp of what would measure it."""
+    return {"kind": jax.devices()[0].device_kind, "stamp": stamp([], None)}

@@ -2,11 +2,9 @@
 resident memory.
 
 Sizes follow from the programs that are compiled, not from a run; only `peak_resident` runs
-something, in a process of its own. `stored` are the leaves of `Transition` that an update still
-reads once dead code is removed, from the traced program; `temporary_growth_per_step` is the same
-question to the compiled one: how much more it needs for one more step of one environment,
-advantages, targets and row numbers included. Peers are asked for the temporaries of their training
-programs with 4,096 environments x 128 steps.
+something, in a process of its own. Stored are the leaves of `Transition` that an update still reads
+once dead code is removed, from the traced program. Peers are asked for the temporaries of their
+training programs with 4,096 environments x 128 steps.
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ from typing import Any
 
 import jax
 
-from . import harness, peers, programs, setting
+from . import harness, peers, setting
 from .catalogue import Options
-from .learning import learning_of
 from .worker import Worker
 
-ENVS = 65_536  # of the row about `env_step`
+ENVS = 65_536  # of the row about the environment's step
+SMALL = {"num_envs": 64, "num_steps": 16}
 TRAINING = {
     "default": {"num_envs": 256, "num_steps": 128},
     "4096x128": {"num_envs": 4096, "num_steps": 128},
@@ -32,64 +30,28 @@ PEER: dict[str, Any] = {
     "num_minibatches": 8,
     "normalise_observations": False,
 }
-TARGETS = {
-    "env_state_bytes_per_env": 256,
-    "stored_bytes_per_step": 72,
-    "env_step_temporary_bytes_per_env": 1500,
-}
 
 
-def _shapes(world: setting.World, algorithm: Any) -> Any:
+def shapes_of(world: setting.World, algorithm: Any) -> Any:
+    """Shapes of the train state."""
     return jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
 
 
-def _update(world: setting.World) -> Any:
+def update_of(world: setting.World) -> Any:
     """One compiled update, which takes the state over as the training loop's does."""
-    algorithm = programs.learner(world, 100)
-    return programs.compiled(
-        lambda state, params: algorithm.update(state, params, None),
-        _shapes(world, algorithm),
-        world.params,
-        donate=(0,),
-    ).program
+    algorithm = setting.learner(world, 100)
+    update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
+    return update.lower(shapes_of(world, algorithm), world.params).compile()
 
 
-def state_bytes(world: setting.World) -> dict[str, Any]:
-    """What the train state carries of each environment, in bytes per environment."""
-    state, num_envs = (
-        _shapes(world, programs.learner(world, 100)),
-        learning_of(world.config).num_envs,
-    )
-    carried = {
-        "env_state": state.env_state,
-        "ref": state.ref,
-        "first": state.first,
-        "episodes": state.episodes,
-    }
-    leaves = {
-        jax.tree_util.keystr(path).lstrip("."): programs.tree_bytes(leaf) // num_envs
-        for path, leaf in jax.tree_util.tree_flatten_with_path(state.env_state)[0]
-    }
-    return {name: programs.tree_bytes(tree) / num_envs for name, tree in carried.items()} | {
-        "env_state_leaves": leaves
-    }
-
-
-def env_step_temporaries(world: setting.World, num_envs: int) -> int:
-    """Of two fused steps of `num_envs` environments, every observation consumed."""
-    program = programs.compiled(
-        programs.stepping(world.env, num_envs, 2), world.params, jax.random.key(0)
-    ).program
-    return programs.temporaries(program)
-
-
-def growth_per_step(sessions: int, ppo: dict[str, Any]) -> float:
-    """Bytes of temporaries that an update needs more for each further step of each environment."""
-    longer = ppo | {"num_steps": 2 * ppo["num_steps"]}
-    first, second = (
-        programs.temporaries(_update(setting.world(sessions, ppo=each))) for each in (ppo, longer)
-    )
-    return (second - first) / (ppo["num_envs"] * ppo["num_steps"])
+def of_env_step(envs: int, sessions: int) -> float:
+    """Temporaries of two fused steps of `envs` environments, every observation consumed: bytes of
+    one. A part of `device`, too.
+    """
+    world = setting.world(sessions)
+    stepping = setting.stepping(world.env, envs, 2)
+    program = setting.compiled(stepping, world.params, jax.random.key(0)).program
+    return harness.rounded(setting.temporaries(program) / envs)
 
 
 def trainer(ppo: dict[str, Any], sessions: int) -> Callable[[], None]:
@@ -97,9 +59,8 @@ def trainer(ppo: dict[str, Any], sessions: int) -> Callable[[], None]:
     together.
     """
     world = setting.world(sessions, ppo=ppo)
-    algorithm = programs.learner(world, 100)
-    state = jax.jit(algorithm.init)(jax.random.key(0), world.params)
-    program = _update(world)
+    state = jax.jit(setting.learner(world, 100).init)(jax.random.key(0), world.params)
+    program = update_of(world)
 
     def work() -> None:
         nonlocal state
@@ -108,70 +69,45 @@ def trainer(ppo: dict[str, Any], sessions: int) -> Callable[[], None]:
     return work
 
 
-def peak_resident(ppo: dict[str, Any], sessions: int) -> int:
+def training(ppo: dict[str, Any], sessions: int) -> dict[str, Any]:
+    """Temporaries of an update, and the peak of a process that makes one."""
+    bytes_ = setting.temporaries(update_of(setting.world(sessions, ppo=ppo)))
     with Worker("memory", "trainer", {"ppo": ppo, "sessions": sessions}) as worker:
-        return worker.run().peak_bytes
-
-
-def beside_peers(ppo: dict[str, Any], sessions: int, options: Options) -> dict[str, Any]:
-    """Compiled training programs of the JAX peers and ours, same batch and network;
-    `X_over_jaxtrade`: how many times as many bytes of temporaries."""
-    world = setting.world(sessions, ppo=ppo)
-    found, missing = peers.compiled_temporaries(world.config, world, options)
-    ours = found["jaxtrade"]["temporaries"]
-    over = {
-        f"{name}_over_jaxtrade": {"temporaries": harness.rounded(each["temporaries"] / ours)}
-        for name, each in found.items()
-        if name != "jaxtrade"
+        peak = worker.run().peak_bytes
+    return {
+        "temporary_bytes": bytes_,
+        "temporary_bytes_per_step": harness.rounded(bytes_ / (ppo["num_envs"] * ppo["num_steps"])),
+        "peak_resident_bytes": peak,
     }
-    return over | {"peers": found, "left_out": missing}
 
 
 def run(options: Options) -> dict[str, Any]:
     sessions = 8 if options.quick else setting.SESSIONS
-    training = {"small": {"num_envs": 64, "num_steps": 16}} if options.quick else TRAINING
-    world = setting.world(sessions, ppo=next(iter(training.values())))
-    algorithm = programs.learner(world, 100)
-    state = state_bytes(world)
-    stored = programs.stored(
-        algorithm, _shapes(world, algorithm), world.params, world.config.rollout.num_steps
-    )
-    ppo = (
-        {"num_envs": 64, "num_steps": 16} if options.quick else {"num_envs": 1024, "num_steps": 32}
-    )
-    peer = PEER | (ppo if options.quick else {})
-    stepping = env_step_temporaries(world, ENVS)
-    measured = {
-        "env_state_bytes_per_env": state["env_state"],
-        "stored_bytes_per_step": sum(stored.values()),
-        "env_step_temporary_bytes_per_env": harness.rounded(stepping / ENVS),
+    chosen = {"small": SMALL} if options.quick else TRAINING
+    world = setting.world(sessions, ppo=next(iter(chosen.values())))
+    algorithm, num_envs = setting.learner(world, 100), world.config.rollout.num_envs
+    state = shapes_of(world, algorithm)
+    stored = setting.stored(algorithm, state, world.params, world.config.rollout.num_steps)
+    peer = PEER | (SMALL if options.quick else {})
+    beside = setting.world(sessions, ppo=peer)
+    theirs, missing = peers.compiled_temporaries(beside.config, beside, options)
+    ours = theirs["jaxtrade"]["temporaries"]
+    over = {
+        f"{name}_over_jaxtrade": {"temporaries": harness.rounded(each["temporaries"] / ours)}
+        for name, each in theirs.items()
+        if name != "jaxtrade"
     }
-    updates = {}
-    for name, each in training.items():
-        program = _update(setting.world(sessions, ppo=each))
-        steps = each["num_envs"] * each["num_steps"]
-        updates[name] = {
-            "temporary_bytes": programs.temporaries(program),
-            "temporary_bytes_per_step": harness.rounded(programs.temporaries(program) / steps),
-            "peak_resident_bytes": peak_resident(each, sessions),
-        }
     return {
-        "config": {
-            "training": training,
-            "env_step_envs": ENVS,
-            "growth": ppo,
-            "peers": peer,
-            "sessions": sessions,
+        "config": {"env_step_envs": ENVS, "peers": peer, "sessions": sessions, "training": chosen},
+        "bytes": {
+            "env_state_bytes_per_env": setting.tree_bytes(state.env_state) / num_envs,
+            "stored_bytes_per_step": sum(stored.values()),
+            "env_step_temporary_bytes_per_env": of_env_step(ENVS, sessions),
+            "observation_bytes": 4 * world.env.observation_size,
+            "market_bytes": setting.tree_bytes(world.params),
         },
-        "targets": {
-            name: {"measured": measured[name], "at_most": limit} for name, limit in TARGETS.items()
-        },
-        "carried_bytes_per_env": state,
-        "stored_leaves": stored,
-        "temporary_growth_per_step": harness.rounded(growth_per_step(sessions, ppo)),
-        "market_bytes": programs.tree_bytes(world.params),
-        "training": updates,
-        "observation_bytes": 4 * world.env.observation_size,
-        "sides": {},
-        "ratios": {},
-    } | beside_peers(peer, sessions, options)
+        "training": {name: training(each, sessions) for name, each in chosen.items()},
+        "peers": theirs,
+        "left_out": missing,
+        **over,
+    }

@@ -1,87 +1,144 @@
 """JAX learners of others on our environment: PureJaxRL's PPO, rejax's and sbx's, as sides for a
 bench.
 
-Each runs unchanged, with network, batch, epochs and minibatches of the configuration. What it
-computes otherwise is in
-`DIFFERENCES` and belongs beside its figures: above all none of them has action masks.
+    git clone https://github.com/luchris429/purejaxrl && git -C purejaxrl checkout 31756b1
+    jaxtrade bench ppo_train --purejaxrl purejaxrl
+
+Each runs unchanged, with network, batch, epochs and minibatches of the configuration, but for one
+thing: the widths of PureJaxRL's network, 64 and 64, are written in its source, and for other widths
+the same network with these takes its place (`sized`). What each computes otherwise is in
+`DIFFERENCES` and belongs beside its figures: above all none of them has action masks. PureJaxRL and
+rejax call the interface of gymnax 0.0.9, which `OldGymnax` gives them; sbx steps `SB3Trading`, one
+compiled call for all environments, in a child of its own.
+
+PureJaxRL's wrappers import brax and navix for environments that are not run here; where these are
+not installed, empty stand-ins take their place during the import. It needs distrax (rejax brings
+it).
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import importlib.util
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import gymnax
 import jax
+import jax.numpy as jnp
 
-from jaxtrade.config import RunConfig
+from jaxtrade.config import RunConfig, make_config
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import EnvParams, EnvState
+from jaxtrade.errors import ConfigError
+from jaxtrade.interop.gymnax_env import to_gymnax
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.types import Array, PyTree
 
-from . import harness, purejaxrl, rejax_peer, sbx_peer
-from .catalogue import Options
+from . import harness
+from .catalogue import NO_CHECKOUT, Options
 from .harness import Side
 from .learning import Learning, learning_of
 from .setting import World
 from .worker import Worker
 
+OLD_ID = "jaxtrade/Trading-gymnax-0.0.9"
+WIDTHS = (64, 64)  # written into PureJaxRL's ActorCritic
+NO_MASKS = "no action masks: it samples among all actions, and an illegal one is executed as HOLD"
+OLD_GYMNAX = (
+    NO_MASKS,
+    "a truncated episode counts as terminated (gymnax 0.0.9 has one `done`): no value of the observation that follows",
+    "the value loss is clipped by clip_eps, and halved",
+    "stores observations, and shuffles a copy of them in each epoch",
+    "a repeat is a whole run: initialising the networks and the first reset are in it, compiling is not",
+)
 DIFFERENCES = {
-    "purejaxrl": purejaxrl.DIFFERENCES,
-    "rejax": rejax_peer.DIFFERENCES,
-    "sbx": sbx_peer.DIFFERENCES,
+    "purejaxrl": (
+        *OLD_GYMNAX,
+        "its source has a network of 64 and 64 units; for other widths that class is replaced by the same with these",
+        "a learning rate that falls at all falls to 0",
+        "no check for gradients that are not finite, no metrics beside four numbers of its log wrapper for each step",
+    ),
+    "rejax": (
+        *OLD_GYMNAX,
+        "policy and value are two losses with an optimiser each; gradients are clipped element by element",
+        "the learning rate is constant",
+        "its evaluations, which nobody asked for here, are replaced by nothing",
+    ),
+    "sbx": (
+        NO_MASKS,
+        "policy and value are two losses with an optimiser and a gradient norm each",
+        "rollout and minibatches are loops on the host: one compiled call for each step and each minibatch",
+    ),
 }
-
-
-def unlike(config: Learning) -> str | None:
-    """Why none of the peers can do the same work, or None."""
-    refused = {
-        "kind": (config.kind != "mlp", "mlp"),
-        "normalise_observations": (config.normalise_observations, "false"),
-        "normalise_rewards": (config.normalise_rewards, "false"),
-        "normalise_advantages": (not config.normalise_advantages, "true"),
-        "target_kl": (config.target_kl != 0, "0"),
-    }
-    faults = [
-        f"ppo.{name} = {getattr(config, name)}, expected {expected}"
-        for name, (wrong, expected) in refused.items()
-        if wrong
-    ]
-    return "does not do the same: " + "; ".join(faults) if faults else None
+STAND_INS = {
+    "brax": ("envs",),
+    "brax.envs": (),
+    "brax.envs.wrappers": (),
+    "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
+    "navix": (),
+}
 
 
 def left_out(config: Learning, options: Options) -> dict[str, str]:
     """Peer -> why it cannot run this configuration here."""
+    extra = "is not installed: pip install 'jaxtrade[bench]'"
     reasons = {
-        "purejaxrl": purejaxrl.left_out(config, options.purejaxrl),
-        "rejax": rejax_peer.left_out(),
-        "sbx": sbx_peer.left_out(),
+        "purejaxrl": "needs distrax, which is not installed: pip install distrax",
+        "rejax": extra,
+        "sbx": extra,
     }
-    return {name: reason for name, own in reasons.items() if (reason := own or unlike(config))}
+    needed = {"purejaxrl": "distrax"}
+    missing = {
+        name: reason
+        for name, reason in reasons.items()
+        if importlib.util.find_spec(needed.get(name, name)) is None
+    }
+    if options.purejaxrl is None:
+        missing["purejaxrl"] = NO_CHECKOUT
+    expected = {
+        "kind": "mlp",
+        "normalise_observations": False,
+        "normalise_rewards": False,
+        "normalise_advantages": True,
+        "target_kl": 0,
+    }
+    faults = [
+        f"ppo.{name} = {getattr(config, name)}, expected {value}"
+        for name, value in expected.items()
+        if getattr(config, name) != value
+    ]
+    unlike = "does not do the same: " + "; ".join(faults)
+    return (dict.fromkeys(reasons, unlike) if faults else {}) | missing
 
 
 def sides(
-    config: RunConfig, world: World, updates: int, options: Options, stack: ExitStack | None = None
+    config: RunConfig, world: World, updates: int, options: Options, stack: ExitStack
 ) -> tuple[dict[str, Side], dict[str, str]]:
     """Peer -> `updates` whole updates (rollout and epochs), compiled and, for sbx, in a child; and
     what is left out.
 
     Args:
         config: `learning_of(config)` is what is run; the rest is that of `world`.
-        stack: closes the child; without it the child ends with this process.
+        stack: closes the child.
     """
-    missing = left_out(learning_of(config), options)
-    steps = updates * learning_of(config).num_envs * learning_of(config).num_steps
+    ppo = learning_of(config)
+    missing = left_out(ppo, options)
+    steps = updates * ppo.num_envs * ppo.num_steps
     made: dict[str, Side] = {}
     if "purejaxrl" not in missing:
-        assert options.purejaxrl is not None
-        train = purejaxrl.compiled(learning_of(config), world, updates, options.purejaxrl)
+        train = purejaxrl(ppo, world, updates, options.purejaxrl)
         made["purejaxrl"] = harness.side(lambda: train(jax.random.key(0), world.params), steps)
     if "rejax" not in missing:
-        learn, algorithm = rejax_peer.compiled(learning_of(config), world, updates)
+        learn, algorithm = rejax(ppo, world, updates)
         made["rejax"] = harness.side(lambda: learn(algorithm, jax.random.key(0)), steps)
     if "sbx" not in missing:
-        settings = {"config": config.model_dump(mode="json"), "updates": updates}
-        worker = Worker("sbx_peer", "trainer", settings, threads=1)
-        if stack is not None:
-            stack.callback(worker.close)
+        given = {"config": config.model_dump(mode="json"), "updates": updates}
+        worker = stack.enter_context(Worker("peers", "Sbx", given, threads=1))
         made["sbx"] = Side(lambda: worker.run().sample, steps)
     return made, missing
 
@@ -96,27 +153,249 @@ def compiled_temporaries(
         and its results.
     Ours is one update that takes the training state over. The peers' programs are whole runs, of
     two updates, so that the loop over updates is one; their training state is inside, a few MB at
-    most.
+    most. sbx has no program of its own: its buffers are NumPy's.
     """
-    missing = left_out(learning_of(config), options)
-    missing.pop("sbx", None)  # no program of its own: its buffers are NumPy's
+    ppo = learning_of(config)
+    missing = left_out(ppo, options)
+    missing.pop("sbx", None)
     algorithm = make_ppo(config, world.env, 2)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
     programs: dict[str, Any] = {
         "jaxtrade": jax.jit(algorithm.update, donate_argnums=0).lower(state, world.params).compile()
     }
     if "purejaxrl" not in missing:
-        assert options.purejaxrl is not None
-        programs["purejaxrl"] = purejaxrl.compiled(learning_of(config), world, 2, options.purejaxrl)
+        programs["purejaxrl"] = purejaxrl(ppo, world, 2, options.purejaxrl)
     if "rejax" not in missing:
-        programs["rejax"], _ = rejax_peer.compiled(learning_of(config), world, 2)
-    return {name: _bytes(program.memory_analysis()) for name, program in programs.items()}, missing
-
-
-def _bytes(found: Any) -> dict[str, int]:
+        programs["rejax"], _ = rejax(ppo, world, 2)
+    used = {name: program.memory_analysis() for name, program in programs.items()}
     return {
-        "temporaries": found.temp_size_in_bytes,
-        "arguments": found.argument_size_in_bytes,
-        "outputs": found.output_size_in_bytes,
-        "outputs_in_arguments": found.alias_size_in_bytes,
+        name: {
+            "temporaries": each.temp_size_in_bytes,
+            "arguments": each.argument_size_in_bytes,
+            "outputs": each.output_size_in_bytes,
+            "outputs_in_arguments": each.alias_size_in_bytes,
+        }
+        for name, each in used.items()
+    }, missing
+
+
+# ------------------------------------------------------------------- the interface of gymnax 0.0.9
+class OldGymnax:
+    """`GymnaxTrading` with five-value steps: `done` is terminated or truncated, and there are no
+    action masks. `info` is empty: whatever it held, PureJaxRL would store for each step.
+    """
+
+    def __init__(self, env: TradingEnv, params: EnvParams) -> None:
+        door = to_gymnax(env, params)
+        self.default_params, self.num_actions = door.default_params, door.num_actions
+        self.action_space, self.observation_space = door.action_space, door.observation_space
+        self.reset, self._step = door.reset, door.step
+
+    def step(
+        self, key: Array, state: EnvState, action: Array, params: EnvParams | None = None
+    ) -> tuple[Array, EnvState, Array, Array, dict[str, Any]]:
+        """-> (observation, state, reward, done, info), with auto-reset."""
+        observation, state, reward, terminated, truncated, _ = self._step(
+            key, state, action, params
+        )
+        return observation, state, reward, terminated | truncated, {}
+
+
+_offered: list[OldGymnax] = []
+
+
+def _make() -> OldGymnax:
+    if not _offered:
+        raise RuntimeError(f"gymnax.make('{OLD_ID}'): only inside `with offered(env, params)`")
+    return _offered[-1]
+
+
+if OLD_ID not in gymnax.registered_envs:
+    gymnax.register(OLD_ID, _make)
+
+
+@contextmanager
+def offered(env: TradingEnv, params: EnvParams) -> Iterator[str]:
+    """Inside, `gymnax.make` of the name that this gives returns the adapter and `params`.
+
+    Under a trace `params` may be tracers: the market is then an argument of the learner's program,
+    as in ours, and not a constant of 100,000 bars inside it.
+    """
+    _offered.append(OldGymnax(env, params))
+    try:
+        yield OLD_ID
+    finally:
+        _offered.pop()
+
+
+# ---------------------------------------------------------------------------------------- PureJaxRL
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Its modules import each other by bare names (`wrappers`); nothing of that stays behind."""
+    missing = [name for name in ("brax", "navix") if importlib.util.find_spec(name) is None]
+    placed = {name: ModuleType(name) for name in STAND_INS if name.partition(".")[0] in missing}
+    for name, module in placed.items():
+        for attribute in STAND_INS[name]:
+            setattr(module, attribute, placed.get(f"{name}.{attribute}"))
+    before = {name: sys.modules.pop(name) for name in ("wrappers",) if name in sys.modules}
+    sys.modules.update(placed)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in (*placed, "wrappers"):
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
+
+
+def load(checkout: Path) -> ModuleType:
+    """Its `ppo` module. Raises ConfigError where the checkout has none."""
+    path = checkout.expanduser().resolve() / "purejaxrl" / "ppo.py"
+    if not path.is_file():
+        raise ConfigError(
+            f"purejaxrl: {checkout} has no purejaxrl/ppo.py; expected the root of a checkout of "
+            "github.com/luchris429/purejaxrl"
+        )
+    spec = importlib.util.spec_from_file_location("purejaxrl_ppo", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with _importable(path.parent):
+        spec.loader.exec_module(module)
+    return module
+
+
+def sized(widths: tuple[int, ...]) -> type:
+    """Its `ActorCritic` with hidden layers of these widths: the same layers, names, starting values
+    and activations.
+    """
+    import distrax  # pyright: ignore[reportMissingImports]
+    from flax import linen
+
+    def dense(features: int, scale: float) -> linen.Dense:
+        return linen.Dense(
+            features,
+            kernel_init=linen.initializers.orthogonal(scale),
+            bias_init=linen.initializers.constant(0.0),
+        )
+
+    class ActorCritic(linen.Module):
+        action_dim: int
+        activation: str = "tanh"
+
+        @linen.compact
+        def __call__(self, x: Array) -> tuple[Any, Array]:
+            activation = linen.relu if self.activation == "relu" else linen.tanh
+
+            def head(outputs: int, scale: float) -> Array:
+                hidden = x
+                for width in widths:
+                    hidden = activation(dense(width, math.sqrt(2))(hidden))
+                return dense(outputs, scale)(hidden)
+
+            logits = head(self.action_dim, 0.01)
+            return distrax.Categorical(logits=logits), jnp.squeeze(head(1, 1.0), axis=-1)
+
+    return ActorCritic
+
+
+def purejaxrl(
+    config: Learning, world: World, updates: int, checkout: Path | None
+) -> Callable[[Array, EnvParams], PyTree]:
+    """`updates` updates from scratch, ahead of time: (key, params) -> everything that its `train`
+    returns.
+    """
+    assert checkout is not None
+    peer = load(checkout)  # anew each time: a network put into it stays with this caller
+    if tuple(config.hidden) != WIDTHS:
+        vars(peer)["ActorCritic"] = sized(tuple(config.hidden))
+    settings = {
+        "LR": config.learning_rate,
+        "ANNEAL_LR": config.learning_rate_end != config.learning_rate,
+        "NUM_ENVS": config.num_envs,
+        "NUM_STEPS": config.num_steps,
+        "TOTAL_TIMESTEPS": updates * config.num_envs * config.num_steps,
+        "UPDATE_EPOCHS": config.num_epochs,
+        "NUM_MINIBATCHES": config.num_minibatches,
+        "GAMMA": config.gamma,
+        "GAE_LAMBDA": config.gae_lambda,
+        "CLIP_EPS": config.clip_eps,
+        "ENT_COEF": config.ent_coef,
+        "VF_COEF": config.vf_coef,
+        "MAX_GRAD_NORM": config.max_grad_norm,
+        "ACTIVATION": config.activation,
+        "DEBUG": False,
     }
+
+    def train(key: Array, params: EnvParams) -> PyTree:
+        with offered(world.env, params) as name:
+            return peer.make_train(settings | {"ENV_NAME": name})(key)
+
+    return jax.jit(train).lower(jax.random.key(0), world.params).compile()
+
+
+# ---------------------------------------------------------------------------------- rejax and sbx
+def rejax(
+    config: Learning, world: World, updates: int
+) -> tuple[Callable[[Any, Array], PyTree], Any]:
+    """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train`
+    returns), algorithm.
+    """
+    from rejax import PPO  # pyright: ignore[reportMissingImports]
+
+    steps = updates * config.num_envs * config.num_steps
+    same = ("num_envs", "num_steps", "num_epochs", "num_minibatches", "learning_rate", "gamma")
+    same += ("gae_lambda", "clip_eps", "vf_coef", "ent_coef", "max_grad_norm")
+    algorithm = PPO.create(
+        env=OldGymnax(world.env, world.params),
+        env_params=world.params,
+        agent_kwargs={"hidden_layer_sizes": config.hidden, "activation": config.activation},
+        total_timesteps=steps,
+        eval_freq=steps,
+        skip_initial_evaluation=True,
+        **{name: getattr(config, name) for name in same},
+    ).replace(eval_callback=lambda algorithm, state, key: ())
+    return jax.jit(PPO.train).lower(algorithm, jax.random.key(0)).compile(), algorithm
+
+
+class Sbx:
+    """For `Worker`: a call is `updates` updates of one run that goes on. config: a `RunConfig` as
+    JSON.
+    """
+
+    def __init__(self, config: Mapping[str, Any], updates: int) -> None:
+        from sbx import PPO  # pyright: ignore[reportMissingImports]
+
+        from jaxtrade.interop.registration import to_sb3
+        from jaxtrade.interop.world import load_world
+        from jaxtrade.networks.torso import ACTIVATIONS
+
+        chosen = make_config(config)
+        ppo = learning_of(chosen)
+        self._envs = to_sb3(*load_world(chosen), ppo.num_envs)
+        self._steps = updates * ppo.num_envs * ppo.num_steps
+        same = ("learning_rate", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm")
+        self._model = PPO(
+            "MlpPolicy",
+            self._envs,
+            n_steps=ppo.num_steps,
+            batch_size=ppo.num_envs * ppo.num_steps // ppo.num_minibatches,
+            n_epochs=ppo.num_epochs,
+            clip_range=ppo.clip_eps,
+            **{name: getattr(ppo, name) for name in same},
+            seed=0,
+            verbose=0,
+            device="cpu",
+            policy_kwargs={
+                "net_arch": list(ppo.hidden),
+                "activation_fn": ACTIVATIONS[ppo.activation],
+                "ortho_init": True,
+            },
+        )
+
+    def __call__(self) -> None:
+        self._model.learn(self._steps, reset_num_timesteps=False, log_interval=10**9)  # no logging
+
+    def close(self) -> None:
+        self._envs.close()

@@ -1,5 +1,5 @@
-"""Stable-Baselines3 as a side: sb3-contrib's MaskablePPO with the mathematics of a `Learning`, on
-the NumPy twin.
+"""Stable-Baselines3 as a side: sb3-contrib's MaskablePPO with the mathematics of a `Learning` on the
+NumPy twin, its vector environments over the twin, and the twin alone.
 
 It is given what makes it fast: the environment in plain NumPy without wrappers or monitors, no
 logging, and the number of torch threads that a short trial finds faster. Everything here runs in a
@@ -19,7 +19,7 @@ from jaxtrade.config import validated
 from jaxtrade.errors import ConfigError
 
 from .learning import Learning
-from .vector import open_twin
+from .twin import NUM_ACTIONS, Twin, load
 
 DIFFERENCES = (
     "advantages are divided by a minibatch's sample standard deviation (n - 1), ours by the population's (n)",
@@ -96,6 +96,11 @@ def arguments(config: Learning) -> dict[str, Any]:
             "optimizer_kwargs": {"eps": 1e-5},
         },
     }
+
+
+def open_twin(path: str) -> Twin:
+    """The environment on the tape at `path`; for a process of its own, too."""
+    return Twin(load(path))
 
 
 def vector_env(path: str, kind: str, num_envs: int) -> Any:
@@ -230,3 +235,54 @@ class Learner:
 
         iterate(self._model, self._steps, count)
         return total / self._steps
+
+
+class Vector:
+    """For `Worker`: `steps` steps of each of `num_envs` environments per call -> episodes that ended. kind:
+    "dummy" or "subproc".
+    """
+
+    def __init__(self, path: str, kind: str, num_envs: int, steps: int) -> None:
+        from sb3_contrib.common.maskable.utils import get_action_masks  # pyright: ignore[reportMissingImports]
+
+        self._masks = get_action_masks
+        self._envs = vector_env(path, kind, num_envs)
+        self._chances = np.random.default_rng(0).random((steps, num_envs, NUM_ACTIONS), np.float32)
+        self._envs.seed(0)
+        self._envs.reset()
+
+    def __call__(self) -> int:
+        envs, ended = self._envs, 0
+        for chances in self._chances:
+            actions = (self._masks(envs) * chances).argmax(
+                axis=1
+            )  # a legal one, all equally likely
+            _, _, dones, _ = envs.step(actions)
+            ended += int(dones.sum())
+        return ended
+
+    def close(self) -> None:
+        """End the processes of the environments."""
+        self._envs.close()
+
+
+def bare(path: str, steps: int) -> Callable[[], int]:
+    """For `Worker`: one environment alone, `steps` steps per call -> episodes that ended."""
+    env, chances = open_twin(path), np.random.default_rng(0).random(steps).tolist()
+    legal_of: dict[bytes, list[int]] = {}
+    env.reset(seed=0)
+
+    def work() -> int:
+        ended = 0
+        for chance in chances:
+            mask = env.action_masks()
+            legal = legal_of.get(mask.tobytes())
+            if legal is None:
+                legal = legal_of[mask.tobytes()] = np.flatnonzero(mask).tolist()
+            _, _, terminated, truncated, _ = env.step(legal[int(chance * len(legal))])
+            if terminated or truncated:
+                env.reset()
+                ended += 1
+        return ended
+
+    return work

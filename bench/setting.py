@@ -1,4 +1,5 @@
-"""The market, task and learner that every bench shares, so that their figures can be read together.
+"""The market, task and learner that every bench shares, so that their figures can be read together;
+and what compiled programs of them say of themselves.
 
 Synthetic NQ minute bars (seed 0), task `manage` in relative scaling (228 slots, 7 actions), default
 account, costs, brackets and reward, episodes of one session that start anywhere in it.
@@ -6,9 +7,17 @@ account, costs, brackets and reward, episodes of one session that start anywhere
 
 from __future__ import annotations
 
+import collections
 import functools
-from collections.abc import Mapping
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.interpreters import partial_eval
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.market import Market, load_market
@@ -16,10 +25,15 @@ from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
-from jaxtrade.types import SessionSet
+from jaxtrade.env.summary import summarise
+from jaxtrade.rl.packing import Packed, packing_of
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.training.chunk import chunk_program
+from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 from .learning import fixed_sections, sections_of
 
+HOST_OPERATIONS = ("infeed", "outfeed", "send", "send-done", "recv", "recv-done")
 SESSIONS = 78  # 107,000 bars, as many as three months have
 
 
@@ -82,3 +96,157 @@ def world_of(chosen: RunConfig, sessions: int) -> World:
     market = _market(sessions)
     every = split_sessions(market, chosen.split)["train"]
     return World(chosen, TradingEnv(chosen.env), make_params(market, every, chosen), market, every)
+
+
+class Compiled(NamedTuple):
+    """A program, and the seconds that making it took: Python tracing and lowering to XLA's input,
+    then XLA itself (or the persistent cache)."""
+
+    program: Any
+    lower_seconds: float
+    compile_seconds: float
+
+
+def compiled(function: Any, *args: Any) -> Compiled:
+    """`function` (jitted already or not) compiled for arguments of these shapes."""
+    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    start = time.perf_counter()
+    lowered = jitted.lower(*args)
+    middle = time.perf_counter()
+    program = lowered.compile()
+    return Compiled(program, middle - start, time.perf_counter() - middle)
+
+
+def learner(world: World, total_updates: int, platform: str | None = None) -> Algorithm:
+    """PPO as `jaxtrade train` makes it, with the trading figures in its metrics. platform: where it
+    will run.
+    """
+    return make_ppo(world.config, world.env, total_updates, summarise=summarise, platform=platform)
+
+
+def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:
+    """The program that `training.loop.train` runs, not a copy of it: `updates` updates, the state
+    donated.
+    """
+    return compiled(chunk_program(algorithm, updates), state, params)
+
+
+def stepping(env: TradingEnv, num_envs: int, num_steps: int) -> Callable[[PyTree, jax.Array], Any]:
+    """(params, key) -> (sum of all that was seen, sum of final equities): `num_steps` fused steps
+    of `num_envs` environments under random legal actions; every slot of every observation enters
+    the sum."""
+
+    def run(params: PyTree, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        states, refs = jax.vmap(env.reset, (0, None))(jax.random.split(key, num_envs), params)
+
+        packing = packing_of((states, refs))
+
+        def body(carry: PyTree, key: jax.Array) -> tuple[PyTree, jax.Array]:
+            states, refs = packing.unpack(carry)
+            seen = jnp.sum(jax.vmap(env.observe, (0, None))(refs, params), axis=1)
+            chances = jax.random.uniform(key, (num_envs, env.num_actions))
+            actions = jnp.argmax(jnp.where(refs.mask, chances, -1.0), axis=1).astype(jnp.int32)
+            states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(
+                key, states, actions, params
+            )
+            words, rest = jax.lax.optimization_barrier(packing.split((states, refs)))
+            return Packed(jnp.stack(words), rest), jnp.sum(seen + outcome.reward)
+
+        last, sums = jax.lax.scan(
+            body, packing.pack((states, refs)), jax.random.split(key, num_steps)
+        )
+        states, _ = packing.unpack(last)
+        return jnp.sum(sums), jnp.sum(states.account.equity)
+
+    return run
+
+
+def host_transfers(program: Any) -> dict[str, int]:
+    """Operation -> how often the optimised module of a compiled program has it, of those that reach
+    the host: Python callbacks (print, io_callback, pure_callback), infeed, outfeed, send, recv.
+    Empty where there is none."""
+    text = program.as_text()
+    found = re.findall(rf"\s({'|'.join(HOST_OPERATIONS)})\(", text)
+    found += [
+        f"callback {name}"
+        for name in re.findall(r'custom_call_target="([^"]*callback[^"]*)"', text)
+    ]
+    return dict(collections.Counter(found))
+
+
+def temporaries(program: Any) -> int:
+    """Bytes that a compiled program needs beside its arguments and results."""
+    return program.memory_analysis().temp_size_in_bytes
+
+
+def tree_bytes(tree: PyTree) -> int:
+    """Bytes of a pytree's arrays, or of their shapes."""
+    return sum(_bytes(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def matmul_flops(function: Callable[..., Any], *args: Any) -> int:
+    """Floating-point operations of all matrix products that `function` traces to, two per
+    multiplication and addition. Loops count by their length, a loop whose length is not known when
+    tracing once.
+    """
+    return _matmul_flops(jax.make_jaxpr(function)(*args).jaxpr)
+
+
+def _matmul_flops(jaxpr: Any) -> int:
+    total = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            inner = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+            total += 2 * inner * math.prod(equation.outvars[0].aval.shape)
+        inner_programs = [
+            getattr(leaf, "jaxpr", leaf) for leaf in jax.tree.leaves(list(equation.params.values()))
+        ]
+        within = sum(_matmul_flops(each) for each in inner_programs if hasattr(each, "eqns"))
+        total += within * equation.params.get("length", 1)
+    return total
+
+
+def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) -> dict[str, int]:
+    """What the rollout's loop of an update writes -> bytes per environment step: `words`, the
+    packed transitions, and
+    `memory`, that of a recurrent policy. Only arrays count that the update still reads once dead code is removed. XLA
+    may pad, or keep copies in another layout; see `temporaries`. num_steps: of the rollout."""
+    jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr
+    live, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    num_envs = algorithm.steps_per_update // num_steps
+    for equation in live.eqns:
+        arrays = [v.aval for v in _stacked(equation)]
+        words = [
+            x
+            for x in arrays
+            if x.dtype == jnp.uint32 and x.shape[:1] + x.shape[2:] == (num_steps, num_envs)
+        ]
+        if len(words) == 1:
+            found = {
+                "words" if x is words[0] else "memory": _bytes(x) // algorithm.steps_per_update
+                for x in arrays
+            }
+            return found
+    raise ValueError(
+        "no loop of the update stores packed transitions, uint32[steps, words, environments]; the rollout "
+        "has changed and this count with it"
+    )
+
+
+def _stacked(equation: Any) -> list[Any]:
+    """What a scan stacks over its steps: results with an axis more than the body's own. Nothing of
+    other equations.
+    """
+    if equation.primitive.name != "scan":
+        return []
+    own = equation.params["jaxpr"].jaxpr.outvars
+    return [
+        out for out, one in zip(equation.outvars, own, strict=True) if out.aval.ndim > one.aval.ndim
+    ]
+
+
+def _bytes(leaf: Any) -> int:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+        return math.prod(leaf.shape) * jax.random.key_data(jax.random.key(0)).nbytes
+    return math.prod(leaf.shape) * leaf.dtype.itemsize

@@ -2,8 +2,8 @@
 an empty Python.
 
 Every start is a process of its own, with the interpreter and the search path of this one. A repeat
-is the mean of
-`STARTS` starts. Python's compiled files are there: each side runs once before it counts.
+is the mean of `STARTS` starts. Python's compiled files are there: each side runs once before it
+counts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import jaxtrade
 
-from . import harness, programs
+from . import harness
 from .catalogue import Options
 from .harness import Sample
 
@@ -37,33 +36,29 @@ def start(words: Sequence[str], times: int) -> Sample:
     fails.
     """
     root = str(Path(jaxtrade.__file__).resolve().parent.parent)
-    own = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    }
-    wall, before = time.perf_counter(), os.times()
-    for _ in range(times):
-        subprocess.run(
-            [sys.executable, "-P", *words],
-            env=own,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-    seconds, after = time.perf_counter() - wall, os.times()
-    cpu = (
-        after.children_user + after.children_system - before.children_user - before.children_system
-    )
-    return Sample(seconds / times, cpu / times)
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+
+    def starts() -> None:
+        for _ in range(times):
+            subprocess.run(
+                [sys.executable, "-P", *words],
+                env=os.environ | {"PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
+
+    sample, _ = harness.of_children(starts)
+    return Sample(sample.wall / times, sample.cpu / times)
 
 
 def run(options: Options) -> dict[str, Any]:
     starts = QUICK_STARTS if options.quick else STARTS
     for words in SIDES.values():
         start(words, 1)  # Python writes its compiled files
-    taken = harness.take_turns(
-        {name: partial(start, words, starts) for name, words in SIDES.items()}, options.repeats
-    )
-    found = {name: programs.durations(samples) for name, samples in taken.items()}
+    work = {name: partial(start, words, starts) for name, words in SIDES.items()}
+    taken = harness.take_turns(work, options.repeats)
+    found = {name: harness.durations(samples) for name, samples in taken.items()}
     return {
         "config": {"starts": starts, "repeats": options.repeats},
         "start": found,
@@ -71,6 +66,4 @@ def run(options: Options) -> dict[str, Any]:
             name: harness.rounded(found[name]["seconds"] / found[EMPTY]["seconds"])
             for name in (IMPORT, HELP)
         },
-        "sides": {},
-        "ratios": {},
     }

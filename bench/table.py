@@ -1,122 +1,129 @@
-"""The readable table of a result, and of two results side by side."""
+"""The readable table of a result, two results side by side, and how a figure is written.
+
+A result is a tree of dicts. A dict with `NAME` and `NAME_range` holds a measured figure, its least
+and its greatest repeat; every other value is a figure of its own. Imports no JAX.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from jaxtrade.errors import DataError
 from jaxtrade.text import aligned
 
-from . import figures
-from .figures import Place, label, number
-
-NOTHING = "-"
-WIDEST = 60  # characters of a value in a table; a longer one has lines of its own, or every line were as wide
-WORDS = ("side", "figure", "ratio of medians", "also", "")  # headings of columns of words
-PROVENANCE = ("device", "platform", "devices", "cores", "commit")
-
-
-def align(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of text: words to the left, figures to the right."""
-    words = [i for i, name in enumerate(header) if name in WORDS]
-    return [f"  {line}" for line in aligned((header, *rows), words)]
+Place = tuple[str, ...]
+ABOUT = ("bench", "about", "quick", "stamp", "config", "forced", "reasons")  # not what was found
+STAMPED = ("device", "platform", "devices", "cores", "commit")
+WIDEST = 60  # characters of a value in the table; a longer one has a line of its own
+LEVEL = 1.05  # up to here a ratio is called level: repeats of one program differ as much
+SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-SIDE_HEADER = ("side", "steps/s", "range", "steps/CPU-s", "range", "repeats", "also")
-TIME_HEADER = ("side", "seconds", "range", "CPU seconds", "range", "repeats", "also")
-RATIO_HEADER = ("ratio of medians", "wall", "CPU")
-FIGURES = ("figure", "value")
-
-
-def _measured(place: Place, side: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    """Median and range by the wall clock, then by the CPU's, repeats, and what else the side
-    says.
-    """
-    cells = [label(place)]
-    for key in keys:
-        low, high = side[f"{key}_range"]
-        cells += [number(side[key]), f"{number(low)} to {number(high)}"]
-    return [*cells, str(side["repeats"]), figures.extras(side) or NOTHING]
-
-
-def tables(result: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], list[list[str]]]]:
-    """Header and rows of speeds, times, ratios and other figures, of those that a result has."""
-    found = figures.find(result)
-    yield from (
-        (header, rows)
-        for header, rows in (
-            (
-                SIDE_HEADER,
-                [
-                    _measured(*item, ("steps_per_second", "steps_per_cpu_second"))
-                    for item in found.sides.items()
-                ],
-            ),
-            (
-                TIME_HEADER,
-                [_measured(*item, ("seconds", "cpu_seconds")) for item in found.times.items()],
-            ),
-            (
-                RATIO_HEADER,
-                [
-                    [
-                        label(place),
-                        *(
-                            figures.in_unit(ratio[clock], "x") if clock in ratio else NOTHING
-                            for clock in figures.CLOCKS
-                        ),
-                    ]
-                    for place, ratio in found.ratios.items()
-                ],
-            ),
-            (
-                FIGURES,
-                [
-                    [label(place), figures.plain(value, place)]
-                    for place, value in found.others.items()
-                ],
-            ),
+def read(path: Path) -> dict[str, Any]:
+    """One result. Raises DataError: no such file, not JSON, not the result of a bench."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(
+            f"{path}: not JSON ({error}); expected a result of `jaxtrade bench`"
+        ) from None
+    keys = result if isinstance(result, dict) else {}
+    if missing := [key for key in ("bench", "quick", "stamp") if key not in keys]:
+        raise DataError(
+            f"{path}: no {', '.join(missing)} in it; expected a result of `jaxtrade bench`"
         )
-        if rows
-    )
+    return result
+
+
+def number(value: float, digits: int = 3) -> str:
+    """To significant digits, with G, M or k from 10,000 on: 5.21M, 12.4k, 1,230, 0.74. Small whole
+    numbers whole.
+    """
+    if isinstance(value, int) and abs(value) < 10_000:
+        return f"{value:,}"
+    short = float(f"{value:.{digits}g}")
+    for scale, letter in SCALES:
+        if abs(short) >= max(scale, 10_000):
+            return f"{short / scale:.{digits}g}{letter}"
+    return f"{short:,.0f}" if abs(short) >= 1000 else f"{short:.{digits}g}"
+
+
+def size(value: float) -> str:
+    """Bytes in powers of a thousand: 212 B, 1.3 kB, 4.1 MB."""
+    for scale, letter in SCALES:
+        if abs(float(f"{value:.3g}")) >= scale:
+            return f"{value / scale:.3g} {letter}B"
+    return f"{value:.3g} B"
+
+
+def compared(ratio: float) -> str:
+    """What a ratio of speeds means, as it is shown. Below one is slower, however little; a little
+    above is level.
+    """
+    seen = float(f"{ratio:.3g}")
+    return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
+
+
+def flat(node: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Place -> plain value, of a tree of dicts."""
+    if not isinstance(node, Mapping):
+        yield place, node
+        return
+    for key, child in node.items():
+        yield from flat(child, (*place, str(key)))
+
+
+def found(result: Mapping[str, Any]) -> dict[Place, Any]:
+    """What a result has found, by place; the ranges of measured figures among it."""
+    return dict(flat({key: value for key, value in result.items() if key not in ABOUT}))
+
+
+def label(place: Place) -> str:
+    """A place for readers."""
+    return " / ".join(place)
+
+
+def shown(value: Any, place: Place) -> str:
+    """A value in one line, with the unit that its name tells."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value if isinstance(value, str) else json.dumps(value)
+    return size(value) if "bytes" in place[-1] else number(value)
 
 
 def text(result: Mapping[str, Any]) -> str:
     """Everything that a result says, for a terminal."""
-    found, stamp = figures.find(result), result["stamp"]
-    title = f"{result['bench']}: {result['about']}" + (
-        " (quick: to see that it works, not to quote)" if result["quick"] else ""
-    )
-    lines = [title, "  " + ", ".join(f"{key} {stamp.get(key)}" for key in PROVENANCE)]
+    values = found(result)
+    lines = [f"{result['bench']}: {result['about']}"]
+    lines[0] += " (quick: to see that it works, not to quote)" if result["quick"] else ""
+    lines += ["  " + ", ".join(f"{key} {result['stamp'].get(key)}" for key in STAMPED), ""]
     if busy := result.get("reasons"):
-        lines.append(f"  NOT IDLE: {'; '.join(busy)}")
-    for header, rows in tables(result):
-        fits = [row for row in rows if header != FIGURES or len(row[-1]) <= WIDEST]
-        lines += ["", *align(header, fits)] * bool(fits)
-        lines += [f"  {row[0]}: {row[-1]}" for row in rows if row not in fits]
-    lines += [""] * bool(found.left_out)
-    lines += [f"  left out: {label(place)}: {reason}" for place, reason in found.left_out.items()]
-    return "\n".join(lines)
-
-
-def flat(node: Any, place: Place = ()) -> dict[Place, Any]:
-    """Place -> plain value, of a tree of dicts."""
-    if isinstance(node, Mapping):
-        return {
-            below: value
-            for key, child in node.items()
-            for below, value in flat(child, (*place, str(key))).items()
-        }
-    return {place: node}
+        lines.insert(2, f"  NOT IDLE: {'; '.join(busy)}")
+    table, long = [], []
+    for place, value in values.items():
+        if place[-1].endswith("_range") and (*place[:-1], place[-1][:-6]) in values:
+            continue
+        ends = values.get((*place[:-1], f"{place[-1]}_range"))
+        said = shown(value, place)
+        if len(said) > WIDEST:
+            long.append(f"  {label(place)}: {said}")
+        else:
+            spread = "" if ends is None else " to ".join(shown(end, place) for end in ends)
+            table.append((label(place), said, spread))
+    rows = aligned((("figure", "value", "range"), *table), [0])
+    return "\n".join([*lines, *(f"  {row}" for row in rows), *long])
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """What makes two results hard to compare: machine, versions, configuration, a quick run."""
 
     def about(result: Mapping[str, Any]) -> dict[Place, Any]:
-        stamp = {key: result["stamp"].get(key) for key in (*PROVENANCE, "versions")}
-        return flat({"quick": result["quick"], **stamp, "config": result.get("config", {})})
+        stamp = {key: result["stamp"].get(key) for key in (*STAMPED, "versions")}
+        return dict(flat({"quick": result["quick"], **stamp, "config": result.get("config", {})}))
 
     before, after = about(old), about(new)
     for place in dict.fromkeys((*before, *after)):
@@ -124,76 +131,27 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
             yield f"{'.'.join(place)}: {json.dumps(one)} -> {json.dumps(other)}"
 
 
-def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
-
-
-def _speeds(old: figures.Found, new: figures.Found) -> Iterator[list[str]]:
-    kinds = (
-        (
-            old.sides,
-            new.sides,
-            {"steps_per_second": "steps/s", "steps_per_cpu_second": "steps/CPU-s"},
-        ),
-        (old.times, new.times, {"seconds": "seconds", "cpu_seconds": "CPU seconds"}),
-    )
-    for was, now, units in kinds:
-        for place, side in now.items():
-            if (before := was.get(place)) is None:
-                continue
-            for key, unit in units.items():
-                same = _overlap(before[f"{key}_range"], side[f"{key}_range"])
-                yield [
-                    f"{label(place)}, {unit}",
-                    number(before[key]),
-                    number(side[key]),
-                    f"{side[key] / before[key]:.3f}",
-                    "ranges overlap" if same else "",
-                ]
-
-
-def _values(old: figures.Found, new: figures.Found) -> Iterator[list[str]]:
-    def numbers(found: figures.Found) -> dict[Place, float]:
-        ratios = {
-            (*place, clock): value
-            for place, ratio in found.ratios.items()
-            for clock, value in ratio.items()
-        }
-        return {
-            place: value
-            for place, value in (*ratios.items(), *found.others.items())
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
-
-    before = numbers(old)
-    for place, value in numbers(new).items():
-        if (was := before.get(place)) is not None:
-            yield [
-                label(place),
-                figures.plain(was, place),
-                figures.plain(value, place),
-                f"{value / was:.3f}" if was else NOTHING,
-                "",
-            ]
-
-
 def comparison(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """New over old for every figure that both have; first what else differs between them, last what
+    """New over old for every number that both have; first what else differs between them, last what
     one lacks.
     """
-    before, after = figures.find(old), figures.find(new)
+    before, after = found(old), found(new)
     differ = list(differences(old, new))
     lines = [f"{new['bench']}: new against old", *(f"  differs: {line}" for line in differ)]
     if not differ:
         lines.append("  same device, commit, versions and configuration")
-    rows = [*_speeds(before, after), *_values(before, after)]
-    lines += (
-        align(("figure", "old", "new", "new/old", ""), rows)
-        if rows
-        else ["  no figure that both have"]
-    )
+    rows: list[Sequence[str]] = [("figure", "old", "new", "new/old", "")]
+    for place, value in after.items():
+        was = before.get(place)
+        if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in (value, was)):
+            continue
+        one, other = (each.get((*place[:-1], f"{place[-1]}_range")) for each in (before, after))
+        same = one and other and one[0] <= other[1] and other[0] <= one[1]
+        over = f"{value / was:.3f}" if was else "-"
+        told = "ranges overlap" if same else ""
+        rows.append((label(place), shown(was, place), shown(value, place), over, told))
+    lines += [f"  {row}" for row in aligned(rows, [0, 4])]
     for name, one, other in (("old", before, after), ("new", after, before)):
-        there = {place for kind in other for place in kind}
-        alone = [label(place) for kind in one for place in kind if place not in there]
+        alone = [label(place) for place in one if place not in other]
         lines += [f"  only in {name}: {', '.join(alone)}"] if alone else []
     return "\n".join(lines)

@@ -1,18 +1,23 @@
 """Environment steps and seconds until a target reward, against Stable-Baselines3's MaskablePPO.
 
-Task, target, budget and hyper-parameters are `time_to_reward_settings`, committed before the first
-timed run. Both learners train on the same market with the same mathematics (`sb3.arguments`) and
-are read by one rule: after every update the mean reward per step of the last few updates,
-exploration included, as the environment gave it. Each side runs in a child; one child works at a
-time, seeds take turns. Seconds are those of a whole run, network and environments started, without
-compilation; what compiling takes in a process that has compiled nothing is beside them.
+Market and task: the mean-reverting chain (docs/synthetic.md), task `manage` with its default
+observation, brackets, costs and reward, account rules off; the optimum is known exactly. Task,
+target, budget and hyper-parameters below were committed before either learner was timed. The target
+is 0.9 of the optimum, the share that `tests/optimum/test_learning.py` has asked of our learner since
+before this bench; a half, tried first, was met with the first updates that the rule can read.
+
+Both learners train on the same market with the same mathematics (`sb3.arguments`) and are read by
+one rule (`Recent`), exploration included. Each side runs in a child; one child works at a time,
+seeds take turns. Seconds are those of a whole run, network and environments started, without
+compilation; what compiling takes in a process that has compiled nothing is beside them. A seed that
+misses the target counts as the whole budget.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import statistics
 import tempfile
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,110 +28,110 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig, make_config
+from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.interop.world import load_world
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.types import Summary
+from jaxtrade.rl.algorithms import make_algorithm
+from jaxtrade.types import Algorithm, Summary
 
 from . import harness, sb3, setting
-from . import time_to_reward_settings as chosen
 from .catalogue import Options
 from .learning import learning_of, sections_of
-from .tape import make_tape, save
-from .time_to_reward_settings import Goal
+from .twin import make_tape, save
 from .worker import Reply, Worker
 
-OWN_ENVS = 64  # ours alone: the same mathematics over more environments
+# Reward per step, in risk units, of the policy that `tests/optimum/dp.py` finds, over the training
+# sessions' random starts: a test computes it again.
+OPTIMUM = 0.6994
+SECTIONS: dict[str, dict[str, Any]] = {
+    "data": {"market": "ES", "synthetic": "mean_reversion"},
+    "account": {"preset": "rules_off_50k"},
+    "env": {"task": "manage"},
+}
+SESSIONS = 40
+ROLLOUT = 2_048  # steps of one update, over all environments
+PPO: dict[str, Any] = {
+    "num_minibatches": 8,
+    "num_epochs": 4,
+    "num_shards": 1,
+    "hidden": (64, 64),
+    "activation": "tanh",
+    "normalise_observations": False,
+    "normalise_advantages": True,
+    "learning_rate": 1e-3,
+    "learning_rate_end": 1e-3,
+    "gamma": 0.95,
+    "gae_lambda": 0.9,
+    "clip_eps": 0.2,
+    "ent_coef": 0.01,
+    "vf_coef": 0.5,
+    "max_grad_norm": 0.5,
+}
+SEEDS = tuple(range(8))
+NUM_ENVS = (4, 8, 16)
+BUDGET = 150 * ROLLOUT
 LEVEL, DRAWS = 0.9, 10_000
-BAND = (0.8, 1.25)
-QUICK = Goal(updates=16)
-Update = Callable[[], float]  # one update -> its mean reward per step
 
 
-class Run(NamedTuple):
-    """One seed of one side. steps: environment steps until the target, or the whole budget where
-    `reached` is False.
-    last: mean reward per step of the last window.
+class Goal(NamedTuple):
+    """The target, met while the learner still explores.
+
+    by: `episode`, mean return of the last `window` finished episodes or more; `step`, mean reward
+        of the last `window` steps or more.
     """
 
-    reached: bool
-    steps: int
-    wall: float
-    cpu: float
-    last: float
+    by: str
+    target: float
+    window: int
+
+
+GOAL = Goal("step", 0.9 * OPTIMUM, 8 * ROLLOUT)
+
+
+class Recent:
+    """What a run has given lately. One entry per call of `add`: an update, or a step of all
+    environments.
+    """
+
+    def __init__(self, goal: Goal) -> None:
+        self._goal = goal
+        self._entries: deque[tuple[float, int]] = deque()  # (sum, number of what is averaged)
+        self._sum, self._count, self.steps = 0.0, 0, 0
+
+    def add(self, steps: int, reward: float, episodes: int = 0, returns: float = 0.0) -> None:
+        """steps: environment steps taken. reward: their sum of rewards. episodes, returns: the
+        episodes that ended, and the sum of their returns."""
+        entry = (reward, steps) if self._goal.by == "step" else (returns, episodes)
+        self._entries.append(entry)
+        self._sum, self._count = self._sum + entry[0], self._count + entry[1]
+        self.steps += steps
+        while self._count - self._entries[0][1] >= self._goal.window:
+            total, count = self._entries.popleft()
+            self._sum, self._count = self._sum - total, self._count - count
+
+    @property
+    def mean(self) -> float:
+        """Over the window; minus infinity before there are as many."""
+        return self._sum / self._count if self._count >= self._goal.window else float("-inf")
+
+    @property
+    def reached(self) -> bool:
+        return self.mean >= self._goal.target
+
+    def result(self, budget: int) -> dict[str, Any]:
+        """reached; steps: until then, or the whole budget; last: mean of the last window, None if
+        it was never full.
+        """
+        full = self._count >= self._goal.window
+        steps = self.steps if self.reached else budget
+        return {"reached": self.reached, "steps": steps, "last": self.mean if full else None}
 
 
 def config_of(num_envs: int) -> RunConfig:
     """The committed settings with `num_envs` environments; the steps and minibatches of an update
     stay the same.
     """
-    ppo = {**chosen.PPO, "num_envs": num_envs, "num_steps": chosen.ROLLOUT // num_envs}
-    sections = {**chosen.SECTIONS, **sections_of(ppo)}
-    return setting.config(chosen.SESSIONS, **sections)
-
-
-def window_mean(rewards: Sequence[float], goal: Goal) -> float:
-    """Mean reward per step of the last `window` updates; minus infinity before there are as
-    many.
-    """
-    return (
-        statistics.fmean(rewards[-goal.window :]) if len(rewards) >= goal.window else float("-inf")
-    )
-
-
-def train_until(update: Update, goal: Goal) -> list[float]:
-    """The mean reward per step of each update, until the target is met or the budget spent."""
-    rewards: list[float] = []
-    while len(rewards) < goal.updates and window_mean(rewards, goal) < goal.target:
-        rewards.append(update())
-    return rewards
-
-
-class Seeds:
-    """Work of a child. The first call prepares; every later one trains the next seed and returns
-    its rewards.
-    """
-
-    def __init__(
-        self, prepare: Callable[[], tuple[Callable[[int], Update], dict[str, Any]]], goal: Goal
-    ) -> None:
-        self._prepare, self._goal, self._seeds = prepare, goal, iter(chosen.SEEDS)
-        self._begin: Callable[[int], Update] | None = None
-
-    def __call__(self) -> Any:
-        if self._begin is None:
-            self._begin, reported = self._prepare()
-            return reported
-        return train_until(self._begin(next(self._seeds)), self._goal)
-
-
-def ours(config: Mapping[str, Any], goal: Sequence[Any]) -> Seeds:
-    """For `Worker`: our PPO. Preparing is tracing and compiling, from no cache."""
-    jax.config.update("jax_enable_compilation_cache", False)
-    run, budget = make_config(config), Goal(*goal)
-    env, params = load_world(run)
-    algorithm = make_ppo(run, env, budget.updates, summarise=REWARD)
-
-    def prepare() -> tuple[Callable[[int], Update], dict[str, Any]]:
-        init = jax.jit(algorithm.init).lower(jax.random.key(0), params).compile()
-        like = jax.eval_shape(algorithm.init, jax.random.key(0), params)
-        step = jax.jit(
-            lambda state, params: algorithm.update(state, params, None), donate_argnums=0
-        )
-        program = step.lower(like, params).compile()
-
-        def begin(seed: int) -> Update:
-            state = init(jax.random.key(seed), params)
-
-            def update() -> float:
-                nonlocal state
-                state, metrics = program(state, params)
-                return float(metrics["reward"])
-
-            return update
-
-        return begin, {}
-
-    return Seeds(prepare, budget)
+    sections = sections_of({**PPO, "num_envs": num_envs, "num_steps": ROLLOUT // num_envs})
+    return setting.config(SESSIONS, **SECTIONS, **sections)
 
 
 REWARD = Summary(
@@ -136,35 +141,93 @@ REWARD = Summary(
 )
 
 
-def stable_baselines(
-    config: Mapping[str, Any], goal: Sequence[Any], path: str, threads: Sequence[int]
-) -> Seeds:
-    """For `Worker`: MaskablePPO under DummyVecEnv. Preparing is choosing the number of torch
+class Job(NamedTuple):
+    """What a child trains, as JSON. gymnax: name of an environment, empty for the market's."""
+
+    config: dict[str, Any]
+    goal: Sequence[Any]
+    seeds: Sequence[int]
+    budget: int
+    gymnax: str = ""
+
+
+def algorithm_of(config: RunConfig, budget: int, gymnax: str = "") -> tuple[Algorithm, Any]:
+    """(the learner on its environment, the environment's parameters)."""
+    env, params = from_gymnax(gymnax) if gymnax else load_world(config)
+    updates = budget // (config.rollout.num_envs * config.rollout.num_steps)
+    return make_algorithm(config, env, updates, summarise=REWARD), params
+
+
+def ours(job: Sequence[Any]) -> Callable[[], Any]:
+    """For `Worker`. The first call traces and compiles, from no cache; each later one trains the
+    next seed until the target or the budget and returns `Recent.result`."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    chosen = Job(*job)
+    goal, order = Goal(*chosen.goal), iter(chosen.seeds)
+    algorithm, params = algorithm_of(make_config(chosen.config), chosen.budget, chosen.gymnax)
+    steps = algorithm.steps_per_update
+    programs: tuple[Any, Any] | None = None
+
+    def work() -> dict[str, Any]:
+        nonlocal programs
+        if programs is None:
+            programs = compiled(algorithm, params)
+            return {}
+        init, step = programs
+        state, recent = init(jax.random.key(next(order)), params), Recent(goal)
+        while recent.steps < chosen.budget and not recent.reached:
+            state, metrics = step(state, params)
+            count = int(metrics["episodes"]) if goal.by == "episode" else 0
+            returns = float(metrics["episode_reward"]) * count if count else 0.0
+            recent.add(steps, float(metrics["reward"]) * steps, count, returns)
+        return recent.result(chosen.budget)
+
+    return work
+
+
+def compiled(algorithm: Algorithm, params: Any) -> tuple[Any, Any]:
+    """The programs of the first state and of an update, which takes the state over."""
+    key = jax.random.key(0)
+    init = jax.jit(algorithm.init).lower(key, params).compile()
+    update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
+    return init, update.lower(jax.eval_shape(algorithm.init, key, params), params).compile()
+
+
+def stable_baselines(job: Sequence[Any], path: str, threads: Sequence[int]) -> Callable[[], Any]:
+    """For `Worker`: MaskablePPO under DummyVecEnv. The first call chooses the number of torch
     threads.
     """
-    ppo = learning_of(make_config(config))
-    envs = sb3.vector_env(path, "dummy", ppo.num_envs)
+    chosen = Job(*job)
+    ppo, order = learning_of(make_config(chosen.config)), iter(chosen.seeds)
+    envs, begun = sb3.vector_env(path, "dummy", ppo.num_envs), False
 
-    def prepare() -> tuple[Callable[[int], Update], dict[str, Any]]:
-        count, trial = sb3.choose_threads(envs, sb3.arguments(ppo), threads)
-        return lambda seed: sb3.Learner(ppo, envs, seed), {"threads": count, "trial_seconds": trial}
+    def work() -> dict[str, Any]:
+        nonlocal begun
+        if not begun:
+            begun = True
+            count, trial = sb3.choose_threads(envs, sb3.arguments(ppo), threads)
+            return {"threads": count, "trial_seconds": trial}
+        update, recent = sb3.Learner(ppo, envs, next(order)), Recent(Goal(*chosen.goal))
+        while recent.steps < chosen.budget and not recent.reached:
+            recent.add(ROLLOUT, update() * ROLLOUT)
+        return recent.result(chosen.budget)
 
-    return Seeds(prepare, Goal(*goal))
+    return work
 
 
-def summary(runs: Sequence[Run]) -> dict[str, Any]:
+def summary(replies: Sequence[Reply]) -> dict[str, Any]:
     """Medians over the seeds and, in the seeds' order, every seed's figures."""
     columns = {
-        "seconds": [run.wall for run in runs],
-        "cpu_seconds": [run.cpu for run in runs],
-        "env_steps": [run.steps for run in runs],
+        "seconds": [reply.sample.wall for reply in replies],
+        "cpu_seconds": [reply.sample.cpu for reply in replies],
+        "env_steps": [reply.answer["steps"] for reply in replies],
     }
-    result: dict[str, Any] = {"repeats": len(runs), "reached": sum(run.reached for run in runs)}
+    reached = sum(reply.answer["reached"] for reply in replies)
+    result: dict[str, Any] = {"repeats": len(replies), "reached": reached}
     for name, values in columns.items():
-        result[name] = harness.rounded(statistics.median(values))
-        result[f"{name}_range"] = [harness.rounded(min(values)), harness.rounded(max(values))]
+        result |= harness.middle(name, values)
         result[f"{name}_each"] = [harness.rounded(value) for value in values]
-    return result | {"last_reward_each": [harness.rounded(run.last) for run in runs]}
+    return result | {"last_each": [reply.answer["last"] for reply in replies]}
 
 
 def bootstrap(
@@ -182,93 +245,93 @@ def bootstrap(
     return float(low), float(high)
 
 
-def compare(
-    ours: Mapping[str, Any], theirs: Mapping[str, Any], compiling: harness.Sample
-) -> dict[str, Any]:
+def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
     """How many times sooner we are there (medians), and our environment steps over theirs with
     their interval.
     """
-    interval = bootstrap(ours["env_steps_each"], theirs["env_steps_each"])
+    low, high = bootstrap(ours["env_steps_each"], theirs["env_steps_each"])
 
-    def sooner(extra: harness.Sample) -> dict[str, float]:
+    def sooner(compiling: bool) -> dict[str, float]:
         return {
-            "wall": harness.rounded(theirs["seconds"] / (ours["seconds"] + extra.wall)),
-            "cpu": harness.rounded(theirs["cpu_seconds"] / (ours["cpu_seconds"] + extra.cpu)),
+            clock: harness.rounded(theirs[key] / (ours[key] + compiling * ours[f"compile_{key}"]))
+            for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
         }
 
-    return sooner(harness.Sample(0.0, 0.0)) | {
-        "with_compile": sooner(compiling),
+    return sooner(False) | {
+        "with_compile": sooner(True),
         "env_steps": harness.rounded(ours["env_steps"] / theirs["env_steps"]),
-        "env_steps_interval": [harness.rounded(bound) for bound in interval],
-        "overlaps_band": interval[0] <= BAND[1] and interval[1] >= BAND[0],
+        "env_steps_interval": [harness.rounded(low), harness.rounded(high)],
     }
+
+
+class Race:
+    """Sides in a child each, that train seed after seed in turns."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._workers: dict[str, Worker] = {}
+        self._first: dict[str, Reply] = {}
+
+    def add(self, name: str, work: str, given: Mapping[str, Any], threads: int) -> None:
+        """A side: `MODULE.FUNCTION`. It prepares before the next child starts, for compiling and
+        trials of threads are timed."""
+        module, _, function = work.partition(".")
+        worker = Worker(module, function, given, threads, {"NPROC": str(threads)})
+        self._workers[name] = self._stack.enter_context(worker)
+        self._first[name] = worker.run()
+
+    def run(self, seeds: int) -> dict[str, dict[str, Any]]:
+        """Side -> `summary`, with what it said when it had prepared."""
+        work = {name: worker.run for name, worker in self._workers.items()}
+        found = {}
+        for name, replies in harness.take_turns(work, seeds).items():
+            first = self._first[name]
+            found[name] = summary(replies) | first.answer
+            if not first.answer:
+                wall, cpu = map(harness.rounded, first.sample)
+                found[name] |= {"compile_seconds": wall, "compile_cpu_seconds": cpu}
+        return found
 
 
 def run(options: Options) -> dict[str, Any]:
     """`sides`: "ours/N" and "sb3/N" with N environments. `ratios`: by N, over SB3 with as many.
     `at_fastest`: the one of these with SB3's least median seconds, the bench's answer.
-    `more_environments`: ours with `OWN_ENVS` over that side of SB3, to be read apart.
     """
-    goal, counts = (
-        (QUICK, chosen.NUM_ENVS[-1:]) if options.quick else (chosen.GOAL, chosen.NUM_ENVS)
-    )
-    seeds = len(chosen.SEEDS[:2] if options.quick else chosen.SEEDS)
-    left_out: dict[str, str] = {}
+    counts, seeds = (NUM_ENVS[-1:], SEEDS[:2]) if options.quick else (NUM_ENVS, SEEDS)
+    budget = 16 * ROLLOUT if options.quick else BUDGET
     threads = [1] if options.quick else sorted({1, harness.cores()})
+    left_out: dict[str, str] = {}
     with ExitStack() as stack:
         path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape.npz"
         env, params = load_world(config_of(counts[0]))
         save(make_tape(env.config, params), path)
-        workers: dict[str, Worker] = {}
-        prepared: dict[str, Reply] = {}
-
-        def add(name: str, function: str, count: int, most: int | None = None, **more: Any) -> None:
-            given = {"config": config_of(count).model_dump(mode="json"), "goal": list(goal), **more}
-            variables = {} if most is None else {"NPROC": str(most)}
-            workers[name] = stack.enter_context(
-                Worker("time_to_reward", function, given, most, variables)
-            )
-            prepared[name] = workers[
-                name
-            ].run()  # before the next child starts: compiling and trials are timed
-
-        for count in (*counts, OWN_ENVS):
-            add(
-                f"ours/{count}", "ours", count, 1 if count in counts else None
-            )  # batches of 256: see `ppo_train`
-        for count in counts:
+        race = Race(stack)
+        jobs = {n: Job(config_of(n).model_dump(mode="json"), GOAL, seeds, budget) for n in counts}
+        for count, job in jobs.items():
+            race.add(f"ours/{count}", "time_to_reward.ours", {"job": job}, 1)
+        for count, job in jobs.items():
             if importlib.util.find_spec("sb3_contrib") is None:
                 left_out[f"sb3/{count}"] = sb3.MISSING
-            else:
-                add(
-                    f"sb3/{count}",
-                    "stable_baselines",
-                    count,
-                    threads[-1],
-                    path=str(path),
-                    threads=threads,
-                )
-        runs = interleave(workers, goal, seeds)
-    sides = {name: summary(each) for name, each in runs.items()}
-    compiling = {name: prepared[name].sample for name in sides if name.startswith("ours/")}
-    for name, side in sides.items():
-        side.update(prepared[name].answer)
-        if name.startswith("ours/"):
-            side["threads"] = 1 if int(name.removeprefix("ours/")) in counts else harness.cores()
-        if name in compiling:
-            side.update(
-                compile_seconds=harness.rounded(compiling[name].wall),
-                compile_cpu_seconds=harness.rounded(compiling[name].cpu),
-            )
+                continue
+            given = {"job": job, "path": str(path), "threads": threads}
+            race.add(f"sb3/{count}", "time_to_reward.stable_baselines", given, threads[-1])
+        sides = race.run(len(seeds))
     ratios = {
-        str(count): compare(
-            sides[f"ours/{count}"], sides[f"sb3/{count}"], compiling[f"ours/{count}"]
-        )
+        str(count): compare(sides[f"ours/{count}"], sides[f"sb3/{count}"])
         for count in counts
         if f"sb3/{count}" in sides
     }
     result = {
-        "config": _told(goal, seeds),
+        "config": {
+            "goal": GOAL._asdict(),
+            "optimum": OPTIMUM,
+            "seeds": len(seeds),
+            "rollout": ROLLOUT,
+            "sessions": SESSIONS,
+            **SECTIONS,
+            "ppo": PPO,
+            "interval": f"{LEVEL:.0%} bootstrap over seeds, {DRAWS} draws",
+        },
         "sides": sides,
         "ratios": ratios,
         "left_out": left_out,
@@ -276,38 +339,5 @@ def run(options: Options) -> dict[str, Any]:
     }
     if ratios:
         fastest = min(ratios, key=lambda count: sides[f"sb3/{count}"]["seconds"])
-        more = f"ours/{OWN_ENVS}"
-        result |= {
-            "at_fastest": {"num_envs": int(fastest), **ratios[fastest]},
-            "more_environments": {
-                "num_envs": OWN_ENVS,
-                **compare(sides[more], sides[f"sb3/{fastest}"], compiling[more]),
-            },
-        }
+        result["at_fastest"] = {"num_envs": int(fastest), **ratios[fastest]}
     return result
-
-
-def interleave(workers: Mapping[str, Worker], goal: Goal, seeds: int) -> dict[str, list[Run]]:
-    """Side -> runs, seed by seed; the order of turns alternates."""
-
-    def run_of(reply: Reply) -> Run:
-        last = window_mean(reply.answer, goal)
-        return Run(last >= goal.target, len(reply.answer) * chosen.ROLLOUT, *reply.sample, last)
-
-    replies = harness.take_turns({name: worker.run for name, worker in workers.items()}, seeds)
-    return {name: [run_of(reply) for reply in each] for name, each in replies.items()}
-
-
-def _told(goal: Goal, seeds: int) -> dict[str, Any]:
-    return {
-        "goal": goal._asdict(),
-        "optimum": chosen.OPTIMUM,
-        "seeds": seeds,
-        "rollout": chosen.ROLLOUT,
-        "sessions": chosen.SESSIONS,
-        **chosen.SECTIONS,
-        "ppo": chosen.PPO,
-        "rule": "mean reward per step of the last `window` updates, raw, while exploring; a seed that misses the "
-        "target counts as the whole budget",
-        "interval": f"{LEVEL:.0%} bootstrap over seeds, {DRAWS} draws; band {BAND}",
-    }

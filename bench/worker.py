@@ -1,23 +1,27 @@
-"""A side in a process of its own: torch and its threads beside JAX and its threads would disturb
-each other.
+"""Work in a process of its own: torch and its threads beside JAX and its threads would disturb each
+other, and a GPU's memory, or a whole TPU, belongs to one process.
 
     with Worker("sb3", "trainer", {"num_envs": 4}, threads=1) as worker:
         sample = worker.run()          # one repeat of `bench.sb3.trainer(num_envs=4)()`
+    once("correctness.update", {}, 60) # what `bench.correctness.update()` returns, within a minute
 
 The child builds the work once, then does one repeat per request and times itself: wall seconds, and
 CPU seconds of itself and of the processes it has started. It waits on a pipe in between, which
-costs nothing.
+costs nothing. It has a group of processes of its own, so that what it has started ends with it.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,15 +29,26 @@ from typing import Any, NamedTuple
 from jaxtrade import interrupt
 
 from . import idle
-from .harness import Sample
 
 ROOT = Path(__file__).resolve().parent.parent  # of a checkout
+CODE = "import sys; from importlib import import_module as load; load(sys.argv[1] + '.worker').serve(sys.argv)"
+THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+)  # of what peers compute with
+
+
+class Sample(NamedTuple):
+    """One repeat of one side, in seconds."""
+
+    wall: float
+    cpu: float
 
 
 class Reply(NamedTuple):
     """One repeat in the child. peak_bytes: its greatest resident memory so far, started processes
-    not included.
-    answer: what the work returned (JSON)."""
+    not included. answer: what the work returned (JSON)."""
 
     sample: Sample
     peak_bytes: int
@@ -41,7 +56,11 @@ class Reply(NamedTuple):
 
 
 class WorkerError(RuntimeError):
-    """The child ended or failed; the message holds the end of what it wrote."""
+    """The child ended or failed; what it wrote stands above."""
+
+
+class LateError(WorkerError):
+    """A repeat was not done when its time was over."""
 
 
 class Worker:
@@ -57,28 +76,16 @@ class Worker:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         own = dict(os.environ) | dict(variables or {})
-        if threads is not None:  # every library that a peer may compute with
-            own |= dict.fromkeys(
-                ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads)
-            )
-        code = "import sys; from importlib import import_module as load; load(sys.argv[1] + '.worker').serve(sys.argv)"
-        if (
-            __package__ == "bench"
-        ):  # installed, ROOT is the package itself, whose types.py would hide Python's
-            own["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
+        own |= {} if threads is None else dict.fromkeys(THREADS, str(threads))
+        package = __package__ or "bench"
+        if package == "bench":  # installed, ROOT is the package itself, whose types.py would hide
+            path = [str(ROOT), *filter(None, [own.get("PYTHONPATH")])]  # Python's
+            own["PYTHONPATH"] = os.pathsep.join(path)
         self.name = f"{module}.{function}({json.dumps(dict(arguments))})"
+        words = [package, module, function, json.dumps(dict(arguments))]
         # -P: a checkout that is the working directory must not stand before what is installed
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                code,
-                __package__ or "bench",
-                module,
-                function,
-                json.dumps(dict(arguments)),
-            ],
+            [sys.executable, "-P", "-c", CODE, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -88,24 +95,48 @@ class Worker:
         self._held = ExitStack()
         self._held.enter_context(interrupt.child(self._process))
 
-    def run(self) -> Reply:
-        """One repeat. Raises WorkerError."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
+    def run(self, seconds: float | None = None) -> Reply:
+        """One repeat; after that many seconds the child and all that it has started are ended.
+
+        Raises WorkerError; LateError: its time was over.
+        """
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+
+        timer = None if seconds is None else threading.Timer(seconds, end)
+        if timer is not None:
+            timer.start()
         try:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
+            line = self._asked()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if late.is_set():
+            self._process.wait()
+            raise LateError(f"{self.name}: it was ended after {seconds:.0f} seconds, its limit")
         if not line:
             raise WorkerError(
-                f"{self.name}: the process ended with status {process.wait()}; its error is above"
+                f"{self.name}: the process ended with status {self._process.wait()}; its error is above"
             )
         reply = json.loads(line)
         idle.LEDGER.merge(reply["ticks"])
         return Reply(Sample(reply["wall"], reply["cpu"]), reply["peak_bytes"], reply["answer"])
+
+    def _asked(self) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write("go\n")
+            self._process.stdin.flush()
+            return self._process.stdout.readline()
+        except BrokenPipeError:
+            return ""
 
     def close(self) -> None:
         """End the child; it stops what it started."""
@@ -124,14 +155,42 @@ class Worker:
             self.close()
 
 
-def _cpu_seconds() -> float:
-    """Of this process and of those it has started (SB3's SubprocVecEnv)."""
-    import psutil
+def once(
+    name: str,
+    arguments: Mapping[str, Any],
+    seconds: float,
+    variables: Mapping[str, str] | None = None,
+) -> Any:
+    """What `MODULE.FUNCTION(**arguments)` of this package returns, in a fresh process. What it
+    prints goes to stderr.
 
+    Raises WorkerError: it failed; LateError: it did not end in time.
+    """
+    given = {"name": name, "arguments": dict(arguments)}
+    with Worker("worker", "call", given, variables=variables) as worker:
+        return worker.run(seconds).answer
+
+
+def call(name: str, arguments: dict[str, Any]) -> Callable[[], Any]:
+    """The work of `once`."""
+    return lambda: loaded(name)(**arguments)
+
+
+def loaded(name: str) -> Callable[..., Any]:
+    """`MODULE.FUNCTION` of this package."""
+    module, _, function = name.rpartition(".")
+    return getattr(importlib.import_module(f"{__package__}.{module}"), function)
+
+
+def cpu_seconds() -> float:
+    """Of this process and, where psutil is installed, of those it has started (SubprocVecEnv)."""
     spent = time.process_time()
-    for child in psutil.Process().children(recursive=True):
-        times = child.cpu_times()
-        spent += times.user + times.system
+    if importlib.util.find_spec("psutil"):
+        import psutil
+
+        for child in psutil.Process().children(recursive=True):
+            times = child.cpu_times()
+            spent += times.user + times.system
     return spent
 
 
@@ -139,26 +198,16 @@ def serve(argv: list[str]) -> None:
     """The child: argv[1:] package, module, function, arguments. What the work prints goes to
     stderr.
     """
-    import psutil
-
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    package, module, function, arguments = argv[1:]
-    work = getattr(importlib.import_module(f"{package}.{module}"), function)(
-        **json.loads(arguments)
-    )
+    _, module, function, arguments = argv[1:]
+    work = loaded(f"{module}.{function}")(**json.loads(arguments))
     for _ in sys.stdin:
-        wall, cpu = time.perf_counter(), _cpu_seconds()
+        wall, cpu = time.perf_counter(), cpu_seconds()
         answer = work()
-        sample = {"wall": time.perf_counter() - wall, "cpu": _cpu_seconds() - cpu}
-        memory = psutil.Process().memory_info()
-        peak = getattr(memory, "peak_wset", None) or peak_resident()
-        answers.write(
-            json.dumps(
-                sample | {"peak_bytes": peak, "answer": answer, "ticks": idle.LEDGER.hand_over()}
-            )
-            + "\n"
-        )
+        reply = {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu, "answer": answer}
+        reply |= {"peak_bytes": peak_resident(), "ticks": idle.LEDGER.hand_over()}
+        answers.write(json.dumps(reply) + "\n")
         answers.flush()
     close = getattr(work, "close", None)
     if close is not None:
@@ -167,8 +216,12 @@ def serve(argv: list[str]) -> None:
 
 def peak_resident() -> int:
     """Bytes of this process at its peak. Linux and `ru_maxrss` there tell them in kB, macOS in
-    bytes. On Linux
-    `ru_maxrss` begins with the peak of the process that started this one, so it is asked last."""
+    bytes. On Linux `ru_maxrss` begins with the peak of the process that started this one, so it is
+    asked last."""
+    if sys.platform == "win32":
+        import psutil
+
+        return psutil.Process().memory_info().peak_wset
     status = Path("/proc/self/status")
     lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
     for line in lines:

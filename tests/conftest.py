@@ -65,8 +65,6 @@ LIGHTLY_COMPILED = (
     "advisor/test_fusion.py",
     "advisor/test_outcomes.py",
     "advisor/test_table.py",
-    "bench/test_crowding.py",
-    "bench/test_defaults.py",
     "bench/test_peers.py",
     "curriculum/",
     "data/test_market_runs.py",
@@ -106,6 +104,8 @@ LIGHTLY_COMPILED = (
     "rl/test_train.py",
     "rl/test_transfer.py",
     "rl/test_update_by_numpy.py",
+    "studies/test_crowding.py",
+    "studies/test_defaults.py",
 )
 # Of these, files whose programs run longer than they compile: with plain loops they would take
 # several times as long.

@@ -87,7 +87,7 @@ TESTS = (
     "tests/test_places.py",
     "tests/data/test_contracts.py",
     "tests/env/test_money.py",
-    "tests/bench/test_published.py",
+    "tests/bench/test_render.py",
     "tests/test_old_run.py::test_it_is_evaluated_to_the_same_trades",
 )
 TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")

@@ -365,6 +365,12 @@ def _add_bench(commands: Any) -> None:
         help="write full results although the machine is not idle "
         "(load average above 0.3, steal time above 1 %% during a side); they are marked",
     )
+    bench.add_argument(
+        "--code",
+        type=Path,
+        metavar="DIR",
+        help="a checkout of another version, which `versions` compares with this one",
+    )
     compiled = bench.add_argument_group(
         "of the bench `accelerator`, which compiles for devices that are not here"
     )
@@ -373,28 +379,22 @@ def _add_bench(commands: Any) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a device: h200, h100, a100, v5e, v6e; may be repeated (default: all)",
+        help="a device: h200, v5e; may be repeated (default: all)",
     )
     compiled.add_argument(
         "--shape",
         action="append",
         default=[],
         metavar="NAME",
-        help="a program: reference, tf32, bfloat16 (the reference in that precision), "
-        "default, gru, env, evaluation; may be repeated (default: all)",
+        help="a program: reference, tf32, bfloat16 (the reference in that precision), default, gru, "
+        "env, evaluation, dqn, dqn_prioritised, pqn, divided, agents (both over eight devices); may be "
+        "repeated (default: all)",
     )
     compiled.add_argument(
         "--install",
         action="store_true",
         help="put the compilers' packages into a folder of their "
-        "own first (JAXTRADE_COMPILERS, default in the cache folder; about 1.5 GB for all)",
-    )
-    compiled.add_argument(
-        "--code",
-        type=Path,
-        metavar="DIR",
-        help="a checkout of another version to compile instead "
-        "of this one; `versions` compares it with this one",
+        "own first (JAXTRADE_COMPILERS, default in the cache folder; about 1.4 GB for all)",
     )
     suite = bench.add_argument_group(
         "of the bench `device`, which measures a GPU or TPU part by part and goes on "

@@ -5,10 +5,9 @@ correctness asks.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import jax.numpy as jnp
 import pytest
 from flax import struct
 
-from bench import command, correctness, device, device_parts, idle, job, one_update, targets
-from bench.device_parts import PARTS, Context, Machine, Part
+from bench import command, correctness, device, idle, one_update, worker
+from bench.device import PARTS, Asked, Context, Machine, Part
 from jaxtrade import cli, interrupt
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage import internals, programs
@@ -84,9 +83,19 @@ class Made:
 
     def run(self, load: float | None = 0.1, chosen: tuple[str, ...] = (), **options: Any) -> int:
         self.ran.clear()
-        asked = command.request(["device"], out=self.out, **options)
-        asked = asked._replace(options=asked.options._replace(parts=chosen))
-        return device.run(asked, load, self.parts, lambda: (self.machine, self.stamp))
+        given = command.request(["device"], out=self.out, **options)
+        keep = partial(command.kept, given, load)
+        told = " ".join(command.stamped("device", given.options))
+        asked = Asked(
+            given.options._replace(parts=chosen),
+            given.out,
+            load,
+            given.again,
+            given.force,
+            told,
+            keep,
+        )
+        return device.run(asked, self.parts, lambda: (self.machine, self.stamp))
 
     def result(self, name: str) -> dict[str, Any]:
         return json.loads((self.out / self.machine.folder / f"{name}.json").read_text())
@@ -188,7 +197,7 @@ def test_ctrl_c_has_its_exit_code(made: Made, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_part_that_fails_stops_no_other(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
-    made.faults = {"one": job.JobError("planted")}
+    made.faults = {"one": worker.WorkerError("planted")}
     assert made.run() == 70
     assert made.ran == ["correctness", "one", "two"]
     said = capsys.readouterr().err
@@ -260,9 +269,9 @@ def test_what_is_absent_is_left_out_by_name(made: Made, capsys: pytest.CaptureFi
 def test_its_flags_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"--part memry: expected one of correctness"):
         command.request(["device"], parts=["memry"])
-    with pytest.raises(ConfigError, match="belong to `jaxtrade bench device`"):
+    with pytest.raises(ConfigError, match="of `jaxtrade bench device`"):
         command.request(["env_step"], parts=["memory"])
-    with pytest.raises(ConfigError, match="belong to `jaxtrade bench device`"):
+    with pytest.raises(ConfigError, match="of `jaxtrade bench device`"):
         command.request(["env_step"], again=True)
     assert "device" not in command.request(quick=True).names
     asked = command.request(["device"], quick=True, parts=["memory", "memory"])
@@ -286,26 +295,6 @@ def test_the_help_names_every_part() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ parts
-def test_every_target_of_an_h200_has_a_figure_in_the_suite() -> None:
-    sizes = {name: part.sizes(False, "gpu") for name, part in PARTS.items()}
-    sides = {
-        "env_step": [f"ours_{size}" for size in sizes["env_step"]["sizes"]],
-        "ppo_train": [device_parts.side_name(shape) for shape in sizes["ppo_train"]["shapes"]],
-    }
-    results: dict[str, Any] = {
-        name: {"sides": {each: side(1e6) for each in found}} for name, found in sides.items()
-    }
-    results["population"] = {
-        "ratios": {
-            f"{n} together/in turn, start-up and compilation excluded": {"wall": 1.0}
-            for n in sizes["population"]["counts"]
-        }
-    }
-    rows = [target for target in targets.load() if target.machine == "h200"]
-    assert len(rows) >= 8
-    assert [row.what for row in rows if row.measured({"h200": results})[1] is None] == []
-
-
 def test_a_cpu_leaves_out_what_takes_it_minutes() -> None:
     for name in ("ppo_train", "precision", "memory"):
         on_cpu, on_gpu = (PARTS[name].sizes(False, platform) for platform in ("cpu", "gpu"))
@@ -332,34 +321,31 @@ def test_the_roofline_stands_beside_what_was_measured(tmp_path: Path) -> None:
             }
         )
     )
-    sides = {
-        device_parts.side_name(shape): side(500_000)
-        for shape in (device_parts.REFERENCE, device_parts.DEFAULT)
-    }
-    assert device_parts.estimates("ppo_train", "h200", sides, path) == {
+    sides = {device.side_name(shape): side(500_000) for shape in (device.REFERENCE, device.DEFAULT)}
+    assert device.estimates("ppo_train", "h200", sides, path) == {
         "roofline": {
             "reference": {
-                "side": device_parts.side_name(device_parts.REFERENCE),
+                "side": device.side_name(device.REFERENCE),
                 "estimated_steps_per_second": 2_000_000,
                 "measured_over_estimate": 0.5,
             }
         }
     }
-    assert device_parts.estimates("ppo_train", "cpu", sides, path) == {}
-    assert device_parts.estimates("ppo_train", "h200", sides, tmp_path / "none.json") == {}
-    committed = json.loads(device_parts.COMPILED.read_text())["targets"]
+    assert device.estimates("ppo_train", "cpu", sides, path) == {}
+    assert device.estimates("ppo_train", "h200", sides, tmp_path / "none.json") == {}
+    committed = json.loads(device.COMPILED.read_text())["targets"]
     assert all(
-        shape in committed["h200"] for shapes in device_parts.ROOFLINE.values() for shape in shapes
+        shape in committed["h200"] for shapes in device.ROOFLINE.values() for shape in shapes
     )
 
 
 def context(jobs: Callable[..., Any]) -> Context:
-    class Asked(Context):
+    class Doubled(Context):
         def job(self, name: str, variables: Any = None, **arguments: Any) -> Any:
             return jobs(name, variables or {}, **arguments)
 
     sizes = PARTS["command_buffers"].sizes(True, "gpu") | PARTS["correctness"].sizes(True, "gpu")
-    return Asked(MACHINE, sizes, 5, lambda: 1.0, [], "programs")
+    return Doubled(MACHINE, sizes, 5, lambda: 1.0, "programs")
 
 
 def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,16 +365,14 @@ def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.Mon
     flags.clear()
     PARTS["determinism"].measure(context(jobs))
     assert flags == [None, "--mine"]
-    assert (
-        device_parts.flags() == f"--mine {programs.DETERMINISTIC}"
-    )  # of every job that says nothing
+    assert device.flags() == f"--mine {programs.DETERMINISTIC}"  # of every job that says nothing
 
 
 def test_a_check_that_fails_or_breaks_fails_correctness() -> None:
     def found(wrong: str = "", broken: str = "") -> dict[str, Any]:
         def jobs(name: str, variables: dict[str, str], **arguments: Any) -> dict[str, Any]:
             if name == f"correctness.{broken}":
-                raise job.JobError("planted")
+                raise worker.WorkerError("planted")
             return {"passed": name != f"correctness.{wrong}"}
 
         return PARTS["correctness"].measure(context(jobs))
@@ -402,42 +386,26 @@ def test_a_check_that_fails_or_breaks_fails_correctness() -> None:
 
 def test_time_that_is_over_says_nothing_of_correctness() -> None:
     def jobs(*_: Any, **__: Any) -> dict[str, Any]:
-        raise job.LateError("planted")
+        raise worker.LateError("planted")
 
-    with pytest.raises(job.LateError):
+    with pytest.raises(worker.LateError):
         PARTS["correctness"].measure(context(jobs))
 
 
 # ------------------------------------------------------------------------------------------------------------- jobs
 def test_a_job_that_fails_or_is_late_says_so(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(job.JobError, match=r"idle\.nothing: its process ended with status 1"):
-        job.run("idle.nothing", {}, 600)
+    with pytest.raises(worker.WorkerError, match=r"idle\.nothing.* ended with status 1"):
+        worker.once("idle.nothing", {}, 600)
     assert "has no attribute 'nothing'" in capfd.readouterr().err
-    with pytest.raises(job.LateError, match="ended after 0 seconds, its limit"):
-        job.run("idle.load", {}, 0)
+    with pytest.raises(worker.LateError, match="ended after 0 seconds, its limit"):
+        worker.once("idle.load", {}, 0)
 
 
-def test_a_job_answers_with_the_stamp_of_its_process() -> None:
-    done = job.run("figures.label", {"place": ["a", "b"], "drop": []}, 600)
-    assert done.answer == "a / b"
-    assert done.stamp["platform"] == "cpu"
-    assert {"commit", "device", "versions"} <= done.stamp.keys()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no groups of processes there")
-def test_what_a_job_has_started_ends_with_it() -> None:
-    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"1\n"
-    job.end(process)
-    assert process.stdout.read() == b""  # nobody holds its other end
-    assert process.poll() is not None
+def test_a_job_answers() -> None:
+    assert worker.once("table.label", {"place": ["a", "b"]}, 600) == "a / b"
+    about = worker.once("harness.about", {}, 600)
+    assert about["stamp"]["platform"] == "cpu"
+    assert {"commit", "device", "versions"} <= about["stamp"].keys()
 
 
 # ------------------------------------------------------------------------------------------------------ correctness
@@ -495,7 +463,6 @@ def test_a_wrong_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["accounts"]["default"]["fault"] is not None
     rollout = one_update.Rollout(loud=one_update.LOUD, hidden=())
     monkeypatch.setattr(one_update, "Rollout", lambda **_: rollout)
-    monkeypatch.setattr(correctness.importlib.util, "find_spec", lambda name: None)
     assert correctness.update()["passed"]
     right = one_update.learned
     monkeypatch.setattr(
@@ -532,7 +499,7 @@ def test_from_end_to_end(
         == checks["resumed"]["resumed"]["arrays_differing"]
         == 0
     )
-    assert checks["update"]["difference"]["numpy"] < 1e-5 < checks["update"]["bound"]["numpy"]
+    assert checks["update"]["difference"] < 1e-5 < checks["update"]["bound"]
     for name in ("env_step", "ppo_train", "population", "precision"):
         assert all(each["steps_per_second"] > 0 for each in found[name]["sides"].values())
     assert all(0 < value < 0.1 for value in found["precision"]["distance"].values())

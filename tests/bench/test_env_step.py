@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench import env_step, setting, stepping, tape, vector
+from bench import env_step, sb3, setting, twin
 from bench.catalogue import Options
 from tests.extras import needed
 
@@ -25,7 +25,7 @@ def world() -> setting.World:
 def test_every_legal_action_is_equally_likely() -> None:
     mask = jnp.array([True, False, False, True, False, True, True])
     chances = (jnp.arange(400) + 0.5) / 400
-    chosen = np.asarray(jax.vmap(lambda chance: stepping.choose(mask, chance))(chances))
+    chosen = np.asarray(jax.vmap(lambda chance: env_step.choose(mask, chance))(chances))
     np.testing.assert_array_equal(np.bincount(chosen, minlength=7), 100 * np.asarray(mask))
 
 
@@ -33,22 +33,21 @@ def test_what_is_not_installed_is_left_out_and_named(
     world: setting.World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(env_step, "not_confined", lambda: "this system cannot")
+    scale = env_step.Scale(False)
     with ExitStack() as stack:
-        for found, left_out in (
-            env_step.sb3(world, env_step.Scale(False), tmp_path, stack),
-            env_step.one_core(env_step.Scale(False), stack),
-        ):
-            assert found == {}
-            assert left_out
-            assert all(
-                "psutil" in reason and env_step.INSTALL in reason for reason in left_out.values()
-            )
+        found, left_out = env_step.in_children(world, scale, tmp_path, stack)
+    assert found == {}
+    assert len(left_out) == len(scale.looked_at) + 1 + len(scale.dummy) + len(scale.subproc)
+    for name, reason in left_out.items():
+        expected = "this system cannot" if "one_core" in name else env_step.INSTALL
+        assert expected in reason, name
 
 
 def test_the_twin_alone_is_work_to_repeat(world: setting.World, tmp_path: Path) -> None:
     path = tmp_path / "tape.npz"
-    tape.save(tape.make_tape(world.config.env, world.params), path)
-    work = vector.bare(str(path), 3_000)
+    twin.save(twin.make_tape(world.config.env, world.params), path)
+    work = sb3.bare(str(path), 3_000)
     assert work() + work() >= 4, "some sessions end"
 
 
@@ -57,8 +56,8 @@ def test_stable_baselines_steps_the_twin(world: setting.World, tmp_path: Path, k
     for name in ("stable_baselines3", "sb3_contrib"):
         needed(name)
     path = tmp_path / "tape.npz"
-    tape.save(tape.make_tape(world.config.env, world.params), path)
-    work = vector.vector(str(path), kind, 2, 500)
+    twin.save(twin.make_tape(world.config.env, world.params), path)
+    work = sb3.Vector(str(path), kind, 2, 500)
     assert work() >= 1
     work.close()
 
@@ -66,19 +65,19 @@ def test_stable_baselines_steps_the_twin(world: setting.World, tmp_path: Path, k
 @pytest.mark.slow
 def test_all_slots_are_consumed_in_each_way(world: setting.World) -> None:
     """A sum, a product with one weight a slot, and nothing; each call of a loop goes on."""
-    _, refs, _ = jax.jit(stepping.started, static_argnums=(0, 2))(world.env, world.params, 32)
+    _, refs, _ = jax.jit(env_step.started, static_argnums=(0, 2))(world.env, world.params, 32)
     observations = np.asarray(
         jax.vmap(world.env.observe, (0, None))(refs, world.params), np.float64
     )
     weights = np.linspace(-1.0, 1.0, observations.shape[1])
     for mode, expected in (
-        (stepping.SUMMED, observations.sum()),
-        (stepping.WRITTEN, (observations @ weights).sum()),
-        (stepping.UNSEEN, 0.0),
+        (env_step.SUMMED, observations.sum()),
+        (env_step.WRITTEN, (observations @ weights).sum()),
+        (env_step.UNSEEN, 0.0),
     ):
-        seen = jax.jit(stepping.look, static_argnums=(0, 3))(world.env, refs, world.params, mode)
+        seen = jax.jit(env_step.look, static_argnums=(0, 3))(world.env, refs, world.params, mode)
         np.testing.assert_allclose(seen, expected, rtol=1e-3, atol=1e-3, err_msg=mode)
-        work = stepping.Loop(world.env, world.params, 32, 20, mode)
+        work = env_step.Loop(world.env, world.params, 32, 20, mode)
         assert float(work()) != float(work()), mode
 
 
@@ -90,7 +89,7 @@ def test_a_quick_run_has_every_side_or_its_reason() -> None:
     assert {"ours", "ours_unseen", "gymnax"} <= kinds
     assert len(result["sides"]) + len(result["left_out"]) == (
         len(scale.sweep)
-        + (len(scale.modes) + len(scale.core_modes)) * len(scale.looked_at)
+        + 2 * len(scale.looked_at)
         + len(["gymnax", "twin"])
         + len(scale.dummy)
         + len(scale.subproc)

@@ -2,15 +2,11 @@ from __future__ import annotations
 
 import json
 
-import jax
-import numpy as np
 import pytest
 
-from bench import learners
-from bench import learners_settings as chosen
+from bench import learners, time_to_reward
 from bench.catalogue import Options
-from bench.learners_settings import Goal
-from bench.recent import Recent
+from bench.time_to_reward import Goal, Recent
 from jaxtrade.config import load_config
 from tests.optimum.learner import reward_per_step
 
@@ -41,47 +37,20 @@ def test_a_mean_of_episodes_counts_episodes_and_not_steps():
     }
 
 
-def test_the_interval_of_five_scores_by_hand():
-    found = learners.figures(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
-    half = 2.776 * np.sqrt(2.5 / 5)  # t(4) at 97.5 %
-    assert (found["mean"], found["least"]) == (3.0, 1.0)
-    np.testing.assert_allclose(found["interval"], [3 - half, 3 + half], rtol=1e-3)
-
-
 def test_every_learner_has_settings_for_every_task():
-    for task in chosen.TASKS:
-        for learner in chosen.LEARNERS:
-            assert learners.config_of(task, learner).algorithm == learner
-    assert set(chosen.SB3) == set(chosen.GOALS) <= set(chosen.TASKS)
+    for task, learner in learners.ROWS:
+        assert learners.config_of(task, learner).algorithm == learner
+    assert {learner for _, learner in learners.ROWS} == set(learners.LEARNERS)
+    assert set(learners.SB3) == set(learners.GOALS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("keys", "optimum"), [((), chosen.OPTIMUM), (chosen.FRESH, chosen.OPTIMUM_FRESH)]
-)
-def test_the_optimum_is_the_dynamic_programmes(keys, optimum):
+def test_the_optimum_is_the_dynamic_programmes():
     """Expected reward of all episodes over their expected steps: starts are drawn from all decision
     bars.
     """
-    assert reward_per_step(load_config(None, [*chosen.CHAIN, *keys])) == pytest.approx(
-        optimum, abs=2e-4
-    )
-
-
-@pytest.mark.slow
-def test_a_greedy_return_is_that_of_one_episode():
-    """A policy that always pushes CartPole to one side falls after 8 to 11 steps, and nothing after
-    that counts.
-    """
-    algorithm, params = learners.algorithm_of(
-        "cartpole", learners.config_of("cartpole", "ppo", 2_048)
-    )
-    state = algorithm.init(jax.random.key(0), params)
-    left = algorithm._replace(
-        act=lambda policy, carry, ref, params, key, explore: (carry, jax.numpy.int32(0), None)
-    )
-    returns = learners.episode_returns(left, algorithm.policy(state), params, jax.random.key(1), 64)
-    assert 7 <= float(returns.min()) <= float(returns.max()) <= 12
+    found = reward_per_step(load_config(None, list(learners.CHAIN)))
+    assert found == pytest.approx(time_to_reward.OPTIMUM, abs=2e-4)
 
 
 @pytest.mark.slow
@@ -89,6 +58,6 @@ def test_a_greedy_return_is_that_of_one_episode():
 def test_the_bench_runs():
     found = learners.run(Options(quick=True))
     assert json.dumps(found)
-    assert set(found["race"]) == set(chosen.GOALS)
-    for task in chosen.TASKS:
-        assert set(found["ends"][task]) == set(chosen.LEARNERS)
+    assert set(found["race"]) == set(learners.GOALS)
+    for race in found["race"].values():
+        assert set(learners.LEARNERS) <= set(race["sides"])

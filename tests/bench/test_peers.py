@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from gymnax.environments import spaces
 
-from bench import harness, peers, ppo_train, purejaxrl, setting
+from bench import harness, peers, ppo_train, setting
 from bench.catalogue import FETCH_PUREJAXRL, PUREJAXRL_COMMIT, Options
 from bench.learning import learning_of
-from bench.old_gymnax import OLD_ID, offered
+from bench.peers import OLD_ID, offered
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import ConfigError
 from tests.extras import INSTALL, needed
@@ -121,7 +121,7 @@ def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Pa
     before, path = set(sys.modules), list(sys.path)
     config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": T})
     world = setting.World(config, ENV, PARAMS, None, None)  # pyright: ignore[reportArgumentType]
-    train = purejaxrl.compiled(learning_of(config), world, 1, checkout)
+    train = peers.purejaxrl(learning_of(config), world, 1, checkout)
     assert not {"wrappers", "brax", "navix"} & (set(sys.modules) - before)
     assert sys.path == path
 
@@ -166,18 +166,18 @@ def test_what_cannot_run_is_left_out_with_the_reason(
     found = peers.left_out(learning_of(normalised), Options(purejaxrl=tmp_path))
     assert set(found) == {"purejaxrl", "rejax", "sbx"}
     assert all(
-        "ppo.normalise_observations = True, expected false" in reason for reason in found.values()
+        "ppo.normalise_observations = True, expected False" in reason for reason in found.values()
     )
 
 
 def test_a_path_that_is_no_checkout_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no purejaxrl/ppo\.py; expected"):
-        purejaxrl.load(tmp_path)
+        peers.load(tmp_path)
 
 
 def test_the_page_says_how_to_fetch_what_is_no_package() -> None:
     page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    for text in (page, purejaxrl.__doc__ or ""):
+    for text in (page, peers.__doc__ or ""):
         assert "git clone https://github.com/luchris429/purejaxrl" in text
         assert f"git -C purejaxrl checkout {PUREJAXRL_COMMIT[:7]}" in text
         assert "--purejaxrl purejaxrl" in text
@@ -207,10 +207,10 @@ def test_a_peer_trains(name: str, options: Options, monkeypatch: pytest.MonkeyPa
 
 def theirs(options: Options) -> Any:
     """Its module, or the test is skipped."""
-    if reason := purejaxrl.left_out(learning_of(setting.config(ppo=PPO)), options.purejaxrl):
+    if reason := peers.left_out(learning_of(setting.config(ppo=PPO)), options).get("purejaxrl"):
         pytest.skip(f"purejaxrl: {reason} (in tests: JAXTRADE_PUREJAXRL=purejaxrl)")
     assert options.purejaxrl is not None
-    return purejaxrl.load(options.purejaxrl)
+    return peers.load(options.purejaxrl)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
@@ -220,8 +220,7 @@ def test_a_network_of_other_widths_is_theirs(options: Options, activation: str) 
     """
     seen, peer = jax.random.normal(jax.random.key(1), (5, 12)), theirs(options)
     made = [
-        network(7, activation=activation)
-        for network in (peer.ActorCritic, purejaxrl.sized((64, 64)))
+        network(7, activation=activation) for network in (peer.ActorCritic, peers.sized((64, 64)))
     ]
     first, second = (network.init(jax.random.key(0), seen) for network in made)
     jax.tree.map(lambda one, other: assert_equal_bits(one, other, "parameters"), first, second)
@@ -233,7 +232,7 @@ def test_a_network_of_other_widths_is_theirs(options: Options, activation: str) 
 
 def test_the_widths_are_the_configurations() -> None:
     needed("distrax")
-    network: Any = purejaxrl.sized((9, 6, 4))(3, activation="relu")
+    network: Any = peers.sized((9, 6, 4))(3, activation="relu")
     shapes = jax.tree.map(jnp.shape, network.init(jax.random.key(0), jnp.zeros(5))["params"])
     assert [shapes[f"Dense_{i}"]["kernel"] for i in range(8)] == [
         (5, 9),
@@ -253,9 +252,7 @@ def test_the_widths_are_the_configurations() -> None:
 def test_purejaxrl_is_a_side_of_every_network(network: str, options: Options) -> None:
     theirs(options)
     config = ppo_train.config_of(network, 4, 64, 64, num_epochs=1)
-    train = purejaxrl.compiled(
-        learning_of(config), setting.world(2), 1, options.purejaxrl or Path()
-    )
+    train = peers.purejaxrl(learning_of(config), setting.world(2), 1, options.purejaxrl or Path())
     learned = train(jax.random.key(0), setting.world(2).params)["runner_state"][0].params["params"]
     hidden = learning_of(config).hidden
     assert [learned[f"Dense_{i}"]["bias"].shape[0] for i in range(len(hidden))] == list(hidden)

@@ -24,7 +24,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-from bench import replay, setting, tape, twin
+from bench import correctness, setting, twin
 from jaxtrade.env.actions import Action
 from jaxtrade.env.money import tick_mills
 from jaxtrade.env.state import (
@@ -82,14 +82,14 @@ def variant(world: setting.World, name: str) -> EnvParams:
     )
 
 
-PLAY = jax.jit(replay.play, static_argnums=(0, 5), compiler_options=compiling.fast())
+PLAY = jax.jit(correctness.play, static_argnums=(0, 5), compiler_options=compiling.fast())
 
 
 @pytest.fixture(scope="module")
 def played(world: setting.World) -> Callable[[str], dict[str, np.ndarray]]:
-    """Variant -> `replay.play` from starts all over the split, on the host."""
+    """Variant -> `correctness.play` from starts all over the split, on the host."""
     return functools.cache(
-        lambda name: replay.played(world.env, variant(world, name), ENVS, STEPS, PLAY)
+        lambda name: correctness.played(world.env, variant(world, name), ENVS, STEPS, PLAY)
     )
 
 
@@ -105,8 +105,8 @@ SEEN = {  # kinds of events that a variant must have had
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_replays_the_environment(world: setting.World, played: Any, name: str) -> None:
     """6,400 steps: masks, ends, exits and mills equal, every slot and the reward within 1e-5."""
-    found = replay.compare(
-        twin.Twin(tape.make_tape(world.config.env, variant(world, name))), played(name)
+    found = correctness.compare(
+        twin.Twin(twin.make_tape(world.config.env, variant(world, name))), played(name)
     )
     assert found.fault is None
     assert not [kind for kind in SEEN[name].split() if not found.kinds[kind]], found.kinds
@@ -127,8 +127,8 @@ def test_a_planted_fault_is_found(world: setting.World, played: Any, old: str) -
     found: dict[str, Any] = {}
     exec(source.replace(old, FAULTS[old]), vars(twin) | {"__builtins__": __builtins__}, found)
     faulty = type("Faulty", (twin.Twin,), {"step": found["step"]})
-    differing = replay.compare(
-        faulty(tape.make_tape(world.config.env, variant(world, "static"))), played("static")
+    differing = correctness.compare(
+        faulty(twin.make_tape(world.config.env, variant(world, "static"))), played("static")
     )
     assert differing.fault is not None
 
@@ -153,7 +153,7 @@ def test_the_ids_are_the_environments() -> None:
     for names, prefix in ((ExitReason, "BY_"), (EndReason, ""), (StopKind, "")):
         for reason in list(names)[1:]:
             assert getattr(twin, prefix + reason.name) == reason
-    assert (tape.OFF, tape.INTRADAY, tape.END_OF_DAY) == (
+    assert (twin.OFF, twin.INTRADAY, twin.END_OF_DAY) == (
         OFF,
         Trailing.INTRADAY,
         Trailing.END_OF_DAY,
@@ -162,7 +162,7 @@ def test_the_ids_are_the_environments() -> None:
 
 @pytest.fixture
 def env(world: setting.World) -> twin.Twin:
-    return twin.Twin(tape.make_tape(world.config.env, world.params))
+    return twin.Twin(twin.make_tape(world.config.env, world.params))
 
 
 def test_gymnasiums_check_finds_nothing(env: twin.Twin) -> None:
@@ -203,7 +203,7 @@ def test_what_it_refuses(world: setting.World, env: twin.Twin) -> None:
     with pytest.raises(
         ConfigError, match=r"scaling = seed .*intrabar = nearer_extreme .*reward terms win"
     ):
-        tape.make_tape(config, other)
+        twin.make_tape(config, other)
 
 
 def test_an_order_is_cut_to_the_accounts_contracts(world: setting.World) -> None:
@@ -212,14 +212,14 @@ def test_an_order_is_cut_to_the_accounts_contracts(world: setting.World) -> None
         world.config.env.model_copy(update={"quantity": 5}),
         world.params.replace(account=account),
     )
-    assert tape.rules_of(config, params).worth == 2 * tick_mills(params.contract)
+    assert twin.rules_of(config, params).worth == 2 * tick_mills(params.contract)
 
 
 def test_a_process_that_steps_it_has_no_jax(env: twin.Twin, tmp_path: Path) -> None:
     path = tmp_path / "tape.npz"
-    tape.save(env._tape, path)
+    twin.save(env._tape, path)
     code = (
-        "import sys\nfrom bench import tape, twin\nenv = twin.Twin(tape.load(sys.argv[1]))\nenv.reset(seed=0)\n"
+        "import sys\nfrom bench import twin\nenv = twin.Twin(twin.load(sys.argv[1]))\nenv.reset(seed=0)\n"
         "env.step(0)\nassert 'jax' not in sys.modules, 'JAX was imported'"
     )
     subprocess.run(
@@ -228,7 +228,7 @@ def test_a_process_that_steps_it_has_no_jax(env: twin.Twin, tmp_path: Path) -> N
         timeout=120,
         cwd=Path(twin.__file__).parents[1],
     )
-    loaded = tape.load(str(path))
+    loaded = twin.load(str(path))
     assert repr(loaded[:2]) == repr(env._tape[:2])
     for ours, theirs in zip(loaded.bars, env._tape.bars, strict=True):
         assert repr(ours[:-1]) == repr(theirs[:-1])

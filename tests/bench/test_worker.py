@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.worker import ROOT, Worker, WorkerError
+from bench.worker import ROOT, LateError, Worker, WorkerError
 
 
 @pytest.mark.parametrize("name", ["bench", "jaxtrade"])
@@ -38,3 +39,15 @@ def test_the_peak_of_a_process_is_its_own() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert 10e6 < int(said) < held.nbytes
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no groups of processes there")
+def test_what_a_late_child_has_started_ends_with_it(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    code = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    given = {"name": "startup.start", "arguments": {"words": ["-c", code], "times": 1}}
+    with Worker("worker", "call", given) as worker, pytest.raises(LateError, match="15 seconds"):
+        worker.run(15.0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)

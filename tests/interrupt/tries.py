@@ -44,7 +44,7 @@ COMMANDS = (
     Command("train", ("train", "--test", *SMALL, "--run-dir", "{out}")),
     Command("curriculum", ("curriculum", "--test", "--market", "NQ", *SMALL, "--run-dir", "{out}")),
     Command("evaluate", ("evaluate", "{run}")),
-    Command("bench", ("bench", "scaling", "intrabar", "--quick", "--out", "{out}")),
+    Command("bench", ("bench", "compile", "startup", "--quick", "--out", "{out}")),
 )
 # Those that SIGTERM ends with 75, so that they are started again.
 RESUMABLE = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 import jax
 import pytest
 
-from bench.defaults_problems import PROBLEMS, config_of, world_of
+from bench.studies.defaults_problems import PROBLEMS, config_of, world_of
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.rl.ppo.state import policy_of

@@ -19,7 +19,6 @@ from typing import Any, TextIO, cast
 import pytest
 from rich.console import Console
 
-from bench.screen import frames, record
 from jaxtrade.cli.shared import print_result
 from jaxtrade.progress import terminal
 from jaxtrade.progress.choose import open_screen
@@ -28,6 +27,7 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen, Warnings, duration
 from jaxtrade.progress.spark import sparkline
 from jaxtrade.storage.sinks import progress_line
+from tests.progress.terminal import frames, record
 
 COLUMNS = (("kl", "approx_kl", ".1e"),)
 NAMES = {"action_share": ["HOLD", "BUY", "SELL"]}

@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench import defaults_problems
-from bench.defaults_problems import PROBLEMS, config_of, world_of
-from bench.learners_settings import ROWS, WANTED
+from bench.learners import ROWS
+from bench.studies import defaults_problems
+from bench.studies.defaults_problems import PROBLEMS, config_of, world_of
 from jaxtrade.config import make_config
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.dqn import make_dqn
 from jaxtrade.rl.q.state import policy_of
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
+from tests.optimum.learner import WANTED
 from tests.rl.probes import ProbeRef, probe_params
 from tests.rl.test_probes import ASKED, CONSTANT, CUE, ENV, LATE, PAID
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bench.learners_settings import GYMNAX, ROWS, WANTED
+from bench.learners import GYMNAX, ROWS
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.interop.gymnax_adapter import from_gymnax
@@ -14,7 +14,7 @@ from jaxtrade.rl.pqn import make_pqn
 from jaxtrade.runs.setup import prepare
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
-from tests.optimum.learner import chain_config, fresh, optimum_of, profits, sessions_of
+from tests.optimum.learner import WANTED, chain_config, fresh, optimum_of, profits, sessions_of
 
 EPISODES, LONGEST = 200, 500
 

@@ -1,0 +1,34 @@
+"""Studies: what a choice of the package rests on, or whether a method helps. They time nothing.
+
+    python -m bench.studies.trust            (in a checkout; minutes to hours)
+    python -m bench.studies.trust --quick    small, to see that it works; writes nothing
+
+Each prints its result as JSON and writes `bench/studies/results/NAME.json`, which the pages of docs/
+quote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import catalogue
+from bench.harness import stamp
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(name: str, about: str, run: Callable[[bool], dict[str, Any]]) -> None:
+    """The command of a study. run: (quick) -> its result."""
+    parser = argparse.ArgumentParser(prog=f"python -m bench.studies.{name}", description=about)
+    parser.add_argument("--quick", action="store_true", help="small; writes nothing")
+    quick = parser.parse_args().quick
+    told = stamp(["python", "-m", f"bench.studies.{name}"], None)
+    title = about.split("\n\n")[0].replace("\n", " ")
+    result = {"bench": name, "about": title, "quick": quick, "stamp": told, **run(quick)}
+    print(json.dumps(result))
+    if not quick:
+        catalogue.write(result, RESULTS)

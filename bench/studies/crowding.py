@@ -1,0 +1,139 @@
+"""Crowding against impact: what agents that share a market earn and do, by how much their orders
+move the price.
+
+Eight agents train with PPO on the mean-reverting chain (docs/synthetic.md), where all of them can
+find the same edge. Between the runs only `shared.kappa` changes; it is an argument of one compiled
+program. With 0 the agents are alone. Figures are means over the last quarter of the updates and
+over the agents, then over independent groups of agents, with the lowest and the highest group
+beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from bench.harness import rounded
+from jaxtrade.config import RunConfig, load_config
+from jaxtrade.env.shared.impact import with_impact
+from jaxtrade.runs.setup import Setup, prepare
+
+from . import main
+
+KAPPAS, QUICK_KAPPAS = (
+    (0, 1_000, 2_000, 4_000, 8_000, 16_000),
+    (0, 4_000),
+)  # thousandths of a tick per contract
+GROUPS, QUICK_GROUPS = 5, 1
+SETTINGS = (
+    "data.market=ES",
+    "data.source=synthetic",
+    "data.synthetic=mean_reversion",
+    "data.synthetic_sessions=20",
+    "account.preset=rules_off_50k",
+    "env.task=manage",
+    "env.window=2",
+    "env.features=[close]",
+    "split.test_sessions=0",
+    "shared.on=true",
+    "train.num_seeds=8",
+    "shared.eta=0",
+    "shared.decay=0.9",
+    "network.hidden=[32]",
+    "rollout.num_envs=16",
+    "rollout.num_steps=64",
+    "ppo.num_minibatches=2",
+    "ppo.num_epochs=4",
+    "ppo.learning_rate=0.002",
+    "ppo.learning_rate_end=0.0002",
+    "ppo.gamma=0.95",
+    "ppo.gae_lambda=0.9",
+    "ppo.ent_coef=0.02",
+    "ppo.ent_coef_end=0.002",
+    "monitor.on=false",
+    "train.total_timesteps=204_800",
+    "train.chunk_updates=1",
+)
+QUICK = ("train.total_timesteps=4_096",)
+FIGURES = (
+    "crowding_profit",
+    "crowding_return_spread",
+    "crowding_position_correlation",
+    "impact_paid",
+    "offset_low",
+    "offset_high",
+    "maker_profit",
+)
+
+
+def config_of(kappa: int, quick: bool) -> RunConfig:
+    """The configuration of one run."""
+    return load_config(None, [*SETTINGS, f"shared.kappa={kappa}", *(QUICK if quick else ())])
+
+
+def trainer(setup: Setup) -> Callable[[jax.Array, Any], Mapping[str, jax.Array]]:
+    """The compiled function (keys of the agents, parameters) -> metrics [updates, agents] of a
+    whole training.
+    """
+    algorithm, updates = setup.stack.wrap(setup.algorithm), setup.plan.total_updates
+
+    def train(keys: jax.Array, params: Any) -> Mapping[str, jax.Array]:
+        def update(state: Any, _: None) -> tuple[Any, Mapping[str, jax.Array]]:
+            state, metrics = algorithm.update(state, params, None)
+            return state, {name: metrics[name] for name in FIGURES}
+
+        return jax.lax.scan(update, algorithm.init(keys, params), None, updates)[1]
+
+    return jax.jit(train)
+
+
+def ends(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Means over the last quarter of the updates and over the agents, where the figure is
+    defined.
+    """
+    found = {}
+    for name, values in metrics.items():
+        last = np.asarray(values, np.float64)[-max(1, len(values) // 4) :]
+        found[name] = float(np.nanmean(last)) if np.isfinite(last).any() else float("nan")
+    return found
+
+
+def summed_up(groups: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Figure -> its mean, lowest and highest over the groups."""
+    return {
+        name: {
+            "mean": rounded(float(np.mean(values))),
+            "low": rounded(min(values)),
+            "high": rounded(max(values)),
+        }
+        for name in FIGURES
+        if (values := [group[name] for group in groups])
+    }
+
+
+def run(quick: bool) -> dict[str, Any]:
+    kappas, groups = (QUICK_KAPPAS, QUICK_GROUPS) if quick else (KAPPAS, GROUPS)
+    setup = prepare(config_of(kappas[0], quick))
+    train = trainer(setup)
+    table = {}
+    for kappa in kappas:
+        params = with_impact(setup.params, config_of(kappa, quick))
+        found = [ends(train(setup.stack.keys(100 * group), params)) for group in range(groups)]
+        table[str(kappa)] = summed_up(found)
+    return {
+        "config": {
+            "settings": list(SETTINGS),
+            "kappas": list(kappas),
+            "groups": groups,
+            "agents": setup.stack.count,
+            "steps_of_each_agent": setup.plan.total_steps,
+        },
+        "by_kappa": table,
+    }
+
+
+if __name__ == "__main__":
+    main("crowding", __doc__ or "", run)

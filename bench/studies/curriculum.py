@@ -1,0 +1,182 @@
+"""Does a curriculum help? Steps to a target reward in the last task, against training it from
+scratch.
+
+Market, target and hyper-parameters are those of `time_to_reward_settings` (the mean-reverting
+chain, whose optimum dynamic programming gives; tasks as they are, account rules off). `manage` and
+`advised` have the same actions and the same market, hence the same optimum. The lengths of the
+phases were committed before the first run. Two counts: steps of the last phase alone, and of all
+phases together, because the first ones are not free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bench import harness, setting
+from bench import time_to_reward as chosen
+from bench.learning import sections_of
+from bench.time_to_reward import LEVEL, REWARD, bootstrap
+from jaxtrade.config import RunConfig, TransferConfig
+from jaxtrade.interop.world import load_world
+from jaxtrade.rl import transfer
+from jaxtrade.rl.coverage import require_complete
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.runs.source import layout_of
+from jaxtrade.training.population import Stack
+from jaxtrade.types import PyTree
+
+from . import main
+
+TASKS = ("entry", "manage", "advised")
+EARLY = 40  # updates of each phase before the last, 81,920 environment steps
+UPDATES = 150  # budget of the last phase, and of training from scratch
+TARGET, WINDOW = chosen.GOAL.target, 8  # reward per step, over as many updates
+SEEDS = 10
+NUM_ENVS = 16
+
+
+def config_of(task: str) -> RunConfig:
+    """The committed settings with another task."""
+    sections = {
+        **chosen.SECTIONS,
+        "env": {"task": task},
+        **sections_of(
+            {**chosen.PPO, "num_envs": NUM_ENVS, "num_steps": chosen.ROLLOUT // NUM_ENVS}
+        ),
+    }
+    return setting.config(chosen.SESSIONS, **sections)
+
+
+class Phase:
+    """One task for `updates` updates of `seeds` agents as one program."""
+
+    def __init__(self, task: str, updates: int, seeds: int) -> None:
+        self.config = config_of(task)
+        env, self.params = load_world(self.config)
+        self._seeds = seeds
+        agents = Stack.of(seeds).wrap(make_ppo(self.config, env, updates, summarise=REWARD))
+        self._init = jax.jit(agents.init)
+
+        def train(state: PyTree, params: PyTree) -> tuple[PyTree, jax.Array]:
+            def update(state: PyTree, _: None) -> tuple[PyTree, jax.Array]:
+                state, metrics = agents.update(state, params, None)
+                return state, metrics["reward"]
+
+            return jax.lax.scan(update, state, None, length=updates)
+
+        self._train = jax.jit(train)
+
+    def start(self, before: tuple[Phase, PyTree] | None = None) -> PyTree:
+        """The first states of all seeds; of a later phase with the policies of the one before."""
+        fresh = self._init(Stack.of(self._seeds).keys(0), self.params)
+        if before is None:
+            return fresh
+        phase, state = before
+        source, target = layout_of(phase.config), layout_of(self.config)
+        transfer.check_layouts(source, target)
+        carried = transfer.transfer(state.params, state.normaliser, None, source, fresh, target)
+        require_complete(carried.coverage, allowed=False)
+        return transfer.begin(
+            fresh, carried, transfer.opening_plan(carried.coverage, target, TransferConfig())
+        )
+
+    def train(self, state: PyTree) -> tuple[PyTree, np.ndarray]:
+        """-> (states, mean reward per step of each update, float[updates, seeds])."""
+        state, rewards = self._train(state, self.params)
+        return state, np.asarray(rewards)
+
+
+def updates_to_target(rewards: Sequence[float]) -> tuple[int, bool]:
+    """Updates until the mean of the last `WINDOW` is at the target, or all of them and False."""
+    for done in range(WINDOW, len(rewards) + 1):
+        if np.mean(rewards[done - WINDOW : done]) >= TARGET:
+            return done, True
+    return len(rewards), False
+
+
+def summary(rewards: np.ndarray, before: int) -> dict[str, Any]:
+    """Environment steps of every seed until the target; before: updates of earlier phases, counted
+    along.
+
+    first_reward_each: reward per step of the first rollout, before any update of this task."""
+    found = [updates_to_target(column) for column in rewards.T]
+    steps = [(before + updates) * chosen.ROLLOUT for updates, _ in found]
+    return {
+        "seeds": len(steps),
+        "reached": sum(reached for _, reached in found),
+        "env_steps": float(np.median(steps)),
+        "env_steps_range": [min(steps), max(steps)],
+        "env_steps_each": steps,
+        "first_reward_each": [harness.rounded(float(reward)) for reward in rewards[0]],
+        "last_reward_each": ends(rewards),
+    }
+
+
+def ends(rewards: np.ndarray) -> list[float]:
+    """Of each seed, the mean of the last window."""
+    return [harness.rounded(float(mean)) for mean in rewards[-WINDOW:].mean(axis=0)]
+
+
+def run(quick: bool) -> dict[str, Any]:
+    """`sides`: the last task from scratch, and after a curriculum by both counts. `ratios`:
+    scratch's steps over the curriculum's, above 1 where the curriculum needs fewer."""
+    budget, early, seeds = (4, 2, 2) if quick else (UPDATES, EARLY, SEEDS)
+    before: tuple[Phase, PyTree] | None = None
+    rewards = scratch = np.empty((0, seeds))
+    early_last: dict[str, list[float]] = {}
+    for task in TASKS:
+        phase = Phase(task, budget if task == TASKS[-1] else early, seeds)
+        state, rewards = phase.train(phase.start(before))
+        before = phase, state
+        if task != TASKS[-1]:
+            early_last[task] = ends(rewards)
+        else:
+            _, scratch = phase.train(phase.start())
+    sides = {
+        "from scratch": summary(scratch, 0),
+        "curriculum, last phase alone": summary(rewards, 0),
+        "curriculum, all phases": summary(rewards, early * (len(TASKS) - 1)),
+    }
+    ratios = {}
+    for name in list(sides)[1:]:
+        interval = bootstrap(sides["from scratch"]["env_steps_each"], sides[name]["env_steps_each"])
+        ratios[name] = {
+            "env_steps": harness.rounded(
+                sides["from scratch"]["env_steps"] / sides[name]["env_steps"]
+            ),
+            "env_steps_interval": [harness.rounded(bound) for bound in interval],
+        }
+    return {
+        "config": {
+            "tasks": list(TASKS),
+            "early_updates": early,
+            "goal": {"target": TARGET, "window": WINDOW, "updates": budget},
+            "optimum": chosen.OPTIMUM,
+            "seeds": seeds,
+            "num_envs": NUM_ENVS,
+            "rollout": chosen.ROLLOUT,
+            "sessions": chosen.SESSIONS,
+            **chosen.SECTIONS,
+            "ppo": chosen.PPO,
+            "transfer": TransferConfig().model_dump(),
+            "rule": "mean reward per step of the last `window` updates, while exploring; a seed that misses "
+            "the target counts as the whole budget",
+            "interval": f"{LEVEL:.0%} bootstrap",
+        },
+        "sides": sides,
+        "ratios": ratios,
+        "reward_before": early_last,
+        "rewards": {
+            "from scratch": jnp.round(scratch.mean(axis=1), 4).tolist(),
+            "curriculum": jnp.round(rewards.mean(axis=1), 4).tolist(),
+        },
+    }
+
+
+if __name__ == "__main__":
+    main("curriculum", __doc__ or "", run)

@@ -1,0 +1,200 @@
+"""How the defaults of PPO were chosen, and what they reach: a sweep over problems whose optimum is
+known.
+
+    python -m bench.studies.defaults                     every cell that bench/studies/results/defaults.json lacks
+    python -m bench.studies.defaults --part final        only one part: sweep, scales or final
+    python -m bench.studies.defaults --quick --out DIR   every program, for a few updates, to see that it works
+
+The result is written after each cell, so a sweep that was stopped goes on. A cell is computed again
+where its settings, those of `bench.studies.defaults_plan`, have changed. Nothing here measures the speed of
+this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bench import harness
+from jaxtrade.config import RunConfig
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.state import make_hparams, policy_of
+from jaxtrade.training.population import Stack
+from jaxtrade.types import PyTree
+
+from . import RESULTS
+from .defaults_plan import PARTS, Cell, settings_of
+from .defaults_problems import PROBLEMS, World, config_of, world_of
+
+RESULT = RESULTS / "defaults.json"
+LAST = (
+    "entropy",
+    "approx_kl",
+    "clip_fraction",
+    "explained_variance",
+)  # metrics of training that a cell keeps
+
+
+def trained(cell: Cell, config: RunConfig, world: World) -> dict[str, Any]:
+    """Train every variant and seed of a cell as one program, and judge the greedy policies on the
+    way.
+    """
+    per_update = config.rollout.num_envs * config.rollout.num_steps
+    updates = max(cell.steps // per_update, cell.points)
+    ends = [updates * (i + 1) // cell.points for i in range(cell.points)]
+    algorithm = make_ppo(config, world.env, updates)
+    agents = Stack((len(cell.variants) * cell.seeds,)).wrap(algorithm)
+    keys = jnp.tile(
+        jax.vmap(jax.random.key)(jnp.arange(cell.seeds, dtype=jnp.uint32)), len(cell.variants)
+    )
+    state = jax.jit(agents.init)(keys, world.params)
+    state = state.replace(hparams=state.hparams.replace(**_floats(cell, config)))
+
+    @jax.jit
+    def advance(state: PyTree, params: PyTree, count: jax.Array) -> tuple[PyTree, PyTree]:
+        def update(_: jax.Array, now: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+            state, metrics = agents.update(now[0], params, None)
+            return state, {name: metrics[name] for name in LAST}
+
+        empty = {name: jnp.zeros(keys.shape) for name in LAST}
+        return jax.lax.fori_loop(
+            0, count, update, (state, empty)
+        )  # a traced count: one program for all stretches
+
+    judged, metrics = [], {}
+    for begin, end in itertools.pairwise([0, *ends]):
+        state, metrics = advance(state, world.params, jnp.int32(end - begin))
+        judged.append(world.judge(algorithm, jax.vmap(policy_of)(state)))
+    shape = (len(cell.variants), cell.seeds)
+    figures = {
+        name: np.stack([found[name] for found in judged]).reshape(cell.points, *shape)
+        for name in judged[-1]
+    }
+    return {
+        "steps_taken": [end * per_update for end in ends],
+        "updates": updates,
+        "minibatches": config.minibatches,
+        "judged": {name: _rounded(values) for name, values in figures.items()},
+        "metrics": {
+            name: _rounded(np.asarray(values).reshape(shape)) for name, values in metrics.items()
+        },
+    }
+
+
+def _floats(cell: Cell, config: RunConfig) -> dict[str, jax.Array]:
+    """Every tunable float that a variant names, float32[variants * seeds]."""
+    base = make_hparams(config.ppo)
+    names = sorted({name for floats in cell.variants.values() for name in floats})
+    values = {
+        name: [floats.get(name, float(getattr(base, name))) for floats in cell.variants.values()]
+        for name in names
+    }
+    return {
+        name: jnp.repeat(jnp.array(each, jnp.float32), cell.seeds) for name, each in values.items()
+    }
+
+
+def _rounded(values: np.ndarray) -> Any:
+    return np.vectorize(lambda x: float(f"{x:.5g}"), otypes=[float])(values).tolist()
+
+
+def quick(cell: Cell) -> Cell:
+    """The same program for a few updates."""
+    return cell._replace(steps=1, seeds=1, points=1, variants=dict(list(cell.variants.items())[:2]))
+
+
+def run(
+    cells: list[Cell], out: Path, tell: Callable[[str], None], again: bool = False
+) -> dict[str, Any]:
+    """Compute the cells that the result at `out` lacks (again: all of them), and write it after
+    each.
+    """
+    result: dict[str, Any] = (
+        json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"cells": {}}
+    )
+    for number, cell in enumerate(cells):
+        done = result["cells"].get(cell.name)
+        if (
+            not again
+            and done is not None
+            and done["settings"] == json.loads(json.dumps(settings_of(cell)))
+        ):
+            continue
+        begun = time.process_time()
+        config = config_of(PROBLEMS[cell.problem], cell.network, cell.static)
+        found = trained(cell, config, world_of(PROBLEMS[cell.problem], config))
+        seconds = time.process_time() - begun
+        result["cells"][cell.name] = {
+            "part": cell.part,
+            "problem": cell.problem,
+            "network": cell.network,
+            "label": cell.label,
+            "settings": settings_of(cell),
+            **found,
+            "commit": harness.commit(),
+            "cpu_seconds": round(seconds, 1),
+        }
+        result["stamp"] = {"device": harness.device_name(), "versions": harness.versions()}
+        result["cpu_minutes"] = round(
+            sum(each["cpu_seconds"] for each in result["cells"].values()) / 60, 1
+        )
+        _write(result, out)
+        tell(
+            f"{number + 1}/{len(cells)} {cell.name}: {np.mean(found['judged']['score'][-1]):.3f} ({seconds:.0f} s)"
+        )
+        jax.clear_caches()  # a cell never needs the programs of another
+    return result
+
+
+def _write(result: dict[str, Any], out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    new = out.with_name(f".{out.name}.new")
+    text = json.dumps(result, indent=1)
+    new.write_text(text + "\n", encoding="utf-8")
+    new.replace(out)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.studies.defaults", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "--part", choices=PARTS, action="append", help="only this part (repeatable)"
+    )
+    parser.add_argument("--only", help="only cells whose name contains this")
+    parser.add_argument("--again", action="store_true", help="also cells that the result has")
+    parser.add_argument("--quick", action="store_true", help="a few updates of each; needs --out")
+    parser.add_argument(
+        "--out", type=Path, help="the result, instead of bench/studies/results/defaults.json"
+    )
+    given = parser.parse_args(arguments)
+    if given.quick and given.out is None:
+        parser.error("--quick measures nothing: name its result by --out FILE")
+    out = given.out or RESULT
+    cells = [
+        cell
+        for part in given.part or PARTS
+        for cell in PARTS[part]()
+        if (given.only or "") in cell.name
+    ]
+    run(
+        [quick(cell) for cell in cells] if given.quick else cells,
+        out,
+        lambda line: print(line, file=sys.stderr, flush=True),
+        given.again,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Learning curves with matrix products in float32, TF32 and bfloat16: 8 seeds each, on a task whose
+optimum is known.
+
+Task and hyper-parameters are those of `time_to_reward`, with 64 environments. A curve is the mean
+reward per step of each update, while the policy explores, as a share of the optimum. The seeds are
+one program. Where a platform has no such products, their operands are rounded and the product is
+float32 (`networks.precision`): `emulated` says where. A precision learns as well as float32 if the
+interval of the difference holds 0: bootstrap over the seeds, paired because a seed begins with the
+same network and the same episodes in all precisions.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import jax
+import numpy as np
+
+from bench import harness
+from bench import time_to_reward as chosen
+from bench.time_to_reward import REWARD, config_of
+from jaxtrade.config.compute import Precision
+from jaxtrade.interop.world import load_world
+from jaxtrade.networks.precision import dot_general_of
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.training.population import Stack
+
+from . import main
+
+PRECISIONS: tuple[Precision, ...] = typing.get_args(Precision)
+NUM_ENVS, UPDATES, LAST = (
+    64,
+    150,
+    30,
+)  # environments of each seed; the last updates, whose mean is compared
+QUICK_UPDATES = 3
+DRAWS, LEVEL = 10_000, 0.9
+
+
+def curves_of(precision: Precision, seeds: int, updates: int) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the optimum, float64[updates, seeds], and the largest ratio error of each seed,
+    float64[seeds].
+    """
+    config = config_of(NUM_ENVS)
+    config = config.model_copy(
+        update={"compute": config.compute.model_copy(update={"precision": precision})}
+    )
+    env, params = load_world(config)
+    stack = Stack.of(seeds)
+    agents = stack.wrap(make_ppo(config, env, updates, summarise=REWARD))
+    state = jax.jit(agents.init)(stack.keys(0), params)
+    step = jax.jit(lambda state, params: agents.update(state, params, None), donate_argnums=0)
+    rewards, errors = [], []
+    for _ in range(updates):
+        state, metrics = step(state, params)
+        rewards.append(np.asarray(metrics["reward"], np.float64))
+        errors.append(np.asarray(metrics["ratio_error"], np.float64))
+    return np.stack(rewards) / chosen.OPTIMUM, np.stack(errors).max(axis=0)
+
+
+def interval(differences: np.ndarray) -> list[float]:
+    """Bootstrap interval of the mean of float64[seeds], percentiles (Efron 1979)."""
+    draws = np.random.default_rng(0).integers(0, len(differences), (DRAWS, len(differences)))
+    ends = (50 * (1 - LEVEL), 50 * (1 + LEVEL))
+    return [float(end) for end in np.percentile(differences[draws].mean(axis=1), ends)]
+
+
+def summary(
+    shares: np.ndarray, errors: np.ndarray, reference: np.ndarray, last: int
+) -> dict[str, Any]:
+    """Figures of one precision. shares, reference: float64[updates, seeds], the latter of
+    float32.
+    """
+    ends, compared = shares[-last:].mean(axis=0), reference[-last:].mean(axis=0)
+    return {
+        "mean": [harness.rounded(x) for x in shares.mean(axis=1)],
+        "least": [harness.rounded(x) for x in shares.min(axis=1)],
+        "greatest": [harness.rounded(x) for x in shares.max(axis=1)],
+        "end_of_each_seed": [harness.rounded(x) for x in ends],
+        "end": harness.rounded(ends.mean()),
+        "end_minus_float32": harness.rounded((ends - compared).mean()),
+        "interval": [harness.rounded(x) for x in interval(ends - compared)],
+        "largest_ratio_error": harness.rounded(errors.max()),
+    }
+
+
+def run(quick: bool) -> dict[str, Any]:
+    seeds, updates = (2, QUICK_UPDATES) if quick else (len(chosen.SEEDS), UPDATES)
+    last = min(LAST, updates)
+    taken = {precision: curves_of(precision, seeds, updates) for precision in PRECISIONS}
+    reference = taken["float32"][0]
+    return {
+        "config": {
+            "seeds": seeds,
+            "updates": updates,
+            "steps_of_an_update": chosen.ROLLOUT,
+            "num_envs": NUM_ENVS,
+            "last_updates": last,
+            "optimum": chosen.OPTIMUM,
+            "ppo": chosen.PPO,
+            "draws": DRAWS,
+            "level": LEVEL,
+        },
+        "curves": {
+            precision: summary(*found, reference, last) for precision, found in taken.items()
+        },
+        "emulated": [
+            precision for precision in PRECISIONS if dot_general_of(precision).mantissa is not None
+        ],
+        "sides": {},
+        "ratios": {},
+    }
+
+
+if __name__ == "__main__":
+    main("precision", __doc__ or "", run)

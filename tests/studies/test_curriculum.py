@@ -1,0 +1,52 @@
+"""The curriculum's comparison: the rule that counts steps, and that the bench runs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from bench.studies import curriculum
+from bench.time_to_reward import ROLLOUT
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curriculum, "TARGET", 1.0)
+    monkeypatch.setattr(curriculum, "WINDOW", 2)
+
+
+def test_steps_are_counted_to_the_first_window_at_the_target() -> None:
+    found = curriculum.updates_to_target
+    assert found([0.0, 3.0, 0.0, 2.0, 2.0]) == (2, True)  # (0 + 3) / 2 is past it
+    assert found([0.0, 1.5, 0.0, 1.9, 0.2]) == (5, True)  # (1.9 + 0.2) / 2
+    assert found([0.0, 1.5, 0.0, 1.9, 0.0]) == (5, False)
+    assert found([0.0] * 5) == (5, False)
+
+
+def test_earlier_phases_count_along() -> None:
+    rewards = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    alone, both = curriculum.summary(rewards, 0), curriculum.summary(rewards, 10)
+    assert alone["env_steps_each"] == [2 * ROLLOUT, 4 * ROLLOUT]
+    assert both["env_steps_each"] == [12 * ROLLOUT, 14 * ROLLOUT]
+    assert alone["reached"] == both["reached"] == 1
+
+
+def test_tasks_share_everything_else() -> None:
+    first, *others = [curriculum.config_of(task) for task in curriculum.TASKS]
+    for config in others:
+        assert config.model_copy(update={"env": first.env}) == first
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_quick_result() -> None:
+    found = curriculum.run(True)
+    json.dumps(found, allow_nan=False)
+    assert found["sides"]["from scratch"]["seeds"] == 2
+    alone, both = (
+        found["sides"][f"curriculum, {name}"] for name in ("last phase alone", "all phases")
+    )
+    assert both["env_steps"] - alone["env_steps"] == 4 * ROLLOUT  # two early phases of two updates
+    assert set(found["ratios"]) == {"curriculum, last phase alone", "curriculum, all phases"}
