@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from tests.structure import PACKAGE, ROOT, floor, imports, modules, own_imports, picture, room
+from tests.structure import ROOT, floor, imports, modules, own_imports, picture, room
 
 HOST_ONLY = {"pandas", "gymnax", "gymnasium", "matplotlib"}
 TEST_ONLY = {"backtesting", "talib", "pytest", "hypothesis"}
