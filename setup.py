@@ -1,4 +1,5 @@
-"""The commit of the source goes into every wheel and source distribution, as `jaxtrade/_commit.txt`.
+"""Finds the packages; and the commit of the source goes into every wheel and source distribution, as
+`jaxtrade/_commit.txt`.
 
 Everything else about the package is in pyproject.toml. A build without the git history (from a source distribution,
 for example) passes on the commit that it finds there, or has none.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
@@ -50,4 +51,9 @@ class Source(sdist):
         stamp(Path(base_dir))
 
 
-setup(cmdclass={"build_py": Build, "sdist": Source})
+PACKAGES = [
+    *find_packages(include=["jaxtrade", "jaxtrade.*"]),
+    *(f"jaxtrade.{name}" for name in find_packages(include=["bench", "bench.*"])),
+    "jaxtrade.configs",
+]
+setup(packages=PACKAGES, cmdclass={"build_py": Build, "sdist": Source})

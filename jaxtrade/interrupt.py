@@ -51,7 +51,8 @@ _LAST_S = 0.3  # the time that the main thread has to finish once it has begun t
 class _State:
     """The state of this process. It is global, because signals are.
 
-    received: a Ctrl-C came. handled: its handler has run. terminated: SIGTERM ends this process.
+    received: a Ctrl-C came. handled: its handler has run. abandoned: a
+        thread or a hook of another library may hang at the end. terminated: SIGTERM ends this process.
         hints: what to add to
     the line that is printed, the outermost first. kept: the hint of a block that was left after the
     Ctrl-C. tasks: what to do before the process ends. restore: what to do before the line is
@@ -61,7 +62,7 @@ class _State:
     def __init__(self) -> None:
         self.installed = self.resumable = self.quiet = self.received = self.handled = (
             self.terminated
-        ) = False
+        ) = self.abandoned = False
         self.grace_s = GRACE_S
         self.hints: list[Callable[[], str]] = []
         self.kept = ""
@@ -76,8 +77,8 @@ _STATE = _State()
 def run(
     work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = False
 ) -> int:
-    """Run a command as the whole of this process -> its exit code. After a Ctrl-C, this function
-    does not return.
+    """Run a command as the whole of this process -> its exit code. After a Ctrl-C, or an
+    `abandon`, this function does not return.
 
     work: prints the line of a KeyboardInterrupt itself (`say`), if it can. grace_s: see `GRACE_S`.
         quiet: print nothing
@@ -100,7 +101,17 @@ def run(
         )  # the command has finished: its exit code is the truth
     if _STATE.resumable:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if _STATE.abandoned:
+        _flush()
+        os._exit(code)
     return code
+
+
+def abandon() -> None:
+    """Let `run` end the process by `os._exit`, because something that was given up may hang at
+    Python's own end.
+    """
+    _STATE.abandoned = True
 
 
 def install(grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = False) -> None:

@@ -6,10 +6,9 @@ import ast
 import json
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 
-from tests.structure import PACKAGE, ROOT, floor, imports, modules, own_imports, picture, room
+from tests.structure import ROOT, floor, imports, modules, own_imports, picture, room
 
 HOST_ONLY = {"pandas", "gymnax", "gymnasium", "matplotlib"}
 TEST_ONLY = {"backtesting", "talib", "pytest", "hypothesis"}
@@ -184,11 +183,3 @@ def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library() 
     assert {
         statement: names & refused for statement, names in held.items() if names & refused
     } == {}
-
-
-def test_every_package_is_installed() -> None:
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
-        "setuptools"
-    ]["packages"]
-    found = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
-    assert found <= set(listed)

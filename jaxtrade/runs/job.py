@@ -30,8 +30,7 @@ from jaxtrade.runs.setup import Setup, figure_names
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
 from jaxtrade.storage.status import StatusSink
-from jaxtrade.storage.tracker_sink import TrackerSink
-from jaxtrade.storage.trackers import Header
+from jaxtrade.storage.trackers import About, TrackerSink, run_name
 from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training.health import Watch
 from jaxtrade.training.together import is_main
@@ -96,22 +95,23 @@ class Job:
             self.files.append(self.board)
         if self.config.monitor.on and self.config.monitor.csv:
             self.files.append(monitor_sink(path, self.config, setup.market, update))
-        about = {
+        shown = {
             "task": self.config.env.task,
             "learner": self.config.algorithm,
             "market": setup.market.name,
         }
-        self.status = StatusSink(path, self.tell, about)
+        self.status = StatusSink(path, self.tell, shown)
         self.files.append(self.status)  # last, so that what it counts has been written
         if self.config.train.tracker != "none":
-            header = Header(
-                self.config.train.tracker,
-                str(path.resolve()),
+            folder, resumed = path.resolve(), update is not None
+            about = About(
+                folder,
+                run_name(folder, resumed),
+                resumed,
                 self.config.train.tracker_online,
-                update is not None,
-                board.settings(self.config) | {"run_folder": str(path.resolve())},
+                board.settings(self.config) | {"run_folder": str(folder)},
             )
-            self.tracker = TrackerSink(header, self.tell, names)
+            self.tracker = TrackerSink(self.config.train.tracker, about, self.tell, names)
             self.files.insert(0, self.tracker)  # closed first: what it says then goes to the others
 
     @property

@@ -1,15 +1,9 @@
-"""Experiment trackers (`train.tracker`): what is written to wandb, trackio and mlflow, in a process
-of its own.
+"""Experiment trackers (`train.tracker`): a sink that feeds wandb, trackio or MLflow in a thread.
 
-    python -m jaxtrade.storage.trackers
-
-reads JSON lines from its standard input: first a `Header`, then messages, each an object with
-`update` and `values` (name -> number), and `event` (a line of text) where something happened. The
-last one is `END`. Where the input ends without it, the run was killed.
-
-A tracker is a process of its own because it may be slow, may hang, prints to standard output,
-starts threads, and imports much; nothing of that may touch the run. `storage.tracker_sink` starts
-the process and feeds it.
+A tracker may be slow, may hang, raises and imports much, so nothing of the run waits for it: rows
+go into a bounded queue, and a daemon thread imports the package and writes to it. If the tracker
+fails, hangs or falls too far behind, the run says so once and goes on without it. Outside the main
+thread Python lets nobody replace a signal handler.
 
 The step of a tracker cannot go back, and a run can. So the horizontal axis is the metric `update`,
 and that the run went back is an event. Imports no heavy library, and no tracker before it is
@@ -20,20 +14,31 @@ from __future__ import annotations
 
 import json
 import os
+import queue
+import re
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError
+from jaxtrade.storage.sinks import NO_FIGURES, UNNAMED, Names, by_name, grouped, scalars_of
+from jaxtrade.text import WARNING, Tell
+
+if TYPE_CHECKING:
+    from jaxtrade.types import Row
 
 PROJECT = "jaxtrade"
+THREAD = "jaxtrade-tracker"
 AXIS = "update"
-END: Mapping[str, Any] = {"end": True}
 ID_FILE = "tracker.json"  # in the run's folder: under which name the tracker knows the run
 MOST = 1_000  # metrics that one call of MLflow may hold
+PATIENCE = 5.0  # seconds that a finished run waits for its tracker
+ROOM = 1_000  # messages that may wait
 # Where each tracker sends what it gets, if its variable is set; without one, only to files of this
 # machine.
 TARGETS: Mapping[str, tuple[str, ...]] = {
@@ -44,36 +49,12 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 QUIET = {
     "WANDB_ERROR_REPORTING": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "ERROR",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "GRADIO_ANALYTICS_ENABLED": "False",
-}  # reports about the tracker itself, which would go over the network
-
-
-class Header(NamedTuple):
-    """The first line. kind: the tracker. folder: the run's. online: whether it may use the network.
-    resumed: whether the run goes on after a stop. config: the run's settings by name."""
-
-    kind: str
-    folder: str
-    online: bool
-    resumed: bool
-    config: dict[str, Any]
-
-
-class Tracker(Protocol):
-    """One run in one tracker."""
-
-    def log(self, values: Mapping[str, float], update: int) -> None:
-        """Log numbers of an update. Updates may come again after the run went back."""
-        ...
-
-    def event(self, text: str, update: int) -> None:
-        """Log one line of text about the run."""
-        ...
-
-    def close(self, whole: bool) -> None:
-        """Finish, so that everything is stored. whole: False if the run was killed."""
-        ...
+}  # no reports about the tracker itself, which would go over the network, and no lines on the console
+_SECRET = re.compile("KEY|TOKEN|PASSWORD|SECRET")  # in the name of a variable
+Values = Mapping[str, float]
 
 
 def check_tracker(
@@ -107,17 +88,33 @@ def check_tracker(
         )
 
 
-def environment(kind: str, online: bool, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the tracker's process. Without `online`, and without a variable of the
-    tracker that names a place, nothing is sent anywhere."""
-    found = QUIET | dict(env)
-    if any(found.get(name) for name in TARGETS[kind]):
-        return found
-    if kind == "wandb":
-        found["WANDB_MODE"] = "online" if online else "offline"
-    if kind == "trackio":
-        found["HF_HUB_OFFLINE"] = "1"
-    return found
+class About(NamedTuple):
+    """A run, for its tracker. folder: the run's. name: under which the tracker knows it. resumed:
+    whether it goes on after a stop. online: whether the tracker may use the network. config: the
+    settings by name.
+    """
+
+    folder: Path
+    name: str
+    resumed: bool
+    online: bool
+    config: Mapping[str, Any]
+
+
+class Tracker(Protocol):
+    """One run in one tracker."""
+
+    def log(self, rows: Sequence[tuple[int, Values]]) -> None:
+        """Log (update, numbers by name). Updates may come again after the run went back."""
+        ...
+
+    def event(self, text: str, update: int) -> None:
+        """Log one line of text about the run."""
+        ...
+
+    def close(self) -> None:
+        """Finish, so that everything is stored."""
+        ...
 
 
 class WandbTracker:
@@ -125,32 +122,40 @@ class WandbTracker:
     them later.
     """
 
-    def __init__(self, header: Header, name: str) -> None:
+    def __init__(self, about: About) -> None:
         import wandb  # type: ignore[import-not-found]
 
-        online = os.environ["WANDB_MODE"] == "online"
-        settings = wandb.Settings(silent=True, console="off", save_code=False, disable_git=True)
+        mode = os.environ.get("WANDB_MODE") or ("online" if about.online else "offline")
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
-            id=name.rpartition("-")[2],
-            name=name,
-            dir=header.folder,
-            config=header.config,
-            notes=header.folder,
-            settings=settings,
-            resume="allow" if header.resumed and online else None,
+            id=about.name.rpartition("-")[2],
+            name=about.name,
+            dir=str(about.folder),
+            config=dict(about.config),
+            notes=str(about.folder),
+            mode=mode,
+            reinit="create_new",  # the process may have a run of its own
+            settings=wandb.Settings(
+                silent=True,
+                console="off",
+                save_code=False,
+                disable_git=True,
+                stop_fn=lambda: None,  # its default interrupts this process
+            ),
+            resume="allow" if about.resumed and mode == "online" else None,
         )
         self._run.define_metric(AXIS)
         self._run.define_metric("*", step_metric=AXIS)
 
-    def log(self, values: Mapping[str, float], update: int) -> None:
-        self._run.log({**values, AXIS: update})
+    def log(self, rows: Sequence[tuple[int, Values]]) -> None:
+        for update, values in rows:
+            self._run.log({**values, AXIS: update})
 
     def event(self, text: str, update: int) -> None:
         self._run.log({"event": text, AXIS: update})
 
-    def close(self, whole: bool) -> None:
-        self._run.finish(exit_code=0 if whole else 1)
+    def close(self) -> None:
+        self._run.finish()
 
 
 class TrackioTracker:
@@ -158,127 +163,212 @@ class TrackioTracker:
     shows them.
     """
 
-    def __init__(self, header: Header, name: str) -> None:
+    def __init__(self, about: About) -> None:
         import trackio  # type: ignore[import-not-found]
 
+        for name, module in list(sys.modules.items()):  # the console is the run's
+            if name.partition(".")[0] == "trackio":
+                vars(module)["print"] = lambda *_, **__: None
         self._level = trackio.AlertLevel.INFO
         self._run: Any = trackio.init(
             project=os.environ.get("TRACKIO_PROJECT", PROJECT),
-            name=name,
-            config=header.config,
+            name=about.name,
+            config=dict(about.config),
             embed=False,
-            resume="allow" if header.resumed else "never",
+            resume="allow" if about.resumed else "never",
             auto_log_gpu=False,
             auto_log_cpu=False,
         )
 
-    def log(self, values: Mapping[str, float], update: int) -> None:
-        self._run.log({**values, AXIS: update})
+    def log(self, rows: Sequence[tuple[int, Values]]) -> None:
+        for update, values in rows:
+            self._run.log({**values, AXIS: update})
 
     def event(self, text: str, update: int) -> None:
         self._run.alert(f"update {update}", text, level=self._level)
 
-    def close(self, whole: bool) -> None:
-        if not whole:  # trackio has no state of its own for that
-            self._run.alert(
-                "killed",
-                "the run was killed; metrics.jsonl may have later figures",
-                level=self._level,
-            )
+    def close(self) -> None:
         self._run.finish()
 
 
 class MlflowTracker:
     """MLflow. Without MLFLOW_TRACKING_URI, the runs of a folder share the file `mlflow.db` beside
-    them; `mlflow ui
-    --backend-store-uri sqlite:///runs/mlflow.db` shows them. The step of a metric is its update."""
+    them; `mlflow ui --backend-store-uri sqlite:///runs/mlflow.db` shows them. The step of a metric
+    is its update.
+    """
 
-    def __init__(self, header: Header, name: str) -> None:
+    def __init__(self, about: About) -> None:
         from mlflow import MlflowClient  # type: ignore[import-not-found]
         from mlflow.entities import Metric, Param  # type: ignore[import-not-found]
 
-        self._metric, beside = Metric, Path(header.folder).parent
-        self._client = client = MlflowClient(
-            os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{beside}/mlflow.db"
-        )
+        place, beside = os.environ.get("MLFLOW_TRACKING_URI"), about.folder.parent
+        self._metric = Metric
+        self._client = client = MlflowClient(place or f"sqlite:///{beside}/mlflow.db")
         title = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        found = client.get_experiment_by_name(title)
-        own = None if os.environ.get("MLFLOW_TRACKING_URI") else (beside / "mlruns").as_uri()
-        experiment = (
-            client.create_experiment(title, artifact_location=own)
-            if found is None
-            else found.experiment_id
-        )
-        known = client.search_runs([experiment], f"tags.`jaxtrade.run` = '{name}'", max_results=1)
-        if known:
-            self._id = known[0].info.run_id
+        own = None if place else (beside / "mlruns").as_uri()
+        known = client.get_experiment_by_name(title)
+        experiment = known.experiment_id if known else client.create_experiment(title, own)
+        runs = client.search_runs([experiment], f"tags.`jaxtrade.run` = '{about.name}'")
+        if runs:
+            self._id = runs[0].info.run_id
             client.update_run(self._id, status="RUNNING")
-        else:
-            run = client.create_run(
-                experiment,
-                run_name=name,
-                tags={"jaxtrade.run": name, "jaxtrade.folder": header.folder},
-            )
-            self._id = run.info.run_id
-            items = [Param(key, str(value)[:6_000]) for key, value in header.config.items()]
-            for first in range(0, len(items), 100):  # the most that one call may hold
-                client.log_batch(self._id, params=items[first : first + 100])
+            return
+        tags = {"jaxtrade.run": about.name, "jaxtrade.folder": str(about.folder)}
+        run = client.create_run(experiment, run_name=about.name, tags=tags)
+        self._id = run.info.run_id
+        items = [Param(key, str(value)[:6_000]) for key, value in about.config.items()]
+        for first in range(0, len(items), 100):  # the most that one call may hold
+            client.log_batch(self._id, params=items[first : first + 100])
 
-    def log(self, values: Mapping[str, float], update: int) -> None:
+    def log(self, rows: Sequence[tuple[int, Values]]) -> None:
         now = int(1000 * time.time())
-        metrics = [self._metric(name, value, now, update) for name, value in values.items()]
+        metrics = [
+            self._metric(name, value, now, update)
+            for update, values in rows
+            for name, value in values.items()
+        ]
         for first in range(0, len(metrics), MOST):
             self._client.log_batch(self._id, metrics=metrics[first : first + MOST])
 
     def event(self, text: str, update: int) -> None:
-        self._client.set_tag(
-            self._id, f"event.{int(1000 * time.time())}", f"update {update}: {text}"
-        )
+        tag = f"event.{int(1000 * time.time())}"
+        self._client.set_tag(self._id, tag, f"update {update}: {text}")
 
-    def close(self, whole: bool) -> None:
-        self._client.set_terminated(self._id, status="FINISHED" if whole else "KILLED")
+    def close(self) -> None:
+        self._client.set_terminated(self._id)
 
 
-MAKERS: Mapping[str, Callable[[Header, str], Tracker]] = {
+MAKERS: Mapping[str, Callable[[About], Tracker]] = {
     "wandb": WandbTracker,
     "trackio": TrackioTracker,
     "mlflow": MlflowTracker,
 }
 
 
-def run_name(header: Header) -> str:
+def run_name(folder: Path, resumed: bool) -> str:
     """Under which name the tracker knows the run: that of its folder and a random part, kept in the
     run's folder.
     """
-    path = Path(header.folder) / ID_FILE
-    if header.resumed and path.is_file():
+    path = folder / ID_FILE
+    if resumed and path.is_file():
         return str(json.loads(path.read_text(encoding="utf-8"))["name"])
-    name = f"{Path(header.folder).name}-{os.urandom(4).hex()}"
+    name = f"{folder.name}-{os.urandom(4).hex()}"
     path.write_text(json.dumps({"name": name}) + "\n", encoding="utf-8")
     return name
 
 
-def serve(lines: Any) -> None:
-    """Feed the tracker that the first line names with the others, then close it."""
-    header = Header(**json.loads(next(lines)))
-    tracker = MAKERS[header.kind](header, run_name(header))
-    if header.resumed:
-        tracker.event(
-            "the run goes on after a stop; later figures replace those of the same updates", 0
+class TrackerSink:
+    """Sends rows and figures to a tracker, in a thread.
+
+    The names of the metrics are those of TensorBoard's tags. A number that is not finite is left
+    out.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        about: About,
+        tell: Tell,
+        names: Names = UNNAMED,
+        patience: float = PATIENCE,
+    ) -> None:
+        """Start the thread. tell: receives one line if the tracker fails. patience: seconds to wait
+        for it at the end.
+        """
+        self._kind, self._about, self._tell, self._names = kind, about, tell, names
+        self._patience, self._update, self._lost = patience, 0, False
+        self._fault: BaseException | None = None
+        self._waiting: queue.Queue[tuple[str, Any] | None] = queue.Queue(ROOM)
+        self._thread = threading.Thread(target=self._feed, name=THREAD, daemon=True)
+        self._thread.start()
+
+    def write(self, rows: Sequence[Row]) -> None:
+        found = []
+        for row in rows:
+            named = {
+                grouped(name): value
+                for name, value in by_name(row, self._names).items()
+                if name not in NO_FIGURES and name != AXIS
+            }
+            self._update = int(row["update"])
+            figures = dict(scalars_of("", named)) | {"steps": float(row["steps"])}
+            found.append((self._update, figures))
+        self._put(("log", (found,)))
+
+    def rewind(self, update: int, steps: int) -> None:
+        """Tell the tracker that the run went back: it keeps the figures that this undid."""
+        self._update = update
+        line = (
+            f"the run went back to update {update} ({steps:,} steps); later figures replace those of "
+            "the same updates"
         )
-    whole = False
-    for line in lines:
-        if not line.endswith("\n"):  # the run was killed while it wrote
-            break
-        message = json.loads(line)
-        if whole := message == END:
-            break
-        if "event" in message:
-            tracker.event(message["event"], message[AXIS])
-        if message["values"]:
-            tracker.log(message["values"], message[AXIS])
-    tracker.close(whole)
+        self._put(("event", (line, update)))
+        self._put(("log", ([(update, {"event/back_to_update": float(update)})],)))
 
+    def figures(self, values: Values, steps: int) -> None:
+        """Send numbers by name, as of the last update."""
+        found = dict(scalars_of("", values)) | {"steps": float(steps)}
+        self._put(("log", ([(self._update, found)],)))
 
-if __name__ == "__main__":
-    serve(sys.stdin)
+    def message(self, text: str) -> None:
+        del text
+
+    def close(self) -> None:
+        """Wait for the tracker, at most `patience` seconds."""
+        self._put(None)
+        if not self._lost:
+            self._thread.join(self._patience)
+            if self._fault is not None:
+                self._give_up(f"failed ({self._reason()})")
+            elif self._thread.is_alive():
+                self._give_up(f"did not finish within {self._patience:g} s")
+
+    def _put(self, message: tuple[str, Any] | None) -> None:
+        """Queue the name and arguments of a call, unless the tracker is lost. None: no more will
+        come.
+        """
+        if self._lost:
+            return
+        if self._fault is not None:
+            self._give_up(f"failed ({self._reason()})")
+            return
+        try:
+            self._waiting.put_nowait(message)
+        except queue.Full:
+            self._give_up(f"is {ROOM:,} messages behind")
+
+    def _feed(self) -> None:
+        """Do what the thread does: open the tracker, pass on what waits, and close it."""
+        try:
+            for name, value in QUIET.items():
+                os.environ.setdefault(name, value)
+            tracker = MAKERS[self._kind](self._about)
+            if self._about.resumed:
+                line = (
+                    "the run goes on after a stop; later figures replace those of the same updates"
+                )
+                tracker.event(line, 0)
+            for name, arguments in iter(self._waiting.get, None):
+                getattr(tracker, name)(*arguments)
+            tracker.close()
+        except BaseException as error:  # whatever it is, it is not the run's
+            self._fault = error
+
+    def _give_up(self, why: str) -> None:
+        """Go on without the tracker, and say so."""
+        self._lost = True
+        interrupt.abandon()
+        self._tell(
+            f"{WARNING}train.tracker={self._kind}: the tracker {why}; the run goes on without it, and "
+            "metrics.jsonl has every figure"
+        )
+
+    def _reason(self) -> str:
+        """The first line of the tracker's error, without the values of variables that hold keys,
+        and without the name and password of a URL.
+        """
+        text = f"{type(self._fault).__name__}: {self._fault}"
+        for name, value in os.environ.items():
+            if value and _SECRET.search(name):
+                text = text.replace(value, f"${name}")
+        return re.sub(r"//[^/@\s]+@", "//", text).partition("\n")[0][:200]

@@ -12,13 +12,12 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jaxtrade.cli import main, menu
-from jaxtrade.cli.menu import MAIN, Branch
+from jaxtrade.cli.menu import MENU
 from jaxtrade.cli.parser import build_parser
 
 HERE = str(Path(__file__).resolve().parents[2])
@@ -30,25 +29,19 @@ LEAVES = {
         "data check bars.csv --market NQ --set data.stamp=close --set data.time_zone=UTC",
     ),
     "22": ("eurusd", "data describe --market EURUSD"),
-    "31": ("NQ", "train --test --market NQ --non-interactive"),
+    "31": ("NQ", "curriculum --test --market NQ"),
     "321": ("", "train quickstart"),
-    "322": ("bars.csv ES open none", "train --market ES --data bars.csv --set data.stamp=open"),
+    "322": (
+        "bars.csv ES open none",
+        "train --data bars.csv --market ES --set data.stamp=open --set data.time_zone=null",
+    ),
     "323": ("", "curriculum"),
     "331": ("runs/mine", "train --resume runs/mine"),
     "332": ("runs/mine", "curriculum --resume runs/mine"),
-    "333": ("runs/mine 2M", "train --continue runs/mine --timesteps 2M"),
+    "333": ("runs/mine 2M", "train --continue runs/mine --timesteps 2000000"),
     "41": ("runs/mine", "evaluate runs/mine"),
     "42": ("runs/mine 2013-10-11", "replay runs/mine --session 2013-10-11"),
 }
-
-
-def leaves(branch: Branch, keys: str = "") -> Iterator[str]:
-    """The keys that lead to each leaf."""
-    for key, (_, below) in branch.choices.items():
-        if isinstance(below, Branch):
-            yield from leaves(below, keys + key)
-        elif below is not None:
-            yield keys + key
 
 
 @pytest.fixture
@@ -80,7 +73,7 @@ def walked(
 
 
 def test_every_leaf_is_walked() -> None:
-    assert list(leaves(MAIN)) == list(LEAVES)
+    assert [keys for keys, (_, command) in MENU.items() if command] == list(LEAVES)
 
 
 @pytest.mark.parametrize("keys", list(LEAVES))
@@ -95,7 +88,7 @@ def test_a_leaf_prints_its_command_and_runs_it(
 
 
 def test_enter_takes_the_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert walked("3\n1\n\n", monkeypatch)[1] == ["train --test --market NQ --non-interactive"]
+    assert walked("3\n1\n\n", monkeypatch)[1] == ["curriculum --test --market NQ"]
     assert walked("4\n1\n\n", monkeypatch)[1] == [f"evaluate {Path('runs/mine')}"]
 
 
@@ -112,7 +105,7 @@ def test_the_newest_run_is_the_default(folder: Path, monkeypatch: pytest.MonkeyP
     ("answers", "said"),
     [
         ("7\n\nthree\n3\n1\nNQ\n", "expected one of 1, 2, 3, 4, 5"),
-        ("3\n1\nXX\nNQ\n", "no market is called 'XX' (known: NQ, ES"),
+        ("3\n1\nXX\nNQ\n", "'XX': expected one of NQ, ES"),
         ("3\n1\nN\x00Q\nNQ\n", "expected text"),
         ("3\n4\n3\n1\nNQ\n", "Train"),  # back, and again
     ],
@@ -124,7 +117,7 @@ def test_a_wrong_answer_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert walked(answers, monkeypatch) == (0, ["train --test --market NQ --non-interactive"])
+    assert walked(answers, monkeypatch) == (0, ["curriculum --test --market NQ"])
     assert said in capsys.readouterr().out
 
 
@@ -143,7 +136,7 @@ def test_several_commands_and_the_code_of_the_last(
 ) -> None:
     assert walked("1\n3\n1\nES\n5\n", monkeypatch, codes=(0, 1)) == (
         1,
-        ["doctor", "train --test --market ES --non-interactive"],
+        ["doctor", "curriculum --test --market ES"],
     )
     assert walked("1\n1\n", monkeypatch, codes=(2, 0)) == (0, ["doctor", "doctor"])
 
@@ -166,11 +159,11 @@ def test_wrong_folders_files_dates_and_counts_are_asked_again(
     ]
     said = capsys.readouterr().out
     for fragment in (
-        "'nowhere' is no folder of a run",
-        "'Friday' is no date",
+        "'nowhere': there is no file",
+        "'Friday'",
         "'many' is not a whole number",
-        "there is no file 'no.csv'",
-        "expected open or close",
+        "there is no file no.csv",
+        "expected one of open, close",
     ):
         assert fragment in said
 
@@ -311,11 +304,10 @@ def test_a_leaf_really_runs_its_command(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_old_keys_run_the_smoke_test(tmp_path: Path) -> None:
     done = piped("3\n1\nNQ\n", tmp_path, 900)
-    assert "$ jaxtrade train --test --market NQ --non-interactive" in done.stdout
-    [run] = (
-        path for path in (tmp_path / "runs").iterdir() if path.is_dir()
-    )  # the trial log lies beside it
-    assert run.name.startswith("NQ-manage-")
-    assert (run / "evaluation" / "test" / "evaluation.json").is_file()
+    assert "$ jaxtrade curriculum --test --market NQ" in done.stdout
+    [course] = (tmp_path / "runs").glob("NQ-curriculum-*")
+    advised = course / "phases" / "3-advised"
+    assert (advised / "evaluation" / "test" / "evaluation.json").is_file()
+    assert "LLM query rate" in done.stdout
     assert done.returncode in (0, 1), done.stderr  # 1: a check of the short run's learning failed
     assert f"(exit code {done.returncode})" in done.stdout
