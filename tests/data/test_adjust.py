@@ -22,6 +22,7 @@ from jaxtrade.data.read.bars import Bars, adjusted, load_bars
 from jaxtrade.data.sources import bars_of
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.damaged import FIELDS, as_share, frame_of, longer, unadjusted
+from tests.messages import missing
 
 DATE = "2013-10-09"
 QUOTES = "time,bid_open,bid_high,bid_low,bid_close,ask_open,ask_high,ask_low,ask_close"
@@ -57,12 +58,12 @@ def test_a_ratio_is_read_exactly(text, ratio):
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
-        ("[{date: 2020-08-31, ratio: 0}]", "has no shares on one side"),
+        ("[{date: 2020-08-31, ratio: 0}]", "no shares on"),
         ("[{date: 2020-08-31, ratio: 1}]", "changes nothing"),
         ("[{date: 2020-08-31, ratio: four}]", "is not a ratio"),
-        ("[{date: 2020-08-31, ratio: 4:0}]", "has no shares on one side"),
-        ("[{date: 2020-08-31, ratio: 3.14159}]", "in whole shares, more than 1000"),
-        ("[{date: 31.8.2020, ratio: 4}]", "is not a date; write YYYY-MM-DD"),
+        ("[{date: 2020-08-31, ratio: 4:0}]", "no shares on"),
+        ("[{date: 2020-08-31, ratio: 3.14159}]", "more than 1000"),
+        ("[{date: 31.8.2020, ratio: 4}]", "YYYY-MM-DD"),
         ("[{date: 2020-08-31, ratio: 4}, {date: 2020-08-30, ratio: 4}]", "dates must increase"),
         ("[{date: 2020-08-31}]", r"data\.splits\.0\.ratio|ratio"),
     ],
@@ -73,11 +74,9 @@ def test_a_wrong_split_is_refused(splits, message):
 
 
 def test_splits_go_with_a_file_of_one_share():
-    with pytest.raises(ConfigError, match=r"data\.splits is given but data\.source = bundled"):
+    with pytest.raises(ConfigError, match=r"data\.splits .*source = bundled"):
         bars_of(load_config("quickstart", [f"data.splits=[{{date: {DATE}, ratio: 4}}]"]))
-    with pytest.raises(
-        ConfigError, match=r"data\.splits adjusts the prices of one share, and data\.roll"
-    ):
+    with pytest.raises(ConfigError, match=r"data\.splits .*data\.roll"):
         load_config("quickstart", [f"data.splits=[{{date: {DATE}, ratio: 4}}]", "data.roll=volume"])
 
 
@@ -115,7 +114,7 @@ def five(prices: list[int]) -> Bars:
 )
 def test_prices_before_the_date_by_hand(ratio, prices, expected):
     if 0 in expected:
-        with pytest.raises(DataError, match=r"five: data\.splits makes prices of 0 to 12481 ticks"):
+        with pytest.raises(DataError, match=r"data\.splits .* 0 to 12481 "):
             adjusted(five(prices), stated((DATE, ratio)))
         prices, expected = (
             [x for x, y in zip(prices, expected, strict=True) if y],
@@ -131,7 +130,7 @@ def test_bars_on_and_after_the_date_stay():
     bars = adjusted(five([100, 200]), stated(("2013-10-08", 4)))
     assert bars.close.tolist() == [100, 200]
     assert bars.volume.tolist() == [100, 100]
-    assert "4:1 on 2013-10-08: 0 of 2 bars lie before it" in bars.notes[-1]
+    assert not missing(bars.notes[-1], "4:1", "2013-10-08", "0 of 2 bars")
 
 
 def test_two_splits_divide_by_both():
@@ -142,12 +141,17 @@ def test_two_splits_divide_by_both():
 
 def test_the_notes_count_bars_and_rounded_prices():
     bars = adjusted(five([4, 5, 6, 8]), stated((DATE, 4)))
-    assert bars.notes == (
-        "data.splits: 4:1 on 2013-10-09: 4 of 4 bars lie before it; prices divided by the ratio, "
-        "volumes multiplied",
-        "data.splits: 8 of 16 adjusted prices fell between two ticks and were rounded to the nearer "
-        "one (half to even)",
-    )
+    assert [
+        missing(note, *facts)
+        for note, facts in zip(
+            bars.notes,
+            (
+                ("data.splits", "4:1", "2013-10-09", "4 of 4 bars"),
+                ("data.splits", "8 of 16", "even"),
+            ),
+            strict=True,
+        )
+    ] == [[], []]
 
 
 @pytest.mark.parametrize("ratio", ["4:1", "7:1", "1:5"])
@@ -199,9 +203,7 @@ def test_quotes_are_adjusted_alike(write: Callable[..., Path]):
 
 
 def test_a_split_that_the_file_allows_for_already_is_refused(es_bars):
-    with pytest.raises(
-        DataError, match=r"after data\.splits, prices go .*; likely a file that is adjusted already"
-    ):
+    with pytest.raises(DataError, match=r"data\.splits, .*adjusted already"):
         build_market(
             adjusted(as_share(es_bars), stated((DATE, 4))),
             make_config({"data": {"splits": [{"date": DATE, "ratio": 4}]}}),

@@ -533,16 +533,12 @@ def test_a_missing_stamp_in_a_frame_is_not_called_daylight_saving(write, rows):
     frame = pd.read_csv(write(rows))
     frame["time"] = pd.to_datetime(frame["time"]).dt.tz_localize(None)
     frame.loc[3, "time"] = pd.NaT
-    with pytest.raises(
-        DataError, match=r"frame: row 3 \(0-based\): column 'time' = 'NaT': not a stamp"
-    ):
+    with pytest.raises(DataError, match=r"row 3 \(0-based\): .*'time' = 'NaT'"):
         from_frame(frame, ES, stamp="open", time_zone="UTC")
 
 
 def test_frames_are_checked_alike(write, rows):
     frame = pd.read_csv(write(rows))
     frame.loc[2, "high"] = 1.0
-    with pytest.raises(
-        DataError, match=r"frame: row 2 \(0-based\): column 'high' = '1.0': high is below low"
-    ):
+    with pytest.raises(DataError, match=r"row 2 \(0-based\): column 'high' = '1\.0'"):
         from_frame(frame, ES, stamp="open")

@@ -29,6 +29,7 @@ from jaxtrade.data.calendar.tables import CALENDARS, PROJECTED_TO
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError
+from tests.messages import missing
 
 ES, FX = get_contract("ES"), get_contract("EURUSD")
 OIL, EURO = replace(ES, calendar="cme_metal_energy"), replace(ES, calendar="cme_fx")
@@ -358,10 +359,8 @@ def test_sessions_after_the_verified_dates_are_marked_as_projected():
     assert schedule.dates[schedule.projected].astype(str).tolist() == [
         f"2027-01-0{d}" for d in (4, 5, 6, 7, 8)
     ]
-    assert schedule.notes == (
-        "calendar: 2027-01-01..2027-01-08 projected by rule; holidays and early closes are "
-        "verified until 2026-12-31, later notices of the exchange may differ",
-    )
+    (note,) = schedule.notes
+    assert not missing(note, "2027-01-01..2027-01-08", "projected", "2026-12-31")
     verified = table_schedule(ES, first, np.datetime64("2026-12-31"))
     assert verified.notes == ()
     assert not verified.projected.any()
@@ -509,12 +508,11 @@ def test_bars_in_a_closure_and_missing_bars_are_found(es_bars):
     late = np.flatnonzero((moved >= halt - 600) & (moved < halt))
     moved[late] += 600  # ten bars into the halt
     found = findings(schedule, moved, 60, ES)
-    assert found == (
-        "2013-10-08: 10 bars inside a scheduled closure, first 2013-10-08 16:15 exchange time (calendar: table)",
-    )
+    (note,) = found
+    assert not missing(note, "10 bars", "2013-10-08 16:15", "table")
     keep = (es_bars.time < halt - 7200) | (es_bars.time >= halt)
-    missing = findings(schedule, es_bars.time[keep], 60, ES)[0]
-    assert missing.startswith("2013-10-08: 134 of 1380 scheduled bars missing")
+    absent = findings(schedule, es_bars.time[keep], 60, ES)[0]
+    assert absent.startswith("2013-10-08: 134 of 1380 scheduled bars missing")
 
 
 def test_inferred_hours_say_so_and_match_the_table(es_bars):
@@ -522,7 +520,8 @@ def test_inferred_hours_say_so_and_match_the_table(es_bars):
         inferred_schedule(es_bars.time, 60, ES),
         schedule_for("table", ES, es_bars.time, 60),
     )
-    assert ours.notes == ("calendar inferred from the bars: sessions 18:00-17:15 exchange time",)
+    (note,) = ours.notes
+    assert not missing(note, "inferred", "18:00-17:15")
     np.testing.assert_array_equal(ours.open, table.open)
     np.testing.assert_array_equal(ours.close, table.close)
     np.testing.assert_array_equal(ours.flat, table.flat)
@@ -536,7 +535,7 @@ def test_inferred_hours_say_that_weekends_have_none(es_bars):
         ]
     )
     schedule = inferred_schedule(np.concatenate([es_bars.time, saturday]), 60, ES)
-    assert any("30 bars of weekends lie in no session" in note for note in schedule.notes)
+    assert any(not missing(note, "30 bars", "no session") for note in schedule.notes)
 
 
 def test_an_inferred_half_day_closes_early(nq_market):
@@ -567,7 +566,7 @@ def test_a_calendar_file(tmp_path, es_bars):
     ("text", "message"),
     [
         ("date,open\n", r"line 1: missing column close"),
-        ("date,open,close\n2013-10-07,18:00,25:00\n", r"line 2: .*expected YYYY-MM-DD and HH:MM"),
+        ("date,open,close\n2013-10-07,18:00,25:00\n", r"line 2: .*YYYY-MM-DD"),
         (
             "date,open,close\n2013-10-08,18:00,17:00\n2013-10-07,18:00,17:00\n",
             r"line 3: .*date order",
@@ -586,14 +585,12 @@ def test_bars_on_no_session_at_all(tmp_path, calendar):
     path = tmp_path / "hours.csv"
     path.write_text("date,open,close\n")
     saturday = np.datetime64("2013-10-05T12:00", "s").astype(np.int64) + 60 * np.arange(5)
-    with pytest.raises(
-        DataError, match=r"week\.csv: the calendar .* has no session on trade dates 2013-10-05"
-    ):
+    with pytest.raises(DataError, match=r"week\.csv: .*no session.*2013-10-05"):
         schedule_for(str(path) if calendar == "file" else calendar, ES, saturday, 60, "week.csv")
 
 
 def test_a_calendar_that_is_not_there():
-    with pytest.raises(ConfigError, match=r"data\.calendar = 'tabel': no such file"):
+    with pytest.raises(ConfigError, match=r"data\.calendar = 'tabel'"):
         file_schedule("tabel", ES)
 
 

@@ -25,6 +25,7 @@ from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.test_calendar import ES, FX, NEW_YORK, SHARE, SHARE_KEYS, changes
+from tests.messages import missing
 
 # --- half days and halts of the real bars -----------------------------------------------------------------------------
 
@@ -205,19 +206,15 @@ def test_shares_extended_hours_end(shared):
     evening = int(datetime(2014, 6, 6, 20, 0, tzinfo=NEW_YORK).timestamp())
     morning = int(datetime(2014, 6, 6, 3, 59, tzinfo=NEW_YORK).timestamp())
     found = findings(schedule, np.sort(np.append(bars.time, [evening, morning])), 60, bars.contract)
-    assert found == (
-        "2014-06-06: 2 bars inside a scheduled closure, first 2014-06-06 03:59 exchange time (calendar: "
-        "table)",
-    )
+    (note,) = found
+    assert not missing(note, "2 bars", "2014-06-06 03:59", "table")
 
 
 def test_shares_have_no_night_and_no_inferred_hours(shared):
     bars = share_bars(shared, "aapl", end="2014-06-06")  # before its split
-    with pytest.raises(
-        ConfigError, match=r"session\.overnight = true: AAPL is decided on in regular hours only"
-    ):
+    with pytest.raises(ConfigError, match=r"session\.overnight = true: AAPL"):
         build_market(bars, make_config({"session": {"overnight": True}}))
-    with pytest.raises(ConfigError, match=r"data\.calendar=infer: AAPL has bars before its open"):
+    with pytest.raises(ConfigError, match=r"data\.calendar=infer: AAPL"):
         build_market(bars, make_config({"data": {"calendar": "infer"}}))
 
 
@@ -258,9 +255,7 @@ def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
     message = rf"bundled ES.*: bars inside a scheduled closure on {dates} trade dates, first {first} .*look shifted"
     with pytest.raises(DataError, match=message):
         build_market(moved, RunConfig())
-    with pytest.raises(
-        DataError, match=r"data\.time_zone and data\.stamp; or data\.calendar=infer"
-    ):
+    with pytest.raises(DataError, match=r"time_zone .*calendar=infer"):
         check_text(moved, RunConfig())
     assert build_market(moved, make_config({"data": {"calendar": "infer"}})).num_sessions >= 4
 

@@ -15,6 +15,7 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import fingerprint
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError
+from tests.messages import missing
 
 GOOD = {
     "symbol": "FOO",
@@ -103,9 +104,8 @@ def test_a_fault_of_the_file_as_a_whole_has_no_empty_key(contract_file):
     path = contract_file(calendar="fx")
     with pytest.raises(ConfigError) as caught:
         load_contract(path)
-    assert str(caught.value).startswith(
-        f"{path}: calendar = fx is not one of a market of kind future"
-    )
+    assert str(caught.value).startswith(f"{path}: ")
+    assert not missing(str(caught.value), "calendar = fx", "future")
 
 
 def test_all_faults_at_once(contract_file):
@@ -115,9 +115,7 @@ def test_all_faults_at_once(contract_file):
 
 
 def test_a_name_that_is_neither_file_nor_shipped():
-    with pytest.raises(
-        ConfigError, match=r"contract 'SPI': no such file.*shipped: 6B, EURGBP, GOOG, SPY.*'SPY'"
-    ):
+    with pytest.raises(ConfigError, match=r"'SPI': .*6B, EURGBP, .*'SPY'"):
         load_contract("SPI")
 
 
@@ -128,7 +126,7 @@ def test_bars_are_read_with_it_and_other_markets_are_refused(contract_file, writ
         write(lines, header="time,open,high,low,close,volume,symbol"), contract, stamp="open"
     )
     assert bars.open[0] == 6681
-    with pytest.raises(DataError, match=r"these are NQ bars but data\.market is ESX"):
+    with pytest.raises(DataError, match=r"NQ bars .*market is ESX"):
         load_bars(
             write([f"{row},NQZ3" for row in rows], header="time,open,high,low,close,volume,symbol"),
             contract,
@@ -153,6 +151,5 @@ def test_years_without_a_price_range_are_one_note(tmp_path):
     ]
     path.write_text("\n".join(["time,open,high,low,close,volume", *rows]) + "\n", encoding="utf-8")
     notes = load_bars(path, load_contract("SPY"), stamp="open").notes
-    assert [note for note in notes if "price range" in note] == [
-        "2008..2024: no price range is known for SPY; its prices are not checked against one"
-    ]
+    (note,) = [note for note in notes if "price range" in note]
+    assert not missing(note, "2008..2024", "SPY")

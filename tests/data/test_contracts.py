@@ -84,22 +84,19 @@ def test_the_calendar_and_the_turn_of_the_trade_date_belong_to_the_kind_of_marke
 
 
 def test_an_unknown_market_lists_and_suggests():
-    with pytest.raises(
-        ConfigError, match=r"'MESS': unknown market \(known: NQ, ES, .*did you mean 'MES'"
-    ):
+    with pytest.raises(ConfigError, match=r"'MESS': .*NQ, ES, .*'MES'"):
         get_contract("MESS")
 
 
 def test_a_shipped_contract_given_as_a_market_names_its_key():
     with pytest.raises(
         ConfigError,
-        match=r"'spy': unknown market, but a shipped contract .* data\.contract=SPY .*"
-        r"--contract SPY; contract='SPY' in Python",
+        match=r"'spy': .*=SPY .*--contract SPY; .*='SPY'",
     ):
         get_contract("spy")
     with pytest.raises(
         ConfigError,
-        match=r"'QQQ': .*Shipped contracts: 6B, EURGBP, GOOG, SPY .*data\.contract=FILE",
+        match=r"'QQQ': .*6B, EURGBP, .*=FILE",
     ):
         get_contract("QQQ")
 

@@ -21,6 +21,7 @@ from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.whole import CutShort, cut_short
 from tests import vendors
 from tests.data.damaged import regular_hours
+from tests.messages import missing
 
 OVERNIGHT = make_config({"session": {"overnight": True}})
 
@@ -55,29 +56,22 @@ def test_an_export_that_ends_within_the_day(es_bars):
         434,
         "10:59",
     )
-    assert cut.text() == (
-        "WARNING: 2013-10-11: the last session is cut short: 90 of 434 bars in the trading window, the last at 10:59 "
-        "exchange time; sessions are held out from the end, so a test day is no whole day. Fix: leave it out with "
-        "data.end=2013-10-10 (--set), or export the day again when it is over"
-    )
+    assert cut.text().startswith("WARNING: 2013-10-11: ")
+    assert not missing(cut.text(), "90 of 434 bars", "10:59", "data.end=2013-10-10")
 
 
 def test_an_export_that_ends_in_the_evening_lacks_the_next_session(es_bars):
     (cut,) = cuts(until(es_bars, "2013-10-11T00:00"))
     assert (str(cut.date), cut.found, cut.edge) == ("2013-10-11", 0, None)
-    assert cut.text() == (
-        "2013-10-11: the last session is cut short: 0 of 434 bars in the trading window; no decision "
-        "is taken in it"
-    )
+    assert cut.text().startswith("2013-10-11: ")
+    assert not missing(cut.text(), "0 of 434 bars", "no decision")
 
 
 def test_an_export_that_begins_within_the_day(es_bars):
     (cut,) = cuts(since(es_bars, "2013-10-07T15:30"))
     assert (str(cut.date), cut.last, cut.found, cut.edge) == ("2013-10-07", False, 314, "11:30")
-    assert cut.text().startswith(
-        "2013-10-07: the first session is cut short: 314 of 434 bars in the trading window, "
-        "the first at 11:30 exchange time"
-    )
+    assert cut.text().startswith("2013-10-07: ")
+    assert not missing(cut.text(), "first session", "314 of 434 bars", "11:30")
 
 
 def test_both_ends(es_bars):
@@ -150,7 +144,7 @@ def test_the_notes_of_every_command(es_bars):
         check_text(bars, RunConfig()),
         describe_text(build_market(bars, RunConfig()), RunConfig()),
     ):
-        assert "WARNING: 2013-10-11: the last session is cut short: 330 of 434 bars" in text
+        assert not missing(text, "WARNING: 2013-10-11: ", "330 of 434 bars")
 
 
 # --- jaxtrade init ----------------------------------------------------------------------------------------------------
@@ -167,10 +161,9 @@ def test_init_leaves_a_cut_last_session_out(es_bars, here, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T15:00")))
     assert main(["init", "bars.csv", "--non-interactive"]) == 0
     said = capsys.readouterr().out
-    assert (
-        "left out: 2013-10-11, the last session, is cut short: 90 of 434 bars in the trading window, the last at "
-        "10:59 exchange time (data.end=2013-10-10)"
-    ) in said
+    assert not missing(
+        said, "left out: 2013-10-11", "90 of 434 bars", "10:59", "data.end=2013-10-10"
+    )
     assert "WARNING" not in said
     config = load_config("bars.yaml")
     assert config.data.end == "2013-10-10"
@@ -183,10 +176,7 @@ def test_init_leaves_a_cut_last_session_out(es_bars, here, capsys):
 def test_init_says_that_a_session_without_decisions_is_not_traded(es_bars, here, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T00:00")))
     assert main(["init", "bars.csv", "--non-interactive"]) == 0
-    assert (
-        "2013-10-11: the last session is cut short: 0 of 434 bars in the trading window; no decision is"
-        in (capsys.readouterr().out)
-    )
+    assert not missing(capsys.readouterr().out, "2013-10-11: ", "0 of 434 bars", "no decision")
     config = load_config("bars.yaml")
     assert config.data.end is None
     assert str(load_market(config).trade_dates[-1]) == "2013-10-10"
@@ -195,14 +185,14 @@ def test_init_says_that_a_session_without_decisions_is_not_traded(es_bars, here,
 def test_init_keeps_what_the_user_states(es_bars, here, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T15:00")))
     assert main(["init", "bars.csv", "--non-interactive", "--set", "data.end=2013-10-11"]) == 0
-    assert "WARNING: 2013-10-11: the last session is cut short" in capsys.readouterr().out
+    assert "WARNING: 2013-10-11: the last session" in capsys.readouterr().out
     assert load_config("bars.yaml").data.end == "2013-10-11"
 
 
 def test_init_keeps_the_last_session_where_nothing_else_is_left_to_test_on(es_bars, here, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-08T15:00")))
     assert main(["init", "bars.csv", "--non-interactive"]) == 0
-    assert "WARNING: 2013-10-08: the last session is cut short" in capsys.readouterr().out
+    assert "WARNING: 2013-10-08: the last session" in capsys.readouterr().out
     assert load_config("bars.yaml").data.end is None
 
 

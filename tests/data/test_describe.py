@@ -21,6 +21,7 @@ from jaxtrade.data.read.bars import from_frame
 from jaxtrade.data.synthetic.grid import session_minutes
 from jaxtrade.errors import DataError
 from tests.data.damaged import regular_hours
+from tests.messages import missing
 
 
 def test_figures_of_the_real_week(es_market):
@@ -36,17 +37,14 @@ def test_figures_of_the_real_week(es_market):
 
 def test_costs_are_money_first(es_market):
     """Ticks say little to a newcomer: they stand behind the dollars."""
-    assert (
-        "  costs          commission $2.08 per side, slippage $12.50 per side (1 tick): $29.16 per round turn and "
-        "contract\n"
-    ) in describe_text(es_market, RunConfig())
+    assert not missing(
+        describe_text(es_market, RunConfig()), "$2.08", "$12.50 per side", "$29.16 per"
+    )
 
 
 def test_costs_over_a_quarter_of_the_stop_warn(es_market, nq_market):
     """29.16 of 100 dollars."""
-    assert "  WARNING: a round turn costs 29 % of the median stop" in describe_text(
-        es_market, RunConfig()
-    )
+    assert "WARNING: a round turn costs 29 %" in describe_text(es_market, RunConfig())
     assert "WARNING" not in describe_text(nq_market, RunConfig())
     assert "SYNTHETIC" in describe_text(nq_market, RunConfig())
 
@@ -97,16 +95,14 @@ def test_check_reports_a_good_file_and_refuses_a_bad_one(tmp_path):
     config = make_config({"data": {"stamp": "open", "expiry": "201312", "end": "2013-10-14"}})
     with resources.as_file(resources.files("jaxtrade.data.bundled") / "es_1m_trade.csv.gz") as path:
         text = check(str(path), config)
-    assert "read as ES, no fault" in text
+    assert "ES, no fault" in text
     assert "2013-10-14: 125 of 1380 scheduled bars missing (9 %)" in text
     with pytest.raises(DataError, match="no such file"):
         check(str(tmp_path / "none.csv"), config)
 
 
 def test_check_says_when_bars_are_too_few_to_train_on(es_bars):
-    assert "too few to train on: 124 bars of history are needed" in check_text(
-        es_bars.rows(slice(0, 100)), RunConfig()
-    )
+    assert "124 bars of history" in check_text(es_bars.rows(slice(0, 100)), RunConfig())
     assert "too few" not in check_text(es_bars, RunConfig())
 
 
@@ -138,15 +134,12 @@ def test_bars_after_the_verified_dates_are_read_and_labelled_as_projected():
     note = "calendar: 2027-01-01..2027-01-08 projected by rule"
     assert [text[: len(note)] for text in facts["notes"] if "projected" in text] == [note]
     text = describe_text(build_market(bars, config), config)
-    assert "table, verified until 2026-12-31: 5 of 9 sessions projected by rule" in text
+    assert not missing(text, "until 2026-12-31", "5 of 9 sessions")
     assert f"note: {note}" in check_text(bars, config)
 
 
 def test_verified_sessions_are_labelled_as_verified(es_market):
-    assert (
-        "calendar       table, verified until 2026-12-31: every session verified"
-        in describe_text(es_market, RunConfig())
-    )
+    assert "until 2026-12-31: every session" in describe_text(es_market, RunConfig())
     inferred = make_config({"data": {"calendar": "infer"}})
     assert "calendar       infer\n" in describe_text(es_market, inferred)
     assert describe(es_market, inferred)["calendar_verified_to"] is None

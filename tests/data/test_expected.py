@@ -103,7 +103,7 @@ def test_a_copy_needs_bundled_bars() -> None:
     data = load_config(
         None, ["data.source=synthetic", "data.synthetic=phase_randomised", "data.market=NQ"]
     ).data
-    with pytest.raises(ConfigError, match="no bars are bundled for NQ"):
+    with pytest.raises(ConfigError, match="bundled for NQ"):
         most_sessions(data, "NQ")
 
 
@@ -119,7 +119,5 @@ def test_a_copy_needs_bundled_bars() -> None:
 )
 def test_a_split_needs_a_training_session(split: SplitConfig, need: int) -> None:
     check_split(need, split)
-    with pytest.raises(
-        ConfigError, match=rf"takes {need} sessions, and the data have at most {need - 1}; lower"
-    ):
+    with pytest.raises(ConfigError, match=rf" {need} sessions, .*at most {need - 1};"):
         check_split(need - 1, split, at_most=True)

@@ -36,6 +36,7 @@ from tests.data.damaged import (
     with_rows,
     with_ticks,
 )
+from tests.messages import missing
 
 DATE = "2013-10-09"
 LOW_STOP = make_config(
@@ -81,14 +82,12 @@ def test_a_split_is_found_and_refused_until_it_is_stated(es_bars, ratio, moved):
     bars = unadjusted(share, DATE, Fraction(new, old), moved)
     one = only(bars)
     assert (one.kind, one.row, one.date, one.ratio) == ("split", first_of(bars, DATE), DATE, ratio)
-    with pytest.raises(
-        DataError, match=rf"2013-10-08T22:00:00Z: prices go .* likely a share split {ratio}"
-    ) as told:
+    with pytest.raises(DataError, match=rf"2013-10-08T22:00:00Z: .*share split {ratio}") as told:
         build_market(bars, RunConfig())
     stated = {"4:1": "4", "1:10": "'1:10'", "3:2": "3:2"}.get(ratio)
     if stated:
         assert f"--set 'data.splits=[{{date: {DATE}, ratio: {stated}}}]'" in str(told.value)
-    assert "--set data.allow_jumps=true" in str(told.value)
+    assert "data.allow_jumps=true" in str(told.value)
 
 
 def test_a_jump_is_accepted_as_a_note(es_bars):
@@ -145,7 +144,7 @@ def test_a_split_in_a_future_is_two_price_scales(es_bars):
     bars = unadjusted(
         replace(es_bars, contract=replace(es_bars.contract, price_ranges=())), DATE, Fraction(10)
     )
-    assert only(bars).cause == "two price scales in one file (10:1)"
+    assert not missing(only(bars).cause, "two price scales", "10:1")
 
 
 def test_the_real_split_of_aapl(shared):
@@ -314,13 +313,13 @@ def test_every_second_minute_of_a_day_missing(es_bars):
     )
     one = only(read_again(es_bars, ~day))
     assert (one.kind, one.row) == ("gaps", first_of(es_bars, DATE))
-    assert "in steps of 120 s, in a file of 60 s bars" in one.size
+    assert not missing(one.size, "120 s", "60 s")
 
 
 def test_every_fifth_minute_missing(es_bars):
     one = only(read_again(es_bars, es_bars.time // 60 % 5 != 0))
     assert one.kind == "gaps"
-    assert "12 of 60 places in the hour have no bars: :00, :05" in one.size
+    assert not missing(one.size, "12 of 60", ": :00, :05")
 
 
 # --- hours ------------------------------------------------------------------------------------------------------------
@@ -343,7 +342,7 @@ def test_regular_hours_labelled_with_a_wrong_zone(es_bars, label, hours, zone):
         return
     one = only(bars)
     assert one.kind == "zone"
-    assert f"bars stand at {hours} exchange time on 5 of 5 trade dates" in one.size
+    assert not missing(one.size, f" {hours} ", "5 of 5")
     assert (f"(perhaps {zone})" in one.fix) == (zone is not None)
 
 

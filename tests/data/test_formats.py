@@ -24,6 +24,7 @@ from jaxtrade.data.read.bars import Bars, from_frame, load_bars
 from jaxtrade.data.read.tabular import table_of_frame
 from jaxtrade.errors import DataError
 from tests import vendors
+from tests.messages import missing
 
 ES, EURUSD = get_contract("ES"), get_contract("EURUSD")
 SERVER = "America/New_York+7h"
@@ -178,7 +179,7 @@ def test_a_column_of_spreads_is_said_to_be_unused(es, put):
     assert f"column 'Spread' {UNUSED}" in load_bars(put(text.encode()), ES, stamp="open").notes
     empty = "\n".join([f"{plain[0]},spread", *(f"{line}," for line in plain[1:])])
     assert any(
-        note.startswith("column 'spread' is not used")
+        "'spread' is not used" in note
         for note in load_bars(put(empty.encode()), ES, stamp="open").notes
     )
 
@@ -259,7 +260,7 @@ ASKED = {
             "read as an MT5 export; the file does not say the time zone of its stamps",
             "UTC+2, and UTC+3 in New York's summer",
             f"--set data.time_zone={SERVER}",
-            "--set data.time_zone=UTC",
+            "data.time_zone=UTC",
         ],
     ),
     "ninjatrader": (
@@ -294,19 +295,15 @@ def test_what_a_layout_leaves_open_is_asked_with_its_usual_values(es, put, name)
 
 def test_fxcm_and_lean_quotes_ask_for_the_time_zone(eurusd, put):
     message = refusal(put(vendors.fxcm(eurusd)), EURUSD)
-    assert "read as an FXCM file" in message
-    assert "--set data.time_zone=UTC --set data.stamp=open" in message
-    assert "OANDA and CME futures: --set data.time_zone=UTC" in refusal(
-        put(vendors.lean_hours(eurusd)), EURUSD
-    )
+    assert "FXCM" in message
+    assert "data.time_zone=UTC", "data.stamp=open" in message
+    assert "data.time_zone=UTC" in refusal(put(vendors.lean_hours(eurusd)), EURUSD)
 
 
 def test_what_the_user_states_overrides_the_format_and_the_note_says_so(es, put):
     bars = load_bars(put(vendors.databento(es)), ES, stamp="close")
     assert (bars.time == es.time - 60).all()
-    assert bars.notes[0].startswith(
-        "read as a Databento file: stamps name a bar's close (as stated; the format says open)"
-    )
+    assert not missing(bars.notes[0], "Databento", "close (as stated", "says open")
 
 
 def test_a_day_above_12_shows_which_number_is_the_month(eurusd, put):
@@ -336,7 +333,7 @@ def test_a_date_of_unknown_order_is_refused(es, put):
 def test_mt5_takes_tick_volume_where_there_is_no_other(es, put):
     bars = load_bars(put(vendors.mt5(es, real_volume=False)), ES, time_zone=SERVER)
     assert_same(bars, es)
-    assert "volume is read from <TICKVOL>, because <VOL> is 0 throughout" in bars.notes
+    assert any(not missing(note, "<TICKVOL>", "<VOL> is 0") for note in bars.notes)
     chosen = load_bars(put(vendors.mt5(es)), ES, time_zone=SERVER, columns={"volume": "<TICKVOL>"})
     assert set(chosen.volume) == {7.0}
 
@@ -355,9 +352,7 @@ def test_mt5_days_are_refused_as_days(put):
     path = put(
         ("<DATE>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\t<VOL>\t<SPREAD>\n" + rows).encode()
     )
-    assert "the usual step between bars is 86400 s. Fix: give intraday bars" in refusal(
-        path, time_zone="UTC"
-    )
+    assert "86400 s" in refusal(path, time_zone="UTC")
 
 
 def test_faults_in_a_vendors_file_name_its_lines_and_columns(es, put):
@@ -377,21 +372,20 @@ def test_databento_several_instruments_are_chosen_by_symbol(es, put):
     both = vendors.databento(es) + vendors.databento(far, "ESH4", header=False)
     path = put(both)
     message = refusal(path)
-    assert f"column 'symbol' holds 2 contracts: ESZ3 ({len(es)} rows), ESH4 (500 rows)" in message
+    assert not missing(message, "'symbol'", f"ESZ3 ({len(es)} rows)", "ESH4 (500 rows)")
     assert_same(load_bars(path, ES, expiry="ESZ3"), es)
     assert_same(load_bars(path, ES, expiry="ESH4"), far)
     spread = put(both + vendors.databento(far, "ESZ3-ESH4", header=False))
-    assert "a calendar spread is mixed in (500 rows)" in refusal(spread)
-    assert "these are ES bars but data.market is NQ" in refusal(
-        put(vendors.databento(es)), get_contract("NQ")
-    )
+    assert "calendar spread is mixed" in refusal(spread)
+    message = refusal(put(vendors.databento(es)), get_contract("NQ"))
+    assert not missing(message, "ES bars", "data.market is NQ")
 
 
 def test_databento_without_symbols_tells_instruments_apart(es, put):
     text = vendors.databento(es).decode().replace(",symbol\n", "\n").replace(",ESZ3\n", "\n")
     assert_same(load_bars(put(text.encode()), ES), es)
     mixed = text + text.partition("\n")[2].replace(",5482,", ",77,")
-    assert "column 'instrument_id' holds 2 contracts" in refusal(put(mixed.encode()))
+    assert "'instrument_id' holds 2" in refusal(put(mixed.encode()))
     assert_same(load_bars(put(mixed.encode()), ES, expiry="77"), es)
 
 
@@ -441,9 +435,7 @@ def test_yfinance_frames_as_they_come(es):
 
 def test_frames_and_files_of_several_tickers_are_refused(es, put):
     both = pd.concat([vendors.yahoo_frame(es), vendors.yahoo_frame(es, "NQ=F")], axis=1)
-    with pytest.raises(
-        DataError, match=r"holds 2 tickers: ES=F, NQ=F. Fix: choose one, e.g. frame.xs\('ES=F'"
-    ):
+    with pytest.raises(DataError, match=r"ES=F, NQ=F\..*\('ES=F'"):
         table_of_frame(both, "frame")
     message = refusal(put(both.to_csv().encode()), stamp="open")
     assert "Close ES=F" in message
@@ -467,7 +459,7 @@ def test_yahoos_32_bit_prices_are_read_to_their_tick(eurusd, put):
 def test_32_bit_prices_off_the_tick_are_refused(eurusd):
     frame = vendors.yahoo_frame(eurusd.sides[0], "EURUSD=X").droplevel("Ticker", axis=1)
     frame.iloc[3, 0] = float(np.float32(frame.iloc[3, 0] + 0.000004))
-    with pytest.raises(DataError, match=r"off the tick of EURUSD"):
+    with pytest.raises(DataError, match=r"the tick of EURUSD"):
         from_frame(frame, EURUSD, stamp="open")
 
 
@@ -487,10 +479,10 @@ def test_lean_days_of_a_future_in_one_zip(es, put):
         f"201310{day}_es_minute_trade_201312_20131220.csv" for day in ("06", "07", "08")
     ]
     path = put(vendors.zipped(days), "es.zip")
-    assert "OANDA and CME futures: --set data.time_zone=UTC" in refusal(path)
+    assert "data.time_zone=UTC" in refusal(path)
     bars = load_bars(path, ES, time_zone="UTC")
     assert_same(bars, es)
-    assert bars.notes[0].startswith("read as LEAN bars of ES: stamps name a bar's open")
+    assert not missing(bars.notes[0], "LEAN bars of ES:", "open")
     far = vendors.lean_days(es, "es", expiry="_201403_20140321")
     several = put(vendors.zipped(days | far), "two.zip")
     assert "column 'expiry' holds 2 contracts" in refusal(several, time_zone="UTC")
@@ -508,7 +500,7 @@ def test_a_single_lean_day_by_its_file_name(es, put):
     day = es.rows(es.time < 1381104000)  # 2013-10-07 00:00 UTC
     assert_same(load_bars(put(content, name), ES, time_zone="UTC"), day)
     assert_same(load_bars(put(gzip.compress(content), f"{name}.gz"), ES, time_zone="UTC"), day)
-    assert "the name 'bars.csv' holds no date" in refusal(put(content), time_zone="UTC")
+    assert "'bars.csv' holds no" in refusal(put(content), time_zone="UTC")
 
 
 def test_lean_shares_are_in_new_york_time_and_ten_thousandths(es, put):
@@ -518,23 +510,20 @@ def test_lean_shares_are_in_new_york_time_and_ten_thousandths(es, put):
     days = vendors.lean_days(es, "spy", "America/New_York", 10_000)
     bars = load_bars(put(vendors.zipped(days), "spy.zip"), ES)
     assert_same(bars, es)
-    assert bars.notes[0] == (
-        "read as LEAN bars of shares of SPY: stamps name a bar's open, in America/New_York, "
-        "prices in units of 0.0001"
-    )
+    assert not missing(bars.notes[0], "LEAN", "shares of SPY", "open", "America/New_York", "0.0001")
 
 
 @pytest.mark.parametrize(
     ("members", "part"),
     [
-        ({}, "holds no .csv or .txt file"),
+        ({}, "no .csv or .txt"),
         ({"a.csv": b"time,open\n", "b.csv": b"time,open\n"}, "holds 2 files (a.csv, b"),
         (
             {
                 "20131007_es_minute_trade.csv": b"0,1,1,1,1,1\n",
                 "20131008_nq_minute_trade.csv": b"0,1,1,1,1,1\n",
             },
-            "holds files of es and nq",
+            "es and nq",
         ),
         ({"20131307_es_minute_trade.csv": b"0,1,1,1,1,1\n"}, "'20131307' in a file's name"),
         (
@@ -549,7 +538,7 @@ def test_archives_that_are_not_bars(put, members, part):
 
 def test_a_damaged_zip_is_refused(es, put):
     content = vendors.zipped({"b.csv": vendors.binance(es)})
-    assert "the zip archive is damaged" in refusal(put(content[:-200], "b.zip"))
+    assert "archive is damaged" in refusal(put(content[:-200], "b.zip"))
 
 
 def test_real_shares_of_lean_read_as_before_in_their_own_layout(shared, put):

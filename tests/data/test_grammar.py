@@ -175,9 +175,7 @@ def test_every_layout_is_read_in_its_zone_and_never_without(tmp_path, date):
         np.testing.assert_array_equal(
             bars.time, HOURS.as_unit("s").asi8, err_msg=f"{date}{joined}{clock} in {zone}"
         )
-        with pytest.raises(
-            DataError, match=r"column '(date )?time' = '.+': stamps carry no time zone"
-        ):
+        with pytest.raises(DataError, match=r"'(date )?time' = '.+': .*time zone"):
             load_bars(path, ES, stamp="open", **state)
 
 
@@ -214,7 +212,7 @@ def test_a_frame_of_text_is_read_as_a_file_is(text):
     )
     bars = from_frame(frame, ES, stamp="open", time_zone="America/New_York")
     assert bars.time.tolist() == [1381167000, 1381167060, 1381167120]
-    with pytest.raises(DataError, match="stamps carry no time zone"):
+    with pytest.raises(DataError, match="no time zone"):
         from_frame(frame, ES, stamp="open")
 
 
@@ -260,7 +258,7 @@ def test_a_line_before_the_header_is_passed_over(tmp_path, before, separator):
     path.write_text("\n".join([before, *(line.replace(",", separator) for line in lines)]) + "\n")
     bars = load_bars(path, ES, stamp="open", time_zone="UTC")
     assert len(bars) == 4
-    assert "read as bars with a line before the header line" in bars.notes[0]
+    assert "before the header line" in bars.notes[0]
 
 
 @pytest.mark.parametrize("unread", ["line,line", ",", "line,"])

@@ -122,7 +122,5 @@ def test_raw_values_are_those_of_the_prices(es_bars):
 def test_a_range_beyond_any_base_names_the_real_cause():
     assert price_base(1, (1 << 24) - 1, "x") == 0
     assert price_base(1 << 24, 1 << 25, "x") == 3 << 23
-    with pytest.raises(
-        DataError, match=r"bars\.csv: prices of 1 to 40000000 ticks span .* coarser tick_size"
-    ):
+    with pytest.raises(DataError, match=r"bars\.csv: .* 1 .* 40000000 .*tick_size"):
         price_base(1, 40_000_000, "bars.csv")

@@ -22,6 +22,7 @@ from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
 from tests.data import real_seconds
+from tests.messages import missing
 from tests.paths import Fall, Inside, falls
 
 START = 1_381_152_600  # 2013-10-07 13:30 UTC
@@ -157,9 +158,9 @@ def test_a_minute_without_seconds_is_ambiguous_and_counted() -> None:
     passages = first_passages(bars, fine.rows([0, 1, 4, 5]))
     assert passages.covered.tolist() == [True, False, True]
     assert passages.path.ambiguous.tolist() == [[False] * 2, [True] * 2, [False] * 2]
-    assert "inside 2 of 3 bars; the others are resolved stop_first" in passages.notes[0]
+    assert not missing(passages.notes[0], "2 of 3 bars", "stop_first")
     unused = first_passages(bars.rows([0, 2]), fine)
-    assert unused.notes[-1] == "2 of 6 second bars lie in no bar and are not used"
+    assert not missing(unused.notes[-1], "2 of 6", "not used")
 
 
 @pytest.mark.parametrize("field", ["open", "high", "low", "close"])
@@ -173,11 +174,9 @@ def test_seconds_must_rebuild_the_bars(field: str) -> None:
     passages = first_passages(replace(bars, **good), fine)
     assert np.flatnonzero(passages.mismatched).tolist() == [7]
     assert np.flatnonzero(passages.path.ambiguous.all(axis=1)).tolist() == [7]
-    assert any("1 of 1000 bars (0.100 %) are not rebuilt" in note for note in passages.notes)
+    assert any("1 of 1000 bars (0.100 %)" in note for note in passages.notes)
     good[field][9] += step
-    with pytest.raises(
-        DataError, match=rf"do not rebuild 2 of 1000 bars.*\n.*2013-10-07T13:37:00Z: {field} "
-    ):
+    with pytest.raises(DataError, match=rf"2 of 1000 bars.*\n.*2013-10-07T13:37:00Z: {field} "):
         first_passages(replace(bars, **good), fine)
 
 
@@ -185,7 +184,7 @@ def test_seconds_must_be_finer_and_overlap() -> None:
     bars, fine = minute_of(flat(100, 101), flat(101, 102))
     with pytest.raises(DataError, match="cannot order prices"):
         first_passages(fine, bars)
-    with pytest.raises(DataError, match="no second lies inside any bar"):
+    with pytest.raises(DataError, match="no second lies inside"):
         first_passages(bars, replace(fine, time=fine.time + 3_600))
 
 
@@ -360,7 +359,7 @@ def test_seconds_are_read_with_the_keys_of_the_bars(
         header,
         "seconds.csv",
     )
-    with pytest.raises(DataError, match=r"seconds\.csv:3: column 'h' = '167051': off the tick"):
+    with pytest.raises(DataError, match=r"seconds\.csv:3: .*'h' = '167051'"):
         seconds_of(
             make_config({"data": data | {"file": "none.csv", "seconds": str(seconds)}}), es_bars
         )

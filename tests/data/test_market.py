@@ -16,6 +16,7 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, FIXED_COLUMNS
 from jaxtrade.data.market import build_market, feature_input, history_needed, load_market
 from jaxtrade.errors import ConfigError, DataError
+from tests.messages import missing
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -98,7 +99,7 @@ def test_fx_hours_step_the_whole_day_to_the_bar_closing_at_16():
     assert {clock(market, r + 1)[6:] for r in last} == {"15:00"}
     assert (last - first + 2)[1:].tolist() == [23] * (market.num_sessions - 1)
     assert not market.has_volume
-    assert "no volume: volume slots are constant" in market.notes
+    assert any("volume slots are constant" in note for note in market.notes)
     assert window_minutes(market.contract, False) == 1439
 
 
@@ -224,7 +225,7 @@ def test_data_that_end_inside_a_session_truncate_it(es_bars, es_market):
     )
     assert complete.tolist() == [True] * 4 + [False]
     assert last[4] + 1 == end  # the last bar of the data
-    assert any("2013-10-11: the data end before the flat bar" in note for note in market.notes)
+    assert any(not missing(note, "2013-10-11", "flat bar") for note in market.notes)
 
 
 @pytest.mark.parametrize(
@@ -282,9 +283,7 @@ def test_windows_that_restart_with_the_session_start_decisions_after_its_warm_up
     alone = build_market(es_bars.between("2013-10-09", "2013-10-09"), make_config(options))
     rows = slice(int(sessions.start[2]), int(sessions.end[2]))
     np.testing.assert_array_equal(market.table[rows], alone.table)
-    assert (
-        "feature windows restart with every trade date (data.window_reset=session)" in market.notes
-    )
+    assert any("data.window_reset=session" in note for note in market.notes)
     day = build_market(es_bars, make_config({"data": {"window_reset": "session"}}))
     assert np.array_equal(
         day.data.sessions.first, es_market.data.sessions.first
@@ -293,16 +292,12 @@ def test_windows_that_restart_with_the_session_start_decisions_after_its_warm_up
 
 
 def test_hourly_sessions_are_too_short_to_warm_up_in(crisis_bars):
-    with pytest.raises(
-        DataError, match=r"124 bars of history are needed inside each session \(data\.window_reset"
-    ):
+    with pytest.raises(DataError, match=r"124 bars .*data\.window_reset"):
         build_market(crisis_bars, make_config({"data": {"window_reset": "session"}}))
 
 
 def test_too_few_bars_say_how_many_are_needed(es_bars):
-    with pytest.raises(
-        DataError, match=r"124 bars of history are needed.*the data have 100 bars over 1 scheduled"
-    ):
+    with pytest.raises(DataError, match=r"124 bars .* 100 bars .* 1 "):
         build_market(es_bars.rows(slice(0, 100)), RunConfig())
 
 
@@ -316,14 +311,14 @@ def crisis_bars():
 @pytest.mark.parametrize(
     ("values", "key"),
     [
-        ({"brackets": {"stop_atr": 1000.0}}, r"brackets\.stop_atr = 1000 ATRs: .* passes int32"),
+        ({"brackets": {"stop_atr": 1000.0}}, r"brackets\.stop_atr = 1000 .*int32"),
         (
             {"brackets": {"target_multiple": 10_000}},
-            r"brackets\.target_multiple = 10000: the largest target",
+            r"brackets\.target_multiple = 10000",
         ),
         (
             {"costs": {"commission": 2.0805}},
-            r"costs\.commission = 2\.0805: not a whole number of mills",
+            r"costs\.commission = 2\.0805: .*mills",
         ),
     ],
 )
@@ -390,9 +385,7 @@ def test_a_task_adds_its_context_and_nothing_else_changes(es_bars, es_market):
 def test_too_few_bars_for_the_context(es_bars):
     """The message names what needs them: the slope of a 200-bar mean over 20 bars."""
     config = make_config({"env": {"task": "advised"}})
-    with pytest.raises(
-        DataError, match=r"220 bars of history.*context that env\.task=advised.*another env\.task"
-    ):
+    with pytest.raises(DataError, match=r"220 bars .*env\.task=advised"):
         build_market(es_bars.rows(slice(0, 200)), config)
 
 
@@ -417,11 +410,11 @@ def test_what_does_not_reach_the_device_is_not_in_the_fingerprint(es_bars, es_ma
     [
         (
             {"market": "NQ"},
-            r"data\.market = NQ: no bars are bundled for NQ.*data\.source=synthetic",
+            r"market = NQ: .*source=synthetic",
         ),
         ({"market": "XX"}, r"'XX': unknown market"),
         ({"source": "file"}, r"needs data\.file"),
-        ({"file": "a.csv"}, r"data\.source = bundled; set data\.source=file"),
+        ({"file": "a.csv"}, r"source = bundled; .*source=file"),
         ({"calendar": "nothing.csv"}, r"data\.calendar = 'nothing\.csv'"),
     ],
 )
@@ -466,7 +459,7 @@ def test_bundled_files_are_small_and_attributed():
     assert "Apache License" in files["LICENSE.upstream"].read_text()
     for name in ("gbpusd_hour", "usdjpy_hour", "usdchf_hour"):
         source = files[f"{name}.SOURCE.md"].read_text()
-        assert "Apache-2.0 (`broker_hours.LICENSE.upstream`" in source
-        assert "New York plus seven hours" in source
+        assert "`broker_hours.LICENSE.upstream`" in source
+        assert "plus seven hours" in source
         assert f"{name}.csv.gz" in files
     assert "Apache License" in files["broker_hours.LICENSE.upstream"].read_text()

@@ -21,6 +21,7 @@ from jaxtrade.data.members import member_configs
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import files
 from jaxtrade.runs.preflight import check
+from tests.messages import missing
 
 PAIRS = ("EURUSD", "USDJPY")
 
@@ -30,108 +31,104 @@ def config(**data: Any) -> RunConfig:
 
 
 @pytest.mark.parametrize(
-    ("data", "text"),
+    ("data", "facts"),
     [
         (
             {"market": "USDCHF", "markets": PAIRS},
-            "data.market = USDCHF has no effect beside data.markets",
+            ("data.market = USDCHF", "data.markets"),
         ),
-        ({"markets": ["EURUSD", "EURUSD"]}, "data.markets names EURUSD more than once"),
-        ({"markets": ["EURUSD", "eurusd"]}, "data.markets names EURUSD more than once"),
+        ({"markets": ["EURUSD", "EURUSD"]}, ("data.markets", "EURUSD", "once")),
+        ({"markets": ["EURUSD", "eurusd"]}, ("data.markets", "EURUSD", "once")),
         (
             {"markets": ["EURUSD", "USDJPY"], "file": "a.csv"},
-            "data.file belongs to one symbol, and data.markets names 2: give it in data.per_market, e.g. "
-            "{EURUSD: {file: ...}}, or all files in data.folder",
+            ("data.file", "data.markets", "2", "{EURUSD: {file:", "data.folder"),
         ),
-        ({"markets": ["EURUSD"], "seconds": "a.csv"}, "data.seconds belongs to one symbol"),
+        ({"markets": ["EURUSD"], "seconds": "a.csv"}, ("data.seconds", "one symbol")),
         (
             {"markets": ["EURUSD", "USDJPY"], "folder": "bars"},
-            "data.source = bundled; set data.source=file",
+            ("data.source = bundled", "data.source=file"),
         ),
-        ({"folder": "bars"}, "data.folder is given and data.markets is empty"),
+        ({"folder": "bars"}, ("data.folder", "data.markets is empty")),
         (
             {"per_market": {"EURUSD": {"start": "2018-01-01"}}},
-            "data.per_market is given and data.markets is empty",
+            ("data.per_market", "data.markets is empty"),
         ),
         (
             {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJYP": {"price_scale": 0.001}}},
-            "data.per_market.USDJYP: USDJYP is not in data.markets (EURUSD, USDJPY); did you mean 'USDJPY'?",
+            ("data.per_market.USDJYP", "(EURUSD, USDJPY)", "'USDJPY'"),
         ),
         (
             {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scales": 0.001}}},
-            "data.per_market.USDJPY.price_scales: the section data has no such key; did you mean 'price_scale'?",
+            ("data.per_market.USDJPY", "price_scales", "'price_scale'"),
         ),
         (
             {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"markets": "x"}}},
-            "is a key of the whole set",
+            ("data.per_market.USDJPY", "whole set"),
         ),
         (
             {
                 "markets": ["EURUSD", "USDJPY"],
                 "per_market": {"markets": {"USDJPY": {"price_scale": 0.001}}},
             },
-            "'data.per_market': 'markets' is no symbol; the symbols stand in data.per_market "
-            "directly, without 'markets' "
-            "around them, e.g. data.per_market: {USDJPY: {price_scale: 0.001}}",
+            ("'data.per_market'", "'markets'", "{USDJPY: {price_scale: 0.001}}"),
         ),
         (
             {"markets": ["EURUSD", "USDJPY"], "per_market": {"per_market": {"USDJPY": {}}}},
-            "'per_market' is no symbol",
+            ("'per_market'", "no symbol"),
         ),
         (
             {"markets": ["EURUSD", "USDJPY"], "per_market": {"price_scale": 0.001}},
-            "'price_scale' stands where a symbol is expected, and its value is no section of "
-            "keys; write symbol, key and",
+            ("'price_scale'", "where a symbol"),
         ),
-        ({"markets": [f"A{i}" for i in range(128)]}, "a set has at most 127"),
+        ({"markets": [f"A{i}" for i in range(128)]}, ("at most 127",)),
     ],
 )
 def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(
-    data: dict[str, Any], text: str
+    data: dict[str, Any], facts: tuple[str, ...]
 ) -> None:
     with pytest.raises(ConfigFaultsError) as caught:
         config(**data)
-    assert text in str(caught.value)
+    assert not missing(str(caught.value), *facts)
 
 
 @pytest.mark.parametrize(
-    ("data", "text"),
+    ("data", "facts"),
     [
-        ({"markets": ["EURUSD", "USDJYP"]}, "data.markets: 'USDJYP': unknown market"),
-        ({"markets": ["EURUSD", "USDJYP"]}, "did you mean 'USDJPY'"),
-        ({"markets": ["EURUSD", "NQ"]}, "no bars are bundled for NQ"),
+        ({"markets": ["EURUSD", "USDJYP"]}, ("data.markets", "'USDJYP'", "unknown market")),
+        ({"markets": ["EURUSD", "USDJYP"]}, ("'USDJPY'",)),
+        ({"markets": ["EURUSD", "NQ"]}, ("bundled for NQ",)),
         (
             {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scale": -1.0}}},
-            "data.per_market.USDJPY: 'data.price_scale' = -1.0",
+            ("data.per_market.USDJPY", "'data.price_scale' = -1.0"),
         ),
         (
             {"markets": ["EURUSD", "SPY"], "per_market": {"SPY": {"contract": "GOOG"}}},
-            "data.per_market.SPY.contract = GOOG: its symbol is GOOG",
+            ("data.per_market.SPY", "GOOG", "symbol is GOOG"),
         ),
         (
             {"markets": ["EURUSD", "GBPUSD"], "per_market": {"GBPUSD": {"start": "2019-01-01"}}},
-            "no trade date is common to all symbols (EURUSD 2007-01-01..2018-12-31, GBPUSD 2019-01-01..2022-03-04)",
+            ("trade date", "EURUSD 2007-01-01..2018-12-31", "GBPUSD 2019-01-01..2022-03-04"),
         ),
         (
             {"markets": ["EURUSD", "USDJPY"], "source": "file"},
-            "no file is given for EURUSD; name a folder in data.folder",
+            ("no file", "EURUSD", "data.folder"),
         ),
         (
             {"markets": ["EURUSD", "USDJPY"], "source": "file", "folder": "no/such"},
-            "data.folder = 'no/such': there is no",
+            ("data.folder = 'no/such'",),
         ),
     ],
 )
-def test_faults_of_a_symbol_are_found_before_jax_starts(data: dict[str, Any], text: str) -> None:
+def test_faults_of_a_symbol_are_found_before_jax_starts(
+    data: dict[str, Any], facts: tuple[str, ...]
+) -> None:
     with pytest.raises((ConfigError, DataError)) as caught:
         check(config(**data))
-    assert text in str(caught.value)
+    assert not missing(str(caught.value), *facts)
 
 
 def test_an_advisor_is_refused_with_a_set() -> None:
-    with pytest.raises(
-        ConfigError, match=r"mock:skilled:0.6 advises on one symbol, and data.markets names 2"
-    ):
+    with pytest.raises(ConfigError, match=r"mock:skilled:0\.6.* data\.markets.* 2"):
         make_config(
             {
                 "data": {"markets": list(PAIRS)},
@@ -183,17 +180,18 @@ def test_a_symbol_without_a_file_names_the_files_that_were_found(
     folder: Path, tmp_path: Path
 ) -> None:
     chosen = config(source="file", folder=str(folder), markets=["EURUSD", "GBPUSD"], stamp="open")
-    with pytest.raises(
-        DataError,
-        match=r"no file is named after GBPUSD \(files found: EURUSDX.csv, USDJPY.csv.gz, "
-        r"eurusd_hours.csv.gz; expected GBPUSD\*\{.csv,.csv.gz,",
-    ):
+    with pytest.raises(DataError, match="after GBPUSD") as caught:
         check(chosen)
+    assert not missing(
+        str(caught.value),
+        "EURUSDX.csv",
+        "USDJPY.csv.gz",
+        "eurusd_hours.csv.gz",
+        "GBPUSD*{.csv,.csv.gz,",
+    )
     shutil.copytree(folder, tmp_path / "two")
     shutil.copy(tmp_path / "two" / "USDJPY.csv.gz", tmp_path / "two" / "usdjpy-old.csv.gz")
-    with pytest.raises(
-        ConfigError, match=r"USDJPY.csv.gz, usdjpy-old.csv.gz are all named after USDJPY"
-    ):
+    with pytest.raises(ConfigError, match=r"USDJPY\.csv.*usdjpy-old"):
         member_configs(
             config(source="file", folder=str(tmp_path / "two"), markets=list(PAIRS), stamp="open")
         )
@@ -210,7 +208,7 @@ def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(
     assert set(manifest["files"]) == {f"data.per_market.{symbol}.file" for symbol in PAIRS}
     assert files.locate(chosen, manifest, run) == chosen  # nothing has moved
     old.rename(new)
-    with pytest.raises(DataError, match=r"its file data.per_market.EURUSD.file = .* is not at"):
+    with pytest.raises(DataError, match=r"per_market\.EURUSD\.file = "):
         files.require(files.locate(chosen, manifest, run), manifest, run)
     moved = manifest["files"]["data.per_market.EURUSD.file"] | {
         "relative": "../new/eurusd_hours.csv.gz"
@@ -275,7 +273,5 @@ def test_a_set_depends_on_the_order_and_the_content_of_its_members() -> None:
 
 
 def test_a_command_for_one_symbol_refuses_a_set() -> None:
-    with pytest.raises(
-        ConfigError, match=r"names 2 symbols \(EURUSD, USDJPY\), and only one is read here"
-    ):
+    with pytest.raises(ConfigError, match=r"names 2 symbols \(EURUSD, USDJPY\)"):
         load_market(config(markets=list(PAIRS)))

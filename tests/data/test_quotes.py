@@ -20,6 +20,7 @@ from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import _largest_ranges, make_params
 from jaxtrade.errors import ConfigError, DataError
+from tests.messages import missing
 
 ES, EURUSD = get_contract("ES"), get_contract("EURUSD")
 QUOTES = "time,bid_open,bid_high,bid_low,bid_close,ask_open,ask_high,ask_low,ask_close"
@@ -73,7 +74,7 @@ def test_the_columns_may_have_any_names_or_one_side_of_them_be_read(write):
         columns={price: f"bid_{price}" for price in ("open", "high", "low", "close")},
     )
     assert (one.ask, one.contract.slippage_ticks) == (None, 1)
-    assert any("are not read: one-sided bars" in note for note in one.notes)
+    assert any("one-sided bars" in note for note in one.notes)
 
 
 def test_crossed_bars_are_counted_and_widened(write):
@@ -111,15 +112,9 @@ def test_a_bar_without_a_side_is_left_out_and_counted(write):
     rows[40] = ",".join([lost[0], "", "", "", "", *lost[5:]])
     bars = load_bars(write(rows, QUOTES), ES, stamp="open")
     assert (len(bars), bars.bar_seconds) == (100, 60)
-    assert any(
-        note.startswith("1 of 101 rows have no bid or no ask and are left out")
-        and "line 42" in note
-        for note in bars.notes
-    )
+    assert any(not missing(note, "1 of 101 rows", "line 42") for note in bars.notes)
     rows[50] = ",".join([*rows[50].split(",")[:5], "", "", "", ""])
-    with pytest.raises(
-        DataError, match=r"bars.csv:42: .*2 of 101 rows \(1.98 %, limit 1 %\) have no bid or no ask"
-    ):
+    with pytest.raises(DataError, match=r"bars\.csv:42: .*2 of 101 .*\(1\.98 %, "):
         load_bars(write(rows, QUOTES), ES, stamp="open")
 
 
@@ -158,12 +153,10 @@ def test_a_bad_cell_of_either_side_is_named_by_line_and_column(write, row, fragm
 
 def test_half_a_mapping_is_refused(write):
     path = write(ROWS, QUOTES)
-    with pytest.raises(
-        DataError, match=r"maps open \(one-sided bars\) and ask_open \(two-sided bars\)"
-    ):
+    with pytest.raises(DataError, match=r" open \(.* ask_open \(two-"):
         load_bars(path, ES, stamp="open", columns={"open": "bid_open", "ask_open": "ask_open"})
     cut = write([row.rsplit(",", 1)[0] for row in ROWS], QUOTES.rsplit(",", 1)[0])
-    with pytest.raises(DataError, match=r"no column 'ask_close' for ask_close"):
+    with pytest.raises(DataError, match=r"no column 'ask_close'"):
         load_bars(cut, ES, stamp="open", columns={"bid_open": "bid_open"})
 
 
@@ -185,7 +178,7 @@ def test_quotes_go_under_trade_bars(write):
     )
     assert bars.contract.slippage_ticks == 0
     assert not any("volume is 0" in note for note in bars.notes)
-    assert any("prices are the quotes of" in note for note in bars.notes)
+    assert any("are the quotes of" in note for note in bars.notes)
 
 
 def test_bars_without_a_quote_are_left_out_or_refused(write):
@@ -193,8 +186,7 @@ def test_bars_without_a_quote_are_left_out_or_refused(write):
     quotes = load_bars(write(ROWS, QUOTES, name="quotes.csv"), ES, stamp="open")
     with pytest.raises(
         DataError,
-        match=r"quotes.csv: no quote of both sides for 1 of 3 bars of .*trades.csv "
-        r"\(33.33 %, limit 1 %\), the first at 2013-10-07T13:31:00Z",
+        match=r"1 of 3 .*trades\.csv \(33\.33 %.* 2013-10-07T13:31:00Z",
     ):
         attach(trades, quotes.rows(np.array([0, 2])))
     many = replace(
@@ -225,32 +217,25 @@ def test_bars_without_a_quote_are_left_out_or_refused(write):
     )
     bars = attach(many, whole.rows(np.arange(300) != 7))
     assert len(bars) == 299
-    assert any(
-        note.startswith("1 of 300 bars have no quote of both sides and are left out")
-        for note in bars.notes
-    )
+    assert any(note.startswith("1 of 300 bars") and "both sides" in note for note in bars.notes)
 
 
 def test_files_that_do_not_pair_are_refused(write):
     trades = load_bars(write(TRADES, name="trades.csv"), ES, stamp="open")
     quotes = load_bars(write(ROWS, QUOTES, name="quotes.csv"), ES, stamp="open")
-    with pytest.raises(DataError, match=r"quotes.csv: has bid and ask itself.*drop data.quotes"):
+    with pytest.raises(DataError, match=r"quotes\.csv: .*data\.quotes"):
         attach(quotes, quotes)
-    with pytest.raises(DataError, match=r"trades.csv: has one side only.*bid_open"):
+    with pytest.raises(DataError, match=r"trades\.csv: .*bid_open"):
         attach(trades, trades)
-    with pytest.raises(DataError, match=r"bars of 60 s, but .* has bars of 3600 s"):
+    with pytest.raises(DataError, match=r" 60 s.* 3600 s"):
         attach(replace(trades, bar_seconds=3600), quotes)
-    with pytest.raises(
-        DataError, match=r"trades.csv: has one side, but .*quotes.csv has bid and ask"
-    ):
+    with pytest.raises(DataError, match=r"trades\.csv: .*quotes\.csv"):
         side_passages(trades, quotes)
 
 
 def test_quotes_beside_synthetic_bars_are_refused():
     config = make_config({"data": {"market": "NQ", "source": "synthetic", "quotes": "quotes.csv"}})
-    with pytest.raises(
-        ConfigError, match=r"data.quotes = 'quotes.csv' is given but data.source = synthetic"
-    ):
+    with pytest.raises(ConfigError, match=r"quotes = 'quotes\.csv' .*= synthetic"):
         bars_of(config)
 
 
@@ -340,8 +325,8 @@ def test_describe_says_how_many_sides_and_what_the_spread_costs(hourly, es_marke
     assert (facts["two_sided"], one["two_sided"], one["mean_spread_ticks"]) == (True, False, 0)
     assert 10 < facts["mean_spread_ticks"] < 20
     assert facts["round_turn_cost"] == pytest.approx(6 + facts["mean_spread_ticks"])
-    assert "bid and ask: mean spread" in describe_text(market, config)
-    assert "one: buys and sells at the same prices" in describe_text(es_market, RunConfig())
+    assert "ask: mean spread" in describe_text(market, config)
+    assert "at the same prices" in describe_text(es_market, RunConfig())
 
 
 # ---- real quotes
@@ -382,9 +367,7 @@ def test_es_quotes_pair_with_es_trades(shared):
 
 def test_a_contract_that_is_hardly_quoted_is_refused(shared):
     path = shared / "data" / "lean_es_1m" / "es_1m_quote.csv.gz"
-    with pytest.raises(
-        DataError, match=r"954 of 961 rows \(99.27 %, limit 1 %\) have no bid or no ask"
-    ):
+    with pytest.raises(DataError, match=r"954 of 961 rows \(99.27 %, limit 1 %\)"):
         load_bars(path, ES, stamp="open", expiry="202012")
 
 

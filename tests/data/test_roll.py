@@ -22,6 +22,7 @@ from jaxtrade.data.read.roll import expiry_month, splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.lifted import lifted_bars
+from tests.messages import missing
 
 ES = get_contract("ES")
 EXPLICIT = {"201312": "start", "201403": "2013-12-18"}
@@ -85,10 +86,10 @@ def test_the_splice_is_reported_with_its_difference(rolled: Market, raw: pd.Data
     both = before[before.expiry == "201403"].merge(before[before.expiry == "201312"], on="time")
     step = both.close_x.iloc[-1] - both.close_y.iloc[-1]
     assert (step, both.ts_utc_x.iloc[-1]) == (-6.0, "2013-12-02T23:50:00Z")
-    assert (
-        "roll: 201403 from trade date 2013-12-18 in place of 201312 (-6.00 points at 2013-12-02T23:50:00Z); "
-        "feature windows restart there"
-    ) in rolled.notes
+    assert any(
+        not missing(note, "201403", "2013-12-18", "201312", "-6.00", "2013-12-02T23:50:00Z")
+        for note in rolled.notes
+    )
 
 
 def test_volume_of_the_date_before_decides(raw: pd.DataFrame) -> None:
@@ -114,9 +115,7 @@ def test_volume_of_the_date_before_decides(raw: pd.DataFrame) -> None:
         ("202003", "2020-01-06"),
     ]
     assert_same_bars(market.bars, expected_rows(raw, fronts.__getitem__))
-    assert any(
-        "no bar in common before, the price difference is unknown" in note for note in market.notes
-    )
+    assert any("price difference is unknown" in note for note in market.notes)
 
 
 @pytest.mark.parametrize("cut", ["2013-12-17", "2013-12-18", "2013-12-19"])
@@ -278,27 +277,26 @@ def read_beside(bars: Bars, frame: pd.DataFrame, path: Path) -> Bars:
 
 
 @pytest.mark.parametrize(
-    ("missing", "when"), [("201312", "until 2013-12-18"), ("201403", "from 2013-12-19 on")]
+    ("absent", "when"), [("201312", "until 2013-12-18"), ("201403", "from 2013-12-19 on")]
 )
 def test_finer_bars_without_a_contract_that_is_spliced(
-    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path, missing: str, when: str
+    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path, absent: str, when: str
 ) -> None:
     """The splices are the bars' own: what is missing is named, with its dates, and data.roll is not
     to be changed.
     """
     with pytest.raises(
         DataError,
-        match=rf"part\.csv: no row of contract '{missing}'.*bundled ES bars.* {when}\. "
-        rf"Fix: give its rows too, or leave those dates out with data\.start and data\.end",
+        match=rf"part\.csv.* '{absent}'.*ES bars.* {when}\. .*data\.start.*data\.end",
     ):
-        read_beside(around_the_roll, raw[raw.expiry != missing], tmp_path / "part.csv")
+        read_beside(around_the_roll, raw[raw.expiry != absent], tmp_path / "part.csv")
 
 
 def test_finer_bars_of_another_contract_than_the_one_left(
     around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
 ) -> None:
     march = around_the_roll.between("2013-12-19", None)
-    with pytest.raises(DataError, match=r"no row of contract '201403'.* on every trade date\. Fix"):
+    with pytest.raises(DataError, match=r"no row .*'201403'.* every "):
         read_beside(march, raw[raw.expiry == "201312"], tmp_path / "part.csv")
 
 
@@ -306,9 +304,7 @@ def test_finer_bars_without_a_column_of_contracts(
     around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
 ) -> None:
     one = raw[raw.expiry == "201312"].drop(columns="expiry")
-    with pytest.raises(
-        DataError, match=r"no expiry or symbol column.*bundled ES bars.*Fix: give it one"
-    ):
+    with pytest.raises(DataError, match=r"no expiry .*ES bars"):
         read_beside(around_the_roll, one, tmp_path / "part.csv")
 
 
@@ -319,8 +315,7 @@ def test_finer_bars_only_outside_the_dates_of_a_contract(
     early = raw[raw.expiry.isin(["201312", "201403"]) & (day == "2013-12-18")]
     with pytest.raises(
         DataError,
-        match=r"part\.csv: no bar of contract 201403 from 2013-12-19 on.*"
-        r"\(its bars: 2013-12-18\.\.2013-12-18\)",
+        match=r"part\.csv: .* 201403 from 2013-12-19 .*2013-12-18\.\.2013-12-18",
     ):
         read_beside(around_the_roll, early, tmp_path / "part.csv")
 
@@ -401,10 +396,10 @@ def test_a_roll_that_cannot_be_is_a_configuration_error(text: str, message: str)
     [
         (
             {"roll": "volume", "expiry": "201312"},
-            r"data\.expiry = 201312 reads one contract and data\.roll splices",
+            r"data\.expiry = 201312 .*data\.roll",
         ),
-        ({"roll": "volume", "splice": "back_adjust"}, r"data\.splice=back_adjust is not built"),
-        ({"roll": "volume", "source": "synthetic"}, r"data\.source = synthetic has one"),
+        ({"roll": "volume", "splice": "back_adjust"}, r"data\.splice=back_adjust"),
+        ({"roll": "volume", "source": "synthetic"}, r"data\.source = synthetic"),
     ],
 )
 def test_keys_that_contradict_a_roll(keys: dict, message: str) -> None:
@@ -454,38 +449,38 @@ BAR = (1676.75, 1677.25, 1676.50, 1677.0)
     [
         (
             [("2013-10-07T13:30:00Z", *BAR, 9)] * 2,
-            "time open high low close volume",
-            "no expiry or symbol column",
+            "volume",
+            "no expiry or symbol",
         ),
         (
             [("2013-10-07T13:30:00Z", *BAR, x) for x in ("ESZ3", "ESH4")],
-            "time open high low close symbol",
-            r"data\.roll=volume, but the bars have no volume",
+            "symbol",
+            r"roll=volume, .*no volume",
         ),
         (
             [("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ES")],
-            "time open high low close volume symbol",
-            "'ES' does not tell its expiry",
+            "volume symbol",
+            "'ES' does not tell",
         ),
         (
             [("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ESZ3-ESH4")],
-            "time open high low close volume symbol",
-            "a calendar spread is mixed in",
+            "volume symbol",
+            "calendar spread",
         ),
         (
             [("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ESZ3")],
-            "time open high low close volume symbol",
-            "a duplicate stamp",
+            "volume symbol",
+            "duplicate stamp",
         ),
         (
             [("2013-10-07T13:31:00Z", *BAR, 9, "ESZ3"), ("2013-10-07T13:30:00Z", *BAR, 9, "ESZ3")],
-            "time open high low close volume symbol",
-            "a stamp earlier than the row before",
+            "volume symbol",
+            "stamp earlier than",
         ),
         (
             [(f"201{y}-0{m}-07T13:30:00Z", *BAR, 9, "ESZ3") for y, m in ((3, 7), (4, 2))],
-            "time open high low close volume symbol",
-            "every contract of the file has expired before 2014-02-07",
+            "volume symbol",
+            "expired before 2014-02-07",
         ),
     ],
 )
@@ -493,14 +488,14 @@ def test_files_that_cannot_be_rolled_by_volume(
     rows: list[tuple], columns: str, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        from_frame(frame_of(rows, columns), ES, stamp="open", roll="volume")
+        from_frame(
+            frame_of(rows, f"time open high low close {columns}"), ES, stamp="open", roll="volume"
+        )
 
 
 def test_several_contracts_without_a_roll_name_both_ways_out() -> None:
     path = Path(__file__).parents[2] / "jaxtrade/data/bundled/es_1m_trade.csv.gz"
-    with pytest.raises(
-        DataError, match=r"holds 8 contracts.*data\.expiry=201312, or splice them with data\.roll"
-    ):
+    with pytest.raises(DataError, match=r"8 contracts.*\.expiry=201312.*data\.roll"):
         load_bars(path, ES, stamp="open")
 
 
@@ -515,9 +510,7 @@ def test_a_resolved_roll_is_written_out_and_read_again(tmp_path: Path) -> None:
 
 
 def test_one_contract_and_a_splice_of_several_exclude_each_other(raw: pd.DataFrame) -> None:
-    with pytest.raises(
-        ConfigError, match="expiry=201312 reads one contract and roll splices several"
-    ):
+    with pytest.raises(ConfigError, match=r"expiry=201312 .* roll "):
         from_frame(
             raw, ES, columns={"time": "ts_utc"}, stamp="open", expiry="201312", roll=EXPLICIT
         )

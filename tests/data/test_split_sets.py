@@ -180,12 +180,10 @@ def test_symbols_with_equal_dates_are_split_as_each_alone(
 
 def test_symbols_without_a_common_date_are_refused() -> None:
     dates, symbols = table({"A": [0, 1, 2], "B": [5, 6, 7]})
-    with pytest.raises(
-        ConfigError, match=r"data\.markets: the symbols have no trade date in common"
-    ):
+    with pytest.raises(ConfigError, match=r"data\.markets: .*trade date"):
         split_ids_by_date(dates, symbols, SplitConfig())
     dates, symbols = table({"A": [0, 1, 2], "B": [2, 3]})
-    with pytest.raises(ConfigError, match="the data have 1; lower them"):
+    with pytest.raises(ConfigError, match="data have 1;"):
         split_ids_by_date(dates, symbols, SplitConfig())
 
 

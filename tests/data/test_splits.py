@@ -56,5 +56,5 @@ def test_sets_are_padded_to_the_session_count(es_market):
     ],
 )
 def test_too_few_sessions_are_an_error_that_counts(es_market, config):
-    with pytest.raises(ConfigError, match=r"takes 6 sessions, and the data have 5; lower them"):
+    with pytest.raises(ConfigError, match=r"6 sessions, .*have 5;"):
         split_sessions(es_market, config)

@@ -208,23 +208,21 @@ def test_a_fold_keeps_only_its_candidates() -> None:
 def test_too_few_sessions_are_refused_with_the_number_that_is_needed() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"walk.train=60 .* takes 73 sessions \(purge 2 and embargo 1 among them\), "
-        r"and the data have 40",
+        match=r"walk\.train=60 .* 73 .*purge 2.* embargo 1.* 40",
     ):
         walk_folds(*sessions(40), walk(train=60, test=10), Reach(0, episode=3))
     with pytest.raises(
         ConfigError,
-        match=r"at least 73 sessions, embargo and purge included, and the data have "
-        r"at most 72",
+        match=r" 73 sessions, embargo.* 72",
     ):
         check_walk_length(72, walk(train=60, test=10), 3)
     check_walk_length(73, walk(train=60, test=10), 3)
     with pytest.raises(
         ConfigError,
-        match=r"walk.groups=6 \(--groups\): more blocks than the data have sessions \(5\)",
+        match=r"walk\.groups=6 .*--groups.*5",
     ):
         walk_folds(*sessions(5), walk(mode="cpcv"), Reach(0))
-    with pytest.raises(ConfigError, match="has no training session left"):
+    with pytest.raises(ConfigError, match="no training session"):
         walk_folds(*sessions(6), walk(mode="cpcv", groups=3, test_groups=1, embargo=5), Reach(0))
 
 

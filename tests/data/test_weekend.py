@@ -18,6 +18,7 @@ from jaxtrade.data.describe import check_text
 from jaxtrade.data.findings import BarFinding, bar_findings, require_stated
 from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.read.stamps import OWN_OFFSET
+from tests.messages import missing
 
 EURUSD = get_contract("EURUSD")
 HOUR = 3600
@@ -42,17 +43,11 @@ def found(bars: Bars, schedule: Schedule | None = None) -> tuple[BarFinding, ...
 def test_shifted_weeks_are_named_with_their_shift(fx, hours):
     (one,) = found(moved(fx, hours))
     assert one.kind == "zone"
-    assert (
-        f"{5 * abs(hours)} bars lie on weekends, when the market is closed (on 5 of 5 weekends)"
-        in one.size
-    )
+    assert not missing(one.size, f"{5 * abs(hours)} bars", "weekends", "5 of 5")
     assert one.size.endswith(f"all bars look {abs(hours)} h {'late' if hours > 0 else 'early'}")
     assert one.bars == 5 * abs(hours)
     assert one.cause == "a wrong data.time_zone"
-    assert (
-        f"{abs(hours)} h {'ahead of' if hours > 0 else 'behind'} the one they were read with"
-        in one.fix
-    )
+    assert f"{abs(hours)} h {'ahead of' if hours > 0 else 'behind'} " in one.fix
     likely = {
         2: "America/New_York+7h",
         -5: "America/New_York or Etc/GMT+5",
@@ -68,13 +63,13 @@ def test_the_first_row_is_named(fx):
     assert one.where.endswith("bar 2014-01-10T22:00:00Z")  # Friday, 17:00 in New York
     text = check_text(moved(fx, 9), make_config({"data": {"market": "EURUSD"}}))
     assert "read as EURUSD, 1 warning" in text
-    assert "bar 2014-01-10T22:00:00Z: 45 bars lie on weekends" in text
+    assert "2014-01-10T22:00:00Z: 45 bars" in text
 
 
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_shift_by_one_bar_may_be_the_stamp_side(fx, hours):
     (one,) = found(moved(fx, hours))
-    assert one.cause == "a wrong data.time_zone or data.stamp"
+    assert not missing(one.cause, "data.time_zone", "data.stamp")
 
 
 @pytest.mark.parametrize("hours", [9, -8])
@@ -132,21 +127,23 @@ def test_the_server_time_of_a_broker_is_found_whatever_it_was_read_as(
     """
     one = read_as(tmp_path, symbol, zone)
     assert f"{symbol}.csv.gz:" in one.where
-    assert "of 486 weekends), and the weeks begin" in one.size
+    assert "of 486 weekends" in one.size
     assert one.size.endswith(f"all bars look {hours} h late")
-    assert one.fix == (
-        f"set data.time_zone=America/New_York+7h (it is {zone} now); for this symbol alone, "
-        f"data.per_market.{symbol}.time_zone"
+    assert not missing(
+        one.fix,
+        "=America/New_York+7h",
+        f"it is {zone} now",
+        f"data.per_market.{symbol}.time_zone",
     )
 
 
 @pytest.mark.parametrize(
     ("notes", "fix"),
     [
-        ((), "set data.time_zone=America/New_York+7h (it is UTC now)"),
+        ((), "=America/New_York+7h (it"),
         (
-            (f"{OWN_OFFSET}; data.time_zone=UTC is not needed",),
-            "set data.time_zone to the zone of the file's stamps, 2 h",
+            (f"{OWN_OFFSET}; data.time_zone=UTC",),
+            "file's stamps, 2 h",
         ),
     ],
 )
@@ -155,7 +152,7 @@ def test_a_zone_without_effect_is_not_named(fx, notes, fix):
     schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
     data = make_config({"data": {"market": "EURUSD", "time_zone": "UTC"}}).data
     (text,) = require_stated(bars, schedule, trade_dates(bars.time, bars.contract), data)
-    assert f"Fix: {fix}" in text
+    assert fix in text.partition("Fix: ")[2]
 
 
 FRIDAYS = ("2014-01-10", "2014-01-17", "2014-01-24", "2014-01-31", "2014-02-07")
@@ -176,7 +173,7 @@ def test_weekends_full_of_quotes_are_another_cause(fx):
     (one,) = found(
         with_rows(fx, [f"{day}T{hour:02d}:00" for day in saturdays for hour in range(2, 14)])
     )
-    assert one.cause == "quotes outside the market's week, or a wrong data.time_zone"
+    assert not missing(one.cause, "quotes outside", "data.time_zone")
     assert one.bars == 60
 
 

@@ -20,6 +20,11 @@ class Table:
     head: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
 
+    def about(self, words: str) -> list[str]:
+        """The other cells of the row whose first has the words."""
+        [found] = [row[1:] for row in self.rows if words in row[0]]
+        return found
+
 
 @dataclass
 class Parsed:
@@ -41,7 +46,8 @@ class Parsed:
         )
 
     def table(self, caption: str) -> Table:
-        [found] = [table for table in self.tables if table.caption == caption]
+        """The one whose caption begins so."""
+        [found] = [table for table in self.tables if table.caption.startswith(caption)]
         return found
 
 

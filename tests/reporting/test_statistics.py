@@ -20,6 +20,7 @@ from jaxtrade.evaluation.run_days import evaluated_records
 from jaxtrade.reporting import collect, make, statistics
 from jaxtrade.reporting.schema import OPTIONAL, command
 from jaxtrade.storage.trials import HEAD, TRIALS, read_trials
+from tests.messages import missing
 from tests.reporting.made import AGENTS, logged, made_run
 
 DAYS, SEEDS, OTHERS = 40, 5, 11
@@ -109,7 +110,7 @@ def test_one_policy_has_no_interval_over_seeds(alone):
         "no training changes a rule"
     )
     assert {each["why"] for each in found["improvement"].values()} == {statistics.ONE_POLICY}
-    assert found["pbo"]["why"] == "it needs 10 trials, there are 1"
+    assert not missing(found["pbo"]["why"], "10 trials", "are 1")
     assert found["dsr"]["value"] == pytest.approx(found["psr"]["value"]), "one trial is not picked"
 
 
@@ -184,7 +185,7 @@ def change(log: Path) -> None:
     [
         (
             lambda log: [each.unlink() for each in (log, log.parent / HEAD)],
-            "there is no trial log (trials.jsonl) beside the run",
+            "no trial log (trials.jsonl)",
         ),
         (lambda log: log.unlink(), "trials.jsonl: line 1: was removed"),
         (change, "trials.jsonl: line 1: was changed"),
@@ -194,7 +195,7 @@ def test_a_log_that_cannot_tell_is_no_zero(alone, harm, why):
     harm(logged(alone, times=2).parent / TRIALS)
     data = data_of(alone)
     assert (data["trials"]["opened"], data["trials"]["trials"]) == (None, None)
-    assert data["trials"]["fault"].startswith(why)
+    assert why in data["trials"]["fault"]
     assert (data["statistics"]["dsr"]["why"], data["statistics"]["trials"]) == (
         statistics.NO_COUNT,
         None,
@@ -206,9 +207,8 @@ def test_a_log_that_cannot_tell_is_no_zero(alone, harm, why):
 def test_a_log_of_others_does_not_speak_for_this_run(alone):
     """A run that was copied beside other runs: their log does not know of its own opening."""
     logged(alone, times=0, others=4)
-    assert re.match(
-        r"trials.jsonl beside the run has 4 openings of these sessions, but not the one of this evaluation",
-        data_of(alone)["trials"]["fault"],
+    assert not missing(
+        data_of(alone)["trials"]["fault"], "trials.jsonl", "4 openings", "not the one"
     )
 
 
@@ -255,8 +255,7 @@ def test_the_commands_of_a_page_name_its_split_and_its_policy(kept):
     for line in printed:
         parses(line)
     assert set(printed) == {command(section, data.data["title"]) for section in OPTIONAL}
-    assert "jaxtrade evaluate RUN --seed 3 --cost-grid" in printed
-    assert "jaxtrade evaluate RUN --nulls sign:99" in printed, "the seeds are pooled"
-    assert command("costs", {"split": "validation", "number": "agent_002"}) == (
-        "jaxtrade evaluate RUN --split validation --agent 2 --cost-grid"
-    )
+    assert any(line.endswith("RUN --seed 3 --cost-grid") for line in printed)
+    assert any(line.endswith("RUN --nulls sign:99") for line in printed), "the seeds are pooled"
+    of_agent = command("costs", {"split": "validation", "number": "agent_002"})
+    assert of_agent.split()[3:] == ["--split", "validation", "--agent", "2", "--cost-grid"]

@@ -14,6 +14,7 @@ import pytest
 from jaxtrade.evaluation.policy_digest import policy_digest
 from jaxtrade.evaluation.records import RECORDS, read_records, write_records
 from jaxtrade.reporting import collect
+from tests.messages import missing
 from tests.reporting.made import NULLS, made_run
 
 SECTIONS = ("challenge", "costs", "intrabar", "latency", "breakdown", "attribution")
@@ -56,10 +57,10 @@ def test_a_study_of_an_earlier_policy_is_left_out_and_named(tmp_path):
     of_policy(folder, "c" * 64)
     found = data_of(run)
     assert all(found[name] is None for name in (*SECTIONS, "nulls"))
-    assert (
-        "left out: costs was made for an earlier policy of this run; make it again: jaxtrade evaluate RUN "
-        "--cost-grid"
-    ) in found["labels"]
+    assert any(
+        not missing(label, "left out: costs", "earlier policy", "evaluate RUN --cost-grid")
+        for label in found["labels"]
+    )
     assert sum(label.startswith("left out: ") for label in found["labels"]) == len(SECTIONS) + 1
 
 
@@ -97,10 +98,8 @@ def test_null_markets_of_all_seeds_come_before_those_of_one(tmp_path):
 def test_days_that_chose_the_policy_are_no_days_held_out(tmp_path):
     label = "every figure below rests on 40 days; the policy was chosen on these very days, so they flatter it"
     found = data_of(made_run(tmp_path / "run", labels=(label,)))
-    assert found["statistics"]["psr"] == {
-        "value": None,
-        "why": "the policy was chosen on these very sessions",
-    }
+    assert found["statistics"]["psr"]["value"] is None
+    assert "chosen" in found["statistics"]["psr"]["why"]
 
 
 @pytest.mark.parametrize(

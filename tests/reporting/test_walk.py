@@ -22,11 +22,12 @@ from jaxtrade.reporting.figures import MINUS
 from jaxtrade.reporting.walk import collect, make
 from jaxtrade.runs import rundir
 from jaxtrade.web.assets import source_hash
+from tests.messages import missing
 from tests.reporting.made import sessions_of
 from tests.reporting.parsed import parsed
 
 EVIL = "<script>alert(1)</script>"
-PANEL = "What stands behind the figures of this page"
+PANEL = "What stands behind"
 
 
 def made_days(folds: int = 3, each: int = 8, seeds: int = 5) -> WalkDays:
@@ -162,26 +163,22 @@ def test_the_page_loads_nothing_and_its_policy_names_what_it_holds(html: str) ->
 
 
 def test_the_panel_has_the_statistics_of_the_days(walk: Path, html: str) -> None:
-    rows = {row[0]: row[1:] for row in parsed(html).table(PANEL).rows}
+    panel = parsed(html).table(PANEL)
     evidence = evidence_of(made_days())
-    assert rows["How many days were held out?"][0] == "24"
-    assert rows["How many policies were trained?"][0] == "15"
+    assert panel.about("held out")[0] == "24"
+    assert panel.about("policies were trained")[0] == "15"
     value = iqm_estimate(made_days().net, made_days().fold).value
     assert value is not None
-    assert rows["What does a day earn?"][0].startswith(
-        f"{'+' if value > 0 else MINUS}${abs(value):.2f} ["
-    )
-    assert rows["Is the Sharpe ratio above 0?"][0].startswith(
+    assert panel.about("earn")[0].startswith(f"{'+' if value > 0 else MINUS}${abs(value):.2f} [")
+    assert panel.about("Sharpe ratio")[0].startswith(
         f"{100 * evidence['psr']['of_mean']['value']:.1f} %"
     )
-    assert rows["Does it beat every baseline?"][0] == f"{evidence['spa']['p']:.3f}"
-    assert rows["Was it picked from many?"][0] == "30.0 % to 70.0 %"
-    assert rows["Is the best of them overfitted?"] == ["n/a", "It needs 10 trials, there are 5."]
-    assert rows["How often were these days looked at?"][0] == "twice"
-    assert (
-        "walkforward --resume RUN --nulls sign:19"
-        in rows["Do markets without structure do as well?"][1]
-    )
+    assert panel.about("every baseline")[0] == f"{evidence['spa']['p']:.3f}"
+    assert panel.about("picked")[0] == "30.0 % to 70.0 %"
+    assert panel.about("overfitted")[0] == "n/a"
+    assert not missing(panel.about("overfitted")[1], "10 trials", "are 5")
+    assert panel.about("looked at")[0] == "twice"
+    assert not missing(panel.about("structure")[1], "walkforward --resume RUN", "--nulls sign:19")
     assert "a labelThe bars are synthetic." in parsed(html).text.replace("\n", "")
 
 
@@ -206,7 +203,7 @@ def test_folds_days_and_baselines_are_those_of_the_files(walk: Path, html: str) 
     table = found.table("Net profit of each tested day")
     assert [row[0] for row in table.rows] == days.date.astype("datetime64[D]").astype(str).tolist()
     assert dollars(table.rows[0][1]) == pytest.approx(days.net[:, 0].mean(), abs=5e-3)
-    assert [row[0] for row in found.table("Net profit of a day, with intervals of 95 %").rows] == [
+    assert [row[0] for row in found.table("Net profit of a day, with").rows] == [
         "policies",
         "flat",
         "random",
@@ -250,10 +247,9 @@ def test_null_markets_and_paths_are_shown_where_there_are_any(tmp_path: Path) ->
     }
     rundir.write_json(walk / "nulls.json", {"results": {"policy": null}})
     found = parsed(make.page(collect.collect(walk)))
-    rows = {row[0]: row[1] for row in found.table(PANEL).rows}
-    assert rows["Do markets without structure do as well?"] == "p = 0.333"
-    assert found.table("Paths, each of which tests every day once").rows[0][:2] == ["0", "24"]
-    assert "not what a trader could have earned" in found.text
+    assert found.table(PANEL).about("structure")[0] == "p = 0.333"
+    assert found.table("Paths").rows[0][:2] == ["0", "24"]
+    assert "a trader could have earned" in found.text
 
 
 def test_a_walk_forward_of_an_earlier_version_says_what_it_lacks(tmp_path: Path) -> None:
@@ -262,13 +258,12 @@ def test_a_walk_forward_of_an_earlier_version_says_what_it_lacks(tmp_path: Path)
     document = made_document(days)
     del document["trials"], document["labels"]
     found = parsed(make.page(collect.collect(made_walk(tmp_path / "walk", days, document))))
-    rows = {row[0]: row[1:] for row in found.table(PANEL).rows}
-    assert rows["How often were these days looked at?"] == [
-        "n/a",
-        "This walk-forward is of an earlier version, which did not count.",
-    ]
-    assert rows["Is the Sharpe ratio above 0?"] == ["n/a", "It needs 5 days, there are 4."]
-    assert "Was it picked from many?" not in rows
+    panel = found.table(PANEL)
+    assert panel.about("looked at")[0] == "n/a"
+    assert "earlier version" in panel.about("looked at")[1]
+    assert panel.about("Sharpe ratio")[0] == "n/a"
+    assert not missing(panel.about("Sharpe ratio")[1], "5 days", "are 4")
+    assert not [question for question, *_ in panel.rows if "picked" in question]
 
 
 def test_what_has_not_ended_or_does_not_fit_is_refused(walk: Path, tmp_path: Path) -> None:
@@ -276,11 +271,9 @@ def test_what_has_not_ended_or_does_not_fit_is_refused(walk: Path, tmp_path: Pat
     write_walk_days(made_days(seeds=4), path / DAILY)
     with pytest.raises(
         DataError,
-        match=r"are of different walk-forwards; write them again with `jaxtrade walkforward",
+        match="different walk-forwards",
     ):
         collect.collect(path)
     (path / "walkforward.json").unlink()
-    with pytest.raises(
-        ConfigError, match="has not ended; continue it with `jaxtrade walkforward --resume"
-    ):
+    with pytest.raises(ConfigError, match="jaxtrade walkforward --resume"):
         collect.collect(path)
