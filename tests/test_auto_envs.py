@@ -26,6 +26,7 @@ from jaxtrade.runs.limits import available_memory
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.runs.sizing import Choice, Measured, search, sized, sizes
 from jaxtrade.storage.sizes import tree_bytes
+from tests.messages import missing
 
 TINY = (
     "data.source=synthetic",
@@ -37,6 +38,7 @@ TINY = (
     "train.tensorboard=false",
     "ppo.num_epochs=1",
 )
+CGROUP = "/sys/fs/cgroup"
 
 
 def config(*overrides: str) -> RunConfig:
@@ -83,7 +85,7 @@ def test_doublings_end_where_two_of_them_gain_less_than_three_percent() -> None:
         "64 is 2.7 % faster, and the smallest that is about as fast is chosen"
     )
     assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64, 128]
-    assert choice.reason == "64 and 128 gain at most +3% over 32"
+    assert not missing(choice.reason, "64", "128", "3%", "32")
     small = {8: 100, 16: 102, 32: 104, 64: 106, 128: 108, 256: 108, 512: 108}
     choice = search(small, machine(small), None)
     assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64, 128, 256], (
@@ -116,26 +118,25 @@ def test_a_slow_moment_of_the_machine_does_not_end_the_search() -> None:
 @pytest.mark.parametrize(
     ("limit", "dies_at", "chosen", "said"),
     [
-        (500, None, 32, "64 need 0.00064 MB, and a run may take 0.0005 MB"),
-        (None, 64, 32, "memory ran out with 64 (no room)"),
-        (None, None, 128, "more would leave the run fewer than 50 updates"),
+        (500, None, 32, ("64", "0.00064 MB", "0.0005 MB")),
+        (None, 64, 32, ("64", "no room")),
+        (None, None, 128, ("50 updates",)),
     ],
 )
 def test_the_end_of_memory_or_of_the_run_ends_the_search(
-    limit: int | None, dies_at: int | None, chosen: int, said: str
+    limit: int | None, dies_at: int | None, chosen: int, said: tuple[str, ...]
 ) -> None:
     speeds = {number: float(number) for number in (16, 32, 64, 128)}
     choice = search(speeds, machine(speeds, 10, limit, dies_at), limit)
     assert choice.num_envs == chosen
-    assert said in choice.reason
+    assert not missing(choice.reason, *said)
 
 
 def test_a_first_size_that_does_not_fit_is_an_error_and_no_silent_number() -> None:
     for kind in (machine({16: 1.0}, 10, 50), machine({16: 1.0}, dies_at=1)):
-        with pytest.raises(
-            OutOfMemoryError, match=r"rollout.num_envs=auto: .*lower rollout.num_steps"
-        ):
+        with pytest.raises(OutOfMemoryError) as error:
             search([16], kind, 50)
+        assert not missing(str(error.value), "rollout.num_envs=auto", "rollout.num_steps")
 
 
 def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run() -> None:
@@ -148,10 +149,8 @@ def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run() -> None:
         return measured(number)
 
     choice = search([8, 16, 32], measure, None)
-    assert (choice.num_envs, choice.reason) == (
-        16,
-        "32 do not fit (dqn.buffer_size (3,000) holds 1 rollouts)",
-    )
+    assert choice.num_envs == 16
+    assert not missing(choice.reason, "32", "dqn.buffer_size (3,000)")
     with pytest.raises(ConfigError, match=r"dqn\.buffer_size"):
         search([32], measure, None)
 
@@ -185,21 +184,21 @@ def test_the_choice_is_near_the_fastest_that_was_measured(gains: list[float]) ->
         (
             199,
             [8],
-            "the run takes 2.0 s at this speed, of which 16 would save less than their compilation takes",
+            ("2.0 s", "16"),
         ),
-        (200, [8, 16], "the run takes 1.0 s at this speed, of which 32 would save less than"),
-        (399, [8, 16], "the run takes 2.0 s at this speed, of which 32 would save less than"),
-        (400, [8, 16, 32, 64], "32 and 64 gain at most +0% over 16"),
+        (200, [8, 16], ("1.0 s", "32")),
+        (399, [8, 16], ("2.0 s", "32")),
+        (400, [8, 16, 32, 64], ("32", "64", "0%", "16")),
     ],
 )
 def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(
-    steps: int, measured: list[int], said: str
+    steps: int, measured: list[int], said: tuple[str, ...]
 ) -> None:
     """A compilation takes 1 s, and the run must take 2 s or more for a doubling to save that."""
     choice = search([8, 16, 32, 64], machine({8: 100, 16: 200, 32: 200.0, 64: 200.0}), None, steps)
     assert [each.num_envs for each in choice.measured] == measured
     assert choice.num_envs == min(16, measured[-1])
-    assert said in choice.reason
+    assert not missing(choice.reason, *said)
 
 
 # --- which sizes
@@ -234,10 +233,9 @@ def test_a_memory_keeps_whole_rollouts_in_a_minibatch() -> None:
 
 
 def test_what_fits_nothing_is_refused_with_its_reason() -> None:
-    with pytest.raises(
-        ConfigError, match=r"rollout.num_envs=auto: no number .* fits .*num_minibatches"
-    ):
+    with pytest.raises(ConfigError) as error:
         list(sizes(config("ppo.num_minibatches=1000003")))
+    assert not missing(str(error.value), "rollout.num_envs=auto", "num_minibatches")
 
 
 # --- memory that is free
@@ -251,9 +249,9 @@ def test_what_fits_nothing_is_refused_with_its_reason() -> None:
             {
                 "/proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 60 kB\n",
                 "/proc/self/cgroup": "0::/\n",
-                "/sys/fs/cgroup/memory.max": "50000\n",
-                "/sys/fs/cgroup/memory.current": "30000\n",
-                "/sys/fs/cgroup/memory.stat": "anon 1\ninactive_file 1000\n",
+                f"{CGROUP}/memory.max": "50000\n",
+                f"{CGROUP}/memory.current": "30000\n",
+                f"{CGROUP}/memory.stat": "anon 1\ninactive_file 1000\n",
             },
             21_000,
         ),
@@ -327,8 +325,8 @@ def test_what_was_chosen_is_said_in_one_line() -> None:
     assert found.setup.config.rollout.num_envs == 64
     assert found.setup.plan.steps_per_update == 64 * 16
     [said] = told.lines
-    assert said.startswith("rollout.num_envs: auto is 64 (1,024 steps per update; measured on ")
-    assert "32: 32, 64: 64; more would leave the run fewer than 50 updates" in said
+    assert said.startswith("rollout.num_envs: ")
+    assert not missing(said, "auto is 64", "1,024 steps", "32: 32, 64: 64", "50 updates")
     assert [phase.about for phase in told.phases] == ["64 environments"]
     left = prepared(
         config(),
@@ -349,10 +347,8 @@ def test_a_single_size_is_not_measured() -> None:
     told = Told()
     found = prepared(config("train.total_timesteps=2000"), None, told, refuse, lambda: None)
     assert found.setup.config.rollout.num_envs == 32
-    assert told.lines == [
-        "rollout.num_envs: auto is 32 (512 steps per update; not measured): it is the smallest that "
-        "fits, and more would leave the run fewer than 50 updates"
-    ]
+    [said] = told.lines
+    assert not missing(said, "rollout.num_envs", "auto is 32", "512 steps", "50 updates")
     assert not told.phases
 
 
@@ -372,7 +368,7 @@ def test_a_short_run_is_measured_once() -> None:
 
 @pytest.mark.parametrize("overrides", [("advisor.kind=rules", "advisor.fusion=trust")])
 def test_an_advisor_is_refused(overrides: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match=r"auto with advisor.kind=rules.*give a number"):
+    with pytest.raises(ConfigError, match=r"auto with advisor\.kind"):
         prepared(config(*overrides), None, Told(), at_once, lambda: None)
     with pytest.raises(ConfigError, match="measured by `jaxtrade train`"):
         prepare(config())
@@ -401,9 +397,8 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(
     path = training.run(config(), tmp_path / "shrunk", screen=told).path
     assert begun == [64, 32]
     assert json.loads((path / "manifest.json").read_text())["auto_envs"]["num_envs"] == 32
-    assert next(line for line in told.lines if line.startswith("warning: memory ran out")).endswith(
-        "Trying again with 32 environments instead of 64 (rollout.num_envs: auto)"
-    )
+    warning = next(line for line in told.lines if line.startswith("warning: memory"))
+    assert not missing(warning, "32 environments", "64", "rollout.num_envs: auto")
     written = read_values(path / "config.yaml")
     assert (written["rollout"]["num_envs"], written["ppo"]["num_minibatches"]) == (32, 1), (
         "a resume sees ints"
@@ -429,9 +424,6 @@ def test_a_number_that_the_user_gave_is_never_changed(tmp_path: Path) -> None:
 
 def test_auto_in_files_and_flags() -> None:
     assert "num_envs: auto" in dump_config(config())
-    for text, said in (
-        ("0", "expected at least 1, or auto"),
-        ("atuo", "expected a whole number, or auto"),
-    ):
+    for text, said in (("0", "at least 1, or auto"), ("atuo", "a whole number, or auto")):
         with pytest.raises(ConfigError, match=said):
             load_config("quickstart", [f"rollout.num_envs={text}"])

@@ -17,6 +17,7 @@ from jaxtrade.config import RunConfig, dump_config, load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir, train
 from jaxtrade.runs.resuming import Start, differing, how_to_start, require_own
+from tests.messages import missing
 
 COMMAND = ["train", "--auto-resume", "--set", "rollout.num_envs=64"]
 OWN = ("rollout.num_envs=64",)
@@ -106,7 +107,7 @@ def test_a_resumed_sweep_hands_its_overrides_to_its_runs(
     )
     found: Any = original(sweep, set=["control.wall_clock=1h"])
     assert (found[1], resumed) == (3600, [(sweep / "group_0", ["control.wall_clock=1h"])])
-    with pytest.raises(ConfigError, match=r"ppo.gamma=0.9: a resumed run keeps its configuration"):
+    with pytest.raises(ConfigError, match=r"ppo\.gamma=0\.9: "):
         original(sweep, set=["ppo.gamma=0.9"])
 
 
@@ -190,7 +191,7 @@ def test_the_same_file_by_another_path_is_the_same(
 def test_another_configuration_is_refused_with_both_values(tmp_path: Path) -> None:
     config = created(tmp_path / "run")
     require_own(config, tmp_path / "run")
-    with pytest.raises(ConfigError, match=r"holds a run of another configuration") as refusal:
+    with pytest.raises(ConfigError, match="another configuration") as refusal:
         require_own(load_config("quickstart", ["seed=3"]), tmp_path / "run")
     assert str(refusal.value).splitlines()[1] == "  seed: 3, the run has 0"
 
@@ -198,7 +199,7 @@ def test_another_configuration_is_refused_with_both_values(tmp_path: Path) -> No
 def test_the_command_refuses_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     assert main(COMMAND) == 2
-    assert "the folder of the run is missing; add --run-dir DIR" in capsys.readouterr().err
+    assert "add --run-dir DIR" in capsys.readouterr().err
     assert main([*COMMAND, "--run-dir", str(run), "--resume", "other"]) == 2
     assert "drop --resume" in capsys.readouterr().err
     created(run, *OWN)
@@ -206,7 +207,7 @@ def test_the_command_refuses_and_ends(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "seed: 3, the run has 0" in capsys.readouterr().err
     (run / "summary.json").write_text("{}", encoding="utf-8")
     assert main([*COMMAND, "--run-dir", str(run)]) == 0
-    assert capsys.readouterr().out == f"{run}: this run has finished; nothing is left to do\n"
+    assert capsys.readouterr().out.startswith(f"{run}: this run has finished")
 
 
 def test_a_folder_with_other_things_is_no_run(
@@ -214,4 +215,4 @@ def test_a_folder_with_other_things_is_no_run(
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
     assert main([*COMMAND, "--run-dir", str(tmp_path)]) == 2
-    assert "already exists and is not empty" in capsys.readouterr().err
+    assert not missing(capsys.readouterr().err, tmp_path, "not empty")

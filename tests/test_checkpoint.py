@@ -14,6 +14,7 @@ from flax import struct
 
 from jaxtrade.errors import CheckpointError
 from jaxtrade.storage import checkpoint
+from tests.messages import missing
 
 
 class Inner(struct.PyTreeNode):
@@ -149,34 +150,33 @@ def test_none_good_and_none_at_all(tmp_path):
         checkpoint.restore_latest(tmp_path / "absent", make_state())
     path = checkpoint.save(tmp_path, 1, make_state(), {})
     (path / "manifest.json").write_bytes(b"{}")
-    with pytest.raises(
-        CheckpointError, match=r"no checkpoint is readable:\n.*manifest\.json: damaged"
-    ):
+    with pytest.raises(CheckpointError, match=r"\n.*manifest\.json: damaged"):
         checkpoint.restore_latest(tmp_path, make_state())
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "facts"),
     [
         (
             lambda s: s | {"count": jnp.float32(5)},
-            r"leaf 'count' is int32\[\], expected float32\[\]",
+            ("'count'", "int32[]", "expected float32[]"),
         ),
         (
             lambda s: s | {"flags": jnp.ones(3, bool)},
-            r"leaf 'flags' is bool\[2\], expected bool\[3\]",
+            ("'flags'", "bool[2]", "expected bool[3]"),
         ),
-        (lambda s: s | {"new": jnp.ones(3)}, "leaf 'new' is missing"),
+        (lambda s: s | {"new": jnp.ones(3)}, ("'new' is missing",)),
         (
             lambda s: {k: v for k, v in s.items() if k != "count"},
-            "leaf 'count' is not part of the expected state",
+            ("'count' is not part",),
         ),
     ],
 )
-def test_another_structure_names_the_leaf(tmp_path, change, message):
+def test_another_structure_names_the_leaf(tmp_path, change, facts):
     checkpoint.save(tmp_path, 1, make_state(), {})
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError) as error:
         checkpoint.restore_latest(tmp_path, change(make_state()))
+    assert not missing(str(error.value), *facts)
 
 
 def test_objects_are_refused(tmp_path):
@@ -234,7 +234,7 @@ def test_policy_bundle(tmp_path):
     loaded, found = checkpoint.load_policy(path, jax.tree.map(jnp.zeros_like, policy))
     assert_same(loaded, policy)
     assert found == schema
-    with pytest.raises(CheckpointError, match="leaf 'normaliser/x' is missing"):
+    with pytest.raises(CheckpointError, match="'normaliser/x' is missing"):
         checkpoint.load_policy(
             path, {"parameters": jnp.arange(3.0)} | {"normaliser": {"x": jnp.ones(1)}}
         )

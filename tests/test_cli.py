@@ -115,20 +115,20 @@ def test_wrong_file_is_refused_with_one_message(
         (["train", "--data", "absent.csv", *STATED], "absent.csv"),
         (["train", "--market", "XYZ"], "XYZ"),
         (["train", "--set", "data.market=EX"], "unknown market"),
-        (["train", "--contract", "none.yaml"], "contract 'none.yaml': no such file"),
+        (["train", "--contract", "none.yaml"], "contract 'none.yaml': "),
         (["train", "--contract", "SPY", "--market", "ES"], "give one"),
         (
             ["train", "--contract", "SPY"],
-            "no bars are bundled for SPY (bundled: ES, EURUSD, GBPUSD, USDJPY, USDCHF); give yours in data.file",
+            "SPY (bundled: ES, EURUSD, ",
         ),
-        (["data", "describe", "--contract", "SPY"], "no bars are bundled for SPY"),
+        (["data", "describe", "--contract", "SPY"], "bundled for SPY"),
         (["train", "--resume", "none", "--contract", "SPY"], "drop --contract"),
-        (["train", "--set", "rollout.num_env=8"], "did you mean 'rollout.num_envs'"),
+        (["train", "--set", "rollout.num_env=8"], "'rollout.num_envs'?"),
         (["train", "--set", "split.test_sessions=99"], "split.test_sessions"),
         (["train", "--set", "account.preset=apex"], "account.preset"),
         (
             ["train", "--set", "control.evaluate_every=5"],
-            "split.validation_sessions is not given, and the default split has none of fewer than 100 sessions",
+            "split.validation_sessions is ",
         ),
         (["train", "--set", "control.patience=5"], "set control.evaluate_every"),
         (["train", "--set", "env.features=[closed]"], "did you mean 'close'"),
@@ -142,7 +142,7 @@ def test_wrong_file_is_refused_with_one_message(
         (["evaluate", "nowhere"], "nowhere"),
         (["replay", "nowhere", "--session", "2013-10-11"], "nowhere"),
         (["data", "check", "absent.csv"], "absent.csv"),
-        (["data", "check", "absent.csv", "--contract", "SPY"], "absent.csv: no such file"),
+        (["data", "check", "absent.csv", "--contract", "SPY"], "absent.csv: no such"),
     ],
 )
 def test_wrong_arguments(
@@ -177,33 +177,32 @@ EVERY = (
     "--advisor",
     "rules",
 )
-DROPPED = "CONFIG, --set, --market, --contract, --data, --seconds, --quotes, --test, --run-dir, --from, --advisor, "
+DROPPED = ["CONFIG", *(word for word in EVERY if word.startswith("--"))]
 
 
 @pytest.mark.parametrize(
-    ("argv", "ending"),
+    ("argv", "dropped"),
     [
         (
             ["train", *EVERY, "--continue", "c", "--resume", "x"],
-            "keeps its configuration, except control.wall_clock, parallel.devices; drop "
-            f"{DROPPED.replace('--data, ', '')}--continue\n",
+            [*(word for word in DROPPED if word != "--data"), "--continue"],
         ),
         (
             ["curriculum", *EVERY, "--phase", "p", "--resume", "x"],
-            f"keeps its configuration; drop {DROPPED}--phase\n",
+            [*DROPPED, "--phase"],
         ),
         (
             ["train", *EVERY, "--continue", "x"],
-            "goes on with that run's configuration; drop CONFIG, --from, --market, "
-            "--contract, --test (change single keys by --set)\n",
+            ["CONFIG", "--from", "--market", "--contract", "--test"],
         ),
     ],
 )
 def test_every_flag_that_clashes_is_named(
-    argv: list[str], ending: str, empty: Path, capsys: pytest.CaptureFixture[str]
+    argv: list[str], dropped: list[str], empty: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) == 2
-    assert capsys.readouterr().err.endswith(ending)
+    said = capsys.readouterr().err.partition("; drop ")[2]
+    assert said.partition(" (")[0].strip().split(", ") == dropped
 
 
 def test_stamp_side_is_never_guessed(
@@ -227,8 +226,8 @@ def test_cut_gzip_is_refused(
 @pytest.mark.parametrize(
     ("argv", "fragment"),
     [
-        (["train", "--run-dir", ""], "argument 3 is empty (--run-dir)"),
-        (["train", "--run-dir="], "argument 2 is empty (--run-dir=)"),
+        (["train", "--run-dir", ""], "3 is empty (--run-dir)"),
+        (["train", "--run-dir="], "2 is empty (--run-dir=)"),
         (["train", ""], "argument 2 is empty (train)"),
         (["evaluate", " "], "argument 2 is empty"),
         (["data", "check", "bars.csv", "--contract", ""], "argument 5 is empty (--contract)"),
@@ -490,7 +489,7 @@ def test_seconds_are_read_beside_the_bars_and_must_rebuild_them(
     fine = write_csv(tmp_path / "seconds.csv", seconds)
     assert main(["data", "describe", "--data", str(minutes), "--seconds", str(fine), *STATED]) == 2
     said = capsys.readouterr().err
-    assert "do not rebuild 1 of 3 bars" in said
+    assert "1 of 3 bars" in said
     assert "high 1677.25, seconds give 1678.00" in said
 
 
@@ -526,6 +525,7 @@ def test_quotes_are_read_beside_the_bars_and_must_cover_them(
 def test_a_run_on_bid_and_ask_minutes(shared: Path, tmp_path: Path) -> None:
     """EURUSD, eleven days of two-sided minutes, with the seconds of both sides."""
     folder, path = shared / "data" / "lean_fx_oanda", tmp_path / "eurusd"
+    minutes, seconds = (folder / f"eurusd_{each}_bidask.csv.gz" for each in ("minute", "second"))
     assert (
         main(
             [
@@ -533,9 +533,9 @@ def test_a_run_on_bid_and_ask_minutes(shared: Path, tmp_path: Path) -> None:
                 "--market",
                 "EURUSD",
                 "--data",
-                str(folder / "eurusd_minute_bidask.csv.gz"),
+                str(minutes),
                 "--seconds",
-                str(folder / "eurusd_second_bidask.csv.gz"),
+                str(seconds),
                 "--run-dir",
                 str(path),
                 *TINY,

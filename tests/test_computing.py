@@ -15,8 +15,10 @@ from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import computing, machine
 from jaxtrade.storage import internals, programs
+from tests.messages import missing
 
-FLAGS = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
+DETERMINISTIC, TUNE = "--xla_gpu_deterministic_ops", "--xla_gpu_autotune_level"
+FLAGS = f"{DETERMINISTIC}=true {TUNE}=0"
 
 
 def config(*overrides):
@@ -148,9 +150,7 @@ def test_fewer_threads_than_devices_are_refused_with_strict_sums(monkeypatch):
     monkeypatch.setattr(jax, "local_device_count", lambda: 4)
     computing.check_strict(strict, {"NPROC": "4"})
     computing.check_strict(config(), {"NPROC": "1"})
-    with pytest.raises(
-        ConfigError, match=r"parallel\.reduce=strict: 4 CPU devices in this process, and 3 "
-    ):
+    with pytest.raises(ConfigError, match=r"reduce=strict: 4 CPU devices.* 3 "):
         computing.check_strict(strict, {"NPROC": "3"})
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     computing.check_strict(strict, {"NPROC": "3"})
@@ -160,11 +160,11 @@ def test_fewer_threads_than_devices_are_refused_with_strict_sums(monkeypatch):
     ("flags", "asked"),
     [
         (FLAGS, True),
-        ("--xla_gpu_deterministic_ops --xla_gpu_autotune_level=0", True),
+        (f"{DETERMINISTIC} {TUNE}=0", True),
         ("", False),
-        ("--xla_gpu_deterministic_ops=true", False),
-        ("--xla_gpu_deterministic_ops=false --xla_gpu_autotune_level=0", False),
-        (f"{FLAGS} --xla_gpu_autotune_level=4", False),
+        (f"{DETERMINISTIC}=true", False),
+        (f"{DETERMINISTIC}=false {TUNE}=0", False),
+        (f"{FLAGS} {TUNE}=4", False),
     ],
 )
 def test_flags_for_the_same_bits(flags, asked):
@@ -265,11 +265,9 @@ def test_a_run_says_how_it_computes(monkeypatch):
         "ppo.num_minibatches=4",
         "compute.precision=tf32",
     )
-    found = list(computing.lines(small, {"NPROC": "1"}))
-    assert found == [
-        f"compute threads: 1 (cores: {os.cpu_count()}; the products of a minibatch are 19 million operations)",
-        "operands of matrix products: tf32 in training, float32 in evaluation",
-    ]
+    threads, operands = computing.lines(small, {"NPROC": "1"})
+    assert not missing(threads, "threads: 1", f"cores: {os.cpu_count()};", "19 million")
+    assert not missing(operands, "tf32 in training", "float32 in evaluation")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert list(computing.lines(config(), {"XLA_FLAGS": FLAGS})) == []
     assert list(computing.lines(config("compute.deterministic=false"), {})) == []

@@ -14,6 +14,7 @@ import yaml
 from jaxtrade.config import RunConfig, config_path, dump_config, load, load_config, make_config
 from jaxtrade.config.keys import all_keys
 from jaxtrade.errors import ConfigError
+from tests.messages import missing
 
 SHIPPED = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
 CONFIGS = [
@@ -36,34 +37,34 @@ def message(folder: Path, text: str | bytes, overrides: tuple[str, ...] = ()) ->
 
 FAULTS = {  # text of the file -> what the message has to say
     # unknown keys
-    "rollout: {num_env: 3}": ["unknown key 'rollout.num_env'", "did you mean 'rollout.num_envs'"],
-    "ppo: {num_envs: 3}": ["unknown key 'ppo.num_envs': it is rollout.num_envs now"],
+    "rollout: {num_env: 3}": ["unknown key 'rollout.num_env'", "'rollout.num_envs'?"],
+    "ppo: {num_envs: 3}": ["'ppo.num_envs': ", "rollout.num_envs now"],
     "ppo: {network: gru, hidden: [8]}": [
-        "unknown key 'ppo.network': it is network.kind now",
-        "unknown key 'ppo.hidden': it is network.hidden now",
+        "'ppo.network': it is network.kind now",
+        "'ppo.hidden': it is network.hidden now",
     ],
     "algorithm: dqm": [
         "'algorithm' = 'dqm'",
-        "no learner is called 'dqm' (known: ppo",
+        "(known: ppo",
         "--import MODULE",
     ],
     "network: {kind: grus}": ["'network.kind' = 'grus'", "did you mean 'gru'?"],
     "observation: {features: [close]}": [
         "unknown key 'observation.features'",
-        "did you mean 'env.features'",
+        "'env.features'?",
     ],
-    "num_envs: 3": ["unknown key 'num_envs'", "did you mean 'rollout.num_envs'"],
+    "num_envs: 3": ["unknown key 'num_envs'", "'rollout.num_envs'?"],
     "ppo: {lr: 1}": ["unknown key 'ppo.lr'", "ppo.learning_rate"],
-    "qwertz: 1": ["unknown key 'qwertz'", "expected one of: seed, data"],
-    "env: {tasks: manage}": ["unknown key 'env.tasks'", "did you mean 'env.task'"],
+    "qwertz: 1": ["unknown key 'qwertz'", ": seed, data"],
+    "env: {tasks: manage}": ["unknown key 'env.tasks'", "'env.task'?"],
     "data: {columns: {time: {a: 1}}}": ["data.columns.time", "text"],
     # duplicate keys and broken YAML
     "seed: 1\nppo:\n  gamma: 0.9\n  gamma: 0.8": ["run.yaml, line 4", "key 'gamma' appears twice"],
     "seed: 1\nseed: 1": ["run.yaml, line 2", "'seed' appears twice"],
     "ppo: [": ["not valid YAML", "run.yaml", "line 1"],
     "seed: 1\n---\nseed: 2": ["not valid YAML", "single document"],
-    "- seed": ["expected sections of 'key: value', found list"],
-    "just words": ["expected sections of 'key: value', found str"],
+    "- seed": ["found list"],
+    "just words": ["found str"],
     "? [1, 2]\n: 3": ["run.yaml, line 1", "where a key is expected"],
     "1: 2": ["'1'", "strings"],
     "<<: {seed: 3}": ["unknown key '<<'"],
@@ -102,7 +103,7 @@ FAULTS = {  # text of the file -> what the message has to say
     "ppo: {learning_rate: .inf}": ["'ppo.learning_rate' = inf", "finite"],
     "costs: {commission: -.inf}": ["'costs.commission' = -inf", "finite"],
     # ranges
-    "ppo: {gamma: 1.01}": ["'ppo.gamma' = 1.01", "less than or equal to 1"],
+    "ppo: {gamma: 1.01}": ["'ppo.gamma' = 1.01", "or equal to 1"],
     "ppo: {learning_rate: 0}": ["'ppo.learning_rate' = 0", "greater than 0"],
     "rollout: {num_steps: 0}": ["'rollout.num_steps' = 0", "greater than or equal to 1"],
     "network: {hidden: [64, 0]}": ["'network.hidden.1' = 0", "greater than or equal to 1"],
@@ -113,7 +114,7 @@ FAULTS = {  # text of the file -> what the message has to say
     "brackets: {stop_atr: 0}": ["'brackets.stop_atr' = 0", "greater than or equal to 0.001"],
     "brackets: {stop_atr: 1500}": [
         "'brackets.stop_atr' = 1500",
-        "no longer thousandths of an ATR; write 1.5",
+        "write 1.5",
     ],
     "brackets: {stop_atr: 500}": ["'brackets.stop_atr' = 500", "ATRs (at most 100)", "write 0.5"],
     "brackets: {trail_atr: 1000.5}": ["'brackets.trail_atr' = 1000.5", "expected at most 100 ATRs"],
@@ -124,7 +125,7 @@ FAULTS = {  # text of the file -> what the message has to say
     ],
     "brackets: {stop_atr: 1.2345}": [
         "'brackets.stop_atr' = 1.2345",
-        "at most three decimals; write 1.234",
+        "write 1.234",
     ],
     "stages: {commission_start: 1.5}": [
         "'stages.commission_start' = 1.5",
@@ -138,22 +139,21 @@ FAULTS = {  # text of the file -> what the message has to say
     "data: {price_scale: 0}": ["'data.price_scale' = 0", "greater than 0"],
     "env: {task: trade}": [
         "'env.task' = 'trade'",
-        "no task is called 'trade' (known: entry, manage, advised, allocate)",
+        "(known: entry, manage, advised, allocate)",
     ],
-    "env: {advice: true}": ["env.advice=true needs env.task=advised, found manage"],
+    "env: {advice: true}": ["env.advice=true", "env.task=advised, found manage"],
     "account: {drawdown: hello}": [
         "'account.drawdown' = 'hello'",
-        "expected a number; or: expected 'off'",
+        "a number",
+        "'off'",
     ],
     # contradictions
-    "env: {fill: close}": ["fill=close exists only together with mark=close", "set env.mark=close"],
-    "rollout: {num_envs: 10}": [
-        "rollout.num_envs (10) must be a multiple of rollout.num_shards (8)"
-    ],
+    "env: {fill: close}": ["fill=close ", "set env.mark=close"],
+    "rollout: {num_envs: 10}": ["rollout.num_envs (10)", "rollout.num_shards (8)"],
     "{rollout: {num_envs: 32}, network: {kind: gru}, ppo: {num_minibatches: 8}}": [
         "network.kind=gru: rollout.num_envs/rollout.num_shards (4)"
     ],
-    "ppo: {num_minibatches: 7}": ["must be a multiple of ppo.num_minibatches (7)"],
+    "ppo: {num_minibatches: 7}": ["ppo.num_minibatches (7)"],
     "stages: {commission_start: 0.1}": [
         "stages.commission_start = 0.1",
         "stages.commission_until (for example 0.5)",
@@ -167,16 +167,17 @@ FAULTS = {  # text of the file -> what the message has to say
         "stages.forced_start_end",
         "are 0",
     ],
-    "evaluation: {sma_fast: 50, sma_slow: 10}": ["sma_fast (50) must be below sma_slow (10)"],
+    "evaluation: {sma_fast: 50, sma_slow: 10}": ["sma_fast (50)", "sma_slow (10)"],
     "control: {evaluate_every: 2}": [
         "control.evaluate_every (2)",
         "split.validation_sessions is not given",
     ],
     "{control: {evaluate_every: 2}, split: {validation_sessions: 0}}": [
-        "split.validation_sessions is 0: hold some"
+        "split.validation_sessions is 0"
     ],
     "{control: {evaluate_every: 2}, split: {test_sessions: 3}}": [
-        "which means 0 where another key of split is given"
+        "control.evaluate_every (2)",
+        "another key of split",
     ],
     "control: {patience: 3}": ["control.patience (3)", "set control.evaluate_every"],
     "control: {plateau_patience: 3}": [
@@ -184,9 +185,10 @@ FAULTS = {  # text of the file -> what the message has to say
         "set control.evaluate_every",
     ],
     "control: {evaluate_every: 1, patience: 3, plateau_patience: 3}": [
-        "control.plateau_patience (3) must be below control.patience (3)"
+        "control.plateau_patience (3)",
+        "control.patience (3)",
     ],
-    "control: {max_rollback: 3}": ["did you mean 'control.max_rollbacks'"],
+    "control: {max_rollback: 3}": ["'control.max_rollbacks'?"],
 }
 
 
@@ -194,8 +196,7 @@ FAULTS = {  # text of the file -> what the message has to say
 def test_a_fault_names_file_key_value_and_expectation(text: str | bytes, tmp_path: Path) -> None:
     found = message(tmp_path, text)
     assert "run.yaml" in found
-    for part in FAULTS[text]:
-        assert part in found
+    assert not missing(found, *FAULTS[text])
 
 
 def test_there_are_forty_faults() -> None:
@@ -345,52 +346,51 @@ def test_no_message_shows_words_of_the_validator(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "line"),
+    ("override", "facts"),
     [
         (
             "ppo.num_minibatches=x",
-            "'ppo.num_minibatches' = 'x': expected a whole number; or: expected 'auto'",
+            ("'ppo.num_minibatches' = 'x': ", "a whole number", "'auto'"),
         ),
         (
             "compute.threads=0",
-            "'compute.threads' = 0: expected greater than or equal to 1; or: expected 'auto'",
+            ("'compute.threads' = 0: ", "equal to 1", "'auto'"),
         ),
         (
             "algorithm.name=ppo",
-            "unknown key 'algorithm.name': 'algorithm' is one value, it has no keys: expected text",
+            ("'algorithm.name': ", "'algorithm' is one value", "expected text"),
         ),
         (
             "account.drawdown.most=1",
-            "unknown key 'account.drawdown.most': 'account.drawdown' is one value, it has no keys: "
-            "expected a number; or: expected 'off'",
+            ("'account.drawdown.most': ", "one value", "a number", "'off'"),
         ),
-        ("advisor.latency=[]", "'advisor.latency' = []: expected at least 1 item(s)"),
+        ("advisor.latency=[]", ("'advisor.latency' = []: ", "at least 1")),
         (
             "account.balance=1",
-            "unknown key 'account.balance': the start balance comes with account.preset",
+            ("'account.balance': ", "account.preset"),
         ),
         (
             "account.initial_balance=1",
-            "unknown key 'account.initial_balance': the start balance comes with account.preset",
+            ("'account.initial_balance': ", "account.preset"),
         ),
         (
             "account.start=1",
-            "unknown key 'account.start': the start balance comes with account.preset",
+            ("'account.start': ", "account.preset"),
         ),
-        ("account.nonsense=1", "unknown key 'account.nonsense'; expected one of: account.preset, "),
+        ("account.nonsense=1", ("'account.nonsense'; ", ": account.preset, ")),
         (
             "session.entry_start=1",
-            "unknown key 'session.entry_start'; expected one of: session.overnight",
+            ("'session.entry_start'; ", ": session.overnight"),
         ),
-        ("phases.a=1", "unknown key 'phases.a'"),
-        ("seed=", "'seed' = None: expected a whole number"),
-        ("data.splits=[{date: 2020-08-31}]", "'data.splits.0.ratio': missing"),
+        ("phases.a=1", ("unknown key 'phases.a'",)),
+        ("seed=", ("'seed' = None: ", "a whole number")),
+        ("data.splits=[{date: 2020-08-31}]", ("'data.splits.0.ratio': missing",)),
     ],
 )
-def test_a_fault_says_what_is_expected(override: str, line: str) -> None:
+def test_a_fault_says_what_is_expected(override: str, facts: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config("quickstart", [override])
-    assert line in str(caught.value)
+    assert not missing(str(caught.value), *facts)
     assert str(caught.value).startswith("--set: ")
     assert len(str(caught.value).splitlines()) == 1
 
@@ -414,7 +414,7 @@ def test_a_byte_order_mark_is_fine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "---\n", "null"])
 def test_an_empty_file_is_refused(text: str, tmp_path: Path) -> None:
-    assert "run.yaml: is empty; expected sections of 'key: value'" in message(tmp_path, text)
+    assert "run.yaml: is empty" in message(tmp_path, text)
 
 
 # ---- overrides
@@ -435,7 +435,7 @@ def test_overrides_win_over_the_file_and_the_last_one_wins(tmp_path: Path) -> No
         ("ppo.gamma", ["--set ppo.gamma", "section.key=value"]),
         ("=3", ["--set =3", "section.key=value"]),
         ("seed.x=1", ["'seed'"]),
-        ("ppo.gama=1", ["unknown key 'ppo.gama'", "did you mean 'ppo.gamma'", "--set"]),
+        ("ppo.gama=1", ["unknown key 'ppo.gama'", "'ppo.gamma'?", "--set"]),
         ("ppo.gamma=[", ["--set ppo.gamma=[", "not valid YAML"]),
         ("seed=", ["'seed' = None"]),
         ("ppo=3", ["'ppo' = 3"]),
@@ -449,7 +449,7 @@ def test_a_bad_override_is_named(override: str, parts: list[str]) -> None:
 
 
 def test_an_override_below_a_plain_value_is_refused(tmp_path: Path) -> None:
-    assert "'seed' is a value, not a section" in message(tmp_path, "seed: 1", ("seed.x=2",))
+    assert "'seed' is a value" in message(tmp_path, "seed: 1", ("seed.x=2",))
 
 
 # ---- files
@@ -465,13 +465,11 @@ def test_quickstart_is_shipped() -> None:
 
 
 def test_a_missing_file_names_what_is_shipped(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"'quickstrt'.*shipped: .*quickstart.*did you mean 'quickstart'"
-    ):
+    with pytest.raises(ConfigError, match=r"'quickstrt'.*: .*quickstart.* 'quickstart'\?"):
         load_config("quickstrt")
     with pytest.raises(ConfigError, match="no such file"):
         load_config(str(tmp_path / "absent.yaml"))
-    with pytest.raises(ConfigError, match="a folder, and a configuration is expected"):
+    with pytest.raises(ConfigError, match="a folder"):
         config_path(str(tmp_path))
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.config.shared import largest_move, largest_offset, temporary
 from jaxtrade.errors import ConfigError
+from tests.messages import missing
 
 ON = ["shared.on=true", "train.num_seeds=4"]
 
@@ -18,35 +19,41 @@ ON = ["shared.on=true", "train.num_seeds=4"]
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["shared.on=true"], "train.num_seeds is 1: set train.num_seeds to 2 or more"),
-        (["shared.kappa=1"], r"shared.kappa needs a shared market, and shared.on is false"),
-        ([*ON, "env.task=advised"], "env.task is advised; expected one of entry, manage"),
+        (["shared.on=true"], ("train.num_seeds is 1", "2 or more")),
+        (["shared.kappa=1"], ("shared.kappa", "shared.on is false")),
+        ([*ON, "env.task=advised"], ("env.task is advised", "entry, manage")),
         (
             [*ON, "data.markets=[ES, NQ]"],
-            "data.markets names 2: leave it empty, and set data.market",
+            ("data.markets names 2", "set data.market"),
         ),
-        ([*ON, "advisor.kind=mock:skilled:0.6", "advisor.fusion=gate"], "set advisor.kind=off"),
-        ([*ON, "env.fill=close", "env.mark=close"], "set env.fill=next_open"),
-        ([*ON, "stages.forced_start=0.5"], "set stages.forced_start=0"),
-        ([*ON, "episode.max_steps=9"], "set episode.max_steps=0"),
-        ([*ON, "shared.decay=0.9995"], "at most three decimals; write 1"),
-        ([*ON, "shared.decay=1.5"], "shared.decay"),
-        ([*ON, "shared.kappa=0.5"], "shared.kappa"),
+        ([*ON, "advisor.kind=mock:skilled:0.6", "advisor.fusion=gate"], ("set advisor.kind=off",)),
+        ([*ON, "env.fill=close", "env.mark=close"], ("env.fill=next_open",)),
+        ([*ON, "stages.forced_start=0.5"], ("set stages.forced_start=0",)),
+        ([*ON, "episode.max_steps=9"], ("set episode.max_steps=0",)),
+        ([*ON, "shared.decay=0.9995"], ("three decimals; write 1",)),
+        ([*ON, "shared.decay=1.5"], ("shared.decay",)),
+        ([*ON, "shared.kappa=0.5"], ("shared.kappa",)),
         (
             [*ON, "shared.kappa=250000"],
-            r"shared.kappa=250000: train.num_seeds=4 x env.quantity=1 could move the price by "
-            "2,001 ticks, and at most 2,000",
+            (
+                "shared.kappa=250000: ",
+                "train.num_seeds=4",
+                "env.quantity=1",
+                "2,001 ticks",
+                "at most 2,000",
+            ),
         ),
-        ([*ON, "shared.eta=1000000"], "shared.eta=1000000: .* 2,829 ticks"),
+        ([*ON, "shared.eta=1000000"], ("shared.eta=1000000: ", " 2,829 ticks")),
         (
             [*ON, "env.quantity=10000", "account.preset=raw"],
-            "may order 80,000 contracts at one open, and at most 65,536",
+            ("80,000 contracts", "at most 65,536"),
         ),
     ],
 )
-def test_what_a_shared_market_cannot_be(overrides: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_what_a_shared_market_cannot_be(overrides: list[str], said: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as error:
         load_config("quickstart", overrides)
+    assert not missing(str(error.value), *said)
 
 
 def test_both_tasks_and_all_learners_are_accepted() -> None:

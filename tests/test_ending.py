@@ -194,9 +194,5 @@ def test_the_printed_commands_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     for command in (line[10:] for line in shown):
         assert main(words(command)) == 0
         assert capsys.readouterr().out
-    assert (
-        json.loads((path / "evaluation/train/seed_1/evaluation.json").read_text())["provenance"][
-            "split"
-        ]
-        == "train"
-    )
+    written = path / "evaluation" / "train" / "seed_1" / "evaluation.json"
+    assert json.loads(written.read_text())["provenance"]["split"] == "train"

@@ -16,6 +16,7 @@ import pytest
 
 from jaxtrade.cli import main
 from jaxtrade.errors import OutOfMemoryError
+from tests.messages import missing
 
 FILES = {
     "empty.yaml": "# nothing\n",
@@ -52,55 +53,63 @@ MISTAKES = [
         "train --set rollout.num_envs=1e12",
         2,
         (
-            "memory: the run needs about 12 PB",
+            "memory: ",
+            "12 PB",
             "this machine has",
             "rollout 7.8 PB",
-            "Lower rollout.num_envs (1,000,000,000,000)",
+            "rollout.num_envs (1,000,000,000,000)",
         ),
     ),
     Mistake(
         "train --set network.hidden=[1e7,1e7]",
         2,
         (
-            "memory: the run needs about",
+            "memory: ",
             "parameters",
             "PB",
-            "Lower network.hidden ([10000000, 10000000])",
+            "network.hidden ([10000000, 10000000])",
         ),
     ),
     Mistake(
         "train --set train.num_seeds=1024 --set network.hidden=16k,16k",
         2,
-        ("or train.num_seeds (1,024)",),
+        ("train.num_seeds (1,024)",),
     ),
-    Mistake("curriculum --set rollout.num_envs=1e12", 2, ("memory: the run needs about",)),
-    Mistake("ablate advisor --set rollout.num_envs=1e12", 2, ("memory: the run needs about",)),
+    Mistake("curriculum --set rollout.num_envs=1e12", 2, ("memory: ",)),
+    Mistake("ablate advisor --set rollout.num_envs=1e12", 2, ("memory: ",)),
     # accounts
     Mistake(
         "train --set account.drawdown=60000",
         2,
-        ("account.drawdown = 60,000 is above the start balance of 50,000 (of apex_like_50k_2025)",),
+        (
+            "account.drawdown = 60,000",
+            "50,000 (of apex_like_50k_2025)",
+        ),
     ),
     Mistake(
         "train --set account.daily_loss=3000",
         2,
         (
-            "account.daily_loss = 3,000 is above account.drawdown = 2,500 (of apex_like_50k_2025)",
-            "lower account.daily_loss, raise account.drawdown, or switch one off",
+            "account.daily_loss = 3,000",
+            "account.drawdown = 2,500 (of apex_like_50k_2025)",
         ),
     ),
     Mistake(
         "train --set account.profit_target=off --set account.min_days=5",
         2,
         (
-            "account.min_days = 5: it is a rule about the profit target, and this account has none",
-            "set account.profit_target, or drop account.min_days",
+            "account.min_days = 5: ",
+            "set account.profit_target",
+            "drop account.min_days",
         ),
     ),
     Mistake(
         "train --set account.max_contracts=1 --set env.quantity=5",
         2,
-        ("env.quantity = 5: account 'apex_like_50k_2025' allows 1 ES",),
+        (
+            "env.quantity = 5: ",
+            "'apex_like_50k_2025' allows 1 ES",
+        ),
     ),
     Mistake(
         "train --set account.daily_loss=3k --set split.test_sessions=5",
@@ -115,34 +124,40 @@ MISTAKES = [
         3,
     ),
     # files, sessions, dates
-    Mistake("train empty.yaml", 2, ("empty.yaml: is empty; expected sections",)),
+    Mistake("train empty.yaml", 2, ("empty.yaml: is empty",)),
     Mistake("curriculum empty.yaml", 2, ("empty.yaml: is empty",)),
     Mistake(
         "train --set split.test_sessions=99",
         2,
-        ("split.test_sessions = 99", "takes 100 sessions", "the data have at most 5"),
+        ("split.test_sessions = 99", "100 sessions", "at most 5"),
     ),
     Mistake(
         "train --market NQ --set split.test_sessions=40",
         2,
-        ("takes 41 sessions, and the data have at most 40",),
+        (
+            "41 sessions",
+            "at most 40",
+        ),
     ),
     Mistake(
         "train --set data.start=2013-13-01",
         2,
-        ("--set: 'data.start' = '2013-13-01': not a date", "YYYY-MM-DD"),
+        ("--set: 'data.start' = '2013-13-01': ", "YYYY-MM-DD"),
     ),
     Mistake(
         "train --set data.start=2013-10-09 --set data.end=2013-10-07",
         2,
-        ("data.start = 2013-10-09 is after data.end = 2013-10-07",),
+        (
+            "data.start = 2013-10-09",
+            "data.end = 2013-10-07",
+        ),
     ),
     Mistake(
         "train --set data.start=2031-01-01",
         2,
         (
-            "data.start = 2031-01-01: no session lies after it in the bundled bars of ES",
-            "contract 201312 is of 2013-10-07..2013-12-20",
+            "data.start = 2031-01-01: no session",
+            "201312 is of 2013-10-07..2013-12-20",
         ),
     ),
     Mistake("train --set data.start=2015-01-01", 2, ("2013-10-07..2013-12-20",)),
@@ -150,7 +165,7 @@ MISTAKES = [
         "train --set data.end=2001-01-01 --market EURUSD",
         2,
         (
-            "data.end = 2001-01-01: no session lies before it",
+            "data.end = 2001-01-01: no session",
             "EURUSD, which are of 2007-01-01..2018-12-31",
         ),
     ),
@@ -158,7 +173,8 @@ MISTAKES = [
         "train --set data.start=2014-10-09 --set data.end=2014-10-17",
         2,
         (
-            "data.start = 2014-10-09, data.end = 2014-10-17: no session lies between them",
+            "data.start = 2014-10-09",
+            "data.end = 2014-10-17: no session",
             "2013-10-07..2013-12-20",
         ),
     ),
@@ -167,7 +183,7 @@ MISTAKES = [
             f"train --set data.source=synthetic --market {symbol} --set data.start=2023-11-25 "
             "--set data.end=2023-11-26",
             2,
-            ("data.end = 2023-11-26: no session lies between them; choose",),
+            ("data.end = 2023-11-26: no session",),
         )
         for symbol in ("NQ", "EURUSD")
     ),  # a weekend of generated bars, whether or not the market has bundled ones
@@ -175,8 +191,10 @@ MISTAKES = [
         "train --data absent.csv --quotes missing.csv",
         2,
         (
-            "absent.csv: there is no such file; check data.file (--data)",
-            "missing.csv: there is no such file; check data.quotes (--quotes)",
+            "absent.csv: there is no such file",
+            "data.file (--data)",
+            "missing.csv: there is no such file",
+            "data.quotes (--quotes)",
         ),
         2,
     ),
@@ -185,9 +203,9 @@ MISTAKES = [
             f"{command} bars.csv",
             2,
             (
-                "bars.csv: a file of bars, and a configuration is expected; run 'jaxtrade init "
-                "bars.csv', which writes a "
-                "configuration that reads it, or set data.file (--data bars.csv)",
+                "bars.csv: a file of bars",
+                "'jaxtrade init bars.csv'",
+                "data.file (--data bars.csv)",
             ),
         )
         for command in ("train", "curriculum", "data describe", "config show")
@@ -195,83 +213,85 @@ MISTAKES = [
     Mistake(
         "evaluate bars.csv",
         2,
-        ("bars.csv: a file, and a run's folder is expected", "jaxtrade init bars.csv"),
+        ("bars.csv: ", "a run's folder", "jaxtrade init bars.csv"),
     ),
-    Mistake(
-        "train --contract bars.csv", 2, ("bars.csv: a file of bars, and a contract is expected",)
-    ),
+    Mistake("train --contract bars.csv", 2, ("bars.csv: a file of bars", "a contract")),
     Mistake(
         "train bars.txt",
         2,
-        ("bars.txt: expected sections of 'key: value'", "jaxtrade init bars.txt"),
+        ("bars.txt: ", "jaxtrade init bars.txt"),
     ),
-    Mistake("train none.csv", 2, ("configuration 'none.csv': no such file",)),
+    Mistake("train none.csv", 2, ("configuration 'none.csv': ",)),
     Mistake(
         "train own.yaml --market NQ",
         2,
         (
-            "--market NQ: the configuration reads bars of its own (data.file = 'bars.csv'); to read them as NQ, give "
-            "--set data.market=NQ instead",
+            "--market NQ: ",
+            "data.file = 'bars.csv'",
+            "--set data.market=NQ",
         ),
     ),
     Mistake(
         "data describe own.yaml --market EURUSD",
         2,
-        ("--market EURUSD: the configuration reads bars of its own",),
+        ("--market EURUSD: ", "data.file = 'bars.csv'"),
     ),
     Mistake(
         "curriculum phases.yaml --market NQ",
         2,
-        ("phases.yaml, phase a: --market NQ: the configuration reads",),
+        ("phases.yaml, phase a: --market NQ: ",),
     ),
     Mistake(
         "train share.yaml --market NQ",
         2,
-        ("--market NQ: the configuration has data.contract = SPY",),
+        ("--market NQ: ", "data.contract = SPY"),
     ),
-    Mistake("train --data .", 2, (".: is a folder; name one file in data.file (--data)",)),
+    Mistake("train --data .", 2, (".: is a folder", "data.file (--data)")),
     # advisors
     Mistake(
         "train advised --advisor mock:skiled:0.6",
         2,
         (
-            "advisor.kind = mock:skiled:0.6 (--advisor): mock:skiled: unknown; did you mean 'skilled'?",
+            "advisor.kind = mock:skiled:0.6 (--advisor): ",
+            "'skilled'?",
         ),
     ),
     Mistake(
         "train advised --advisor mock:skilled:1.6",
         2,
         (
-            "error: advisor.kind = mock:skilled:1.6 (--advisor): q = 1.6, expected a share from 0 to 1",
+            "advisor.kind = mock:skilled:1.6 (--advisor): ",
+            "q = 1.6",
+            "0 to 1",
         ),
     ),
     Mistake("train advised --advisor mock:delayed:5", 2, ("write it behind a '/'",)),
     Mistake(
         "train advised --advisor table:none.npz",
         2,
-        ("advisor.kind = table:none.npz (--advisor): there is no such file; expected table:",),
+        ("advisor.kind = table:none.npz (--advisor): ", "no such file"),
     ),
     Mistake(
         "train advised --advisor http://localhost:1/v1",
         2,
         (
-            "advisor http://localhost:1/v1: it did not list its models",
-            "start the server, or check the URL",
-            "with a model named (--set advisor.options.model=NAME) a run starts although the server is down",
+            "advisor http://localhost:1/v1: ",
+            "start the server",
+            "--set advisor.options.model=NAME",
         ),
     ),
     Mistake(
         "train advised --advisor ollama:",
         2,
-        ("advisor.kind = 'ollama:' names no model; expected ollama:NAME",),
+        ("advisor.kind = 'ollama:' ", "ollama:NAME"),
     ),
-    Mistake("train advised --advisor vllm:8000", 2, ("holds no URL; expected vllm:URL",)),
+    Mistake("train advised --advisor vllm:8000", 2, ("no URL", "vllm:URL")),
     Mistake(
         "train advised --advisor ollama:a --set advisor.options.model=b",
         2,
-        ("advisor.kind = ollama:a and advisor.options.model = b name two models",),
+        ("advisor.kind = ollama:a ", "advisor.options.model = b", "two models"),
     ),
-    Mistake("advise precompute --advisor mock:skiled --out a.npz", 2, ("did you mean 'skilled'?",)),
+    Mistake("advise precompute --advisor mock:skiled --out a.npz", 2, ("'skilled'?",)),
     Mistake(
         "ablate advisor --kinds mock:skiled,mock:orcle,mock:skilled:x --fusions trst,gat --set seed=x",
         2,
@@ -279,14 +299,12 @@ MISTAKES = [
         6,
     ),
     # places
-    Mistake("train --run-dir afile", 2, ("run folder afile (--run-dir): it is a file",)),
-    Mistake("train --run-dir afile/run", 2, ("run folder afile/run (--run-dir): afile is a file",)),
+    Mistake("train --run-dir afile", 2, ("afile (--run-dir): it is a file",)),
+    Mistake("train --run-dir afile/run", 2, ("afile/run (--run-dir): afile is a file",)),
     Mistake("curriculum --run-dir afile/deep/run", 2, ("afile is a file",)),
     Mistake("ablate advisor --out afile/there", 2, ("--out afile/there: afile is a file",)),
     Mistake("ablate advisor --out afile", 2, ("--out afile: it is a file",)),
-    Mistake(
-        "advise precompute --advisor rules --out nowhere/a.npz", 2, ("there is no folder nowhere",)
-    ),
+    Mistake("advise precompute --advisor rules --out nowhere/a.npz", 2, ("no folder nowhere",)),
     Mistake(
         "advise precompute --advisor mock:skiled --out a.csv",
         2,
@@ -299,7 +317,7 @@ MISTAKES = [
         2,
         (
             "unknown key 'ppo.lr'",
-            "did you mean 'rollout.num_envs'",
+            "'rollout.num_envs'?",
             "'ppo.num_epochs' = 0",
             "unknown preset 'apx'",
             "reward.preset",
@@ -313,7 +331,8 @@ MISTAKES = [
         "curriculum course.yaml",
         2,
         (
-            "unknown key 'phases.b.gate.min_trads'; did you mean 'phases.b.gate.min_trades'?",
+            "'phases.b.gate.min_trads'; ",
+            "'phases.b.gate.min_trades'?",
             "course.yaml, every phase: 'rollout.num_envs' = 'x'",
             "course.yaml, phase a: 'ppo.num_epochs' = 0",
             "unknown preset 'apx'",
@@ -330,83 +349,80 @@ MISTAKES = [
     Mistake(
         "train --contract contract.yaml",
         2,
-        ("contract.yaml: unknown key 'tick_sze'; did you mean 'tick_size'?", "'symbol' = 'abc'"),
+        ("contract.yaml: ", "'tick_sze'; ", "'tick_size'?", "'symbol' = 'abc'"),
         0,
     ),
     # typing
-    Mistake("train .", 2, (".: a folder, and a configuration is expected",)),
-    Mistake(
-        "train advised --advisor mock", 2, ("advisor.kind = mock (--advisor): expected mock:KIND",)
-    ),
+    Mistake("train .", 2, (".: a folder", "a configuration")),
+    Mistake("train advised --advisor mock", 2, ("advisor.kind = mock (--advisor): ", "mock:KIND")),
     Mistake(
         "train advised --advisor nonsense",
         2,
-        ("advisor.kind = nonsense (--advisor): unknown; choose one of",),
+        ("advisor.kind = nonsense (--advisor): unknown",),
     ),
     Mistake(
         "train curriculum",
         2,
-        ("curriculum: has 'phases', so it is a curriculum: jaxtrade curriculum curriculum",),
+        ("curriculum: has 'phases'", "jaxtrade curriculum curriculum"),
     ),
     Mistake(
         "train course.yaml",
         2,
-        ("has 'phases', so it is a curriculum: jaxtrade curriculum course.yaml",),
+        ("has 'phases'", "jaxtrade curriculum course.yaml"),
     ),
     Mistake(
         "config show course.yaml",
         2,
-        ("course.yaml: a curriculum, which has one configuration per phase",),
+        ("course.yaml: a curriculum",),
     ),
-    Mistake("config explain nonsense", 2, ("no key is called 'nonsense' (all keys",)),
+    Mistake("config explain nonsense", 2, ("'nonsense'", "all keys")),
     Mistake(
         "config explain account.balance",
         2,
-        ("'account.balance': the start balance comes with account.preset",),
+        ("'account.balance': ", "account.preset"),
     ),
-    Mistake("config explain stop", 2, ("did you mean brackets.stop_atr?",)),
+    Mistake("config explain stop", 2, ("brackets.stop_atr?",)),
     Mistake(
         "config explain ppo.lerning_rate",
         2,
-        ("did you mean ppo.learning_rate or ppo.learning_rate_end?",),
+        (" ppo.learning_rate ", " ppo.learning_rate_end?"),
     ),
     Mistake(
         "train --set algorithm.name=ppo",
         2,
         (
             "--set",
-            "'algorithm' is one value, it has no keys: expected text",
+            "'algorithm' is one value",
+            "expected text",
         ),
     ),
-    Mistake("train --set ppo=[1,2]", 2, ("'ppo' = [1, 2]: expected a section of keys",)),
+    Mistake("train --set ppo=[1,2]", 2, ("'ppo' = [1, 2]: ", "a section of keys")),
     Mistake(
         "train --set account.balance=1",
         2,
-        ("unknown key 'account.balance': the start balance comes with account.preset",),
+        ("'account.balance': ", "account.preset"),
     ),
     Mistake("train --set brackets.stop_atr=500", 2, ("at most 100",)),
     Mistake("tarin", 2, ("invalid choice: 'tarin'", "did you mean train?")),
     Mistake("data chekc x.csv", 2, ("did you mean check?",)),
     Mistake("advise inspct x", 2, ("did you mean inspect?",)),
-    Mistake(
-        "train --test --run-dri x", 2, ("there is no flag --run-dri; did you mean --run-dir?",)
-    ),
+    Mistake("train --test --run-dri x", 2, ("no flag --run-dri; ", " --run-dir?")),
     Mistake(
         "evaluate RUN --intrabar-gird",
         2,
-        ("there is no flag --intrabar-gird; did you mean --intrabar-grid?",),
+        ("no flag --intrabar-gird; ", " --intrabar-grid?"),
     ),
-    Mistake("train --timestep 10", 2, ("there is no flag --timestep; did you mean --timesteps?",)),
-    Mistake("", 2, ("give a command; `jaxtrade --help` lists them",), 0),
+    Mistake("train --timestep 10", 2, ("no flag --timestep; ", " --timesteps?")),
+    Mistake("", 2, ("give a command", "`jaxtrade --help`"), 0),
     Mistake(
         "train quickstrt",
         2,
-        ("configuration 'quickstrt': no such file", "did you mean 'quickstart'?"),
+        ("configuration 'quickstrt': ", "'quickstart'?"),
     ),
     Mistake(
         "train --set brackets.stop_atr=1500", 2, ("--set: 'brackets.stop_atr' = 1500", "write 1.5")
     ),
-    Mistake("train --set seed", 2, ("--set seed: expected --set section.key=value",)),
+    Mistake("train --set seed", 2, ("--set seed: ", "--set section.key=value")),
 ]
 if sys.platform == "linux":
     MISTAKES.append(Mistake("train --run-dir /proc/run", 74, ("nothing can be written in /proc",)))
@@ -456,8 +472,7 @@ def test_a_mistake_is_one_clear_message(
 ) -> None:
     code, said, loaded = answers[mistake.argv]
     assert code == mistake.code, said
-    for fragment in mistake.says:
-        assert fragment in said
+    assert not missing(said, *mistake.says)
     assert loaded == []
     assert "Traceback" not in said
     assert "site-packages" not in said

@@ -131,7 +131,7 @@ def test_every_decision_follows_from_the_file(evolved: SimpleNamespace) -> None:
     own = load_policy(evolved.path / f"policy/seed_{winner}").policy.parameters
     assert_same(load_policy(evolved.path / "policy_winner").policy.parameters, own)
     table = (evolved.path / "evaluation/test/seeds.txt").read_text()
-    assert "These agents differ by their settings too (evolve.keys)" in table
+    assert "evolve.keys" in table
     assert "luck:" not in table
     rate = float(evolved.state.hparams.learning_rate[winner])
     assert summary["winner_settings"]["learning_rate"] == pytest.approx(rate)

@@ -151,7 +151,7 @@ def test_resume_refuses_other_data(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, copied)
     manifest = json.loads((copied / "manifest.json").read_text())
     rundir.write_manifest(copied, manifest | {"data_sha256": "0" * 64})
-    with pytest.raises(DataError, match="this version of jaxtrade makes another market"):
+    with pytest.raises(DataError, match="another market"):
         resume(copied)
 
 
@@ -163,7 +163,7 @@ def test_an_edited_configuration_is_refused(
     shutil.copytree(finished, copied)
     text = (copied / "config.yaml").read_text()
     (copied / "config.yaml").write_text(text.replace("commission: null", "commission: 0.0"))
-    with pytest.raises(ConfigError, match="the run was made with"):
+    with pytest.raises(ConfigError, match="made with"):
         use(copied)
 
 
@@ -171,7 +171,7 @@ def test_an_incomplete_manifest_is_refused(finished: Path, tmp_path: Path) -> No
     copied = tmp_path / "incomplete"
     shutil.copytree(finished, copied)
     rundir.write_json(copied / "manifest.json", {})
-    with pytest.raises(ConfigError, match=r"manifest.json: no 'config_sha256'"):
+    with pytest.raises(ConfigError, match=r"manifest\.json: .*'config_sha256'"):
         resume(copied)
 
 
@@ -224,7 +224,7 @@ def test_several_seeds_leave_a_policy_and_an_evaluation_each(seeds_run: Path) ->
     assert (figure["min"], figure["median"], figure["max"]) == tuple(sorted(nets))
     assert [document["provenance"]["trained_seed"] for document in own] == [4, 5, 6]
     assert len(history(seeds_run)[-1]["param_delta/each"]) == 3
-    with pytest.raises(CheckpointError, match=r"holds 3 policies; name one, e.g. .*seed_4"):
+    with pytest.raises(CheckpointError, match=r"3 policies.*seed_4"):
         load_policy(seeds_run)
     assert load_policy(seeds_run / "policy/seed_5").schema["actions"]["names"][0] == "HOLD"
 
@@ -243,12 +243,10 @@ def test_several_seeds_resume_to_the_same_bits(seeds_run: Path, tmp_path: Path) 
 def test_one_of_several_seeds_is_named(seeds_run: Path) -> None:
     assert "greedy policies of 3 seeds" in evaluate_run(seeds_run)
     one = evaluate_run(seeds_run, seed=5)
-    assert one + "\n" == (seeds_run / "evaluation/test/seed_5/evaluation.txt").read_text()
-    with pytest.raises(
-        ConfigError, match=r"seed 7: this run has no such seed; give seed \(--seed\) 4 \.\. 6"
-    ):
+    assert one + "\n" == (seeds_run / "evaluation/test/seed_5" / "evaluation.txt").read_text()
+    with pytest.raises(ConfigError, match=r"seed 7: .*\(--seed\) 4 \.\. 6"):
         evaluate_run(seeds_run, seed=7)
-    with pytest.raises(ConfigError, match=r"several policies; give seed \(--seed\) 4 \.\. 6"):
+    with pytest.raises(ConfigError, match=r"several policies; .*\(--seed\) 4 \.\. 6"):
         next(replay_run(seeds_run, "2013-10-11"))
     assert next(replay_run(seeds_run, "2013-10-11", seed=6))
 
@@ -292,9 +290,7 @@ def test_the_best_policy_earned_its_score(controlled: Path, controlled_config: R
         == reported["best_score"]
     )
     log = (controlled / "run.log").read_text()
-    assert (
-        f"validation: mean reward per session was best at update {reported['best_update']}" in log
-    )
+    assert f"best at update {reported['best_update']}" in log
     assert "  actions % " in log
 
 
@@ -380,7 +376,7 @@ def test_several_seeds_have_one_score(controlled_config: RunConfig, tmp_path: Pa
         for seed in (0, 1)
     ]
     assert reported["best_score"] == pytest.approx(sum(each) / 2)
-    assert "mean reward per session, mean of 2 seeds," in (path / "run.log").read_text()
+    assert "mean of 2 seeds," in (path / "run.log").read_text()
     assert next(iter(history(path)[-1]["action_share/each"][1])) == "HOLD"
 
 

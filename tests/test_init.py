@@ -19,6 +19,7 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import bars_of
 from jaxtrade.errors import ConfigError
 from tests import vendors
+from tests.messages import missing
 
 ES, EURUSD = get_contract("ES"), get_contract("EURUSD")
 SERVER = "America/New_York+7h"
@@ -111,7 +112,7 @@ def test_flags_alone_write_a_configuration_that_reads_the_file(es, here, name, c
     said = capsys.readouterr().out
     commands = [shlex.split(line) for line in said.splitlines()[-2:]]
     assert commands == [["jaxtrade", "data", "describe", out.name], ["jaxtrade", "train", out.name]]
-    assert "6826 bars of 60 s read as ES, no fault" in said
+    assert not missing(said, "6826 bars", "60 s", "ES, no fault")
     config = load_config(str(out))
     assert config.split.test_sessions == 1
     assert config.network.hidden == load_config("quickstart").network.hidden
@@ -122,22 +123,18 @@ def test_the_report_says_what_was_recognised(es, here, capsys):
     assert main(["init", "es.csv"]) == 2  # there is no terminal
     said = capsys.readouterr()
     for part in (
-        "es.csv: read as an MT5 export",
+        "es.csv: ",
+        "MT5 export",
         "time = <DATE> <TIME>",
         "6,826 rows, usually 60 s apart",
-        "first     2013.10.07 01:00:00 (as written; the file does not say the time zone)",
+        "first     2013.10.07 01:00:00",
         "last      2013.10.12 00:14:00",
         "1640.00 .. 1700.25, smallest step 0.25; one side",
-        "perhaps ES (the file's name, prices), MES (prices)",
+        "ES (the file's name, prices), MES (prices)",
     ):
         assert part in said.out
-    assert "2 things that the file does not say" in said.err
-    assert "--market ES (or --contract FILE)" in said.err
-    assert f"--set data.time_zone={SERVER}" in said.err
-    assert (
-        f"by the hours of ES: {SERVER} with open stamps puts 0.00 % of the bars into closed hours"
-        in said.err
-    )
+    assert not missing(said.err, "2 things", "--market ES", "--contract FILE", "hours of ES")
+    assert not missing(said.err, f"--set data.time_zone={SERVER}", f"{SERVER} with open", "0.00 %")
     assert list(here.iterdir()) == [here / "es.csv"]
 
 
@@ -149,7 +146,7 @@ def test_a_person_is_asked_only_what_the_file_does_not_say(es, here, typed, caps
     assert_reads(here / "bars.yaml", es)
     (here / "glbx.csv").write_bytes(vendors.databento(es))
     assert main(["init", "glbx.csv"]) == 0  # nothing is asked
-    assert "the file names its instrument: ES" in capsys.readouterr().out
+    assert "instrument: ES" in capsys.readouterr().out
 
 
 def test_wrong_answers_are_asked_again_and_none_is_an_error(es, here, typed, capsys):
@@ -159,10 +156,10 @@ def test_wrong_answers_are_asked_again_and_none_is_an_error(es, here, typed, cap
     assert_reads(here / "bars.yaml", es)
     said = capsys.readouterr().out
     assert "unknown time zone 'Mars'" in said
-    assert "expected open, close; found 'end'" in said
+    assert not missing(said, "open, close", "found 'end'")
     typed += ["ES", "Mars", "Moon", "Venus"]
     assert main(["init", "bars.txt", "--out", "other.yaml"]) == 2
-    assert "no answer to 'Time zone" in capsys.readouterr().err
+    assert "'Time zone" in capsys.readouterr().err
     assert not (here / "other.yaml").exists()
 
 
@@ -185,29 +182,25 @@ def test_an_unknown_market_without_a_terminal_names_the_known_ones(es, here, cap
     (here / "bars.csv").write_bytes(vendors.databento(es))
     assert main(["init", "bars.csv", "--market", "FOO"]) == 2
     said = capsys.readouterr().err
-    assert "market 'FOO': not one that jaxtrade knows (known: NQ, ES," in said
-    assert "--contract FILE" in said
+    assert not missing(said, "market 'FOO'", "known: NQ, ES,", "--contract FILE")
 
 
 def test_nothing_is_overwritten(es, here, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(es))
     (here / "bars.yaml").write_text("mine")
     assert main(["init", "bars.csv"]) == 2
-    assert (
-        "bars.yaml: exists already, and is not overwritten; give another name with --out"
-        in capsys.readouterr().err
-    )
+    assert not missing(capsys.readouterr().err, "bars.yaml: exists", "--out")
     assert (here / "bars.yaml").read_text() == "mine"
     assert main(["init", "bars.csv", "--out", "none/bars.yaml"]) == 2
-    assert "there is no folder none" in capsys.readouterr().err
+    assert "no folder none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        (["--set", "data.stmap=open"], "did you mean 'data.stamp'"),
+        (["--set", "data.stmap=open"], "'data.stamp'?"),
         (["--market", "ES", "--contract", "SPY"], "give one"),
-        (["--contract", "nowhere.yaml"], "contract 'nowhere.yaml': no such file"),
+        (["--contract", "nowhere.yaml"], "contract 'nowhere.yaml': "),
     ],
 )
 def test_wrong_flags_are_refused(es, here, flags, part, capsys):
@@ -219,13 +212,13 @@ def test_wrong_flags_are_refused(es, here, flags, part, capsys):
 
 def test_files_that_cannot_be_read_are_refused(here, capsys):
     assert main(["init", "absent.csv"]) == 2
-    assert "absent.csv: no such file" in capsys.readouterr().err
+    assert "absent.csv: no such" in capsys.readouterr().err
     (here / "page.csv").write_text("<!DOCTYPE html><html>")
     assert main(["init", "page.csv"]) == 2
     assert "looks like an HTML" in capsys.readouterr().err
     (here / "folder").mkdir()
     assert main(["init", "folder"]) == 2
-    assert "without daily zips of LEAN" in capsys.readouterr().err
+    assert "zips of LEAN" in capsys.readouterr().err
 
 
 def test_a_folder_of_several_symbols_says_how_to_train_on_them(here, capsys):
@@ -235,7 +228,7 @@ def test_a_folder_of_several_symbols_says_how_to_train_on_them(here, capsys):
         (folder / name).write_text("")
     assert main(["init", "my bars"]) == 2
     said = capsys.readouterr().err
-    assert "jaxtrade init 'my bars/eurusd_h1.csv'" in said
+    assert shlex.quote("my bars/eurusd_h1.csv") in said
     words = shlex.split(said.partition("one set: jaxtrade train ")[2].partition(" (docs")[0])
     data = load_config(None, [word for word in words if word != "--set"]).data
     assert (data.source, data.folder, data.markets) == ("file", "my bars", ("EURUSD", "USDJPY"))
@@ -283,7 +276,7 @@ def test_a_folder_of_leans_days_becomes_one_file(es, here, capsys):
     for name, content in vendors.lean_days(es, "es", expiry="_201312_20131220").items():
         (folder / f"{name[:8]}_trade.zip").write_bytes(vendors.zipped({name: content}))
     assert main(["init", "es", "--set", "data.time_zone=UTC"]) == 0
-    assert "6 daily files of LEAN, joined in es_days.zip" in capsys.readouterr().out
+    assert not missing(capsys.readouterr().out, "6 daily files of LEAN", "es_days.zip")
     assert_reads(here / "es.yaml", es)
     assert main(["data", "check", "es"]) == 2
     assert "jaxtrade init es" in capsys.readouterr().err
@@ -302,7 +295,7 @@ def test_a_unit_of_prices_is_offered_where_it_alone_fits(here, capsys):
     flags = ["--market", "EURUSD", "--set", "data.stamp=open"]
     assert main(["init", "eurusd.csv", *flags]) == 2
     said = capsys.readouterr().err
-    assert "1 thing that the file does not say" in said
+    assert "1 thing " in said
     assert "--set data.price_scale=1e-05" in said
     assert main(["init", "eurusd.csv", *flags, "--set", "data.price_scale=0.00001"]) == 0
     assert_reads(here / "eurusd.yaml", eurusd)

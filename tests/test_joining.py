@@ -37,10 +37,10 @@ def second_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("second_of_two")
 @pytest.mark.parametrize("error", [GLOO, BARRIER])
 def test_what_a_collective_says_of_a_dead_partner_is_one_line(error: Exception) -> None:
-    said = r"^process 1 of 2: another process of the run has ended"
+    said = r"^process 1 of 2: another process"
     with pytest.raises(ProcessLostError, match=said) as lost, joining.explained():
         raise error
-    assert "start all processes again with the same command" in str(lost.value)
+    assert "start all processes again" in str(lost.value)
     assert lost.value.exit_code == 69
 
 
@@ -49,7 +49,7 @@ def test_what_a_collective_says_of_a_dead_partner_is_one_line(error: Exception) 
     "error",
     [
         ValueError("shapes differ"),
-        StorageError("Connection closed by the disk"),
+        StorageError("Connection closed"),
         OSError("Socket closed"),
     ],
 )
@@ -69,7 +69,7 @@ ABORTED = """
 import os
 from jaxtrade.runs.joining import _say_when_aborted
 _say_when_aborted("first")
-_say_when_aborted("another process has died")
+_say_when_aborted("gone")
 os.abort()
 """
 
@@ -79,17 +79,17 @@ def test_an_abort_ends_with_the_newest_line_and_the_exit_code() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ABORTED], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stderr) == (69, "\nerror: another process has died\n")
+    assert (done.returncode, done.stderr) == (69, "\nerror: gone\n")
 
 
 TALKING = """
 import os, sys
 from jaxtrade.runs import joining
 if {joined}:
-    joining._say_when_aborted("another process has died")
+    joining._say_when_aborted("gone")
 print("before", file=sys.stderr)
-joining.say("error: the last line")
-os.write(2, b"what a thread of JAX says at length\\n")
+joining.say("last")
+os.write(2, b"a thread\\n")
 if {joined}:
     os.abort()
 """
@@ -99,8 +99,8 @@ if {joined}:
 @pytest.mark.parametrize(
     ("joined", "code", "said"),
     [
-        (False, 0, "before\nerror: the last line\nwhat a thread of JAX says at length\n"),
-        (True, 69, "before\nerror: the last line\n\nerror: another process has died\n"),
+        (False, 0, "before\nlast\na thread\n"),
+        (True, 69, "before\nlast\n\nerror: gone\n"),
     ],
 )
 def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined_others(
@@ -120,7 +120,7 @@ def test_a_port_that_is_taken_is_a_mistake() -> None:
     layout = Layout("flags", 0, 2, "10.0.0.1:80")
     taken = joining._not_joined(layout, RuntimeError("UNKNOWN: Failed to start RPC server"))
     assert isinstance(taken, ConfigError)
-    assert "process 0 cannot listen at that port" in str(taken)
+    assert "process 0 cannot listen" in str(taken)
     assert "name them by --coordinator" in str(
         joining._not_joined(layout, ValueError("coordinator_address?"))
     )
@@ -204,12 +204,10 @@ def test_the_doctor_judges_devices_and_their_sum() -> None:
     assert found() == [("devices", Status.OK), ("sum", Status.OK)]
     assert found(devices=[3, 1]) == [("devices", Status.FAIL), ("sum", Status.OK)]
     assert found(sum=9) == [("devices", Status.OK), ("sum", Status.FAIL)]
-    said = "Terminating process\nerror: process 1 of 2: the processes did not meet"
+    measured = "process 1 of 2: the processes did not meet"
+    said = f"Terminating process\nerror: {measured}"
     [finding] = distributed._together(ChildResult("error", 1.0, {}, "exit code 69", said))
-    assert (finding.verdict, finding.measured) == (
-        Status.FAIL,
-        "process 1 of 2: the processes did not meet",
-    )
+    assert (finding.verdict, finding.measured) == (Status.FAIL, measured)
 
 
 TALKATIVE = """

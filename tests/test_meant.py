@@ -14,6 +14,7 @@ from jaxtrade.cli.entry import main
 from jaxtrade.config.keys import all_keys, lookup
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.meant import ANY_LEARNER, PARAMETERS, RELATED, meant
+from tests.messages import missing
 
 FOREIGN = [
     (learner, name)
@@ -93,36 +94,35 @@ def test_no_suggestion_is_of_a_learner_that_is_not_chosen(
 
 def test_a_key_of_another_learner_is_named_as_such() -> None:
     said = message("algorithm=dqn", "dqn.clip_eps=0.1")
-    assert (
-        "unknown key 'dqn.clip_eps': it is a key of ppo, and algorithm is dqn; expected one of: dqn."
-        in said
-    )
+    assert not missing(said, "'dqn.clip_eps': ", "key of ppo", "algorithm is dqn", ": dqn.")
     assert "did you mean" not in said
     assert "ppo." not in said.replace("a key of ppo", "")
 
 
 def test_capital_letters() -> None:
     assert "did you mean 'dqn'?" in message("algorithm=DQN")
-    assert "did you mean 'dqn.gamma'?" in message("algorithm=dqn", "DQN.gamma=1")
+    assert "'dqn.gamma'?" in message("algorithm=dqn", "DQN.gamma=1")
 
 
 @pytest.mark.parametrize(
-    ("flag", "said"),
+    ("flag", "facts"),
     [
-        ("--exploration-fraction", "set the key: --set learner.epsilon_until=VALUE"),
-        ("--buffer-size=5", "set the key: --set dqn.buffer_size=VALUE"),
-        ("--gamma", "--set learner.gamma=VALUE"),
-        ("--n-steps", "--set dqn.n_steps=VALUE or --set rollout.num_steps=VALUE"),
-        ("--Algorithm", "mean --algorithm?"),
+        ("--exploration-fraction", ("learner.epsilon_until=VALUE",)),
+        ("--buffer-size=5", ("dqn.buffer_size=VALUE",)),
+        ("--gamma", ("--set learner.gamma=VALUE",)),
+        ("--n-steps", ("dqn.n_steps=VALUE", "rollout.num_steps=VALUE")),
+        ("--Algorithm", ("mean --algorithm?",)),
     ],
 )
-def test_a_flag_that_is_a_key(flag: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_flag_that_is_a_key(
+    flag: str, facts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["train", flag, "1"])
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert not missing(capsys.readouterr().err, *facts)
 
 
 def test_explain_knows_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "explain", "exploration_fraction"]) == 2
-    assert "did you mean dqn.epsilon_until or pqn.epsilon_until?" in capsys.readouterr().err
+    assert not missing(capsys.readouterr().err, "dqn.epsilon_until", "pqn.epsilon_until?")

@@ -20,8 +20,10 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.networks.heads import make_actor_critic
 from jaxtrade.runs import memory, preflight
 from jaxtrade.runs.limits import usable_memory
+from tests.messages import missing
 
 GB = 10**9
+CGROUP, LIMIT = "/sys/fs/cgroup", "memory.limit_in_bytes"  # the limit of version 1
 
 
 def test_the_parts_by_hand() -> None:
@@ -103,16 +105,20 @@ def test_what_cannot_fit_is_refused_with_the_number_and_the_key_to_lower() -> No
     memory.check(config, int(need / memory.FACTOR) + 1, "this machine")
     with pytest.raises(ConfigError) as caught:
         memory.check(config, int(need / memory.FACTOR) - 1, "this machine")
-    assert str(caught.value).startswith(
-        f"memory: the run needs about {memory.size(need)}, and this machine has "
-    )
-    assert "rollout" in str(caught.value)
-    assert str(caught.value).endswith(
-        "Lower rollout.num_envs (1,000,000) or rollout.num_steps (32) or train.num_seeds (4)"
+    assert str(caught.value).startswith("memory: ")
+    assert not missing(
+        str(caught.value),
+        memory.size(need),
+        "this machine has ",
+        "Made of: rollout",
+        "Lower rollout.num_envs (1,000,000)",
+        "rollout.num_steps (32)",
+        "train.num_seeds (4)",
     )
     assert list(memory.note(config, need, "this machine")) == []
     (line,) = memory.note(config, need - 1, "this machine")
-    assert line.startswith("note: the run may need about ")
+    assert line.startswith("note: ")
+    assert memory.size(need) in line
 
 
 def test_a_rollout_has_rows_that_int32_can_count() -> None:
@@ -122,9 +128,7 @@ def test_a_rollout_has_rows_that_int32_can_count() -> None:
 
 
 def test_a_small_run_on_a_small_machine_says_so() -> None:
-    with pytest.raises(
-        ConfigError, match=r"process 1 GB\. Free some memory, or take another machine"
-    ):
+    with pytest.raises(ConfigError, match=r"process 1 GB\. Free"):
         memory.check(RunConfig(), GB // 4, "this machine")
 
 
@@ -151,7 +155,7 @@ def test_sizes_in_words(count: float, text: str) -> None:
             {
                 "/proc/meminfo": "MemTotal: 1000 kB",
                 "/proc/self/cgroup": "0::/a",
-                "/sys/fs/cgroup/a/memory.max": "5000",
+                f"{CGROUP}/a/memory.max": "5000",
             },
             5000,
         ),
@@ -159,7 +163,7 @@ def test_sizes_in_words(count: float, text: str) -> None:
             {
                 "/proc/meminfo": "MemTotal: 1 kB",
                 "/proc/self/cgroup": "0::/a",
-                "/sys/fs/cgroup/a/memory.max": "5000",
+                f"{CGROUP}/a/memory.max": "5000",
             },
             1024,
         ),
@@ -167,7 +171,7 @@ def test_sizes_in_words(count: float, text: str) -> None:
             {
                 "/proc/meminfo": "MemTotal: 1000 kB",
                 "/proc/self/cgroup": "4:memory:/b",
-                "/sys/fs/cgroup/memory/b/memory.limit_in_bytes": "7000",
+                f"{CGROUP}/memory/b/{LIMIT}": "7000",
             },
             7000,
         ),
@@ -188,7 +192,7 @@ def test_an_accelerator_is_asked_once_jax_has_started(
     monkeypatch.setattr(preflight, "ACCELERATORS", (str(tmp_path),))
     assert preflight.memory_limit({}) == (preflight.LARGEST_DEVICE, "the largest accelerator")
     assert preflight.memory_limit({"JAX_PLATFORMS": "cpu"})[1] == "this machine"
-    with pytest.raises(ConfigError, match=r"the largest accelerator has 4 TB"):
+    with pytest.raises(ConfigError, match="largest accelerator has 4 TB"):
         preflight.check_memory([load_config(None, ["rollout.num_envs=1e12"])], {})
     preflight.check_memory([load_config(None, ["rollout.num_envs=4M"])], {})
     device = SimpleNamespace(
@@ -196,7 +200,7 @@ def test_an_accelerator_is_asked_once_jax_has_started(
     )
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
     preflight.check_device(RunConfig())
-    with pytest.raises(ConfigError, match=r"the NVIDIA H100 has 80 GB. Made of: rollout"):
+    with pytest.raises(ConfigError, match=r"NVIDIA H100 has 80 GB\. .*: rollout"):
         preflight.check_device(load_config(None, ["rollout.num_envs=8M", "rollout.num_steps=128"]))
     assert list(preflight.memory_notes(RunConfig())) == []
 
@@ -204,9 +208,7 @@ def test_an_accelerator_is_asked_once_jax_has_started(
 def test_the_end_of_memory_in_xla_is_explained() -> None:
     """A real one: no machine has 2^60 bytes."""
     with (
-        pytest.raises(
-            OutOfMemoryError, match=r"memory ran out \(RESOURCE_EXHAUSTED.*Made of: process"
-        ),
+        pytest.raises(OutOfMemoryError, match=r"\(RESOURCE_EXHAUSTED.*: process"),
         memory.explained(RunConfig()),
     ):
         jax.block_until_ready(jax.jit(lambda: jnp.zeros(1 << 58, jnp.float32))())

@@ -206,12 +206,12 @@ def test_every_torn_end_is_dropped(tmp_path: Path) -> None:
     [
         (
             lambda data: data.replace(b"ES,0,1\r\n", b"ES,0\r\n"),
-            r"monitor.csv: line 3 is damaged.*10 columns",
+            r"monitor\.csv: line 3 .*10 columns",
         ),
         (lambda data: data.replace(b"ES,0,1\r\n", b"ES,0,x\r\n"), "line 3 is damaged"),
         (
             lambda data: data.replace(b"t_start", b"t_begin"),
-            r"first two lines.*expected '#' with t_start",
+            "first two lines.*t_start",
         ),
         (lambda data: data.replace(b"r,l,t", b"r,t,l"), "first two lines"),
         (lambda data: b"\x00" + data, "first two lines"),
@@ -230,7 +230,7 @@ def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, damage, text: 
 def test_a_file_that_vanished_cannot_be_rewound(tmp_path: Path) -> None:
     sink = sink_at(tmp_path)
     (tmp_path / "monitor.csv").unlink()
-    with pytest.raises(DataError, match=r"monitor.csv: gone.*resume the run"):
+    with pytest.raises(DataError, match=r"monitor\.csv: gone.*resume"):
         sink.rewind(1, 1000)
 
 
@@ -274,7 +274,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
         sink.episodes([episode(1)])
         opened[-1].left = left
         with pytest.raises(
-            StorageError, match=r"monitor.csv: the episodes.*No space left.*monitor.csv=false"
+            StorageError, match=r"monitor\.csv: .*No space left.*monitor\.csv=false"
         ):
             sink.episodes([episode(2)])
         assert updates_in(tmp_path / "monitor.csv") == [1, 1]

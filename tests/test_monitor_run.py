@@ -24,6 +24,7 @@ from jaxtrade.runs.monitoring import lost, rows_of
 from jaxtrade.runs.rundir import read_run
 from jaxtrade.storage import monitor
 from jaxtrade.storage.sinks import read_rows
+from tests.messages import missing
 from tests.reference_runs.__main__ import digests
 from tests.reference_runs.runs import TINY
 
@@ -81,8 +82,7 @@ def test_lost_rows_are_told_once_they_are_lost() -> None:
     text = lost(
         [{"update": 1, "monitor/lost": 0}, {"update": 2, "monitor/lost": 1200}, {"update": 3}]
     )
-    assert text.startswith("1,200 episodes of update 2 have no row in monitor.csv")
-    assert "raise it" in text
+    assert not missing(text, "1,200 episodes", "update 2", "monitor.csv", "raise it")
 
 
 # ---- whole runs
@@ -112,7 +112,7 @@ def test_the_policy_learns_the_same_with_it_and_without_it(run: Path, tmp_path: 
         for name in row
         if name.startswith("monitor")
     ]
-    with pytest.raises(ConfigError, match=r"monitor\.csv: no such file.*monitor\.on"):
+    with pytest.raises(ConfigError, match=r"monitor\.csv: .*monitor\.on"):
         _ = jt.open_run(off).episodes
 
 
@@ -134,7 +134,7 @@ def test_lost_rows_are_reported_and_means_miss_nothing(run: Path, tmp_path: Path
     rows, log = read_rows(path / "metrics.jsonl"), (path / "run.log").read_text()
     assert all(row["monitor/lost"] == max(row["episodes"] - 1, 0) for row in rows)
     assert len(jt.open_run(path).episodes) == sum(row["episodes"] > 0 for row in rows)
-    assert log.count("have no row in monitor.csv") == 1
+    assert log.count("no row in monitor") == 1
     for row in rows:
         if row["episodes"]:
             assert row["monitor/return"] == pytest.approx(row["episode_reward"], rel=1e-4, abs=1e-6)
@@ -209,10 +209,7 @@ def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(
     with monkeypatch.context() as patched:
         patched.setattr("jaxtrade.runs.monitoring.MonitorSink", Full)
         assert main(["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]) == 74
-    assert (
-        "monitor.csv: the episodes of the last chunk could not be written"
-        in capsys.readouterr().err
-    )
+    assert "monitor.csv: the episodes" in capsys.readouterr().err
     whole, kept = content(run), content(path)
     assert 0 < len(kept) < len(whole)
     assert kept.equals(whole.iloc[: len(kept)])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.cli.entry import main
+from tests.messages import missing
 from tests.test_cli import TINY
 
 pytestmark = pytest.mark.slow  # a whole run; evaluation/test_null_runs.py has quick tests
@@ -25,13 +26,9 @@ def test_evaluate_tests_rules_and_policy_against_nulls(
 ) -> None:
     assert main(["evaluate", str(run), "--nulls", "sign:3"]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith(
-        "null markets sign:3, seed 0: each bar, with its gap, up or down at random"
-    )
-    assert "at least 0.2500" in said.out
-    assert "no p-value below 0.05 is possible with 3 draws" in said.out
-    assert "the policy as it was trained on the real bars, and is not trained again" in said.out
-    assert "null from trade date 2013-10-11 on" in said.out
+    assert said.out.startswith("null markets sign:3, seed 0: ")
+    assert not missing(said.out, "at least 0.2500", "below 0.05", "3 draws", "not trained again")
+    assert "trade date 2013-10-11 on" in said.out
     folder = run / "evaluation/test"
     assert (folder / "nulls_sign.txt").read_text() == said.out
     document = json.loads((folder / "nulls_sign.json").read_text())
@@ -46,10 +43,8 @@ def test_evaluate_tests_rules_and_policy_against_nulls(
     again = json.loads(capsys.readouterr().out)
     assert again["results"] == document["results"], "the same seed draws the same nulls"
     for each, times in ((document, 2), (again, 3)):  # the training opened the test session first
-        assert (
-            f"trials: this test set was opened {times} times (1 distinct trial), this time included"
-            in each["notes"]
-        )
+        said = f"opened {times} times (1 distinct trial)"
+        assert any(said in note for note in each["notes"])
 
 
 def test_a_split_that_the_policy_has_seen_tests_rules_alone(
@@ -57,11 +52,13 @@ def test_a_split_that_the_policy_has_seen_tests_rules_alone(
 ) -> None:
     assert main(["evaluate", str(run), "--nulls", "martingale:2", "--split", "train"]) == 0
     said = capsys.readouterr().out
-    assert "the policy has seen the split train, so rules alone are tested here" in said
+    assert not missing(said, "split train", "rules alone")
     assert "trials: " not in said, "no test session is shown"
     assert (
         "greedy"
-        not in json.loads((run / "evaluation/train/nulls_martingale.json").read_text())["results"]
+        not in json.loads((run / "evaluation/train" / "nulls_martingale.json").read_text())[
+            "results"
+        ]
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.cli import main
+from tests.messages import missing
 
 OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
 
@@ -50,7 +51,9 @@ def test_it_can_be_continued_with_other_keys(old: Path, capsys: pytest.CaptureFi
     today's.
     """
     assert main(["train", "--continue", str(old), "--set", "seed=x"]) == 2
-    assert capsys.readouterr().err == ("error: --set: 'seed' = 'x': expected a whole number\n")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: --set: 'seed' = 'x': ")
+    assert "whole number" in line
 
 
 def test_its_file_alone_is_refused_with_todays_keys_and_units(
@@ -58,15 +61,13 @@ def test_its_file_alone_is_refused_with_todays_keys_and_units(
 ) -> None:
     assert main(["train", str(old / "config.yaml")]) == 2
     said = capsys.readouterr().err
-    assert "unknown key 'ppo.num_envs': it is rollout.num_envs now" in said
+    assert not missing(said, "'ppo.num_envs': ", "rollout.num_envs now")
     for old_value, write in (
         ("'brackets.stop_atr' = 1500", "write 1.5"),
         ("'brackets.trail_atr' = 1000", "write 1"),
     ):
-        assert (
-            f"{old_value}: the unit is ATRs (at most 100), no longer thousandths of an ATR; {write}"
-            in said
-        )
+        [line] = [line for line in said.splitlines() if old_value in line]
+        assert not missing(line, "the unit is ATRs", "at most 100", write)
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_ranges_and_lists_are_distributions():
     ("more", "keys", "message"),
     [
         (("split.validation_sessions=0",), KEYS, "scored on validation sessions"),
-        ((), {"ppo.num_epochs": [1, 2]} | KEYS, r"ppo\.num_epochs decides what is compiled"),
+        ((), {"ppo.num_epochs": [1, 2]} | KEYS, r"ppo\.num_epochs .*compiled"),
         ((), {"ppo.gamma": ["0.9..0.99", 0.999]}, "a range beside other values"),
         (
             ("env.task=advised", "advisor.kind=mock:skilled:0.6"),
@@ -148,9 +148,7 @@ def test_a_search_goes_on_after_its_last_batch(scored, tmp_path, monkeypatch):
 def test_a_setting_that_diverges_fails_and_a_batch_of_them_ends_the_search(tmp_path, monkeypatch):
     given = iter([(1.0, float("nan"), 2.0, 0.5), (float("nan"),) * 4])
     monkeypatch.setattr(searching, "_trained", lambda *_: next(given))
-    with pytest.raises(
-        DivergedError, match=r"no setting of the last batch trained to its end.*narrow the ranges"
-    ):
+    with pytest.raises(DivergedError, match="narrow the ranges"):
         searched(tmp_path / "search")
     states = [trial.state.name for trial in searching._study(tmp_path / "search").trials]
     assert states == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"] + ["FAIL"] * 4

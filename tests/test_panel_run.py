@@ -18,6 +18,7 @@ from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.evaluate import evaluate_run, history
 from tests import uncounted
 from tests.advisor.servers import FaultServer, says
+from tests.messages import missing
 from tests.test_advisor_run import PAUSE_AFTER, figures, same, state_bytes, train
 
 MEMBERS = (
@@ -90,7 +91,7 @@ def test_a_panel_is_replayed_to_the_bit_with_its_report(
     recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["advise", "replay", str(recorded), "--run-dir", str(tmp_path / "again")]) == 0
-    assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
+    assert not missing(capsys.readouterr().out, "bit for bit", "the same report")
     assert state_bytes(tmp_path / "again") == state_bytes(recorded)
     assert figures(tmp_path / "again")["recorded"]["kind"] == "panel"
 
@@ -113,7 +114,7 @@ def test_a_panel_goes_on_from_its_journal(
     )
     assert after[: len(before) - 1] == before[:-1]  # all but the line that ends it
     assert cli.main(["advise", "replay", str(path), "--run-dir", str(tmp_path / "again")]) == 0
-    assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
+    assert not missing(capsys.readouterr().out, "bit for bit", "the same report")
 
 
 @pytest.mark.slow
@@ -160,7 +161,7 @@ def test_a_snapshot_beside_a_live_member_is_replayed(
         cli.main(["advise", "replay", str(tmp_path / "run"), "--run-dir", str(tmp_path / "again")])
         == 0
     )
-    assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
+    assert not missing(capsys.readouterr().out, "bit for bit", "the same report")
     assert history(tmp_path / "again")[-1]["advice_share/0"] > 0.9
     assert (
         cli.main(
@@ -179,7 +180,7 @@ def test_a_snapshot_beside_a_live_member_is_replayed(
         cli.main(["advise", "replay", str(tmp_path / "run"), "--run-dir", str(tmp_path / "other")])
         == 2
     )
-    assert "the journal belongs to another run" in capsys.readouterr().err
+    assert "belongs to another run" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -197,8 +198,8 @@ def test_a_server_that_gives_nothing_usable_is_bounded_in_a_panel(tmp_path: Path
         assert len(server.requests) == PAUSE_AFTER + 1  # in training, and the evaluation's probe
     assert figures(tmp_path / "run")["members"][1]["done"] > 0
     log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
-    assert log.count("an answer cannot be used") == 1
-    assert log.count("answers in a row cannot be used") == 1
+    assert log.count("an answer cannot") == 1
+    assert log.count("answers in a row") == 1
 
 
 @pytest.mark.slow
@@ -266,26 +267,26 @@ def test_snapshots_are_members(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("panel", "words"),
+    ("panel", "facts"),
     [
-        ("[rules]", "advisor.kind=panel has 1 members, expected at least 2"),
-        ("[rules, none]", "advisor.panel.1 = none: is no advisor of its own"),
+        ("[rules]", ("advisor.kind=panel", "1 members", "at least 2")),
+        ("[rules, none]", ("advisor.panel.1 = none: ",)),
         (
             "[rules, 'mock:skild:0.6']",
-            "advisor.panel.1 = mock:skild:0.6: mock:skild: unknown; did you mean 'skilled'?",
+            ("advisor.panel.1 = mock:skild:0.6: ", "mock:skild: unknown", "'skilled'?"),
         ),
-        ("[rules, {kind: mock:random, options: {sed: 1}}]", "unknown option 'sed'"),
-        ("[rules, {kind: mock:random, optons: {}}]", "advisor.panel.1.optons"),
-        ("[rules, 'table:missing.npz']", "there is no such file"),
+        ("[rules, {kind: mock:random, options: {sed: 1}}]", ("unknown option 'sed'",)),
+        ("[rules, {kind: mock:random, optons: {}}]", ("advisor.panel.1.optons",)),
+        ("[rules, 'table:missing.npz']", ("missing.npz", "no such file")),
     ],
 )
 def test_faults_of_a_panel_name_the_member(
-    panel: str, words: str, capsys: pytest.CaptureFixture[str]
+    panel: str, facts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (
         cli.main(["train", "advised", "--advisor", "panel", "--set", f"advisor.panel={panel}"]) == 2
     )
-    assert words in capsys.readouterr().err
+    assert not missing(capsys.readouterr().err, *facts)
 
 
 @pytest.mark.parametrize(

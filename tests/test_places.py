@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from jaxtrade.runs import files, rundir
 from jaxtrade.runs.evaluate import evaluate_run, open_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import how_to_continue
+from tests.messages import missing
 from tests.reference_runs.runs import TINY
 
 _ALL = (
@@ -154,17 +156,18 @@ def test_files_that_are_nowhere_are_named_with_all_places(project: Path, tmp_pat
     (project / "data" / "bars.csv").rename(tmp_path / "bars.csv")
     with pytest.raises(DataError) as raised:
         open_run(run)
-    assert str(raised.value) == (
-        f"{run}: its file data.file = data/bars.csv is not at {project}/data/bars.csv or "
-        "data/bars.csv; bring it back, or name it with --data FILE"
+    assert not missing(
+        str(raised.value),
+        f"{run}:",
+        "data.file = data/",
+        f"{project}/data/bars.csv or ",
+        "--data FILE",
     )
     assert open_run(run, data=tmp_path / "bars.csv")[0].config.data.file == str(
         tmp_path / "bars.csv"
     )
     (project / "my.yaml").unlink()
-    with pytest.raises(
-        DataError, match=r"its file data.contract = my.yaml is not at .*; bring it back"
-    ):
+    with pytest.raises(DataError, match=r"data\.contract = my\.yaml"):
         open_run(run, data=tmp_path / "bars.csv")
 
 
@@ -175,21 +178,18 @@ def test_the_same_bars_in_another_file_are_the_same_bars(project: Path, tmp_path
     assert open_run(run, data=packed)[0].market.fingerprint == open_run(run)[0].market.fingerprint
     fewer = tmp_path / "fewer.csv"
     fewer.write_text("".join(BARS.splitlines(keepends=True)[:-3000]))
-    with pytest.raises(
-        DataError, match=r"--data .*fewer.csv: holds other bars than .* was trained on"
-    ):
+    with pytest.raises(DataError, match=r"--data .*fewer\.csv: .*other"):
         open_run(run, data=fewer)
-    with pytest.raises(DataError, match=r"--data none.csv: there is no such file"):
+    with pytest.raises(DataError, match=r"--data none\.csv: "):
         open_run(run, data=Path("none.csv"))
 
 
 def test_changed_bars_are_named(project: Path) -> None:
     run = created()
     (project / "data" / "bars.csv").write_text("".join(BARS.splitlines(keepends=True)[:-3000]))
-    with pytest.raises(
-        DataError, match=r"since this run was trained, the file of data.file .*bars.csv has changed"
-    ):
+    with pytest.raises(DataError, match=r"bars\.csv has changed") as raised:
         open_run(run)
+    assert "data.file" in str(raised.value)
 
 
 def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project: Path) -> None:
@@ -197,10 +197,9 @@ def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project: Path
     (project / "my.yaml").write_text(CONTRACT + "# mine\n")
     open_run(run)
     (project / "my.yaml").write_text(CONTRACT.replace("slippage: 1", "slippage: 2"))
-    with pytest.raises(
-        DataError, match=r"the contract file my.yaml has changed \(sha256 .*then "
-    ) as raised:
+    with pytest.raises(DataError, match=r"my\.yaml has changed") as raised:
         open_run(run)
+    assert "sha256 " in str(raised.value)
     assert "data.file" not in str(raised.value)
 
 
@@ -208,16 +207,14 @@ def test_without_changed_files_the_version_is_to_blame(project: Path) -> None:
     run = created()
     manifest = json.loads((run / "manifest.json").read_text())
     rundir.write_json(run / "manifest.json", manifest | {"data_sha256": "0" * 64})
-    with pytest.raises(DataError, match="none of its files has changed, but this version"):
+    with pytest.raises(DataError, match="none of its files"):
         open_run(run)
     rundir.write_json(
         run / "manifest.json",
         {key: value for key, value in manifest.items() if key != "files"}
         | {"data_sha256": "0" * 64},
     )
-    with pytest.raises(
-        DataError, match="its data or its contract file have changed since it was trained"
-    ):
+    with pytest.raises(DataError, match="contract file have changed"):
         open_run(run)
 
 
@@ -234,9 +231,7 @@ def test_bundled_bars_take_no_file(project: Path) -> None:
     rundir.create_run(
         Path("runs/b"), config, rundir.provenance(config, prepare(config).market.fingerprint)
     )
-    with pytest.raises(
-        ConfigError, match="was trained on bundled bars, not on a file; leave --data out"
-    ):
+    with pytest.raises(ConfigError, match=r"bundled bars.*--data"):
         open_run(Path("runs/b"), data=project / "data" / "bars.csv")
 
 
@@ -255,7 +250,7 @@ def test_an_advisor_s_file_is_found_and_checked(
     assert located.advisor.kind == f"table:{moved / 'table.npz'}"
     files.require(located, manifest, moved / "runs" / "a")
     (moved / "table.npz").write_bytes(b"other advice")
-    with pytest.raises(ConfigError, match=r"this file of advice \(advisor.kind\) has changed"):
+    with pytest.raises(ConfigError, match=r"\(advisor\.kind\) has changed"):
         files.require(located, manifest, moved / "runs" / "a")
     files.require(located, manifest, moved / "runs" / "a", advisor=False)
 
@@ -318,8 +313,8 @@ def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ((), "belongs to another advisor; name it with --advisor"),
-        (("--advisor", "rules"), "was trained without an advisor"),
+        ((), "another advisor.*--advisor"),
+        (("--advisor", "rules"), "trained without an advisor"),
     ],
 )
 def test_evaluate_never_drops_a_setting_in_silence(
@@ -327,20 +322,17 @@ def test_evaluate_never_drops_a_setting_in_silence(
 ) -> None:
     run = created()
     assert main(["evaluate", str(run), *given, "--set", "advisor.options.model=m"]) == 2
-    assert said in capsys.readouterr().err
+    assert re.search(said, capsys.readouterr().err)
     assert main(["evaluate", str(run), *given, "--set", "costs.commission=5"]) == 2
-    assert (
-        "--set costs.commission=5: the run was trained with its own value"
-        in capsys.readouterr().err
-    )
+    assert not missing(capsys.readouterr().err, "--set costs.commission=5:", "trained with")
 
 
 def test_evaluate_takes_only_what_changes_something(project: Path) -> None:
     run = created("--advisor", "mock:skilled:0.6")
     for override, said in (
-        ("advisor.fusion=slots", "you may set advisor.options.*, advisor.service.*, "),
-        ("advisor.horizon=30", "changes nothing, this is its value already"),
-        ("advisor.memory=10", "you may set advisor.options.*"),
+        ("advisor.fusion=slots", "advisor.options.*, advisor.service.*, "),
+        ("advisor.horizon=30", "changes nothing"),
+        ("advisor.memory=10", "advisor.options.*"),
     ):
         with pytest.raises(ConfigError, match=said.replace("*", r"\*").replace(".", r"\.")):
             evaluate_run(run, advisor="mock:skilled:0.9", overrides=[override])
@@ -348,9 +340,9 @@ def test_evaluate_takes_only_what_changes_something(project: Path) -> None:
 
 def test_how_to_continue_needs_a_checkpoint(tmp_path: Path) -> None:
     went_on = f"continue with: jaxtrade train --resume {tmp_path}"
-    assert how_to_continue(tmp_path) == f"the run had saved nothing yet; {went_on}"
+    assert re.fullmatch(f".*saved nothing.*; {re.escape(went_on)}", how_to_continue(tmp_path))
     (tmp_path / "checkpoints" / "update-00000002").mkdir(parents=True)
-    assert how_to_continue(tmp_path) == f"continue with: jaxtrade train --resume {tmp_path}"
+    assert how_to_continue(tmp_path) == went_on
     spaced = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name} of mine"))
     assert how_to_continue(spaced).split("--resume ")[1] == f"'{spaced}'"
 
@@ -381,7 +373,7 @@ def test_a_whole_run_is_moved_and_read_from_elsewhere(
     capsys.readouterr()
     (tmp_path / "moved" / "data" / "bars.csv").rename(tmp_path / "b.csv")
     assert main(["evaluate", str(run)]) == 2
-    assert "name it with --data FILE" in capsys.readouterr().err
+    assert "--data FILE" in capsys.readouterr().err
     for command in (
         ["evaluate", str(run)],
         ["replay", str(run), "--session", "2013-10-11"],
@@ -400,7 +392,9 @@ def test_a_run_given_as_a_configuration_is_named_as_one(tmp_path: Path) -> None:
         (run / name).write_text("{}")
     with pytest.raises(ConfigError) as error:
         load_config(run)
-    assert str(error.value) == (
-        f"{run}: a folder, and a configuration is expected; it is a run: jaxtrade evaluate "
-        f"'{run}', or jaxtrade train --resume '{run}'"
+    assert not missing(
+        str(error.value),
+        f"{run}: a folder",
+        f"jaxtrade evaluate '{run}'",
+        f"jaxtrade train --resume '{run}'",
     )

@@ -14,6 +14,7 @@ from jaxtrade.cli import main
 from jaxtrade.errors import ConfigError, DataError, StoppedTogetherError
 from jaxtrade.runs.processes import ALONE, PORT, Given, Layout, check_config, layout_of
 from jaxtrade.training import together
+from tests.messages import missing
 
 SLURM = {
     "SLURM_JOB_ID": "70001",
@@ -50,7 +51,7 @@ def test_without_a_word_a_process_is_alone() -> None:
     assert (
         found(PATH="/bin", JAX_COORDINATOR_ADDRESS="10.0.0.1:1234") is ALONE
     )  # JAX's own variable says no number
-    assert str(ALONE) == "one process (nothing says otherwise)"
+    assert "one process" in str(ALONE)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_kubernetes_is_left_to_jax_if_its_package_is_there() -> None:
     layout = found(NOTHING, True, **INDEXED)
     assert layout == Layout("Kubernetes", 5, None)
     assert not layout.alone
-    assert str(layout) == "process 5 of several, coordinator found by JAX (Kubernetes)"
+    assert not missing(str(layout), "process 5", "Kubernetes")
 
 
 def test_flags_win_over_variables_and_these_over_engines() -> None:
@@ -120,49 +121,50 @@ def test_flags_win_over_variables_and_these_over_engines() -> None:
         (
             Given(num_processes=2),
             {},
-            "--num-processes=2: --coordinator and --process-id are missing",
+            ("--num-processes=2:", "--coordinator", "--process-id"),
         ),
         (
             Given(coordinator="a:1"),
             {},
-            "--coordinator=a:1: --num-processes and --process-id are missing",
+            ("--coordinator=a:1:", "--num-processes", "--process-id"),
         ),
         (
             Given("a:1", 2, 2),
             {},
-            "--process-id=2: with --num-processes=2 expected a number from 0 to 1",
+            ("--process-id=2:", "--num-processes=2", "0 to 1"),
         ),
         (
             Given("a:1", 1, 1),
             {},
-            "--process-id=1: with --num-processes=1 expected a number from 0 to 0",
+            ("--process-id=1:", "--num-processes=1", "0 to 0"),
         ),
-        (Given("a", 2, 0), {}, "--coordinator=a: expected HOST:PORT"),
-        (Given("a:70000", 2, 0), {}, "--coordinator=a:70000: expected HOST:PORT"),
-        (Given("http://a:80", 2, 0), {}, "--coordinator=http://a:80: expected HOST:PORT"),
-        (NOTHING, TRAINER | {"JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID=2: with JAX_NUM_PROCESSES=2"),
+        (Given("a", 2, 0), {}, ("--coordinator=a:", "HOST:PORT")),
+        (Given("a:70000", 2, 0), {}, ("--coordinator=a:70000:", "HOST:PORT")),
+        (Given("http://a:80", 2, 0), {}, ("--coordinator=http://a:80:", "HOST:PORT")),
+        (NOTHING, TRAINER | {"JAX_PROCESS_ID": "2"}, ("JAX_PROCESS_ID=2:", "JAX_NUM_PROCESSES=2")),
         (
             NOTHING,
             TRAINER | {"JAX_NUM_PROCESSES": "two"},
-            "JAX_NUM_PROCESSES=two: expected a whole number",
+            ("JAX_NUM_PROCESSES=two:", "whole number"),
         ),
         (
             NOTHING,
             {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"},
-            "JAX_COORDINATOR_ADDRESS is missing",
+            ("JAX_COORDINATOR_ADDRESS",),
         ),
-        (NOTHING, {"JAX_NUM_PROCESSES": "0"}, "JAX_NUM_PROCESSES=0: expected at least 1"),
-        (NOTHING, SKY | {"SKYPILOT_NODE_IPS": "10.0.0.5"}, "SKYPILOT_NODE_IPS names 1 addresses"),
+        (NOTHING, {"JAX_NUM_PROCESSES": "0"}, ("JAX_NUM_PROCESSES=0:", "at least 1")),
+        (NOTHING, SKY | {"SKYPILOT_NODE_IPS": "10.0.0.5"}, ("SKYPILOT_NODE_IPS", "1 addresses")),
         (
             NOTHING,
             SLURM | {"SLURM_PROCID": "16"},
-            "SLURM_PROCID=16: with SLURM_NTASKS=16 expected a number from 0 to 15",
+            ("SLURM_PROCID=16:", "SLURM_NTASKS=16", "0 to 15"),
         ),
     ],
 )
-def test_contradictions_are_named(given: Given, env: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
+def test_contradictions_are_named(given: Given, env: dict[str, str], said: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as error:
         found(given, **env)
+    assert not missing(str(error.value), *said)
 
 
 def test_what_processes_would_do_differently_is_refused() -> None:
@@ -171,20 +173,18 @@ def test_what_processes_would_do_differently_is_refused() -> None:
     advised = load_config("quickstart", ["env.task=advised", "advisor.kind=rules"])
     check_config(load_config("quickstart"), two)
     check_config(auto, ALONE)
-    with pytest.raises(ConfigError, match=r"rollout\.num_envs=auto: this is process 1 of 2"):
+    with pytest.raises(ConfigError) as error:
         check_config(auto, two)
-    with pytest.raises(
-        ConfigError, match=r"advisor\.kind=rules: an advisor serves a run of one process"
-    ):
+    assert not missing(str(error.value), "rollout.num_envs=auto:", "process 1 of 2")
+    with pytest.raises(ConfigError, match=r"kind=rules: .*one process"):
         check_config(advised, two)
 
 
 def test_the_command_reports_a_contradiction(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--num-processes", "2", "--process-id", "3", "--coordinator", "a:1"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "error: --process-id=3: with --num-processes=2 expected a number from 0 to 1\n"
-    )
+    said = capsys.readouterr().err
+    assert said.startswith("error: --process-id=3:")
+    assert not missing(said, "--num-processes=2", "0 to 1\n")
     assert main(["doctor", "--num-processes", "2"]) == 2
     assert "drop --num-processes" in capsys.readouterr().err
 
@@ -257,7 +257,7 @@ def test_process_0_decides_and_the_largest_number_counts(service: Service) -> No
             1,
             {
                 "jaxtrade/1": '{"value": "runs/a"}',
-                "jaxtrade/2": '{"error": "disk full", "exit_code": 74}',
+                "jaxtrade/2": '{"error": "full", "exit_code": 74}',
             },
         )
     ],
@@ -266,9 +266,7 @@ def test_process_0_decides_and_the_largest_number_counts(service: Service) -> No
 def test_the_others_take_its_value_and_stop_with_its_code(service: Service) -> None:
     assert (together.is_main(), together.process_index(), together.process_count()) == (False, 1, 3)
     assert together.from_main(_fails) == "runs/a"  # nothing is made here
-    with pytest.raises(
-        StoppedTogetherError, match="process 0 has stopped the run: disk full"
-    ) as stop:
+    with pytest.raises(StoppedTogetherError, match=r"process 0 .*: full") as stop:
         together.from_main(_fails)
     assert stop.value.exit_code == 74
 

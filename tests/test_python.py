@@ -67,24 +67,24 @@ def test_names_of_presets_and_files(tmp_path: Path) -> None:
 FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     (
         {"total_timestep": 5},
-        ["unknown key 'total_timestep'", "did you mean 'total_timesteps' (train.total_timesteps)"],
+        ["unknown key 'total_timestep'", "'total_timesteps' (train.total_timesteps)"],
     ),
     (
         {"kind": "gru"},
         [
-            "several sections have the key 'kind': sampler, network and advisor",
+            "'kind': sampler, network and advisor",
             "sampler={'kind': ...}",
         ],
     ),
     (
         {"preset": "x", "gama": 1},
-        ["account, allocate and reward", "did you mean 'gamma' (ppo.gamma)"],
+        ["account, allocate and reward", "'gamma' (ppo.gamma)"],
     ),
     ({"ppo": 3}, ["ppo=3", "a section of the configuration", "num_minibatches"]),
-    ({"ppo.gama": 0.9}, ["unknown key 'ppo.gama'; did you mean 'ppo.gamma'"]),
-    ({"gamma": 0.9, "ppo": {"gamma": 0.8}}, ["the key 'ppo.gamma' is given twice"]),
+    ({"ppo.gama": 0.9}, ["'ppo.gama'; ", "'ppo.gamma'?"]),
+    ({"gamma": 0.9, "ppo": {"gamma": 0.8}}, ["'ppo.gamma' is given twice"]),
     ({"total_timesteps": "many"}, ["'train.total_timesteps' = 'many'", "keywords"]),
-    ({"set": "ppo.gamma=1"}, ["give a list, set=['ppo.gamma=1']"]),
+    ({"set": "ppo.gamma=1"}, ["set=['ppo.gamma=1']"]),
 ]
 
 
@@ -172,13 +172,14 @@ def test_a_contract_that_is_not_known_names_the_choices() -> None:
     with pytest.raises(jt.ConfigError) as caught:
         jt.from_frame(frame_of_shares(), "QQQ", stamp="open")
     for words in (
-        "contract 'QQQ': not one that jaxtrade knows (markets: NQ, ES, ",
+        "contract 'QQQ': ",
+        "(markets: NQ, ES, ",
         "shipped contracts: 6B, ",
         "GOOG, SPY)",
-        "write its figures into a YAML file (docs/data.md, Markets)",
+        "docs/data.md",
     ):
         assert words in str(caught.value)
-    with pytest.raises(jt.ConfigError, match=r"data\.contract=SPY .*contract='SPY' in Python"):
+    with pytest.raises(jt.ConfigError, match="contract='SPY' in Python"):
         jt.run(data=frame_of_shares(), market="SPY", stamp="open")
 
 
@@ -195,14 +196,14 @@ def test_bars_that_a_file_cannot_hold_are_refused(bars: jt.Bars, tmp_path: Path)
 
 
 def test_run_refuses_before_it_trains(bars: jt.Bars, tmp_path: Path) -> None:
-    with pytest.raises(jt.ConfigError, match="market='NQ': these bars are of ES"):
+    with pytest.raises(jt.ConfigError, match=r"market='NQ': .* of ES"):
         jt.run(data=bars, market="NQ", path=tmp_path / "run")
-    with pytest.raises(jt.ConfigError, match="stamp='close': says how to read bars"):
+    with pytest.raises(jt.ConfigError, match="stamp='close': "):
         jt.run(data=bars, stamp="close", path=tmp_path / "run")
     assert not (tmp_path / "bars").exists()
-    with pytest.raises(jt.ConfigError, match="data=<list>: expected a file, a pandas frame"):
+    with pytest.raises(jt.ConfigError, match="data=<list>: "):
         jt.run(data=[1, 2])  # type: ignore[arg-type]
-    with pytest.raises(jt.ConfigError, match="did you mean 'total_timesteps'"):
+    with pytest.raises(jt.ConfigError, match="'total_timesteps'"):
         jt.run("quickstart", total_timestep=5)
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "file").write_text("")
@@ -327,7 +328,7 @@ def test_a_run_without_results_says_how_to_get_them(tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(OLD, run)
     (run / "evaluation/test/evaluation.txt").unlink()
-    with pytest.raises(jt.DataError, match="no such file; evaluate the run again"):
+    with pytest.raises(jt.DataError, match=r"evaluation\.txt: .*evaluate"):
         _ = jt.open_run(run).table
     for name in ("evaluation", "policy"):
         shutil.rmtree(run / name)
@@ -338,11 +339,11 @@ def test_a_run_without_results_says_how_to_get_them(tmp_path: Path) -> None:
     assert opened.summary is None
     assert "no evaluation yet" in repr(opened)
     assert "no evaluation yet" in opened._repr_html_()
-    with pytest.raises(jt.ConfigError, match="no evaluation yet; let the run finish"):
+    with pytest.raises(jt.ConfigError, match="no evaluation yet"):
         _ = opened.trades
-    with pytest.raises(jt.CheckpointError, match="has saved no policy here"):
+    with pytest.raises(jt.CheckpointError, match="no policy"):
         _ = opened.policy
-    with pytest.raises(jt.ConfigError, match="has not begun to train"):
+    with pytest.raises(jt.ConfigError, match="not begun to train"):
         _ = opened.metrics
     with pytest.raises(jt.ConfigError, match="not a run directory"):
         jt.open_run(tmp_path)

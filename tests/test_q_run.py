@@ -23,6 +23,7 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.source import adopt, load_source
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint
+from tests.messages import missing
 
 TINY = (
     "algorithm=pqn",
@@ -108,8 +109,8 @@ def test_a_transferred_run_resumes_to_the_same_bits(entry: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("pqn.dueling=false",), "pqn.dueling=False: .* has True"),
-        (("pqn.layer_norm=false",), "pqn.layer_norm=False: .* has True"),
+        (("pqn.dueling=false",), r"dueling=False: .* has True"),
+        (("pqn.layer_norm=false",), r"norm=False: .* has True"),
         (("network.hidden=[9]",), "network.hidden"),
     ],
 )
@@ -122,7 +123,7 @@ def test_a_network_that_does_not_fit_is_refused(
 
 @pytest.mark.slow
 def test_a_run_of_another_learner_is_refused(entry: Path) -> None:
-    with pytest.raises(ConfigError, match="was trained by pqn; set algorithm=pqn"):
+    with pytest.raises(ConfigError, match="set algorithm=pqn"):
         adopt(load_config("quickstart", ["env.task=manage"]), load_source(entry))
 
 
@@ -133,36 +134,39 @@ def test_a_bundle_of_an_unknown_learner_says_so(entry: Path, tmp_path: Path) -> 
     checkpoint.save_policy(
         tmp_path / "other", policy.policy, policy.schema | {"algorithm": "sarsa"}
     )
-    with pytest.raises(CheckpointError, match="learner 'sarsa', which is not known here"):
+    with pytest.raises(CheckpointError, match="learner 'sarsa'"):
         load_policy(tmp_path / "other")
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "facts"),
     [
-        (["--algorithm", "pqnn"], "did you mean 'pqn'"),
+        (["--algorithm", "pqnn"], ("did you mean 'pqn'",)),
         (
             ["--algorithm", "pqn", "--set", "ppo.gamma=0.9"],
-            "ppo.gamma is a key of ppo, and algorithm is pqn",
+            ("ppo.gamma is a key", "algorithm is pqn"),
         ),
-        (["--set", "pqn.q_lambda=0.5"], "pqn.q_lambda is a key of pqn, and algorithm is ppo"),
+        (["--set", "pqn.q_lambda=0.5"], ("pqn.q_lambda is ", "algorithm is ppo")),
         (
             ["--algorithm", "pqn", "--advisor", "rules"],
-            "advisor.fusion=trust changes a distribution",
+            ("advisor.fusion=trust",),
         ),
-        (["--algorithm", "pqn", "--set", "learner.gama=1"], "did you mean 'pqn.gamma'"),
-        (["--algorithm", "pqn", "--set", "learner.num_minibatches=3"], "pqn.num_minibatches (3)"),
+        (["--algorithm", "pqn", "--set", "learner.gama=1"], ("'pqn.gamma'?",)),
+        (
+            ["--algorithm", "pqn", "--set", "learner.num_minibatches=3"],
+            ("pqn.num_minibatches (3)",),
+        ),
         (
             ["--algorithm", "dqn", "--timesteps", "2000", "--set", "dqn.learning_starts=40961"],
-            "dqn.learning_starts (40,961) is beyond the run's 40,960 environment steps",
+            ("dqn.learning_starts (40,961)", "40,960 environment steps"),
         ),  # 20 updates of 64 x 32 steps
         (
             ["--algorithm", "dqn", "--timesteps", "2000", "--set", "train.chunk_updates=1"],
-            "set dqn.learning_starts=204 ",
+            ("set dqn.learning_starts=204 ",),
         ),
         (
             ["--algorithm", "dqn", "--set", "dqn.priority_beta=0.5"],
-            "dqn.priority_beta: no effect with dqn.replay=uniform",
+            ("dqn.priority_beta: ", "dqn.replay=uniform"),
         ),
         (
             [
@@ -173,16 +177,16 @@ def test_a_bundle_of_an_unknown_learner_says_so(entry: Path, tmp_path: Path) -> 
                 "--set",
                 "dqn.priority_beta_end=0.5",
             ],
-            "dqn.priority_alpha, dqn.priority_beta_end: no effect with dqn.replay=uniform",
+            ("dqn.priority_alpha, ", "dqn.priority_beta_end: ", "dqn.replay=uniform"),
         ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_runs(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], facts: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["train", "quickstart", "--run-dir", str(tmp_path / "x"), *words]) == 2
     said = capsys.readouterr().err
-    assert message in said
+    assert not missing(said, *facts)
     assert not (tmp_path / "x").exists()
 
 

@@ -12,6 +12,7 @@ from jaxtrade.advisor.host.journal import is_ended, read_journal
 from jaxtrade.errors import JournalError
 from jaxtrade.runs.comparison import report_differences
 from jaxtrade.runs.recording import check_whole, recorded_figures
+from tests.messages import missing
 
 OLD = Path(__file__).parent / "fixtures" / "run_advised_0_1_0"  # of 5 deltas
 
@@ -53,9 +54,7 @@ def test_a_whole_journal_passes(folder: Path) -> None:
 def test_a_finished_run_has_ended_its_journal(folder: Path) -> None:
     path = cut(folder, 1)
     assert not is_ended(path)
-    with pytest.raises(
-        JournalError, match=r"line 7 is missing: the run has finished .*summary.json"
-    ):
+    with pytest.raises(JournalError, match=r"line 7 .*summary\.json"):
         checked(path)
     (folder / "summary.json").unlink()
     checked(path)  # it goes on, or was killed: the notes say so
@@ -75,9 +74,7 @@ def test_a_journal_that_its_run_could_not_end_is_whole(folder: Path) -> None:
 def test_a_checkpoint_knows_the_last_delta(folder: Path, finished: bool) -> None:
     if not finished:
         (folder / "summary.json").unlink()
-    with pytest.raises(
-        JournalError, match=r"line 6 \(delta 5\) is missing: .*update-00000016 knows 5 deltas"
-    ):
+    with pytest.raises(JournalError, match=r"line 6 \(delta 5\) .*-00000016 knows 5 deltas"):
         checked(cut(folder, 2))
 
 
@@ -86,11 +83,9 @@ def test_an_older_checkpoint_or_the_figures_know_where_the_newest_cannot_be_read
 ) -> None:
     newest = folder / "checkpoints" / "update-00000016"
     (newest / "manifest.json").write_text("{", encoding="utf-8")
-    with pytest.raises(JournalError, match=r"line 6 is missing: .*advice.json counts 5 deltas"):
+    with pytest.raises(JournalError, match=r"line 6 .*advice\.json counts 5 "):
         checked(cut(folder, 2))
-    with pytest.raises(
-        JournalError, match=r"line 4 \(delta 3\) is missing: .*update-00000008 knows 3 deltas"
-    ):
+    with pytest.raises(JournalError, match=r"line 4 \(delta 3\) .*-00000008 knows 3 deltas"):
         checked(cut(folder, 2))
 
 
@@ -99,9 +94,7 @@ def test_a_journal_of_another_history_is_refused(folder: Path) -> None:
     (folder / "checkpoints" / "update-00000008" / "manifest.json").write_text(
         json.dumps({"metadata": {"hooks": {"advice": memory}}}), encoding="utf-8"
     )
-    with pytest.raises(
-        JournalError, match=r"line 4 \(delta 3\) is not the one that .*update-00000008 knows"
-    ):
+    with pytest.raises(JournalError, match=r"\(delta 3\) is not .*-00000008 knows"):
         checked(folder / "advice.jsonl")
 
 
@@ -114,7 +107,7 @@ def test_a_journal_elsewhere_is_known_to_nobody(folder: Path, tmp_path: Path) ->
 
 def test_figures_that_are_no_json_are_said(folder: Path) -> None:
     (folder / "advice.json").write_text("[1", encoding="utf-8")
-    with pytest.raises(JournalError, match=r"advice.json: not a JSON object"):
+    with pytest.raises(JournalError, match=r"advice\.json: not a JSON"):
         recorded_figures(folder / "advice.jsonl")
 
 
@@ -145,9 +138,8 @@ def test_reports_are_compared_but_for_what_names_the_run(tmp_path: Path) -> None
     )
     assert report_differences(one, same) == []
     other = reported(tmp_path / "c", 2.5, "x\n1\n2\n", "c1")
-    assert report_differences(one, other) == [
-        "evaluation/test/evaluation.json, agents.greedy.net: 1.5 and 2.5",
-        "evaluation/test/trades.csv, line 3: '' and '2'",
-    ]
+    figures, trades = report_differences(one, other)
+    assert not missing(figures, "evaluation.json", "agents.greedy.net", "1.5", "2.5")
+    assert not missing(trades, "trades.csv", "line 3", "''", "'2'")
     (other / "evaluation" / "test" / "trades.csv").unlink()
-    assert report_differences(one, other)[-1] == f"evaluation/test/trades.csv: missing in {other}"
+    assert not missing(report_differences(one, other)[-1], "trades.csv: missing", other)

@@ -20,6 +20,7 @@ from jaxtrade.runs import memory
 from jaxtrade.runs.replay_memory import COPIES, transition_bytes
 from jaxtrade.runs.setup import prepare
 from jaxtrade.types import Transition
+from tests.messages import missing
 
 MILLION = 1_048_576  # 512 rollouts of 64 x 32 transitions
 SETS = ("algorithm=dqn", f"dqn.buffer_size={MILLION}", "dqn.replay=prioritised")
@@ -132,13 +133,18 @@ def test_a_million_transitions_under_eight_agents_are_refused_with_the_size_that
     rest takes most.
     """
     config = dqn_config("train.num_seeds=8", "env.task=manage")
-    with pytest.raises(
-        ConfigError,
-        match=r"the replay needs 1\.1 GB .*and this machine has 1\.5 GB: dqn\.buffer_size "
-        r"\(1,048,576\) at 64 bytes per transition; each of 8 agents has its own, in 2 copies.*"
-        r"The largest that fits is dqn\.buffer_size=\d+, or lower train\.num_seeds",
-    ) as caught:
+    with pytest.raises(ConfigError) as caught:
         memory.check(config, 1_500_000_000, "this machine")
+    assert not missing(
+        str(caught.value),
+        "replay needs 1.1 GB",
+        "this machine has 1.5 GB",
+        "dqn.buffer_size (1,048,576)",
+        "64 bytes per transition",
+        "8 agents",
+        "2 copies",
+        "train.num_seeds",
+    )
     found = re.search(r"dqn\.buffer_size=(\d+)", str(caught.value))
     assert found is not None
     largest = int(found[1])
@@ -159,11 +165,10 @@ def test_a_million_transitions_under_eight_agents_are_refused_with_the_size_that
 def test_where_no_replay_fits_the_message_names_what_to_lower():
     config = dqn_config("rollout.num_envs=4096", "train.num_seeds=8", "dqn.batch_size=4096")
     rest = (memory.need(config) - COPIES * 8 * MILLION * 64) / memory.FACTOR
-    with pytest.raises(
-        ConfigError,
-        match=r"No replay fits: lower rollout\.num_envs or rollout\.num_steps or train\.",
-    ):
+    with pytest.raises(ConfigError) as caught:
         memory.check(config, int(rest) + 1000, "this machine")
+    keys = ("rollout.num_envs", "rollout.num_steps", "train.num_seeds")
+    assert not missing(str(caught.value).partition("No replay fits: ")[2], *keys)
 
 
 def test_the_replay_is_a_part_of_the_need():

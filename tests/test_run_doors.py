@@ -28,6 +28,7 @@ from jaxtrade.storage.trials import read_trials
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.plan import plan_run
 from jaxtrade.training.wall_clock import WallClock
+from tests.messages import missing
 from tests.structure import ROOT
 
 OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
@@ -55,9 +56,7 @@ def test_the_clock_ends_a_run_between_chunks_and_not_at_its_end() -> None:
     assert clock(None, 40) == Change(), "it has finished: nothing is cut short"
     assert clock.reason is None
     assert clock(None, 30) == Change(stop=True)
-    assert clock.reason == (
-        "control.wall_clock: stopped after update 30 of 40, 11.0 s after the start (limit 10.0 s)"
-    )
+    assert not missing(clock.reason or "", "control.wall_clock: ", "30 of 40", "11.0 s", "10.0 s")
 
 
 @pytest.mark.parametrize(
@@ -112,14 +111,9 @@ def test_a_limited_run_says_why_it_ended_and_has_saved_and_evaluated(limited: Pa
     summary = json.loads((limited / "summary.json").read_text())
     assert (summary["updates"], summary["stopped_early"]) == (2, True)
     reason = summary["stop_reason"]
-    assert re.fullmatch(
-        r"control.wall_clock: stopped after update 2 of 8, [\d.,]+ s after the start \(limit 0.0 s\)",
-        reason,
-    )
-    assert (
-        f"{reason}; saved; continue with: jaxtrade train --resume {limited}"
-        in (limited / "run.log").read_text()
-    )
+    assert not missing(reason, "control.wall_clock: ", "update 2 of 8", "limit 0.0 s")
+    pattern = rf"{re.escape(reason)}; .*: jaxtrade train --resume {re.escape(str(limited))}"
+    assert re.search(pattern, (limited / "run.log").read_text())
     assert jt.open_run(limited).evaluation.table
 
 
@@ -151,9 +145,9 @@ def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
     [
         (
             "ppo.gamma=0.5",
-            "keeps its configuration, except control.wall_clock, parallel.devices; drop",
+            "wall_clock, parallel.devices",
         ),
-        ("control.wall_clock=soon", "expected seconds, or a time such as 90s"),
+        ("control.wall_clock=soon", "expected seconds"),
         ("control.wall_clok=5", "drop --set"),
     ],
 )
@@ -163,10 +157,7 @@ def test_a_resumed_run_takes_a_new_limit_and_no_other_key(
     assert main(["train", "--resume", str(OLD), "--set", override]) == 2
     assert said in capsys.readouterr().err
     if "wall_clock=" not in override:
-        with pytest.raises(
-            jt.ConfigError,
-            match=r"a resumed run keeps its configuration, except control\.wall_clock",
-        ):
+        with pytest.raises(jt.ConfigError, match=r"except control\.wall_clock"):
             resumed_config(rundir.read_run(OLD)[0], [override])
 
 
@@ -260,7 +251,7 @@ def test_the_command_prints_them(
     assert main(["train", "--perf", "--name", "unused", "--quiet"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(result.table)
-    assert re.search(r"^measured in this run:\n  steps per second +[\d,.]+", out, re.MULTILINE)
+    assert re.search(r"^measured .*:\n  steps per second +[\d,.]+", out, re.MULTILINE)
 
 
 def test_no_speed_stands_in_the_package_as_a_literal() -> None:

@@ -21,6 +21,7 @@ from jaxtrade.runs.stored import StoredSet
 from jaxtrade.runs.symbols import policy_for
 from jaxtrade.runs.train import resume, run
 from tests import uncounted
+from tests.messages import missing
 
 SYMBOLS = ("EURUSD", "USDJPY")
 SMALL = (
@@ -127,20 +128,18 @@ def test_the_table_of_an_evaluation_is_that_of_the_run(trained):
 
 @pytest.mark.long
 def test_replay_and_grids_by_symbol(trained):
-    with pytest.raises(
-        ConfigError, match=r"several symbols; give symbol \(--symbol\) EURUSD or USDJPY"
-    ):
+    with pytest.raises(ConfigError, match=r"\(--symbol\) EURUSD or USDJPY"):
         evaluation.replay_run(trained.path, "2016-06-09", 3)
-    with pytest.raises(ConfigError, match="symbol GBPUSD: this run has no such symbol"):
+    with pytest.raises(ConfigError, match=r"GBPUSD: .*no such symbol"):
         evaluation.replay_run(trained.path, "2016-06-09", 3, symbol="GBPUSD")
     lines = list(evaluation.replay_run(trained.path, "2016-06-09", 3, symbol="usdjpy"))
     assert lines[0].startswith("USDJPY 2016-06-09")
     documents = json.loads(evaluation.grid_run(trained.path, as_json=True, seed=3))
     net = trained.evaluations[3].symbols["USDJPY"].agent("greedy").strategy_figures["net_profit"]
     assert documents["USDJPY"]["intrabar order"]["rows"]["stop_first"]["greedy"] == net
-    assert evaluation.grid_run(trained.path, seed=3).startswith(
-        "EURUSD\nnet profit ($) by intrabar order"
-    )
+    symbol, heading, *_ = evaluation.grid_run(trained.path, seed=3).splitlines()
+    assert symbol == "EURUSD"
+    assert not missing(heading, "net profit ($)", "intrabar order")
 
 
 @pytest.mark.long
@@ -171,14 +170,12 @@ def test_a_run_on_more_symbols_begins_from_it(trained, tmp_path):
     assert json.loads((begun.path / "transfer.json").read_text())
     assert list(begun.evaluation.symbols) == ["USDJPY", "GBPUSD", "EURUSD"]
     fewer = load_config("quickstart", [*SMALL, "data.markets=[]", "data.market=USDJPY"])
-    with pytest.raises(
-        ConfigError, match=r"was trained on EURUSD, USDJPY, and EURUSD is missing in USDJPY"
-    ):
+    with pytest.raises(ConfigError, match="EURUSD is missing"):
         sources.adopt(fewer, source)
 
 
 def test_a_file_is_no_place_for_a_set(trained, tmp_path):
-    with pytest.raises(ConfigError, match="was trained on bundled bars"):
+    with pytest.raises(ConfigError, match="bundled bars"):
         evaluation.evaluate_run(trained.path, data=tmp_path)
 
 
@@ -220,7 +217,5 @@ def test_the_bars_of_a_set_are_found_in_another_folder(tmp_path):
         f"data.per_market.{symbol}.file": str(bars / f"{symbol.lower()}_h1.csv")
         for symbol in SYMBOLS
     }
-    with pytest.raises(
-        DataError, match="was trained on EURUSD, USDJPY; name the folder that holds a file of each"
-    ):
+    with pytest.raises(DataError, match="EURUSD, USDJPY; name"):
         evaluation._instead(run_folder, bars / "eurusd_h1.csv")

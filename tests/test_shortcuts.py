@@ -67,9 +67,9 @@ def test_what_is_written_holds_no_shortcut(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (['advisor.kind="ollama:"'], "names no model; expected ollama:NAME"),
-        (["advisor.kind=openai"], "names no model; expected openai:NAME"),
-        (['advisor.kind="vllm:8000"'], "holds no URL; expected vllm:URL"),
+        (['advisor.kind="ollama:"'], "no model; .*ollama:NAME"),
+        (["advisor.kind=openai"], "no model; .*openai:NAME"),
+        (['advisor.kind="vllm:8000"'], "no URL; .*vllm:URL"),
         (['advisor.kind="ollama:a"', "advisor.options.model=b"], "name two models"),
     ],
 )

@@ -40,6 +40,7 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.swept import stacked
 from jaxtrade.training.population import Stack
 from tests.env import worlds
+from tests.messages import missing
 
 
 def swept(*overrides: str, **sweep: Any):
@@ -69,7 +70,7 @@ def test_a_grid_counts_like_an_odometer_and_seeds_repeat():
         (3e-4, 1),
     ]
     assert config.agents == 8
-    assert found[3].text == "ppo.learning_rate=0.001, costs.slippage=1, seed 6"
+    assert found[3].text.split(", ") == ["ppo.learning_rate=0.001", "costs.slippage=1", "seed 6"]
 
 
 def test_without_a_sweep_the_agents_are_the_seeds():
@@ -144,13 +145,13 @@ def test_a_logarithmic_range_of_whole_numbers_has_both_ends():
     [
         (
             {"keys": {"ppo.learning_rate": ["1e-4..1e-2"]}},
-            r"is a range: say how many settings to draw.*--random",
+            r"is a range: .*--random",
         ),
         ({"keys": {"ppo.learning_rate": ["1e-2..1e-4"]}, "random": 2}, "the range is empty"),
         ({"keys": {"ppo.gamma": ["log:0..1"]}, "random": 2}, "must begin above 0"),
         ({"keys": RATES, "random": 3}, "more than the 2 combinations"),
         ({"keys": RATES, "settings": [{"ppo.gamma": 0.9}]}, "both given"),
-        ({"seeds": 2}, r"needs keys to set.*--population"),
+        ({"seeds": 2}, r"needs keys.*--population"),
         ({"random": 2}, r"sweep\.random \(2\) needs keys"),
         ({"keys": {"seed": [1, 2]}}, "'seed' cannot differ"),
         ({"keys": {"sweep.seeds": [1, 2]}}, r"'sweep\.seeds' cannot differ"),
@@ -165,17 +166,15 @@ def test_contradictions_are_named(sweep: dict[str, Any], message: str):
 
 
 def test_a_population_and_a_sweep_are_not_mixed():
-    with pytest.raises(
-        ConfigError, match=r"give sweep\.seeds \(--seeds\) for several agents per setting"
-    ):
+    with pytest.raises(ConfigError, match=r"sweep\.seeds \(--seeds\)"):
         swept("train.num_seeds=4", keys=RATES)
 
 
 @pytest.mark.parametrize(
     ("key", "values", "message"),
     [
-        ("ppo.learning_rat", [1e-3], r"sweep, setting 0 .*did you mean 'ppo.learning_rate'"),
-        ("ppo.learning_rate", [1e-3, "fast"], r"sweep, setting 1 \(ppo\.learning_rate=fast"),
+        ("ppo.learning_rat", [1e-3], r"setting 0 .*'ppo\.learning_rate'\?"),
+        ("ppo.learning_rate", [1e-3, "fast"], r"1 \(ppo\.learning_rate=fast"),
         ("account.preset", ["no_such_account"], "no_such_account"),
     ],
 )
@@ -233,9 +232,8 @@ def test_groups_are_runs_of_their_own_and_are_announced():
     groups = agents.groups_of(config)
     assert [group.agents for group in groups] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert [group.static for group in groups] == [{"ppo.num_epochs": 2}, {"ppo.num_epochs": 4}]
-    assert agents.announcement(groups).startswith(
-        "2 programs of 4 agents each, one after the other, because ppo.num_epochs is static"
-    )
+    announced = agents.announcement(groups)
+    assert not missing(announced, "2 programs of 4 agents", "ppo.num_epochs is ")
     second = groups[1].config
     assert second.ppo.num_epochs == 4
     assert len(agents.groups_of(second)) == 1
@@ -266,7 +264,7 @@ def test_the_table_of_agents_is_written(tmp_path):
 
 def test_the_folder_of_several_programs_is_no_run(tmp_path):
     (tmp_path / "sweep.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"a sweep of several programs.*group_0"):
+    with pytest.raises(ConfigError, match=r"several programs.*group_0"):
         rundir.read_run(tmp_path)
 
 
@@ -315,7 +313,7 @@ def test_a_stack_of_a_sweep_names_its_agents(tmp_path):
     assert (stack.shape, list(stack.numbers(3)), stack.index(2, 3)) == ((4,), [0, 1, 2, 3], 2)
     assert stack.folder(tmp_path, 3) == tmp_path / "agent_003"
     assert stack.flag(3) == ["--agent", "3"]
-    assert stack.label(3) == "agent 3 (ppo.learning_rate=0.0003, seed 4)"
+    assert not missing(stack.label(3), "agent 3", "ppo.learning_rate=0.0003", "seed 4")
     assert stack.provenance(3) == {
         "agent": 3,
         "trained_seed": 4,
@@ -331,7 +329,7 @@ def test_a_stack_of_a_sweep_names_its_agents(tmp_path):
         1,
         ["--seed", "4"],
     )
-    with pytest.raises(ValueError, match="a Stack of 4 agents of a sweep"):
+    with pytest.raises(ValueError, match="4 agents of a sweep"):
         Stack((2,), swept=stack.swept)
 
 
@@ -391,7 +389,7 @@ def test_python_takes_the_same_keys():
 
 def test_a_fault_of_every_setting_is_told_once(capsys: pytest.CaptureFixture[str]):
     assert main(["train", "--sweep", "ppo.learing_rate=1e-3,1e-4,1e-5"]) == 2
-    assert capsys.readouterr().err.count("unknown key 'ppo.learing_rate'") == 1
+    assert capsys.readouterr().err.count("'ppo.learing_rate'") == 1
 
 
 @pytest.mark.parametrize(
@@ -419,22 +417,15 @@ def test_the_largest_population_that_fits_is_named_and_fits(algorithm: str):
     with pytest.raises(ConfigError):
         memory.check(load_config("quickstart", [*own, f"train.num_seeds={most + 1}"]), limit, "it")
     if algorithm == "ppo":
-        with pytest.raises(
-            ConfigError,
-            match=rf"The largest population that fits is {most} of its 1024 agents "
-            rf"\(--population {most}\)",
-        ):
+        with pytest.raises(ConfigError, match=rf" {most} of its 1024 .*--population {most}\)"):
             memory.check(config, limit, "it")
 
 
 def test_a_sweep_that_does_not_fit_names_its_flags():
     config = swept("rollout.num_envs=65536", keys=RATES, seeds=100)
-    with pytest.raises(
-        ConfigError,
-        match=r"The largest population that fits is \d+ of its 200 agents \(--sweep with",
-    ):
+    with pytest.raises(ConfigError, match=r" \d+ of its 200 agents \(--sweep"):
         memory.check(config, 2_000_000_000, "it")
-    with pytest.raises(ConfigError, match="200 agents, and not even one of them fits"):
+    with pytest.raises(ConfigError, match="200 agents, and not"):
         memory.check(config, 500_000_000, "it")
 
 
@@ -445,11 +436,9 @@ def test_the_ranking_is_by_score_with_ties_by_index():
         "2. agent 0",
         "3. agent 2",
     ]
-    assert "validation session (no test session was looked at)" in found[0]
-    assert (
-        "compare only agents with equal values"
-        in ranking([1.0], [Agent(0, 0, 0, {"reward.weights.loss": 1})])[1]
-    )
+    assert "no test session" in found[0]
+    note = ranking([1.0], [Agent(0, 0, 0, {"reward.weights.loss": 1})])[1]
+    assert not missing(note, "reward.weights.loss", "equal values")
 
 
 def test_an_agent_is_evaluated_under_its_own_rules():

@@ -160,9 +160,9 @@ def test_one_agent_is_opened_evaluated_and_replayed(trained):
         for agent in (1, 3)
     }
     assert lines[1] != lines[3]
-    with pytest.raises(ConfigError, match=r"several policies; give agent \(--agent\) 0 \.\. 3"):
+    with pytest.raises(ConfigError, match=r"several policies; .*\(--agent\) 0 \.\. 3"):
         evaluation.replay_run(trained.path, "2013-10-11")
-    with pytest.raises(CheckpointError, match=r"holds 4 policies; name one, e\.g\. .*agent_000"):
+    with pytest.raises(CheckpointError, match=r"4 policies.*agent_000"):
         jt.load_policy(trained.path)
 
 

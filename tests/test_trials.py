@@ -24,6 +24,7 @@ from jaxtrade.storage.trials import (
     read_trials,
     trials_folder,
 )
+from tests.messages import missing
 from tests.structure import ROOT
 
 DATES = ("2024-01-02", "2024-01-03")
@@ -82,9 +83,7 @@ def test_an_edited_line_is_named(log, number):
     lines[number - 1] = lines[number - 1].replace(b"-2.0", b"92.0")
     write_lines(log, lines)
     for _ in range(3):
-        with pytest.raises(
-            DataError, match=rf"{TRIALS}: line {number}: was changed.*Restore the file"
-        ):
+        with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: was changed.*Restore"):
             read_trials(log)
         append_opening(log, opening("later"))  # goes on, but hides nothing
 
@@ -118,16 +117,16 @@ def test_moved_and_inserted_lines_are_named(log):
     with pytest.raises(DataError, match="line 2: was removed"):
         read_trials(log)
     write_lines(log, [*lines[:3], lines[2], *lines[3:]])
-    with pytest.raises(DataError, match="line 4: was inserted or moved"):
+    with pytest.raises(DataError, match="line 4: was inserted"):
         read_trials(log)
     write_lines(log, [*lines[:2], b"hello\n", *lines[2:]])
-    with pytest.raises(DataError, match="line 3: is not a line of a trial log"):
+    with pytest.raises(DataError, match="line 3: is not a line"):
         read_trials(log)
 
 
 def test_a_log_that_was_deleted_is_missed(log):
     (log / TRIALS).unlink()
-    with pytest.raises(DataError, match=r"line 1: was removed.*counts 5 lines"):
+    with pytest.raises(DataError, match=r"line 1: was removed.* 5 lines"):
         read_trials(log)
     append_opening(log, opening("new"))
     with pytest.raises(DataError, match="line 1: was removed"):
@@ -152,10 +151,8 @@ def test_a_torn_last_line_is_a_note_and_is_cut(log):
         file.write(lines_of(log)[-1][:40])
     found = read_trials(log)
     assert len(found.openings) == 5
-    assert found.notes == (
-        f"{log / TRIALS}: line 6 is torn (40 bytes without an end of line): a process was killed "
-        "while it wrote, before it showed its result",
-    )
+    [note] = found.notes
+    assert not missing(note, log / TRIALS, "line 6 is torn", "40 bytes")
     assert append_opening(log, opening("next")) == 6
     assert [each.run for each in read_trials(log).openings][-2:] == ["run5", "next"]
     assert read_trials(log).notes == ()
@@ -191,7 +188,7 @@ def test_any_changed_byte_is_found(tmp_path_factory, data):
     at = data.draw(st.integers(0, len(whole) - 1))
     byte = data.draw(st.integers(0, 255).filter(lambda value: value != whole[at]))
     (folder / TRIALS).write_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
-    with pytest.raises(DataError, match=r"trials\.(jsonl|head\.json): line \d"):
+    with pytest.raises(DataError, match=rf"({TRIALS}|{HEAD}): line \d"):
         read_trials(folder)
 
 
@@ -321,7 +318,7 @@ def test_the_log_of_a_part_lies_beside_the_whole(tmp_path):
 
 def test_profits_that_do_not_fit_the_days_are_named(tmp_path):
     append_opening(tmp_path, opening(net=(1.0,)))
-    with pytest.raises(DataError, match="line 1: has profits or bars of other than its 2 days"):
+    with pytest.raises(DataError, match=r"line 1: .* 2 days"):
         read_trials(tmp_path)
 
 
@@ -329,7 +326,7 @@ def test_another_format_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "FORMAT", 2)
     append_opening(tmp_path, opening())
     monkeypatch.undo()
-    with pytest.raises(DataError, match="line 1: format 2, this version reads 1"):
+    with pytest.raises(DataError, match=r"line 1: format 2, .*reads 1"):
         read_trials(Path(tmp_path))
 
 
@@ -347,5 +344,5 @@ def test_lines_of_a_version_without_digests_are_read(tmp_path):
 
 def test_digests_that_do_not_fit_the_days_are_named(tmp_path):
     append_opening(tmp_path, opening()._replace(bars={"ES": ("a1",)}))
-    with pytest.raises(DataError, match="line 1: has profits or bars of other than its 2 days"):
+    with pytest.raises(DataError, match=r"line 1: .* 2 days"):
         read_trials(tmp_path)

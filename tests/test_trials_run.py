@@ -14,10 +14,12 @@ from jaxtrade.config import load_config
 from jaxtrade.evaluation.run_days import on_shared_days, read_run_days
 from jaxtrade.reporting import collect
 from jaxtrade.runs.evaluate import evaluate_run, grid_run, replay_run
+from jaxtrade.runs.openings import UNCOUNTED
 from jaxtrade.runs.stored import open_run
 from jaxtrade.runs.train import run
 from jaxtrade.storage.status import is_alive, read_status
 from jaxtrade.storage.trials import HEAD, TRIALS, read_trials
+from tests.messages import missing
 from tests.test_run_doors import TINY
 
 SPLIT = ("split.test_sessions=2", "split.validation_sessions=1", "data.synthetic_sessions=6")
@@ -77,14 +79,11 @@ def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None
         "whole": 1,
     }
     assert {name: document["trials"][name] for name in expected} == expected
-    assert (
-        document["trials"]["psr"]["why"]
-        == document["trials"]["dsr"]["why"]
-        == "it needs 5 days, there are 2"
-    )
-    assert document["trials"]["pbo"]["why"] == "it needs 10 trials, there are 1"
+    for name in ("psr", "dsr"):
+        assert not missing(document["trials"][name]["why"], "5 days", "are 2")
+    assert not missing(document["trials"]["pbo"]["why"], "10 trials", "are 1")
     assert sum(line.startswith("trials: ") for line in text.splitlines()) == 3
-    assert "trials: this test set was opened 1 time (1 distinct trial), this time included" in text
+    assert "opened 1 time (1 distinct trial)" in text
 
 
 @pytest.mark.slow
@@ -109,7 +108,7 @@ def test_a_finished_run_says_so_in_its_status(trained: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_the_same_policy_again_is_another_opening_and_no_other_trial(path: Path) -> None:
-    assert "trials: this test set was opened 2 times (1 distinct trial)" in evaluate_run(path)
+    assert "opened 2 times (1 distinct trial)" in evaluate_run(path)
     evaluate_run(path, "validation")
     assert "trials" not in report(path, "validation")[0], "validation is no opening"
     assert "opened 3 times (1 distinct trial)" in evaluate_run(path, "all")
@@ -123,7 +122,7 @@ def test_the_same_policy_again_is_another_opening_and_no_other_trial(path: Path)
         "of all sessions, the test days alone are kept"
     )
     text = grid_run(path, intrabar=True)
-    assert "NOTE: trials: this test set was opened 4 times (1 distinct trial)" in text
+    assert "opened 4 times (1 distinct trial)" in text
     grid = read_trials(path.parent).openings[-1]
     assert (grid.kind, grid.net) == ("grid", {})
     other = run(
@@ -197,11 +196,12 @@ def test_a_damaged_log_makes_the_count_na_and_names_the_line(path: Path) -> None
     file = path.parent / TRIALS
     file.write_bytes(file.read_bytes().replace(b'"kind":"train"', b'"kind":"grid!"'))
     text = evaluate_run(path)
-    assert f"trials: how often this test set was opened is n/a: {file}: line 1: was changed" in text
+    assert f"n/a: {file}: line 1: was changed" in text
     found = report(path)[0]["trials"]
     assert (found["opened"], found["trials"], found["counted"]) == (None, None, True)
     assert "line 1: was changed" in found["fault"]
-    assert found["dsr"]["why"] == found["pbo"]["why"] == "the trial log cannot be read"
+    assert found["dsr"]["why"] == found["pbo"]["why"]
+    assert "trial log" in found["dsr"]["why"]
 
 
 @pytest.mark.slow
@@ -218,14 +218,13 @@ def test_a_log_that_cannot_be_written_fails_no_run_and_is_said(
         load_config(None, [*TINY, *SPLIT, "train.total_timesteps=256", *more]),
         path.parent / "second",
     )
-    said = "not counted: this opening of the test set could not be written to the trial log"
     assert result.exit_code in (0, 1)
-    assert said in capsys.readouterr().err
-    assert f"NOTE: {said}" in result.table
+    assert UNCOUNTED in capsys.readouterr().err
+    assert f"NOTE: {UNCOUNTED}" in result.table
     seed = "seed_0" if several else "."
     document = json.loads(
         (path.parent / "second" / "evaluation" / "test" / seed / "evaluation.json").read_text()
     )
-    assert any(label.startswith(said) for label in document["labels"])
+    assert any(label.startswith(UNCOUNTED) for label in document["labels"])
     assert document["trials"]["counted"] is False
-    assert f"NOTE: {said}" in grid_run(path, intrabar=True)
+    assert f"NOTE: {UNCOUNTED}" in grid_run(path, intrabar=True)

@@ -27,6 +27,7 @@ from jaxtrade.parts import REWARD_TERMS, TASKS
 from jaxtrade.rl.listening.fusion import advised_action, exposure, side_after
 from jaxtrade.runs.evaluate import history, replay_run
 from tests.env import worlds
+from tests.messages import missing
 
 OVERRIDES = [
     "env.task=product",
@@ -166,17 +167,17 @@ def test_a_whole_run_trains_evaluates_and_replays_it(tmp_path: Path) -> None:
     passes = [figures[which] for figures in agents.values() for which in ("strategy", "account")]
     assert {figures["illegal_actions"] for figures in passes} == {0}
     header, *_, last = replay_run(path, "2013-10-11")
-    assert "H=HOLD 1=HOLD_TRAIL 2=HOLD_NO_TRAIL 3=LONG " in header
+    assert not missing(header, "H=HOLD ", "1=HOLD_TRAIL ", "2=HOLD_NO_TRAIL ", "3=LONG ")
     assert " H" in last
 
 
 def test_a_name_that_nobody_registered_is_refused_with_those_that_are() -> None:
-    known = r"'env.task' = 'produkt': .*known: entry, manage, advised, allocate, product.*did you mean 'product'"
+    known = r"'env.task' = 'produkt': .*: entry, manage, advised, allocate, product.*'product'"
     with pytest.raises(ConfigError, match=known):
         jaxtrade.load_config(None, ["env.task=produkt"])
     with pytest.raises(ConfigError, match="task 'manage' exists already"):
         register_task("manage", ManageTask())
-    with pytest.raises(TypeError, match="expected an instance of a class derived from"):
+    with pytest.raises(TypeError, match="an instance of a class"):
         register_task("mine", ManageTask)  # type: ignore[arg-type]
 
 
@@ -202,21 +203,24 @@ class Unseen(ManageTask):
 
 
 @pytest.mark.parametrize(
-    ("task", "text"),
+    ("task", "facts"),
     [
-        (Unmasked(), "task 'unmasked': `mask` is not one bool for each of `actions`"),
-        (Unseen(), "task 'unseen': `observe` gives another number of values than `slots`"),
+        (Unmasked(), ("task 'unmasked'", "`mask`", "`actions`")),
+        (Unseen(), ("task 'unseen'", "`observe`", "`slots`")),
     ],
 )
-def test_a_task_that_contradicts_itself_is_found_at_once(task: ManageTask, text: str) -> None:
+def test_a_task_that_contradicts_itself_is_found_at_once(
+    task: ManageTask, facts: tuple[str, ...]
+) -> None:
     name = type(task).__name__.lower()
     register_task(name, task)
     env, params = (
         jaxtrade.make_env(EnvConfig(task=name)),
         worlds.make_params(worlds.walk_market(0, sessions=2)),
     )
-    with pytest.raises(AssertionError, match=text):
+    with pytest.raises(AssertionError) as error:
         env.observe(env.reset(jax.random.key(0), params)[1], params)
+    assert not missing(str(error.value), *facts)
 
 
 def test_a_term_must_be_one_float32() -> None:
