@@ -33,7 +33,7 @@ BENCHES = {  # module -> what it measures
     "compile": "seconds to compile a train chunk, cold, from JAX's cache and kept whole; recompiles, host transfers",
     "startup": "seconds until `import jaxtrade` and `jaxtrade --help` are done, against an empty Python",
     "first_result": "seconds from `git clone` to the quickstart's table, with nothing installed and nothing cached",
-    "data": "seconds and memory from a file of ten years of minute bars to a market, and at a second start",
+    "data": "seconds and memory from a file of ten years of minute bars to a market",
     "scaling": "cost against num_envs, num_steps, bars",
     "auto_envs": "`rollout.num_envs: auto` against a grid of sizes: how near its choice is to the fastest",
     "advisor": "what an advisor costs the training loop, by transport and latency",

@@ -1,16 +1,16 @@
-"""Seconds and memory from a file of ten years of minute bars to a market, and at a second start.
+"""Seconds and memory from a file of ten years of minute bars to a market.
 
 Each repeat is a process of its own. Its clock starts when jaxtrade is imported and JAX has started.
 It reads and checks the file, computes sessions and features, and puts the market on the device, as
-a command does. `second start` finds the market that an earlier process has prepared and kept.
-Stamps are text. Memory is the greatest that is resident, of the whole process with its libraries.
+a command does. Stamps are text. Memory is the greatest that is resident, of the whole process with
+its libraries.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,9 @@ import numpy as np
 import pandas as pd
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import load_market
-from jaxtrade.data.prepared import shelf_of
 from jaxtrade.data.synthetic.nq_like import synthetic_bars
-from jaxtrade.storage.markets import entry_path
-from jaxtrade.storage.source import declare, read_source
 
 from . import harness, programs, setting
 from .catalogue import Options
@@ -44,7 +40,7 @@ slippage: 1
 min_stop_ticks: 20
 calendar: cme_equity
 """
-CSV, PARQUET, AGAIN = "csv", "parquet", "csv, second start"
+CSV, PARQUET = "csv", "parquet"
 NO_PARQUET = "pyarrow is not installed: pip install 'jaxtrade[parquet]'"
 
 
@@ -93,30 +89,21 @@ def config_of(file: Path) -> RunConfig:
 
 
 def loader(file: str) -> Callable[[], dict[str, Any]]:
-    """In a child: load the market of a file, as a command does -> its bars, and whether it had been
-    kept.
-    """
-    declare(read_source())
+    """In a child: load the market of a file, as a command does -> its bars."""
     config = config_of(Path(file))
-    shelf = shelf_of(config, contract_of(config.data))
-    was_kept = shelf is not None and entry_path(shelf.folder, shelf.key).is_file()
     jax.devices()  # starts JAX
 
     def work() -> dict[str, Any]:
-        market = load_market(config, _refuse)
+        market = load_market(config)
         jax.block_until_ready(market.data)
-        return {"bars": len(market.bars), "was_kept": was_kept}
+        return {"bars": len(market.bars)}
 
     return work
 
 
-def _refuse(line: str) -> None:
-    raise RuntimeError(line)  # a damaged market, or one that cannot be kept
-
-
-def once(file: Path, variables: Mapping[str, str]) -> Reply:
+def once(file: Path) -> Reply:
     """Load a market in a fresh process."""
-    with Worker("data", "loader", {"file": str(file)}, variables=variables) as worker:
+    with Worker("data", "loader", {"file": str(file)}) as worker:
         return worker.run()
 
 
@@ -124,17 +111,12 @@ def run(options: Options) -> dict[str, Any]:
     sessions = 20 if options.quick else SESSIONS
     with tempfile.TemporaryDirectory() as name:
         files, left_out, bars = written(Path(name), sessions)
-        kept = {"JAX_COMPILATION_CACHE_DIR": str(Path(name) / "kept"), "JAXTRADE_MARKETS_GB": "4"}
-        work = {
-            kind: partial(once, file, {"JAXTRADE_MARKETS_GB": "0"}) for kind, file in files.items()
-        }
-        once(files[CSV], kept)  # keeps the market
-        taken = harness.take_turns(work | {AGAIN: partial(once, files[CSV], kept)}, options.repeats)
+        work = {kind: partial(once, file) for kind, file in files.items()}
+        taken = harness.take_turns(work, options.repeats)
         size = {kind: file.stat().st_size for kind, file in files.items()}
     for kind, replies in taken.items():
-        expected = {"bars": bars, "was_kept": kind == AGAIN}
-        if unlike := [reply.answer for reply in replies if reply.answer != expected]:
-            raise RuntimeError(f"{kind}: expected {expected}, found {unlike[0]}")
+        if unlike := [reply.answer for reply in replies if reply.answer != {"bars": bars}]:
+            raise RuntimeError(f"{kind}: expected {bars} bars, found {unlike[0]}")
     return {
         "config": {
             "sessions": sessions,

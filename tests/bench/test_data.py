@@ -33,10 +33,6 @@ def test_the_file_has_the_synthetic_bars(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_quick_run() -> None:
     found = data.run(Options(quick=True, repeats=1))
-    assert (
-        set(found["to_market"])
-        == {data.CSV, data.PARQUET, data.AGAIN}
-        == set(found["peak_resident_bytes"])
-    )
+    assert set(found["to_market"]) == {data.CSV, data.PARQUET} == set(found["peak_resident_bytes"])
     assert all(each["seconds"] > 0 for each in found["to_market"].values())
     assert min(found["peak_resident_bytes"].values()) > 50e6  # JAX and NumPy alone are larger
