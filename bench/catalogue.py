@@ -30,7 +30,7 @@ BENCHES = {  # module -> what it measures
     "population": "many seeds in one program against one after the other",
     "evolution": "population-based training against random search of the same budget, on held-out sessions",
     "memory": "bytes of state, storage and compiled temporaries; peak resident memory",
-    "compile": "seconds to compile a train chunk, cold, from JAX's cache and kept whole; recompiles, host transfers",
+    "compile": "seconds to compile a train chunk, cold and from JAX's cache; recompiles, host transfers",
     "startup": "seconds until `import jaxtrade` and `jaxtrade --help` are done, against an empty Python",
     "first_result": "seconds from `git clone` to the quickstart's table, with nothing installed and nothing cached",
     "data": "seconds and memory from a file of ten years of minute bars to a market",

@@ -1,12 +1,11 @@
-"""Seconds until a train chunk is ready, cold, from JAX's cache and kept whole; recompiles and host
-transfers in it.
+"""Seconds until a train chunk is ready, cold and from JAX's cache; recompiles and host transfers in
+it.
 
 Every figure comes from a process of its own. Cold: an empty cache folder of its own. Cached: a new
-process on the folder that the cold one filled; this is what a Python program of the user's own
-gets. Kept: a process that finds the whole program, as the second start of `jaxtrade train` does;
-nothing is traced. `lower` is tracing in Python and lowering, `compile` XLA's part or loading;
-`chunk` is both, what `jaxtrade train` reports as compilation. `ready` is from the start of the
-process, with imports, market and the first state, until the chunk could run.
+process on the folder that the cold one filled, as the second start of `jaxtrade train`. `lower` is
+tracing in Python and lowering, `compile` XLA's part or loading; `chunk` is both, what `jaxtrade
+train` reports as compilation. `ready` is from the start of the process, with imports, market and
+the first state, until the chunk could run.
 """
 
 from __future__ import annotations
@@ -21,11 +20,6 @@ from typing import Any
 import jax
 
 from jaxtrade.config import TrainConfig
-from jaxtrade.storage import internals
-from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.programs import KEEP, kept_programs
-from jaxtrade.storage.source import read_source
-from jaxtrade.training.chunk import compile_chunk
 from jaxtrade.training.loop import train
 
 from . import harness, programs, setting
@@ -43,7 +37,7 @@ SHAPES: dict[str, tuple[dict[str, Any], int]] = {
     "default": ({}, setting.SESSIONS),
     "train --test": (TEST, 10),
 }
-TARGETS = {"cold": 4.0, "cached": 1.0, "kept": 0.4}
+TARGETS = {"cold": 4.0, "cached": 1.0}
 
 
 def compiler(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dict[str, float]]:
@@ -70,46 +64,15 @@ def compiler(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dic
     return work
 
 
-def keeper(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dict[str, float]]:
-    """In a child: the same with programs kept whole in `cache`, as the commands keep them."""
-    jax.config.update("jax_compilation_cache_dir", cache)
-
-    def work() -> dict[str, float]:
-        store, start = kept_programs(read_source(), _refuse), time.perf_counter()
-        if store is None:
-            raise RuntimeError(f"no programs are kept with JAX {jax.__version__}; unset {KEEP}")
-        world = setting.world(sessions, ppo=ppo)
-        algorithm = programs.learner(world, 100)
-        made = time.perf_counter()
-        with Programs(store) as kept:
-            keys = (jax.random.key(0), world.params)
-            init = kept.begin("init", jax.jit(algorithm.init), keys)
-            begun = time.perf_counter()
-            chunk = compile_chunk(kept, algorithm, CHUNK, init.result_like, world.params)
-            chunk.wait()
-            ready = time.perf_counter()
-            jax.block_until_ready(init.wait()(*keys))
-        return {
-            "market": made - start,
-            "init": begun - made,
-            "chunk": ready - begun,
-            "was_kept": chunk.kept,
-        }
-
-    return work
-
-
-def _refuse(problem: str) -> None:
-    raise RuntimeError(problem)
-
-
-def once(kind: str, cache: str, ppo: dict[str, Any], sessions: int) -> dict[str, float]:
+def once(cache: str, ppo: dict[str, Any], sessions: int) -> dict[str, float]:
     """Part -> seconds in one fresh process; `ready` by this process's clock."""
     start = time.perf_counter()
-    with Worker("compile", kind, {"cache": cache, "ppo": ppo, "sessions": sessions}) as worker:
+    with Worker(
+        "compile", "compiler", {"cache": cache, "ppo": ppo, "sessions": sessions}
+    ) as worker:
         spent = worker.run().answer
         ready = time.perf_counter() - start
-    return {"chunk": spent.get("lower", 0.0) + spent.get("compile", 0.0)} | spent | {"ready": ready}
+    return {"chunk": spent["lower"] + spent["compile"]} | spent | {"ready": ready}
 
 
 def wall_seconds(values: list[float]) -> dict[str, Any]:
@@ -122,16 +85,9 @@ def wall_seconds(values: list[float]) -> dict[str, Any]:
 
 
 def every(ppo: dict[str, Any], sessions: int) -> dict[str, dict[str, float]]:
-    """A cold process and one from JAX's cache; then one that keeps the whole program, and one that
-    finds it, where programs of this JAX can be kept."""
-    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
-        found = {name: once("compiler", cache, ppo, sessions) for name in ("cold", "cached")}
-        if not internals.can_keep():
-            return found
-        keeping, found["kept"] = (once("keeper", folder, ppo, sessions) for _ in range(2))
-    if keeping.pop("was_kept") or not found["kept"].pop("was_kept"):
-        raise RuntimeError("the first process must compile the chunk and the second must find it")
-    return found
+    """A cold process, and one from JAX's cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        return {name: once(cache, ppo, sessions) for name in ("cold", "cached")}
 
 
 def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
@@ -164,9 +120,8 @@ def run(options: Options) -> dict[str, Any]:
     sets = harness.take_turns(
         {name: partial(every, *shape) for name, shape in shapes.items()}, options.repeats
     )
-    kinds = [kind for kind in TARGETS if kind != "kept" or internals.can_keep()]
     taken = {
-        f"{name} {kind}": [each[kind] for each in sets[name]] for name in shapes for kind in kinds
+        f"{name} {kind}": [each[kind] for each in sets[name]] for name in shapes for kind in TARGETS
     }
     seconds = {
         name: {part: wall_seconds([each[part] for each in found]) for part in found[0]}
@@ -189,11 +144,7 @@ def run(options: Options) -> dict[str, Any]:
                 "at_most": limit,
             }
             for kind, limit in TARGETS.items()
-            if kind in kinds
         },
-        "left_out": {}
-        if "kept" in kinds
-        else {"kept": f"programs of JAX {jax.__version__} are not kept"},
         "health": health(TEST, 10, 3),
         "sides": {},
         "ratios": {},

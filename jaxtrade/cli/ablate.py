@@ -153,7 +153,7 @@ def run(args: argparse.Namespace) -> int:
         from jaxtrade.ablation.report import table, write
         from jaxtrade.ablation.run import ablate
 
-        keep_programs(args)
+        keep_programs()
         paths = list[Path]()
         again = f"continue with the same flags, --out {folder} and --resume"
         with interrupt.hint(lambda: again if (folder / BEGIN).is_file() else ""):

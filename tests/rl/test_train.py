@@ -159,7 +159,7 @@ def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
     def not_ahead(programs, algorithm, updates, *arguments, **options):
-        pending = Pending()
+        pending = Pending(None)
         pending._future.set_result(chunk.chunk_program(algorithm, updates))
         return chunk.Chunk(pending)
 

@@ -23,7 +23,6 @@ from jaxtrade.runs.training_job import go_on_with
 from jaxtrade.runs.walkforward.evaluating import evaluate_out_of_sample
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.storage.eager import EagerPrograms
-from jaxtrade.storage.kept import Store
 from jaxtrade.storage.null_journal import NULLS, NullJournal
 from jaxtrade.text import several
 from jaxtrade.training.loop import train
@@ -58,7 +57,6 @@ def walk_nulls(
     path: Path,
     days: WalkDays,
     spec: NullSpec,
-    store: Store | None = None,
     screen: Screen | None = None,
 ) -> dict[str, NullResult]:
     """Test the result of a walk-forward against null markets, and write `nulls.json` into its
@@ -69,7 +67,6 @@ def walk_nulls(
 
     Args:
         setup, path, days: of the walk-forward; `days` are its result on the real market.
-        store: where compiled programs are kept.
     Raises:
         ConfigError: this kind does not fit the run, or the journal belongs to another test.
             DataError: a null market
@@ -90,7 +87,7 @@ def walk_nulls(
     shown.phase(
         "nulls", f"{spec}: {several(setup.stack.count, 'agent')} trained again on each", spec.draws
     )
-    with _programs(setup, store) as programs:
+    with EagerPrograms() if config.compute.eager else RepeatedPrograms() as programs:
         try:
             results = run_nulls(
                 lambda market: walk_statistics(trained_on(setup, market, programs)),
@@ -130,12 +127,6 @@ def notes_of(days: WalkDays) -> list[str]:
         f"{POLICY} is trained again on each null market, by the same executable; "
         f"{several(len(days.seeds), 'seed')}, {several(days.independent, 'independent day')}"
     ]
-
-
-def _programs(setup: Setup, store: Store | None) -> Programs:
-    if setup.config.compute.eager:
-        return EagerPrograms()
-    return RepeatedPrograms(None if setup.config.imports else store, setup.facts)
 
 
 def trained_on(setup: Setup, market: Market, programs: Programs) -> OutOfSampleDays:
