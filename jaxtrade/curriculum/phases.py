@@ -28,7 +28,7 @@ from jaxtrade.curriculum.config import (
 )
 from jaxtrade.curriculum.report import report_text
 from jaxtrade.curriculum.start import start_check, start_line
-from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
+from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
@@ -299,17 +299,13 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, screen: Screen
         )
     if start.is_file():
         screen.message(start_line(read_json(start)))
-    try:
-        if not (folder / "manifest.json").is_file():
-            shutil.rmtree(
-                folder, ignore_errors=True
-            )  # left by a process that was killed early; it holds no results
-            run(phase.config, folder, loaded, screen)
-        else:
-            resume(folder, screen=screen)
-    except (InterruptedRunError, PreemptedError) as stop:
-        what = str(stop).partition("; continue with")[0]
-        raise type(stop)(f"{what}; {how_to_continue(folder.parents[1])}") from None
+    if not (folder / "manifest.json").is_file():
+        shutil.rmtree(
+            folder, ignore_errors=True
+        )  # left by a process that was killed early; it holds no results
+        run(phase.config, folder, loaded, screen)
+    else:
+        resume(folder, screen=screen)
 
 
 def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:

@@ -44,14 +44,27 @@ def cache_folder(env: Mapping[str, str] = os.environ, system: str = platform.sys
     """
     if given := env.get(VARIABLE):
         return Path(given)
+    return user_folder("XDG_CACHE_HOME", ".cache", "Library/Caches", env, system) / "programs"
+
+
+def user_folder(
+    variable: str,
+    usual: str,
+    on_macos: str,
+    env: Mapping[str, str] = os.environ,
+    system: str = platform.system(),
+) -> Path:
+    """The folder `jaxtrade` of a user, in `variable` or `usual`; on macOS `on_macos`, on Windows
+    `LOCALAPPDATA`. Raises RuntimeError if the user has no home folder.
+    """
     match system:
         case "Darwin":
-            base = Path.home() / "Library" / "Caches"
+            base = Path.home() / on_macos
         case "Windows":
             base = Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
         case _:
-            base = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "jaxtrade" / "programs"
+            base = Path(env.get(variable) or Path.home() / usual)
+    return base / "jaxtrade"
 
 
 def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.learning import Learning
+from jaxtrade import interrupt
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import (
     ConfigError,
@@ -240,7 +241,10 @@ def test_signals_save_at_the_border_and_resume_to_the_same_bits(
         return Change()
 
     before = signal.getsignal(number)
-    with pytest.raises(error, match="stopped after update 2; saved in") as raised:
+    with (
+        interrupt.hint(lambda: "go on so"),
+        pytest.raises(error, match=r"stopped after update 2; saved in .*; go on so") as raised,
+    ):
         train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook], checkpoint_dir=tmp_path)
     assert raised.value.exit_code == code
     assert signal.getsignal(number) is before

@@ -9,7 +9,6 @@ from pathlib import Path
 from jaxtrade.data.market import Market
 from jaxtrade.data.nulls.market import null_markets, null_named
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation.null_runs import run_nulls, with_market
 from jaxtrade.evaluation.null_test import NullResult, null_document, null_table
 from jaxtrade.evaluation.statistics.aggregate import iqm
@@ -19,7 +18,6 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import Fresh
 from jaxtrade.runs.setup import Setup, policies_of
-from jaxtrade.runs.training_job import go_on_with
 from jaxtrade.runs.walkforward.evaluating import evaluate_out_of_sample
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.storage.eager import EagerPrograms
@@ -88,21 +86,15 @@ def walk_nulls(
         "nulls", f"{spec}: {several(setup.stack.count, 'agent')} trained again on each", spec.draws
     )
     with EagerPrograms() if config.compute.eager else RepeatedPrograms() as programs:
-        try:
-            results = run_nulls(
-                lambda market: walk_statistics(trained_on(setup, market, programs)),
-                markets,
-                walk_statistics(days),
-                spec,
-                config.seed,
-                journal,
-                step=shown.step,
-            )
-        except (InterruptedRunError, PreemptedError) as stop:
-            raise type(stop)(
-                f"stopped in null market {len(journal.known) + 1} of {spec.draws}; the finished ones are "
-                f"kept; {go_on_with(path, 'walkforward', ['--nulls', str(spec)])}"
-            ) from None
+        results = run_nulls(
+            lambda market: walk_statistics(trained_on(setup, market, programs)),
+            markets,
+            walk_statistics(days),
+            spec,
+            config.seed,
+            journal,
+            step=shown.step,
+        )
     rundir.write_json(
         path / RESULT,
         null_document(
