@@ -201,7 +201,7 @@ def cleanup(task: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def hint(text: Callable[[], str]) -> Iterator[None]:
     """Inside this block, the line that Ctrl-C prints ends with `text()`, for example how to
-    continue.
+    continue; so does the error of a run that a signal has stopped (`hinted`).
 
     An empty text adds nothing. Of several blocks, the outermost counts. `text` may run in any
     thread.
@@ -255,9 +255,14 @@ def kill(process: subprocess.Popen[Any]) -> None:
             process.kill()
 
 
+def hinted() -> str:
+    """What the outermost `hint` says that says anything; empty if none does."""
+    return next((said for text in _STATE.hints if (said := text())), "")
+
+
 def line() -> str:
     """The line that Ctrl-C prints."""
-    said = next((said for text in _STATE.hints if (said := text())), _STATE.kept)
+    said = hinted() or _STATE.kept
     _STATE.kept = ""
     if _STATE.terminated:
         return f"stopped by SIGTERM; {said or 'nothing was saved yet'}"

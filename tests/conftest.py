@@ -152,9 +152,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # the package again.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["JAXTRADE_MARKETS_GB"] = (
-        "0"  # tests leave nothing in the user's cache; those of the cache name a folder
-    )
     os.environ["XDG_STATE_HOME"] = STATE.name
     for (
         name

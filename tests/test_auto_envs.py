@@ -319,6 +319,43 @@ def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_p
 
 
 @pytest.mark.slow
+def test_a_choice_is_remembered_by_all_that_decides_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measures(*overrides: str) -> bool:
+        told = Told()
+        prepared(config(*overrides), tmp_path, told, at_once, lambda: None)
+        return bool(told.phases)
+
+    assert measures()
+    assert not measures()
+    assert not measures("seed=5"), "a seed is an argument of the same programs"
+    for other in ("ppo.learning_rate=1e-4", "costs.commission=9", "data.synthetic_sessions=5"):
+        assert measures(other), other
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=")
+    assert measures()
+    monkeypatch.undo()
+    jax.config.update("jax_numpy_rank_promotion", "warn")
+    try:
+        assert measures()
+    finally:
+        jax.config.update("jax_numpy_rank_promotion", "allow")
+    assert not measures()
+
+
+def test_choices_are_remembered_where_jax_keeps_programs(tmp_path: Path) -> None:
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+        assert auto_envs.remembered_in() == tmp_path / "sizes"
+        for elsewhere in (None, "gs://bucket/programs"):
+            jax.config.update("jax_compilation_cache_dir", elsewhere)
+            assert auto_envs.remembered_in() is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+@pytest.mark.slow
 def test_what_was_chosen_is_said_in_one_line() -> None:
     told = Told()
     found = prepared(config(), None, told, at_once, lambda: None)
@@ -391,7 +428,7 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(
     monkeypatch.setattr(
         training,
         "prepared",
-        lambda config, store, screen: prepared(config, store, screen, at_once, lambda: None),
+        lambda config, folder, screen: prepared(config, None, screen, at_once, lambda: None),
     )
     monkeypatch.setattr(training, "_run", dies_with_64)
     path = training.run(config(), tmp_path / "shrunk", screen=told).path

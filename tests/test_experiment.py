@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint, digests
+from jaxtrade.training.run_io import RunIO
 
 OVERRIDES = (
     "rollout.num_envs=8",
@@ -348,11 +350,11 @@ def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
 
     def started(*args: object, **keywords: object) -> None:
         given.update(keywords)
-        raise InterruptedRunError("here")
+        raise RunIO().interrupted(signal.SIGINT, 3)
 
     monkeypatch.setattr(training_job, "train", started)
     control = config.control.model_copy(update={"max_rollbacks": 7})
-    with pytest.raises(InterruptedRunError, match="here; continue with"):
+    with pytest.raises(InterruptedRunError, match=r"after update 3; .*continue with"):
         run(config.model_copy(update={"control": control}), tmp_path / "plain")
     assert (given["max_rollbacks"], given["hooks"]) == (7, [])
 

@@ -23,7 +23,7 @@ from tests import compiling
 ROOT = Path(__file__).parents[1]
 # What may be private: the modules that `PARTS` names, the tests' compilation, and the stand-in,
 # which patches by name.
-PRIVATE = {"jaxtrade/storage/internals.py", "jaxtrade/storage/executable.py", "tests/compiling.py"}
+PRIVATE = {"jaxtrade/storage/internals.py", "tests/compiling.py"}
 
 
 @pytest.fixture(autouse=True)
@@ -197,11 +197,3 @@ def test_without_the_coordination_service_one_process_still_runs(monkeypatch):
     monkeypatch.delattr("jax._src.distributed.global_state")
     with pytest.raises(JaxtradeError, match="coordination service"):
         together.process_count()
-
-
-def test_programs_are_not_kept_where_a_private_name_is_missing(monkeypatch):
-    monkeypatch.setattr(internals, "KEEPING", ("0.10.",))
-    monkeypatch.setattr(internals, "jaxlib_version", lambda: "0.10.9")
-    monkeypatch.setitem(sys.modules, "jaxtrade.storage.executable", None)
-    assert not internals.can_keep()
-    assert len(internals.lost()) == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +20,10 @@ from hypothesis import strategies as st
 
 from jaxtrade.cli import main
 from jaxtrade.config.yaml12 import parse_yaml
-from jaxtrade.errors import ConfigError
-from jaxtrade.launching import kubernetes, local, sky, slurm
+from jaxtrade.errors import ConfigError, DivergedError, PreemptedError, ProcessLostError
+from jaxtrade.launching import local
 from jaxtrade.launching.job import Job, checked, command_of
+from jaxtrade.launching.manifests import manifest
 
 FOLDER = Path(__file__).parent / "fixtures" / "launch"
 COMMAND = command_of(
@@ -29,7 +31,7 @@ COMMAND = command_of(
 )
 PODS = Job(COMMAND, name="es", nodes=2, gpus=8, image="registry.example/jaxtrade:1", claim="runs")
 MADE = {
-    "slurm.sh": lambda: slurm.script(
+    "slurm.sh": lambda: manifest(
         Job(
             COMMAND,
             name="es",
@@ -37,15 +39,16 @@ MADE = {
             gpus=8,
             partition="gpu",
             setup=("source ~/venv/bin/activate",),
-        )
+        ),
+        "slurm",
     ),
-    "slurm_cpu.sh": lambda: slurm.script(Job(COMMAND, gpus=0)),
-    "jobset.yaml": lambda: kubernetes.jobset(PODS),
-    "jobset_cpu.yaml": lambda: kubernetes.jobset(
-        Job(COMMAND, gpus=0, image="jaxtrade", claim="runs")
+    "slurm_cpu.sh": lambda: manifest(Job(COMMAND, gpus=0), "slurm"),
+    "jobset.yaml": lambda: manifest(PODS, "jobset"),
+    "jobset_cpu.yaml": lambda: manifest(
+        Job(COMMAND, gpus=0, image="jaxtrade", claim="runs"), "jobset"
     ),
-    "trainjob.yaml": lambda: kubernetes.trainjob(PODS),
-    "sky.yaml": lambda: sky.task(
+    "trainjob.yaml": lambda: manifest(PODS, "trainjob"),
+    "sky.yaml": lambda: manifest(
         Job(
             COMMAND,
             name="es",
@@ -53,20 +56,21 @@ MADE = {
             gpus=8,
             claim="s3://my-runs",
             setup=("pip install jaxtrade", "nvidia-smi"),
-        )
+        ),
+        "sky",
     ),
 }
 
 
-@pytest.mark.parametrize("make", [kubernetes.jobset, kubernetes.trainjob, sky.task])
-def test_a_process_alone_uses_all_gpus_of_its_node(make: Any) -> None:
+@pytest.mark.parametrize("engine", ["jobset", "trainjob", "sky"])
+def test_a_process_alone_uses_all_gpus_of_its_node(engine: str) -> None:
     """Several processes do so by themselves."""
-    claim = {"claim": "s3://runs" if make is sky.task else "runs", "image": "jaxtrade"}
+    claim = {"claim": "s3://runs" if engine == "sky" else "runs", "image": "jaxtrade"}
 
     def text(*more: str, **node: int) -> str:
         words = ["train", "quickstart", "--run-dir", "/runs/es", *more]
         return (
-            "".join(make(Job(command_of(words), **claim, **node)).split())
+            "".join(manifest(Job(command_of(words), **claim, **node), engine).split())
             .replace("-", "")
             .replace('"', "")
         )
@@ -170,6 +174,34 @@ def test_every_process_of_a_manifest_can_be_told_which_it_is() -> None:
     }
     assert spec["parallelism"] == spec["completions"] == 2
     assert layout_of(Given(), env) == Layout("JAX_* variables", 1, 2, "es-worker-0-0.es:55527")
+
+
+def test_exit_codes_of_the_templates_are_those_of_the_errors() -> None:
+    rules = parse_yaml(MADE["jobset.yaml"](), "")["spec"]["replicatedJobs"][0]["template"]["spec"]
+    final = rules["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
+    assert final == [ConfigError.exit_code, DivergedError.exit_code]
+    again = parse_yaml(MADE["sky.yaml"](), "")["resources"]["job_recovery"]
+    assert again["recover_on_exit_codes"] == [PreemptedError.exit_code, ProcessLostError.exit_code]
+
+
+@pytest.mark.parametrize("engine", ["jobset", "trainjob", "sky"])
+def test_values_are_the_text_that_was_given(engine: str) -> None:
+    """Also where YAML would read a word as something else, or break a line."""
+    words = ("--set", "a=[1, 2]", "'no' # $name: " + "long " * 30 + "x", "0123", "null")
+    odd = Job((*COMMAND, *words), name="no", image="0x1f", claim="https://1", mount="/runs", gpus=0)
+    document = parse_yaml(manifest(odd, engine), engine)
+    if engine == "sky":
+        assert (document["name"], document["resources"]["image_id"]) == ("no", "docker:0x1f")
+        assert shlex.split(document["run"]) == ["jaxtrade", *odd.command]
+        return
+    spec = document["spec"]
+    if engine == "jobset":
+        pod = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        trainer = pod["containers"][0]
+    else:
+        trainer = spec["trainer"]
+    assert (document["metadata"]["name"], trainer["image"]) == ("no", "0x1f")
+    assert trainer["command"] == ["jaxtrade", *odd.command]
 
 
 def test_the_command_starts_and_continues() -> None:

@@ -103,7 +103,7 @@ def scored(monkeypatch):
 
 
 def searched(path: Path, how: Any = searching.search) -> RunConfig:
-    return how(config(), path, None, Screen(), lambda own, to: own)
+    return how(config(), path, Screen(), lambda own, to: own)
 
 
 def test_whole_batches_are_asked_and_the_best_is_trained_alone(scored, tmp_path):

@@ -223,8 +223,6 @@ class KnownAdvice:
     nothing.
     """
 
-    inside = False
-
     def wrap(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm, changed to learn with the advice in its own state."""
 

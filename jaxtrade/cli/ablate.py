@@ -20,7 +20,7 @@ from jaxtrade.cli.shared import (
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import Q_FUSIONS, Q_LEARNERS, SECTIONS
 from jaxtrade.data.members import require_one
-from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
+from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory, run_all
 
@@ -153,22 +153,19 @@ def run(args: argparse.Namespace) -> int:
         from jaxtrade.ablation.report import table, write
         from jaxtrade.ablation.run import ablate
 
-        keep_programs(args)
+        keep_programs()
         paths = list[Path]()
         again = f"continue with the same flags, --out {folder} and --resume"
         with interrupt.hint(lambda: again if (folder / BEGIN).is_file() else ""):
-            try:
-                found = ablate(
-                    config,
-                    kinds,
-                    fusions,
-                    screen.message,
-                    lambda so_far: paths.extend(write(so_far, folder)),
-                    folder,
-                    screen,
-                )
-            except (InterruptedRunError, PreemptedError) as stop:
-                raise type(stop)(f"{stop}; {again}") from None
+            found = ablate(
+                config,
+                kinds,
+                fusions,
+                screen.message,
+                lambda so_far: paths.extend(write(so_far, folder)),
+                folder,
+                screen,
+            )
         screen.at_end(f"wrote {path}" for path in dict.fromkeys(paths))
     print_result(table(found), screen)
     return 0

@@ -46,7 +46,6 @@ from jaxtrade.errors import (
 from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of
-from jaxtrade.storage.source import declare, read_source
 from jaxtrade.text import printable, show
 from jaxtrade.version import __version__
 
@@ -94,7 +93,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
-        store = keep_programs(args)
+        keep_programs()
         from jaxtrade.runs.evaluate import evaluate_run, grid_run
         from jaxtrade.runs.nulls import nulls_run
 
@@ -135,7 +134,6 @@ def _evaluate(args: argparse.Namespace) -> int:
                 seed=args.seed,
                 advisor=args.advisor,
                 overrides=args.overrides,
-                store=store,
                 data=args.data,
                 screen=screen,
                 agent=args.agent,
@@ -169,7 +167,7 @@ def _data(args: argparse.Namespace) -> int:
 
 def _replay(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
-    keep_programs(args)
+    keep_programs()
     from jaxtrade.runs.evaluate import replay_run
 
     for line in replay_run(
@@ -266,8 +264,6 @@ COMMANDS = {
     "watch": watch.run,
     "walkforward": walkforward.run,
 }
-# Commands that keep programs or markets.
-KEEPING = ("train", "walkforward", "curriculum", "evaluate", "replay", "data", "advise")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -284,10 +280,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     trust.allow_all(getattr(args, "trust_imports", False))
     trust.allow(getattr(args, "modules", ()))
-    # Only for the process's own command line: code that calls this function may have changed any
-    # part of this package.
-    args.source_files = read_source() if argv is None and args.command in KEEPING else None
-    declare(args.source_files)
     return _left(_run(args))
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from jaxtrade.cli.flags import count, whole
 from jaxtrade.errors import ConfigError
-from jaxtrade.launching import kubernetes, local, sky, slurm
+from jaxtrade.launching import local
 from jaxtrade.launching.job import Job, command_of
+from jaxtrade.launching.manifests import manifest
 
-# Engine -> (what makes its manifest, the help of the command).
-ENGINES: dict[str, tuple[Callable[[Job], str], str]] = {
-    "slurm": (slurm.script, "print a batch script for SLURM's sbatch"),
-    "jobset": (kubernetes.jobset, "print a JobSet for Kubernetes"),
-    "trainjob": (kubernetes.trainjob, "print a TrainJob for Kubeflow Trainer 2"),
-    "sky": (sky.task, "print a task for SkyPilot's managed jobs"),
+ENGINES = {
+    "slurm": "print a batch script for SLURM's sbatch",
+    "jobset": "print a JobSet for Kubernetes",
+    "trainjob": "print a TrainJob for Kubeflow Trainer 2",
+    "sky": "print a task for SkyPilot's managed jobs",
 }
 WORDS = "the training, after '--': train CONFIG --run-dir DIR ..."
 
@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
         help="devices of each: its own GPUs, or host devices on a CPU (default: 1)",
     )
     here.add_argument("words", nargs="*", metavar="WORD", help=WORDS)
-    for name, (_, said) in ENGINES.items():
+    for name, said in ENGINES.items():
         _add_engine(engines.add_parser(name, help=said), name)
 
 
@@ -121,10 +121,9 @@ def run(args: argparse.Namespace, parse: Callable[[tuple[str, ...]], object]) ->
             )
         parse(words)
         return local.launch(words, args.processes, args.devices_per_process)
-    make, _ = ENGINES[args.engine]
     command = command_of(words)
     parse(command)
-    print(make(job_of(args, command)), end="")
+    print(manifest(job_of(args, command), args.engine), end="")
     return 0
 
 

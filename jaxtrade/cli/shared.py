@@ -24,7 +24,6 @@ from jaxtrade.text import printable, show
 
 if TYPE_CHECKING:
     from jaxtrade.progress.screen import Screen
-    from jaxtrade.storage.kept import Store
 
 TOLERANCES = ("seconds_tolerance", "quotes_tolerance")
 MARKET = (
@@ -399,26 +398,16 @@ def print_result(text: str, screen: Screen) -> None:
         say(line)
 
 
-def keep_programs(args: argparse.Namespace) -> Store | None:
+def keep_programs() -> None:
     """Keep compiled programs for the next run. Prints a note on stderr if that is impossible, and
     one for each part of JAX or XLA that this process has to go without (`internals.lost`).
-
-    Returns the store of whole programs. None without `args.source_files`, the source files as they
-    were when the process began: its caller may have changed any part of this package. Such a
-    process still uses JAX's cache.
     """
     from jaxtrade.storage import internals
-    from jaxtrade.storage.programs import kept_programs, use_cache
+    from jaxtrade.storage.programs import use_cache
 
-    def note(problem: str) -> None:
-        print(f"note: {problem}", file=sys.stderr)
-
-    if problem := use_cache():
-        note(problem)
-    store = kept_programs(getattr(args, "source_files", None), note)
-    for loss in internals.lost():
-        note(loss)
-    return store
+    problem = use_cache()
+    for each in (*([problem] if problem else ()), *internals.lost()):
+        print(f"note: {each}", file=sys.stderr)
 
 
 def say(line: str) -> None:

@@ -150,7 +150,7 @@ def _begin(
             config, screen.message
         )  # a server that does not answer is said before JAX loads
         screen.phase("loading", "JAX")
-        store = _programs(args, processes)
+        keep_programs()
         distributed.join(args, processes, screen)
         from jaxtrade.runs.computing import settle
         from jaxtrade.runs.source import load_source, require_same
@@ -163,14 +163,8 @@ def _begin(
         if loaded is not None and args.onward:
             require_same(loaded, config)
         with distributed.explained(processes):
-            result = run(config, path, loaded, store, screen)
+            result = run(config, path, loaded, screen)
     return _ended(result, args, screen)
-
-
-def _programs(args: argparse.Namespace, processes: Layout) -> Any:
-    """`keep_programs`; programs of several processes are in JAX's cache alone."""
-    store = keep_programs(args)
-    return store if processes.alone else None
 
 
 def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
@@ -217,12 +211,12 @@ def _go_on(
     data = Path(args.data) if args.resume and args.data is not None else None
     with screen_of(args, processes.process_id > 0) as screen:
         screen.phase("loading", "JAX")
-        store = _programs(args, processes)
+        keep_programs()
         distributed.join(args, processes, screen)
         from jaxtrade.runs.train import resume
 
         with distributed.explained(processes):
-            result = resume(path, store, data, screen, overrides)
+            result = resume(path, data, screen, overrides)
     return _ended(result, args, screen)
 
 
@@ -275,7 +269,7 @@ def curriculum(args: argparse.Namespace) -> int:
     path = new_folder(args, market_of(course), "curriculum")
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
-        store = keep_programs(args)
+        keep_programs()
         from jaxtrade.curriculum.phases import run_curriculum
 
         result = run_curriculum(
@@ -283,7 +277,6 @@ def curriculum(args: argparse.Namespace) -> int:
             path,
             Path(args.source) if args.source else None,
             args.phase,
-            store,
             screen,
             optional=not names_advisor(args),
         )
@@ -319,10 +312,10 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
     read_curriculum(Path(args.resume))
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
-        store = keep_programs(args)
+        keep_programs()
         from jaxtrade.curriculum.phases import resume_curriculum
 
-        result = resume_curriculum(Path(args.resume), store, screen)
+        result = resume_curriculum(Path(args.resume), screen)
     print_result(result.report, screen)
     return result.exit_code
 

@@ -141,10 +141,10 @@ def run(args: argparse.Namespace) -> int:
     path = new_folder(args, set_name(symbols_of(config)), args.command)
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
-        store = keep_programs(args)
+        keep_programs()
         from jaxtrade.runs.walkforward.run import walk_forward
 
-        result = walk_forward(config, path, store, screen, nulls)
+        result = walk_forward(config, path, screen, nulls)
     print_result(result.table, screen)
     return result.exit_code
 
@@ -175,12 +175,11 @@ def _resume(args: argparse.Namespace, nulls: NullSpec | None) -> int:
     )  # a wrong value is told before JAX loads
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
-        store = keep_programs(args)
+        keep_programs()
         from jaxtrade.runs.walkforward.run import resume_walk
 
         result = resume_walk(
             path,
-            store,
             None if args.data is None else Path(args.data),
             screen,
             args.overrides,

@@ -28,7 +28,7 @@ from jaxtrade.curriculum.config import (
 )
 from jaxtrade.curriculum.report import report_text
 from jaxtrade.curriculum.start import start_check, start_line
-from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
+from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
@@ -55,7 +55,6 @@ from jaxtrade.runs.source import (
 )
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import digests
-from jaxtrade.storage.kept import Store
 
 BEGIN = "begin.json"
 
@@ -120,13 +119,12 @@ def run_curriculum(
     path: Path,
     source: Path | None = None,
     phase: str | None = None,
-    store: Store | None = None,
     screen: Screen | None = None,
     optional: bool = False,
 ) -> CurriculumResult:
     """Train all phases, from the first or from the one after `source`, in a new folder.
 
-    store, screen: as in `runs.train.run`. optional: whether a phase whose advisor cannot serve its
+    screen: as in `runs.train.run`. optional: whether a phase whose advisor cannot serve its
         bars trains without
     it, with a message, instead of being refused.
 
@@ -165,7 +163,7 @@ def run_curriculum(
         path.rmdir()
     new.rename(path)
     with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
-        return _run_phases(curriculum, path, store, shown)
+        return _run_phases(curriculum, path, shown)
 
 
 def _with_models(curriculum: Curriculum, first: int, screen: Screen) -> Curriculum:
@@ -201,10 +199,8 @@ def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
         before = config, f"phase {phase.name}"
 
 
-def resume_curriculum(
-    path: Path, store: Store | None = None, screen: Screen | None = None
-) -> CurriculumResult:
-    """Continue the curriculum in a folder from where it stopped. store, screen: as in
+def resume_curriculum(path: Path, screen: Screen | None = None) -> CurriculumResult:
+    """Continue the curriculum in a folder from where it stopped. screen: as in
     `runs.train.run`.
 
     Raises ConfigError (no curriculum there, or it has changed), RunLockedError.
@@ -221,7 +217,7 @@ def resume_curriculum(
         begin["xla_flags"],
     )  # must be set before JAX starts
     with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
-        return _run_phases(curriculum, path, store, Plain() if screen is None else screen)
+        return _run_phases(curriculum, path, Plain() if screen is None else screen)
 
 
 def _located(curriculum: Curriculum, recorded: Mapping[str, Any], path: Path) -> Curriculum:
@@ -240,9 +236,7 @@ def how_to_continue(path: Path) -> str:
     return f"continue with: jaxtrade curriculum --resume {path}"
 
 
-def _run_phases(
-    curriculum: Curriculum, path: Path, store: Store | None, screen: Screen
-) -> CurriculumResult:
+def _run_phases(curriculum: Curriculum, path: Path, screen: Screen) -> CurriculumResult:
     begin = read_json(path / BEGIN)
     source = None if begin["from"] is None else Path(begin["from"])
     rows: list[dict[str, Any]] = []
@@ -255,7 +249,7 @@ def _run_phases(
             screen.chapter(
                 f"phase {phase.name}" + ("" if source is None else f", beginning with {source}")
             )
-            _train_phase(phase, folder, source, store, screen)
+            _train_phase(phase, folder, source, screen)
             screen.phase("gate", "the policy on the validation sessions")
             rundir.write_json(folder / "gate.json", _outcome(phase, folder, source))
         row: dict[str, Any] = read_json(folder / "gate.json")
@@ -286,9 +280,7 @@ def _run_phases(
     )
 
 
-def _train_phase(
-    phase: Phase, folder: Path, source: Path | None, store: Store | None, screen: Screen
-) -> None:
+def _train_phase(phase: Phase, folder: Path, source: Path | None, screen: Screen) -> None:
     """Train a phase's run to its end: start it, resume it, or do nothing if it is finished."""
     if (folder / "summary.json").is_file():
         return
@@ -307,17 +299,13 @@ def _train_phase(
         )
     if start.is_file():
         screen.message(start_line(read_json(start)))
-    try:
-        if not (folder / "manifest.json").is_file():
-            shutil.rmtree(
-                folder, ignore_errors=True
-            )  # left by a process that was killed early; it holds no results
-            run(phase.config, folder, loaded, store, screen)
-        else:
-            resume(folder, store, screen=screen)
-    except (InterruptedRunError, PreemptedError) as stop:
-        what = str(stop).partition("; continue with")[0]
-        raise type(stop)(f"{what}; {how_to_continue(folder.parents[1])}") from None
+    if not (folder / "manifest.json").is_file():
+        shutil.rmtree(
+            folder, ignore_errors=True
+        )  # left by a process that was killed early; it holds no results
+        run(phase.config, folder, loaded, screen)
+    else:
+        resume(folder, screen=screen)
 
 
 def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:

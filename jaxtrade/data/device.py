@@ -1,12 +1,57 @@
-"""A market as a pytree: with NumPy leaves, and on the device."""
+"""A market on the host, as a pytree with NumPy leaves, and on the device."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from jaxtrade.data.prepared import HostMarket
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES
-from jaxtrade.types import MarketData, MarketView, Quotes, SessionTable
+from jaxtrade.types import (
+    IntrabarPath,
+    MarketData,
+    MarketView,
+    Quotes,
+    SessionTable,
+    TickValue,
+)
+
+
+@dataclass(frozen=True)
+class HostMarket:
+    """A market before it goes to the device. T bars, N sessions.
+
+    bars: the bars. arrays: the arrays of the fingerprint by name, in its order: columns of T bars
+        and of N sessions,
+    `table`, and those of a second side (`ask.*`), of seconds (`path.*`) and of a currency (`tick_value.*`).
+    fingerprint, notes, has_volume: as in `market.Market`.
+    """
+
+    bars: Bars
+    arrays: dict[str, np.ndarray]
+    fingerprint: str
+    notes: tuple[str, ...]
+    has_volume: bool
+
+    @property
+    def path(self) -> IntrabarPath | None:
+        """The order of prices inside each bar, with NumPy leaves; None without seconds."""
+        found = self._part("path")
+        return IntrabarPath(**found) if found else None  # type: ignore[arg-type]  # host leaves
+
+    @property
+    def tick_value(self) -> TickValue | None:
+        """The value of a tick in each bar, with NumPy leaves; None if profits arise in dollars."""
+        found = self._part("tick_value")
+        return TickValue(**found) if found else None  # type: ignore[arg-type]  # host leaves
+
+    def _part(self, prefix: str) -> dict[str, np.ndarray]:
+        return {
+            name.removeprefix(f"{prefix}."): array
+            for name, array in self.arrays.items()
+            if name.startswith(f"{prefix}.")
+        }
 
 
 def host_data(host: HostMarket, view: MarketView) -> MarketData:

@@ -7,8 +7,8 @@ import zipfile
 from pathlib import Path
 
 from jaxtrade.data.formats.vendors import LEAN_NAME
-from jaxtrade.data.read.archive import unpacked
 from jaxtrade.errors import DataError
+from jaxtrade.storage.archives import unpacked
 
 MOST_BYTES = 64 << 20  # of one day; the seconds of SPY have 1 MB
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # of zip members, so that the same days make the same file

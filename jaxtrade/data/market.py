@@ -6,7 +6,6 @@ All market data reach the device through this module.
 from __future__ import annotations
 
 import hashlib
-import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,10 +26,9 @@ from jaxtrade.data.calendar.sessions import (
     window_ages,
     window_ids,
 )
-from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
-from jaxtrade.data.device import host_data, to_device
+from jaxtrade.data.device import HostMarket, host_data, to_device
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
     NO_VOLUME,
@@ -47,7 +45,6 @@ from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.memory import release_memory
-from jaxtrade.data.prepared import HostMarket, Tell, keep, restored, shelf_of
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
@@ -119,13 +116,10 @@ class Market:
         return len(self.bars)
 
 
-def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
-    """Load the market of a run onto the device, from its files or from what an earlier start
-    prepared of them.
+def load_market(config: RunConfig) -> Market:
+    """Load the market of a run onto the device.
 
-    tell: receives a line if a prepared market is damaged or cannot be kept; by default it is
-        printed on stderr. Raises
-    ConfigError (also for a set of symbols, see `market_set.load_markets`) or DataError.
+    Raises ConfigError (also for a set of symbols, see `market_set.load_markets`) or DataError.
     """
     configs = member_configs(config)
     if len(configs) != 1:
@@ -134,30 +128,18 @@ def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
             "is read here; name one of them (data.markets=[], data.market=SYMBOL; in Python, "
             "load_markets reads them all)"
         )
-    return market_of(load_host(configs[0], tell), configs[0])
+    return market_of(load_host(configs[0]), configs[0])
 
 
-def load_host(config: RunConfig, tell: Tell | None = None) -> HostMarket:
+def load_host(config: RunConfig) -> HostMarket:
     """The part of `load_market` for one symbol (`members.member_configs`) that does not need the
     device.
     """
-    tell = tell or _print_note
     require_seconds(config, config.data.seconds is not None)
-    contract = contract_of(config.data)
-    shelf = shelf_of(config, contract)
-    host = None if shelf is None else restored(shelf, contract, tell)
-    if host is None:
-        bars = bars_of(config)
-        host = host_market(
-            bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract)
-        )
-        if shelf is not None:
-            keep(shelf, host, config, tell)
-    return host
-
-
-def _print_note(line: str) -> None:
-    print(f"note: {line}", file=sys.stderr, flush=True)
+    bars = bars_of(config)
+    return host_market(
+        bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract)
+    )
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:

@@ -19,7 +19,6 @@ from jaxtrade.config.symbols import MOST
 from jaxtrade.data.device import to_device, words_of
 from jaxtrade.data.market import Market, load_host, market_of
 from jaxtrade.data.members import member_configs, set_name
-from jaxtrade.data.prepared import Tell
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.windows import wants_tables, with_tables
 from jaxtrade.errors import ConfigError, DataError
@@ -107,18 +106,16 @@ class MarketSet:
         )
 
 
-def load_markets(config: RunConfig, tell: Tell | None = None) -> Market | MarketSet:
+def load_markets(config: RunConfig) -> Market | MarketSet:
     """The market of a run, or the set of `data.markets`. One symbol is a `Market`, however it is
     named.
 
-    tell: as in `load_market`. Raises ConfigError or DataError, as `load_market` and `join` do.
+    Raises ConfigError or DataError, as `load_market` and `join` do.
     """
     configs = member_configs(config)
     if len(configs) == 1:
-        return market_of(load_host(configs[0], tell), configs[0])
-    return join(
-        [market_of(load_host(each, tell), each, on_device=False) for each in configs], config
-    )
+        return market_of(load_host(configs[0]), configs[0])
+    return join([market_of(load_host(each), each, on_device=False) for each in configs], config)
 
 
 def join(members: Sequence[Market], config: RunConfig) -> MarketSet:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from jaxtrade.doctor.finding import Finding, fail, ok, warn
 from jaxtrade.doctor.host import Machine
-from jaxtrade.storage import internals
 
 MIB, GIB = 1 << 20, 1 << 30
 # Distribution -> (lowest version, first unsupported version). A test compares this with
@@ -258,16 +257,6 @@ def check_packages(host: Machine) -> Finding:
     )
 
 
-def check_internals(host: Machine) -> Finding:
-    """Tell what the installed JAX cannot do of what rests on its internals
-    (`storage.internals.PARTS`).
-    """
-    jaxlib = host.versions.get("jaxlib", "")
-    if jaxlib.startswith(internals.KEEPING):
-        return ok("jax-internals", f"jaxlib {jaxlib}: compiled programs can be kept")
-    return ok("jax-internals", f"jaxlib {jaxlib}: {internals.PARTS['keeping'].without}")
-
-
 def check_gpu_plugin(host: Machine) -> Finding:
     """Check the GPU plugin. Without it, JAX ignores the GPU silently. With one of another release,
     JAX fails or crashes."""
@@ -359,7 +348,6 @@ CHECKS: tuple[Callable[[Machine], Finding], ...] = (
     check_pids,
     check_files,
     check_packages,
-    check_internals,
     check_time_zones,
     check_gpu_plugin,
     check_gpu_hidden,

@@ -231,9 +231,7 @@ def begin_lanes(
 ) -> None:
     """Begin to compile the program of `run_lanes`, or, with starts, of `run_sessions`.
 
-    lanes: a carry may be abstract (`jax.ShapeDtypeStruct`). The agents must be such that the
-        configuration determines
-    them, because their names stand for what they do in the key of a kept program.
+    lanes: a carry may be abstract (`jax.ShapeDtypeStruct`).
     """
     made = plan_of(env, lanes, which, rewarded, starts)
     if programs.begun(step_all, (made.parts[0],), (made.shape,)) is None:

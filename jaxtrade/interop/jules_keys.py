@@ -73,7 +73,7 @@ NO_MEANING: Mapping[str, str] = {
     "environment.reward_scaling": "rewards are divided by their running deviation (normalise_rewards of the learner)",
     "feature_engineering.*": "env.features names what is observed; each feature has its window in its name (ema_10)",
     "data.data_dir_raw": "a run reads the files that it names (data.folder) and keeps no other copy",
-    "data.data_dir_processed": "prepared markets are kept in the cache folder",
+    "data.data_dir_processed": "a market is made from its files at every start",
     "logging.*": "a run writes run.log, and --quiet limits what is shown",
     "monitoring.*": "what a run measures is in summary.json and metrics.jsonl (jaxtrade train --perf)",
     "hardware.cpu.affinity": "the operating system places the one process; its threads are compute.threads",

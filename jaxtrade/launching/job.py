@@ -15,11 +15,6 @@ from jaxtrade.errors import ConfigError
 NAME = re.compile(
     r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?"
 )  # a DNS label, with room for what the engines add
-# Exit codes that a restart would only repeat: a mistake in the command, and a training that
-# diverged.
-FINAL = (2, 76)
-RESTARTS = 100  # for preemptions and lost machines; each goes on from the last checkpoint
-GRACE_S = 120  # between SIGTERM and SIGKILL: a chunk, and its checkpoint, must fit
 
 
 @dataclass(frozen=True)

@@ -257,8 +257,6 @@ class Spread:
 
     # --- `training.placing.Place` ------------------------------------------------------------------------------------
 
-    many = True
-
     def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
         """`Place.wrap`. The facts about the learner are those of `algorithm`, which has all
         environments.

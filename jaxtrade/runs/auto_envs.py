@@ -11,9 +11,11 @@ import os
 import platform
 import shutil
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,13 +30,33 @@ from jaxtrade.runs.limits import available_memory
 from jaxtrade.runs.setup import Setup, prepare, with_learner_of
 from jaxtrade.runs.sizing import SHARE, Choice, Measured, line, only, search, sized, sizes
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.kept import Store
+from jaxtrade.storage.compiling import described
 from jaxtrade.storage.sizes import program_bytes, tree_bytes
-from jaxtrade.storage.source import described, surroundings
 from jaxtrade.version import __version__
 
-FOLDER = "sizes"  # beside the kept programs
+FOLDER = "sizes"  # in the folder of compiled programs
 SECONDS, LEAST_REPEATS = 0.5, 3  # how long a size is measured at least, and how often
+LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
+# Variables that XLA and its CPU backend read.
+VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NPROC", "OMP_NUM_THREADS", "JAXTRADE_XLA_DEFAULTS")
+# Settings of JAX that say where programs are kept and what is logged. All others are part of the
+# key of a choice.
+HARMLESS = frozenset(
+    {
+        "jax_compilation_cache_dir",
+        "jax_enable_compilation_cache",
+        "jax_compilation_cache_max_size",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_persistent_cache_min_entry_size_bytes",
+        "jax_raise_persistent_cache_errors",
+        "jax_log_compiles",
+        "jax_logging_level",
+        "jax_explain_cache_misses",
+        "jax_debug_log_modules",
+        "jax_traceback_filtering",
+        "jax_dump_ir_to",
+    }
+)
 
 ResultT = TypeVar("ResultT")
 Measure = Callable[[Setup, int | None], Measured]
@@ -92,9 +114,18 @@ def measure_update(setup: Setup, limit: int | None) -> Measured:
     return Measured(number, steps / statistics.median(times[1:]), needed, seconds)
 
 
+def remembered_in() -> Path | None:
+    """The folder of choices, where JAX keeps compiled programs. None if it keeps none in a local
+    folder.
+    """
+    found = jax.config.jax_compilation_cache_dir  # pyright: ignore
+    off = not jax.config.jax_enable_compilation_cache  # pyright: ignore
+    return None if off or found is None or "://" in str(found) else Path(found) / FOLDER
+
+
 def prepared(
     config: RunConfig,
-    store: Store | None,
+    folder: Path | None,
     screen: Screen,
     measure: Measure = measure_update,
     left: Callable[[], int | None] = memory_left,
@@ -103,7 +134,7 @@ def prepared(
     `auto`.
 
     Args:
-        store: beside it, choices are remembered by device, versions, settings, shapes and
+        folder: where choices are remembered, by device, versions, settings, shapes and
             configuration. None: a choice is neither read nor kept.
         measure: of a setup, within a limit in bytes. left: bytes that are free.
     Raises ConfigError, DataError, OutOfMemoryError.
@@ -121,7 +152,7 @@ def prepared(
         choice = only(candidates[0])
         screen.message(line(choice, setup.config, "not measured"))
         return Sized(setup, config, choice)
-    own = None if store is None or config.imports else _path(store.folder.parent / FOLDER, setup)
+    own = None if folder is None or config.imports else _path(folder, setup)
     free = left()
     limit = None if free is None else int(SHARE * free)
     choice, where = (
@@ -206,9 +237,47 @@ def document(choice: Choice, num_envs: int) -> dict[str, Any]:
     }
 
 
+def _processor() -> str:
+    """The processor's model and instructions."""
+    told = Path("/proc/cpuinfo")
+    if not told.exists():
+        return f"{platform.machine()} {platform.processor()} {platform.version()}"
+    lines = told.read_text(encoding="utf-8", errors="replace").splitlines()
+    wanted = ("model name", "flags", "Features", "CPU implementer", "CPU part")
+    return (
+        platform.machine()
+        + " "
+        + " ".join(sorted({line for line in lines if line.startswith(wanted)}))
+    )
+
+
+def _surroundings() -> dict[str, Any]:
+    """Versions, settings and the device, as plain values."""
+    device = jax.local_devices()[0]
+    settings = {
+        name: str(value) for name, value in jax.config.values.items() if name not in HARMLESS
+    }
+    return {
+        "versions": {name: metadata.version(name) for name in LIBRARIES}
+        | {"python": f"{platform.python_implementation()} {sys.version}"},
+        "settings": settings,
+        "processor": _processor(),
+        "variables": {name: os.environ.get(name) for name in VARIABLES},
+        "flags": [word for word in sys.argv if word.startswith("--xla")],
+        "device": [
+            device.platform,
+            device.device_kind,
+            device.client.platform_version,
+            device.id,
+            jax.device_count(),
+            jax.process_count(),
+        ],
+    }
+
+
 def _path(folder: Path, setup: Setup) -> Path:
     whole = {
-        "surroundings": surroundings(),
+        "surroundings": _surroundings(),
         "facts": setup.facts,
         "shapes": described(setup.trained_params),
         "jaxtrade": __version__,

@@ -1,6 +1,4 @@
-"""The programs of a run: which are kept for the next start, and which are begun before they are
-needed.
-"""
+"""The programs of a run that are begun before they are needed."""
 
 from __future__ import annotations
 
@@ -14,17 +12,7 @@ from jaxtrade.runs.scoring import rules_of
 from jaxtrade.runs.setup import Setup, policies_of
 from jaxtrade.runs.symbols import policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.kept import Store
 from jaxtrade.types import PyTree
-
-
-def programs_of(setup: Setup, store: Store | None) -> Programs:
-    """The programs of a run. store: where they are kept.
-
-    With parts of the user's own (`imports`), none is kept: such a part may read files, the clock or
-    anything else when it is traced, and no key could say so.
-    """
-    return Programs(None if setup.config.imports else store, setup.facts)
 
 
 def begin_for_run(

@@ -37,7 +37,7 @@ from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, joint, machine, rundir
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping
-from jaxtrade.runs.compiled import begin_evaluations, programs_of
+from jaxtrade.runs.compiled import begin_evaluations
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.leaving import leave
@@ -48,7 +48,6 @@ from jaxtrade.runs.setup import Setup, params_shown, prepare
 from jaxtrade.runs.standing import days_label
 from jaxtrade.runs.symbols import chosen_symbol, policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.types import PyTree
 
@@ -269,7 +268,6 @@ def evaluate_run(
     seed: int | None = None,
     advisor: str | None = None,
     overrides: Sequence[str] = (),
-    store: Store | None = None,
     data: Path | None = None,
     screen: Screen | None = None,
     agent: int | None = None,
@@ -283,7 +281,6 @@ def evaluate_run(
             training gave it. The results go to `evaluation/<split>-advised`, beside those of the
             run's own advisor.
         overrides: options of that advisor, as `advisor.key=value`.
-        store: where compiled programs are kept, as in `runs.train.run`.
         data: a file of the run's bars, instead of its own.
         screen: shows the progress. Default: nothing does.
     Raises:
@@ -298,7 +295,7 @@ def evaluate_run(
         each: read_policy(path, setup.config, each)
         for each in chosen_numbers(setup.config, seed, agent)
     }
-    with rundir.locked(path), programs_of(setup, store) as programs:
+    with rundir.locked(path), Programs() as programs:
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
         # The advice that is saved stays that of all reports, so only an evaluation of every agent
         # adds to it.

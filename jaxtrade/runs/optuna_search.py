@@ -29,9 +29,7 @@ from jaxtrade.runs.scoring import ranked
 from jaxtrade.runs.search_check import batch_of, check_search
 from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
 from jaxtrade.runs.sweep_folder import BEST, FORMAT, SWEEP
-from jaxtrade.storage.compiling import Pending, Programs
-from jaxtrade.storage.kept import Store
-from jaxtrade.storage.source import described
+from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.text import aligned, several
 from jaxtrade.training.loop import train
 from jaxtrade.types import PyTree
@@ -42,33 +40,7 @@ SHOWN = 10  # proposals in the final ranking
 Finish = Callable[[RunConfig, Path], RunResult]  # trains the best setting as an ordinary run
 
 
-class _Repeated(Programs):
-    """Programs of runs that differ in their arguments alone: what was begun under a name, for
-    arguments of such shapes, serves all of them."""
-
-    def __init__(self, store: Store | None, facts: Mapping[str, Any]) -> None:
-        super().__init__(store, facts)
-        self._known = dict[Any, Pending]()
-
-    def begin(
-        self,
-        name: str,
-        program: Any,
-        args: tuple[Any, ...],
-        static: tuple[Any, ...] = (),
-        keep: bool = True,
-        later: bool = False,
-    ) -> Pending:
-        tree, leaves = described(args)
-        key = (name, tree, tuple((tuple(shape), dtype, weak) for shape, dtype, weak in leaves))
-        if key not in self._known:
-            self._known[key] = super().begin(name, program, args, static, keep, later)
-        return self._known[key]
-
-
-def search(
-    config: RunConfig, path: Path, store: Store | None, screen: Screen, finish: Finish
-) -> RunResult:
+def search(config: RunConfig, path: Path, screen: Screen, finish: Finish) -> RunResult:
     """Search in a new folder, then train the best setting in `path/best`. Returns the result of
     that run.
 
@@ -81,17 +53,15 @@ def search(
         rundir.write_json(new / SWEEP, {"format": FORMAT, "optuna": config.sweep.optuna})
 
     rundir.create_folder(path, fill)
-    return go_on(config, path, store, screen, finish)
+    return go_on(config, path, screen, finish)
 
 
-def go_on(
-    config: RunConfig, path: Path, store: Store | None, screen: Screen, finish: Finish
-) -> RunResult:
+def go_on(config: RunConfig, path: Path, screen: Screen, finish: Finish) -> RunResult:
     """Go on with a search, after the last batch that was scored. finish: as in `search`."""
     check_search(config)
     with rundir.locked(path):
         study = _study(path)
-        _proposals(config, path, study, store, screen)
+        _proposals(config, path, study, screen)
     best = study.best_trial
     setting = _setting(config.sweep, best.params)
     for line in _lines(config, study):
@@ -124,9 +94,7 @@ def _scored(study: Any) -> int:
     return len(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
 
 
-def _proposals(
-    config: RunConfig, path: Path, study: Any, store: Store | None, screen: Screen
-) -> None:
+def _proposals(config: RunConfig, path: Path, study: Any, screen: Screen) -> None:
     """Propose, train and score batches until there are enough scores."""
     size, distributions = config.train.num_seeds, _distributions(config.sweep)
     batches = math.ceil(config.sweep.optuna / size)
@@ -139,7 +107,7 @@ def _proposals(
     screen.phase("loading", "the market")
     examples = tuple(dict(each) for each in examples_of(config.sweep))
     setup = prepare(batch_of(config, examples))
-    with _Repeated(None if setup.config.imports else store, setup.facts) as programs:
+    with RepeatedPrograms() as programs:
         while (done := _scored(study)) < config.sweep.optuna:
             trials = _asked(study, distributions, size, config.seed)
             own = with_sweep_of(

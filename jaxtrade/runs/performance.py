@@ -29,7 +29,7 @@ from jaxtrade.training.loop import TrainResult
 
 UNITS: Mapping[str, str] = {  # every figure, in the order in which it is shown
     "steps_per_second": "environment steps of all agents per second of training, without compilation",
-    "compile_seconds": "seconds to compile the training program, or to read it if an earlier start had kept it",
+    "compile_seconds": "seconds to compile the training program, or to read it from JAX's cache",
     "phase_seconds": "seconds by phase of the command that finished the run",
     "num_envs": "environments of each agent",
     "num_steps": "steps of each environment per update",

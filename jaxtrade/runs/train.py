@@ -27,9 +27,8 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import board, calibration, rundir, summary
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import announcement, groups_of, write_agents
-from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
+from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
 from jaxtrade.runs.beginning import Fresh, resumed, transferred
-from jaxtrade.runs.compiled import programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.controlling import controller_of
 from jaxtrade.runs.ending import ending
@@ -57,7 +56,6 @@ from jaxtrade.runs.training_job import (
     whole_health,
 )
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.kept import Store
 from jaxtrade.training import control, replacement
 from jaxtrade.training.health import health_labels
 from jaxtrade.training.together import from_main, is_main
@@ -72,7 +70,6 @@ def run(
     config: RunConfig,
     path: Path | None = None,
     source: Source | None = None,
-    store: Store | None = None,
     screen: Screen | None = None,
 ) -> RunResult:
     """Train, save the policy bundle and evaluate it. `jaxtrade train` calls this.
@@ -84,9 +81,6 @@ def run(
         path: the new run folder; default `runs/<market-task-utc-id>`.
         source: a source run (`source.load_source`) that this run begins from, as `config.transfer`
             says.
-        store: where compiled programs are kept for the next start. Give one only in a process that
-            has not changed any part of this package: a kept program is found by source files,
-            configuration and data.
         screen: where the run shows its progress; it stays open. Default: plain lines on standard
             error.
     Raises:
@@ -98,7 +92,7 @@ def run(
     check(config)
     check_config(config, joined())
     if config.sweep.optuna:
-        return _search(config, path, source, store, screen)
+        return _search(config, path, source, screen)
     groups = groups_of(config)
     configs = [group.config for group in groups]
     check_memory(configs)
@@ -107,7 +101,7 @@ def run(
     )  # these settings change bits, so the manifest records them and `resume` makes them again
     with _shown(screen) as shown:
         if len(groups) == 1:
-            return _one(configs[0], path, source, store, shown)
+            return _one(configs[0], path, source, shown)
         if source is not None:
             raise ConfigError(
                 f"sweep: {announcement(groups)}, and one of them alone can begin from another run: sweep "
@@ -115,7 +109,7 @@ def run(
             )
         where = path or rundir.new_run_path(set_name(symbols_of(config)), "sweep")
         return train_groups(
-            config, groups, where, lambda own, to: _one(own, to, None, store, shown), shown.message
+            config, groups, where, lambda own, to: _one(own, to, None, shown), shown.message
         )
 
 
@@ -123,7 +117,6 @@ def _search(
     config: RunConfig,
     path: Path | None,
     source: Source | None,
-    store: Store | None,
     screen: Screen | None,
     again: Sequence[str] | None = None,
 ) -> RunResult:
@@ -142,19 +135,16 @@ def _search(
         return (search if again is None else go_on)(
             config,
             where,
-            store,
             shown,
             lambda own, to: (
-                resume(to, store, None, shown, again or ())
+                resume(to, None, shown, again or ())
                 if (to / "manifest.json").is_file()
-                else _one(own, to, None, store, shown)
+                else _one(own, to, None, shown)
             ),
         )
 
 
-def _one(
-    config: RunConfig, path: Path | None, source: Source | None, store: Store | None, shown: Screen
-) -> RunResult:
+def _one(config: RunConfig, path: Path | None, source: Source | None, shown: Screen) -> RunResult:
     """Train one program, as `run`."""
     if source is None:
         check_alone(config)
@@ -163,7 +153,7 @@ def _one(
     shown.phase("loading", "the market")
     config = with_model(config, shown.message)  # before anything is compiled
     with explained(config):
-        sized = prepared(config, store, shown)
+        sized = prepared(config, remembered_in(), shown)
     where = Path(
         from_main(
             lambda: str(path or rundir.new_run_path(sized.setup.market.name, config.env.task))
@@ -173,7 +163,7 @@ def _one(
     def begin(sized: Sized) -> RunResult:
         with explained(sized.setup.config):
             check_device(sized.setup.config)
-            with programs_of(sized.setup, store) as programs:
+            with Programs() as programs:
                 return _run(sized, where, source, programs, shown)
 
     return shrinking(sized, where, begin, shown.message)
@@ -207,7 +197,6 @@ def _run(
 
 def resume(
     path: Path,
-    store: Store | None = None,
     data: Path | None = None,
     screen: Screen | None = None,
     set: Sequence[str] = (),
@@ -219,7 +208,7 @@ def resume(
     `parallel.reduce=strict` for that.
 
     Args:
-        store, screen: as in `run`. data: a file of the run's bars, instead of its own.
+        screen: as in `run`. data: a file of the run's bars, instead of its own.
         set: `control.wall_clock=TIME` gives this process another limit of its time,
             `parallel.devices=N` another number of devices. The run folder keeps its own.
     Raises:
@@ -229,7 +218,7 @@ def resume(
     if is_sweep(path):
         config = resumed_config(read_sweep(path), set)
         if config.sweep.optuna:
-            return _search(config, path, None, store, screen, set)
+            return _search(config, path, None, screen, set)
         settle(
             [group.config for group in groups_of(config)]
         )  # as `run` does, also if none of them had begun
@@ -237,8 +226,8 @@ def resume(
             return resume_groups(
                 config,
                 path,
-                lambda own, to: _one(own, to, None, store, shown),
-                lambda to: resume(to, store, data, shown, set),
+                lambda own, to: _one(own, to, None, shown),
+                lambda to: resume(to, data, shown, set),
                 shown.message,
             )
     require_no_walk(rundir.read_run(path)[0])
@@ -247,7 +236,7 @@ def resume(
         setup, manifest = open_run(path, data, overrides=set)
         check_config(setup.config, joined())
         limit = setup.config.control.wall_clock
-        with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
+        with explained(setup.config), Programs() as programs, rundir.locked(path):
             begins = resumed(setup, path, manifest, programs)
             return _train_and_evaluate(
                 Job(setup, path, begins, programs, shown, limit), differences(manifest, facts())

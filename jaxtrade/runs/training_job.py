@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from jaxtrade.errors import DataError, InterruptedRunError, PreemptedError
+from jaxtrade.errors import DataError
 from jaxtrade.runs.advice import TrainingAdvisor
 from jaxtrade.runs.beginning import METRICS
 from jaxtrade.runs.compiled import begin_for_run
@@ -69,27 +69,22 @@ def train_job(
         hooks.append(advisor.exchange)
     start = beginning.arguments(job.setup, exchange.start if exchange else None)
     programs = EagerPrograms() if config.compute.eager else job.programs
-    try:
-        return train(
-            job.setup.algorithm,
-            job.setup.trained_params,
-            num_seeds=job.setup.stack,
-            config=config.train,
-            sinks=[job.screen, *job.files, job.watch],
-            metadata=job.metadata,
-            checkpoint_dir=job.path / "checkpoints",
-            hooks=hooks,
-            max_rollbacks=config.control.max_rollbacks,
-            exchange=exchange,
-            programs=programs,
-            ahead=partial(_begin_evaluation, job) if is_main() else None,
-            place=job.setup.place,
-            **start,
-        )
-    except (InterruptedRunError, PreemptedError) as stop:
-        raise type(stop)(
-            f"{stop}; {go_on_with(job.path, 'walkforward' if config.walk.on else 'train')}"
-        ) from None
+    return train(
+        job.setup.algorithm,
+        job.setup.trained_params,
+        num_seeds=job.setup.stack,
+        config=config.train,
+        sinks=[job.screen, *job.files, job.watch],
+        metadata=job.metadata,
+        checkpoint_dir=job.path / "checkpoints",
+        hooks=hooks,
+        max_rollbacks=config.control.max_rollbacks,
+        exchange=exchange,
+        programs=programs,
+        ahead=partial(_begin_evaluation, job) if is_main() else None,
+        place=job.setup.place,
+        **start,
+    )
 
 
 def _begin_evaluation(job: Job, state: PyTree) -> None:

@@ -14,13 +14,13 @@ import importlib.machinery
 import importlib.util
 import json
 import os
-import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.storage.programs import user_folder
 
 MOST = 1000  # entries of the list; the oldest leave it first
 _allowed: set[str] = set()  # names of modules, in this process
@@ -38,17 +38,12 @@ def allow_all(chosen: bool = True) -> None:
     _all = chosen
 
 
-def state_folder(env: Mapping[str, str] = os.environ, system: str = platform.system()) -> Path:
-    """The user's folder for what outlives a cache: `jaxtrade` in `XDG_STATE_HOME` or `~/.local/state` (on macOS
-    `~/Library/Application Support`, on Windows `LOCALAPPDATA`). Raises RuntimeError if the user has no home folder."""
-    match system:
-        case "Darwin":
-            base = Path.home() / "Library" / "Application Support"
-        case "Windows":
-            base = Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-        case _:
-            base = Path(env.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return base / "jaxtrade"
+def _file() -> Path:
+    """Where it is noted which modules a user's runs import, which outlives a cache. Raises
+    RuntimeError if the user has no home folder.
+    """
+    places = "XDG_STATE_HOME", ".local/state", "Library/Application Support"
+    return user_folder(*places) / "imports.json"
 
 
 def remember(names: Iterable[str]) -> str | None:
@@ -62,7 +57,7 @@ def remember(names: Iterable[str]) -> str | None:
     if not roots:
         return None
     try:
-        path = state_folder() / "imports.json"
+        path = _file()
         known = {**_known(path), **{_entry(root): None for root in roots}}
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = path.with_name(f"{path.name}.{os.getpid()}")
@@ -92,7 +87,7 @@ def require_file(name: str, roots: Sequence[Path], where: Path) -> None:
     if _all or name in _allowed:
         return
     try:
-        if roots and _entry(roots) in _known(state_folder() / "imports.json"):
+        if roots and _entry(roots) in _known(_file()):
             return
     except RuntimeError:  # no home folder, so no list
         pass

@@ -42,23 +42,20 @@ def read_arrays(source: Path | bytes) -> dict[str, np.ndarray]:
     content = source if isinstance(source, bytes) else digests.checked(source)
     size = len(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        unpacked, most = (
-            sum(info.file_size for info in archive.infolist()),
-            SMALL + MOST_TIMES * size,
-        )
-        if unpacked > most:
+        found, most = sum(info.file_size for info in archive.infolist()), SMALL + MOST_TIMES * size
+        if found > most:
             raise ValueError(
-                f"it unpacks to {unpacked:,} bytes, and at most {most:,} are read from {size:,}"
+                f"it unpacks to {found:,} bytes, and at most {most:,} are read from {size:,}"
             )
         # The end of each entry is reached, where its sum is checked; `np.load` of the archive would
         # not reach it.
         return {
-            info.filename.removesuffix(".npy"): _array(_entry(archive, info))
+            info.filename.removesuffix(".npy"): _array(unpacked(archive, info))
             for info in archive.infolist()
         }
 
 
-def _entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+def unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """The unpacked bytes of an entry, checked against its sum. `ZipFile.read` would unpack all that
     there is, whatever the header says; a read of so many bytes stops there."""
     with archive.open(info) as stream:

@@ -38,10 +38,9 @@ class EagerPrograms(Programs):
         program: Any,
         args: tuple[Any, ...],
         static: tuple[Hashable, ...] = (),
-        keep: bool = True,
         later: bool = False,
     ) -> Pending:
-        """As `Programs.begin`, at once: nothing is compiled or kept."""
-        del name, keep, later
+        """As `Programs.begin`, at once: nothing is compiled."""
+        del name, later
         like = jax.eval_shape(lambda *given: program(*static, *given), *args)
         return Pending.ready(EagerProgram(program, static), like)

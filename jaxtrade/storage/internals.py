@@ -8,7 +8,6 @@ and a line; never the command. Nothing here loads JAX.
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import os
 import re
@@ -20,7 +19,6 @@ from jaxtrade.errors import JaxtradeError
 
 # Releases of jaxlib that the tests have run with, and that know the options of `storage.programs`.
 TRIED = ("0.10.", "0.11.")
-KEEPING = ("0.10.",)  # releases whose compiled programs `storage.executable` can keep
 ASK_SECONDS = 60.0
 
 
@@ -54,11 +52,6 @@ PARTS = {
         "jax._src.distributed.global_state",
         "storage/internals.py",
         "no run is trained by several processes",
-    ),
-    "keeping": Part(
-        "jax._src, jaxlib.lapack",
-        "storage/executable.py",
-        "compiled programs are traced and lowered again at each start; JAX's own cache stays",
     ),
 }
 _lost: dict[str, str] = {}
@@ -115,18 +108,6 @@ def _asked(flags: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def can_keep() -> bool:
-    """Whether compiled programs of the installed JAX can be kept (`storage.executable`)."""
-    if not jaxlib_version().startswith(KEEPING):
-        return False
-    try:
-        importlib.import_module("jaxtrade.storage.executable")
-    except (ImportError, AttributeError) as error:
-        lose("keeping", str(error))
-        return False
-    return True
 
 
 def backends_started() -> bool:

@@ -1,10 +1,9 @@
 """How programs are compiled: XLA's settings, and the folder of compiled programs that persists
 between runs.
 
-JAX's cache is in the folder itself. JAX keys an entry by program, versions, flags and device, so it
-never loads a stale one. The subfolder `KEPT` holds programs that commands keep whole
-(`kept.Store`). Both may be deleted at any time. Only the user may write to them, because anyone who
-can write to them can run code as this user.
+The folder is JAX's cache. JAX keys an entry by program, versions, flags and device, so it never
+loads a stale one. The folder may be deleted at any time. Only the user may write to it, because
+anyone who can write to it can run code as this user.
 """
 
 from __future__ import annotations
@@ -16,18 +15,13 @@ import shlex
 import stat
 import sys
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jaxtrade import interrupt
 from jaxtrade.storage import internals
-
-if TYPE_CHECKING:
-    from jaxtrade.storage.kept import Store
-    from jaxtrade.storage.source import Source
 
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 # This option fuses loops that share their inputs. Without it, XLA's CPU compiler repeats the whole
@@ -38,8 +32,6 @@ FUSION = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
 _ORDER, _TIMING = "--xla_gpu_deterministic_ops", "--xla_gpu_autotune_level"
 DETERMINISTIC = f"{_ORDER}=true {_TIMING}=0"
 OFF = "JAXTRADE_XLA_DEFAULTS"  # 1: leave XLA's settings alone
-KEEP = "JAXTRADE_KEEP_PROGRAMS"  # 0: keep no programs in `KEPT`
-KEPT = "kept"
 LEAST_SECONDS = 0.2  # programs that compile faster than this are not cached
 
 
@@ -52,14 +44,27 @@ def cache_folder(env: Mapping[str, str] = os.environ, system: str = platform.sys
     """
     if given := env.get(VARIABLE):
         return Path(given)
+    return user_folder("XDG_CACHE_HOME", ".cache", "Library/Caches", env, system) / "programs"
+
+
+def user_folder(
+    variable: str,
+    usual: str,
+    on_macos: str,
+    env: Mapping[str, str] = os.environ,
+    system: str = platform.system(),
+) -> Path:
+    """The folder `jaxtrade` of a user, in `variable` or `usual`; on macOS `on_macos`, on Windows
+    `LOCALAPPDATA`. Raises RuntimeError if the user has no home folder.
+    """
     match system:
         case "Darwin":
-            base = Path.home() / "Library" / "Caches"
+            base = Path.home() / on_macos
         case "Windows":
             base = Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
         case _:
-            base = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "jaxtrade" / "programs"
+            base = Path(env.get(variable) or Path.home() / usual)
+    return base / "jaxtrade"
 
 
 def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:
@@ -183,16 +188,6 @@ def written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
     named: whether the user named the folder. It is then used if his own group alone can write to
         it.
     """
-    said = ""
-    for each in (folder, folder / KEPT):
-        own, used = _written_by_others(each, named)
-        if not used:
-            return own, False
-        said = said or own
-    return said, True
-
-
-def _written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
     if os.name == "nt" or not folder.exists():
         return "", True
     above = folder.resolve().parent
@@ -232,24 +227,3 @@ def drop_unfinished(folder: Path, seconds: float = 3.0) -> None:
         with suppress(OSError):  # another process removed it, or owns it
             if path.stat().st_mtime >= since:
                 path.unlink()
-
-
-def kept_programs(
-    source: Source | None, warn: Callable[[str], None], env: Mapping[str, str] = os.environ
-) -> Store | None:
-    """The store of whole programs, in JAX's cache folder. Call this after `use_cache`.
-
-    None if JAX has no local cache folder, if `JAX_ENABLE_COMPILATION_CACHE` is off, if `KEEP` is 0,
-    without `source`, or with a release of JAX whose programs cannot be kept (`internals.KEEPING`):
-    keeping one uses JAX's internals.
-    source, warn: as in `kept.Store`.
-    """
-    import jax
-
-    folder = jax.config.jax_compilation_cache_dir  # pyright: ignore
-    off = env.get(KEEP) == "0" or not jax.config.jax_enable_compilation_cache  # pyright: ignore
-    if off or not internals.can_keep() or source is None or folder is None or "://" in str(folder):
-        return None
-    from jaxtrade.storage.kept import Store
-
-    return Store(Path(folder) / KEPT, source, warn)

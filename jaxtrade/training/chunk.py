@@ -85,15 +85,8 @@ class Chunk:
 
     @property
     def compile_seconds(self) -> float:
-        """Time spent on the program: traced, lowered and compiled, or read if an earlier start had
-        kept it.
-        """
+        """Time spent on the program: traced, lowered and compiled, or read from JAX's cache."""
         return self._pending.seconds
-
-    @property
-    def kept(self) -> bool:
-        """Whether the program was read."""
-        return self._pending.kept
 
     @property
     def eager(self) -> bool:
@@ -141,8 +134,6 @@ def compile_chunk(
     """Begin to compile the program that `training.loop.train` runs, for arguments with these shapes
     and dtypes.
     """
-    # A program that calls the host, or is divided over devices, cannot be kept.
-    keep = (exchange is None or not exchange.inside) and not place.many
     name = f"train chunk of {updates} updates" + ("" if exchange is None else " with advice")
     program = chunk_program(algorithm, updates, exchange, place, state, params)
-    return Chunk(programs.begin(name, program, (state, params, inputs), keep=keep))
+    return Chunk(programs.begin(name, program, (state, params, inputs)))

@@ -149,11 +149,6 @@ class Exchange(Protocol):
     never wait or raise.
     """
 
-    @property
-    def inside(self) -> bool:
-        """Whether the compiled program itself calls the host."""
-        ...
-
     def wrap(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm (of one agent or a population) with the exchange's own part added to its
         state.

@@ -126,8 +126,7 @@ def train(
             stopped at most. None: it neither rolls back nor ends; the learner skips steps that are not finite.
         exchange: exchange of data with the host in each update. A stateful exchange must be among
             `hooks` too.
-        programs: where `init` and the chunk are compiled, side by side, and perhaps kept. Default:
-            compiled here.
+        programs: where `init` and the chunk are compiled, side by side. Default: here.
         ahead: called once with the shapes of the state while the chunk is compiled, to begin
             further programs.
         place: the devices. `state`, checkpoints, the result and what hooks get have the same form
@@ -279,11 +278,10 @@ class _Run:
         if self.ahead is not None:
             self.ahead(jax.eval_shape(lambda state: state, self.state))
         self.chunk.wait()
-        how = "ready, as an earlier start compiled it," if self.chunk.kept else "compiled"
         self.io.message(
             "compute.eager: nothing is compiled, which is very slow"
             if self.chunk.eager
-            else f"{how} in {self.chunk.compile_seconds:.1f} s"
+            else f"compiled in {self.chunk.compile_seconds:.1f} s"
         )
         self.io.phase(
             "training", f"{self.total * self.steps_per_update:,} steps in {self.total} updates"

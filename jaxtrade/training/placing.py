@@ -14,13 +14,6 @@ from jaxtrade.types import Algorithm, PyTree
 class Place(Protocol):
     """The devices of a run."""
 
-    @property
-    def many(self) -> bool:
-        """Whether a mesh of devices is used. The compiled program is then not kept for the next
-        start.
-        """
-        ...
-
     def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
         """The learner of all agents: its `init` is over all devices, its `update` is what one
         device computes.
@@ -56,8 +49,6 @@ class Place(Protocol):
 
 class OneDevice:
     """A run on the default device."""
-
-    many = False
 
     def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
         return stack.wrap(algorithm)

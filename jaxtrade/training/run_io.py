@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jaxtrade import interrupt
 from jaxtrade.errors import InterruptedRunError, JaxtradeError, PreemptedError, StorageError
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.monitor import Episodes, EpisodeSink
@@ -96,10 +97,11 @@ class RunIO:
 
     def interrupted(self, received: signal.Signals, update: int) -> JaxtradeError:
         """The error of a run that a signal has stopped after `update`."""
-        kept = (
-            "nothing was saved (no directory)"
-            if self.checkpoint_dir is None
-            else f"saved in {self.checkpoint_dir}"
-        )
+        how = interrupt.hinted()
+        if self.checkpoint_dir is not None:
+            how = f"saved in {self.checkpoint_dir}" + (how and f"; {how}")
         error = InterruptedRunError if received == signal.SIGINT else PreemptedError
-        return error(f"{received.name}: stopped after update {update}; {kept}")
+        return error(
+            f"{received.name}: stopped after update {update}; "
+            f"{how or 'nothing was saved (no directory)'}"
+        )

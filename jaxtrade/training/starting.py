@@ -43,9 +43,7 @@ def begun(
     keys = stack.split_key(key)
     # With an exchange the first answers are constants of `init`, and the chunk's inputs are not
     # known yet.
-    init = programs.begin(
-        "init", jax.jit(algorithm.init), (keys, params), keep=exchange is None and not place.many
-    )
+    init = programs.begin("init", jax.jit(algorithm.init), (keys, params))
     chunk = None
     if exchange is None:
         chunk = chunks.compile_chunk(

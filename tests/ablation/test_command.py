@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 
 import pytest
 
+from jaxtrade.ablation.folder import BEGIN
 from jaxtrade.cli import main
 from jaxtrade.cli.ablate import with_seeds
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, PreemptedError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.storage.trials import read_trials
+from jaxtrade.training.run_io import RunIO
 from tests.ablation.made import TINY
 
 
@@ -66,7 +69,9 @@ def test_one_that_is_stopped_says_how_it_goes_on(tmp_path, capsys, monkeypatch):
     """Training knows only that it was stopped; the flags of the whole are not in its folder."""
 
     def stopped(*_args):
-        raise PreemptedError("SIGTERM: stopped after update 5")
+        (tmp_path / "new").mkdir()
+        (tmp_path / "new" / BEGIN).write_text("{}")
+        raise RunIO().interrupted(signal.SIGTERM, 5)
 
     monkeypatch.setattr("jaxtrade.ablation.run.ablate", stopped)
     assert (

@@ -146,7 +146,7 @@ def test_a_curriculum_takes_the_flags_for_every_phase(
     monkeypatch.chdir(tmp_path)
     phases: dict[str, tuple[int, int, int]] = {}
 
-    def stop(args: argparse.Namespace) -> None:
+    def stop() -> None:
         raise ConfigError("far enough")
 
     def seen(course: Curriculum) -> str:

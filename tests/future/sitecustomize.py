@@ -52,7 +52,7 @@ def refuse_options(compiler):
 
 def try_none(internals):
     """No release counts as tried, so XLA is asked for every option."""
-    internals.TRIED = internals.KEEPING = ()
+    internals.TRIED = ()
 
 
 CHANGES = {

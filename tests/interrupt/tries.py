@@ -86,7 +86,7 @@ class Try(NamedTuple):
 
 
 def environment(cache: Path, mark: str = "") -> dict[str, str]:
-    """The variables of a command. cache: folder of its compiled programs and prepared markets."""
+    """The variables of a command. cache: folder of its compiled programs."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return os.environ | {
         "PYTHONPATH": path,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.learning import Learning
+from jaxtrade import interrupt
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import (
     ConfigError,
@@ -159,7 +160,7 @@ def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
     def not_ahead(programs, algorithm, updates, *arguments, **options):
-        pending = Pending()
+        pending = Pending(None)
         pending._future.set_result(chunk.chunk_program(algorithm, updates))
         return chunk.Chunk(pending)
 
@@ -240,7 +241,10 @@ def test_signals_save_at_the_border_and_resume_to_the_same_bits(
         return Change()
 
     before = signal.getsignal(number)
-    with pytest.raises(error, match="stopped after update 2; saved in") as raised:
+    with (
+        interrupt.hint(lambda: "go on so"),
+        pytest.raises(error, match=r"stopped after update 2; saved in .*; go on so") as raised,
+    ):
         train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook], checkpoint_dir=tmp_path)
     assert raised.value.exit_code == code
     assert signal.getsignal(number) is before

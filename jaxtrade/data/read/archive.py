@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from jaxtrade.errors import DataError
+from jaxtrade.storage.archives import unpacked
 
 SUFFIXES = (".csv", ".txt")
 
@@ -62,14 +63,6 @@ def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...
             f"{source}: the files in the zip archive are empty. Fix: export the bars again"
         )
     return b"\n".join(text for text in texts if text) + b"\n", members
-
-
-def unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """The bytes of a file in an archive: no more than its header says, and checked against its
-    sum.
-    """
-    with archive.open(info) as stream:
-        return stream.read(info.file_size)
 
 
 def gunzip(raw: bytes, source: str, limit: int) -> bytes:

@@ -9,7 +9,6 @@ from pathlib import Path
 from jaxtrade.data.market import Market
 from jaxtrade.data.nulls.market import null_markets, null_named
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation.null_runs import run_nulls, with_market
 from jaxtrade.evaluation.null_test import NullResult, null_document, null_table
 from jaxtrade.evaluation.statistics.aggregate import iqm
@@ -19,11 +18,9 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import Fresh
 from jaxtrade.runs.setup import Setup, policies_of
-from jaxtrade.runs.training_job import go_on_with
 from jaxtrade.runs.walkforward.evaluating import evaluate_out_of_sample
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.storage.eager import EagerPrograms
-from jaxtrade.storage.kept import Store
 from jaxtrade.storage.null_journal import NULLS, NullJournal
 from jaxtrade.text import several
 from jaxtrade.training.loop import train
@@ -58,7 +55,6 @@ def walk_nulls(
     path: Path,
     days: WalkDays,
     spec: NullSpec,
-    store: Store | None = None,
     screen: Screen | None = None,
 ) -> dict[str, NullResult]:
     """Test the result of a walk-forward against null markets, and write `nulls.json` into its
@@ -69,7 +65,6 @@ def walk_nulls(
 
     Args:
         setup, path, days: of the walk-forward; `days` are its result on the real market.
-        store: where compiled programs are kept.
     Raises:
         ConfigError: this kind does not fit the run, or the journal belongs to another test.
             DataError: a null market
@@ -90,22 +85,16 @@ def walk_nulls(
     shown.phase(
         "nulls", f"{spec}: {several(setup.stack.count, 'agent')} trained again on each", spec.draws
     )
-    with _programs(setup, store) as programs:
-        try:
-            results = run_nulls(
-                lambda market: walk_statistics(trained_on(setup, market, programs)),
-                markets,
-                walk_statistics(days),
-                spec,
-                config.seed,
-                journal,
-                step=shown.step,
-            )
-        except (InterruptedRunError, PreemptedError) as stop:
-            raise type(stop)(
-                f"stopped in null market {len(journal.known) + 1} of {spec.draws}; the finished ones are "
-                f"kept; {go_on_with(path, 'walkforward', ['--nulls', str(spec)])}"
-            ) from None
+    with EagerPrograms() if config.compute.eager else RepeatedPrograms() as programs:
+        results = run_nulls(
+            lambda market: walk_statistics(trained_on(setup, market, programs)),
+            markets,
+            walk_statistics(days),
+            spec,
+            config.seed,
+            journal,
+            step=shown.step,
+        )
     rundir.write_json(
         path / RESULT,
         null_document(
@@ -130,12 +119,6 @@ def notes_of(days: WalkDays) -> list[str]:
         f"{POLICY} is trained again on each null market, by the same executable; "
         f"{several(len(days.seeds), 'seed')}, {several(days.independent, 'independent day')}"
     ]
-
-
-def _programs(setup: Setup, store: Store | None) -> Programs:
-    if setup.config.compute.eager:
-        return EagerPrograms()
-    return RepeatedPrograms(None if setup.config.imports else store, setup.facts)
 
 
 def trained_on(setup: Setup, market: Market, programs: Programs) -> OutOfSampleDays:

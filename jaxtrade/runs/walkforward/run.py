@@ -25,7 +25,6 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir, summary
 from jaxtrade.runs.agents import AGENTS
 from jaxtrade.runs.beginning import Fresh, resumed
-from jaxtrade.runs.compiled import programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.job import Job, opening_lines
@@ -39,7 +38,7 @@ from jaxtrade.runs.walkforward.counting import count_walk
 from jaxtrade.runs.walkforward.document import folds_csv, how_reach, walk_document, walk_table
 from jaxtrade.runs.walkforward.evaluating import evaluate_walk
 from jaxtrade.runs.walkforward.nulls import check_nulls, walk_null_table, walk_nulls
-from jaxtrade.storage.kept import Store
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.text import several
 from jaxtrade.training import replacement
 from jaxtrade.training.health import health_labels
@@ -83,7 +82,6 @@ class WalkResult:
 def walk_forward(
     config: RunConfig,
     path: Path | None = None,
-    store: Store | None = None,
     screen: Screen | None = None,
     nulls: NullSpec | None = None,
 ) -> WalkResult:
@@ -92,7 +90,7 @@ def walk_forward(
 
     Args:
         config: its section `split` is not used: folds replace it.
-        path: the new folder; default `runs/<market-walkforward-utc-id>`. store, screen: as in
+        path: the new folder; default `runs/<market-walkforward-utc-id>`. screen: as in
             `runs.train.run`.
         nulls: null markets on which all is trained and tested again (`runs.walkforward.nulls`).
     Raises as `runs.train.run`, and ConfigError if the data have too few sessions for one fold.
@@ -112,7 +110,7 @@ def walk_forward(
         where = path or rundir.new_run_path(setup.market.name, COMMAND)
         with explained(counted):
             check_device(counted)
-            with programs_of(setup, store) as programs:
+            with Programs() as programs:
                 rundir.create_run(
                     where, setup.config, rundir.provenance(setup.config, setup.market.fingerprint)
                 )
@@ -122,12 +120,11 @@ def walk_forward(
                     interrupt.hint(partial(how_to_continue, where, COMMAND, _words(nulls))),
                 ):
                     job = Job(setup, where, Fresh(), programs, shown, config.control.wall_clock)
-                    return _with_nulls(job, _train_and_test(job), nulls, store)
+                    return _with_nulls(job, _train_and_test(job), nulls)
 
 
 def resume_walk(
     path: Path,
-    store: Store | None = None,
     data: Path | None = None,
     screen: Screen | None = None,
     set: Sequence[str] = (),
@@ -150,7 +147,7 @@ def resume_walk(
         setup, manifest = open_run(path, data, overrides=set)
         if nulls is not None:
             check_nulls(setup, nulls)
-        with explained(_counted(setup)), programs_of(setup, store) as programs, rundir.locked(path):
+        with explained(_counted(setup)), Programs() as programs, rundir.locked(path):
             job = Job(
                 setup,
                 path,
@@ -159,26 +156,20 @@ def resume_walk(
                 shown,
                 setup.config.control.wall_clock,
             )
-            return _with_nulls(
-                job, _train_and_test(job, differences(manifest, facts())), nulls, store
-            )
+            return _with_nulls(job, _train_and_test(job, differences(manifest, facts())), nulls)
 
 
 def _words(nulls: NullSpec | None) -> list[str]:
     return [] if nulls is None else ["--nulls", str(nulls)]
 
 
-def _with_nulls(
-    job: Job, result: WalkResult, nulls: NullSpec | None, store: Store | None
-) -> WalkResult:
+def _with_nulls(job: Job, result: WalkResult, nulls: NullSpec | None) -> WalkResult:
     """The result, tested against null markets if they were asked for and there is something to
     test.
     """
     if nulls is None or result.days is None:
         return result
-    return replace(
-        result, nulls=walk_nulls(job.setup, job.path, result.days, nulls, store, job.screen)
-    )
+    return replace(result, nulls=walk_nulls(job.setup, job.path, result.days, nulls, job.screen))
 
 
 def as_walk(config: RunConfig, screen: Screen) -> RunConfig:

@@ -1,0 +1,98 @@
+"""Programs that are compiled side by side: what fails is told, and nothing is left running."""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxtrade.storage.compiling import Programs
+from jaxtrade.training.chunk import Chunk
+
+
+class Lowered:
+    """A lowered program that fails to compile, or waits."""
+
+    def __init__(self, wait: threading.Event | None = None) -> None:
+        self.wait, self.out_info = wait, None
+
+    def compile(self):
+        if self.wait is not None:
+            self.wait.wait(60)
+            return None
+        raise MemoryError("too large")
+
+    def lower(self, *args):
+        return self
+
+
+def compiling():
+    return [
+        thread for thread in threading.enumerate() if thread.name.startswith("jaxtrade-compile")
+    ]
+
+
+def test_an_error_of_a_compilation_is_raised_where_the_program_is_needed():
+    with Programs() as programs:
+        pending = programs.begin("fails", Lowered(), ())
+        with pytest.raises(MemoryError, match="too large"):
+            pending.wait()
+    with Programs() as programs:
+        programs.begin("fails and is never needed", Lowered(), ())
+    assert not compiling()
+
+
+def test_nothing_is_left_running_after_an_interrupt():
+    gate = threading.Event()
+    waiting = []
+
+    def interrupted():
+        with Programs() as programs:
+            waiting.extend(programs.begin(str(i), Lowered(gate), (jnp.zeros(i),)) for i in range(5))
+            threading.Timer(0.2, gate.set).start()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not compiling()
+    assert waiting[-1]._future.cancelled()
+
+
+def test_a_program_that_another_thread_compiles_is_no_recompile():
+    def program(state, params, inputs):
+        other = threading.Thread(target=lambda: jax.jit(lambda x: x * 3 + 1)(jnp.zeros(7)))
+        other.start()
+        other.join()
+        return state, {}, None
+
+    def recompiling(state, params, inputs):
+        jax.jit(lambda x: x * 5 + 1)(jnp.zeros(9))
+        return state, {}, None
+
+    for function, least in ((program, 0), (recompiling, 1)):
+        with Programs() as programs:
+            pending = programs.begin("ready", jax.jit(lambda: 0), ())
+            pending.wait()
+            pending.wait = lambda function=function: function
+            chunk = Chunk(pending)
+            chunk(jnp.zeros(2), None)
+        assert (chunk.recompiles >= 1) == (least == 1)
+
+
+def test_a_program_that_cannot_be_traced_never_began():
+    broken, args = jax.jit(lambda tree: tree["absent"]), ({"a": jnp.ones(3)},)
+    with Programs() as programs:
+        with pytest.raises(KeyError):
+            programs.begin("broken", broken, args)
+        assert programs.begun(broken, args) is None
+        total = jax.jit(lambda tree: tree["a"].sum())
+        assert programs.begin("total", total, args, later=True).wait()(*args) == 3.0
+        assert programs.begun(total, args) is not None
+
+
+def test_an_error_of_a_task_that_nobody_waits_for_is_printed(capsys):
+    with Programs() as programs:
+        programs.also(lambda: 1 / 0)
+    assert "ZeroDivisionError" in capsys.readouterr().err
