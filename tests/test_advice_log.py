@@ -23,7 +23,7 @@ from tests.advisor.servers import GOOD, FaultServer, Wire, advises, reply, says
 from tests.advisor.test_models import offers
 from tests.test_advisor_run import TINY, train
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 pytestmark = pytest.mark.slow  # whole runs with a server
 REASON = "trend \x1b[2Jup"
 

@@ -14,7 +14,7 @@ from tests.advisor import servers
 from tests.advisor.markets import config
 from tests.advisor.servers import FaultServer, reply
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 CANARY = "sk-CANARY-0123456789"
 
 

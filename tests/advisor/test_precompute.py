@@ -33,7 +33,7 @@ from tests.advisor import servers
 from tests.advisor.markets import book, config, market
 from tests.advisor.servers import FaultServer, Wire, advises, reply, says
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 EVERY = 100  # of 2165 askable bars, which leaves 22
 BARS = 22
 

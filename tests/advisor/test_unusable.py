@@ -27,7 +27,7 @@ from tests.advisor.servers import GOOD, FaultServer, Step, Wire, advises, comple
 from tests.advisor.service_parts import CANARY, HandClock, bad, good, question, until
 from tests.advisor.test_desk import Office
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 
 N = 6
 PROSE = bad(Failure.PARSE, raw="I would buy here.")

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from urllib.parse import SplitResult
 
 from jaxtrade.advisor.host.keys import Secret, read_key
-from jaxtrade.advisor.host.openai import check_url, tls_context
+from jaxtrade.advisor.host.openai import check_url, client_of, headers_of
 from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.schema import RefusedError, strict_json
+from jaxtrade.advisor.host.types import TransportError
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell
@@ -64,26 +65,11 @@ def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -
     server gives no list. Messages name the server and hold no key.
     """
     base, key = check_url(url), read_key(access.key_env, access.key_file)
+    client = client_of(base, access.ca_file)
     try:
-        from jaxtrade.advisor.host.transport import Client
-        from jaxtrade.advisor.host.wire import Limits, Reply, TransportError
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"an advisor over HTTP needs {error.name}: in the checkout, pip install '.[advisor]'"
-        ) from None
-
-    def read(reply: Reply) -> tuple[int, bytes]:
-        return reply.status, reply.body
-
-    client = Client(base, tls_context(access.ca_file) if base.scheme == "https" else None)
-    try:
-        status, body = client.get(
-            _PATH, _headers(key), Limits(time.monotonic() + seconds, MAX_BYTES), read
-        )
+        status, _, body = client.send(_PATH, headers_of(key), time.monotonic() + seconds, MAX_BYTES)
     except TransportError as error:
         raise _no_list(base, key, str(error), "start the server, or check the URL") from None
-    finally:
-        client.close()
     if status != 200:
         raise _no_list(
             base, key, f"status {status}", _MEANING.get(status, "see the server's own messages")
@@ -169,15 +155,6 @@ def access_of(
         None if key_file is None else Path(key_file),
         None if ca_file is None else Path(ca_file),
     )
-
-
-def _headers(key: Secret | None) -> dict[str, str]:
-    headers = {
-        "Accept": "application/json",
-        "Accept-Encoding": "identity",
-        "User-Agent": "jaxtrade",
-    }
-    return headers | ({"Authorization": f"Bearer {key.reveal()}"} if key else {})
 
 
 def _models(base: SplitResult, key: Secret | None, body: bytes) -> tuple[Model, ...]:

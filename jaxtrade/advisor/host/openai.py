@@ -21,16 +21,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from jaxtrade.advisor.host.forms import FORMS, Forms
-from jaxtrade.advisor.host.keys import read_key
+from jaxtrade.advisor.host.keys import Secret, read_key
 from jaxtrade.advisor.host.pipe import parse_pipe
-from jaxtrade.advisor.host.replies import MismatchError, Sampling, printable, read_reply
+from jaxtrade.advisor.host.replies import Sampling, printable, read_reply
 from jaxtrade.advisor.host.schema import ADVICE_SCHEMA, LOGIT_SCALE, SCHEMA_HASH, parse_advice
-from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.advisor.host.types import Answer, Failure, Question, TransportError
 from jaxtrade.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jaxtrade.advisor.host.http import Client
 
 _LOCAL = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 _PATH = "/chat/completions"
@@ -76,19 +79,8 @@ class OpenAIBackend:
         self._base = check_url(options.base_url)
         _check(options)
         self._key = read_key(options.key_env, options.key_file)
-        try:
-            from jaxtrade.advisor.host.transport import Client
-            from jaxtrade.advisor.host.wire import Limits, TransportError
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"an advisor over HTTP needs {error.name}: in the checkout, pip install "
-                "'.[advisor]'"
-            ) from None
-        self._transport_error, self._limits = TransportError, Limits
         self._forms = Forms(options.structured if options.answer == "json" else FORMS[-1])
-        self._client = Client(
-            self._base, tls_context(options.ca_file) if self._base.scheme == "https" else None
-        )
+        self._client = client_of(self._base, options.ca_file)
 
     @property
     def name(self) -> str:
@@ -123,44 +115,27 @@ class OpenAIBackend:
         began = time.monotonic()
         try:
             answer = self._answer(question, deadline, number)
-        except self._transport_error as error:
-            answer = Answer(None, error.failure, str(error), error.status, error.retryable)
-        except MismatchError:
-            answer = Answer(
-                None, Failure.CONNECTION, "the answer to another request", retryable=True
-            )
-        except (
-            Exception
-        ) as error:  # a bug in the client; `Backend.answer` must return a failure, never raise
-            answer = Answer(
-                None, Failure.CONNECTION, f"unexpected {type(error).__name__} in the client"
-            )
+        except TransportError as error:
+            answer = error.answer
+        except Exception as error:  # a bug in the client: `Backend.answer` never raises
+            detail = f"unexpected {type(error).__name__} in the client"
+            answer = Answer(None, Failure.CONNECTION, detail)
         return self._clean(answer._replace(latency=time.monotonic() - began))
 
     def _answer(self, question: Question, deadline: float, number: int) -> Answer:
         request_id = f"jaxtrade-{secrets.token_hex(8)}"
-        headers = {
+        headers = headers_of(self._key) | {
             "Content-Type": "application/json",
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": "jaxtrade",
             "X-Request-Id": request_id,
         }
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key.reveal()}"
         o, form = self._options, self._forms.now
         body = json.dumps(request_body(o, question.prompt, form, number)).encode()
         random = o.temperature is None or (o.temperature > 0 and o.seed is None)
         sampling = Sampling(
             request_id, random, parse_pipe if o.answer == "pipe" else parse_advice, form
         )
-        answer = self._client.post(
-            _PATH,
-            headers,
-            body,
-            self._limits(deadline, o.max_bytes),
-            lambda reply: read_reply(reply.status, reply.headers, reply.body, sampling),
-        )
+        reply = self._client.send(_PATH, headers, deadline, o.max_bytes, body)
+        answer = read_reply(reply.status, reply.headers, reply.body, sampling)
         if answer.failure is Failure.UNSUPPORTED:
             return answer._replace(detail=self._forms.rejected(form, answer.detail))
         return answer
@@ -260,11 +235,27 @@ def _check(o: OpenAIOptions) -> None:
             raise ConfigError(f"advisor {name} {getattr(o, name)}: expected {low} to {high}")
 
 
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """The TLS settings of a client. ca_file: certificates to trust instead of the system's. Raises
-    ConfigError.
+def client_of(base: SplitResult, ca_file: Path | None) -> Client:
+    """A client of the server at a valid base URL. ca_file: certificates to trust instead of the
+    system's.
+
+    Raises ConfigError for a file that cannot be used, and for a missing library.
     """
     try:
-        return ssl.create_default_context(cafile=ca_file)
+        from jaxtrade.advisor.host.http import Client
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"an advisor over HTTP needs {error.name}: in the checkout, pip install '.[advisor]'"
+        ) from None
+    try:
+        return Client(
+            base, ssl.create_default_context(cafile=ca_file) if base.scheme == "https" else None
+        )
     except OSError as error:
         raise ConfigError(f"advisor ca_file {ca_file}: {error.strerror or error}") from None
+
+
+def headers_of(key: Secret | None) -> dict[str, str]:
+    """The headers of every request."""
+    plain = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "jaxtrade"}
+    return plain | ({"Authorization": f"Bearer {key.reveal()}"} if key else {})

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.forms import FORMS, complains
 from jaxtrade.advisor.host.schema import MAX_BYTES, Parsed, RefusedError, loose_json
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Answer, Failure, TransportError
 
 REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the text
 CUT_OFF = "the answer was cut off at the token limit"
@@ -73,13 +73,9 @@ class Sampling(NamedTuple):
     form: str = FORMS[-1]
 
 
-class MismatchError(Exception):
-    """The response carries another request's id."""
-
-
 def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: Sampling) -> Answer:
-    """The answer in a complete response. Header names are in lower case. Raises MismatchError and
-    nothing else.
+    """The answer in a complete response. Header names are in lower case. Raises TransportError for
+    the response to another request, and nothing else.
     """
     check_id(headers.get("x-request-id", ""), sampling.request_id)
     if status != 200:
@@ -200,12 +196,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def check_id(text: str, own: str) -> None:
-    """Raise MismatchError where `text` contains a request id made here that is not `own`.
+    """Raise TransportError where `text` contains a request id made here that is not `own`.
 
     Ids that servers make themselves are ignored.
     """
     if any(found != own for found in _OWN_ID.findall(text)):
-        raise MismatchError
+        raise TransportError(Failure.CONNECTION, "the answer to another request", True)
 
 
 def printable(text: str) -> str:

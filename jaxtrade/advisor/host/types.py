@@ -81,6 +81,16 @@ class Answer(NamedTuple):
     parts: tuple[Answer, ...] = ()
 
 
+class TransportError(Exception):
+    """There is no complete response to a request, or it is the response to another one. Its text
+    holds no request header. answer: the failure.
+    """
+
+    def __init__(self, failure: Failure, detail: str, retryable: bool, status: int = 0) -> None:
+        super().__init__(detail)
+        self.answer = Answer(None, failure, detail, status, retryable)
+
+
 class Backend(Protocol):
     """Answers questions: a server, a mock, a set of rules or recorded answers."""
 
