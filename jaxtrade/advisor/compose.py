@@ -3,6 +3,14 @@
 The parts, in this order: the labels (what followed each bar), the backend, the service, and what
 journals and snapshots record. Questions, snapshots and the asking functions come from their own
 modules and are re-exported here.
+
+The advisors of a configuration, each as the configuration of a run with that advisor alone.
+
+Everything that asks an advisor therefore knows one advisor only. A panel is what puts their rows
+together: advice of member i about bar b is in row i T + b of the run's table (`advisor.table`).
+
+Where the askable bars lie within their sessions: what a placebo needs to give each bar another
+session's answer.
 """
 
 from __future__ import annotations
@@ -19,16 +27,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.host.context.choosing import digest_values
-from jaxtrade.advisor.host.gates import TRAINING, Use
+from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.recorded import RecordedBackend
 from jaxtrade.advisor.host.registry import MOCKS, make_backend, takes
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
+from jaxtrade.advisor.host.templates import digest_values
 from jaxtrade.advisor.host.types import Backend
-from jaxtrade.advisor.labels import followed_of, round_turn
-from jaxtrade.advisor.places import session_places
-from jaxtrade.advisor.questions import QuestionBook, in_sessions
+from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, round_turn
 from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
@@ -37,7 +43,7 @@ from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell
-from jaxtrade.types import SessionSet
+from jaxtrade.types import SessionSet, SessionTable
 from jaxtrade.version import __version__
 
 __all__ = [
@@ -439,3 +445,17 @@ def table_of(bars: np.ndarray, rows: np.ndarray, size: int) -> AdviceTable:
     table = empty_table(size)
     version = jnp.int32(1 if len(bars) else 0)
     return AdviceTable(table.rows.at[bars].set(rows), table.version.at[bars].set(version), version)
+
+
+def session_places(book: QuestionBook, sessions: SessionTable) -> list[list[tuple[int, int]]]:
+    """The askable bars of each session, in time order, as (bar, seconds since the session's first
+    decision bar).
+
+    Places are times and not counts of bars, so a bar that is missing does not move the later ones.
+    A session without an askable bar gives an empty list.
+    """
+    found = []
+    for first, last in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True):
+        bars = first + np.flatnonzero(book.askable[first : last + 1])
+        found.append([(int(bar), int(book.closes[bar] - book.closes[first])) for bar in bars])
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxtrade.advisor.host.models import access_of, list_models
+from jaxtrade.advisor.host.openai import access_of, list_models
 from jaxtrade.config.shortcuts import base_url
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import aligned, show

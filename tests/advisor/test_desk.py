@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.cache import AdviceCache
-from jaxtrade.advisor.host.desk import Desk, Outlet
-from jaxtrade.advisor.host.gates import TRAINING, Use
+from jaxtrade.advisor.host.desk import Desk, Key, Outlet, State
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
-from jaxtrade.advisor.host.queue import Key, State
+from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.balance import imbalance

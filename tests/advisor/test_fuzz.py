@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.pipe import parse_pipe
 from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
-from jaxtrade.advisor.host.schema import LOGIT_SCALE, Parsed, parse_advice
+from jaxtrade.advisor.host.schema import LOGIT_SCALE, Parsed, parse_advice, parse_pipe
 from jaxtrade.advisor.host.types import Advice, Answer, TransportError
 from tests.advisor.servers import GOOD, FaultServer, completion, cut, head
 

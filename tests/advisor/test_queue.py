@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.queue import Entry, Key, QuestionQueue, State
+from jaxtrade.advisor.host.desk import Entry, Key, QuestionQueue, State
 from jaxtrade.advisor.host.statistics import Statistics
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import question

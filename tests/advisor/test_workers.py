@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from jaxtrade.advisor.host.clock import SystemClock
-from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.advisor.host.types import Answer, Failure, Question, SystemClock
 from jaxtrade.advisor.host.workers import Finished, Job, Lost, WorkerPool
 from tests.advisor.asking import SOON
 from tests.advisor.service_parts import CANARY, good, question, until

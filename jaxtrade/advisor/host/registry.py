@@ -16,13 +16,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host import mocks, wrappers
-from jaxtrade.advisor.host.names import nearest
+from jaxtrade.advisor.host import mocks
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.recorded import RecordedBackend, read_recorded
-from jaxtrade.advisor.host.rules import RuleBackend
+from jaxtrade.advisor.host.recorded import RecordedBackend, RuleBackend, read_recorded
 from jaxtrade.advisor.host.samples import Sampled, check_samples
-from jaxtrade.advisor.host.types import Backend, Failure
+from jaxtrade.advisor.host.types import Backend, Failure, nearest
+from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS
 
@@ -289,35 +288,106 @@ MOCKS: Mapping[str, MockKind] = {
     "overconfident": MockKind(_skilled("overconfident", 0.5), _TOLD | {"q"}, ("future",), "q"),
     "underconfident": MockKind(_skilled("underconfident", 0.6), _TOLD | {"q"}, ("future",), "q"),
     "shifted": MockKind(
-        lambda o: wrappers.Shifted(**o),
+        lambda o: mocks.Shifted(**o),
         _OTHER | {"sessions", "least", "question_of", "seed"},
         ("inner", "sessions"),
     ),
     "permuted": MockKind(
-        lambda o: wrappers.Permuted(**o),
+        lambda o: mocks.Permuted(**o),
         _OTHER | {"bars", "question_of", "seed"},
         ("inner", "bars"),
     ),
     "delayed": MockKind(
-        lambda o: wrappers.Delayed(**_whole(o, "bars")),
+        lambda o: mocks.Delayed(**_whole(o, "bars")),
         _OTHER | {"bars", "question_of"},
         ("inner", "bars"),
         "bars",
     ),
     "available": MockKind(
-        lambda o: wrappers.Available(**{"p": 0.5, **o}), _OTHER | {"p", "seed"}, ("inner",), "p"
+        lambda o: mocks.Available(**{"p": 0.5, **o}), _OTHER | {"p", "seed"}, ("inner",), "p"
     ),
     "turning": MockKind(
-        lambda o: wrappers.Turning(**_whole(o, "turn")),
+        lambda o: mocks.Turning(**_whole(o, "turn")),
         _OTHER | {"then", "turn"},
         ("inner", "then", "turn"),
         "turn",
     ),
     "slow": MockKind(
-        lambda o: wrappers.Slow(**{"seconds": 1.0, **o}),
+        lambda o: mocks.Slow(**{"seconds": 1.0, **o}),
         _OTHER | {"seconds"},
         ("inner",),
         "seconds",
     ),
     "failing": MockKind(_failing, frozenset(("failure", "retryable"))),
 }
+
+
+PANEL = "panel"
+_NO_MEMBERS = ("none", "off", "replay", PANEL)
+
+
+def members_of(config: RunConfig) -> tuple[RunConfig, ...]:
+    """One configuration per advisor: of a panel its members, else the configuration itself.
+
+    A member has its own options, and those of `advisor.options` that its kind takes.
+    Raises ConfigError for a member that is no advisor, or of an unknown kind.
+    """
+    chosen = config.advisor
+    if chosen.kind != PANEL:
+        return (config,)
+    found = []
+    for number, member in enumerate(chosen.panel):
+        head = member.kind.partition(":")[0]
+        if head in _NO_MEMBERS:
+            raise ConfigError(
+                f"advisor.panel.{number} = {member.kind}: is no advisor of its own; expected rules, "
+                "mock:KIND, recorded:FILE, table:FILE or the URL of a server"
+            )
+        known = (
+            {}
+            if head == "table"
+            else {
+                name: value for name, value in chosen.options.items() if name in takes(member.kind)
+            }
+        )
+        alone = chosen.model_copy(
+            update={"kind": member.kind, "options": {**known, **member.options}, "panel": ()}
+        )
+        found.append(config.model_copy(update={"advisor": alone}))
+    return tuple(found)
+
+
+def snapshots_of(config: RunConfig) -> dict[int, Path]:
+    """Number of each advisor whose advice is in a snapshot -> its file. A replay has those of the
+    recorded panel.
+    """
+    chosen, replayed = config.advisor, config.advisor.kind.startswith("replay:")
+    kinds = (
+        [member.kind for member in chosen.panel]
+        if chosen.kind == PANEL or replayed
+        else [chosen.kind]
+    )
+    return {
+        i: Path(kind.removeprefix("table:"))
+        for i, kind in enumerate(kinds)
+        if kind.startswith("table:")
+    }
+
+
+def name_of(config: RunConfig) -> str:
+    """The advisor as reports name it: its kind; of a panel, those of its members."""
+    kinds = ", ".join(member.kind for member in config.advisor.panel)
+    return f"panel [{kinds}]" if config.advisor.kind == PANEL else config.advisor.kind
+
+
+def identity_of_members(identities: list[Mapping[str, str]]) -> dict[str, str]:
+    """The identities of several advisors as one: each name behind its member's number. That of one
+    stays as it is.
+    """
+    if len(identities) == 1:
+        return dict(identities[0])
+    return {
+        f"{i}.{name}": text
+        for i, identity in enumerate(identities)
+        for name, text in identity.items()
+    }

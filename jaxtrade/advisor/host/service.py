@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.advisor.host.cache import AdviceCache
-from jaxtrade.advisor.host.clock import SystemClock
 from jaxtrade.advisor.host.desk import Desk, Outlet
-from jaxtrade.advisor.host.gates import TRAINING, Use
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
-from jaxtrade.advisor.host.types import Advice, Backend, Clock, Question
+from jaxtrade.advisor.host.policy import TRAINING, Use
+from jaxtrade.advisor.host.types import Advice, Backend, Clock, Question, SystemClock
 from jaxtrade.advisor.host.workers import Finished, WorkerPool
 from jaxtrade.config.service import ServiceOptions
 

@@ -1,9 +1,17 @@
-"""Types that the modules of the host side share. Nothing here imports JAX."""
+"""Types that the modules of the host side share. Nothing here imports JAX.
+
+The real clock, used where no other is injected. It is monotonic: steps of the wall clock or NTP
+do not affect it.
+
+Suggestions for error messages about unknown names.
+"""
 
 from __future__ import annotations
 
+import difflib
 import enum
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 
@@ -128,3 +136,22 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None:
         """Wait."""
         ...
+
+
+class SystemClock:
+    """The `Clock` of this machine."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: the closest known name, or all known names where none is
+    close.
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else f"; choose one of {', '.join(known)}"

@@ -2,24 +2,354 @@
 and caps.
 
 Each problem is reported in one line. All state belongs to the one thread that calls.
+
+Limits on requests: per minute, in flight, and retries. No I/O; times come from one monotonic
+clock, in seconds.
+
+A circuit breaker: decides whether requests to a failing endpoint may start. It does no I/O.
+
+All times come from one monotonic clock, in seconds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.breaker import Breaker
 from jaxtrade.advisor.host.ledger import MICRO, Ledger, Prices, Spend, at_most
-from jaxtrade.advisor.host.limits import Concurrency, PerMinute, RetryBudget
 from jaxtrade.advisor.host.samples import calls_of
 from jaxtrade.advisor.host.statistics import Statistics
 from jaxtrade.advisor.host.types import Answer, Backend, Failure
-from jaxtrade.advisor.host.unusable import UnusableWatch
-from jaxtrade.advisor.host.verdict import one_line, verdict_of
+from jaxtrade.advisor.host.verdict import (
+    WHAT,
+    is_unusable,
+    one_line,
+    reason_of,
+    reasons_text,
+    remedy,
+    verdict_of,
+)
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
+
+_MINUTE = 60.0
+_MOST_SHOWN = 80  # characters of an answer in a message
+_SMOOTH = 0.1  # share of a minute's allowance that may be used in one burst
+
+
+class PerMinute:
+    """A token bucket that lets at most `limit` through in any 60 seconds, except for a single take
+    above the limit.
+
+    The burst counts against the minute's allowance: `burst` at once, and the other `limit - burst`
+    spread over the minute.
+    """
+
+    def __init__(self, limit: float, now: float) -> None:
+        if limit < 2:
+            raise ValueError(f"a limit per minute is at least 2, got {limit}")
+        self._burst = max(1.0, _SMOOTH * limit)
+        self._rate = (limit - self._burst) / _MINUTE
+        self._level, self._at = self._burst, now
+
+    def wait(self, amount: float, now: float) -> float:
+        """Seconds until `amount` may be taken.
+
+        An amount above the burst may be taken when the bucket is full. The level then goes below
+        zero, and later takes wait longer.
+        """
+        level = min(self._burst, self._level + (now - self._at) * self._rate)
+        return max(0.0, (min(amount, self._burst) - level) / self._rate)
+
+    def take(self, amount: float, now: float) -> None:
+        """Take `amount` at the time `now` (seconds)."""
+        self._level = min(self._burst, self._level + (now - self._at) * self._rate) - amount
+        self._at = now
+
+    def give_back(self, amount: float) -> None:
+        """Return an amount that was taken but not used."""
+        self._level = min(self._burst, self._level + amount)
+
+
+class Concurrency:
+    """The limit on requests in flight: additive increase, multiplicative decrease (AIMD; Chiu and
+    Jain 1989).
+
+    It rises by one per `per_step` successes and halves at a sign of overload. It stays between 1
+    and `most`.
+    """
+
+    def __init__(self, most: int, per_step: int = 10) -> None:
+        self._most, self._per_step = most, per_step
+        self._successes = 0
+        self._cut_at = float("-inf")
+        self.limit = most
+
+    def succeeded(self) -> None:
+        """Count a success, which may raise the limit."""
+        self._successes += 1
+        if self._successes >= self._per_step:
+            self._successes = 0
+            self.limit = min(self._most, self.limit + 1)
+
+    def overloaded(self, started: float, now: float) -> None:
+        """Note that a request sent at `started` met overload.
+
+        Requests sent up to the last cut are ignored: they do not show whether that cut was enough.
+        """
+        if started > self._cut_at:
+            self.limit = max(1, self.limit // 2)
+            self._successes = 0
+            self._cut_at = now
+
+
+class RetryBudget:
+    """A retry budget, so that an outage cannot multiply the load.
+
+    Each new question adds `share` retries, up to `most`. The budget starts with `reserve` retries.
+    """
+
+    def __init__(self, share: float = 0.1, reserve: float = 3.0, most: float = 10.0) -> None:
+        self._share, self._most = share, most
+        self._level = reserve if share > 0 else 0.0
+
+    def requested(self) -> None:
+        """Note that a question was sent for the first time."""
+        self._level = min(self._most, self._level + self._share)
+
+    def retry(self) -> bool:
+        """Take one retry from the budget. Returns False where none is left."""
+        if self._level < 1.0 - 1e-9:
+            return False
+        self._level -= 1.0
+        return True
+
+
+def jittered(previous: float, base: float, cap: float, rng: random.Random) -> float:
+    """Seconds before the next attempt, by decorrelated jitter (Brooker 2015).
+
+    It is uniform in [base, 3 x previous] and at most `cap`. previous: the wait before the last
+    attempt, 0 at first.
+    """
+    return min(cap, rng.uniform(base, max(base, 3 * previous)))
+
+
+class Breaker:
+    """A circuit breaker for one endpoint.
+
+    It opens after `consecutive` failures in a row, or when at least `share` of the last `window`
+    requests failed. While it is open no request starts for `first` seconds. Then one request, the
+    probe, decides: success closes the breaker, failure doubles the pause up to `longest`. A refusal
+    (credentials, model, quota) opens it for good.
+    """
+
+    def __init__(
+        self,
+        consecutive: int = 5,
+        window: int = 20,
+        share: float = 0.5,
+        first: float = 30.0,
+        longest: float = 600.0,
+    ) -> None:
+        self.consecutive, self._share, self._first, self._longest = (
+            consecutive,
+            share,
+            first,
+            longest,
+        )
+        self._recent: deque[bool] = deque(maxlen=window)
+        self._in_a_row = 0
+        self._pause = first
+        self._opened: float | None = None  # when it opened; None while closed
+        self._until = 0.0
+        self._probing = False
+        self._open_before = 0.0  # seconds of earlier openings
+        self.refused = ""  # why it is open for good, or ""
+        self.openings = 0
+
+    @property
+    def state(self) -> str:
+        """The state, for reports: closed, open, half open (one attempt is being made) or open for
+        good.
+        """
+        if self.refused:
+            return "open for good"
+        return "closed" if self._opened is None else "half open" if self._probing else "open"
+
+    @property
+    def in_a_row(self) -> int:
+        """Failures since the last success, while it is closed."""
+        return self._in_a_row
+
+    def open_seconds(self, now: float) -> float:
+        """Seconds that it has been open in total."""
+        return self._open_before + (0.0 if self._opened is None else now - self._opened)
+
+    def wait(self, now: float) -> float:
+        """Seconds until a request may start. inf while a probe is in flight, and after a
+        refusal.
+        """
+        if self.refused or self._probing:
+            return math.inf
+        return 0.0 if self._opened is None else max(0.0, self._until - now)
+
+    def begin(self) -> bool:
+        """Note that a request starts. Call it only when `wait` is 0. Returns whether this request
+        is the probe.
+        """
+        self._probing = self._opened is not None
+        return self._probing
+
+    def end(self, ok: bool | None, probe: bool, now: float) -> str:
+        """Note that a request has ended. Returns "opened", "closed" or "" (no change).
+
+        ok: whether the endpoint is healthy; None where the result says nothing about it. Requests
+            that started before
+        the breaker opened and end while it is open change nothing.
+        """
+        if self._opened is not None and not probe:
+            return ""
+        if probe:
+            return self._probed(ok, now)
+        if ok is None:
+            return ""
+        self._in_a_row = 0 if ok else self._in_a_row + 1
+        self._recent.append(ok)
+        full = len(self._recent) == self._recent.maxlen
+        if self._in_a_row >= self.consecutive or (
+            full and self._recent.count(False) >= self._share * len(self._recent)
+        ):
+            self._open(now, self._first)
+            return "opened"
+        return ""
+
+    def _probed(self, ok: bool | None, now: float) -> str:
+        self._probing = False
+        if (
+            self.refused
+        ):  # while the probe was in flight: a good answer does not take a refusal back
+            return ""
+        if ok and self._opened is not None:
+            self._open_before += now - self._opened
+            self._opened = None
+            self._in_a_row = 0
+            self._recent.clear()
+            return "closed"
+        if ok is False:
+            self._until = now + (pause := min(2 * self._pause, self._longest))
+            self._pause = pause
+        return ""
+
+    def _open(self, now: float, pause: float) -> None:
+        self._opened, self._until, self._pause = now, now + pause, pause
+        self.openings += 1
+
+    def refuse(self, reason: str, now: float) -> bool:
+        """Open the breaker for good. Returns False where it already was."""
+        if self.refused:
+            return False
+        self.refused = reason
+        if self._opened is None:
+            self._open(now, math.inf)
+        return True
+
+
+class UnusableWatch:
+    """Watches the answers of one service. All state belongs to the one thread that calls.
+
+    identity: the backend's. doubted: the same run has got unusable answers alone: one more pauses
+        asking, and it is not
+    reported again.
+    """
+
+    def __init__(
+        self,
+        options: ServiceOptions,
+        counts: Statistics,
+        identity: Mapping[str, str],
+        doubted: bool = False,
+    ) -> None:
+        self._options, self._counts, self._identity = options, counts, identity
+        self._breaker = Breaker(
+            1 if doubted else options.unusable_pause_after,
+            share=math.inf,
+            first=options.breaker_open_s,
+            longest=options.breaker_longest_s,
+        )
+        self._usable = False  # whether the last answer was usable
+        self._told_first, self._told_pause = doubted, False
+
+    @property
+    def state(self) -> str:
+        """closed while asking goes on, open while it pauses, half open while a probe is in
+        flight.
+        """
+        return self._breaker.state
+
+    @property
+    def pauses(self) -> int:
+        """How often asking has paused."""
+        return self._breaker.openings
+
+    @property
+    def mode(self) -> str:
+        """The pause in words; "" while there is none."""
+        if self.state == "closed":
+            return ""
+        return f"paused after unusable answers: {reasons_text(self._counts.unusable)}"
+
+    def lets(self, now: float, in_flight: int) -> bool:
+        """Whether one more request may start beside those in flight."""
+        if self.state != "closed":
+            return self._breaker.wait(now) <= 0
+        return self._usable or self._breaker.in_a_row + in_flight < self._breaker.consecutive
+
+    def begin(self) -> bool:
+        """Note that a request starts. Returns whether it is a probe."""
+        return self._breaker.begin()
+
+    def count(self, answer: Answer) -> str:
+        """Count the answer of one request if it cannot be used. Returns a line about the first one,
+        else "".
+        """
+        if not is_unusable(answer):
+            return ""
+        reason = reason_of(answer)
+        self._counts.unusable[reason] += 1
+        if self._told_first:
+            return ""
+        self._told_first = True
+        sample = one_line(answer.raw.strip(), _MOST_SHOWN)
+        said = f': "{sample}"' if sample else ""
+        return (
+            f"an answer cannot be used: {WHAT[reason]} ({one_line(answer.detail, _MOST_SHOWN)}){said}; "
+            f"{remedy(reason, self._identity, self._options.completion_tokens)}. Further ones are only counted"
+        )
+
+    def end(self, answer: Answer, probe: bool, now: float) -> str:
+        """Note the answer to a question. Returns a line about the first pause or its end, else
+        "".
+        """
+        usable = answer.advice is not None
+        if usable or is_unusable(answer):
+            self._usable = usable
+        if usable:
+            self._breaker.consecutive = self._options.unusable_pause_after
+        change = self._breaker.end(usable or (False if is_unusable(answer) else None), probe, now)
+        if change == "opened" and self.pauses == 1:  # later pauses appear in the statistics only
+            self._told_pause = True
+            return (
+                f"{self._breaker.consecutive} answers in a row cannot be used "
+                f"({reasons_text(self._counts.unusable)}), so asking pauses"
+            )
+        if change == "closed" and self._told_pause:
+            self._told_pause = False
+            return "an answer can be used again; asking goes on"
+        return ""
+
 
 PAUSED = "asking, but "  # how `Gates.mode` begins while asking pauses; the cause follows
 _MOST_MODELS = 8  # model names that are counted
