@@ -29,7 +29,7 @@ from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wa
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS
 from jaxtrade.advisor.host.samples import calls_of
 from jaxtrade.advisor.host.statistics import Statistics
-from jaxtrade.advisor.host.types import Advice, Answer, Backend, Clock, Failure, Question
+from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
 from jaxtrade.advisor.host.verdict import checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.workers import Finished, Job, WorkerPool
 from jaxtrade.config.service import ServiceOptions
@@ -61,10 +61,15 @@ class State(enum.Enum):
     POISONED = "poisoned"
 
 
-_DONE, _POISONED = (
-    (State.DONE, math.inf),
-    (State.POISONED, math.inf),
-)  # shared by hundreds of thousands of keys
+# What each count of `Statistics` makes of a settled question.
+_SETTLED = {
+    "done": State.DONE,
+    "cache_hit": State.DONE,
+    "failed": State.FAILED,
+    "dropped": State.FAILED,
+    "poisoned": State.POISONED,
+}
+_FOR_GOOD = {state: (state, math.inf) for state in State}  # shared by hundreds of thousands of keys
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +88,6 @@ class Entry:
     priority: float
     serial: int
     chunk: int
-    count: int = 1
     attempts: int = 0
     not_before: float = -math.inf
     delay: float = 0.0
@@ -178,7 +182,6 @@ class QuestionQueue:
 
     def _want(self, entry: Entry, priority: float) -> None:
         entry.priority = max(entry.priority, priority)
-        entry.count += 1
         entry.chunk = self._chunk
 
     def _make_room(self) -> None:
@@ -232,40 +235,15 @@ class QuestionQueue:
         self._join(entry)
         self._make_room()
 
-    def done(self, entry: Entry) -> None:
-        """Settle a question in flight that was answered."""
-        del self._flying[entry.key]
-        self._settled[entry.key] = _DONE
-        self._counts.done += 1
-
-    def hit(self, entry: Entry) -> None:
-        """Settle a waiting question that the cache answered."""
-        self._leave(entry)
-        self._settled[entry.key] = _DONE
-        self._counts.cache_hit += 1
-
-    def failed(self, entry: Entry, until: float) -> None:
-        """Settle a question in flight without an answer. It is not sent again before `until`."""
-        del self._flying[entry.key]
-        self._settled[entry.key] = (State.FAILED, until)
-        self._counts.failed += 1
-
-    def cancelled(self, entry: Entry, until: float) -> None:
-        """Settle a question in flight whose request was cancelled: it has not failed, and counts as
-        dropped.
+    def settle(self, entry: Entry, count: str, until: float = math.inf) -> None:
+        """Settle a question, waiting or in flight. count: one of `_SETTLED`. It is not sent again
+        before `until`.
         """
-        del self._flying[entry.key]
-        self._settled[entry.key] = (State.FAILED, until)
-        self._counts.dropped += 1
-
-    def poisoned(self, entry: Entry) -> None:
-        """Settle a question, waiting or in flight, that fails in the same way every time."""
-        if entry.key in self._flying:
-            del self._flying[entry.key]
-        else:
+        if self._flying.pop(entry.key, None) is None:
             self._leave(entry)
-        self._settled[entry.key] = _POISONED
-        self._counts.poisoned += 1
+        state = _SETTLED[count]
+        self._settled[entry.key] = _FOR_GOOD[state] if until == math.inf else (state, until)
+        setattr(self._counts, count, getattr(self._counts, count) + 1)
 
     def forgive(self, key: Key) -> None:
         """Let a failed question be submitted again at once, because its answer is now in the
@@ -307,7 +285,7 @@ class Desk:
         self,
         backend: Backend,
         options: ServiceOptions,
-        clock: Clock,
+        clock: Callable[[], float],
         cache: AdviceCache,
         ledger: Ledger,
         pool: WorkerPool,
@@ -323,9 +301,7 @@ class Desk:
         self._identity = dict(backend.identity())
         self.counts = Statistics()
         self.queue = QuestionQueue(options.queue_size, options.ttl_chunks, self.counts)
-        self.gates = Gates(
-            options, ledger, self.counts, backend, outlet.tell, clock.monotonic(), outlet.use
-        )
+        self.gates = Gates(options, ledger, self.counts, backend, outlet.tell, clock(), outlet.use)
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
         self._flights: dict[int, _Flight] = {}  # by job number
@@ -335,15 +311,6 @@ class Desk:
         self._faults: dict[Key, Counter[str]] = {}
         self._jobs = 0
         self._calls = calls_of(backend)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the run ends: no more requests are sent."""
-        return self.gates.stopping
-
-    @stopping.setter
-    def stopping(self, value: bool) -> None:
-        self.gates.stopping = value
 
     @property
     def in_flight(self) -> int:
@@ -356,14 +323,14 @@ class Desk:
         """Queue one chunk's questions with their priorities. An empty batch still counts as a
         chunk.
         """
-        now = self._clock.monotonic()
+        now = self._clock()
         self.queue.tick()
         for question, priority in batch:
             self.queue.submit(question, priority, now)
 
     def finished(self, finished: Finished) -> None:
         """Handle a worker's result."""
-        now = self._clock.monotonic()
+        now = self._clock()
         answer = checked(finished.answer)
         if finished.fault:
             self.contained(
@@ -401,11 +368,11 @@ class Desk:
         Returns whether another turn would find more to look up at once. Answers are written before
         new requests are sent, so a killed process loses at most one answer per worker.
         """
-        now = self._clock.monotonic()
+        now = self._clock()
         self._give_up(now)
         if now >= self._flush_at:
             self._flush_at = -math.inf if self._cache.flush() else now + _FLUSH_AGAIN_S
-        if self.stopping:
+        if self.gates.stopping:
             return False
         more = self._look_up()
         while self._ask_next(now):
@@ -417,23 +384,18 @@ class Desk:
         return self._outlet.room() - len(self._flights)
 
     def _give_up(self, now: float) -> None:
-        """Settle the requests of stuck and dead workers.
+        """Settle the requests of stuck workers.
 
         These questions are not sent again in this run: the first request may still be open, and
         would be paid twice.
         """
-        for job, died in self._pool.lost(now):
+        for job in self._pool.lost(now):
             flight = self._flights.pop(job.number)
             self._abandoned[job.number] = flight
-            self.counts.died += died
-            self.counts.stuck += not died
-            answer = (
-                Answer(None, Failure.RAISED, "its worker ended")
-                if died
-                else Answer(None, Failure.TIMEOUT, "no return at the deadline")
-            )
+            self.counts.stuck += 1
+            answer = Answer(None, Failure.TIMEOUT, "no return at the deadline")
             self.gates.learn(flight.booking, answer, now)
-            self.queue.failed(flight.entry, math.inf)
+            self.queue.settle(flight.entry, "failed")
         self._check_pool(now)
 
     def _check_pool(self, now: float) -> None:
@@ -459,7 +421,7 @@ class Desk:
             return self._known_to_fail(entry, cached)
         if problem(cached.advice):  # an edited or old file: send the question again
             return False
-        self.queue.hit(entry)
+        self.queue.settle(entry, "cache_hit")
         self._outlet.deliver(entry.key.bar, cached.advice)
         return True
 
@@ -473,7 +435,7 @@ class Desk:
         faults[cached.failure.value] = max(faults[cached.failure.value], cached.attempts)
         if cached.attempts < self._options.poison_after:
             return False
-        self.queue.poisoned(entry)
+        self.queue.settle(entry, "poisoned")
         self.counts.negatives += 1
         return True
 
@@ -513,27 +475,28 @@ class Desk:
         self._cache.put(entry.cache_key, entry.question, answer._replace(parts=()))
         if answer.advice is not None:
             self._faults.pop(entry.key, None)
-            self.queue.done(entry)
+            self.queue.settle(entry, "done")
             self._outlet.deliver(entry.key.bar, answer.advice)
         elif answer.failure is Failure.STOPPED:
-            self.queue.cancelled(entry, now + self._options.failed_for_s)
+            self.queue.settle(entry, "dropped", now + self._options.failed_for_s)
         elif (
             answer.failure is Failure.UNSUPPORTED
             and entry.attempts <= MOST_FALLBACKS
-            and not self.stopping
+            and not self.gates.stopping
         ):
             self.counts.retried += 1
             self.queue.again(entry, now)
         elif self._is_poison(entry.key, verdict_of(answer).fault):
-            self.queue.poisoned(entry)
-        elif not self.stopping and self.gates.may_retry(answer, entry.attempts):
+            self.queue.settle(entry, "poisoned")
+        elif not self.gates.stopping and self.gates.may_retry(answer, entry.attempts):
             entry.delay = jittered(
                 entry.delay, self._options.retry_base_s, self._options.retry_cap_s, self._rng
             )
             self.counts.retried += 1
             self.queue.again(entry, now + max(entry.delay, asked_wait(answer)))
         else:
-            self.queue.failed(entry, now + max(self._options.failed_for_s, asked_wait(answer)))
+            until = now + max(self._options.failed_for_s, asked_wait(answer))
+            self.queue.settle(entry, "failed", until)
 
     def _is_poison(self, key: Key, fault: str) -> bool:
         if not fault:
@@ -562,14 +525,14 @@ class Desk:
         return self.counts.snapshot(
             len(self.queue),
             self.queue.in_flight,
-            mode="stopped" if self.stopping else one_line(self.gates.mode),
+            mode="stopped" if self.gates.stopping else one_line(self.gates.mode),
             unseen=self.queue.unseen,
             cost=self.gates.cost,
             unusable_state=self.gates.unusable.state,
-            unusable_pauses=self.gates.unusable.pauses,
+            unusable_pauses=self.gates.unusable.openings,
             breaker=breaker.state,
             breaker_openings=breaker.openings,
-            breaker_open_s=breaker.open_seconds(self._clock.monotonic()),
+            breaker_open_s=breaker.open_seconds(self._clock()),
             concurrency=self.gates.concurrency.limit,
             threads=self._pool.threads,
             cache_degraded=self._cache.degraded,

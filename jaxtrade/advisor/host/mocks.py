@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 from jaxtrade.advisor.host.schema import DIRECTIONS, MAX_HORIZON, advice_of
-from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
+from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question, nearest
 from jaxtrade.errors import ConfigError
 
 Honesty = Literal["honest", "overconfident", "underconfident"]
@@ -174,9 +174,11 @@ class Skilled(Mock):
                 f"advisor honesty {honesty!r}: expected {', '.join(get_args(Honesty))}"
             )
         self.future, self.q, self.honesty = _directions(future), share("q", q), honesty
-        self.confidence = {"honest": max(q, 1 - q), "overconfident": 0.99, "underconfident": 0.05}[
-            honesty
-        ]
+        self.confidence = {
+            "honest": max(self.q, 1 - self.q),
+            "overconfident": 0.99,
+            "underconfident": 0.05,
+        }[honesty]
 
     def opinion(self, question: Question) -> Answer:
         if not 0 <= question.bar < len(self.future):
@@ -197,9 +199,17 @@ class Failing(Mock):
 
     name = "failing"
 
-    def __init__(self, failure: Failure = Failure.CONNECTION, retryable: bool = False) -> None:
+    def __init__(
+        self, failure: Failure | str = Failure.CONNECTION, retryable: bool = False
+    ) -> None:
         super().__init__()
-        self.failure, self._failure, self.retryable = failure.value, failure, retryable
+        known = [each.value for each in Failure]
+        if failure not in (*Failure, *known):
+            raise ConfigError(
+                f"advisor mock:failing: failure {failure!r} unknown{nearest(str(failure), known)}"
+            )
+        self._failure, self.retryable = Failure(failure), retryable
+        self.failure = self._failure.value
 
     def opinion(self, question: Question) -> Answer:
         return Answer(
@@ -214,6 +224,13 @@ def share(name: str, value: float, kind: str = "mock") -> float:
     if not 0.0 <= value <= 1.0:
         raise ConfigError(f"advisor {kind}: {name} = {value:g}, expected a share from 0 to 1")
     return float(value)
+
+
+def whole(name: str, value: float) -> int:
+    """`value` as an integer. Raises ConfigError where it is not a whole number."""
+    if not float(value).is_integer():
+        raise ConfigError(f"advisor {name} {value}: expected a whole number")
+    return int(value)
 
 
 def _directions(future: Iterable[int]) -> array[int]:
@@ -392,11 +409,11 @@ class Delayed(Wrapper):
 
     name = "delayed"
 
-    def __init__(self, inner: Backend, bars: int, question_of: QuestionOf | None = None) -> None:
+    def __init__(self, inner: Backend, bars: float, question_of: QuestionOf | None = None) -> None:
         super().__init__(inner, question_of)
         if bars < 0:
             raise ConfigError(f"mock:delayed: {bars} bars is negative, which would look ahead")
-        self.bars = bars
+        self.bars = whole("bars", bars)
 
     def answer(self, question: Question, deadline: float) -> Answer:
         if question.bar < self.bars:
@@ -411,7 +428,7 @@ class Available(Wrapper):
 
     name = "available"
 
-    def __init__(self, inner: Backend, p: float, seed: int = 0) -> None:
+    def __init__(self, inner: Backend, p: float = 0.5, seed: int = 0) -> None:
         super().__init__(inner, None, seed)
         self.p = share("p", p)
 
@@ -426,9 +443,9 @@ class Turning(Wrapper):
 
     name = "turning"
 
-    def __init__(self, inner: Backend, then: Backend, turn: int) -> None:
+    def __init__(self, inner: Backend, then: Backend, turn: float) -> None:
         super().__init__(inner)
-        self._then, self.turn = then, turn
+        self._then, self.turn = then, whole("turn", turn)
 
     def identity(self) -> Mapping[str, str]:
         return {**super().identity(), **prefixed("then", self._then)}
@@ -450,7 +467,7 @@ class Slow(Wrapper):
     name = "slow"
 
     def __init__(
-        self, inner: Backend, seconds: float, monotonic: Callable[[], float] = time.monotonic
+        self, inner: Backend, seconds: float = 1.0, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(inner)
         if not seconds >= 0:

@@ -1,14 +1,17 @@
-"""The gates that a request must pass: pauses, circuit breaker, unusable answers, concurrency, rates
-and caps.
+"""What a request must pass: limits, circuit breakers, caps; and what an answer changes in them.
 
-Each problem is reported in one line. All state belongs to the one thread that calls.
+Each problem is reported in one line. All state belongs to the one thread that calls. Nothing here
+does I/O, apart from the ledger's file. Times come from one monotonic clock, in seconds.
 
-Limits on requests: per minute, in flight, and retries. No I/O; times come from one monotonic
-clock, in seconds.
+A server that answers every request with prose is healthy, and every answer is paid for. The circuit
+breaker of the endpoint therefore never opens. A second one does: the first unusable answer is
+reported with a remedy, and `advisor.service.unusable_pause_after` (N) of them in a row pause asking.
+One probe at a time then tests the server, after pauses that double. A usable answer ends the pause.
 
-A circuit breaker: decides whether requests to a failing endpoint may start. It does no I/O.
-
-All times come from one monotonic clock, in seconds.
+The bound on requests: until the last answer was usable, those in flight and those in the row
+together are at most N. A server that never gives a usable answer therefore gets N requests, and the
+probes. One that stops giving usable answers gets N more, or those in flight at that moment if they
+are more. A request whose worker hangs is given up and counts no longer.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from jaxtrade.advisor.host.ledger import MICRO, Ledger, Prices, Spend, at_most
@@ -161,7 +164,7 @@ class Breaker:
             longest,
         )
         self._recent: deque[bool] = deque(maxlen=window)
-        self._in_a_row = 0
+        self.in_a_row = 0  # failures since the last success, while it is closed
         self._pause = first
         self._opened: float | None = None  # when it opened; None while closed
         self._until = 0.0
@@ -178,11 +181,6 @@ class Breaker:
         if self.refused:
             return "open for good"
         return "closed" if self._opened is None else "half open" if self._probing else "open"
-
-    @property
-    def in_a_row(self) -> int:
-        """Failures since the last success, while it is closed."""
-        return self._in_a_row
 
     def open_seconds(self, now: float) -> float:
         """Seconds that it has been open in total."""
@@ -216,10 +214,10 @@ class Breaker:
             return self._probed(ok, now)
         if ok is None:
             return ""
-        self._in_a_row = 0 if ok else self._in_a_row + 1
+        self.in_a_row = 0 if ok else self.in_a_row + 1
         self._recent.append(ok)
         full = len(self._recent) == self._recent.maxlen
-        if self._in_a_row >= self.consecutive or (
+        if self.in_a_row >= self.consecutive or (
             full and self._recent.count(False) >= self._share * len(self._recent)
         ):
             self._open(now, self._first)
@@ -235,7 +233,7 @@ class Breaker:
         if ok and self._opened is not None:
             self._open_before += now - self._opened
             self._opened = None
-            self._in_a_row = 0
+            self.in_a_row = 0
             self._recent.clear()
             return "closed"
         if ok is False:
@@ -257,100 +255,6 @@ class Breaker:
         return True
 
 
-class UnusableWatch:
-    """Watches the answers of one service. All state belongs to the one thread that calls.
-
-    identity: the backend's. doubted: the same run has got unusable answers alone: one more pauses
-        asking, and it is not
-    reported again.
-    """
-
-    def __init__(
-        self,
-        options: ServiceOptions,
-        counts: Statistics,
-        identity: Mapping[str, str],
-        doubted: bool = False,
-    ) -> None:
-        self._options, self._counts, self._identity = options, counts, identity
-        self._breaker = Breaker(
-            1 if doubted else options.unusable_pause_after,
-            share=math.inf,
-            first=options.breaker_open_s,
-            longest=options.breaker_longest_s,
-        )
-        self._usable = False  # whether the last answer was usable
-        self._told_first, self._told_pause = doubted, False
-
-    @property
-    def state(self) -> str:
-        """closed while asking goes on, open while it pauses, half open while a probe is in
-        flight.
-        """
-        return self._breaker.state
-
-    @property
-    def pauses(self) -> int:
-        """How often asking has paused."""
-        return self._breaker.openings
-
-    @property
-    def mode(self) -> str:
-        """The pause in words; "" while there is none."""
-        if self.state == "closed":
-            return ""
-        return f"paused after unusable answers: {reasons_text(self._counts.unusable)}"
-
-    def lets(self, now: float, in_flight: int) -> bool:
-        """Whether one more request may start beside those in flight."""
-        if self.state != "closed":
-            return self._breaker.wait(now) <= 0
-        return self._usable or self._breaker.in_a_row + in_flight < self._breaker.consecutive
-
-    def begin(self) -> bool:
-        """Note that a request starts. Returns whether it is a probe."""
-        return self._breaker.begin()
-
-    def count(self, answer: Answer) -> str:
-        """Count the answer of one request if it cannot be used. Returns a line about the first one,
-        else "".
-        """
-        if not is_unusable(answer):
-            return ""
-        reason = reason_of(answer)
-        self._counts.unusable[reason] += 1
-        if self._told_first:
-            return ""
-        self._told_first = True
-        sample = one_line(answer.raw.strip(), _MOST_SHOWN)
-        said = f': "{sample}"' if sample else ""
-        return (
-            f"an answer cannot be used: {WHAT[reason]} ({one_line(answer.detail, _MOST_SHOWN)}){said}; "
-            f"{remedy(reason, self._identity, self._options.completion_tokens)}. Further ones are only counted"
-        )
-
-    def end(self, answer: Answer, probe: bool, now: float) -> str:
-        """Note the answer to a question. Returns a line about the first pause or its end, else
-        "".
-        """
-        usable = answer.advice is not None
-        if usable or is_unusable(answer):
-            self._usable = usable
-        if usable:
-            self._breaker.consecutive = self._options.unusable_pause_after
-        change = self._breaker.end(usable or (False if is_unusable(answer) else None), probe, now)
-        if change == "opened" and self.pauses == 1:  # later pauses appear in the statistics only
-            self._told_pause = True
-            return (
-                f"{self._breaker.consecutive} answers in a row cannot be used "
-                f"({reasons_text(self._counts.unusable)}), so asking pauses"
-            )
-        if change == "closed" and self._told_pause:
-            self._told_pause = False
-            return "an answer can be used again; asking goes on"
-        return ""
-
-
 PAUSED = "asking, but "  # how `Gates.mode` begins while asking pauses; the cause follows
 _MOST_MODELS = 8  # model names that are counted
 _MOST_FORM = 300  # characters of a line about the request's form
@@ -362,7 +266,7 @@ class Booking(NamedTuple):
     started: clock time. reserved: the most that it can cost. rated: tokens taken from the rate
         limit; servers estimate
     those from prompt and answer alone, without overhead. probe: whether it is the breaker's probe.
-    trial: whether it is the probe of `UnusableWatch`. calls: requests at most.
+    trial: whether it is the probe after unusable answers. calls: requests at most.
     """
 
     started: float
@@ -412,7 +316,15 @@ class Gates:
         self._options, self._ledger, self._counts = options, ledger, counts
         self._calls = calls_of(backend)
         self._tell = lambda line: tell(f"advisor {one_line(backend.name)}: {line}")
-        self.unusable = UnusableWatch(options, counts, backend.identity(), use.doubted)
+        self._identity = backend.identity()
+        self.unusable = Breaker(
+            1 if use.doubted else options.unusable_pause_after,
+            share=math.inf,
+            first=options.breaker_open_s,
+            longest=options.breaker_longest_s,
+        )
+        self._usable = False  # whether the last answer was usable
+        self._unusable_told, self._unusable_pause_told = use.doubted, False
         self.stopping = False
         self._goes_on = use.goes_on
         self._outage = ""  # why the breaker has last opened
@@ -427,12 +339,8 @@ class Gates:
         )
         self.concurrency = Concurrency(options.workers)
         self._retries = RetryBudget(options.retry_share)
-        self._requests = (
-            PerMinute(options.requests_per_minute, now) if options.requests_per_minute else None
-        )
-        self._tokens = (
-            PerMinute(options.tokens_per_minute, now) if options.tokens_per_minute else None
-        )
+        limits = (options.requests_per_minute, options.tokens_per_minute)
+        self._rates = [PerMinute(limit, now) if limit else None for limit in limits]
         self._prices = Prices(options.price_prompt, options.price_completion)
         self._pause_until = -math.inf
         self.cache_only = ""  # why no more requests are sent, or ""
@@ -449,8 +357,14 @@ class Gates:
             and in_flight < most
             and now >= self._pause_until
             and self.breaker.wait(now) <= 0
-            and self.unusable.lets(now, in_flight)
+            and self._lets_unusable(now, in_flight)
         )
+
+    def _lets_unusable(self, now: float, in_flight: int) -> bool:
+        """Whether unusable answers allow one more request beside those in flight."""
+        if self.unusable.state != "closed":
+            return self.unusable.wait(now) <= 0
+        return self._usable or self.unusable.in_a_row + in_flight < self.unusable.consecutive
 
     def book(self, prompt: str, first: bool, now: float, in_flight: int) -> Booking | None:
         """Let a question through and reserve the most that it can cost. Call it only when
@@ -463,9 +377,9 @@ class Gates:
         one = at_most(prompt, options.overhead_tokens, options.completion_tokens, self._prices)
         reserved = Spend(*(calls * value for value in one))
         rated = reserved.tokens - calls * options.overhead_tokens
-        if (self._requests and self._requests.wait(calls, now) > 0) or (
-            self._tokens and self._tokens.wait(rated, now) > 0
-        ):
+        amounts = zip(self._rates, (calls, rated), strict=True)
+        taken = [(rate, amount) for rate, amount in amounts if rate]
+        if any(rate.wait(amount, now) > 0 for rate, amount in taken):
             return None
         try:
             reason = self._ledger.reserve(reserved)
@@ -479,10 +393,8 @@ class Gates:
                 self.ask_no_more(f"{reason}; one more request does not fit")
             return None
         # Take from the rate limits only now, when nothing else can stop the request.
-        if self._requests:
-            self._requests.take(calls, now)
-        if self._tokens:
-            self._tokens.take(rated, now)
+        for rate, amount in taken:
+            rate.take(amount, now)
         if first:
             self._retries.requested()
         self._counts.asked += calls
@@ -511,10 +423,10 @@ class Gates:
         paid = [self._paid(share, part) for part in parts]
         unmade = (booking.calls - len(parts)) if answer.parts else 0
         self._counts.asked -= unmade
-        if self._requests:
-            self._requests.give_back(unmade)
-        if self._tokens:
-            self._tokens.give_back(booking.rated - sum(used for _, used in paid))
+        unused = (unmade, booking.rated - sum(used for _, used in paid))
+        for rate, amount in zip(self._rates, unused, strict=True):
+            if rate:
+                rate.give_back(amount)
         try:
             self._ledger.settle(
                 booking.reserved, Spend(*map(sum, zip(*(spend for spend, _ in paid), strict=True)))
@@ -563,9 +475,7 @@ class Gates:
         for part in answer.parts or (answer,):
             self._learn_one(booking.started, probe, part, now)
             probe = False
-        line = self.unusable.end(answer, booking.trial, now)
-        if line:
-            self._tell_pause(line, self.unusable.state != "closed")
+        self._note_usable(answer, booking.trial, now)
         if answer.failure is Failure.REFUSED:
             self.refuse(f"it refuses ({answer.detail or answer.status})", now)
 
@@ -587,9 +497,45 @@ class Gates:
         elif verdict.healthy:
             self.concurrency.succeeded()
         opened = self.breaker.end(verdict.healthy, probe, now) == "opened"
-        if line := self.unusable.count(answer):
-            self._tell(line)
+        if is_unusable(answer):
+            self._count_unusable(answer)
         self._note_outage(opened, answer)
+
+    def _count_unusable(self, answer: Answer) -> None:
+        """Count the answer of one request that cannot be used, and report the first one."""
+        reason = reason_of(answer)
+        self._counts.unusable[reason] += 1
+        if self._unusable_told:
+            return
+        self._unusable_told = True
+        sample = one_line(answer.raw.strip(), _MOST_SHOWN)
+        self._tell(
+            f"an answer cannot be used: {WHAT[reason]} ({one_line(answer.detail, _MOST_SHOWN)})"
+            + (f': "{sample}"' if sample else "")
+            + f"; {remedy(reason, self._identity, self._options.completion_tokens)}. Further ones "
+            "are only counted"
+        )
+
+    def _note_usable(self, answer: Answer, probe: bool, now: float) -> None:
+        """Note whether the answer to a question is usable. Report the first pause and its end."""
+        usable, watch = answer.advice is not None, self.unusable
+        useless = is_unusable(answer)
+        if usable or useless:
+            self._usable = usable
+        if usable:
+            watch.consecutive = self._options.unusable_pause_after
+        change = watch.end(usable or (False if useless else None), probe, now)
+        if change == "opened" and watch.openings == 1:  # later ones appear in the statistics only
+            self._unusable_pause_told = True
+            line = f"{watch.consecutive} answers in a row cannot be used ({self._reasons})"
+            self._tell_pause(f"{line}, so asking pauses", True)
+        elif change == "closed" and self._unusable_pause_told:
+            self._unusable_pause_told = False
+            self._tell_pause("an answer can be used again; asking goes on", False)
+
+    @property
+    def _reasons(self) -> str:
+        return reasons_text(self._counts.unusable)
 
     def _note_model(self, model: str) -> None:
         models, model = self._counts.models, one_line(model, 80)
@@ -665,7 +611,9 @@ class Gates:
             return f"cache only: {self.cache_only}"
         if self.breaker.state != "closed":
             return f"{PAUSED}{self._outage or f'breaker {self.breaker.state}'}"
-        return f"{PAUSED}{self.unusable.mode}" if self.unusable.mode else "asking, breaker closed"
+        if self.unusable.state != "closed":
+            return f"{PAUSED}paused after unusable answers: {self._reasons}"
+        return "asking, breaker closed"
 
     @property
     def cost(self) -> float | None:

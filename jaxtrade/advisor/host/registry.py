@@ -11,16 +11,18 @@ NAME[:REST]                 a user's own advisor, see `AdvisorKind`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host import mocks
+from jaxtrade.advisor.host.mocks import Honesty
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.recorded import RecordedBackend, RuleBackend, read_recorded
 from jaxtrade.advisor.host.samples import Sampled, check_samples
-from jaxtrade.advisor.host.types import Backend, Failure, nearest
+from jaxtrade.advisor.host.types import Backend, nearest
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS
@@ -51,13 +53,22 @@ _SHARES = ("q", "p", "confidence")  # numbers of mocks that lie from 0 to 1
 
 
 class MockKind(NamedTuple):
-    """A kind of mock. make(options) builds the backend. takes: names of its options. needs:
-    required options. number: the option that the number after the name sets, or ""."""
+    """A kind of mock. make: its class, or a function, whose parameters are its options. number: the
+    option that the number after the name sets, or ""."""
 
-    make: Callable[[dict[str, Any]], Backend]
-    takes: frozenset[str]
-    needs: tuple[str, ...] = ()
+    make: Callable[..., Backend]
     number: str = ""
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """Names of its options."""
+        return frozenset(signature(self.make).parameters) - {"monotonic"}
+
+    @property
+    def needs(self) -> list[str]:
+        """Names of its options without a default."""
+        options = signature(self.make).parameters.values()
+        return [option.name for option in options if option.default is Parameter.empty]
 
 
 class AdvisorKind(NamedTuple):
@@ -144,7 +155,7 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if mock.number in _SHARES and mock.number in given:
         mocks.share(mock.number, given[mock.number], own)
     if not mock.needs:
-        mock.make(given)
+        mock.make(**given)
 
 
 def takes(kind: str) -> frozenset[str]:
@@ -220,7 +231,7 @@ def _mock(rest: str, options: dict[str, Any]) -> Backend:
         )
     own_options = _numbered(name, kind, number, own_options)
     _needed(f"mock:{name}", own_options, *kind.needs)
-    return kind.make(own_options)
+    return kind.make(**own_options)
 
 
 def _numbered(name: str, kind: MockKind, number: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -239,86 +250,37 @@ def _numbered(name: str, kind: MockKind, number: str, options: dict[str, Any]) -
         ) from None
 
 
-def _skilled(
-    honesty: str, default: float, wrong: bool = False
-) -> Callable[[dict[str, Any]], Backend]:
+def _skilled(honesty: Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:
     """A function that builds a `Skilled` mock. wrong: `q` is the probability of being wrong."""
 
-    def make(options: dict[str, Any]) -> Backend:
-        q = float(options.pop("q", default))
-        return mocks.Skilled(q=1 - q if wrong else q, **{"honesty": honesty, **options})
+    def make(
+        future: Iterable[int], q: float = default, seed: int = 0, horizon: int = 30
+    ) -> Backend:
+        return mocks.Skilled(future, 1 - q if wrong else q, honesty, seed, horizon)
 
     return make
 
 
-def _failing(options: dict[str, Any]) -> Backend:
-    text = options.pop("failure", Failure.CONNECTION.value)
-    known = [failure.value for failure in Failure]
-    if text not in known:
-        raise ConfigError(
-            f"advisor mock:failing: failure {text!r} unknown{nearest(str(text), known)}"
-        )
-    return mocks.Failing(Failure(text), **options)
+def _oracle(future: Iterable[int], seed: int = 0, horizon: int = 30) -> Backend:
+    return mocks.Skilled(future, 1.0, seed=seed, horizon=horizon)
 
-
-def _whole(options: dict[str, Any], name: str) -> dict[str, Any]:
-    """The options with one of them converted to an integer. Raises ConfigError where it is not a
-    whole number.
-    """
-    if not float(options[name]).is_integer():
-        raise ConfigError(f"advisor {name} {options[name]}: expected a whole number")
-    return {**options, name: int(options[name])}
-
-
-_PLAIN = frozenset(("seed", "horizon"))
-_TOLD = _PLAIN | {"future"}
-_OTHER = frozenset(("inner",))
 
 MOCKS: Mapping[str, MockKind] = {
-    "random": MockKind(lambda o: mocks.Random(**o), _PLAIN),
-    "persistent": MockKind(
-        lambda o: mocks.Persistent(**o), _PLAIN | {"bars", "confidence"}, (), "bars"
-    ),
-    "constant": MockKind(
-        lambda o: mocks.Constant(**o), _PLAIN | {"direction", "confidence"}, (), "confidence"
-    ),
-    "skilled": MockKind(_skilled("honest", 0.6), _TOLD | {"q", "honesty"}, ("future",), "q"),
-    "oracle": MockKind(_skilled("honest", 1.0), _TOLD, ("future",)),
-    "adversarial": MockKind(_skilled("honest", 0.6, wrong=True), _TOLD | {"q"}, ("future",), "q"),
-    "overconfident": MockKind(_skilled("overconfident", 0.5), _TOLD | {"q"}, ("future",), "q"),
-    "underconfident": MockKind(_skilled("underconfident", 0.6), _TOLD | {"q"}, ("future",), "q"),
-    "shifted": MockKind(
-        lambda o: mocks.Shifted(**o),
-        _OTHER | {"sessions", "least", "question_of", "seed"},
-        ("inner", "sessions"),
-    ),
-    "permuted": MockKind(
-        lambda o: mocks.Permuted(**o),
-        _OTHER | {"bars", "question_of", "seed"},
-        ("inner", "bars"),
-    ),
-    "delayed": MockKind(
-        lambda o: mocks.Delayed(**_whole(o, "bars")),
-        _OTHER | {"bars", "question_of"},
-        ("inner", "bars"),
-        "bars",
-    ),
-    "available": MockKind(
-        lambda o: mocks.Available(**{"p": 0.5, **o}), _OTHER | {"p", "seed"}, ("inner",), "p"
-    ),
-    "turning": MockKind(
-        lambda o: mocks.Turning(**_whole(o, "turn")),
-        _OTHER | {"then", "turn"},
-        ("inner", "then", "turn"),
-        "turn",
-    ),
-    "slow": MockKind(
-        lambda o: mocks.Slow(**{"seconds": 1.0, **o}),
-        _OTHER | {"seconds"},
-        ("inner",),
-        "seconds",
-    ),
-    "failing": MockKind(_failing, frozenset(("failure", "retryable"))),
+    "random": MockKind(mocks.Random),
+    "persistent": MockKind(mocks.Persistent, "bars"),
+    "constant": MockKind(mocks.Constant, "confidence"),
+    "skilled": MockKind(mocks.Skilled, "q"),
+    "oracle": MockKind(_oracle),
+    "adversarial": MockKind(_skilled("honest", 0.6, wrong=True), "q"),
+    "overconfident": MockKind(_skilled("overconfident", 0.5), "q"),
+    "underconfident": MockKind(_skilled("underconfident", 0.6), "q"),
+    "shifted": MockKind(mocks.Shifted),
+    "permuted": MockKind(mocks.Permuted),
+    "delayed": MockKind(mocks.Delayed, "bars"),
+    "available": MockKind(mocks.Available, "p"),
+    "turning": MockKind(mocks.Turning, "turn"),
+    "slow": MockKind(mocks.Slow, "seconds"),
+    "failing": MockKind(mocks.Failing),
 }
 
 

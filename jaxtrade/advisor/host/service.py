@@ -25,7 +25,8 @@ from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.desk import Desk, Outlet
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
-from jaxtrade.advisor.host.types import Advice, Backend, Clock, Question, SystemClock
+from jaxtrade.advisor.host.statistics import ContainedFaults
+from jaxtrade.advisor.host.types import Advice, Backend, Question
 from jaxtrade.advisor.host.workers import Finished, WorkerPool
 from jaxtrade.config.service import ServiceOptions
 
@@ -58,14 +59,12 @@ class AdviceService:
         self,
         backend: Backend,
         options: ServiceOptions,
-        clock: Clock | None = None,
+        clock: Callable[[], float] = time.monotonic,
         tell: Callable[[str], None] | None = None,
         use: Use = TRAINING,
     ) -> None:
         self._backend, self._options = backend, options
-        self._clock = clock or SystemClock()
-        self._listener = tell or logging.getLogger("jaxtrade.advisor").warning
-        self._unreported = 0
+        self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
         cost = None if options.max_cost is None else int(options.max_cost * MICRO)
         self._ledger = Ledger(
             Path(options.ledger) if options.ledger else None,
@@ -78,18 +77,16 @@ class AdviceService:
         self._stopping = threading.Event()
         self._pid = os.getpid()
         self._pool = WorkerPool(
-            backend.answer, options.workers, options.grace_s, self._clock, self._mailbox.put
+            backend.answer, options.workers, options.grace_s, clock, self._mailbox.put
         )
-        self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._tell)
+        self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._faults.tell)
         outlet = Outlet(
             lambda bar, advice: self._ready.append((bar, advice)),
             lambda: options.ready_rows - len(self._ready),
-            self._tell,
+            self._faults.tell,
             use,
         )
-        self._desk = Desk(
-            backend, options, self._clock, self._cache, self._ledger, self._pool, outlet
-        )
+        self._desk = Desk(backend, options, clock, self._cache, self._ledger, self._pool, outlet)
         self._published: dict[str, Any] = {}
         self._publish()
         self._closing, self._close_fault = threading.Event(), ""
@@ -164,7 +161,7 @@ class AdviceService:
             self._mailbox.put(None)
         self._thread.join(_JOIN_S)
         if self._thread.is_alive():
-            self._tell(
+            self._faults.tell(
                 "advisor: its thread hangs (a disk that does not answer?) and is left behind"
             )
 
@@ -173,15 +170,6 @@ class AdviceService:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _tell(self, line: str) -> None:
-        """Report a line to the listener. If the listener raises, the line is counted as
-        undelivered.
-        """
-        try:
-            self._listener(line)
-        except Exception:
-            self._unreported += 1
 
     # --- the desk's thread -------------------------------------------------------------------------------------------
 
@@ -192,7 +180,7 @@ class AdviceService:
             while not self._stopping.is_set():
                 waits = len(self._desk.queue) or self._desk.in_flight
                 more = self._turn(0.0 if more else _BUSY_POLL_S if waits else _IDLE_POLL_S)
-            self._desk.stopping = True
+            self._desk.gates.stopping = True
             self._wind_down()
         except (
             BaseException
@@ -244,7 +232,7 @@ class AdviceService:
     def _publish(self) -> None:
         self._published = self._desk.snapshot() | {
             "received": self._received,
-            "unreported": self._unreported,
+            "unreported": self._faults.unreported,
         }
 
     def _wind_down(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import enum
-import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -124,28 +123,6 @@ class Backend(Protocol):
     def close(self) -> None:
         """Release what it holds. It is called once."""
         ...
-
-
-class Clock(Protocol):
-    """An injected clock, so that tests of backoff and circuit breakers need not wait."""
-
-    def monotonic(self) -> float:
-        """Seconds since some fixed time. They never fall."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        ...
-
-
-class SystemClock:
-    """The `Clock` of this machine."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
