@@ -1,8 +1,6 @@
-"""Asks about many bars outside training. Backends that answer at once run in this thread; the
-others use the service.
+"""Asks about many bars outside training, and says before what that costs at most.
 
-The largest cost of asking about bars beforehand, and the offer to do so that a training run
-begins with.
+Backends that answer at once run in this thread; the others use the service.
 """
 
 from __future__ import annotations

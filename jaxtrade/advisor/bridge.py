@@ -5,14 +5,10 @@ Everything that runs in the training loop is NumPy. A JAX operation inside a hos
 for the thread that runs the callback, and so hang. Arrays that were returned are never written
 again, because a device may still read them in place.
 
-Decides which rows become visible at each update of a run. Each decision is made once and written
-to the journal.
-
-A run's advice is therefore a function of the update, and the journal stores that function. A
-rollback does not change
-it: a repeated update sees the same rows again, and new rows appear only after the last decided
-    update. A replay needs
-only the journal and goes through the same rollbacks.
+Which rows become visible at each update of a run is decided once and written to the journal. A
+run's advice is therefore a function of the update, and the journal stores that function. A rollback
+does not change it: a repeated update sees the same rows again, and new rows appear only after the
+last decided update. A replay needs only the journal and goes through the same rollbacks.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class Outcomes(struct.PyTreeNode):
     count: rows scored. hits: rows whose direction was right. brier: sum of squared differences
         between confidence and
     hit (1 or 0). seen: int32[], all rows ever scored, without decay. blocks: float32[N, B, 5] by
-    `evidence.SUMS`, the same rows summed over blocks of `block` bars (static), for
+    `SUMS`, the same rows summed over blocks of `block` bars (static), for
     `advisor.evidence=blocks`; None for `answers`.
     """
 
@@ -284,8 +284,8 @@ def log_odds(outcomes: Outcomes, prior: float, abstain: float, cap: float) -> Ar
     skill is shown.
 
     With blocks, the skill is the balanced hit rate q of n independent outcomes
-    (`evidence.skill_of`). It is drawn towards one half by `prior` imagined outcomes: 1/2 + (q -
-    1/2) n / (n + prior). `evidence.is_evidence` says whether it counts.
+    (`skill_of`). It is drawn towards one half by `prior` imagined outcomes: 1/2 + (q -
+    1/2) n / (n + prior). `is_evidence` says whether it counts.
 
     Without blocks (`advisor.evidence=answers`, the rule of earlier versions), every row counts as
     independent: the rate is (hits + prior / 2) / (count + prior). It counts beyond `abstain` * 0.5

@@ -16,6 +16,7 @@ from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.desk import Desk, Key, Outlet, State
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
+from jaxtrade.advisor.host.statistics import ContainedFaults
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.balance import imbalance
@@ -53,7 +54,7 @@ class Office:
         outlet = Outlet(
             lambda bar, advice: self.ready.append((bar, advice)),
             lambda: self.options.ready_rows - len(self.ready),
-            self.lines.append,
+            ContainedFaults(self.lines.append),
             use,
         )
         self.desk = Desk(

@@ -42,7 +42,7 @@ def test_no_module_of_the_host_side_loads_jax() -> None:
     names = [name for name in NAMES if not name.endswith(".http")]
     assert {"jaxtrade.advisor.host.openai", "jaxtrade.advisor.host.templates"} <= set(names)
     found = loaded(*names)
-    assert not found & {"jax", "jaxlib", "flax", "optax", "pandas", "numpy", "httpx"}
+    assert not found & {"jax", "jaxlib", "flax", "optax", "torch", "pandas", "numpy", "httpx"}
     assert "jaxtrade" in found
 
 

@@ -21,7 +21,6 @@ from jaxtrade.advisor.host.samples import (
     combined,
     is_worth_more,
     merged,
-    vote_of,
 )
 from jaxtrade.advisor.host.schema import advice_of
 from jaxtrade.advisor.host.service import AdviceService
@@ -89,8 +88,8 @@ def test_risk_and_horizon_are_medians() -> None:
 
 
 def test_what_a_sample_claims_is_not_used_apart_from_no_confidence() -> None:
-    assert [vote_of(said(direction)) for direction in (LONG, SHORT, FLAT)] == [1, -1, 0]
-    assert vote_of(said(LONG, confidence=0.0)) == 0
+    assert [said(direction).direction for direction in (LONG, SHORT, FLAT)] == [1, -1, 0]
+    assert said(LONG, confidence=0.0).direction == 0
     assert combined([said(LONG, 0.1), said(LONG, 0.2)]) == combined(
         [said(LONG, 1.0), said(LONG, 0.9)]
     )

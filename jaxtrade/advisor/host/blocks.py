@@ -1,11 +1,7 @@
-"""Texts about earlier bars: the last bars, completed longer bars, and the session's levels. Raw
-prices and volumes.
+"""Texts of the blocks that a prompt may show: earlier bars, the session's levels, rules and record.
 
-Texts of the template `desk`: the rules that every account shares, and the advisor's own scored
-record.
-
-Nothing here knows a position, an open profit or a balance: these differ between environments, and a
-question is shared by all of them.
+Prices and volumes are raw. Nothing here knows a position, an open profit or a balance: these differ
+between environments, and a question is shared by all of them.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@ It keeps advice, and also negatives: model texts that could not be parsed, with 
 repetitions. It does not keep results that say nothing about the question: a lost connection, an
 error status, a proxy's page, or an empty, cut or filtered answer. An unusable file never stops a
 run: answers are then kept in memory, and this is reported once.
-
-Reads the models' texts in a cache of answers, for reports. The file is opened for reading
-only.
 """
 
 from __future__ import annotations

@@ -5,11 +5,9 @@ A question is looked up in the cache, waits in the queue, passes the gates and i
 it is done, failed, poisoned, or back in the queue for a retry. Nothing here blocks: a question that
 waits for a retry occupies no worker.
 
-The queue of questions: which are waiting, in flight and settled. It has no thread and no clock
-of its own.
-
-Each key has at most one request at a time. Submitting the same question again raises its priority.
-The queue's size is bounded, so a slow server cannot fill the memory.
+The queue knows which questions are waiting, in flight and settled. Each key has at most one request
+at a time. Submitting the same question again raises its priority. The queue's size is bounded, so a
+slow server cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from jaxtrade.advisor.host.ledger import Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wait, jittered
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS
 from jaxtrade.advisor.host.samples import calls_of
-from jaxtrade.advisor.host.statistics import Statistics
+from jaxtrade.advisor.host.statistics import ContainedFaults, Statistics
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
 from jaxtrade.advisor.host.verdict import checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.workers import Finished, Job, WorkerPool
@@ -267,14 +265,13 @@ class _Flight(NamedTuple):
 class Outlet(NamedTuple):
     """Where the desk's results go.
 
-    deliver: receives every answer once. room: returns how many more answers it can receive. tell:
-        receives one line per
-    problem. use: what the answers are for.
+    deliver: receives every answer once. room: returns how many more answers it can receive. faults:
+        counts contained exceptions, and tells one line per problem. use: what the answers are for.
     """
 
     deliver: Callable[[int, Advice], None]
     room: Callable[[], int]
-    tell: Callable[[str], None]
+    faults: ContainedFaults
     use: Use = TRAINING
 
 
@@ -301,7 +298,9 @@ class Desk:
         self._identity = dict(backend.identity())
         self.counts = Statistics()
         self.queue = QuestionQueue(options.queue_size, options.ttl_chunks, self.counts)
-        self.gates = Gates(options, ledger, self.counts, backend, outlet.tell, clock(), outlet.use)
+        self.gates = Gates(
+            options, ledger, self.counts, backend, outlet.faults.tell, clock(), outlet.use
+        )
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
         self._flights: dict[int, _Flight] = {}  # by job number
@@ -333,9 +332,8 @@ class Desk:
         now = self._clock()
         answer = checked(finished.answer)
         if finished.fault:
-            self.contained(
-                finished.fault, f"advisor: the backend raised {finished.fault}; contained"
-            )
+            line = f"advisor: the backend raised {finished.fault}; contained"
+            self._outlet.faults.trouble(finished.fault, line)
         flight = self._flights.pop(finished.job.number, None)
         if (
             not self._pool.returned(finished) or flight is None
@@ -350,15 +348,6 @@ class Desk:
         self.gates.learn(flight.booking, answer, now)
         self._settle(flight.entry, answer, now)
         self._check_pool(now)
-
-    def contained(self, name: str, line: str) -> int:
-        """Count a contained exception and report the first of its kind. Returns the count of that
-        kind.
-        """
-        self.counts.faults[name] += 1
-        if self.counts.faults[name] == 1:
-            self._outlet.tell(line)
-        return self.counts.faults[name]
 
     # --- a turn ------------------------------------------------------------------------------------------------------
 
@@ -527,6 +516,7 @@ class Desk:
             self.queue.in_flight,
             mode="stopped" if self.gates.stopping else one_line(self.gates.mode),
             unseen=self.queue.unseen,
+            faults=self._outlet.faults.counts(),
             cost=self.gates.cost,
             unusable_state=self.gates.unusable.state,
             unusable_pauses=self.gates.unusable.openings,

@@ -1,25 +1,17 @@
-"""A news feed: a JSONL file of time-stamped texts, of which a question shows those that were known
-before its close.
+"""Feeds that a question may show: news and a calendar of events, quoted.
 
-Each line is an object with `time` (ISO with offset), `source`, `text`, and `symbol` if it concerns
-one market only.
+News are a JSONL file of time-stamped texts, of which a question shows those that were known before
+its close. Each line is an object with `time` (ISO with offset), `source`, `text`, and `symbol` if it
+concerns one market only. A calendar is a CSV file with the columns time, name, importance and,
+optionally, actual. A schedule is known ahead, so events to come are shown by their scheduled time
+and name. The value that an event brought (`actual`) is shown only once its time, and the delay of
+the feed, have passed.
 
-Quotes text that others wrote, so that it can neither end its quotation nor pose as a part of the
-prompt.
-
-A quoted item is one line: a JSON object in ASCII whose strings hold none of `UNSAFE`. The fence
-around the items contains `<` and `>`, which are in `UNSAFE`. So no item can hold a fence, a line
-break, a quotation mark that ends its string, or the markup of a chat template. A model may still
-believe or obey what it reads: quoting does not prevent that, and nothing here claims it.
-
-Time stamps of feeds: ISO 8601 with a UTC offset, as UTC seconds.
-
-A calendar of scheduled events: a CSV file with the columns time, name, importance and,
-optionally, actual.
-
-A schedule is known ahead, so events to come are shown by their scheduled time and name. The value
-that an event brought (`actual`) is shown only once its time, and the delay of the feed, have
-passed.
+Text that others wrote can neither end its quotation nor pose as a part of the prompt. A quoted item
+is one line: a JSON object in ASCII whose strings hold none of `UNSAFE`. The fence around the items
+contains `<` and `>`, which are in `UNSAFE`. So no item can hold a fence, a line break, a quotation
+mark that ends its string, or the markup of a chat template. A model may still believe or obey what
+it reads: quoting does not prevent that, and nothing here claims it.
 """
 
 from __future__ import annotations

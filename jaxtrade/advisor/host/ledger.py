@@ -3,8 +3,6 @@
 Before a call, the most that it can cost is reserved. After the call, the reservation is replaced by
 the actual cost. A process killed in between has therefore counted too much, never too little.
 (After a power failure the last seconds may be missing.)
-
-SQLite functions that the cache and the ledger share.
 """
 
 from __future__ import annotations

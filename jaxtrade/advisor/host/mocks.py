@@ -40,6 +40,7 @@ class Mock:
     """A backend that computes its answers at once. A subclass defines `opinion`."""
 
     name = "mock"
+    inner: Backend | None = None  # the backend whose answers it changes
 
     def __init__(self, seed: int = 0, horizon: int = 30) -> None:
         if not 1 <= horizon <= MAX_HORIZON:
@@ -48,14 +49,10 @@ class Mock:
 
     def identity(self) -> Mapping[str, str]:
         """The kind and every public attribute; arrays are given by their hash."""
-        shown = {
-            key: _fingerprint(value) for key, value in vars(self).items() if not key.startswith("_")
-        }
-        inner = self._of()
-        return {"kind": f"mock:{self.name}", **shown, **(prefixed("of", inner) if inner else {})}
-
-    def _of(self) -> Backend | None:
-        return None
+        own = {key: value for key, value in vars(self).items() if key[0] != "_" and key != "inner"}
+        shown = {key: _fingerprint(value) for key, value in own.items()}
+        inner = prefixed("of", self.inner) if self.inner else {}
+        return {"kind": f"mock:{self.name}", **shown, **inner}
 
     def opinion(self, question: Question) -> Answer:
         """The answer to a question. Defined by each subclass."""
@@ -72,8 +69,8 @@ class Mock:
         )
 
     def close(self) -> None:
-        if inner := self._of():
-            inner.close()
+        if self.inner:
+            self.inner.close()
 
 
 class Random(Mock):
@@ -266,15 +263,8 @@ class Wrapper(Mock):
         self, inner: Backend, question_of: QuestionOf | None = None, seed: int = 0
     ) -> None:
         super().__init__(seed)
-        self._inner, self._question_of = inner, question_of
-
-    @property
-    def inner(self) -> Backend:
-        """The backend whose answers it changes."""
-        return self._inner
-
-    def _of(self) -> Backend | None:
-        return self._inner
+        self.inner: Backend = inner
+        self._question_of = question_of
 
     def asked_about(self, question: Question, bar: int, deadline: float) -> Answer:
         """The inner backend's answer about another bar, or EMPTY where there is no question about
@@ -283,10 +273,26 @@ class Wrapper(Mock):
         about = self._question_of(bar) if self._question_of else question._replace(bar=bar)
         if about is None:
             return Answer(None, Failure.EMPTY, f"bar {bar} cannot be asked about")
-        return self._inner.answer(about, deadline)
+        return self.inner.answer(about, deadline)
 
 
-class Permuted(Wrapper):
+class Moved(Wrapper):
+    """Base class: at each bar, the inner backend's answer about another one."""
+
+    _other: dict[int, int]
+
+    def other(self, bar: int) -> int | None:
+        """The bar whose answer is given at `bar`; None where no answer is moved to it."""
+        return self._other.get(bar)
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        if (other := self.other(question.bar)) is None:
+            detail = f"bar {question.bar} is not among the {len(self._other)} {self.name} bars"
+            return Answer(None, Failure.EMPTY, detail)
+        return self.asked_about(question, other, deadline)
+
+
+class Permuted(Moved):
     """The inner backend's answers, shuffled over `bars`. The distribution of answers stays the
     same; their order does not, so opinions that last lose their persistence. `Shifted` is the
     placebo that keeps it."""
@@ -307,21 +313,8 @@ class Permuted(Wrapper):
         if len(self._other) < len(self.bars):
             raise ConfigError("mock:permuted: the same bar twice")
 
-    def other(self, bar: int) -> int | None:
-        """The bar whose answer is given at `bar`; None where `bar` is not permuted."""
-        return self._other.get(bar)
 
-    def answer(self, question: Question, deadline: float) -> Answer:
-        if (other := self.other(question.bar)) is None:
-            return Answer(
-                None,
-                Failure.EMPTY,
-                f"bar {question.bar} is not among the {len(self.bars)} permuted bars",
-            )
-        return self.asked_about(question, other, deadline)
-
-
-class Shifted(Wrapper):
+class Shifted(Moved):
     """The inner backend's answers, moved by whole sessions: the placebo. Each bar gets the answer
     about the bar at the same place of another session, so persistence, time of day and distribution
     of the answers stay.
@@ -361,19 +354,6 @@ class Shifted(Wrapper):
         self._other = (
             _rotated(self.sessions, seed) if len(self.sessions) > 1 else _turned(bars, least, seed)
         )
-
-    def other(self, bar: int) -> int | None:
-        """The bar whose answer is given at `bar`; None where `bar` is in no session."""
-        return self._other.get(bar)
-
-    def answer(self, question: Question, deadline: float) -> Answer:
-        if (other := self.other(question.bar)) is None:
-            return Answer(
-                None,
-                Failure.EMPTY,
-                f"bar {question.bar} is not among the {len(self._other)} shifted bars",
-            )
-        return self.asked_about(question, other, deadline)
 
 
 def _offset(number: int, least: int, seed: int) -> int:
@@ -435,7 +415,7 @@ class Available(Wrapper):
     def answer(self, question: Question, deadline: float) -> Answer:
         if uniform(self.seed, question.bar, "available") >= self.p:
             return Answer(None, Failure.EMPTY, f"mock is not available at bar {question.bar}")
-        return self._inner.answer(question, deadline)
+        return self.inner.answer(question, deadline)
 
 
 class Turning(Wrapper):
@@ -451,7 +431,7 @@ class Turning(Wrapper):
         return {**super().identity(), **prefixed("then", self._then)}
 
     def answer(self, question: Question, deadline: float) -> Answer:
-        return (self._inner if question.bar < self.turn else self._then).answer(question, deadline)
+        return (self.inner if question.bar < self.turn else self._then).answer(question, deadline)
 
     def close(self) -> None:
         super().close()
@@ -487,7 +467,7 @@ class Slow(Wrapper):
                 retryable=True,
                 latency=self._monotonic() - began,
             )
-        return self._inner.answer(question, deadline)._replace(latency=self._monotonic() - began)
+        return self.inner.answer(question, deadline)._replace(latency=self._monotonic() - began)
 
     def close(self) -> None:
         self._closed.set()

@@ -1,18 +1,12 @@
-"""A backend for any server with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or
-transformers, or a paid one.
+"""Servers with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or transformers, or a paid one.
 
-Each call makes one attempt within a total deadline. It never raises and never retries. Requests go
-only to the configured base URL, over TLS unless the server is on this machine. The configuration
-names where the key is stored. The key is sent in one request header and is removed from all text
-that the server returns.
+The backend asks one model. Each call makes one attempt within a total deadline. It never raises and
+never retries. Requests go only to the configured base URL, over TLS unless the server is on this
+machine. The configuration names where the key is stored. The key is sent in one request header and
+is removed from all text that the server returns. A server that rejects the form of answer that a
+request asks for gets a weaker one from the next request on (`replies.Forms`).
 
-A server that rejects the form of answer that a request asks for gets a weaker one from the next
-request on (`forms`).
-
-The models that a server offers (GET /models), and the only one where a configuration names none.
-
-The rules are those of questions: TLS unless the server is on this machine, one total deadline, a
-cap on the body, and a key that is read from where the configuration says and appears in no message.
+`list_models` asks for the models that a server offers (GET /models), by the same rules.
 Needs the extra `advisor`. Imports no JAX.
 """
 
@@ -61,19 +55,19 @@ class OpenAIOptions:
     """Settings of a server. None of them is secret.
 
     base_url: up to and including `/v1`. model: the server's name for it. key_env, key_file:
-        environment variable or
-    file that holds the key; neither for a server without a key. structured: how the request asks
-    for the answer's form;
-    `json_schema` is constrained decoding, where the server supports it. answer: format of the answer, `json` or `pipe`
-    (one line, see `pipe`). temperature: None leaves it to the server. max_tokens: most tokens of an answer. tokens_key:
-    name of that limit in requests; newer models need `max_completion_tokens`. max_bytes: most bytes of a response.
-    ca_file: PEM file of certificates to trust instead of the system's.
+        environment variable or file that holds the key; neither for a server without a key.
+    structured: how the request asks for the answer's form; `json_schema` is constrained decoding,
+        where the server supports it. answer: format of the answer, `json` or `pipe` (one line, see
+        `schema.parse_pipe`). temperature: None leaves it to the server. max_tokens: most tokens of
+        an answer. tokens_key: name of that limit in requests; newer models need
+        `max_completion_tokens`. max_bytes: most bytes of a response. ca_file: PEM file of
+        certificates to trust instead of the system's.
     """
 
     base_url: str
     model: str
     key_env: str | None = None
-    key_file: Path | None = None
+    key_file: str | Path | None = None
     structured: Structured = "json_schema"
     answer: Literal["json", "pipe"] = "json"
     temperature: float | None = 0.0
@@ -81,7 +75,7 @@ class OpenAIOptions:
     max_tokens: int = 200
     tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     max_bytes: int = 256 * 1024
-    ca_file: Path | None = None
+    ca_file: str | Path | None = None
 
 
 class OpenAIBackend:
@@ -249,7 +243,7 @@ def _check(o: OpenAIOptions) -> None:
             raise ConfigError(f"advisor {name} {getattr(o, name)}: expected {low} to {high}")
 
 
-def client_of(base: SplitResult, ca_file: Path | None) -> Client:
+def client_of(base: SplitResult, ca_file: str | Path | None) -> Client:
     """A client of the server at a valid base URL. ca_file: certificates to trust instead of the
     system's.
 
@@ -292,8 +286,8 @@ class Access(NamedTuple):
     one. ca_file: PEM file of certificates to trust instead of the system's."""
 
     key_env: str | None = None
-    key_file: Path | None = None
-    ca_file: Path | None = None
+    key_file: str | Path | None = None
+    ca_file: str | Path | None = None
 
 
 PLAIN = Access()
@@ -386,8 +380,8 @@ def _named(kind: str, own: Mapping[str, Any], chosen: AdvisorConfig, tell: Tell)
     url, options = server_of(kind), {**chosen.options, **own}
     if url is None or options.get("model") is not None:
         return dict(own)
-    given = {name: str(options[name]) for name in Access._fields if options.get(name) is not None}
-    name = only_model(url, access_of(**given), min(chosen.service.deadline_s, DEADLINE_S))
+    access = Access(*(options.get(name) for name in Access._fields))
+    name = only_model(url, access, min(chosen.service.deadline_s, DEADLINE_S))
     tell(f"advisor {kind}: its only model is {name}; it is used (advisor.options.model)")
     return {**own, "model": name}
 
@@ -397,17 +391,6 @@ def server_of(kind: str) -> str | None:
     if kind.startswith("mock:"):
         return server_of(kind.partition("/")[2])
     return kind if kind.startswith(("http://", "https://")) else None
-
-
-def access_of(
-    key_env: str | None = None, key_file: str | None = None, ca_file: str | None = None
-) -> Access:
-    """The access that options or flags name as text."""
-    return Access(
-        key_env,
-        None if key_file is None else Path(key_file),
-        None if ca_file is None else Path(ca_file),
-    )
 
 
 def _models(base: SplitResult, key: Secret | None, body: bytes) -> tuple[Model, ...]:

@@ -4,22 +4,12 @@ A template has a text, the slots and blocks that it shows, and their format. Its
 and a hash of all these, so changing one word gives another version in caches and journals. A prompt
 depends on (symbol, time, slots, blocks, template) only. It contains no state of an account, so all
 environments share one question per bar. The four templates here show one bar's indicators and no
-blocks; `host.context` has those with blocks.
+blocks; `window` and `desk` show what came before it, `desk` also rules and the record.
 
 There are no default values: a default in place of a missing value would put a false number into the
 prompt. Values are looked up by name and checked against the range of their raw unit.
-`slots.check_columns` detects normalised columns before the first question, and `make_question`
-checks each bar.
-
-The raw slots: named values at a bar's close, with their units and ranges, that prompts and rules
-may use.
-
-Names are those of the market's features. Values are never normalised. Before the first question,
-`check_columns` makes sure that columns hold raw values, not normalised ones. `checked_value` checks
-each value of a question.
-
-The templates `window` and `desk`: a bar's indicators with what came before it; `desk` adds rules
-and the record.
+Names are those of the market's features. Values are never normalised. `check_columns` detects
+normalised columns before the first question, and `make_question` checks each bar.
 """
 
 from __future__ import annotations
@@ -227,7 +217,7 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
         "bar": _V1,  # its name beside `window` and `desk`; the version is that of v1, so answers are shared
     }
 )
-CONTEXT_NAMES = ("window", "desk")  # built in `host.context.templates`
+CONTEXT_NAMES = ("window", "desk")  # see `context_text`
 
 
 def find_template(name: str) -> Template:

@@ -1,18 +1,16 @@
-"""Recorded answers, from a mapping of bars or a JSONL file. They are parsed under the strict
-schema.
+"""Answers without a model: recorded ones, and the guides of the prompt as code.
 
-One row is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw":
-"..."}`, where `raw` is the model's text as received. A text that does not parse is a valid record:
-the answer is then that bar's failure. `time` and `symbol` are optional. If one is given and differs
-from the question's, the row belongs to other data and the answer is a failure.
+Records come from a mapping of bars or a JSONL file, and are parsed under the strict schema. One row
+is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw": "..."}`, where
+`raw` is the model's text as received. A text that does not parse is a valid record: the answer is
+then that bar's failure. `time` and `symbol` are optional. If one is given and differs from the
+question's, the row belongs to other data and the answer is a failure.
 
-The guides of the prompt (`prompts`) as code. A language model must beat these rules to be worth
-its calls.
-
-ADX above 30 is a strong trend, 20 to 30 a moderate one, below 20 none. Momentum and the side of
-VWAP must agree. RSI above 70 forbids buying, below 30 selling. No rule concerns the account
-(losses, win rate, open profit): market advice does not see it, and action masks enforce its limits.
-The prompt states no confidences; those here are our own choice.
+A language model must beat the rules to be worth its calls. ADX above 30 is a strong trend, 20 to 30
+a moderate one, below 20 none. Momentum and the side of VWAP must agree. RSI above 70 forbids
+buying, below 30 selling. No rule concerns the account (losses, win rate, open profit): market
+advice does not see it, and action masks enforce its limits. The prompt states no confidences; those
+here are our own choice.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ RULE_SLOTS = ("adx", "roc", "price_to_vwap", "rsi")
 
 
 def rule_advice(slots: Mapping[str, float], horizon: int) -> Advice:
-    """The rules' advice from raw values (units in `slots.RAW_SLOTS`). Raises KeyError for a missing
+    """The rules' advice from raw values (units in `prompts.RAW_SLOTS`). Raises KeyError for a missing
     value.
     """
     adx, momentum, distance, rsi = (slots[name] for name in RULE_SLOTS)

@@ -5,7 +5,7 @@ mock:KIND[:NUMBER]          a mock of known skill, see `MOCKS`
 mock:KIND[:NUMBER]/OTHER    a wrapper that changes the answers of OTHER, as mock:delayed:5/mock:skilled:0.6; options
                             that the wrapper does not take go to OTHER, `seed` goes to both
 recorded:FILE               recorded answers of a JSONL file
-http://... , https://...    an OpenAI-compatible server; needs the option `model` (`models.with_model` finds it)
+http://... , https://...    an OpenAI-compatible server; needs the option `model` (`openai.with_model` finds it)
 NAME[:REST]                 a user's own advisor, see `AdvisorKind`
 """
 
@@ -132,7 +132,7 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if head != "mock" or not rest:
         if _is_url(
             kind
-        ):  # without a model, the server's only one is taken when the run starts (`models.with_model`)
+        ):  # without a model, the server's only one is taken when the run starts (`openai.with_model`)
             _known(kind, options, "server")
             check_samples(options or {})
         else:
@@ -196,9 +196,6 @@ def _needed(shown: str, options: Options, *names: str) -> None:
 
 def _server(url: str, options: dict[str, Any]) -> Backend:
     _needed("server", options, "model")
-    for name in ("key_file", "ca_file"):
-        if options.get(name) is not None:
-            options[name] = Path(options[name])
     samples = check_samples(options)
     options.pop("samples", None)
     backend = OpenAIBackend(OpenAIOptions(base_url=url, **options))

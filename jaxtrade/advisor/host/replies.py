@@ -5,7 +5,7 @@ status                              failure      retry
 408, 409, 425, 429, 5xx             HTTP         may help; `Retry-After` is passed on, and the caller waits
 429 insufficient_quota, 401, 402,   REFUSED      cannot help: wrong key, no quota, no permission, no such model, a
   403, 404, 400 context_length                   prompt that is too long, or a setting that the model does not take
-400, 422, 500, 501 about the form   UNSUPPORTED  helps: the next request asks for a weaker form, see `forms`
+400, 422, 500, 501 about the form   UNSUPPORTED  helps: the next request asks for a weaker form, see `Forms`
   of the answer (response_format)
 other 4xx, 3xx, 1xx, 2xx but 200    HTTP         cannot help
 200 without a completion            PARSE        may help: HTML, JSON of another form, `{"error": ...}`
@@ -137,7 +137,7 @@ class Sampling(NamedTuple):
 
     request_id: as sent. random: whether the same prompt may get another text. parse: parses the
         model's text. form:
-    the form that the request asks for, see `forms`; "none" without one.
+    the form that the request asks for, see `Forms`; "none" without one.
     """
 
     request_id: str

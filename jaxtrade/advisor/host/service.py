@@ -14,7 +14,6 @@ import os
 import queue
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -83,7 +82,7 @@ class AdviceService:
         outlet = Outlet(
             lambda bar, advice: self._ready.append((bar, advice)),
             lambda: options.ready_rows - len(self._ready),
-            self._faults.tell,
+            self._faults,
             use,
         )
         self._desk = Desk(backend, options, clock, self._cache, self._ledger, self._pool, outlet)
@@ -219,13 +218,7 @@ class AdviceService:
             self._desk.wanted(message)
 
     def _contain(self, error: BaseException) -> None:
-        name = type(error).__name__  # not its text, which might contain a secret
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        count = self._desk.contained(
-            f"desk {name}",
-            f"advisor: {name} in its own thread ({Path(where.filename).name}, "
-            f"line {where.lineno}); contained, please report it",
-        )
+        name, count = type(error).__name__, self._faults.contain("desk", error)
         if count >= _MOST_FAULTS or not isinstance(error, Exception):
             self._desk.gates.ask_no_more(f"{name} in the advisor's own thread, {count} times")
 
@@ -247,7 +240,7 @@ class AdviceService:
         self._turns(_CLOSE_S)
         self._closer.join(max(0.0, until - time.monotonic()))
         if self._close_fault:
-            self._desk.contained(
+            self._faults.trouble(
                 f"close {self._close_fault}",
                 f"advisor: closing the backend raised {self._close_fault}; contained",
             )

@@ -1,7 +1,4 @@
-"""Sources of the rows that a run sees: a live service, an earlier run's journal, or none.
-
-A panel's source of rows: every member is asked about the same bars, and answers when it can.
-"""
+"""Sources of the rows that a run sees: a live service, an earlier run's journal, a panel of several, or none."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from jaxtrade.advisor.host.journal import JournalDelta, Recorded, row_text
-from jaxtrade.advisor.host.statistics import EDGES, ContainedFaults, Histogram
+from jaxtrade.advisor.host.statistics import ContainedFaults, Histogram
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.errors import JaxtradeError, JournalError
 from jaxtrade.text import Tell
@@ -446,18 +443,8 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _latency(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The histogram of all members' durations, in the form of `Statistics.snapshot`."""
-    counts = [sum(column) for column in zip(*(value["counts"] for value in values), strict=True)]
-    whole = Histogram(
-        EDGES,
-        counts,
-        sum(value["total_s"] for value in values),
-        max(value["longest_s"] for value in values),
-    )
-    return {
-        "edges_s": list(EDGES),
-        "counts": counts,
-        "total_s": whole.total,
-        "p50_s": whole.quantile(0.5),
-        "p99_s": whole.quantile(0.99),
-        "longest_s": whole.longest,
-    }
+    return Histogram(
+        counts=[sum(column) for column in zip(*(each["counts"] for each in values), strict=True)],
+        total=sum(each["total_s"] for each in values),
+        longest=max(each["longest_s"] for each in values),
+    ).snapshot()

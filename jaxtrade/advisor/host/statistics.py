@@ -1,8 +1,6 @@
-"""The service's counts: every submission is in exactly one of them. One thread writes; other
-threads read snapshots.
+"""What happened, in numbers: the service's counts and durations, and exceptions that were contained.
 
-Contains exceptions that must not propagate. They are counted by kind, and each kind is reported
-once.
+Every submission is in exactly one count. One thread writes; other threads read snapshots.
 """
 
 from __future__ import annotations
@@ -57,6 +55,17 @@ class Histogram:
                 return min(edge, self.longest)
         return None
 
+    def snapshot(self) -> dict[str, Any]:
+        """The durations as JSON values."""
+        return {
+            "edges_s": list(self.edges),
+            "counts": list(self.counts),
+            "total_s": self.total,
+            "p50_s": self.quantile(0.5),
+            "p99_s": self.quantile(0.99),
+            "longest_s": self.longest,
+        }
+
 
 @dataclass
 class Statistics:
@@ -101,32 +110,16 @@ class Statistics:
     negatives: int = 0  # questions poisoned by failures in the cache
     stuck: int = 0  # workers given up because they did not return
     died: int = 0  # worker threads that ended unexpectedly
-    faults: Counter[str] = field(default_factory=Counter)  # contained exceptions by class
 
     def snapshot(self, queued: int, in_flight: int, **more: Any) -> dict[str, Any]:
         """A copy of all counts as JSON values, safe to pass to another thread."""
-        plain = {name: value for name, value in vars(self).items() if isinstance(value, int)}
-        return (
-            plain
-            | {
-                "queued": queued,
-                "in_flight": in_flight,
-                "failures": dict(self.failures),
-                "unusable": dict(self.unusable),
-                "faults": dict(self.faults),
-                "models": dict(self.models),
-                "http": {str(status): count for status, count in self.http.items()},
-                "latency": {
-                    "edges_s": list(EDGES),
-                    "counts": list(self.latency.counts),
-                    "total_s": self.latency.total,
-                    "p50_s": self.latency.quantile(0.5),
-                    "p99_s": self.latency.quantile(0.99),
-                    "longest_s": self.latency.longest,
-                },
-            }
-            | more
-        )
+        found: dict[str, Any] = {"queued": queued, "in_flight": in_flight}
+        for name, value in vars(self).items():
+            if isinstance(value, Counter):
+                found[name] = {str(key): count for key, count in value.items()}
+            else:
+                found[name] = value.snapshot() if isinstance(value, Histogram) else value
+        return found | more
 
 
 class ContainedFaults:
@@ -139,7 +132,7 @@ class ContainedFaults:
         self._counts: Counter[str] = Counter()
         self.unreported = 0
 
-    def contain(self, where: str, error: BaseException) -> None:
+    def contain(self, where: str, error: BaseException) -> int:
         """Count an exception that is a bug of this package or of an object passed to it.
 
         The report names the exception's class and place only, because its text might contain a
@@ -148,17 +141,17 @@ class ContainedFaults:
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
         name = type(error).__name__
-        self.trouble(
-            f"{where} {name}", f"advisor: {name} in {where}{place}; contained, please report it"
-        )
+        line = f"advisor: {name} in {where}{place}; contained, please report it"
+        return self.trouble(f"{where} {name}", line)
 
-    def trouble(self, kind: str, line: str) -> None:
-        """Count a problem of `kind` and report `line` the first time."""
+    def trouble(self, kind: str, line: str) -> int:
+        """Count a problem of `kind` and report `line` the first time. Returns the count."""
         with self._lock:
             self._counts[kind] += 1
-            first = self._counts[kind] == 1
-        if first:
+            count = self._counts[kind]
+        if count == 1:
             self.tell(line)
+        return count
 
     def tell(self, line: str) -> None:
         """Send one line to the console. An error of the console is counted, not raised."""

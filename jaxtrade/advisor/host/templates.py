@@ -1,14 +1,10 @@
-"""The template that a configuration names, with the feeds that it shows. All its files are read and
-checked here.
+"""The template that a configuration names, with the blocks and feeds that it shows.
 
-The blocks of text that a template may show, with everything that shapes them: the template's
-version covers it.
-
-A user's own template: a text file whose {fields} are names of slots and blocks.
-
-The first line may say `answer: json` or `answer: pipe`, and is not part of the prompt. Without it,
-the text must hold {answer_format}, which becomes the built-in words that ask for JSON. {{ and }}
-are a brace itself.
+All its files are read and checked here. Everything that shapes a block is part of the template's
+version. A user's own template is a text file whose {fields} are names of slots and blocks. Its first
+line may say `answer: json` or `answer: pipe`, and is not part of the prompt. Without it, the text
+must hold {answer_format}, which becomes the built-in words that ask for JSON. {{ and }} are a brace
+itself.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Types that the modules of the host side share. Nothing here imports JAX.
-
-The real clock, used where no other is injected. It is monotonic: steps of the wall clock or NTP
-do not affect it.
-
-Suggestions for error messages about unknown names.
-"""
+"""Types that the modules of the host side share. Nothing here imports JAX."""
 
 from __future__ import annotations
 
@@ -44,6 +38,11 @@ class Advice(NamedTuple):
     confidence: float
     risk: float
     horizon: int
+
+    @property
+    def direction(self) -> int:
+        """+1 to buy, -1 to sell: its logit is above both others. 0 otherwise."""
+        return (self.buy > max(self.hold, self.sell)) - (self.sell > max(self.hold, self.buy))
 
 
 class Failure(enum.Enum):

@@ -1,19 +1,4 @@
-"""Judges what an answer says about the question, the endpoint and its load. Pure functions.
-
-Answers that cannot be used: names the reason, counts them, and pauses asking after too many in a
-row.
-
-A server that answers every request with prose is healthy, and every answer is paid for. The circuit
-breaker, which watches over the endpoint, therefore never opens. This watch does: the first unusable
-answer is reported with a remedy, and `advisor.service.unusable_pause_after` (N) of them in a row
-pause asking. One probe at a time then tests the server, after pauses that double. A usable answer
-ends the pause.
-
-The bound on requests: until the last answer was usable, those in flight and those in the row
-together are at most N. A server that never gives a usable answer therefore gets N requests, and the
-probes. One that stops giving usable answers gets N more, or those in flight at that moment if they
-are more. A request whose worker hangs is given up and counts no longer.
-"""
+"""Judges what an answer says about the question, the endpoint and its load. Pure functions."""
 
 from __future__ import annotations
 
